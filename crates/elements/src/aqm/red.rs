@@ -32,16 +32,16 @@ use ringway_click::{
 pub static CLASS: Class =
     Class::new("RED", || Box::<Red>::default()).ports("1/1-2").processing("a/ah").live();
 
-/// Bits of fraction of the average length.
+/// Fraction bits of the average length.
 const SCALE: u32 = 10;
 /// A probability of 1.
 const ONE: u32 = 1 << 16;
-/// While queues are empty, so often a packet is taken to have found them empty.
+/// Interval at which a packet is assumed to arrive while the queues are empty.
 const EMPTY: u64 = SECOND / 50;
-/// How often an adaptive one adapts.
+/// Interval of adaptation.
 const ADAPT: u64 = SECOND / 2;
 
-/// A probability, as a whole number of parts of [`ONE`].
+/// A probability in units of 1/[`ONE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Probability(u32);
 
@@ -96,19 +96,19 @@ impl Rule {
 pub struct Red {
     rule: Rule,
     queues: Queues,
-    /// The length that MAX_P is adapted to.
+    /// The average length for which MAX_P is adapted.
     target: Option<u32>,
     average: u64,
     /// When a packet last found the queues empty.
     empty: Option<u64>,
-    /// Packets since the last drop; none while none is to be dropped.
+    /// Packets since the last drop; `None` while the drop probability is 0 or 1.
     since: Option<u64>,
     random: u64,
     drops: u64,
 }
 
 impl Red {
-    /// One that keeps the average length about a target by itself.
+    /// A RED that adapts itself to a target average length.
     pub(super) fn adaptive() -> Self {
         Self { target: Some(0), ..Self::default() }
     }
@@ -141,7 +141,7 @@ impl Red {
         (self.rule.least, self.rule.most) = (*target / 2, target.saturating_add(*target / 2));
     }
 
-    /// Takes a length into the average.
+    /// Updates the average with a length.
     fn average(&mut self, length: u64, now: u64) -> u64 {
         let stability = self.rule.stability;
         let update = |average: u64, length: u64| match (length << SCALE).checked_sub(average) {
@@ -153,7 +153,7 @@ impl Red {
             self.average = update(self.average, length);
         } else {
             let times = self.empty.map_or(1, |last| now.saturating_sub(last) / EMPTY);
-            // After some ten thousand the average is 0 whatever it was.
+            // After some ten thousand updates with 0 the average is 0 anyway.
             for _ in 0..times.min(10_000) {
                 self.average = update(self.average, 0);
             }
@@ -173,7 +173,7 @@ impl Red {
             return probability > 0;
         }
         let since = self.since.map_or(0, |since| since + 1);
-        // So that drops are spread evenly, not by accident in heaps.
+        // Spaces drops evenly instead of in random clusters.
         let chosen = since > 0 && since > self.random / probability;
         self.since = Some(if chosen { 0 } else { since });
         if self.since == Some(0) {
@@ -182,7 +182,7 @@ impl Red {
         chosen
     }
 
-    /// The packet unless it is chosen.
+    /// Returns the packet unless it is chosen to be dropped.
     fn pass(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         if !self.is_chosen(cx) {
             return Some(packet);
@@ -192,7 +192,7 @@ impl Red {
         None
     }
 
-    /// Follows another rule, if it is a good one.
+    /// Replaces the rule, if the new one is valid.
     fn set_rule(&mut self, rule: Rule) -> Result<(), HandlerError> {
         rule.check().map_err(HandlerError::failed)?;
         self.rule = rule;
@@ -205,7 +205,7 @@ impl Red {
         average.trim_end_matches('0').trim_end_matches('.').into()
     }
 
-    /// The configuration that stands for its rule.
+    /// The configuration string for the present rule.
     fn configuration(&self, cx: &mut Context<'_>) -> String {
         let Rule { least, most, probability, stability, gentle } = self.rule;
         let queues = self.queues.names(cx, " ");
@@ -247,7 +247,7 @@ impl Element for Red {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        // Packets of a burst find the queues as they were before it.
+        // All packets of a burst see the queue lengths before the burst.
         burst.filter_map(|packet| self.pass(packet, cx));
     }
 

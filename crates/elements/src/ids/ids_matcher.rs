@@ -39,7 +39,7 @@ pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default
     .processing("h")
     .metadata(Metadata::Keeps);
 
-/// Patterns at most, and their bytes. Attack: a configuration that would take all memory.
+/// Maximum number of patterns, and of their bytes. Attack: a configuration that exhausts memory.
 const MOST: usize = 1 << 20;
 const MOST_BYTES: usize = 64 << 20;
 
@@ -54,7 +54,7 @@ pub struct IdsMatcher {
     streams: Option<Streams>,
 }
 
-/// What is searched of a packet.
+/// The part of a packet that is searched.
 #[inline]
 fn text(packet: &Packet) -> &[u8] {
     let Some(ip) = packet.network_data() else { return packet.data() };
@@ -79,7 +79,7 @@ fn text(packet: &Packet) -> &[u8] {
     payload.get(header..).unwrap_or_default()
 }
 
-/// The protocol of an IPv6 packet, whether it is a later fragment, and what follows its headers.
+/// The protocol of an IPv6 packet, whether the packet is a later fragment, and its payload.
 fn ip6_payload(ip: &[u8]) -> Option<(Protocol, bool, &[u8])> {
     let packet = ipv6::Packet::parse(ip)?;
     let upper = packet.upper()?;
@@ -97,14 +97,14 @@ fn segment(packet: &Packet) -> Option<(Headers<Connection6>, &[u8])> {
         }
         None => Headers::of_ip6(packet)?,
     };
-    // What follows the packet in its frame is not part of it.
+    // Bytes of the frame after the packet are not searched.
     let end = ip.len().min(headers.length as usize);
     let whole = headers.has_ports && headers.connection.protocol == Protocol::TCP;
     if whole { Some((headers, ip.get(headers.transport..end)?)) } else { None }
 }
 
 impl IdsMatcher {
-    /// The pattern that a packet holds or, with those before it, ends.
+    /// The pattern that a packet contains, or completes together with the preceding ones of its stream.
     #[inline]
     fn find(&mut self, packet: &Packet, now: u64) -> Option<usize> {
         let patterns = self.patterns.as_ref()?;

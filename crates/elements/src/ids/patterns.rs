@@ -12,13 +12,13 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Comparisons that a text may cost, besides one in four bytes, before the automaton takes over.
+/// Comparisons allowed per text, besides one per four bytes, before the search falls back to the automaton.
 const SPARE: usize = 64;
 
 /// Patterns shorter than a window.
 #[derive(Debug)]
 struct Short {
-    /// A bit for each pair of bytes that one begins with, or would if it were longer.
+    /// A bit for each pair of bytes with which a pattern begins; one-byte patterns set the bits of all their pairs.
     pairs: Box<[u64; 1024]>,
     /// By their first byte.
     lists: Lists<u32>,
@@ -33,14 +33,14 @@ pub(super) struct Patterns {
     automaton: AhoCorasick,
 }
 
-/// What a text has cost so far is more than it may.
+/// The search exceeded its allowed cost.
 struct Exceeded;
 
 impl Patterns {
-    /// Patterns, none of them empty; without regard to the case of ASCII letters if `nocase`.
+    /// Takes patterns, none of them empty; `nocase` ignores the case of ASCII letters.
     ///
     /// # Errors
-    /// There are too many, or they are too long.
+    /// If there are too many patterns, or they are too long.
     pub(super) fn new(patterns: Vec<Vec<u8>>, nocase: bool) -> Result<Self, BuildError> {
         let automaton = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::ContiguousNFA))
@@ -54,12 +54,12 @@ impl Patterns {
         Ok(Self { patterns, fold, windows, short, automaton })
     }
 
-    /// How many there are.
+    /// Number of patterns.
     pub(super) fn len(&self) -> usize {
         self.patterns.len()
     }
 
-    /// A pattern that a text holds, by its place in the list; if there are several, any.
+    /// The index of a pattern that a text contains; any of them if there are several.
     #[inline]
     pub(super) fn find(&self, text: &[u8]) -> Option<usize> {
         let mut left = SPARE + text.len() / 4;
@@ -85,7 +85,7 @@ impl Patterns {
         found.transpose()
     }
 
-    /// Whether a pattern lies there; long ones cost more.
+    /// Whether a text contains a pattern at `from`; longer comparisons cost more.
     fn lies_at(&self, text: &[u8], from: usize, pattern: usize, left: &mut usize) -> bool {
         let pattern = &self.patterns[pattern];
         let Some(part) = text.get(from..from + pattern.len()) else { return false };

@@ -15,24 +15,24 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes of a window.
+/// Length of a window in bytes.
 pub(super) const WINDOW: usize = 4;
-/// Places of a text that one look-up covers.
+/// Text positions covered by one lookup.
 const STRIDE: usize = 2;
-/// Bytes of a text that the first filter passes over before its hits are seen to.
+/// Bytes of text that the first filter scans before its hits are examined.
 const BLOCK: usize = 256;
-/// Bytes that a step of the first filter passes over.
+/// Bytes of text per step of the first filter.
 const STEP: usize = 4 * STRIDE;
 /// Words of the first filter, as a power of two: 32 KB.
 const WORD_BITS: u32 = 13;
 /// Bits of the second filter, as a power of two: 128 KB.
 const TABLE_BITS: u32 = 20;
-/// Lists of windows at most, as a power of two.
+/// Maximum number of window lists, as a power of two.
 const LIST_BITS: u32 = 18;
-/// Letters' case, in every byte of a window.
+/// The ASCII case bit in every byte of a window.
 pub(super) const CASE: u32 = 0x2020_2020;
 
-/// A window, its pattern, and where in the pattern it lies.
+/// A window, its pattern, and its offset in the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) window: u32,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     pub(super) offset: u32,
 }
 
-/// Lists, one behind the other: the entries of list `n` are those from `starts[n]` to `starts[n + 1]`.
+/// Concatenated lists: list `n` has the entries from `starts[n]` to `starts[n + 1]`.
 #[derive(Debug)]
 pub(super) struct Lists<T> {
     starts: Vec<u32>,
@@ -72,18 +72,18 @@ fn hash(window: u32) -> u32 {
     window.wrapping_mul(0x9e37_79b1)
 }
 
-/// The first filter: its word is that of a window's last three bytes, the bit that of the first byte.
+/// The first filter: a window's last three bytes select a word, its first byte a bit.
 #[derive(Debug)]
 struct Filter(Box<[u32; 1 << WORD_BITS]>);
 
 impl Filter {
-    /// The word of three bytes; what is above them does not matter.
+    /// The index of the word for three bytes; higher bits are ignored.
     #[inline]
     fn word(bytes: u32) -> usize {
         (bytes.wrapping_mul(0x85eb_ca6b << 8) >> (32 - WORD_BITS)) as usize
     }
 
-    /// 1 if the window at bit `shift` of these bytes may be one of those looked for, else 0.
+    /// 1 if the window at bit `shift` of these bytes may match, else 0.
     #[inline]
     fn hit(&self, bytes: u64, shift: u32) -> usize {
         let word = self.0[Self::word((bytes >> (shift + 8)) as u32)];
@@ -91,13 +91,13 @@ impl Filter {
     }
 }
 
-/// Windows that begin at the same place behind the one looked up.
+/// Windows at one offset from the position looked up.
 #[derive(Debug)]
 struct Table {
     filter: Box<[u32; 1 << (TABLE_BITS - 5)]>,
-    /// As many as there are entries, or nearly.
+    /// About as many lists as entries.
     lists: Lists<Entry>,
-    /// Bits of a hash that do not tell lists apart.
+    /// Number of hash bits not used to select a list.
     shift: u32,
 }
 
@@ -127,14 +127,14 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Windows {
     filter: Filter,
-    /// Windows at the place looked up, and one behind it.
+    /// Windows at the position looked up, and at the next one.
     tables: [Table; 2],
     fold: u32,
 }
 
 impl Windows {
-    /// Of patterns, those of them that are long enough; without regard to the case of ASCII letters if `fold`
-    /// is [`CASE`]. None if none is.
+    /// Indexes the patterns that are at least a window long; ignores the case of ASCII letters if `fold` is [`CASE`].
+    /// `None` if no pattern is long enough.
     pub(super) fn new(patterns: &[Box<[u8]>], fold: u32) -> Option<Self> {
         let entries = choose(patterns, fold);
         if entries.iter().all(Vec::is_empty) {
@@ -150,8 +150,8 @@ impl Windows {
         Some(Self { filter, tables: entries.map(|entries| Table::new(&entries)), fold })
     }
 
-    /// Calls `compare` with places of a text, the window there, and the patterns that may lie there, until it
-    /// answers something. What it costs besides is linear in the text.
+    /// Calls `compare` with a text position, the window there, and the patterns that may match there, until it returns
+    /// a result. The cost, apart from `compare`, is linear in the text.
     #[inline]
     pub(super) fn search<T>(
         &self,
@@ -181,8 +181,8 @@ impl Windows {
         None
     }
 
-    /// Filters a block of at most [`BLOCK`] bytes and a window: how many bytes were passed over, and how many
-    /// places are written down.
+    /// Filters a block of at most [`BLOCK`] bytes and a window; returns the number of bytes scanned and of positions
+    /// stored.
     #[inline]
     fn pass(&self, block: &[u8], places: &mut [u16; BLOCK / STRIDE]) -> (usize, usize) {
         let fold = u64::from(self.fold) << 32 | u64::from(self.fold);
@@ -201,7 +201,7 @@ impl Windows {
         (at, count)
     }
 
-    /// Sees to a place that the first filter hit.
+    /// Examines a hit of the first filter.
     #[inline]
     fn look<T>(
         &self,
@@ -226,7 +226,7 @@ fn windows(pattern: &[u8], fold: u32) -> impl Iterator<Item = u32> + '_ {
     chunks.map(move |window| u32::from_le_bytes(*window) | fold)
 }
 
-/// How common a window is in what networks carry, roughly: a bit or so a step.
+/// A rough logarithmic estimate of how frequent a window is in network traffic.
 fn common(window: u32) -> u32 {
     let byte = |byte| match byte {
         b'e' | b't' | b'o' | b'a' | b'i' | b's' | b'n' | b'r' | b' ' | 0 => 5,
@@ -238,9 +238,8 @@ fn common(window: u32) -> u32 {
     window.to_le_bytes().map(byte).iter().sum()
 }
 
-/// For each pattern that has them, a window at an even and one at an odd place, each the rarest there: the
-/// one that the fewest patterns have, of equals the least common. Second, the windows of patterns that have
-/// but one.
+/// For each pattern that has both, the rarest window at an even and at an odd offset: the one that the fewest patterns
+/// share, then the least frequent in traffic. Second, the windows of patterns that have only one.
 fn choose(patterns: &[Box<[u8]>], fold: u32) -> [Vec<Entry>; 2] {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
     for window in patterns.iter().flat_map(|pattern| windows(pattern, fold)) {

@@ -3,7 +3,7 @@
 /// How a field is stored in a binary record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// So many bytes, most significant first.
+    /// This many bytes, most significant first.
     Bytes(usize),
     /// Seconds and microseconds, 4 bytes each.
     Micro,
@@ -11,7 +11,7 @@ pub(super) enum Stored {
     Nano,
     /// A length byte and that many bytes.
     Counted,
-    /// Not at all.
+    /// Not stored.
     Never,
 }
 
@@ -23,7 +23,7 @@ macro_rules! fields {
             $(#[doc = $doc] $field,)*
         }
 
-        /// Name, field, storage, when it is put into a packet, and whether it can be.
+        /// Name, field, storage, order of writing into a packet, and whether the field can be read from a dump.
         const FACTS: &[(&str, Field, Stored, u16, bool)] =
             &[$(($name, Field::$field, $stored, $order, $read),)*];
     };
@@ -112,7 +112,7 @@ const SYNONYMS: &[(&str, &str)] = &[
 ];
 
 impl Field {
-    /// The field of this name. Spaces may stand for underscores, and `ip_` may be left out.
+    /// The field with this name. Spaces may replace underscores, and `ip_` may be omitted.
     pub fn find(name: &str) -> Option<Self> {
         let exact = |name: &str| {
             let name = SYNONYMS.iter().find(|(other, _)| *other == name).map_or(name, |(_, own)| own);
@@ -136,23 +136,23 @@ impl Field {
         self.facts().2
     }
 
-    /// Whether it can stand in a binary dump.
+    /// Whether a binary dump can contain the field.
     pub fn is_binary(self) -> bool {
         self.stored() != Never
     }
 
-    /// Fields are put into a packet in this order: what a header's form depends on comes first.
+    /// The order in which fields are written into a packet: fields that determine a header's layout come first.
     pub(super) fn order(self) -> u16 {
         self.facts().3
     }
 
-    /// Whether packets can be made of it.
+    /// Whether packets can be made from the field.
     pub fn is_readable(self) -> bool {
         self.facts().4
     }
 }
 
-/// What a field holds: addresses, options and payloads as they stand in a packet, times in nanoseconds.
+/// The value of a field: addresses, options and payloads as in a packet, times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'a> {
     Number(u64),

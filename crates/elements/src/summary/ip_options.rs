@@ -5,13 +5,13 @@ use core::fmt::Write;
 use ringway_wire::ip::options;
 use ringway_wire::ipv4::option::{END, LOOSE_ROUTE, NOP, RECORD_ROUTE, STRICT_ROUTE, TIMESTAMP};
 
-/// Bytes of options that a header can hold.
+/// Maximum length of the options of a header.
 const LONGEST: usize = 40;
 
-/// The routes, as they are called.
+/// Route options and their names.
 const ROUTES: [(&str, u8); 3] = [("rr", RECORD_ROUTE), ("ssrr", STRICT_ROUTE), ("lsrr", LOOSE_ROUTE)];
 
-/// Writes options, except padding; `?` if they are broken, `.` if there are none.
+/// Writes options, except padding; `?` if they are malformed, `.` if there are none.
 pub(super) fn unparse(bytes: &[u8], out: &mut impl Write) -> core::fmt::Result {
     let mut text = alloc::string::String::new();
     for option in options(bytes) {
@@ -38,7 +38,7 @@ fn address(bytes: &[u8]) -> Option<core::net::Ipv4Addr> {
     Some((*bytes.first_chunk::<4>()?).into())
 }
 
-/// A route: addresses in braces, `^` where the pointer is, `+N` for room in a recorded route.
+/// A route option: addresses in braces, `^` at the pointer, `+N` for free slots of a record route option.
 fn route(kind: u8, option: &[u8], out: &mut impl Write) -> Option<()> {
     let pointer = usize::from(*option.get(2)?).checked_sub(4)?;
     let places = option.get(3..)?;
@@ -66,7 +66,7 @@ fn route(kind: u8, option: &[u8], out: &mut impl Write) -> Option<()> {
     Some(())
 }
 
-/// Timestamps in braces, `+N` for room, `++N` for how many found none.
+/// Timestamps in braces, `+N` for free slots, `++N` for the overflow count.
 fn timestamps(option: &[u8], out: &mut impl Write) -> Option<()> {
     let pointer = usize::from(*option.get(2)?).checked_sub(5)?;
     let (flag, overflow) = (option.get(3)? & 15, option.get(3)? >> 4);
@@ -113,7 +113,7 @@ fn timestamps(option: &[u8], out: &mut impl Write) -> Option<()> {
     Some(())
 }
 
-/// Reads options; nothing if the text is none or they would not fit a header.
+/// Parses options; `None` if the text is malformed or the options exceed a header.
 pub(super) fn parse(text: &str, out: &mut Vec<u8>) -> Option<()> {
     out.clear();
     if text == "." {
@@ -122,7 +122,7 @@ pub(super) fn parse(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let mut scan = Scan::new(text);
     loop {
         option(&mut scan, out)?;
-        // Attack: a dump whose options are longer than any header.
+        // Attack: a dump whose options exceed any header.
         if out.len() > LONGEST {
             return None;
         }
@@ -142,7 +142,7 @@ fn option(scan: &mut Scan<'_>, out: &mut Vec<u8>) -> Option<()> {
         }
     }
     if scan.take_word("ts", "{") {
-        // Addresses may come unannounced.
+        // Addresses may appear although the option's name does not announce them.
         let mut ahead = *scan;
         let flag = u8::from(ahead.address().is_some());
         return parse_timestamps(flag, scan, out);
@@ -168,7 +168,7 @@ fn option(scan: &mut Scan<'_>, out: &mut Vec<u8>) -> Option<()> {
     scan.unknown(out)
 }
 
-/// The options' places: room behind those that were given is asked for as `+N`.
+/// Allocates the option's slots: free slots after the given ones are written as `+N`.
 fn room(size: usize, scan: &mut Scan<'_>, begin: usize, out: &mut Vec<u8>) -> Option<()> {
     if scan.follows_number("+") {
         let room = scan.number()?.min(LONGEST as u64) as usize;
@@ -189,7 +189,7 @@ fn parse_route(kind: u8, scan: &mut Scan<'_>, out: &mut Vec<u8>) -> Option<()> {
         let Some(address) = scan.address() else { break };
         out.extend(address);
         scan.take(",");
-        // Attack: a list without end.
+        // Attack: an endless list.
         if out.len() > LONGEST {
             return None;
         }
@@ -225,13 +225,13 @@ fn parse_timestamps(flag: u8, scan: &mut Scan<'_>, out: &mut Vec<u8>) -> Option<
         if !addresses && time.is_none() {
             break;
         }
-        // Times behind the pointer are not there yet.
+        // Timestamps after the pointer are not set yet.
         if time.is_none() && addresses && pointer.is_none() {
             return None;
         }
         out.extend(time.unwrap_or(0).to_be_bytes());
         scan.take(",");
-        // Attack: a list without end.
+        // Attack: an endless list.
         if out.len() > LONGEST {
             return None;
         }

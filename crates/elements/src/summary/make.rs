@@ -9,38 +9,38 @@ use ringway_wire::checksum::checksum;
 use ringway_wire::icmp::v4;
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, MacAddress, Protocol, Sum, Tcp, Udp};
 
-/// Longest header of IP and of TCP.
+/// Maximum length of an IP header and of a TCP header.
 const LONGEST_HEADER: usize = 60;
-/// No protocol was asked for.
+/// Any protocol is accepted.
 const ANY: Protocol = Protocol(0);
-/// Longest IP packet.
+/// Maximum length of an IP packet.
 const LONGEST: usize = 0xffff;
 
-/// A packet in the making.
+/// Builds a packet.
 #[derive(Debug, Default)]
 pub(super) struct Maker {
     /// The Ethernet header, if there is one.
     pub(super) link: Option<Ethernet>,
-    /// From the network header on.
+    /// The packet from its network header on.
     pub(super) network: Vec<u8>,
-    /// Bytes of the IP header.
+    /// Length of the IP header.
     pub(super) header: usize,
     pub(super) notes: Annotations,
-    /// Another Ethernet type was asked for.
+    /// Whether another EtherType was requested.
     other: bool,
     pub(super) icmp_type: Option<u8>,
     icmp_code: bool,
-    /// Whether options were given: then headers are not stretched to fit lengths.
+    /// Whether options were given; if so, headers are not extended to fit the lengths.
     ip_options: bool,
     tcp_options: bool,
-    /// How long the whole packet should be; 0 if nobody said.
+    /// Requested length of the whole packet; 0 if none.
     length: usize,
     protocol: Protocol,
     flow: Option<Flow>,
 }
 
 impl Maker {
-    /// Begins anew, in the same memory.
+    /// Begins a new packet in the same memory.
     pub(super) fn begin(&mut self, protocol: Protocol, flow: Option<Flow>) {
         let mut network = core::mem::take(&mut self.network);
         network.clear();
@@ -61,17 +61,17 @@ impl Maker {
         }
     }
 
-    /// The IP header, zeros if there is none.
+    /// The IP header; zeros without one.
     fn ip(&self) -> Ipv4 {
         Ipv4::padded(&self.network)
     }
 
-    /// The same, to change.
+    /// The IP header, mutably.
     fn ip_mut(&mut self) -> Option<&mut Ipv4> {
         Ipv4::of_mut(&mut self.network)
     }
 
-    /// Says in the IP header how long it is.
+    /// Sets the header length field of the IP header.
     fn set_header(&mut self, header: usize) {
         self.header = self.header.max(header);
         if let Some(ip) = self.ip_mut() {
@@ -79,7 +79,7 @@ impl Maker {
         }
     }
 
-    /// What follows the IP header.
+    /// The payload of the IP packet.
     fn transport(&self) -> &[u8] {
         self.network.get(self.header..).unwrap_or_default()
     }
@@ -88,7 +88,7 @@ impl Maker {
         Tcp::padded(self.transport())
     }
 
-    /// Says in the TCP header how long it is.
+    /// Sets the data offset field of the TCP header.
     fn set_tcp_header(&mut self, header: usize) {
         let offset = (header as u8) << 2 | self.tcp().data_offset & 15;
         self.set_transport(offset_of!(Tcp, data_offset), &[offset]);
@@ -99,14 +99,14 @@ impl Maker {
     }
 
     fn grow(&mut self, length: usize) {
-        // Attack: a record that asks for gigabytes.
+        // Attack: a record that requests gigabytes.
         let length = length.min(LONGEST);
         if self.network.len() < length {
             self.network.resize(length, 0);
         }
     }
 
-    /// Makes an IP header. False if the packet has another protocol than `protocol`, which is 0 for any.
+    /// Makes an IP header. False if the packet has another protocol than `protocol`; 0 is any protocol.
     fn make_ip(&mut self, protocol: Protocol) -> bool {
         if self.other {
             return false;
@@ -125,7 +125,7 @@ impl Maker {
         protocol == ANY || own == ANY || own == protocol
     }
 
-    /// Makes a transport header of the protocol there is. False if it would lie in another fragment.
+    /// Makes a transport header of the packet's protocol. False if that header would be in another fragment.
     fn make_transport(&mut self) -> bool {
         let Ipv4 { protocol, .. } = self.ip();
         if self.ip().is_later_fragment() {
@@ -158,7 +158,7 @@ impl Maker {
         true
     }
 
-    /// Puts a field into the packet.
+    /// Writes a field into the packet.
     pub(super) fn put(&mut self, field: Field, value: Value<'_>) {
         match value {
             Value::Number(number) if field.order() == 100 => self.note(field, number),
@@ -244,7 +244,7 @@ impl Maker {
         }
     }
 
-    /// Writes a field that is nothing but a number into a header that begins at `begin`.
+    /// Writes a numeric field into a header that begins at `begin`.
     fn put_number(&mut self, field: Field, begin: usize, number: u64) {
         if let Some((_, at, size)) = place(field) {
             self.set(begin + at, &number.to_be_bytes()[size_of::<u64>() - size..]);
@@ -337,7 +337,7 @@ impl Maker {
         }
     }
 
-    /// Makes headers; answers where the payload begins, from the network header on.
+    /// Makes the headers; returns the payload's offset from the network header.
     fn begin_payload(&mut self) -> usize {
         if self.make_ip(ANY) {
             self.make_transport();
@@ -356,8 +356,8 @@ impl Maker {
             }
     }
 
-    /// Takes note of the payload's length. If the packet's length was given and is more, TCP's and then
-    /// IP's options get the rest. Answers where the payload begins.
+    /// Accounts for the payload's length. If a longer packet length was requested, the TCP options and then the IP
+    /// options are extended. Returns the payload's offset.
     fn stretch(&mut self, at: usize, payload: usize) -> usize {
         if !self.has_ip() || self.length == 0 {
             self.length = self.link_length() + at + payload;
@@ -395,7 +395,8 @@ impl Maker {
         self.set(at, &payload[..length]);
     }
 
-    /// Ends: headers that are missing, lengths, with `checksums` these and all of the length.
+    /// Finishes the packet: adds missing headers and lengths, and with `checksums` also checksums and data up to the
+    /// length.
     pub(super) fn end(&mut self, checksums: bool) {
         if self.flow.is_some() {
             self.make_ip(ANY);

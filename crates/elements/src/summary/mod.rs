@@ -20,10 +20,10 @@ pub use write::Writer;
 
 use core::fmt;
 
-/// The version that is written.
+/// The version written.
 pub const BANNER: &str = "!IPSummaryDump 1.3";
 
-/// Nanoseconds that may be negative, as dumps print times: with six digits if that is exact, else nine.
+/// Nanoseconds, possibly negative, formatted as dumps print times: with six digits if that is exact, else nine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub i64);
 

@@ -21,7 +21,7 @@ pub(crate) const ICMP_TYPES: &[(&str, u8)] = &[
     ("maskreq-reply", v4::MASK_REPLY),
 ];
 
-/// Codes of each ICMP type that has names for them.
+/// Named codes of each ICMP type.
 const ICMP_CODES: &[(u8, &[(&str, u8)])] = &[
     (
         v4::UNREACHABLE,
@@ -77,7 +77,7 @@ fn number(text: &str) -> Option<u8> {
     ringway_click_lang::config::integer(text).and_then(|number| u8::try_from(number).ok())
 }
 
-/// The ICMP type that a name or number means.
+/// The ICMP type with this name or number.
 pub(super) fn icmp_type(text: &str) -> Option<u8> {
     let named = ICMP_TYPES.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
     named.or_else(|| number(text))
@@ -88,7 +88,7 @@ pub(super) fn icmp_type_name(number: u8) -> Option<&'static str> {
     ICMP_TYPES.iter().find(|(_, own)| *own == number).map(|(name, _)| *name)
 }
 
-/// The code of an ICMP type that a name or number means.
+/// The code of an ICMP type with this name or number.
 pub(super) fn icmp_code(icmp_type: Option<u8>, text: &str) -> Option<u8> {
     let named = icmp_type.into_iter().flat_map(icmp_codes).find(|(name, _)| *name == text);
     named.map(|(_, number)| *number).or_else(|| number(text))
@@ -99,7 +99,7 @@ pub(super) fn icmp_code_name(icmp_type: u8, code: u8) -> Option<&'static str> {
     icmp_codes(icmp_type).iter().find(|(_, own)| *own == code).map(|(name, _)| *name)
 }
 
-/// The IP protocol that a name, a letter or a number means.
+/// The IP protocol with this name, letter or number.
 pub(super) fn protocol(text: &str) -> Option<Protocol> {
     let named = PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
     named.or_else(|| number(text).map(Protocol))

@@ -5,16 +5,16 @@ use alloc::vec::Vec;
 use ringway_click_lang::config;
 use ringway_wire::ipv4::{DONT_FRAGMENT, FRAGMENT_OFFSET, MORE_FRAGMENTS};
 
-/// What else is needed to understand a field.
+/// Context required to parse a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Around {
-    /// Before version 1.1, fragment offsets counted 8 bytes each.
+    /// Before version 1.1, fragment offsets were in units of 8 bytes.
     pub(super) minor_version: u32,
-    /// The ICMP type, if the record gives it.
+    /// The ICMP type, if the record contains it.
     pub(super) icmp_type: Option<u8>,
 }
 
-/// Reads a field; `scratch` keeps bytes that are not in the text itself.
+/// Parses a field; `scratch` holds bytes that the text does not contain literally.
 pub(super) fn text<'a>(
     field: Field,
     text: &str,
@@ -85,7 +85,7 @@ fn number(field: Field, text: &str, around: Around) -> Option<u64> {
     }
 }
 
-/// Seconds with a fraction, as nanoseconds.
+/// Parses seconds with a fraction; returns nanoseconds.
 pub(super) fn time(text: &str) -> Option<i64> {
     let (negative, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),
@@ -110,7 +110,7 @@ fn fragment(text: &str, minor_version: u32) -> Option<u64> {
         "." => return Some(0),
         "!" => return Some(DONT_FRAGMENT.into()),
         "F" => return Some(MORE_FRAGMENTS.into()),
-        // Some offset that is not 0.
+        // Any offset other than 0.
         "f" => return Some(100),
         _ => {}
     }
@@ -145,7 +145,7 @@ fn flags(text: &str) -> Option<u64> {
     })
 }
 
-/// Takes a field off the front of a packed record.
+/// Reads a field from the front of a packed record.
 pub(super) fn packed<'a>(field: Field, bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     let size = match field.stored() {
         Stored::Bytes(size) => size,

@@ -12,16 +12,15 @@ use ringway_click::Packet;
 use ringway_click_lang::config;
 use ringway_wire::{Header, Protocol};
 
-/// The version that is known.
+/// The latest version supported.
 const VERSION: (u32, u32) = (1, 3);
-/// Fields of a record at most. Attack: a `!data` line of millions of names, for each of which every line is
-/// looked at.
+/// Maximum number of fields of a record. Attack: a `!data` line of millions of names, each of which costs time for
+/// every line.
 const MOST_FIELDS: usize = 256;
-/// Bytes of a packed record at most. Attack: a record that claims 2 GB has its reader wait for them in
-/// memory.
+/// Maximum length of a packed record. Attack: a record that claims 2 GB, which the reader would buffer.
 const LONGEST_RECORD: u32 = 1 << 20;
 
-/// Addresses and ports of packets that have none of their own.
+/// Default addresses and ports of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Source address.
@@ -34,37 +33,37 @@ pub struct Flow {
     pub destination_port: u16,
 }
 
-/// Makes packets of so many bytes.
+/// Allocates a packet of this length.
 pub type Make<'a> = dyn FnMut(usize) -> Option<Packet> + 'a;
 
-/// What a line or record was.
+/// The result of reading a line or record.
 #[derive(Debug)]
 pub enum Item {
-    /// Nothing that matters: a comment, or something about the dump that was understood.
+    /// No output: a comment, or a directive that was applied.
     Nothing,
     /// A packet.
     Packet(Packet),
-    /// The rest of the dump is packed.
+    /// The rest of the dump is in binary format.
     Binary,
-    /// Something doubtful, in words; reading goes on.
+    /// A warning; reading continues.
     Warning(String),
-    /// Something wrong, in words; reading goes on.
+    /// An error; reading continues.
     Error(String),
 }
 
-/// How long a packed record is and what it holds.
+/// Length and format of a packed record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLength {
-    /// Bytes behind the length itself.
+    /// Number of bytes after the length field.
     pub bytes: usize,
-    /// It is a line of text.
+    /// Whether the record is a line of text.
     pub text: bool,
 }
 
-/// Reads the length that a packed record begins with.
+/// Parses the length field at the start of a packed record.
 ///
 /// # Errors
-/// In words: a record too short or long to be one.
+/// A message, if the record is too short or too long.
 pub fn record_length(word: [u8; 4]) -> Result<RecordLength, &'static str> {
     let word = u32::from_be_bytes(word);
     match word & 0x7fff_ffff {
@@ -78,16 +77,16 @@ pub fn record_length(word: [u8; 4]) -> Result<RecordLength, &'static str> {
 #[derive(Debug)]
 pub struct Reader {
     fields: Vec<Field>,
-    /// Places of fields, in the order in which they are put into a packet.
+    /// Indexes of fields, in the order in which they are written into a packet.
     order: Vec<usize>,
-    /// The IP protocol of packets that don't say theirs.
+    /// Default IP protocol of packets.
     pub protocol: u8,
-    /// Whether packets get checksums, and data for all of their length.
+    /// Whether packets get checksums, and data up to their full length.
     pub checksums: bool,
     flow: Option<Flow>,
     aggregate: Option<u32>,
     minor_version: u32,
-    /// A broken packet line was reported: others are not.
+    /// Whether a malformed packet line was reported; further ones are not.
     complained: bool,
     maker: Maker,
     scratch: Vec<u8>,
@@ -113,8 +112,8 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Reads the first line of a dump, which should say that it is one. Answers whether it was only that;
-    /// else it has still to be read by [`Reader::line`].
+    /// Reads the first line of a dump, which should be its banner. Returns whether it was only the banner; if not, the
+    /// caller passes it to [`Reader::line`].
     pub fn first_line(&mut self, line: &str) -> (bool, Item) {
         if let Some(version) = line.strip_prefix("!IPSummaryDump") {
             let number = |text: &str| text.parse::<u32>().ok();
@@ -138,7 +137,7 @@ impl Reader {
         (false, Item::Nothing)
     }
 
-    /// Chooses fields: their names between spaces.
+    /// Sets the fields, given by names separated by spaces.
     pub fn set_fields(&mut self, names: &str) -> Item {
         self.fields.clear();
         let mut unknown = Item::Nothing;
@@ -162,7 +161,7 @@ impl Reader {
         if self.fields.is_empty() { Item::Error("no contents specified".into()) } else { unknown }
     }
 
-    /// Chooses addresses and ports: `SRC SPORT DST DPORT [PROTO]`, `-` for what is not known.
+    /// Sets the default addresses and ports: `SRC SPORT DST DPORT [PROTO]`, `-` for an unknown one.
     pub fn set_flow(&mut self, text: &str) -> Item {
         let words = config::split_words(text);
         let address = |at: usize| match words.get(at)?.as_str() {
@@ -200,7 +199,7 @@ impl Reader {
         }
     }
 
-    /// Reads a line, without its end.
+    /// Reads a line, without its line end.
     pub fn line(&mut self, line: &str, make: &mut Make<'_>) -> Item {
         match line.as_bytes().first() {
             None | Some(b'#') => Item::Nothing,
@@ -214,7 +213,7 @@ impl Reader {
         }
     }
 
-    /// Reads a packed record, without its length.
+    /// Reads a packed record, without its length field.
     pub fn record(&mut self, record: &[u8], make: &mut Make<'_>) -> Item {
         self.maker.begin(Protocol(self.protocol), self.flow);
         let found = self.put_packed(record);
@@ -240,7 +239,7 @@ impl Reader {
         }
     }
 
-    /// Finds the words of a line: between spaces, those in double quotes whole.
+    /// Splits a line into words at spaces; a word in double quotes is kept whole.
     fn split(&mut self, line: &str) {
         self.words.clear();
         let bytes = line.as_bytes();
@@ -330,7 +329,7 @@ impl Reader {
     }
 }
 
-/// The place behind a string in double quotes.
+/// The offset after a string in double quotes.
 fn skip_quoted(bytes: &[u8], mut at: usize) -> usize {
     at += 1;
     while at < bytes.len() && bytes[at] != b'"' {

@@ -2,7 +2,7 @@
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// What is left of a text.
+/// The unparsed rest of a text.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scan<'a> {
     rest: &'a str,
@@ -17,7 +17,7 @@ impl<'a> Scan<'a> {
         self.rest.is_empty()
     }
 
-    /// Takes `word` if it comes next.
+    /// Consumes `word` if it is next.
     pub(super) fn take(&mut self, word: &str) -> bool {
         match self.rest.strip_prefix(word) {
             Some(rest) => {
@@ -28,7 +28,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes `word` and `then` if both come next.
+    /// Consumes `word` and `then` if both are next.
     pub(super) fn take_word(&mut self, word: &str, then: &str) -> bool {
         match self.rest.strip_prefix(word).and_then(|rest| rest.strip_prefix(then)) {
             Some(rest) => {
@@ -39,7 +39,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes `mark` if it and then a digit come next.
+    /// Consumes `mark` if it is next and a digit follows.
     pub(super) fn follows_number(&mut self, mark: &str) -> bool {
         let digit = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
         match self.rest.strip_prefix(mark) {
@@ -51,7 +51,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A decimal number.
+    /// Parses a decimal number.
     pub(super) fn number(&mut self) -> Option<u64> {
         let end = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
         let number = self.rest[..end].parse().ok()?;
@@ -59,7 +59,7 @@ impl<'a> Scan<'a> {
         Some(number)
     }
 
-    /// An IPv4 address.
+    /// Parses an IPv4 address.
     pub(super) fn address(&mut self) -> Option<[u8; 4]> {
         let mut scan = *self;
         let mut address = [0; 4];
@@ -73,7 +73,7 @@ impl<'a> Scan<'a> {
         Some(address)
     }
 
-    /// An option by number, with its bytes: `99=0:5:10`.
+    /// Parses an option given by number, with its bytes: `99=0:5:10`.
     pub(super) fn unknown(&mut self, out: &mut Vec<u8>) -> Option<()> {
         let begin = out.len();
         out.extend([u8::try_from(self.number()?).ok()?, 0]);
@@ -87,7 +87,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Writes such an option.
+/// Writes an option by number.
 pub(super) fn unparse_unknown(option: &[u8], out: &mut impl Write) -> core::fmt::Result {
     write!(out, "{}", option.first().copied().unwrap_or(0))?;
     for (index, byte) in option.iter().skip(2).enumerate() {

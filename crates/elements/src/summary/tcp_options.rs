@@ -6,10 +6,10 @@ use core::fmt::Write;
 use ringway_wire::ip::options;
 use ringway_wire::tcp::option::{END, MAX_SEGMENT_SIZE, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 
-/// Bytes of options that a header can hold.
+/// Maximum length of the options of a header.
 const LONGEST: usize = 40;
 
-/// Which options are wanted.
+/// The selected options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     All,
@@ -31,7 +31,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Writes options; `?` if they are broken, `.` if there are none.
+/// Writes options; `?` if they are malformed, `.` if there are none.
 pub(super) fn unparse(bytes: &[u8], wanted: Wanted, out: &mut impl Write) -> core::fmt::Result {
     let mut text = String::new();
     for option in options(bytes) {
@@ -68,7 +68,7 @@ fn one(option: &[u8], text: &mut String) -> Option<()> {
     done.ok()
 }
 
-/// Those options that are wanted, as bytes.
+/// Copies the selected options.
 pub(super) fn filter(bytes: &[u8], wanted: Wanted, out: &mut Vec<u8>) {
     if wanted == Wanted::All {
         out.extend_from_slice(bytes);
@@ -81,18 +81,18 @@ pub(super) fn filter(bytes: &[u8], wanted: Wanted, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads options; nothing if the text is none or they would not fit a header.
+/// Parses options; `None` if the text is malformed or the options exceed a header.
 pub(super) fn parse(text: &str, out: &mut Vec<u8>) -> Option<()> {
     out.clear();
     if text == "." {
         return Some(());
     }
     let mut scan = Scan::new(text);
-    // Where the SACK option is that further blocks are added to.
+    // Offset of the SACK option to which further blocks are added.
     let mut open = None;
     loop {
         open = option(&mut scan, open, out)?;
-        // Attack: a dump whose options are longer than any header.
+        // Attack: a dump whose options exceed any header.
         if out.len() > LONGEST {
             return None;
         }
@@ -107,7 +107,7 @@ pub(super) fn parse(text: &str, out: &mut Vec<u8>) -> Option<()> {
     if out.len() > LONGEST { None } else { Some(()) }
 }
 
-/// Options that don't fill words get their padding in front, where stacks put it.
+/// Pads options that don't fill words at the front, as TCP stacks do.
 fn pad(out: &mut Vec<u8>) {
     match (out.first(), out.len()) {
         (Some(&TIMESTAMPS), 10) => drop(out.splice(0..0, [NOP, NOP])),

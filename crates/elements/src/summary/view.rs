@@ -12,7 +12,7 @@ use ringway_wire::{Ethernet, Header as _, Icmp, Ipv4, Protocol, Tcp, Udp};
 pub(super) const SEQUENCED: [u8; 6] =
     [v4::ECHO_REPLY, v4::ECHO, v4::TIMESTAMP, v4::TIMESTAMP_REPLY, v4::INFORMATION, v4::INFORMATION_REPLY];
 
-/// Whose header a field belongs to, for what is said of packets that have none.
+/// The header that contains a field, for messages about packets without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     Ip,
@@ -31,23 +31,23 @@ impl Header {
     }
 }
 
-/// A packet's headers, as far as they are sound.
+/// A packet's headers, as far as they are valid.
 #[derive(Debug)]
 pub(super) struct View<'a> {
     packet: &'a Packet,
-    /// From the IP header to the end of the IP packet; nothing if there is no sound header.
+    /// From the IP header to the end of the IP packet; `None` without a valid header.
     ip: Option<&'a [u8]>,
-    /// From the network header on, without padding; empty if there is none.
+    /// From the network header on, without padding; empty without a network header.
     network: &'a [u8],
     /// From the transport header on, without padding.
     transport: &'a [u8],
     /// Whether the TCP header is to be ignored.
     bad_tcp: bool,
-    /// Bytes behind the IP packet.
+    /// Number of bytes after the IP packet.
     padding: usize,
-    /// Bytes it had besides those captured.
+    /// Number of bytes that were not captured.
     pub(super) extra: u32,
-    /// What is wrong with it.
+    /// Description of the packet's first error.
     pub(super) bad: Option<String>,
     with_extra: bool,
 }
@@ -56,14 +56,14 @@ fn protocol(ip: &[u8]) -> Option<Protocol> {
     ip.get(offset_of!(Ipv4, protocol)).copied().map(Protocol)
 }
 
-/// The length of an IP packet, as far as its header has it.
+/// The length of an IP packet according to its header.
 fn total_length(ip: &[u8]) -> usize {
     Ipv4::padded(ip).total_length.get().into()
 }
 
 impl<'a> View<'a> {
-    /// Looks at a packet. `careful`: says if it is shorter than its header says. `with_extra`: lengths
-    /// include what was not captured.
+    /// Parses a packet. `careful`: reports a packet shorter than its header says. `with_extra`: lengths include bytes
+    /// that were not captured.
     pub(super) fn new(packet: &'a Packet, careful: bool, with_extra: bool) -> Self {
         let network = packet.network_data().unwrap_or_default();
         let mut view = Self {
@@ -139,14 +139,14 @@ impl<'a> View<'a> {
         ip.len() >= offset_of!(Ipv4, ttl) && !Ipv4::padded(ip).is_later_fragment()
     }
 
-    /// The transport header, if it is of this protocol and at hand.
+    /// The transport header, if it is of this protocol and present.
     fn header(&self, ip: &[u8], wanted: Protocol) -> Option<&'a [u8]> {
         let own = protocol(ip) == Some(wanted) && Self::first_fragment(ip);
         (own && ip.len() > Ipv4::padded(ip).header_len() && self.packet.transport_header().is_some())
             .then_some(self.transport)
     }
 
-    /// Says why a field of `length` bytes into a header is missing.
+    /// Notes why a field that ends `length` bytes into a header is missing.
     fn missing(&mut self, header: Header, length: usize) {
         if self.bad.is_some() {
             return;
@@ -156,7 +156,7 @@ impl<'a> View<'a> {
         let name = header.name();
         match header {
             Header::Ip => self.say(format_args!("truncated IP header capture")),
-            // Another protocol is no fault.
+            // A packet of another protocol is not malformed.
             Header::Of(wanted) if protocol.is_some_and(|own| own != wanted) => {}
             Header::Ports if protocol.is_some_and(|own| own != Protocol::TCP && own != Protocol::UDP) => {}
             _ if !Self::first_fragment(ip) => self.say(format_args!("fragmented {name} header")),
@@ -170,7 +170,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What a field holds; nothing if the packet has no such field, and what is wrong with it is then noted.
+    /// The value of a field; `None` if the packet lacks the field, in which case an error in the packet is noted.
     pub(super) fn value(&mut self, field: Field) -> Option<Value<'a>> {
         if let Some(value) = self.noted(field) {
             return Some(Value::Number(value));
@@ -233,7 +233,7 @@ impl<'a> View<'a> {
         said.unwrap_or(all) + if self.with_extra { u64::from(self.extra) } else { 0 }
     }
 
-    /// Where the payload begins, counted from the network header, and how long it should be.
+    /// The payload's offset from the network header, and its length according to the headers.
     fn payload_place(&self, ip: &[u8]) -> (usize, usize) {
         let mut at = self.packet.network_header_len().unwrap_or(0);
         if Self::first_fragment(ip) {
@@ -289,7 +289,7 @@ impl<'a> View<'a> {
         self.ip.and_then(|ip| self.header(ip, Protocol::TCP)).filter(|_| !self.bad_tcp)
     }
 
-    /// A field that is a number somewhere in a header.
+    /// The value of a numeric header field.
     fn number(&mut self, field: Field) -> Option<u64> {
         let (header, at, size) = place(field)?;
         let needed = at + size;
@@ -334,7 +334,7 @@ fn fragment(word: u64) -> u64 {
     letter.into()
 }
 
-/// In which header a field stands, where, and how many bytes it has.
+/// The header that contains a field, the field's offset and its length in bytes.
 pub(super) fn place(field: Field) -> Option<(Header, usize, usize)> {
     let (tcp, icmp) = (Header::Of(Protocol::TCP), Header::Of(Protocol::ICMP));
     Some(match field {
@@ -352,14 +352,14 @@ pub(super) fn place(field: Field) -> Option<(Header, usize, usize)> {
         Field::TcpSequence => (tcp, offset_of!(Tcp, sequence_number), 4),
         Field::TcpAcknowledgement => (tcp, offset_of!(Tcp, acknowledgment_number), 4),
         Field::TcpOffset => (tcp, offset_of!(Tcp, data_offset), 1),
-        // The reserved bits before them too.
+        // With the reserved bits before them.
         Field::TcpFlags => (tcp, offset_of!(Tcp, data_offset), 2),
         Field::TcpWindow => (tcp, offset_of!(Tcp, window), 2),
         Field::TcpUrgent => (tcp, offset_of!(Tcp, urgent_pointer), 2),
         Field::UdpLength => (Header::Of(Protocol::UDP), offset_of!(Udp, length), 2),
         Field::IcmpType | Field::IcmpTypeName => (icmp, offset_of!(Icmp, kind), 1),
         Field::IcmpCode => (icmp, offset_of!(Icmp, code), 1),
-        // The type is needed to name it.
+        // With the type, which determines the code's name.
         Field::IcmpCodeName => (icmp, offset_of!(Icmp, kind), 2),
         Field::IcmpFlow => (icmp, offset_of!(Icmp, identifier), 2),
         Field::IcmpSequence | Field::IcmpMtu => (icmp, offset_of!(Icmp, sequence_number), 2),

@@ -17,26 +17,26 @@ use ringway_wire::{MacAddress, Protocol};
 /// Letters of TCP's flags, the lowest bit first.
 pub(super) const FLAGS: &str = "FSRPAUECN";
 
-/// How records are written.
+/// Format of the records.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
-    /// Which fields, in order.
+    /// The fields, in order.
     pub fields: Vec<Field>,
-    /// Packed.
+    /// Binary format.
     pub binary: bool,
-    /// `!bad` lines go before packets with broken headers.
+    /// Writes a `!bad` line before each packet with malformed headers.
     pub bad_packets: bool,
-    /// Packets shorter than their header says count as broken.
+    /// Treats packets shorter than their header says as malformed.
     pub careful: bool,
-    /// Lengths include what was not captured.
+    /// Lengths include bytes that were not captured.
     pub extra_length: bool,
 }
 
 impl Writer {
-    /// Reads names of fields between spaces.
+    /// Parses field names separated by spaces.
     ///
     /// # Errors
-    /// What is wrong with each, as Click says it.
+    /// A message for each bad name, in Click's words.
     pub fn new(names: &str, binary: bool) -> Result<Self, Vec<String>> {
         let (mut fields, mut errors) = (Vec::new(), Vec::new());
         for word in config::split_words(names) {
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    /// The `!data` line, without its end.
+    /// The `!data` line, without its line end.
     pub fn heading(&self) -> String {
         let mut line = String::from("!data");
         for field in &self.fields {
@@ -71,7 +71,7 @@ impl Writer {
         line
     }
 
-    /// Adds a line that is no packet's to a dump.
+    /// Appends a line other than a packet's to a dump.
     pub fn line(&self, line: &str, out: &mut Vec<u8>) {
         if self.binary {
             out.extend(((line.len() as u32 + 1) | 0x8000_0000).to_be_bytes());
@@ -80,7 +80,7 @@ impl Writer {
         out.push(b'\n');
     }
 
-    /// Adds a packet's record to a dump.
+    /// Appends a packet's record to a dump.
     pub fn packet(&self, packet: &mut Packet, out: &mut Vec<u8>) {
         let begin = out.len();
         let mut view = View::new(packet, self.careful, self.extra_length);
@@ -116,7 +116,7 @@ impl Writer {
     }
 }
 
-/// Lets text be written to bytes.
+/// Writes text to a byte vector.
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl Write for Text<'_> {
@@ -204,7 +204,7 @@ fn flags(number: u64, out: &mut Text<'_>) -> fmt::Result {
         .try_for_each(|(_, letter)| out.write_char(letter))
 }
 
-/// A digest in 22 characters: 6 bits each, the lowest first.
+/// A digest as 22 characters of 6 bits each, the lowest bits first.
 fn digest_text(digest: &[u8], out: &mut Text<'_>) -> fmt::Result {
     const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@";
     let number = digest.first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes));
