@@ -14,7 +14,7 @@ use ringway_click_lang::config;
 pub static CLASS: Class =
     Class::new("AggregateFilter", || Box::<AggregateFilter>::default()).ports("1/-").processing("h");
 
-/// Aggregates from one to another, and the output that they take; none: dropped.
+/// A range of aggregates, and their output; `None`: dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
@@ -24,12 +24,12 @@ struct Range {
 
 #[derive(Debug, Default)]
 pub struct AggregateFilter {
-    /// In order, apart from each other.
+    /// In order, without overlaps.
     ranges: Vec<Range>,
 }
 
 impl AggregateFilter {
-    /// Adds what of a range no earlier one holds; false if that is nothing.
+    /// Adds the parts of a range that no earlier range covers; false if there are none.
     fn add(&mut self, new: Range) -> bool {
         let mut left = Vec::from([(new.first, new.last)]);
         for old in &self.ranges {

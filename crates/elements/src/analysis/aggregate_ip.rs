@@ -27,7 +27,7 @@ use ringway_wire::Protocol;
 pub static CLASS: Class =
     Class::new("AggregateIP", || Box::<AggregateIp>::default()).ports("1/1-2").processing("a/ah");
 
-/// Bits of a header that are an address.
+/// The bits of the IPv4 header that hold addresses.
 const ADDRESSES: core::ops::Range<u32> = 96..160;
 
 #[derive(Debug)]

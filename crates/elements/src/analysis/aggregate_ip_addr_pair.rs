@@ -23,13 +23,13 @@ pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIp
     .ports("1/1-2")
     .processing("a/ah");
 
-/// Pairs at most. Attack: packets with ever other addresses.
+/// Maximum number of pairs. Attack: packets with ever new addresses.
 const MOST: usize = 1 << 20;
 
 #[derive(Debug)]
 struct Pair {
     number: u32,
-    /// The source of its first packet.
+    /// The source address of the pair's first packet.
     first: u32,
     last: u64,
 }
@@ -56,7 +56,7 @@ impl AggregateIpAddrPair {
         }
     }
 
-    /// The packet's number and direction.
+    /// The packet's aggregate number and direction.
     fn tag(&mut self, packet: &Packet) -> Option<(u32, u8)> {
         let (ip, ..) = Ipv4::parse(packet.network_data()?).filter(|(ip, ..)| ip.version() == 4)?;
         let (source, destination) = (ip.source.get(), ip.destination.get());

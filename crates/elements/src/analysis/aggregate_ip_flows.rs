@@ -31,20 +31,20 @@ use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp};
 pub static CLASS: Class =
     Class::new("AggregateIPFlows", || Box::<AggregateIpFlows>::default()).ports("1/1-2").processing("a/ah");
 
-/// Flows at most. Attack: packets with ever other ports.
+/// Maximum number of flows. Attack: packets with ever new ports.
 const MOST: usize = 1 << 20;
 
-/// Addresses and ports in an order that is the same both ways, and the protocol.
+/// The key of a flow: protocol, and addresses and ports in an order independent of direction.
 type Name = (Protocol, u32, u16, u32, u16);
 
 #[derive(Debug)]
 struct Flow {
     number: u32,
-    /// Whether the first packet's ends were turned round for its name.
+    /// Whether the first packet's ends are swapped in the key.
     turned: bool,
-    /// When its last packet came.
+    /// The time of its last packet.
     last: u64,
-    /// FIN seen from the originator, and from the other.
+    /// FIN seen from the originator, and from the other end.
     done: u8,
 }
 
@@ -79,22 +79,22 @@ impl Default for AggregateIpFlows {
     }
 }
 
-/// A flow's name, and whether the packet's ends are turned round in it.
+/// A flow's key, and whether the packet's ends are swapped in it.
 fn name(protocol: Protocol, key: FlowKey) -> (Name, bool) {
     let turned = (key.destination, key.destination_port) < (key.source, key.source_port);
     let key = if turned { key.reverse() } else { key };
     ((protocol, key.source, key.source_port, key.destination, key.destination_port), turned)
 }
 
-/// What is to become of a packet.
+/// How to handle a packet.
 enum Fate {
     Tag(Tag),
-    /// It is a fragment whose ports are elsewhere.
+    /// A fragment without ports, which another fragment carries.
     Fragment,
     None,
 }
 
-/// The header, its options and what follows, of IPv4.
+/// The IPv4 header, its options and the payload.
 fn header(data: &[u8]) -> Option<(&Ipv4, &[u8], &[u8])> {
     Ipv4::parse(data).filter(|(ip, ..)| ip.version() == 4)
 }
@@ -118,7 +118,7 @@ impl AggregateIpFlows {
         self.flows = flows;
     }
 
-    /// The flow of a packet with ports, made if need be.
+    /// The flow of a packet with ports; added if necessary.
     fn tag(&mut self, protocol: Protocol, key: FlowKey, flags: Flags, now: u64) -> Option<Tag> {
         let (name, turned) = name(protocol, key);
         let [fin, syn, reset] = [Flags::FIN, Flags::SYN, Flags::RST].map(|flag| flags.has(flag));
@@ -147,7 +147,7 @@ impl AggregateIpFlows {
         Some(Tag { aggregate: flow.number, paint })
     }
 
-    /// The flow that an ICMP error is about.
+    /// The flow of the packet quoted in an ICMP error.
     fn error(&self, icmp: &[u8], now: u64) -> Option<Tag> {
         let (_, quoted) = Icmp::split(icmp).filter(|(icmp, _)| is_error(icmp.kind))?;
         let (ip, _, transport) = header(quoted).filter(|(ip, ..)| !ip.is_later_fragment())?;
@@ -183,7 +183,7 @@ impl AggregateIpFlows {
     }
 }
 
-/// Sends a packet where it belongs.
+/// Annotates and emits a tagged packet on output 0; emits others on output 1.
 fn emit(tag: Option<Tag>, mut packet: Packet, cx: &mut Context<'_>) {
     match tag {
         Some(tag) => {

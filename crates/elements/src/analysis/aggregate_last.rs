@@ -19,7 +19,7 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packe
 pub static CLASS: Class =
     Class::new("AggregateLast", || Box::<AggregateLast>::default()).ports("1/1-2").processing("h");
 
-/// Packets that may be kept. Attack: aggregates without end, each of which keeps a packet.
+/// Maximum number of packets kept. Attack: endless aggregates, each of which keeps a packet.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl Default for AggregateLast {
     }
 }
 
-/// The last packet, with what is noted on it.
+/// The last packet, with its annotations set.
 fn finished(seen: Seen) -> Option<Packet> {
     let mut packet = seen.last?;
     let length = packet.len() as u32;
@@ -55,7 +55,7 @@ fn finished(seen: Seen) -> Option<Packet> {
 }
 
 impl AggregateLast {
-    /// Emits the last packet of each aggregate, and forgets them all.
+    /// Emits the last packet of each aggregate, and removes all aggregates.
     fn clear(&mut self, cx: &mut Context<'_>) {
         let mut steps = self.aggregates.slots();
         while let Some(number) = self.aggregates.next_old(&mut steps, |_, _| true) {
@@ -83,7 +83,7 @@ impl Element for AggregateLast {
         let now = cx.coarse_now();
         for packet in burst.drain() {
             let aggregate = packet.notes().u32(Annotations::AGGREGATE);
-            // What the packet stands for besides itself counts too.
+            // Extra packets that the packet represents are counted too.
             let more = packet.notes().u32(Annotations::EXTRA_PACKETS).wrapping_add(1);
             let length = packet.notes().u32(Annotations::EXTRA_LENGTH).wrapping_add(packet.len() as u32);
             let number = self.aggregates.find_one(aggregate).unwrap_or_else(|| {

@@ -24,13 +24,13 @@ pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<Aggregat
     .ports("1-/=")
     .flow("#/#");
 
-/// Numbers kept at most. Attack: packets with ever other numbers.
+/// Maximum number of packet numbers kept. Attack: packets with ever new numbers.
 const MOST: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct AggregatePacketCounter {
     annotation: Option<usize>,
-    /// By aggregate, packet number and input.
+    /// Keyed by aggregate, packet number and input.
     counts: BTreeMap<(u32, u32, usize), u64>,
     count: u64,
     uncounted: u64,
@@ -78,13 +78,13 @@ impl AggregatePacketCounter {
     }
 }
 
-/// The aggregate that a handler's parameter names.
+/// The aggregate given by a handler's parameter.
 fn aggregate(parameter: &str, cx: &Context<'_>) -> Result<u32, HandlerError> {
     let wrong = |_| HandlerError::failed("argument should be aggregate number");
     if parameter.is_empty() { Ok(0) } else { cx.parse(parameter).map_err(wrong) }
 }
 
-/// Numbers in order, a line each, each once.
+/// Numbers in ascending order without duplicates, one a line.
 fn lines(mut numbers: Vec<u32>) -> String {
     numbers.dedup();
     numbers.iter().map(|number| format!("{number}\n")).collect()

@@ -37,7 +37,7 @@ impl Default for AnonymizeIpAddr {
     }
 }
 
-/// Numbers that look random (Steele, Lea, Flood: SplitMix, 2014).
+/// A pseudorandom mix of a number (Steele, Lea, Flood: SplitMix, 2014).
 fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -45,7 +45,7 @@ fn mix(number: u64) -> u64 {
 }
 
 impl AnonymizeIpAddr {
-    /// Each bit is turned over or not as the bits before it say, so equal prefixes stay equal.
+    /// Flips each bit or not depending on the bits before it, so that equal prefixes stay equal.
     fn change(&self, address: u32) -> u32 {
         if matches!(address, 0 | u32::MAX) {
             return address;
@@ -62,8 +62,8 @@ impl AnonymizeIpAddr {
         address ^ (flips & !kept)
     }
 
-    /// How many bits of an address must stay so that the networks that are kept are: as far as it is the
-    /// same as one of them, and one bit more.
+    /// Number of leading bits of an address to preserve so that the preserved networks are: the longest common prefix
+    /// with one of them, and one bit more.
     fn shared(&self, address: u32) -> u32 {
         let net = (address >> 24) as u8;
         let kept = (0..=u8::MAX).filter(|own| self.kept[usize::from(*own)]);

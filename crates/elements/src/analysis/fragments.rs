@@ -3,22 +3,22 @@ use alloc::collections::{BTreeMap, VecDeque};
 use ringway_click::Packet;
 use ringway_wire::{Header, Ipv4, Protocol};
 
-/// Packets that wait at most. Attack: fragments without a first one.
+/// Maximum number of waiting packets. Attack: fragments without a first one.
 const MOST_HELD: usize = 4096;
-/// Datagrams remembered at most. Attack: first fragments without others.
+/// Maximum number of datagrams remembered. Attack: first fragments without others.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// What a packet gets.
+/// The annotations that a packet gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) aggregate: u32,
     pub(super) paint: u8,
 }
 
-/// Which datagram fragments are of: source, destination, protocol, identification (RFC 791, 3.2).
+/// The key of a datagram: source, destination, protocol, identification (RFC 791, 3.2).
 type Datagram = (u32, u32, Protocol, u16);
 
-/// Where packets go, with their tag if they have one.
+/// Receives packets to emit, each with its tag if it has one.
 pub(super) type Out<'a> = &'a mut dyn FnMut(Option<Tag>, Packet);
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Held {
     tag: Option<Tag>,
 }
 
-/// Packets that wait, by pairs of addresses.
+/// Waiting packets, by pairs of addresses.
 #[derive(Debug)]
 pub(super) struct Fragments {
     timeout: u64,
@@ -43,7 +43,7 @@ fn datagram(packet: &Packet) -> Datagram {
     (ip.source.get(), ip.destination.get(), ip.protocol, ip.identification.get())
 }
 
-/// Emits from the front of a queue what has a tag or came before `until`; how many.
+/// Emits packets from the front of a queue that have a tag or arrived before `until`; returns their number.
 fn release(queue: &mut VecDeque<Held>, until: u64, out: Out<'_>) -> usize {
     let mut released = 0;
     while let Some(first) = queue.pop_front() {
@@ -58,17 +58,17 @@ fn release(queue: &mut VecDeque<Held>, until: u64, out: Out<'_>) -> usize {
 }
 
 impl Fragments {
-    /// None yet; they wait for `timeout` nanoseconds.
+    /// An empty set, whose packets wait for up to `timeout` nanoseconds.
     pub(super) fn new(timeout: u64) -> Self {
         Self { timeout, held: BTreeMap::new(), count: 0, known: BTreeMap::new(), check_at: 0 }
     }
 
-    /// How many packets wait.
+    /// Number of waiting packets.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Takes a packet that has a tag: a first fragment gives it to the others.
+    /// Takes a packet with a tag; a first fragment passes its tag on to the other fragments.
     pub(super) fn tagged(&mut self, packet: Packet, tag: Tag, out: Out<'_>) {
         let datagram = datagram(&packet);
         let more = packet.network_data().is_some_and(|ip| Ipv4::padded(ip).more_fragments());
@@ -97,7 +97,7 @@ impl Fragments {
         self.settle(pair, out);
     }
 
-    /// Emits what need not wait any more between two addresses; if too much waits, all of it.
+    /// Emits packets between two addresses that need not wait any longer; all of them if too many wait.
     fn settle(&mut self, pair: (u32, u32), out: Out<'_>) {
         let until = if self.count > MOST_HELD { u64::MAX } else { 0 };
         let Some(queue) = self.held.get_mut(&pair) else { return };
@@ -107,7 +107,7 @@ impl Fragments {
         }
     }
 
-    /// Emits what has waited too long.
+    /// Emits packets whose timeout has expired.
     pub(super) fn expire(&mut self, now: u64, out: Out<'_>) {
         if now < self.check_at || (self.count == 0 && self.known.is_empty()) {
             return;

@@ -21,7 +21,7 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct AddressInfo;
 
-/// What an address defines; nothing if it is none.
+/// The values that an address text defines; empty if it is not an address.
 fn meanings(text: &str, cx: &Context<'_>) -> Vec<(NameKind, Vec<u8>)> {
     let scope = cx.scope();
     if let Ok(address) = Ipv4Addr::parse(text, &scope) {

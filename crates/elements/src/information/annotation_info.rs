@@ -20,7 +20,7 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct AnnotationInfo;
 
-/// A name, where it begins, how many bytes it has.
+/// An annotation's name, offset and length in bytes.
 fn parse(text: &str, scope: &Scope) -> Result<(String, u8, u8), String> {
     let words = config::split_words(text);
     let (name, place) = match words.as_slice() {
@@ -36,7 +36,7 @@ fn parse(text: &str, scope: &Scope) -> Result<(String, u8, u8), String> {
     Ok((name.clone(), offset, size))
 }
 
-/// Two names whose annotations share bytes.
+/// Reports two names whose annotations share bytes.
 fn overlap(names: &str, scope: &Scope) -> Result<(), String> {
     let mut seen: Vec<(String, Annotation)> = Vec::new();
     for name in config::split_words(names) {

@@ -18,7 +18,7 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct PortInfo;
 
-/// The port, and the protocols it is of.
+/// The port, and the protocols for which it is defined.
 fn parse(text: &str, scope: &Scope) -> Option<(u16, &'static [NameKind])> {
     let (port, protocol) = text.split_once('/').unwrap_or((text, ""));
     let kinds: &[NameKind] = match protocol {

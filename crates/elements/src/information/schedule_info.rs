@@ -15,7 +15,7 @@ use ringway_click_lang::config;
 pub static CLASS: Class =
     Class::new("ScheduleInfo", || Box::<ScheduleInfo>::default()).phase(Class::LAST).reach(Reach::Each);
 
-/// Tickets of a task that nothing is said of.
+/// Default number of tickets of a task.
 const DEFAULT: u32 = 10;
 
 #[derive(Debug, Default)]

@@ -56,7 +56,7 @@ pub struct CheckIpHeader {
     bad_sources: Vec<Ipv4Addr>,
     good_destinations: Vec<Ipv4Addr>,
     checksum: bool,
-    /// The checksum is not checked unless someone asks for it.
+    /// Whether the checksum is unchecked by default.
     trusting: bool,
     verbose: bool,
     details: bool,
@@ -113,7 +113,7 @@ fn prefixes(text: &str, scope: &Scope) -> Result<Vec<Prefix>, ArgError> {
 }
 
 impl CheckIpHeader {
-    /// One that does not check checksums unless someone asks for it.
+    /// An element that does not check checksums by default.
     pub(super) fn trusting() -> Self {
         Self { trusting: true, ..Self::default() }
     }

@@ -28,7 +28,7 @@ pub struct IpEncap {
     encap: Encap,
 }
 
-/// The value of ECT: 0 for none, else the bits.
+/// Parses ECT: 0 for none, else the ECN bits.
 fn ect(text: &str, _: &Scope) -> Result<u8, ArgError> {
     match (parse_bool(text), text) {
         (Some(set), _) => Ok(u8::from(set)),

@@ -23,7 +23,7 @@ pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::def
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Room before a packet at most. Attack: a configuration that asks for more than there is memory.
+/// Maximum headroom of a packet. Attack: a configuration that asks for more memory than there is.
 const MOST_HEADROOM: u32 = 1 << 16;
 
 /// Cuts packets.
@@ -82,7 +82,7 @@ impl IpFragmenter {
         let (mut ip, flags) = (*ip, ip.fragment.get());
         let header = transport.header;
         let first = mtu.saturating_sub(header) & !7;
-        // Attack: a length that is larger than the packet, or smaller than the first fragment.
+        // Attack: a length that exceeds the packet, or is less than the first fragment's.
         let length = transport.length.min(data.len() - header);
         if flags & DONT_FRAGMENT != 0 && self.honor_df || first < 8 {
             return self.refuse(packet, cx);
@@ -90,7 +90,7 @@ impl IpFragmenter {
         if length <= first {
             return cx.push(0, packet);
         }
-        // The identification of packets that were not to be fragmented means nothing (RFC 6864, 4.1).
+        // The identification of packets with Don't Fragment set is meaningless (RFC 6864, 4.1).
         if flags & DONT_FRAGMENT != 0 {
             ip.identification.set(cx.random() as u16);
         }
@@ -109,7 +109,7 @@ impl IpFragmenter {
         self.rest(&whole, (first, length), ip, cx);
     }
 
-    /// Makes the fragments that follow the first.
+    /// Makes the fragments after the first.
     fn rest(
         &mut self,
         whole: &Packet,
@@ -148,7 +148,7 @@ impl IpFragmenter {
     }
 }
 
-/// Copies the options that every fragment bears; how many bytes they are, a multiple of 4.
+/// Copies the options that every fragment carries; returns their length, a multiple of 4.
 fn copied_options(options: &[u8], out: &mut [u8]) -> usize {
     let mut length = 0;
     for option in ip::options(options).map_while(|option| option) {

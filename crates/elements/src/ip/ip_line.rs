@@ -6,7 +6,7 @@ use ringway_wire::icmp::v4;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, U16, Udp};
 
-/// What to tell of a packet.
+/// The fields of a packet to print.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fields {
     pub(super) id: bool,
@@ -17,7 +17,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// Tells of a packet that begins with `ip`, in a frame of `frame` bytes.
+    /// Describes a packet that begins with `ip`, in a frame of `frame` bytes.
     pub(super) fn describe(&self, line: &mut String, ip: &Ipv4, data: &[u8], frame: usize) {
         let mut field = |wanted: bool, name: &str, value: &dyn Display| {
             if wanted {
@@ -74,7 +74,7 @@ impl Fields {
         }
     }
 
-    /// Nothing if it is truncated.
+    /// Returns `None` if the message is truncated.
     fn icmp(&self, line: &mut String, message: &[u8]) -> Option<()> {
         let (&kind, &code) = (message.first()?, message.get(1)?);
         match kind {

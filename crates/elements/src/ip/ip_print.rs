@@ -159,7 +159,7 @@ impl IpPrint {
     }
 }
 
-/// What stands behind the headers of TCP or UDP, or behind the IPv4 header.
+/// The bytes after the TCP or UDP header, or after the IPv4 header for other protocols.
 fn behind_headers(data: &[u8]) -> &[u8] {
     let Some((ip, _, transport)) = Ipv4::parse(data) else { return &[] };
     let header = match ip.protocol {

@@ -102,7 +102,7 @@ pub const CLASSES: &[&Class] = &[
     &unstrip_ip_header::CLASS,
 ];
 
-/// A prefix as Click prints it: with its length, or its mask if that has holes.
+/// A prefix as Click prints it: with its length, or with its mask if the mask has holes.
 pub(crate) fn prefix_text(prefix: &Prefix) -> String {
     match prefix.length() {
         Some(length) => format!("{}/{length}", prefix.address),
@@ -110,7 +110,7 @@ pub(crate) fn prefix_text(prefix: &Prefix) -> String {
     }
 }
 
-/// An address, which counts as a prefix of 32 bits, or a prefix. A name of both means the address.
+/// Parses an address, which counts as a prefix of 32 bits, or a prefix. A name of both is read as the address.
 pub(crate) fn bare_prefix(text: &str, scope: &Scope) -> Result<Prefix, ArgError> {
     match Ipv4Addr::parse(text, scope) {
         Ok(address) => Ok(Prefix { address, mask: Ipv4Addr::BROADCAST }),

@@ -10,9 +10,9 @@ pub(crate) const UDP: u32 = Protocol::UDP.0 as u32;
 pub(crate) const DCCP: u32 = Protocol::DCCP.0 as u32;
 /// TCP or UDP.
 pub(crate) const TCP_OR_UDP: u32 = 256;
-/// Any protocol with ports or the like.
+/// Any protocol with ports or similar fields.
 pub(crate) const TRANSPORT: u32 = 257;
-/// Whatever follows the IP header.
+/// Any payload of IP.
 pub(crate) const PAYLOAD: u32 = 258;
 
 const PROTOCOLS: &[(&str, u32)] = &[
@@ -89,7 +89,7 @@ pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
     reverse(PROTOCOLS, u32::from(number))
 }
 
-/// The port of this name; `kind` says of which protocol.
+/// The port with this name, of the protocol `kind`.
 pub(crate) fn port(name: &str, kind: NameKind, scope: &Scope) -> Option<u16> {
     let defined = scope.names().value(kind, name, scope.element_name());
     match defined.as_deref() {
@@ -98,7 +98,7 @@ pub(crate) fn port(name: &str, kind: NameKind, scope: &Scope) -> Option<u16> {
     }
 }
 
-/// Reads a port: its number or its name; `kind` says of which protocol.
+/// Parses a port given by number or name, of the protocol `kind`.
 pub(crate) fn parse_port(kind: NameKind) -> impl FnOnce(&str, &Scope) -> Result<u16, ArgError> {
     move |text, scope| port(text, kind, scope).map_or_else(|| u16::parse(text, scope), Ok)
 }
@@ -113,7 +113,7 @@ pub(crate) fn icmp_type_name(kind: u8) -> Option<&'static str> {
     reverse(ICMP_TYPES, kind)
 }
 
-/// The code of this name of an ICMP type.
+/// The code with this name, of an ICMP type.
 pub(crate) fn icmp_code(kind: u8, name: &str) -> Option<u8> {
     find(icmp_codes(kind), name)
 }
@@ -123,7 +123,7 @@ pub(crate) fn icmp_code_name(kind: u8, code: u8) -> Option<&'static str> {
     reverse(icmp_codes(kind), code)
 }
 
-/// Reads a protocol: its number or its name.
+/// Parses a protocol given by number or name.
 pub fn parse_protocol(text: &str, scope: &Scope) -> Result<Protocol, ArgError> {
     match protocol(text, scope).and_then(|number| u8::try_from(number).ok()) {
         Some(number) => Ok(Protocol(number)),
@@ -131,7 +131,7 @@ pub fn parse_protocol(text: &str, scope: &Scope) -> Result<Protocol, ArgError> {
     }
 }
 
-/// Reads an ICMP type: its number or its name.
+/// Parses an ICMP type given by number or name.
 pub(crate) fn parse_icmp_type(text: &str, scope: &Scope) -> Result<u8, ArgError> {
     icmp_type(text).map_or_else(|| u8::parse(text, scope), Ok)
 }

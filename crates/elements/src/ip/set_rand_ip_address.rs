@@ -16,7 +16,7 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("SetRandIPAddress", || Box::<SetRandIpAddress>::default()).ports("1/1");
 
-/// Addresses at most. Attack: a configuration that asks for more than there is memory.
+/// Maximum number of addresses. Attack: a configuration that asks for more memory than there is.
 const MOST: i32 = 1 << 20;
 
 /// Notes addresses.

@@ -84,7 +84,7 @@ impl StoreIpAddress {
     }
 }
 
-/// Sets an address of an IPv4 header whose transport header begins at `transport`; mends checksums.
+/// Sets an address of an IPv4 header whose transport header is at offset `transport`; updates checksums.
 fn set_address(data: &mut [u8], destination: bool, transport: usize, address: [u8; 4]) -> Option<()> {
     let ip = Ipv4::of_mut(data)?;
     let field = if destination { &mut ip.destination } else { &mut ip.source };

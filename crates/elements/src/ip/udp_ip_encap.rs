@@ -31,13 +31,13 @@ pub struct UdpIpEncap {
     checksum: bool,
     /// The arguments include INTERVAL.
     dynamic: bool,
-    /// After so many packets both ports grow by one; never if 0.
+    /// Both ports are incremented after this many packets; never if 0.
     interval: u32,
     count: u32,
 }
 
 impl UdpIpEncap {
-    /// One whose ports grow.
+    /// An element that increments ports.
     pub(super) fn dynamic() -> Self {
         Self { dynamic: true, ..Self::default() }
     }

@@ -28,14 +28,14 @@ pub(super) fn number(packet: &Packet, offset: u32) -> Option<u64> {
 
 #[derive(Debug, Default)]
 pub struct RecordTimestamp {
-    /// Numbers and times; 0 where there is none.
+    /// Numbers and times; 0 in unused entries.
     times: Vec<(u64, u64)>,
     offset: Option<u32>,
     count: u64,
 }
 
 impl RecordTimestamp {
-    /// When the packet of this number passed, if that is still known.
+    /// The time when the packet with this number passed, if it is still stored.
     pub(super) fn time(&self, number: u64) -> Option<u64> {
         let (own, time) = *self.times.get((number % self.times.len() as u64) as usize)?;
         (own == number && time > 0).then_some(time)

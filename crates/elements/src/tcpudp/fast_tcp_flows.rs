@@ -42,7 +42,7 @@ pub struct FastTcpFlows {
     ends: Ends,
     flows: Flows,
     templates: [Template; 3],
-    /// After the limit: flows before this one are ended.
+    /// After the limit is reached: flows before this index have ended.
     ended: usize,
 }
 
@@ -57,7 +57,7 @@ impl FastTcpFlows {
         self.templates[kind].packet(flow.ports, cx)
     }
 
-    /// The FIN of a flow that is open.
+    /// The FIN of the next open flow.
     fn end(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let open = |flow: &Flow| (1..self.flows.size).contains(&flow.made);
         let found = self.flows.all.get(self.ended..)?.iter().position(open)?;

@@ -4,10 +4,10 @@ use alloc::vec::Vec;
 use ringway_click::Context;
 use ringway_click::arg::Args;
 
-/// Flows at most. Attack: a configuration that would take all memory.
+/// Maximum number of flows. Attack: a configuration that exhausts memory.
 const MOST: u32 = 1 << 20;
 
-/// A flow's ports, and how many frames of it were made.
+/// A flow's ports, and the number of its frames made so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) ports: [u16; 2],
@@ -15,7 +15,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// One with random ports.
+    /// A flow with random ports.
     fn new(cx: &mut Context<'_>) -> Self {
         let ports = cx.random();
         Self { ports: [(ports >> 16) as u16, ports as u16], made: 0 }
@@ -25,7 +25,7 @@ impl Flow {
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     pub(super) all: Vec<Flow>,
-    /// Frames of a flow.
+    /// Frames per flow.
     pub(super) size: u32,
     count: u32,
 }
@@ -41,12 +41,12 @@ impl Flows {
         args.read_mp("FLOWSIZE", &mut self.size);
     }
 
-    /// Begins them, each with random ports.
+    /// Initializes the flows, each with random ports.
     pub(super) fn begin(&mut self, cx: &mut Context<'_>) {
         self.all = (0..self.count).map(|_| Flow::new(cx)).collect();
     }
 
-    /// One of them by chance, begun anew if all its frames were made, with one more frame made.
+    /// Chooses a random flow, restarts it if all its frames were made, and counts one more frame.
     pub(super) fn next(&mut self, cx: &mut Context<'_>) -> Option<Flow> {
         let chosen = (u64::from(cx.random()) * self.all.len() as u64) >> 32;
         let flow = self.all.get_mut(chosen as usize)?;

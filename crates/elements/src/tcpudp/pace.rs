@@ -6,7 +6,7 @@ use ringway_click::{Context, Element, Handler, Note, NoteKind, Packet, PacketBur
 
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Packets a second; 0 for as many as are asked for.
+    /// Packets per second; 0 for no limit.
     rate: u32,
     /// Packets in all; negative for no limit.
     limit: i64,
@@ -58,7 +58,7 @@ impl Pace {
         u64::try_from(self.limit).is_ok_and(|limit| self.count >= limit)
     }
 
-    /// Makes its timer. In [`ringway_click::Element::initialize`].
+    /// Creates the timer. In [`ringway_click::Element::initialize`].
     pub(super) fn initialize(&mut self, cx: &mut Context<'_>) {
         self.timer = Some(cx.new_timer());
     }
@@ -105,14 +105,14 @@ impl Pace {
         }
     }
 
-    /// Says that there may be some again.
+    /// Signals that packets may be available again.
     pub(super) fn wake(&self, cx: &mut Context<'_>) {
         if let Some(note) = self.note {
             cx.wake(note);
         }
     }
 
-    /// Counts a packet that was made.
+    /// Counts a packet made.
     pub(super) fn made(&mut self, now: u64) {
         if self.count == 0 {
             self.first = now;
@@ -127,13 +127,13 @@ impl Pace {
         (self.count, self.first, self.last) = (0, 0, 0);
     }
 
-    /// Packets a second, from the first to the last.
+    /// Packets per second, between the first and the last packet.
     fn measured_rate(&self) -> u128 {
         let took = u128::from(self.last.saturating_sub(self.first).max(1));
         if self.last == 0 { 0 } else { u128::from(self.count) * u128::from(SECOND) / took }
     }
 
-    /// The handlers of an element that has one.
+    /// The handlers of an element with a [`Pace`].
     pub(super) fn handlers<E: Element>(pace: fn(&mut E) -> &mut Self) -> [Handler; 5] {
         let rate = Handler::read_with("rate", move |e: &mut E, _, _| Ok(pace(e).measured_rate().to_string()));
         let limit = Handler::write("limit", move |e: &mut E, value, cx| {

@@ -22,9 +22,9 @@ pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::d
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Pieces a packet. Attack: an MTU of a byte makes of one packet tens of thousands.
+/// Maximum number of pieces of a packet. Attack: an MTU of one byte, which splits a packet into tens of thousands.
 const MOST: usize = 1024;
-/// Flags that only the last piece bears.
+/// Flags that only the last piece keeps.
 const LAST_ONLY: Flags = Flags::FIN.with(Flags::PSH);
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub struct TcpFragmenter {
     count: u64,
 }
 
-/// Where the parts of a packet are, from its first byte.
+/// Offsets of a packet's parts.
 struct Parts {
     ip: usize,
     tcp: usize,
@@ -62,7 +62,7 @@ impl TcpFragmenter {
         usize::from(if noted > 0 { noted } else { self.mtu })
     }
 
-    /// The piece with the payload's bytes `from..to`.
+    /// The piece with the payload bytes `from..to`.
     fn piece(
         &self,
         whole: &Packet,
@@ -96,7 +96,7 @@ impl TcpFragmenter {
         Some(piece)
     }
 
-    /// Hands over the packet or its pieces.
+    /// Passes the packet or its pieces to `give`.
     fn cut(&mut self, packet: Packet, cx: &mut Context<'_>, mut give: impl FnMut(&mut Context<'_>, Packet)) {
         self.count += 1;
         let limit = self.limit(&packet);

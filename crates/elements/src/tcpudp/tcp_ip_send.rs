@@ -17,7 +17,7 @@ pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default()
     .processing("h")
     .metadata(Metadata::Ignores);
 
-/// Packets a write at most. Attack: a handler that keeps the router from everything else.
+/// Maximum number of packets of a write. Attack: a handler call that starves the rest of the router.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub struct TcpIpSend {
     id: u16,
 }
 
-/// What to send.
+/// The packets to send.
 struct Wish {
     addresses: [Ipv4Addr; 2],
     ports: [u16; 2],
@@ -79,7 +79,7 @@ impl Wish {
 }
 
 impl TcpIpSend {
-    /// Emits the packets that are asked for.
+    /// Emits the requested packets.
     fn send(&mut self, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let expected = "expected 'SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]'";
         let wish = Wish::parse(value, cx).ok_or_else(|| HandlerError::failed(expected))?;

@@ -6,14 +6,14 @@ use ringway_click::{Context, HEADROOM, Packet};
 use ringway_wire::checksum::update_u32;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, U16, Udp};
 
-/// Bytes of a frame at least, and at most.
+/// Minimum and maximum length of a frame.
 const LEAST: u32 = 60;
 const MOST: u32 = 65_535;
-/// Where the transport header begins.
+/// Offset of the transport header.
 const TRANSPORT: usize = Ethernet::LEN + Ipv4::LEN;
 const TTL: u8 = 250;
 
-/// Where frames come from and go to, and how long they are.
+/// Addresses, ports and length of frames.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) length: u32,
@@ -55,7 +55,7 @@ impl Ends {
         }
     }
 
-    /// Keeps the length within bounds.
+    /// Clamps the length to the allowed range.
     pub(super) fn bound(&mut self, cx: &mut Context<'_>) {
         if self.length < LEAST {
             cx.chatter(format_args!("warning: packet length < {LEAST}, defaulting to {LEAST}"));
@@ -64,7 +64,7 @@ impl Ends {
         self.length = self.length.clamp(LEAST, MOST);
     }
 
-    /// A frame whose ports are 0; `header` is that of the transport layer, whose checksum is only filled if `summed`.
+    /// A frame with ports 0; `header` is the transport header, whose checksum is only computed if `summed`.
     pub(super) fn template(&self, protocol: Protocol, header: &impl Header, summed: bool) -> Template {
         let length = self.length as u16 - Ethernet::LEN as u16;
         let ethernet = Ethernet {
@@ -97,11 +97,11 @@ impl Ends {
     }
 }
 
-/// A frame without ports.
+/// A frame whose ports are not set yet.
 #[derive(Debug)]
 pub(super) struct Template {
     frame: Vec<u8>,
-    /// Where its checksum is, if it has one.
+    /// Offset of the transport checksum, if it is used.
     sum: Option<usize>,
     destination: Ipv4Addr,
 }
@@ -113,7 +113,7 @@ impl Default for Template {
 }
 
 impl Template {
-    /// A packet of it with ports.
+    /// A packet with a copy of the frame and with these ports.
     pub(super) fn packet(&self, ports: [u16; 2], cx: &mut Context<'_>) -> Option<Packet> {
         let mut packet = cx.make_packet(HEADROOM, self.frame.len(), 0)?;
         let data = packet.data_mut();

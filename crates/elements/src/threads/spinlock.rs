@@ -4,7 +4,7 @@ use alloc::string::String;
 use ringway_click::arg::{Args, NameKind, Word};
 use ringway_click::{Context, Element, Failed};
 
-/// Takes or gives back a lock that nobody else ever wants.
+/// Acquires or releases a lock that is never contended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spinlock {
     name: String,

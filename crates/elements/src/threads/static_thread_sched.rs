@@ -38,7 +38,7 @@ impl Element for StaticThreadSched {
             if found.is_empty() {
                 return Err(cx.error(format!("'{name}' does not name an element")));
             }
-            // Compounds' elements stand after those around them, so what is said within comes last.
+            // Elements of a compound come after those around it, so assignments within the compound take precedence.
             for id in found {
                 cx.router().set_thread(id, thread);
             }
