@@ -107,7 +107,7 @@ impl<'a> Context<'a> {
             return;
         }
         let mut ports = [0u8; PACKETS];
-        // A bitmap of the outputs in use; the last bit stands for none.
+        // A bitmap of the outputs in use; the last bit means that the output does not exist.
         let mut seen = 0u64;
         for ((number, packet), port) in burst.iter_mut().enumerate().zip(&mut ports) {
             *port = output(number, packet).map_or(OUTPUTS, |port| port.min(OUTPUTS)) as u8;
@@ -152,7 +152,7 @@ impl<'a> Context<'a> {
         self.router.pull(self.id, port, max, burst);
     }
 
-    /// Asks upstream of a pull input for one packet.
+    /// Pulls one packet from upstream of a pull input.
     pub fn pull_one(&mut self, port: usize) -> Option<Packet> {
         let mut burst = self.router.spare.pop().unwrap_or_default();
         self.pull(port, 1, &mut burst);
@@ -218,7 +218,7 @@ impl<'a> Context<'a> {
         self.router.info_mut(self.id).configuration = text.into();
     }
 
-    /// Reads a value as an argument is read: for handlers.
+    /// Parses a value as an argument is parsed, for handlers.
     ///
     /// # Errors
     /// [`ArgError`].
@@ -226,7 +226,7 @@ impl<'a> Context<'a> {
         self.parse_with(text, T::parse)
     }
 
-    /// As `parse`, with a custom parser.
+    /// [`Context::parse`] with a custom parser.
     ///
     /// # Errors
     /// [`ArgError`].
@@ -323,12 +323,12 @@ impl<'a> Context<'a> {
         self.router.report_error(text.into())
     }
 
-    /// Says something likewise that is neither an error nor a warning.
+    /// Prints a message that is neither an error nor a warning, in the same way.
     pub fn message(&mut self, text: impl Into<String>) {
         self.router.report_message(text.into());
     }
 
-    /// Reports a warning likewise.
+    /// Reports a warning in the same way.
     pub fn warning(&mut self, text: impl Into<String>) {
         let declaration = self.declaration();
         self.router.report_warning(&declaration, &text.into());
@@ -439,7 +439,7 @@ impl<'a> Context<'a> {
         self.router.signal(self.id, port, NoteKind::Empty, task.map(Listener::Task))
     }
 
-    /// The same; they will activate another notifier.
+    /// [`Context::upstream_empty_signal`], activating another notifier instead of scheduling a task.
     pub fn upstream_empty_signal_for(&mut self, port: usize, note: Note) -> Signal {
         self.router.signal(self.id, port, NoteKind::Empty, Some(Listener::Note(note)))
     }
@@ -559,7 +559,7 @@ impl<'a> Context<'a> {
         self.router.call_write_on(call, pieces)
     }
 
-    /// Reads a handler of this element, which runs: `element` is the element itself.
+    /// Reads a handler of this element while it runs: `element` is the element itself.
     ///
     /// # Errors
     /// [`HandlerError`].
@@ -572,7 +572,7 @@ impl<'a> Context<'a> {
         self.router.call_own(self.id, element, (name, parameters, false))
     }
 
-    /// Writes a handler of this element likewise.
+    /// Writes a handler of this element while it runs: `element` is the element itself.
     ///
     /// # Errors
     /// [`HandlerError`].

@@ -20,7 +20,7 @@ pub(crate) struct TaskState {
     pub(crate) thread: i32,
     pub(crate) scheduled: bool,
     pass: u64,
-    /// Which entry of the heap is its own; older ones are void.
+    /// The valid heap entry of this task; older entries are void.
     entry: u64,
 }
 

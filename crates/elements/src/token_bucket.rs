@@ -33,7 +33,7 @@ impl TokenBucket {
         Self { scale, a_tick, parts: FULL, filled: 0 }
     }
 
-    /// Holds just so many tokens now.
+    /// Sets the number of tokens.
     pub fn set(&mut self, tokens: u32) {
         self.parts = (u64::from(tokens) * self.scale).min(FULL);
     }
@@ -46,7 +46,7 @@ impl TokenBucket {
         self.filled = tick;
     }
 
-    /// Whether so many tokens are there.
+    /// Whether this many tokens are available.
     pub fn contains(&self, tokens: u32) -> bool {
         u64::from(tokens) * self.scale <= self.parts
     }
@@ -65,7 +65,7 @@ impl TokenBucket {
         there
     }
 
-    /// Nanoseconds until so many are there; nothing if they never will be.
+    /// Nanoseconds until this many tokens are available; `None` if they never are.
     pub fn time_until(&self, tokens: u32) -> Option<u64> {
         let wanted = (u64::from(tokens) * self.scale).min(FULL).saturating_sub(self.parts);
         match self.a_tick {

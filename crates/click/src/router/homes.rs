@@ -40,7 +40,7 @@ struct Begun {
     /// All could be.
     good: bool,
     said: Vec<Diagnostic>,
-    /// Those with tasks.
+    /// The elements with tasks.
     tasked: Vec<ElementId>,
 }
 
@@ -239,7 +239,7 @@ impl Router {
         self.visit(thread, call, pieces, Self::call_read_on)
     }
 
-    /// Does the next piece of writing one.
+    /// Performs the next step of writing a handler of an element that lives on another thread.
     pub(super) fn write_there(
         &mut self,
         thread: usize,
@@ -275,7 +275,7 @@ impl Router {
     /// router.
     pub(super) fn write_everywhere(&mut self, call: &HandlerCall) {
         for thread in self.others() {
-            // It fails if the thread has ended, which is reported elsewhere.
+            // The write fails if the thread has ended, which is reported elsewhere.
             let _ = self.write_there(thread, call, &mut Pieces::default());
         }
     }
@@ -329,7 +329,7 @@ impl Router {
         (changed, [self.looped, self.incomplete])
     }
 
-    /// Packets that went round in circles and that could not be completed, on all threads.
+    /// Packets dropped because they were in a loop, and packets that could not be completed, on all threads.
     pub(super) fn all_drops(&self) -> [u64; 2] {
         let others = self.homes.as_ref().map_or([0; 2], |homes| homes.drops);
         [self.looped + others[0], self.incomplete + others[1]]

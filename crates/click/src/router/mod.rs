@@ -58,9 +58,9 @@ struct Work {
 /// A port of an element.
 #[derive(Clone, Debug)]
 pub(crate) struct PortInfo {
-    /// Pull, else push.
+    /// Pull if true, push if false.
     pub(crate) pull: bool,
-    /// Determined from its neighbours, since the class is agnostic.
+    /// Determined by its neighbours, since the class is agnostic.
     pub(crate) agnostic: bool,
     /// The other end, if there is exactly one: of push outputs and pull inputs.
     pub(crate) peer: Option<(ElementId, usize)>,
@@ -83,7 +83,7 @@ pub(crate) struct Info {
     pub(crate) tasks: Vec<Task>,
     /// The thread assigned to its tasks, if any.
     pub(crate) thread: Option<i32>,
-    /// Its tasks are another thread's.
+    /// Its tasks run on another thread.
     pub(crate) tasked: bool,
     /// Whether packets are completed before they reach it.
     completes: bool,

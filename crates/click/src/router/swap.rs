@@ -181,7 +181,7 @@ impl Router {
         }
     }
 
-    /// The requesting caller has gone.
+    /// The requesting caller is gone.
     fn adopt(&mut self) {
         let built = self.asked.take().and_then(|asked| asked.built);
         self.successor = built.and_then(Result::ok);
@@ -215,7 +215,7 @@ impl Router {
         Some(next)
     }
 
-    /// Tells its elements, once, that it ends.
+    /// Notifies its elements, once, that the router ends.
     pub(super) fn end(&mut self) {
         if core::mem::replace(&mut self.ended, true) {
             return;
@@ -225,7 +225,7 @@ impl Router {
         }
     }
 
-    /// Ends it, once another router has taken over, and frees part of its memory.
+    /// Stops the router after another one has taken over, and frees part of its memory.
     pub fn dispose(&mut self) -> Progress {
         self.end();
         while let Some(last) = self.elements.last_mut() {

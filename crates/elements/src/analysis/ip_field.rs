@@ -4,7 +4,7 @@ use ringway_click::Packet;
 use ringway_click::arg::{Scope, parse_int};
 use ringway_wire::{self as wire, Ipv4, Tcp, tcp, udp};
 
-/// What a field's place counts from.
+/// The origin of a field's offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     Ip,
@@ -14,7 +14,7 @@ pub(super) enum Header {
     TcpOrUdp,
     /// The same, of one protocol.
     Protocol(wire::Protocol),
-    /// What TCP or UDP carry.
+    /// The payload of TCP or UDP.
     Payload,
 }
 
@@ -156,7 +156,7 @@ impl IpField {
     /// Reads a field.
     ///
     /// # Errors
-    /// What is wrong, in Click's words.
+    /// An error message in Click's words.
     pub(super) fn parse(text: &str, scope: &Scope) -> Result<Self, &'static str> {
         let text = text.trim().trim_matches('"');
         let (names, mut rest) = until(text, &['[', '{', '/', '&']);

@@ -28,7 +28,7 @@ const LONGEST_CALL: usize = 1 << 16;
 /// How often the end may be put off for a packet. Attack: a handler that puts it off by a nanosecond each time.
 const MOST_CALLS: u32 = 1000;
 
-/// What a time is counted from.
+/// The reference of a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum From {
     #[default]
@@ -107,7 +107,7 @@ impl TimeFilter {
         at < self.end
     }
 
-    /// Calls the handler. What it writes to this element counts at once.
+    /// Calls the handler. Its writes to this element take effect immediately.
     fn report(&mut self, at: u64, cx: &mut Context<'_>) {
         let text = config::expand(&self.call, &Time(at), &Budget::new(LONGEST_CALL));
         let done = cx.handler_call(&text, true).and_then(|call| cx.write(&call));

@@ -25,7 +25,7 @@ pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new
     .flow("#/[^#]")
     .live();
 
-/// Addresses at most. Attack: frames from ever new addresses.
+/// Maximum number of addresses. Attack: frames from ever new addresses.
 const MOST: usize = 1 << 16;
 
 /// Switches frames.

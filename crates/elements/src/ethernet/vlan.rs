@@ -45,7 +45,7 @@ impl Tag {
         self.tci = tci | priority << 13;
     }
 
-    /// The tag for a packet; nothing if it is of the native VLAN.
+    /// The tag for a packet; `None` for the native VLAN.
     #[inline]
     pub(super) fn of(&self, packet: &Packet) -> Option<u16> {
         let tci = if self.annotation { annotated(packet) } else { self.tci };

@@ -321,7 +321,7 @@ impl<A: Family> Balancer<A> {
         }
     }
 
-    /// Forgets connections that have ended.
+    /// Removes connections that have ended.
     fn sweep(&mut self, now: u64) {
         let timeout = self.timeout;
         let round = (timeout / 4).clamp(PERIOD, 2 * SECOND);

@@ -61,7 +61,7 @@ impl Element for IpOutputCombo {
 }
 
 impl IpOutputCombo {
-    /// The output for a packet; nothing if it is to be dropped.
+    /// The output for a packet; `None` if the packet is dropped.
     #[inline]
     fn output(&self, packet: &mut Packet, cx: &mut Context<'_>) -> Option<usize> {
         if matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast) {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Args, Bandwidth};
 use ringway_click::{Context, Element, Failed, Handler, PacketBurst};
 
-/// Outputs at most. Attack: a configuration with rates without end.
+/// Maximum number of outputs. Attack: a configuration with endless rates.
 const MOST: usize = 1024;
 
 /// Chooses an output by the rate of what arrives.

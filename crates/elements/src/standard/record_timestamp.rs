@@ -17,7 +17,7 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurs
 
 pub static CLASS: Class = Class::new("RecordTimestamp", || Box::<RecordTimestamp>::default()).ports("1/1");
 
-/// Times at most. Attack: a configuration that would take all memory.
+/// Maximum number of times stored. Attack: a configuration that exhausts memory.
 const MOST: i128 = 1 << 24;
 
 /// The number that a NumberPacket wrote.

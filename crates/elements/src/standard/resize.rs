@@ -12,7 +12,7 @@ use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 pub static CLASS: Class =
     Class::new("Resize", || Box::<Resize>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// Bytes added at most.
+/// Maximum number of bytes added.
 const LARGEST: i32 = 1 << 20;
 
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>:
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// Offsets at most. Attack: a configuration that would make packets larger than there is memory.
+/// Maximum offset. Attack: a configuration that makes packets larger than memory.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use ringway_click::arg::Args;
 use ringway_click::{Context, Element, Failed, Handler, HandlerError};
 
 const STRIDE: u32 = 1 << 16;
-/// Tickets at most.
+/// Maximum number of tickets of a port.
 const MOST: u32 = 1 << 15;
 
 #[derive(Debug, Default)]

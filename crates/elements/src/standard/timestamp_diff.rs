@@ -25,7 +25,7 @@ use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketB
 pub static CLASS: Class =
     Class::new("TimestampDiff", || Box::<TimestampDiff>::default()).ports("1/1-2").processing("a/ah");
 
-/// Delays at most. Attack: a configuration that would take all memory.
+/// Maximum number of delays stored. Attack: a configuration that exhausts memory.
 const MOST: i128 = 1 << 24;
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl TimestampDiff {
         sorted
     }
 
-    /// The delay that so many of a hundred don't exceed.
+    /// The given percentile of the delays.
     fn percentile(&self, percent: u64) -> u64 {
         let sorted = self.sorted();
         let at = (sorted.len().saturating_sub(1) as u64 * percent.min(100)).div_ceil(100);
