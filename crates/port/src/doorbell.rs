@@ -1,22 +1,22 @@
-//! How a queue, or whoever sets it up, reaches the worker that serves it.
+//! How a queue, or the session thread that sets it up, wakes the worker that serves it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A queue's way to its worker.
+/// Wakes the worker that serves a queue.
 pub trait Doorbell: Send + Sync {
-    /// Has the worker look at the queue in its next turn, whether it is busy or asleep.
+    /// Has the worker poll the queue in its next turn, whether it is busy or asleep.
     fn wake(&self);
 
-    /// From now on, `kick` becoming readable wakes the worker (edge-triggered: nobody needs to read it). Replaces
-    /// the descriptor watched before.
+    /// From now on, `kick` becoming readable wakes the worker (edge-triggered: it need not be read). Replaces the
+    /// descriptor watched before.
     fn watch(&self, kick: Arc<OwnedFd>);
 
-    /// Stops watching.
+    /// Stops watching the kick descriptor.
     fn unwatch(&self);
 }
 
-/// A doorbell that nobody hears: for queues that are polled always, and for tests.
+/// A doorbell without effect: for queues that are always polled, and for tests.
 #[derive(Debug, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! What is behind a port, whatever its kind.
+//! The peer of a port: the interface common to all kinds.
 
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
@@ -8,12 +8,12 @@ use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-/// A port of some kind, without a peer yet: what is behind it, and its queues.
+/// A new port without an attached peer: its [`Peer`] object and its queues.
 pub type Opened = Result<(Box<dyn Peer>, Vec<Queue>), PeerError>;
 
 /// A kind of port on the side of the data path; [`crate::KINDS`] has a row for each.
 pub struct Kind {
-    /// Its name in the file.
+    /// The kind's name in the configuration file.
     pub name: &'static str,
     /// Makes a port of this kind, without a peer yet, and its queues: one for each of the context's counters.
     pub open: fn(Context<'_>) -> Opened,
@@ -21,7 +21,7 @@ pub struct Kind {
 
 /// What a new port is connected to.
 pub struct Context<'a> {
-    /// The port as the file describes it.
+    /// The port as the configuration file describes it.
     pub port: &'a Port,
     /// How the workers of its queues are woken, a queue each.
     pub doorbells: Vec<Arc<dyn Doorbell>>,
@@ -39,15 +39,15 @@ impl Context<'_> {
     }
 }
 
-/// What is behind a port. The session thread alone calls it.
+/// The peer side of a port. Called by the session thread only.
 pub trait Peer: Send {
-    /// The peer is there, with these descriptors. Any peer before it was detached.
+    /// Attaches a peer with these descriptors. Any former peer was detached before.
     ///
     /// # Errors
     /// The descriptors are not those that the kind needs, or can't be used.
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError>;
 
-    /// The peer is gone or is to go. When this returns, no worker touches its memory.
+    /// Detaches the peer. When this returns, no worker touches its memory.
     fn detach(&mut self);
 
     /// A descriptor that is readable while the peer's session has messages, if it has a session.
@@ -55,7 +55,7 @@ pub trait Peer: Send {
         None
     }
 
-    /// Serves the session's messages, and looks whether a worker saw the peer break its protocol.
+    /// Serves the session's messages, and checks whether a worker saw the peer break its protocol.
     ///
     /// # Errors
     /// The peer is gone, or is to go.
@@ -111,7 +111,7 @@ pub struct Gone {
     pub reason: String,
     /// It broke its protocol, or cost too much.
     pub fault: bool,
-    /// Nanoseconds for which no other peer is to come.
+    /// Nanoseconds during which no other peer may attach.
     pub rest: u64,
 }
 
@@ -137,19 +137,19 @@ pub enum PeerError {
     /// The kind has no peer.
     #[error("a port of kind {0} has no peer to attach")]
     NoPeer(&'static str),
-    /// What the kind itself says.
+    /// An error of the kind itself.
     #[error("{0}")]
     Kind(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl PeerError {
-    /// What the kind itself says.
+    /// An error of the kind itself.
     pub fn kind(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> PeerError {
         PeerError::Kind(error.into())
     }
 }
 
-/// What a worker saw of a peer, kept for the session thread.
+/// A worker's report to the session thread that a peer is gone.
 pub struct Alarm {
     check: Arc<EventFd>,
     gone: Mutex<Option<Gone>>,
@@ -161,7 +161,7 @@ impl Alarm {
         Arc::new(Alarm { check: check.clone(), gone: Mutex::new(None) })
     }
 
-    /// The peer is gone. Called by a worker; does not block.
+    /// Reports that the peer is gone. Called by a worker; does not block.
     pub fn raise(&self, gone: Gone) {
         // Either side holds the lock for one store only.
         if let Ok(mut place) = self.gone.lock() {
@@ -170,7 +170,7 @@ impl Alarm {
         self.check.signal();
     }
 
-    /// What was raised since the last call.
+    /// The report raised since the last call.
     pub fn take(&self) -> Option<Gone> {
         self.gone.lock().ok().and_then(|mut gone| gone.take())
     }

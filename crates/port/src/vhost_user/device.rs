@@ -1,4 +1,4 @@
-//! What a session does to a guest's memory and rings.
+//! The vhost-user device: applies a session's messages to a guest's memory and rings.
 
 mod granted;
 mod session;
@@ -29,30 +29,30 @@ use std::sync::Arc;
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
-/// What the session's thread waits for.
+/// Keys of the descriptors in the session's epoll.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
 const BELL: u64 = 2;
-/// Kicks of rings that receive, by their index.
+/// First key of the kick descriptors of RX rings; the ring's index is added to it.
 const RECEIVES: u64 = 16;
 
-/// One ring: what workers see of it, and what the front-end said.
+/// One ring: its description as workers see it, and as the front-end set it up.
 struct Slot {
     published: Arc<Published<Option<Vring>>>,
-    /// The same, for ourselves.
+    /// The published description, for the session thread.
     described: Arc<Option<Vring>>,
     state: Arc<VringState>,
-    /// While it runs.
+    /// The front-end's settings, while the ring is started.
     ring: Option<Ring>,
-    /// It runs, but its guest's IOMMU has not granted its place.
+    /// The ring is started, but the guest's IOMMU has not granted its addresses.
     is_waiting: bool,
-    /// It was not yet read where it starts.
+    /// The ring is started, but its start position is not determined yet.
     is_fresh: bool,
-    /// What its queue lacks.
+    /// IOTLB misses of the ring's queue.
     board: Arc<Board>,
     /// Its kick descriptor, while the session thread watches it.
     kick: Option<Arc<OwnedFd>>,
-    /// Times in a row that all posted buffers were known when they were looked at ahead.
+    /// Consecutive prefetches that found translations of all posted buffers.
     known: u32,
 }
 
@@ -78,17 +78,17 @@ pub(super) struct Guest {
     rarp: Option<Rarp>,
 }
 
-/// The IOTLB of a device behind an IOMMU, and what there is to do for it.
+/// The IOTLB of a device behind an IOMMU, and pending work for it.
 #[derive(Default)]
 struct DeviceIotlb {
-    /// While the features say that there is one.
+    /// Present while `VIRTIO_F_ACCESS_PLATFORM` is negotiated.
     iommu: Option<Iommu>,
     aside: Option<Box<Lookaside>>,
-    /// It has more translations than when the rings were last looked at.
+    /// The IOTLB was updated since the rings were last checked.
     changed: bool,
-    /// Receiving rings that were kicked since they were last looked at.
+    /// RX rings that were kicked since their last prefetch.
     kicked: Vec<usize>,
-    /// So much was unmapped that posted buffers are to be looked at again.
+    /// So much was invalidated that translations of posted buffers must be prefetched again.
     ahead: bool,
 }
 
@@ -138,17 +138,17 @@ impl Guest {
         (guest, queues)
     }
 
-    /// A session begins on `socket`.
+    /// Begins a session on `socket`.
     pub(super) fn attend(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
         self.session.begin(socket)
     }
 
-    /// Readable while a message or a command may be there.
+    /// The session's epoll: readable while a message, a command or other work may be pending.
     pub(super) fn epoll(&self) -> Option<&Epoll> {
         self.session.epoll.as_ref()
     }
 
-    /// What waking the front-end may cost.
+    /// Limits what waking the front-end may cost.
     pub(super) fn budget(&self) -> &Arc<Budget> {
         &self.session.budget
     }
@@ -163,7 +163,7 @@ impl Guest {
         self.slots.iter_mut().for_each(|slot| slot.kick = None);
     }
 
-    /// Notes which receiving rings were kicked. Kicks are reported once; the rings are looked at afterwards.
+    /// Notes which RX rings were kicked. Each kick is reported once; prefetching follows.
     pub(super) fn drain_kicks(&mut self) {
         let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
         epoll.wait(Some(0), |key| kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
@@ -179,7 +179,7 @@ impl Guest {
             self.publish_receivers();
         }
         if more {
-            // Watched anew, the descriptor is reported again, since nobody reads it.
+            // The kick descriptor is never read, so watching it again reports it again.
             let kick = self.session.kick.clone();
             self.session.unwatch();
             let _ = kick.map(|kick| self.session.watch(kick));
@@ -191,23 +191,23 @@ impl Guest {
         std::mem::take(&mut self.config_change_pending)
     }
 
-    /// Queue pairs that were agreed on.
+    /// Number of negotiated queue pairs.
     fn pairs(&self) -> u16 {
         if self.features & virtio::NET_MQ != 0 { self.config.queues } else { 1 }
     }
 
-    /// The ring for control: behind those of the queue pairs (virtio 1.3, 5.1.2).
+    /// Index of the control queue's ring: behind those of the queue pairs (virtio 1.3, 5.1.2).
     fn control_ring(&self) -> Option<usize> {
         (self.features & virtio::NET_CTRL_VQ != 0).then_some(2 * usize::from(self.pairs()))
     }
 
-    /// Whether the driver wants a queue pair. Where the control queue is not ours, it tells its front-end,
-    /// which enables and disables rings.
+    /// Whether the driver uses a queue pair. If we don't serve the control queue, the driver tells its front-end, which
+    /// enables and disables rings.
     fn is_wanted(&self, pair: usize) -> bool {
         self.control.is_none() || pair < usize::from(self.settings.pairs)
     }
 
-    /// Queue pairs that receive, from the first on.
+    /// Number of queue pairs that receive, counted from the first without a gap.
     pub(super) fn receiving(&self) -> u16 {
         let open = |pair: &u16| {
             let pair = usize::from(*pair);
@@ -217,7 +217,7 @@ impl Guest {
         (0..self.pairs()).take_while(open).count() as u16
     }
 
-    /// The control queue starts; `goes_on`: under a driver that ran before.
+    /// Starts the control queue; `goes_on`: its driver ran before.
     fn begin_control(&mut self, goes_on: bool) {
         if goes_on {
             // Peers may reach the guest through another port now.
@@ -227,26 +227,25 @@ impl Guest {
         }
     }
 
-    /// Has the driver announce itself, if it can.
+    /// Asks the driver to announce itself, if `VIRTIO_NET_F_GUEST_ANNOUNCE` is negotiated.
     fn ask_to_announce(&mut self) {
         if self.features & virtio::NET_GUEST_ANNOUNCE != 0 {
             (self.settings.announce, self.config_change_pending) = (true, true);
         }
     }
 
-    /// Publishes the receiving rings anew, since another number of them is in use, or frames have another
-    /// limit.
+    /// Republishes the RX rings after the number in use or the frame size limit changed.
     fn publish_receivers(&mut self) {
         let control = self.control_ring();
         self.publish_each((0..self.slots.len()).step_by(2).filter(|index| control != Some(*index)));
     }
 
-    /// Publishes those of these rings that run. Attack: messages that affect every ring. All together wait
-    /// for one turn.
+    /// Publishes those of the given rings that are started. Attack: messages that affect every ring. Workers' turns are
+    /// waited for once for all of them.
     fn publish_each(&mut self, indices: impl Iterator<Item = usize>) {
         self.held = Some(Vec::new());
         for index in indices {
-            // A ring outside the new memory rests until it is told to lie elsewhere.
+            // A ring outside the new memory rests until the front-end sets another address.
             if self.slots[index].ring.is_some() && self.publish(index).is_err() {
                 self.park(index);
             }
@@ -254,7 +253,7 @@ impl Guest {
         ringway_host::reclaim_all(self.held.take().unwrap_or_default());
     }
 
-    /// Whether a queue pair runs.
+    /// Whether both rings of any queue pair are enabled.
     pub(super) fn is_up(&self) -> bool {
         let runs = |slot: &Slot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
         self.slots.as_chunks::<2>().0.iter().any(|pair| pair.iter().all(runs))
@@ -273,7 +272,7 @@ impl Guest {
         self.shared.is_lost()
     }
 
-    /// Maps a region. Rings of a guest behind an IOMMU may lie scattered, and are mapped once more then.
+    /// Maps a region. Behind an IOMMU its file is kept, since a ring that lies scattered is mapped once more.
     fn map(&mut self, region: SharedRegion) -> Result<Mapped, Refused> {
         let keep = if self.iotlb.iommu.is_some() { Keep::File } else { Keep::No };
         self.shared.map(region, keep)
@@ -288,13 +287,13 @@ impl Guest {
     pub(super) fn tell(&mut self, packet: &Packet) {
         let Some(channel) = &self.session.channel else { return };
         self.session.budget.wake(|| match &mut self.iotlb.iommu {
-            // Behind what waits there, of which a half may have been sent.
+            // Queued behind pending requests, of which the first may be partly sent.
             Some(iommu) => iommu.tell(packet, channel.as_fd()),
             None => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
         });
     }
 
-    /// Publishes a ring as it is now known; when this returns no worker uses it as it was before.
+    /// Publishes a ring's current description; when this returns, no worker uses the former one.
     fn publish(&mut self, index: usize) -> Result<(), Refused> {
         let vring = self.describe(index).map_err(|error| Refused(format!("ring {index}: {error}")))?;
         self.slots[index].is_waiting = vring.as_ref().is_some_and(|vring| !vring.is_placed());
@@ -310,8 +309,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Has workers see a ring like this; when this returns none sees it as it was before, or when those that are held
-    /// are let go.
+    /// Replaces the description that workers see. No worker uses the former one when this returns or, if `held`
+    /// collects former ones, when those are reclaimed.
     fn show(&mut self, index: usize, vring: Option<Vring>) {
         let slot = &mut self.slots[index];
         slot.described = Arc::new(vring);
@@ -365,18 +364,17 @@ impl Guest {
         Ok(())
     }
 
-    /// The doorbell of a TX ring. Nobody waits for the kicks of an RX ring: who has frames for it looks at
-    /// it.
+    /// The doorbell of a TX ring. No worker waits for kicks of an RX ring: a worker with frames for it polls it.
     fn doorbell(&self, index: usize) -> Option<&Arc<dyn Doorbell>> {
         if index % 2 == 1 { self.doorbells.get(index / 2) } else { None }
     }
 
-    /// `grows`: what was there stays.
+    /// Replaces the memory table. `grows`: all former regions stay.
     fn set_table(&mut self, table: Vec<Mapped>, grows: bool) -> Result<(), Refused> {
         let former = self.shared.replace(table)?;
         match &mut self.iotlb.iommu {
             Some(iommu) if grows => iommu.extend(&self.shared.memory),
-            // What was granted may be elsewhere now.
+            // Granted translations may point elsewhere now.
             Some(_) => self.iotlb.iommu = Some(Iommu::new(&self.shared.memory, self.counters.clone())),
             None => {}
         }
@@ -387,7 +385,7 @@ impl Guest {
         Ok(())
     }
 
-    /// A ring whose place is known runs from now on.
+    /// Starts serving a ring whose addresses are granted.
     fn begin(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         if std::mem::take(&mut self.slots[index].is_fresh) {
             let position = self.position(ring);
@@ -408,13 +406,13 @@ impl Guest {
         self.listen(index, ring)
     }
 
-    /// Where a ring starts.
+    /// The available position at which a ring starts.
     fn position(&self, ring: &Ring) -> u16 {
         let Some(addresses) = ring.addresses else { return 0 };
         if self.features & virtio::RING_PACKED == 0 {
-            // The used index stands behind two bytes of flags (virtio 1.3, 2.7.8). DPDK's virtio-user says 0
-            // also when it goes on with a ring that a former back-end served; the used index is 0 as well
-            // where a ring is new.
+            // The used index follows two bytes of flags (virtio 1.3, 2.7.8). DPDK's virtio-user sets base 0 even to
+            // resume a ring that a former back-end served, so the used index replaces a base of 0; in a new ring it is
+            // 0 as well.
             let used = || self.word(addresses.used.checked_add(2)?);
             return ring.base.filter(|base| *base != 0).or_else(used).unwrap_or_default();
         }
@@ -423,15 +421,15 @@ impl Guest {
         if base != 0 {
             return base;
         }
-        // User-Mode Linux says 0, which forgets the wrap counter, where a new ring begins. The two are told
-        // apart by the first descriptor's flags: it was used once before the counter can be 0 there.
+        // User-Mode Linux sets base 0, without the wrap counter, for a new ring. The first descriptor's flags tell a
+        // new ring from one that wrapped: the descriptor was used once before the wrap counter can be 0 there.
         let flags = addresses.descriptors.checked_add(14).and_then(|flags| self.word(flags));
         if flags.unwrap_or_default() & DESC_F_USED == 0 { first } else { base }
     }
 }
 
-/// Refuses a kick descriptor unless it is an eventfd. Attack: a pipe that is not read fills up and then wakes
-/// nobody; a socket may be the front-end's own end of the session, which would then never be seen to close.
+/// Refuses a kick descriptor unless it is an eventfd. Attack: a pipe that is not read fills up and then no longer wakes
+/// the worker; a socket may be the front-end's own end of the session, which would then never be seen to close.
 fn check_kick(ring: &Ring) -> Result<(), Refused> {
     match &ring.kick {
         Kick::Fd(kick) if FdKind::of(kick.as_fd()) != Some(FdKind::EventFd) => {
@@ -467,7 +465,7 @@ impl Device for Guest {
 
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
         let new = self.map(region)?;
-        // QEMU before 8.0 tells each region once a queue pair, and takes it back as often.
+        // QEMU before 8.0 adds each region once per queue pair, and removes it as often.
         let said = new.said;
         let present = self.shared.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);
         self.set_table(present.chain([new]).collect(), true)
@@ -491,7 +489,7 @@ impl Device for Guest {
         if self.is_granted(ring) {
             return self.begin(index, ring);
         }
-        // Whatever a former driver did to it is over, though it is not yet known where the ring stands.
+        // Clears a fault of a former driver, though the ring's start position is not determined yet.
         self.slots[index].state.restart(ring.base.unwrap_or(Ring::first(self.features)), self.features);
         self.slots[index].ring = Some(ring.clone());
         self.publish(index).inspect_err(|_| self.slots[index].ring = None)
@@ -528,7 +526,7 @@ impl Device for Guest {
         }
         self.slots[index].is_waiting = false;
         match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh)) {
-            // It never ran.
+            // The ring was started but never served.
             Some(ring) => ring.base.unwrap_or(Ring::first(self.features)),
             None => self.slots[index].state.position(),
         }
@@ -559,7 +557,7 @@ impl Device for Guest {
     fn set_channel(&mut self, channel: OwnedFd) {
         let usable = matches!(FdKind::of(channel.as_fd()), Some(FdKind::Socket | FdKind::Pipe));
         self.session.channel = usable.then_some(channel);
-        // The former one may have got a half of a question.
+        // The former channel may have got only part of a request.
         self.iotlb.iommu.iter_mut().for_each(Iommu::ask_anew);
     }
 

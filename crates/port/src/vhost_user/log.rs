@@ -17,16 +17,16 @@ const RING_LOGGED: u32 = 1;
 /// Bytes of a log at most: a bit for each page of 52 bits of guest-physical addresses, which no processor's exceed.
 pub(super) const MOST: u64 = 1 << (52 - 12 - 3);
 
-/// What a front-end said of its log.
+/// The dirty log as the front-end set it up.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     pub(super) bits: Option<Arc<DirtyLog>>,
-    /// Where it hears that there is something new.
+    /// Signalled when pages may have been logged.
     pub(super) call: Option<Arc<Signal>>,
 }
 
 impl Log {
-    /// Goes on in another log; returns the former one. It is not used any more when every worker has ended its turn.
+    /// Switches to another log; returns the former one, which workers may use until they end their turns.
     pub(super) fn replace(
         &mut self,
         account: &Account,
@@ -45,20 +45,20 @@ impl Log {
     }
 }
 
-/// The log as the queue of one ring has it.
+/// The log as the queue of one ring uses it.
 #[derive(Debug)]
 pub(super) struct Logging {
     log: Arc<DirtyLog>,
     /// Frames, and answers to commands, are logged (`VHOST_F_LOG_ALL`).
     buffers: bool,
-    /// Where the ring's own parts are, if they are.
+    /// Logs writes into the ring itself, if those are logged.
     ring: Option<Tracker>,
     call: Option<Arc<Signal>>,
 }
 
 impl Logging {
-    /// `None` where nothing is to be logged. `parts`: of the ring, as [`super::vring::parts`] has them; `placed`:
-    /// whether all of them are known.
+    /// `None` where nothing is to be logged. `parts`: those of the ring, from [`super::vring::parts`]; `placed`:
+    /// whether the addresses of all of them are resolved.
     pub(super) fn of(
         log: &Log,
         space: &Space<'_>,
@@ -80,7 +80,7 @@ impl Logging {
         self.buffers.then_some(&*self.log)
     }
 
-    /// The ring as its device is to write it.
+    /// The ring, with writes into it logged if they are to be.
     #[cold]
     #[inline(never)]
     pub(super) fn wrap<'t>(&'t self, ring: Result<Ring<'t>, LayoutError>) -> Option<Ring<'t>> {
@@ -88,18 +88,17 @@ impl Logging {
         Some(self.ring.as_ref().map_or(ring, |tracker| ring.logged(tracker)))
     }
 
-    /// Whether the file of the log shrank. Attack: as with memory; the replacement pages are visible to
-    /// nobody.
+    /// Whether the file of the log shrank. Attack: as with memory; the front-end can't see the replacement pages.
     pub(super) fn is_lost(&self) -> bool {
         ringway_host::is_lost(self.log.region())
     }
 
-    /// What was written into the ring before there was a log, nobody knows any more.
+    /// Marks the whole ring as dirty: writes before there was a log were not recorded.
     pub(super) fn mark_ring(&self) {
         self.ring.iter().for_each(Tracker::mark_all);
     }
 
-    /// Tells the front-end that there may be something new.
+    /// Signals the front-end that pages may have been logged.
     #[cold]
     #[inline(never)]
     pub(super) fn tell(&self) {
@@ -114,8 +113,8 @@ fn tracker(
     [descriptors, _, device]: [(u64, u32, Access); 3],
 ) -> Tracker {
     let device = space.extents(device);
-    // Behind an IOMMU front-ends say there what the driver calls the ring, which means nothing to a log by
-    // guest-physical address (as in Linux's vhost, cc5e710759); where the ring lies is known without it.
+    // Behind an IOMMU front-ends set the log address to the ring's I/O virtual address, which means nothing to a log by
+    // guest-physical address (as in Linux's vhost, cc5e710759); the ring's location is known without it.
     let is_elsewhere = features & virtio::ACCESS_PLATFORM == 0 && !device.begin_at(addresses.log);
     Tracker {
         log: log.clone(),

@@ -8,14 +8,14 @@ use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, FRAMES, Fill, QueueError, Ring, RxDevice};
 use std::sync::Arc;
 
-/// A guest's receive queue; its worker's alone, down to its lines of the cache.
+/// A guest's receive queue, used by one worker at a time, in cache lines of its own.
 #[repr(align(128))]
 pub(super) struct VringRx {
     published: Arc<Published<Option<Vring>>>,
     counters: CountersRef,
     device: RxDevice,
     notifier: Notifier,
-    /// The description that `device` goes by; 0: none.
+    /// Generation of the description that `device` was set up from; 0: none.
     generation: u64,
     hint: Hint,
     seeker: Seeker,
@@ -37,7 +37,7 @@ impl VringRx {
         }
     }
 
-    /// The ring as it is now described, if frames can be put there.
+    /// The ring by its current description, if frames can be put there.
     #[inline]
     fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
         let vring = self.published.read(turn).as_ref()?;
@@ -59,11 +59,10 @@ impl VringRx {
         self.generation = vring.generation;
         self.hint = Hint::default();
         self.seeker.restart();
-        // A front-end that exchanges the call descriptor may have looked at the former one for the last time before it
-        // was interrupted there.
+        // A front-end that replaces the call descriptor may have missed the last interrupt on the former one.
         vring.view(ring, &mut self.device, &self.counters).notify(false);
-        // Nobody waits for the driver to post buffers: who has frames for it looks at the ring. Where addresses are to
-        // be asked for ahead, the session's thread does.
+        // No worker waits for the driver to post buffers: a worker with frames for it polls the ring. Behind an IOMMU
+        // the session thread waits for kicks, to prefetch translations.
         if vring.iommu.is_none() {
             self.notifier.disarm(&mut vring.view(ring, &mut self.device, &self.counters));
         }
@@ -78,7 +77,7 @@ impl VringRx {
         }
     }
 
-    /// Puts as many of the reserved frames, of which the next is `at`; what is left of them is counted as dropped.
+    /// Puts `count` of the reserved frames, from number `at` on; frames that can't be put are counted as dropped.
     #[inline]
     fn put_some<'t>(
         &mut self,
@@ -94,7 +93,7 @@ impl VringRx {
         if let Err(error) = result {
             let rest = filler.which.get(at + put..at + count).unwrap_or(&[]);
             filler.lost += match error {
-                // Taken back since it was reserved, and evicted from what the queue remembers.
+                // Invalidated since the buffer was reserved, and evicted from the queue's translation cache.
                 QueueError::Miss => Lost::count(&self.counters, Reason::BadAddress, filler.burst, rest),
                 error => self.fail(vring, error, filler.burst, rest),
             };
@@ -135,7 +134,7 @@ impl RxQueue for VringRx {
         if let Some((vring, _)) = self.vring(turn) {
             return Some(vring.caps);
         }
-        // A ring whose place is being asked for is full, not gone.
+        // A ring with an outstanding IOTLB miss is full, not down.
         let vring = self.published.read(turn).as_ref()?;
         (vring.enabled && !vring.is_broken() && !vring.is_placed()).then_some(vring.caps)
     }
@@ -151,7 +150,7 @@ impl RxQueue for VringRx {
             self.device.reserve(&ring, translate, vring.rx_header, lens)
         });
         match result {
-            // What comes before the broken buffer is delivered still.
+            // Frames before the broken buffer are still delivered.
             Err(error) if count == 0 => {
                 self.fail(vring, error, burst, &[]);
                 0
@@ -178,7 +177,7 @@ impl RxQueue for VringRx {
     }
 
     fn publish(&mut self, turn: &Turn<'_>) {
-        // Also of a ring that broke just now: what was put before is whole.
+        // Publishes also on a ring that broke just now: frames put before are complete.
         let vring = self.published.read(turn).as_ref();
         let known = vring.filter(|vring| vring.generation == self.generation);
         match known.and_then(|vring| Some((vring, vring.ring()?))) {
@@ -217,7 +216,7 @@ struct Filler<'a, 't> {
     header: usize,
     /// Without the flags where the driver may not be told that a checksum was checked.
     mask: u64,
-    /// What was not delivered.
+    /// Frames that were not delivered.
     lost: Lost,
     /// Frames that were too long, by number.
     long: [u64; FRAMES / 64],
@@ -245,7 +244,7 @@ impl<'a, 't> Filler<'a, 't> {
         }
     }
 
-    /// What was not delivered, now that those too long are counted.
+    /// Frames that were not delivered, including those too long, which are counted here.
     #[inline]
     fn count_long(self, counters: &Counters) -> Lost {
         let mut lost = self.lost;

@@ -8,35 +8,35 @@ use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, Look, Ring, TxDevice, Verdict};
 use std::sync::Arc;
 
-/// Nanoseconds in which a driver is told at most once that its frames were taken. It doesn't wait for that to send
-/// more, unless its ring is full, and then it is told when the window ends.
+/// Shortest interval in nanoseconds between two interrupts for taken frames. A driver doesn't wait for one to send
+/// more, unless its ring is full; it is then interrupted when the interval ends.
 const COMPLETION: u64 = 100_000;
-/// Nanoseconds that frames of a polling driver are held back at most after they were taken, unless it sends more.
-/// DPDK's virtio-user frees all that came back once that is nearly the whole ring, a thousand frames whose memory
-/// has left its caches by then, and otherwise just what it needs: it is faster if some are always missing.
+/// Longest time in nanoseconds for which taken frames of a polling driver are held back, unless it sends more. DPDK's
+/// virtio-user frees all completed frames once they are nearly the whole ring, a thousand frames whose memory has left
+/// its caches by then, and otherwise just as many as it needs: it is faster if some are always outstanding.
 const HOLD: u64 = 20_000;
-/// Frames of a burst that is held back: drivers that send fewer at once don't gain by it.
+/// Smallest number of frames in a burst that is held back: drivers that send fewer at once don't gain by it.
 const MANY: usize = 32;
 /// Pieces of a frame that a burst takes.
 const PIECES: usize = 64;
 
-/// A guest's transmit queue; its worker's alone, down to its lines of the cache.
+/// A guest's transmit queue, used by one worker, in cache lines of its own.
 #[repr(align(128))]
 pub(super) struct VringTx {
     published: Arc<Published<Option<Vring>>>,
     counters: CountersRef,
     device: TxDevice,
     notifier: Notifier,
-    /// The description that `device` goes by; 0: none.
+    /// Generation of the description that `device` was set up from; 0: none.
     generation: u64,
     hint: Hint,
     seeker: Seeker,
     skips: Skips,
-    /// Until when what the device holds back stays so.
+    /// Until when the device holds back used descriptors.
     held_until: u64,
-    /// The last of the announcements that was sent.
+    /// Serial number of the last announcement sent.
     announced: u64,
-    /// The burst in hand is an announcement, not the guest's.
+    /// The current burst is an announcement, not frames of the guest.
     own: bool,
 }
 
@@ -58,9 +58,9 @@ impl VringTx {
         }
     }
 
-    /// The ring as it is now described, if it can be used. One that is not enabled is left alone, and what the driver
-    /// has put there waits: Linux's virtio-uml disables rings, never stops them, and gives their memory away, where
-    /// to discard frames would be to write into whatever lies there now.
+    /// The ring by its current description, if it can be used. A ring that is not enabled is not touched, and frames in
+    /// it wait: Linux's virtio-uml disables rings, never stops them, and gives their memory away, so discarding frames
+    /// would overwrite whatever lies there now.
     #[inline]
     fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
         let vring = self.published.read(turn).as_ref()?;
@@ -84,16 +84,15 @@ impl VringTx {
         self.hint = Hint::default();
         self.seeker.restart();
         self.skips = Skips::default();
-        // What was held back under the former description the driver may be waiting for, to see or to hear of; and
-        // a front-end that exchanges the call descriptor may have looked at the former one for the last time before
-        // it was interrupted there.
+        // The driver may be polling for, or waiting for an interrupt of, frames held back under the former description;
+        // and a front-end that replaces the call descriptor may have missed the last interrupt on the former one.
         vring.settle();
         if let Some(ring) = vring.ring() {
             vring.view(&ring, &mut self.device, &self.counters).notify(false);
         }
     }
 
-    /// Gives `frames` and what was skipped around them back.
+    /// Returns `frames` frames, and the chains skipped around them, to the driver.
     #[inline]
     fn give_back(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>, frames: usize) {
         self.show(turn, vring, ring);
@@ -112,7 +111,7 @@ impl VringTx {
         }
     }
 
-    /// Shows the driver what was given back.
+    /// Makes returned descriptors visible to the driver.
     #[inline]
     fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.publish(ring) {
@@ -121,7 +120,7 @@ impl VringTx {
         }
     }
 
-    /// Nothing was taken: does what is due anyway.
+    /// Nothing was taken: publishes held-back descriptors and sends a held-back interrupt, if due.
     #[inline]
     fn idle(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.holds() && turn.now >= self.held_until {
@@ -171,11 +170,11 @@ impl TxQueue for VringTx {
         let known = self.generation;
         let Some((vring, ring)) = self.vring(turn) else { return };
         if std::mem::take(&mut self.own) {
-            // Found again unless it went.
+            // An announcement that was not released is sent again.
             self.announced = vring.rarp.filter(|_| frames > 0).map_or(self.announced, |rarp| rarp.serial);
             return;
         }
-        // What was taken under an earlier description is no more to be found.
+        // Frames taken under an earlier description can't be released on this one.
         if vring.generation == known && frames > 0 {
             self.give_back(turn, vring, &ring, frames);
         }
@@ -209,7 +208,7 @@ impl TxQueue for VringTx {
     }
 }
 
-/// Makes frames of chains.
+/// Makes frames from descriptor chains.
 struct Reader<'a, 't> {
     /// Bytes of `virtio_net_hdr`.
     header: usize,
@@ -254,7 +253,7 @@ impl<'t> Reader<'_, 't> {
     }
 
     fn take_parts(&mut self, parts: &[Span<'t>]) -> Result<Verdict, Reason> {
-        // A chain of too many parts is shown as none.
+        // A chain of too many parts is passed as an empty slice.
         if parts.is_empty() {
             return Err(Reason::BadDescriptor);
         }
@@ -289,7 +288,7 @@ impl<'t> Reader<'_, 't> {
     }
 }
 
-/// A burst that is full leaves the frame where it is.
+/// A full burst leaves the frame in the ring.
 #[inline]
 fn verdict(fitted: bool) -> Verdict {
     if fitted { Verdict::Take } else { Verdict::Stop }

@@ -1,8 +1,8 @@
 //! Memory usage of the files of a guest's memory.
 //!
-//! Attack: a front-end with a memory limit of its own shares a sparse file, and uses its holes in its rings.
-//! The pages that a worker touches first are charged to `data`. Who touched a page first is not visible, so
-//! all growth counts.
+//! Attack: a front-end with a memory limit of its own shares a sparse file, and uses its holes in its rings. The pages
+//! that a worker touches first are charged to `data`. Which process touched a page first is not visible, so all growth
+//! counts.
 
 use super::device::Mapped;
 use ringway_frame::Counters;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Largest number of files that are measured. Attack: one file a region, each of which would need another
 /// descriptor.
 const FILES: usize = 8;
-/// Nanoseconds between looks.
+/// Nanoseconds between measurements.
 const INTERVAL: u64 = 250_000_000;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct File {
     file: OwnedFd,
     /// Bytes of it that are mapped.
     mapped: u64,
-    /// Bytes in memory when it was shared, when it was last looked at, and at most.
+    /// Resident bytes when the file was shared, at the last measurement, and at most.
     first: u64,
     last: u64,
     most: u64,
@@ -34,20 +34,20 @@ impl File {
     }
 }
 
-/// The files that a front-end shares, and what became of them.
+/// The files that a front-end shares, and how much they grew.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     files: Vec<File>,
-    /// Bytes mapped of files that are not looked at.
+    /// Mapped bytes of files that are not measured.
     others: u64,
-    /// By how many bytes files grew that this session let go of, and those of sessions before.
+    /// Bytes by which files grew that this session released, and those of earlier sessions.
     former: u64,
     before: u64,
     looked: u64,
 }
 
 impl Usage {
-    /// A region's file, which is looked at from now on, if it can be. [`Usage::keep`] ends that.
+    /// Starts measuring a region's file, if it can be measured. [`Usage::keep`] drops files that are no longer mapped.
     pub fn share(&mut self, file: OwnedFd) -> Option<FileId> {
         let (id, first) = ringway_host::resident(&file).ok()?;
         let is_new = self.files.iter().all(|known| known.id != id);
@@ -57,7 +57,7 @@ impl Usage {
         Some(id)
     }
 
-    /// The guest's memory is this now.
+    /// The guest's memory table is now `table`.
     pub fn keep(&mut self, table: &[Mapped]) {
         self.others = table.iter().map(|mapped| mapped.said.size).sum();
         self.look();
@@ -87,7 +87,8 @@ impl Usage {
         }
     }
 
-    /// Looks, if it is time, and shows what was found. By how many bytes files grew in this session.
+    /// Measures if the interval has passed, and updates the counters. Returns by how many bytes files grew in this
+    /// session.
     pub fn measure(&mut self, now: u64, counters: &Counters) -> u64 {
         if now.saturating_sub(self.looked) >= INTERVAL {
             self.looked = now;

@@ -1,4 +1,4 @@
-//! A ring as workers see it, and what stays of it between two of its descriptions.
+//! A ring's description as workers see it, and the state that persists from one description to the next.
 
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes of `virtio_net_hdr` in its legacy form, without `num_buffers` (virtio 1.3, 5.1.6).
 const LEGACY_HEADER: u32 = 10;
-/// With it.
+/// Bytes of `virtio_net_hdr` with `num_buffers`.
 const HEADER: u32 = 12;
-/// A frame of 1500 bytes, its Ethernet header and a VLAN tag: what a driver has buffers for if nothing else
-/// was agreed (virtio 1.3, 5.1.6.3.1).
+/// Largest frame in bytes that a driver has buffers for unless features allow more: 1500 bytes, an Ethernet header and
+/// a VLAN tag (virtio 1.3, 5.1.6.3.1).
 const PLAIN: u32 = 1518;
 /// Bytes of an Ethernet header and a VLAN tag.
 const LINK: u32 = 18;
@@ -33,66 +33,67 @@ const LINK: u32 = 18;
 /// Why a ring can't be used as it was described. The text is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VringError {
-    /// Its address was not told.
+    /// The ring's address is not set.
     #[error("it was not said where the ring lies")]
     Unplaced,
-    /// Its address is nowhere.
+    /// A part of the ring lies outside the shared memory.
     #[error("the {0} lies outside the memory that was shared")]
     Outside(&'static str),
-    /// What it says of interrupts or errors is no way to tell anybody.
+    /// The call or error descriptor can't be used for signalling.
     #[error("a descriptor for interrupts or errors is {0}")]
     Signal(SignalError),
-    /// Its parts lie where they can't be mapped as one.
+    /// A part of the ring is scattered in guest memory and can't be mapped contiguously.
     #[error("it lies scattered in the guest's memory, and not in whole pages of it")]
     Scattered,
-    /// Its parts don't make a ring.
+    /// The parts don't form a valid ring.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
 
-/// What a ring's queue leaves for whoever asks, and for the queue's next description of the ring. Alone in its lines of
-/// the cache: a worker reads and writes it every burst.
+/// State that a ring's queue keeps for the session thread and for the ring's next description. In cache lines of its
+/// own: a worker reads and writes it every burst.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct VringState {
-    /// Base of what is available in bits 0 to 15, of what is used in bits 16 to 31.
+    /// Available position in bits 0 to 15, used position in bits 16 to 31, each in the format of a vring base.
     place: AtomicU32,
-    /// Whether the used half is known.
+    /// Whether the used position in `place` is valid.
     used: AtomicU8,
     /// What broke the ring, as [`QueueError`]'s number; 0: nothing.
     fault: AtomicU8,
-    /// Mappings that were lost anywhere when none of this guest's was.
+    /// Process-wide count of lost mappings at the last check that found none of this guest's lost.
     losses: AtomicU64,
-    /// What waking the guest may cost.
+    /// Limits what waking the guest may cost.
     budget: Arc<Budget>,
 }
 
 impl VringState {
-    /// Of a ring whose guest is woken at the cost of `budget`.
+    /// State of a ring whose wake-ups of the guest are charged to `budget`.
     pub(super) fn new(budget: &Arc<Budget>) -> VringState {
         VringState { budget: budget.clone(), ..VringState::default() }
     }
 
-    /// The ring starts at `position`, and whatever was wrong with it is over.
+    /// Restarts the ring at `position` and clears its fault.
     pub(super) fn restart(&self, position: u16, features: u64) {
-        // A packed ring uses descriptors where it found them; a split ring's used index stands in its memory.
+        // A packed ring's used position starts equal to its available position; a split ring's used index is in its
+        // memory.
         let packed = features & virtio::RING_PACKED != 0;
         self.place.store(u32::from(position) | u32::from(position) << 16, Ordering::Relaxed);
         self.used.store(u8::from(packed), Ordering::Relaxed);
         self.fault.store(0, Ordering::Release);
     }
 
-    /// Where the ring stands: what is available from here on was not used.
+    /// The available position: descriptors made available from here on have not been used.
     pub(super) fn position(&self) -> u16 {
         self.place.load(Ordering::Relaxed) as u16
     }
 
-    /// The ring is broken.
+    /// Marks the ring as broken by `error`.
     pub(super) fn fail(&self, error: QueueError) {
         self.fault.store(error as u8, Ordering::Release);
     }
 
-    /// How the driver broke the ring.
+    /// How the driver broke the ring, if it did.
     pub(super) fn fault(&self) -> Option<QueueError> {
         QueueError::from_number(self.fault.load(Ordering::Acquire))
     }
@@ -107,46 +108,46 @@ impl VringState {
 /// One description of a ring; never changed, only replaced.
 #[derive(Debug)]
 pub(super) struct Vring {
-    /// No two descriptions have the same.
+    /// Unique to this description.
     pub(super) generation: u64,
     memory: Arc<Memory>,
     /// The guest's IOMMU, if it has one.
     pub(super) iommu: Option<Granted>,
     layout: Layout,
-    /// Descriptors, driver area, device area; not there while the guest's IOMMU has not granted all of them.
+    /// Descriptor area, driver area, device area; `None` until the guest's IOMMU has granted all three.
     areas: Option<[Kept; 3]>,
     call: Option<Signal>,
     err: Option<Signal>,
-    /// While what is written is logged.
+    /// Dirty logging, while it is enabled.
     pub(super) logging: Option<Box<Logging>>,
     state: Arc<VringState>,
     /// Whether frames pass.
     pub(super) enabled: bool,
     /// Whether buffers are used in order.
     pub(super) in_order: bool,
-    /// Whether the driver never kicks, so that the ring is looked at always.
+    /// Whether the driver never kicks, so that the ring is always polled.
     pub(super) polled: bool,
     /// Offloads that the driver may ask of us.
     pub(super) granted: Needs,
-    /// What the driver takes.
+    /// Offloads and frame sizes that the driver accepts.
     pub(super) caps: Caps,
     /// How frames lie in the driver's buffers.
     pub(super) rx_header: RxHeader,
-    /// What not to notify of.
+    /// When to notify the driver.
     pub(super) policy: Policy,
-    /// What is sent once in the guest's name.
+    /// Announcement that is sent once on the guest's behalf.
     pub(super) rarp: Option<Rarp>,
 }
 
-/// How the addresses of a ring and of its buffers are understood.
+/// Address space of a ring and of its buffers.
 pub(super) enum Space<'a> {
-    /// A ring lies at the front-end's own addresses, buffers at guest-physical ones.
+    /// Ring addresses are the front-end's virtual addresses, buffer addresses guest-physical ones.
     Direct(&'a Arc<Memory>),
-    /// Both at addresses that the guest's IOMMU translates.
+    /// Both are I/O virtual addresses that the guest's IOMMU translates.
     Granted(&'a Editor, Granted, &'a Account),
 }
 
-/// The parts of a ring: their addresses, their lengths, and what is done with them.
+/// Address, length and required access of each part of a ring.
 pub(super) fn parts(features: u64, said: &Said) -> Result<[(u64, u32, Access); 3], VringError> {
     let lengths = layout(features, said).lengths()?;
     let at = said.addresses.ok_or(VringError::Unplaced)?;
@@ -193,8 +194,8 @@ impl Space<'_> {
     }
 }
 
-/// A part of a ring that lies together by its guest's addresses, but not in its memory: mapped once more,
-/// so that whoever uses it need not know.
+/// Maps a part of a ring once more, contiguously, if it is contiguous in I/O virtual addresses but scattered in guest
+/// memory.
 #[cold]
 fn gathered(account: &Account, parts: &[(&Region, u64, u64)], len: u32) -> Result<Kept, VringError> {
     let region = ringway_host::stitch(account, parts).map_err(|_| VringError::Scattered)?;
@@ -276,13 +277,12 @@ impl Vring {
         &self.memory
     }
 
-    /// Whether it is known where the ring lies.
+    /// Whether the ring's addresses are resolved to guest memory.
     pub(super) fn is_placed(&self) -> bool {
         self.areas.is_some()
     }
 
-    /// The ring in that memory; there if it is known where it lies, since it was looked for when this was
-    /// made.
+    /// The ring in guest memory; always `Some` if the ring's addresses are resolved, since `new` checked the layout.
     #[inline]
     pub(super) fn ring(&self) -> Option<Ring<'_>> {
         let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(Kept::span);
@@ -297,13 +297,13 @@ impl Vring {
         }
     }
 
-    /// Where frames and answers are logged.
+    /// The dirty log for frames and answers to commands, if they are logged.
     #[inline]
     pub(super) fn log(&self) -> Option<&DirtyLog> {
         self.logging.as_ref()?.buffers()
     }
 
-    /// Something was shown to the driver, and so written.
+    /// Tells the front-end, if writes are logged, that the ring was written.
     #[inline]
     pub(super) fn wrote(&self) {
         if let Some(logging) = &self.logging {
@@ -311,7 +311,7 @@ impl Vring {
         }
     }
 
-    /// Where a queue begins: at what is available, and at what is used.
+    /// Positions at which a queue starts: the available one and the used one.
     pub(super) fn places(&self) -> (Cursor, Cursor) {
         let Layout { packed, size, .. } = self.layout;
         let place = self.state.place.load(Ordering::Relaxed);
@@ -325,7 +325,7 @@ impl Vring {
         }
     }
 
-    /// Shows the driver what a queue that no longer serves the ring held back.
+    /// Publishes used descriptors that the ring's former queue held back.
     pub(super) fn settle(&self) {
         if self.state.used.load(Ordering::Relaxed) != 0
             && !self.is_broken()
@@ -336,12 +336,12 @@ impl Vring {
         }
     }
 
-    /// Descriptors it has.
+    /// Number of descriptors in the ring.
     pub(super) fn size(&self) -> u16 {
         self.layout.size
     }
 
-    /// Notes where a queue stands.
+    /// Records a queue's available and used positions.
     #[inline]
     pub(super) fn note(&self, (at, used): (Cursor, Cursor)) {
         let packed = self.layout.packed;
@@ -369,7 +369,7 @@ impl Vring {
         is_lost
     }
 
-    /// The driver broke the ring, which rests from now on. Returns why the frame in hand is dropped.
+    /// Marks the ring as broken by its driver; it is no longer served. Returns the drop reason of the current frame.
     #[cold]
     pub(super) fn fail(&self, error: QueueError, counters: &Counters) -> Reason {
         self.state.fail(error);
@@ -395,7 +395,7 @@ impl Vring {
     }
 }
 
-/// What a driver may leave undone in frames it transmits.
+/// Offloads that a driver may leave to us in frames it transmits.
 fn granted(features: u64) -> Needs {
     const GRANTS: [(u64, Needs); 5] = [
         (virtio::NET_CSUM, Needs::CSUM),
@@ -407,7 +407,7 @@ fn granted(features: u64) -> Needs {
     collect(features, &GRANTS)
 }
 
-/// What it takes.
+/// Offloads and frame sizes that a driver accepts.
 fn caps(features: u64) -> Caps {
     const TAKES: [(u64, Needs); 5] = [
         (virtio::NET_GUEST_CSUM, Needs::CSUM),

@@ -1,4 +1,4 @@
-//! A guest behind an IOMMU: where its rings lie, and what is asked for ahead.
+//! A guest behind an IOMMU: resolving its rings' addresses, and prefetching translations of buffers.
 
 use super::{Guest, RECEIVES, Slot};
 use crate::vhost_user::backend::SHARE;
@@ -14,16 +14,16 @@ use ringway_virtq::{QueueError, ask_kick, decline_kick, is_available, prefetch_t
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Buffers that are looked at ahead together.
+/// Buffers whose translations are prefetched together.
 const AHEAD: usize = 64;
-/// After so many looks that found every buffer known, the driver's mappings are static, and its kicks a waste.
+/// After so many prefetches in a row without a miss, the driver's mappings are static, and its kicks a waste.
 const KNOWN: u32 = 32;
-/// After more bytes than these were taken back, posted buffers are asked for again: a whole domain was flushed, not
-/// the buffer of one frame.
+/// An invalidation of more bytes than these has translations of posted buffers prefetched again: a whole domain was
+/// flushed, not the buffer of one frame.
 const WIDE: u64 = 2 << 20;
 
 impl Guest {
-    /// Features were agreed.
+    /// Creates or drops the IOMMU after features were negotiated.
     pub(super) fn set_iommu(&mut self) {
         let wanted = self.features & virtio::ACCESS_PLATFORM != 0;
         if wanted != self.iotlb.iommu.is_some() {
@@ -31,7 +31,7 @@ impl Guest {
         }
     }
 
-    /// How the addresses of ring `index` are understood.
+    /// The address space of ring `index`.
     pub(super) fn space(&self, index: usize) -> Space<'_> {
         match &self.iotlb.iommu {
             None => Space::Direct(&self.shared.memory),
@@ -49,7 +49,7 @@ impl Guest {
         parts.iter().all(|&(iova, len, access)| iommu.editor.parts(iova, len, access).is_some())
     }
 
-    /// Asks for what is lacking of a ring's own place.
+    /// Queues misses for the parts of a ring that are not granted.
     pub(super) fn want_ring(&mut self, index: usize) {
         let (Some(iommu), Some(ring)) = (&mut self.iotlb.iommu, &self.slots[index].ring) else { return };
         let Ok(parts) = parts(self.features, ring) else { return };
@@ -61,7 +61,7 @@ impl Guest {
         missing.into_iter().for_each(|missed| _ = iommu.miss(index, missed, now));
     }
 
-    /// A translation was granted or taken back. `true`: workers may use what was there until they end their turns.
+    /// Applies an IOTLB update or invalidation. `true`: workers may use former translations until they end their turns.
     pub(super) fn change(&mut self, said: Iotlb) -> Result<bool, Refused> {
         let Some(iommu) = &mut self.iotlb.iommu else { return Ok(false) };
         if said.kind == Iotlb::INVALIDATE {
@@ -73,7 +73,7 @@ impl Guest {
         }
         let (change, denied) = iommu.update(said).map_err(Refused)?;
         if change != Change::None {
-            // Where more is granted than was known, a ring may have lain whose translation chance has let go of.
+            // A ring may already lie in a newly granted range: random eviction may have dropped its former translation.
             self.withdraw(said.iova, said.size, change == Change::Granted);
         }
         self.iotlb.changed |= change != Change::None || denied.is_some();
@@ -83,8 +83,8 @@ impl Guest {
         Ok(change == Change::Altered)
     }
 
-    /// Takes rings from workers that lie where something was taken back or granted otherwise, if only in part; of
-    /// those that are placed only, if `placed`.
+    /// Republishes rings that overlap a range that was invalidated or granted differently; with `placed`, only those
+    /// whose addresses were resolved.
     fn withdraw(&mut self, iova: u64, size: u64, placed: bool) {
         let (first, last) = match size.checked_sub(1) {
             Some(more) => (iova, iova.saturating_add(more)),
@@ -103,7 +103,7 @@ impl Guest {
         }
     }
 
-    /// The guest's IOMMU refuses what its driver had a ring name.
+    /// Breaks ring `index`: the guest's IOMMU refused an address that the driver put in it.
     fn deny(&mut self, index: usize) {
         let counters = self.counters.get(index / 2).or(self.counters.first());
         counters.inspect(|counters| {
@@ -113,8 +113,7 @@ impl Guest {
         self.slots[index].state.fail(QueueError::Address);
     }
 
-    /// What messages and workers left to be done: rings that can be placed now, queues that can go on, and
-    /// questions.
+    /// Does the work that messages and workers left: starts rings that are granted now, wakes queues, and sends misses.
     pub(in crate::vhost_user) fn look_around(&mut self) {
         self.session.bell.get().map(|bell| bell.clear());
         if self.iotlb.iommu.is_none() {
@@ -130,7 +129,7 @@ impl Guest {
             let mut lacks = false;
             slot.board.take(|missed| lacks |= iommu.miss(index, missed, now));
             if lacks && slot.known > 0 && self.is_receiving(index) {
-                // From now on they are looked at ahead again.
+                // Resume prefetching for this ring.
                 self.slots[index].known = 0;
                 self.look_ahead(index);
             }
@@ -170,7 +169,7 @@ impl Guest {
         }
     }
 
-    /// Has the session be at `now`.
+    /// Repeats unanswered misses as of `now`.
     #[cfg(test)]
     pub(in crate::vhost_user) fn remind(&mut self, now: u64) {
         let (Some(iommu), Some(channel)) = (&mut self.iotlb.iommu, &self.session.channel) else { return };
@@ -178,16 +177,16 @@ impl Guest {
         iommu.send(channel.as_fd());
     }
 
-    /// When this returns no worker uses what was taken back before.
+    /// When this returns, no worker uses translations that were invalidated before.
     pub(in crate::vhost_user) fn revoke(&mut self) {
-        // A queue that remembers a translation reads its ring, but not the map.
+        // A queue with a cached translation reads its ring, but not the IOTLB's map.
         let readers =
             self.slots.iter().fold(Readers::default(), |all, slot| all.with(slot.published.readers()));
         let retired = self.iotlb.iommu.as_mut().map(|iommu| std::mem::take(iommu.editor.retired()));
         ringway_host::reclaim_after(readers, retired.unwrap_or_default());
     }
 
-    /// More is granted.
+    /// Starts rings and wakes queues after more translations were granted.
     fn go_on(&mut self) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
@@ -195,7 +194,7 @@ impl Guest {
             if !self.is_granted(&ring) {
                 self.want_ring(index);
             } else if self.begin(index, &ring).is_err() {
-                // It was granted, but is no ring.
+                // The ring's addresses are granted, but it is not a valid ring.
                 self.slots[index].ring = Some(ring);
                 self.slots[index].state.fail(QueueError::Place);
             }
@@ -211,8 +210,8 @@ impl Guest {
         index.is_multiple_of(2) && self.control_ring() != Some(index)
     }
 
-    /// Asks for the addresses of buffers that the driver has posted to receive, so that no frame waits for
-    /// them, and for a kick when there are more.
+    /// Prefetches translations of the RX buffers that the driver has posted, so that no frame waits for them, and asks
+    /// for a kick when the driver posts more.
     pub(super) fn look_ahead(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         let Some(iommu) = &mut self.iotlb.iommu else { return };
@@ -245,7 +244,8 @@ impl Guest {
         ask_kick(&ring, at);
     }
 
-    /// Has kicks for buffers to receive kicked, where those are to be asked for ahead.
+    /// Watches an RX ring's kick fd if the guest is behind an IOMMU, then prefetches once in case a kick already
+    /// arrived.
     pub(super) fn listen_ahead(&mut self, index: usize, ring: &Ring) {
         self.unlisten(index);
         if self.iotlb.iommu.is_none() || !self.is_receiving(index) {
@@ -260,14 +260,14 @@ impl Guest {
         self.look_ahead(index);
     }
 
-    /// Ends that.
+    /// Stops watching the RX ring's kick fd.
     pub(super) fn unlisten(&mut self, index: usize) {
         if let (Some(kick), Some(epoll)) = (self.slots[index].kick.take(), &self.session.epoll) {
             let _ = epoll.delete(kick.as_fd());
         }
     }
 
-    /// Two bytes at an address of a ring.
+    /// Reads two bytes at an address in a ring.
     pub(super) fn word(&self, address: u64) -> Option<u16> {
         let mut bytes = [0; 2];
         let read = match &self.iotlb.iommu {
@@ -281,5 +281,5 @@ impl Guest {
     }
 }
 
-/// Former maps that are kept until there is another reason to wait for all workers.
+/// Largest number of retired IOTLB maps; when there are more, workers are waited for and the maps reclaimed.
 const RETIRED: usize = 64;

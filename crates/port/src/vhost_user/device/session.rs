@@ -1,4 +1,4 @@
-//! The session's descriptors: what its thread waits for, and what wakes it.
+//! The session's descriptors: those its thread waits for, and the eventfd that wakes it.
 
 use super::{BELL, KICK, SOCKET};
 use crate::vhost_user::iommu::Bell;
@@ -7,17 +7,17 @@ use ringway_vhost_user::Refused;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// A session with a front-end, or what the next one will need.
+/// A session with a front-end, and what is kept for the next one.
 pub(super) struct Session {
-    /// While there is one.
+    /// Present during a session.
     pub epoll: Option<Epoll>,
-    /// The control queue's kicks among what is waited for.
+    /// The control queue's kick fd, while it is watched.
     pub kick: Option<Arc<OwnedFd>>,
     /// The back-end channel.
     pub channel: Option<OwnedFd>,
     /// Signalled by workers that lack a translation.
     pub bell: Bell,
-    /// What waking the front-end may cost.
+    /// Limits what waking the front-end may cost.
     pub budget: Arc<Budget>,
 }
 
@@ -41,7 +41,7 @@ impl Session {
         Ok(())
     }
 
-    /// Closes what is the front-end's.
+    /// Closes the front-end's descriptors.
     pub fn end(&mut self) {
         (self.epoll, self.kick, self.channel) = (None, None, None);
     }
@@ -55,7 +55,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends that.
+    /// Stops watching the control queue's kicks.
     pub fn unwatch(&mut self) {
         if let (Some(epoll), Some(kick)) = (&self.epoll, self.kick.take()) {
             let _ = epoll.delete(kick.as_fd());

@@ -8,8 +8,8 @@ use ringway_mem::{Memory, Region};
 use ringway_vhost_user::{MemoryRegion, Refused, SharedRegion};
 use std::sync::Arc;
 
-/// How often a port may have mapped what it may share, and the longest log: now, and until what it let go of is
-/// unmapped.
+/// How many times its limit of shared memory, and how many of the longest logs, a port may have mapped at once,
+/// including released ones that are not unmapped yet.
 const MEMORIES: u64 = 8;
 const LOGS: u64 = 4;
 
@@ -33,10 +33,10 @@ pub(super) struct SharedMemory {
     most: u64,
     pub table: Vec<Mapped>,
     pub memory: Arc<Memory>,
-    /// What is mapped.
+    /// Counts and limits mapped bytes.
     pub account: Account,
     usage: Usage,
-    /// What we write is logged.
+    /// The dirty log.
     pub log: Log,
 }
 
@@ -55,7 +55,7 @@ impl SharedMemory {
         (self.memory, self.log) = (Arc::new(Memory::default()), Log::default());
     }
 
-    /// Maps a region; nothing of it is used if the file isn't what it should be.
+    /// Maps a region; fails without using any of it if the file is unsuitable.
     pub fn map(
         &mut self,
         SharedRegion { region: said, fd }: SharedRegion,

@@ -1,30 +1,30 @@
-//! Where a queue's worker leaves what it lacks, and the session's thread finds it.
+//! The board on which a queue's worker posts IOTLB misses for the session thread.
 
 use ringway_host::EventFd;
 use ringway_mem::iotlb::{Access, MISSED, Missed};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Places; as many as one burst can note, twice.
+/// Places on a board: twice the misses that one burst can record.
 const PLACES: usize = 2 * MISSED;
 
 /// A ring's board. One thread at a time writes, one reads.
 #[derive(Debug)]
 pub(in crate::vhost_user) struct Board {
     places: Box<[(AtomicU64, AtomicU8)]>,
-    /// Written so far, and read so far; each by its own side.
+    /// Misses written so far, and misses read so far; each side stores only its own.
     written: AtomicUsize,
     read: AtomicUsize,
-    /// The queue sleeps until more is granted.
+    /// The queue sleeps until the next IOTLB update.
     waiting: AtomicBool,
     bell: Bell,
 }
 
-/// What the session's thread waits for, once there was a session.
+/// The eventfd that wakes the session thread; set when the first session begins.
 pub(in crate::vhost_user) type Bell = Arc<OnceLock<EventFd>>;
 
 impl Board {
-    /// A board of a session that waits for `bell`.
+    /// A board that signals `bell` when misses are posted.
     pub(in crate::vhost_user) fn new(bell: Bell) -> Board {
         Board {
             places: (0..PLACES).map(|_| Default::default()).collect(),
@@ -35,7 +35,7 @@ impl Board {
         }
     }
 
-    /// Leaves what was missed; whether there was room for all of it.
+    /// Posts misses; returns whether there was room for all of them.
     pub(super) fn post(&self, missed: &[Missed]) -> bool {
         let written = self.written.load(Ordering::Relaxed);
         let room = PLACES - written.wrapping_sub(self.read.load(Ordering::Acquire)).min(PLACES);
@@ -51,7 +51,7 @@ impl Board {
         missed.len() <= room
     }
 
-    /// Takes what was left.
+    /// Takes all posted misses.
     pub(in crate::vhost_user) fn take(&self, mut each: impl FnMut(Missed)) {
         let (read, written) = (self.read.load(Ordering::Relaxed), self.written.load(Ordering::Acquire));
         for step in 0..written.wrapping_sub(read).min(PLACES) {
@@ -64,12 +64,12 @@ impl Board {
         self.read.store(written, Ordering::Release);
     }
 
-    /// The queue will sleep, or does so no more.
+    /// Sets whether the queue sleeps until the next IOTLB update.
     pub(super) fn set_waiting(&self, waits: bool) {
         self.waiting.store(waits, Ordering::SeqCst);
     }
 
-    /// Whether the queue slept; it is to be woken then.
+    /// Whether the queue slept, and so must be woken; clears the flag.
     pub(in crate::vhost_user) fn take_waiting(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) && self.waiting.swap(false, Ordering::SeqCst)
     }

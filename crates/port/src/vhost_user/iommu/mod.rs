@@ -1,8 +1,8 @@
-//! The IOMMU of a guest: what it granted, what is missing, and what is asked for.
+//! A guest's IOMMU: granted translations and outstanding IOTLB misses.
 //!
-//! A queue that meets an address of which nothing is known notes all that its burst lacks on its ring's [`Board`] and
-//! rests; the session's thread asks the front-end for all of it at once, and wakes the queue when it is answered.
-//! Nothing is held meanwhile, and other queues go on.
+//! A queue whose burst meets unknown addresses posts all of its misses on its ring's [`Board`] and rests; the session
+//! thread sends them to the front-end together, and wakes the queue when they are answered. Nothing is held while a
+//! miss is outstanding, and other queues are still served.
 
 mod board;
 mod queue;
@@ -21,27 +21,27 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Translations kept at most; few enough in tests that they can be too many.
+/// Largest number of translations kept; small in tests, so that they can exceed it.
 const MOST: usize = if cfg!(test) { 4096 } else { ENTRIES };
 /// Largest number of outstanding IOTLB misses. Attack: a driver that uses ever new addresses.
 const PENDING: usize = 4096;
 /// Largest size in bytes of requests that wait for room on the channel. Attack: a front-end that never reads
 /// them.
 const OUTBOX: usize = 1 << 16;
-/// Nanoseconds after which a question is asked again, and how often: it may have been lost.
+/// Nanoseconds after which an unanswered miss is sent again, since it may have been lost, and how often it is repeated.
 const AGAIN: u64 = 1_000_000_000;
 const TIMES: u8 = 8;
-/// A page, the least that an answer brings.
+/// A page: the smallest range that an IOTLB update grants.
 const PAGE: u64 = 4096;
 
-/// What a ring needs to look addresses up, and to say what it lacks.
+/// What a ring needs to translate addresses and to report misses.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) iotlb: Arc<Iotlb>,
     pub(super) board: Arc<Board>,
 }
 
-/// A question that was not answered yet.
+/// An IOTLB miss that is not answered yet.
 #[derive(Clone, Copy)]
 struct Question {
     iova: u64,
@@ -56,33 +56,34 @@ pub(super) struct Denied {
     pub(super) ring: usize,
 }
 
-/// The session's side of it.
+/// The session thread's side of a guest's IOMMU.
 pub(super) struct Iommu {
     pub(super) editor: Editor,
-    /// By page, and by what it is wanted for.
+    /// Outstanding misses by page and access.
     pending: BTreeMap<(u64, u8), Question>,
-    /// Whole messages, or what is left of them, that the channel had no room for yet.
+    /// Messages that the back-end channel had no room for yet; the first may be partly sent.
     outbox: Vec<u8>,
     asked_again: u64,
-    /// Of each queue pair.
+    /// Counters of each queue pair.
     counters: Vec<CountersRef>,
 }
 
 impl Iommu {
-    /// Nothing is granted of this memory.
+    /// An IOMMU that has granted none of `memory` yet.
     pub(super) fn new(memory: &Arc<Memory>, counters: Vec<CountersRef>) -> Iommu {
         let editor = Editor::new(memory.clone(), MOST);
         Iommu { editor, pending: BTreeMap::new(), outbox: Vec::new(), asked_again: 0, counters }
     }
 
-    /// What is granted is granted of this memory, where it lies in it; regions were added only.
+    /// Moves to a memory table that only gained regions; granted translations stay.
     pub(super) fn extend(&mut self, memory: &Arc<Memory>) {
         let retired = std::mem::take(self.editor.retired());
         self.editor = self.editor.moved(memory.clone());
         ringway_host::reclaim_all(retired);
     }
 
-    /// Ring `ring` lacks this. `true`: it was not known before that it does.
+    /// Queues a miss of ring `ring` for sending, unless it is granted by now, already outstanding, or one too many.
+    /// Returns whether it was queued.
     pub(super) fn miss(&mut self, ring: usize, missed: Missed, now: u64) -> bool {
         let Missed { iova, access } = missed;
         if self.editor.grants(iova, access) == Some(true) {
@@ -93,7 +94,7 @@ impl Iommu {
             return false;
         }
         self.pending.insert(key, Question { iova, ring, asked: now, times: 1 });
-        // A queue meets the same again until it is answered; that is one miss.
+        // A queue meets the same miss again until it is answered; it is counted once.
         let counters = self.counters.get(ring / 2).or(self.counters.first());
         counters.inspect(|counters| _ = counters.iotlb_misses.fetch_add(1, Relaxed));
         self.ask(Message::MISS, missed);
@@ -112,13 +113,13 @@ impl Iommu {
         }
     }
 
-    /// Sends something else on the channel.
+    /// Sends another request on the channel, behind queued misses.
     pub(super) fn tell(&mut self, packet: &Packet, channel: impl AsFd) {
         self.post(packet);
         self.send(channel);
     }
 
-    /// There is another channel, where nothing was asked yet.
+    /// Queues all outstanding misses again, for a new back-end channel.
     pub(super) fn ask_anew(&mut self) {
         self.outbox.clear();
         let pending = self.pending.iter().filter_map(|(key, question)| {
@@ -128,7 +129,7 @@ impl Iommu {
         pending.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
     }
 
-    /// The front-end grants something. `Err`: it can't.
+    /// Applies an IOTLB update. `Err`: the update is invalid.
     pub(super) fn update(&mut self, said: Message) -> Result<(Change, Option<Denied>), String> {
         let access = Access::from_bits(said.permissions).ok_or("a translation grants nothing")?;
         let change = self.editor.update(said.iova, said.size, said.user, access);
@@ -141,7 +142,7 @@ impl Iommu {
             let Some(access) = Access::from_bits(key.1) else { continue };
             match self.editor.grants(iova, access) {
                 Some(true) => {}
-                // An answer, and it is no.
+                // The miss is answered, and the access denied.
                 Some(false) => {
                     self.ask(Message::ACCESS_FAIL, Missed { iova, access });
                     denied = Some(Denied { ring });
@@ -153,12 +154,12 @@ impl Iommu {
         Ok((change, denied))
     }
 
-    /// The front-end takes something back. What was asked for before says nothing of what is there now.
+    /// Applies an IOTLB invalidation. Outstanding misses stay outstanding.
     pub(super) fn invalidate(&mut self, said: Message) {
         self.editor.invalidate(said.iova, said.size);
     }
 
-    /// Asks again for what was not answered for long.
+    /// Repeats misses that were not answered for `AGAIN` nanoseconds, and gives up after `TIMES` repetitions.
     pub(super) fn remind(&mut self, now: u64) {
         if self.pending.is_empty() || now.saturating_sub(self.asked_again) < AGAIN / 2 {
             return;
@@ -174,12 +175,12 @@ impl Iommu {
             again.extend(Access::from_bits(key.1).map(|access| Missed { iova: question.iova, access }));
             question.times <= TIMES
         });
-        // Who still lacks what is given up here notes it anew.
+        // A queue that still needs a translation given up here posts the miss again.
         self.editor.stir();
         again.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
     }
 
-    /// Sends what the channel has room for.
+    /// Sends as much of the outbox as the channel has room for.
     pub(super) fn send(&mut self, channel: impl AsFd) {
         while !self.outbox.is_empty() {
             let sent = ringway_host::try_write(&channel, &self.outbox).min(self.outbox.len());

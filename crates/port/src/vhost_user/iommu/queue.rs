@@ -1,29 +1,29 @@
-//! A queue's side of its guest's IOMMU.
+//! A queue's side of its guest's IOTLB.
 
 use super::Granted;
 use ringway_frame::{CountersRef, add};
 use ringway_mem::iotlb::Lookaside;
 
-/// What a queue remembers of its guest's IOMMU.
+/// A queue's cached translations, and the miss that blocks it.
 #[derive(Default)]
 pub(in crate::vhost_user) struct Seeker {
-    /// Frames leave here; the two sides of a queue count apart, since two threads may have them.
+    /// Serves an RX queue. RX and TX count hits separately, since two threads may serve them.
     receives: bool,
-    /// Only where there is one.
+    /// Allocated on first use, so only behind an IOMMU.
     aside: Option<Box<Lookaside>>,
-    /// The version of the IOTLB at which it lacks what it wants next.
+    /// Version of the IOTLB that lacks the translation the queue needs next.
     blocked: Option<u64>,
-    /// It lacked something when it last looked.
+    /// The queue's last lookup missed.
     lacks: bool,
 }
 
 impl Seeker {
-    /// That of a queue where frames leave.
+    /// The seeker of an RX queue.
     pub(in crate::vhost_user) fn receiving() -> Seeker {
         Seeker { receives: true, ..Seeker::default() }
     }
 
-    /// The ring was described anew, or is looked at anew.
+    /// Forgets the last miss: the ring has a new description, or is tried again.
     pub(in crate::vhost_user) fn restart(&mut self) {
         (self.blocked, self.lacks) = (None, false);
     }
@@ -33,7 +33,7 @@ impl Seeker {
         self.aside.get_or_insert_default()
     }
 
-    /// Whether it would find again what it lacked before.
+    /// Whether the IOTLB is unchanged since the queue's last miss, so that another lookup would miss too.
     #[inline]
     pub(in crate::vhost_user) fn is_blocked(&self, granted: Option<&Granted>) -> bool {
         match (self.blocked, granted) {
@@ -42,16 +42,16 @@ impl Seeker {
         }
     }
 
-    /// Whether it lacks something that is asked for.
+    /// Whether the queue has an outstanding IOTLB miss.
     pub(in crate::vhost_user) fn asks(&self) -> bool {
         self.lacks
     }
 
-    /// Whether it may sleep: it is woken when more is granted.
+    /// Whether the queue may sleep until an IOTLB update; the session thread then wakes it.
     pub(in crate::vhost_user) fn sleep(&self, granted: Option<&Granted>) -> bool {
         let Some(granted) = granted.filter(|_| self.is_blocked(granted)) else { return false };
         granted.board.set_waiting(true);
-        // What was granted before that was said would wake nobody.
+        // An update before `set_waiting` does not wake the queue, so check the version again.
         let sleeps = self.is_blocked(Some(granted));
         if !sleeps {
             granted.board.set_waiting(false);
@@ -59,7 +59,7 @@ impl Seeker {
         sleeps
     }
 
-    /// After a burst: counts, and says what it lacks.
+    /// After a burst: counts hits and posts misses.
     #[inline]
     pub(in crate::vhost_user) fn report(&mut self, granted: &Granted, counters: &CountersRef) {
         let Some(aside) = &mut self.aside else { return };
@@ -75,14 +75,14 @@ impl Seeker {
     #[cold]
     fn lack(&mut self, granted: &Granted) {
         let Some(aside) = &mut self.aside else { return };
-        // What found no room is found again in the next turn.
+        // Misses that found no room on the board recur in the next turn.
         let is_said = granted.board.post(aside.missed());
         aside.forget_missed();
         (self.blocked, self.lacks) = (is_said.then_some(aside.version()), true);
     }
 }
 
-/// Has `$body` look addresses up through `$translate`, as the ring of `$vring` has them.
+/// Runs `$body` with `$translate` bound to the translator for addresses in the ring of `$vring`.
 macro_rules! through {
     ($queue:expr, $vring:expr, $turn:expr, $translate:ident => $body:expr) => {
         match &$vring.iommu {
