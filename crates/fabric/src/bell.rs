@@ -1,5 +1,4 @@
-//! How a worker learns that a queue wants it: a private bit vector for what our own threads have to say, epoll for
-//! kicks.
+//! How a worker learns that a queue has work: a private bit vector for wake-ups by our own threads, epoll for kicks.
 
 use crate::log_limit::LogLimit;
 use ringway_host::{Epoll, EventFd, HostError};
@@ -37,7 +36,7 @@ impl Bell {
         }))
     }
 
-    /// Has the worker look at queue `bit` in its next turn.
+    /// Has the worker poll queue `bit` in its next turn.
     pub fn ring(&self, bit: usize) {
         if let Some(word) = self.bits.get(bit / 64) {
             word.fetch_or(1 << (bit % 64), SeqCst);
@@ -48,14 +47,15 @@ impl Bell {
     /// Has the worker begin another turn.
     pub fn wake(&self) {
         self.any.store(true, SeqCst);
-        // The worker sets `asleep` before it looks at `any` the last time: one of the two sees the other.
+        // The worker sets `asleep` before its last check of `any`, so either this thread sees `asleep` or the worker
+        // sees `any`.
         if self.asleep.load(SeqCst) {
             self.wake_up.signal();
         }
     }
 
-    /// Calls `each` for every queue that rang since the last time; whether anybody rang or woke the worker. One load
-    /// when nobody did.
+    /// Calls `each` for every queue that rang since the last call; returns whether any queue rang or any thread woke
+    /// the worker. Costs one load if none did.
     #[inline]
     pub fn collect(&self, mut each: impl FnMut(usize)) -> bool {
         if !self.any.load(SeqCst) {
@@ -75,8 +75,8 @@ impl Bell {
         true
     }
 
-    /// Sleeps until a watched descriptor becomes readable, somebody rings, or `timeout` nanoseconds have passed. Calls
-    /// `each` for every queue whose descriptor did.
+    /// Sleeps until a watched descriptor becomes readable, a thread rings or wakes, or `timeout` nanoseconds have
+    /// passed. Calls `each` for every queue whose descriptor became readable.
     pub fn sleep(&self, timeout: Option<u64>, mut each: impl FnMut(usize)) {
         self.asleep.store(true, SeqCst);
         if !self.any.load(SeqCst) {
@@ -93,8 +93,8 @@ impl Bell {
         });
     }
 
-    /// Looks, without waiting, which watched descriptors became readable: kicks of armed queues while the worker is
-    /// busy with others. A system call, so the worker does it now and then only.
+    /// Polls the watched descriptors without waiting: for kicks of armed queues while the worker is busy with others.
+    /// This is a system call, so the worker makes it only now and then.
     pub fn look(&self, mut each: impl FnMut(usize)) {
         self.wait(Some(0), &mut each);
     }
@@ -106,7 +106,7 @@ pub struct Line {
     end: Mutex<End>,
 }
 
-/// Where a line leads, and what is watched there.
+/// The worker that a line rings, and the kick descriptor that is watched there.
 struct End {
     bell: Arc<Bell>,
     bit: usize,
@@ -117,7 +117,7 @@ struct End {
 impl End {
     fn replace(&mut self, new: Option<Arc<OwnedFd>>, port: &str) {
         if let Some(old) = self.kick.take() {
-            // It may have been closed by nobody: the line holds it open until here.
+            // The descriptor can't be closed already: the line holds it open until here.
             let _ = self.bell.epoll.delete(old.as_fd());
         }
         if let Some(new) = new {
@@ -146,7 +146,7 @@ impl Line {
         self.end().replace(new, &self.port);
     }
 
-    /// From now on it is queue `bit` of another worker.
+    /// Moves the line to queue `bit` of another worker.
     pub fn move_to(&self, bell: Arc<Bell>, bit: usize) {
         let mut end = self.end();
         let kick = end.kick.clone();

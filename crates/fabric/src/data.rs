@@ -1,4 +1,4 @@
-//! The `data` process: a fabric, told what to do over the link.
+//! The `data` process: a fabric, controlled over the link.
 
 use crate::fabric::{Done, Fabric, FabricError, Job};
 use crate::link::{Link, LinkError};
@@ -25,7 +25,7 @@ pub enum DataError {
     /// The system refused.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A mistake of ours.
+    /// A bug in this program.
     #[error("a thread that serves sessions failed, which is a fault of ours; see the log")]
     Panicked,
 }
@@ -56,10 +56,10 @@ pub fn run(socket: OwnedFd, more: &'static [Kind]) -> Result<(), DataError> {
     end.recv().unwrap_or(Err(DataError::Panicked))
 }
 
-/// Whatever happens, peers are looked at after so many nanoseconds: a worker doesn't tell of a guest's fault.
+/// Peers are checked at least every so many nanoseconds, since a worker doesn't signal a guest's fault.
 const ROUND: u64 = 500_000_000;
 
-/// When all peers were last looked at.
+/// When all peers were last checked.
 struct Round(u64);
 
 impl Round {
@@ -77,20 +77,20 @@ impl Round {
 /// Nanoseconds that a job may take before another thread serves the other ports.
 const SLOW: u64 = 20_000_000;
 
-/// The thread that waits for messages, and does what they ask for.
+/// The leader: the thread that waits for messages and carries them out.
 #[derive(Default)]
 struct Leader {
     /// Which one; a thread that is not the last stops when it has done its job.
     number: u64,
-    /// Since when it is at a job; 0: it is not.
+    /// Since when the leader is doing a job; 0: it is not doing one.
     since: u64,
 }
 
 struct Data {
-    /// Held by nobody who waits for a worker or a peer.
+    /// No thread holds this lock while it waits for a worker or a peer.
     fabric: Mutex<Fabric>,
     bell: Arc<EventFd>,
-    /// Received from by the leader alone.
+    /// Only the leader receives from it.
     link: Link,
     sending: Mutex<()>,
     clock: Clock,
@@ -103,10 +103,10 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What comes after a job.
+/// What the thread does after a job.
 enum After {
     GoOn,
-    /// Another thread is the leader, or all ends.
+    /// End: another thread is the leader, or the process ends.
     Stop,
 }
 
@@ -124,7 +124,7 @@ impl Data {
         Ok(())
     }
 
-    /// Has another thread lead where the leader's job takes long.
+    /// Starts another leader if the leader's job takes long.
     ///
     /// Attack: a peer that holds the thread that serves its session, by its worker or by memory that it takes away.
     fn look_at_leader(self: &Arc<Data>) {
@@ -184,7 +184,7 @@ impl Data {
         }
     }
 
-    /// Does a job, and those that came for the port meanwhile.
+    /// Does a job, and those that arrived for the same port meanwhile.
     fn work(&self, number: u64, port: &str, job: Job, call: Option<u64>) -> Result<After, DataError> {
         let begun = locked(&self.fabric).begin(port, job, call);
         let mut next = match begun {
@@ -209,7 +209,7 @@ impl Data {
         Ok(if locked(&self.leader).number == number { After::GoOn } else { After::Stop })
     }
 
-    /// Whether `number` is the leader still, which began a job or ended it.
+    /// Records that leader `number` began or ended a job; returns whether it is still the leader.
     fn at_job(&self, number: u64, since: u64) -> bool {
         let mut leader = locked(&self.leader);
         if leader.number == number {
@@ -225,11 +225,11 @@ impl Data {
         done.call.map_or(Ok(()), |id| self.reply(id, replied(done.result.map(|()| Reply::Done))))
     }
 
-    /// Does what `control` asks for.
+    /// Carries out the requests of `control`.
     fn hear(&self, number: u64) -> Result<After, DataError> {
         let (Call { id, request }, descriptors) = match self.link.receive::<Call>() {
             Ok(received) => received,
-            // `control` is gone, and with it everyone who could tell us anything.
+            // `control` is gone, so no further request can come.
             Err(LinkError::Closed) => {
                 let _ = self.ended.send(Ok(()));
                 return Ok(After::Stop);

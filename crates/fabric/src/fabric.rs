@@ -25,10 +25,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Ports a fabric can have.
 pub const PORTS: usize = 4096;
 
-/// Said of an address of the file that is not in the table.
+/// Logged for an address of the configuration file that is not in the table.
 const LOST: &str = "the address found no room: frames for it are dropped";
 
-/// Why a change was refused. Nothing has changed then.
+/// Why a change was refused. A refused change has no effect.
 #[derive(Debug, thiserror::Error)]
 pub enum FabricError {
     /// No such object.
@@ -77,11 +77,11 @@ struct Record {
     slots: Vec<QueueSlot>,
     rx: Vec<Arc<RxSlot>>,
     steer: Option<Arc<Steer>>,
-    /// None while work is being done about it.
+    /// `None` while a job has the peer.
     peer: Option<Box<dyn Peer>>,
     /// What is to be done after that, and for which call.
     jobs: VecDeque<(Job, Option<u64>)>,
-    /// It is being removed.
+    /// The port is being removed.
     leaving: bool,
     /// Readable while its session has messages.
     session: Option<Arc<OwnedFd>>,
@@ -113,9 +113,9 @@ pub struct Fabric {
     watchdog: Watchdog,
     /// Ports whose peers cost too much.
     spent: Arc<Mutex<Vec<PortId>>>,
-    /// Kinds of port from outside the project.
+    /// Port kinds defined outside the project.
     more: &'static [Kind],
-    /// Former worlds.
+    /// Former worlds, not reclaimed yet.
     leftovers: Leftovers,
 }
 
@@ -174,7 +174,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Takes a switch away that has no ports.
+    /// Removes a switch that has no ports.
     pub fn remove_switch(&mut self, name: &str) -> Result<(), FabricError> {
         if self.ports.values().any(|port| port.spec.to == Some(To::Switch(name.into()))) {
             return Err(FabricError::InUse(name.into()));
@@ -185,8 +185,8 @@ impl Fabric {
         }
     }
 
-    /// Adds a port; `null` and `source` are at work at once, the others wait for their peer.
-    /// `first` is its first entry of the counters page; one entry a queue pair.
+    /// Adds a port; `null` and `source` work at once, the others wait for their peer. `first` is its first entry of the
+    /// counters page; one entry a queue pair.
     pub fn add_port(&mut self, spec: spec::Port, first: u32) -> Result<(), FabricError> {
         if self.ports.contains_key(&spec.name) {
             return Err(FabricError::Exists("port", spec.name));
@@ -253,7 +253,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// What the peer of port `id` may cost.
+    /// Limits what the peer of port `id` may cost.
     fn budget(&self, id: PortId) -> Arc<Budget> {
         let (spent, bell) = (self.spent.clone(), self.bell.clone());
         Arc::new(Budget::new(move || {
@@ -275,7 +275,8 @@ impl Fabric {
         found.ok_or_else(|| FabricError::Unknown("worker", name.into()))
     }
 
-    /// Finds a worker for each queue, and its number there: the one named, else always the one with the fewest.
+    /// Picks a worker for each queue, and the queue's number there: the named worker, else each time the one with the
+    /// fewest queues.
     fn take_bits(&mut self, named: Option<&str>, queues: usize) -> Result<Vec<(usize, usize)>, FabricError> {
         let named = named.map(|name| self.worker(name)).transpose()?;
         let mut places = Vec::with_capacity(queues);
@@ -304,8 +305,8 @@ impl Fabric {
         places.into_iter().for_each(|(worker, bit)| self.workers[worker].bits[bit] = false);
     }
 
-    /// What makes [`Fabric::serve`] worth calling when it becomes readable, with ports' numbers; of ports that
-    /// something is being done about, none.
+    /// Session descriptors by port: when one becomes readable, call [`Fabric::serve`]. Ports whose peer a job has are
+    /// left out.
     pub fn sessions(&self) -> impl Iterator<Item = (PortId, &Arc<OwnedFd>)> {
         let idle = self.ports.values().filter(|record| record.peer.is_some());
         idle.filter_map(|record| Some((record.id, record.session.as_ref()?)))
@@ -316,7 +317,7 @@ impl Fabric {
         self.watchdog.at_each_look(look);
     }
 
-    /// Rings when a worker saw a peer break a rule: then [`Fabric::check`] is to be called.
+    /// Signalled when a worker saw a peer break a rule: call [`Fabric::check`] then.
     pub fn bell(&self) -> &Arc<EventFd> {
         &self.bell
     }
@@ -331,7 +332,7 @@ impl Fabric {
         new.collect()
     }
 
-    /// What a worker's thread does is to be read from these files.
+    /// Sets the files from which the times of a worker's thread are read.
     pub fn watch(&mut self, name: &str, thread: i32, files: [OwnedFd; 2]) -> Result<(), FabricError> {
         let worker = self.workers.iter().find(|worker| worker.spec.name == name && worker.thread == thread);
         let worker = worker.ok_or_else(|| FabricError::Unknown("worker", name.into()))?;
@@ -343,7 +344,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// Has another worker for each that failed; ports of those, which are to begin anew.
+    /// Replaces each failed worker; returns the names of its ports, which must be restarted.
     fn replace_workers(&mut self) -> Vec<String> {
         let gone = (0..self.workers.len()).filter(|&worker| self.workers[worker].handle.is_gone());
         gone.collect::<Vec<_>>().into_iter().flat_map(|worker| self.replace_worker(worker)).collect()
@@ -400,7 +401,7 @@ impl Fabric {
         self.published.replace(Arc::new(world)).leave();
     }
 
-    /// Every switch as it now is. One whose ports are the same stays what it was.
+    /// Builds every switch from the records. A switch whose ports did not change is reused.
     fn members(&mut self) -> BTreeMap<String, Arc<Switch>> {
         let mut members: BTreeMap<&str, Vec<PortId>> = BTreeMap::new();
         for port in self.ports.values().filter(|port| !port.leaving) {
@@ -432,7 +433,7 @@ impl Fabric {
         switches
     }
 
-    /// What runs.
+    /// State of the running fabric.
     pub fn state(&self) -> State {
         let now = self.clock.now();
         let workers = self.workers.iter().map(|worker| WorkerState {

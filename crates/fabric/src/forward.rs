@@ -1,4 +1,4 @@
-//! One burst from its source to its destinations. [`Forwarder::serve`] is the whole way.
+//! One burst from its source to its destinations. [`Forwarder::serve`] takes all of the steps.
 
 mod destination;
 mod drops;
@@ -34,13 +34,13 @@ pub struct Forwarder {
     sorter: Sorter,
     completer: Completer,
     hash: FlowHash,
-    /// Receiving queues that hold a notification back, and until when.
+    /// RX queues that hold a notification back, and until when.
     pub due: Vec<(u64, Arc<RxSlot>)>,
-    /// Of those, how many hold it back until the turn ends, at least.
+    /// How many of those hold it back at least until the turn ends.
     combining: usize,
-    /// Whose memory is accessed.
+    /// Tracks whose memory is accessed.
     pub meter: Meter,
-    /// Frames in memory of ours, while accesses are timed.
+    /// Copies of frames in our own memory, while accesses are timed.
     own: Own,
 }
 
@@ -125,7 +125,7 @@ impl Forwarder {
         Served::Waiting
     }
 
-    /// Publishes what destinations held back until now, or until the end of the turn, which this is; returns when the
+    /// Called at the end of a turn: publishes what destinations held back until now or until then; returns when the
     /// next of them is due.
     pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
         let combining = std::mem::take(&mut self.combining) > 0;
@@ -137,7 +137,7 @@ impl Forwarder {
             if is_closed(&slot.budget) {
                 return false;
             }
-            // A destination that another worker has is being published by it.
+            // A destination locked by another worker is published by that worker.
             let mut queue = match slot.queue.try_lock() {
                 Ok(queue) => queue,
                 Err(TryLockError::WouldBlock) => return true,
@@ -175,7 +175,7 @@ pub struct Source {
     pub waiting: Option<Waiting>,
     /// Ports of the switch that have its first frame already, which is flooded in several turns.
     pub flooded: usize,
-    /// Ports that are yet to have a copy of its first frames, since another worker had their queue.
+    /// Ports that still need a copy of its first frames, since another worker had their queue locked.
     pub missed: Missed,
 }
 
@@ -186,24 +186,24 @@ impl Source {
     }
 }
 
-/// Ports whose queue another worker had when frames were flooded.
+/// Ports whose queue another worker had locked when frames were flooded.
 #[derive(Debug, Default)]
 pub struct Missed {
     ports: Vec<PortId>,
-    /// How many frames they are to get; 0: none.
+    /// Number of frames that these ports still need; 0: none.
     frames: usize,
 }
 
-/// What came of serving a source.
+/// Result of serving a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// It had no frames.
+    /// The source had no frames.
     Idle,
-    /// So many frames left it.
+    /// So many frames left the source.
     Moved(usize),
-    /// Its first frame waits for a full destination.
+    /// The source's first frame waits for a full destination.
     Waiting,
-    /// Its peer cost too much, and is to go.
+    /// The source's peer cost too much, and is to be detached.
     Closed,
 }
 
@@ -324,7 +324,7 @@ impl<'d> Delivery<'d, '_, '_> {
             } else if let Some(completer) = completer.take() {
                 unsuited = Some(self.reserve_unsuited(to, caps, list, completer, cut));
             } else {
-                // One destination a burst is completed for; the frames for a second are next.
+                // A burst is completed for one destination only; frames for a second one are left for the next burst.
                 cut.lower(usize::from(list.frames()[0]), None);
             }
         }
@@ -351,7 +351,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
-    /// Frames are copied next, from the source's memory unless that was done before.
+    /// Tells the meter that frames are copied next: from the source's memory, unless they are in ours already.
     #[inline]
     fn copies_to(&self, slot: &RxSlot) {
         let is_own = self.meter.is_close();
@@ -370,8 +370,8 @@ impl<'d> Delivery<'d, '_, '_> {
         to.publish(self.turn, self.due, self.combining);
     }
 
-    /// Opens a list's destination; `None` if it isn't there, or another worker has it, which lowers the cut as long as
-    /// that is waited for.
+    /// Opens a list's destination; `None` if it is down, or if another worker has it locked. While that worker is
+    /// waited for, this lowers the cut.
     #[inline]
     fn open(&self, number: usize, list: &List, cut: &mut Cut) -> Option<(Destination<'d>, Caps)> {
         let slot = self.world.rx.get(list.destination as usize)?;
@@ -403,7 +403,7 @@ impl<'d> Delivery<'d, '_, '_> {
         to
     }
 
-    /// The same for a destination that lacks an offload, or takes shorter frames only.
+    /// As `reserve_suited`, for a destination that lacks an offload or takes only shorter frames.
     #[cold]
     fn reserve_unsuited<'c>(
         &self,

@@ -1,8 +1,9 @@
-//! Whose memory a worker is at, and whose held it.
+//! Which peer's memory a worker accesses, and which peer's memory blocked it.
 //!
-//! Before each access a worker stores whose memory that is; the watchdog looks there when the worker does not go on.
-//! Time is taken of turns alone. After a turn in which the worker was blocked without its being known by whom, each
-//! access is timed for a while, and frames are copied into memory of ours first, so that an access is one peer's alone.
+//! Before each access a worker stores whose memory it accesses; the watchdog reads that when the worker makes no
+//! progress. Usually only turns are timed. After a turn in which the worker was blocked by an unknown peer, each access
+//! is timed for a while, and frames are copied into our own memory first, so that each access is to one peer's memory
+//! only.
 
 use crate::worker::Gauges;
 use ringway_host::{Clock, ThreadFiles, ThreadTimes};
@@ -11,21 +12,22 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Nanoseconds that a turn, or an access, may take before it is looked at closely.
+/// Nanoseconds that a turn, or an access, may take before its blocked time is checked.
 const SLOW: u64 = 2_000_000;
-/// Nanoseconds after which the thread's times are read again, though nothing was slow.
+/// Nanoseconds after which the thread's times are read again even if nothing was slow.
 const STALE: u64 = 100_000_000;
-/// For how long accesses are timed after a turn was held: so many times as long as that, within these bounds.
+/// For how long accesses are timed after a blocked turn: this many times as long as it was blocked, within these
+/// bounds.
 const CLOSELY: u64 = 16;
 const CLOSELY_LEAST: u64 = 1_000_000_000;
 const CLOSELY_MOST: u64 = 600_000_000_000;
 
-/// Whose memory is accessed, in a word.
+/// Whose memory is accessed, packed into 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access(pub u64);
 
 impl Access {
-    /// Nobody's.
+    /// No peer's memory.
     pub const NONE: Access = Access(0);
 
     /// The memory of one port's peer.
@@ -40,12 +42,12 @@ impl Access {
         Access((u64::from(to) + 1) | ((u64::from(from) + 1) << 32))
     }
 
-    /// Whose memory is written, or accessed at all.
+    /// The port whose memory is written or, without a copy, accessed.
     pub fn port(self) -> Option<PortId> {
         PortId::try_from(u64::from(self.0 as u32).checked_sub(1)?).ok()
     }
 
-    /// Whose memory is read at the same time.
+    /// The port whose memory a copy reads.
     pub fn source(self) -> Option<PortId> {
         PortId::try_from((self.0 >> 32).checked_sub(1)?).ok()
     }
@@ -56,22 +58,22 @@ pub struct Meter {
     gauges: Arc<Gauges>,
     clock: Clock,
     files: Option<ThreadFiles>,
-    /// As last read.
+    /// The thread's times as last read.
     times: Cell<Option<ThreadTimes>>,
     slept: Cell<u64>,
     sleeps: Cell<u64>,
     /// Whether accesses are timed, and until when.
     closely: Cell<bool>,
     closely_until: Cell<u64>,
-    /// While they are: when the present one began.
+    /// While accesses are timed: when the current one began.
     since: Cell<u64>,
-    /// Nanoseconds that are to be charged, and to whom.
+    /// Ports to be charged, and for how many nanoseconds.
     held: RefCell<Vec<(PortId, u64)>>,
     is_held: Cell<bool>,
 }
 
 impl Meter {
-    /// Of the worker with these gauges.
+    /// The meter of the worker with these gauges.
     pub fn new(gauges: Arc<Gauges>) -> Meter {
         Meter {
             gauges,
@@ -88,7 +90,7 @@ impl Meter {
         }
     }
 
-    /// From now on it is known what the thread does with its time.
+    /// Sets the files from which the thread's times are read.
     pub fn watch(&mut self, files: ThreadFiles) {
         self.files = Some(files);
         self.times.set(self.read());
@@ -99,7 +101,7 @@ impl Meter {
         Some(ThreadTimes { slept: self.slept.get(), sleeps: self.sleeps.get(), ..times })
     }
 
-    /// Nanoseconds that the thread was blocked since this was last asked.
+    /// Nanoseconds that the thread was blocked since the last call.
     fn blocked(&self) -> u64 {
         let times = self.read();
         match (self.times.replace(times), times) {
@@ -114,7 +116,7 @@ impl Meter {
         self.closely.get()
     }
 
-    /// The next access.
+    /// Begins the next access.
     #[inline]
     pub fn at(&self, access: Access) {
         if self.closely.get() {
@@ -123,7 +125,7 @@ impl Meter {
         self.gauges.access.store(access.0, Relaxed);
     }
 
-    /// The access that ends now is the port's alone.
+    /// Charges the port of the access that ends now, if it blocked the thread for long.
     #[cold]
     fn judge_access(&self) {
         let now = self.clock.now();
@@ -144,7 +146,7 @@ impl Meter {
         self.is_held.set(true);
     }
 
-    /// A turn that began at `began` ended, or the worker goes to sleep.
+    /// Ends the turn that began at `began`; also called when the worker goes to sleep.
     #[inline]
     pub fn turn_ended(&self, began: u64, now: u64) {
         if now.saturating_sub(began) > SLOW {
@@ -158,7 +160,7 @@ impl Meter {
         if blocked <= SLOW {
             return;
         }
-        // What the watchdog saw, if it was in this turn.
+        // The access that the watchdog saw blocked, if it was in this turn.
         let is_seen = self.gauges.stuck_turn.load(Relaxed) == self.gauges.turns.load(Relaxed);
         let seen = Access(if is_seen { self.gauges.stuck_access.load(Relaxed) } else { 0 });
         match (seen.port(), seen.source()) {
@@ -170,7 +172,7 @@ impl Meter {
         }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     #[inline]
     pub fn turn_begins(&self, now: u64) {
         let closely = now < self.closely_until.get();
@@ -180,26 +182,26 @@ impl Meter {
         }
     }
 
-    /// The worker goes to sleep at `now`, or would.
+    /// Rereads stale thread times; called when the worker goes to sleep at `now`, or would.
     pub fn refresh(&self, now: u64) {
         if self.files.is_some() && self.times.get().is_none_or(|times| now.saturating_sub(times.at) > STALE) {
             self.times.set(self.read());
         }
     }
 
-    /// The worker slept for `time` nanoseconds.
+    /// Records that the worker slept for `time` nanoseconds.
     pub fn slept(&self, time: u64) {
         self.slept.set(self.slept.get().wrapping_add(time));
         self.sleeps.set(self.sleeps.get() + 1);
     }
 
-    /// Whether somebody is to be charged.
+    /// Whether any port is to be charged.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.is_held.get()
     }
 
-    /// Who is to be charged, and how many nanoseconds.
+    /// Takes the ports to be charged, and for how many nanoseconds.
     pub fn take_held(&self) -> Vec<(PortId, u64)> {
         self.is_held.set(false);
         self.held.take()

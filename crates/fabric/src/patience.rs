@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// One destination may keep frames for others waiting for one part in so many of the time.
+/// One destination may keep frames for others waiting for at most one part in so many of the time.
 const SHARE: u64 = 16;
 
 /// The time for which senders still wait for one destination. They wait up to their `hold` each, until that
@@ -17,13 +17,13 @@ const SHARE: u64 = 16;
 #[derive(Debug, Default)]
 pub struct Patience {
     is_over: AtomicBool,
-    /// Nanoseconds that frames for others waited, as of `at`.
+    /// Nanoseconds that frames for other destinations waited, as of `at`.
     waited: AtomicU64,
     at: AtomicU64,
 }
 
 impl Patience {
-    /// Whether nobody waits any more.
+    /// Whether senders no longer wait for this destination.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
@@ -39,7 +39,7 @@ impl Patience {
         self.at.store(now, Relaxed);
     }
 
-    /// Frames for others waited for another `time` nanoseconds; their sender bears `hold` of them.
+    /// Frames for others waited for another `time` nanoseconds; their sender tolerates `hold` of them.
     pub fn charge(&self, now: u64, time: u64, hold: u64) {
         let waited = self.waited(now).saturating_add(time);
         if waited >= hold {
@@ -49,13 +49,14 @@ impl Patience {
         }
     }
 
-    /// Frames for it waited for `hold` nanoseconds: nobody waits any more.
+    /// Frames for this destination waited for `hold` nanoseconds: senders no longer wait for it.
     pub fn end(&self, now: u64, hold: u64) {
         self.is_over.store(true, Relaxed);
         self.set(now, hold.saturating_mul(2));
     }
 
-    /// It had room for all that was offered: it is waited for again, if that was not so a short while ago.
+    /// The destination had room for everything offered: senders wait for it again, unless they gave up only a short
+    /// while ago.
     #[cold]
     pub fn renew(&self, now: u64, hold: u64) {
         if self.waited(now) < hold {

@@ -1,4 +1,4 @@
-//! A thread that looks whether the workers go on, and says whose memory one is held by.
+//! A thread that checks whether the workers make progress, and reports whose memory blocks one.
 
 use crate::meter::Access;
 use crate::worker::Gauges;
@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Nanoseconds between two looks.
+/// Nanoseconds between two checks.
 const TICK: u64 = 100_000_000;
 
 /// A worker that is watched.
@@ -17,9 +17,9 @@ struct Watched {
     name: String,
     gauges: Arc<Gauges>,
     files: Option<ThreadFiles>,
-    /// Its turn and access at the last look.
+    /// The worker's turn and access at the last check.
     last: (u64, Access),
-    /// Since when it is at that.
+    /// Since when the worker is in that turn and access.
     since: u64,
     is_told: bool,
 }
@@ -29,7 +29,7 @@ struct State {
     workers: Vec<Watched>,
     /// Names of ports.
     ports: BTreeMap<PortId, String>,
-    /// Called at each look.
+    /// Called at each check.
     also: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -44,12 +44,12 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Watchdog {
-    /// Starts it; it watches nobody yet.
+    /// Starts the watchdog, which watches no worker yet.
     pub fn start() -> Result<Watchdog, HostError> {
         let (state, end) = (Arc::new(Mutex::new(State::default())), Arc::new(EventFd::new()?));
         let (watched, ended, clock) = (state.clone(), end.clone(), Clock::new());
         let run = move || {
-            // An error is as good as the end.
+            // An error ends the thread, too.
             while wait_readable(&[ended.as_fd()], Some(TICK)).is_ok_and(|ready| !ready.contains(&true)) {
                 locked(&watched).look(clock.now());
                 let also = locked(&watched).also.clone();
@@ -60,7 +60,7 @@ impl Watchdog {
         Ok(Watchdog { state, end })
     }
 
-    /// Calls this at each look as well.
+    /// Has the watchdog also call `look` at each check.
     pub fn at_each_look(&self, look: Arc<dyn Fn() + Send + Sync>) {
         locked(&self.state).also = Some(look);
     }
@@ -74,7 +74,7 @@ impl Watchdog {
         state.workers.push(Watched { name, gauges, files: None, last, since: 0, is_told: false });
     }
 
-    /// Has the watchdog see what a worker's thread does.
+    /// Gives the watchdog the files that tell what a worker's thread does.
     pub fn see(&self, name: &str, files: ThreadFiles) {
         let mut state = locked(&self.state);
         if let Some(worker) = state.workers.iter_mut().find(|worker| worker.name == name) {
@@ -82,7 +82,7 @@ impl Watchdog {
         }
     }
 
-    /// Port `id` has this name, or is gone.
+    /// Sets the name of port `id`, or removes it.
     pub fn name(&self, id: PortId, name: Option<&str>) {
         let mut state = locked(&self.state);
         match name {
@@ -91,7 +91,7 @@ impl Watchdog {
         }
     }
 
-    /// By whose memory a worker is held now, and for how long: for people. Empty if by nobody's.
+    /// Text for display: whose memory blocks a worker now, and for how long. Empty if none does.
     pub fn held(&self, gauges: &Gauges, now: u64) -> String {
         match gauges.held_since.load(Relaxed) {
             0 => String::new(),
@@ -143,7 +143,7 @@ impl Watched {
             (self.last, self.since) = (seen, now);
             return;
         }
-        // One that waits for a processor is held by nobody.
+        // A worker that waits for a processor is not blocked by a peer.
         let is_blocked = self.files.as_ref().and_then(ThreadFiles::is_blocked).unwrap_or(false);
         if is_blocked && !self.is_told {
             gauges.stuck_access.store(seen.1.0, Relaxed);

@@ -1,4 +1,4 @@
-//! A worker: turns over the queues that are active, sleep when none is.
+//! A worker: takes turns over its active queues, and sleeps when none is active.
 
 use crate::bell::Bell;
 use crate::forward::{Forwarder, Served, Source};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a worker is told between turns.
+/// Commands that a worker carries out between turns.
 pub enum Command {
     /// Serve this source as queue `bit`.
     Add {
@@ -27,7 +27,7 @@ pub enum Command {
     Remove {
         /// Its number on the worker's bell.
         bit: usize,
-        /// Where it goes.
+        /// Where the source is sent.
         to: SyncSender<Option<Source>>,
     },
     /// Read from these files what the thread does with its time.
@@ -45,7 +45,7 @@ pub struct Policy {
     pub spin: u64,
 }
 
-/// What others see of a worker.
+/// Statistics and state of a worker that other threads may read.
 #[derive(Debug, Default)]
 pub struct Gauges {
     /// Turns since its start.
@@ -60,15 +60,15 @@ pub struct Gauges {
     pub queues: AtomicU64,
     /// The kernel's number of its thread; 0 until that runs.
     pub thread: AtomicI32,
-    /// Whose memory it is at.
+    /// Whose memory the worker accesses.
     pub access: AtomicU64,
-    /// Where the watchdog saw it blocked, in which turn, and since when; 0: it is not, or no longer.
+    /// Access in which the watchdog last saw the worker blocked.
     pub stuck_access: AtomicU64,
     /// See there.
     pub stuck_turn: AtomicU64,
     /// See there.
     pub held_since: AtomicU64,
-    /// Whether threads of their own signal what it shares with peers, since the system refuses `io_setup`.
+    /// Whether helper threads signal descriptors shared with peers, since the system refuses `io_setup`.
     pub helped: AtomicBool,
 }
 
@@ -76,12 +76,12 @@ pub struct Gauges {
 pub struct Handle {
     /// Wakes it.
     pub bell: Arc<Bell>,
-    /// What others see of it.
+    /// The worker's statistics and state.
     pub gauges: Arc<Gauges>,
     commands: Commands,
 }
 
-/// What a worker was told and has not done yet; none once it is gone.
+/// Commands that a worker has not carried out yet; `None` once the worker is gone.
 type Commands = Arc<Mutex<Option<Vec<Command>>>>;
 
 fn locked(commands: &Commands) -> MutexGuard<'_, Option<Vec<Command>>> {
@@ -90,7 +90,7 @@ fn locked(commands: &Commands) -> MutexGuard<'_, Option<Vec<Command>>> {
 }
 
 impl Handle {
-    /// Sends a command; it is carried out before the worker's next turn. Where there is none any more, it is dropped.
+    /// Sends a command; it is carried out before the worker's next turn. If the worker is gone, the command is dropped.
     pub fn tell(&self, command: Command) {
         if let Some(commands) = locked(&self.commands).as_mut() {
             commands.push(command);
@@ -98,12 +98,12 @@ impl Handle {
         self.bell.wake();
     }
 
-    /// Whether its thread ended though nobody told it to.
+    /// Whether the worker's thread ended without being told to.
     pub fn is_gone(&self) -> bool {
         locked(&self.commands).is_none()
     }
 
-    /// Takes queue `bit` back; it comes after the turn that is under way.
+    /// Takes queue `bit` back; it arrives after the current turn.
     pub fn take_back(&self, bit: usize) -> Receiver<Option<Source>> {
         let (to, from) = std::sync::mpsc::sync_channel(1);
         self.tell(Command::Remove { bit, to });
@@ -119,26 +119,26 @@ impl Drop for Handle {
 
 /// While frames move, the worker looks for kicks of armed queues every so many nanoseconds: 2% of its time.
 const LOOK_BUSY: u64 = 20_000;
-/// While none move, it has nothing better to do.
+/// The same while no frames move and the worker has nothing else to do.
 const LOOK_IDLE: u64 = 1_000;
-/// As if a queue had last had frames then: it is looked at once, and sleeps again if there are none.
+/// Value of `last` that has a queue polled once, and sleep again if it has no frames.
 const LONG_AGO: u64 = 1;
 
 struct Slot {
     source: Source,
-    /// When it last had frames; 0: it was just rung for.
+    /// When the queue last had frames; 0: its bell was just rung.
     last: u64,
     active: bool,
-    /// Its peer was asked for kicks, and not told otherwise since.
+    /// The peer was asked for kicks, and kicks were not turned off since.
     armed: bool,
 }
 
-/// What came of a turn.
+/// Result of a turn.
 struct Turned {
     now: u64,
     /// Whether any frame moved.
     moved: bool,
-    /// When something is due that no queue will wake us for.
+    /// When the next timed work is due, for which no queue wakes the worker.
     next_due: Option<u64>,
 }
 
@@ -154,23 +154,23 @@ pub struct Worker {
     forwarder: Forwarder,
     slots: Vec<Option<Slot>>,
     active: Vec<usize>,
-    /// Armed queues that want to be looked at though nobody kicks, and when.
+    /// Armed queues that want to be polled without a kick, and when.
     timed: Vec<(u64, usize)>,
     /// Queues it has.
     queues: usize,
-    /// When to look for kicks of armed queues next, while others are active.
+    /// When to poll for kicks of armed queues next, while others are active.
     next_look: u64,
     /// When the last turn began, or the worker woke.
     began: u64,
     /// When the last turn began, if frames moved in it.
     moved: Option<u64>,
-    /// Mappings that had been lost when the last turn ended.
+    /// Number of lost mappings when the last turn ended.
     losses: u64,
-    /// Rung when ports are to be looked at.
+    /// Signalled when ports must be checked.
     alarm: Arc<EventFd>,
 }
 
-/// Nobody waits for a worker that is gone, however it went.
+/// However a worker ends, no thread must wait for it.
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(locked(&self.commands).take());
@@ -244,8 +244,8 @@ impl Worker {
         }
     }
 
-    /// Carries out what was told; `false` to end. The lock is taken only after somebody rang, and held by nobody for
-    /// longer than a push.
+    /// Carries out pending commands; `false` to end. The lock is taken only after the bell rang, and no thread holds it
+    /// for longer than a push.
     fn obey(&mut self) -> bool {
         let commands = locked(&self.commands).as_mut().map(std::mem::take);
         for command in commands.unwrap_or_default() {
@@ -298,7 +298,7 @@ impl Worker {
             };
             if slot.last == 0 && !world.port(slot.source.port).is_some_and(|port| is_closed(&port.budget)) {
                 forwarder.meter.at(Access::of(slot.source.port));
-                // Only now active: it is polled, so its peer need not kick.
+                // The queue just became active: it is polled, so its peer need not kick.
                 slot.source.tx.disarm(&turn);
                 (slot.last, slot.armed) = (now, false);
             }
@@ -360,7 +360,7 @@ impl Worker {
     }
 }
 
-/// Says so when a peer's memory is gone: its port is to go as well.
+/// Signals `alarm` when a peer's memory is lost, so that its port is checked.
 #[inline]
 fn tell_losses(losses: &mut u64, alarm: &EventFd) {
     let lost = ringway_host::losses();
@@ -369,7 +369,7 @@ fn tell_losses(losses: &mut u64, alarm: &EventFd) {
     }
 }
 
-/// Charges peers for what held the worker.
+/// Charges peers for the time for which they blocked the worker.
 #[inline]
 fn charge(meter: &Meter, world: &World, now: u64) {
     if !meter.is_held() {
@@ -391,7 +391,7 @@ fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
     }
 }
 
-/// Somebody kicked, or wants the queue looked at.
+/// Activates a queue that was kicked or rung for.
 fn ring(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) {
     if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
         add(&slot.source.counters.kicks, 1);

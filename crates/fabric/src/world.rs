@@ -1,4 +1,4 @@
-//! What the workers see of the fabric: ports, their receiving queues, switches. Immutable; a change makes a new one.
+//! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new world.
 
 use crate::patience::Patience;
 use ringway_frame::{CountersRef, RxQueue};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 pub struct World {
     /// By port number.
     pub ports: Vec<Option<Arc<Port>>>,
-    /// Every receiving queue; a port's stand one after the other.
+    /// Every RX queue; those of one port are adjacent.
     pub rx: Vec<Arc<RxSlot>>,
 }
 
@@ -28,15 +28,15 @@ impl World {
 pub struct Port {
     /// Where its frames go.
     pub target: Target,
-    /// Its first receiving queue in [`World::rx`].
+    /// Its first RX queue in [`World::rx`].
     pub first: u32,
-    /// How many receiving queues it has.
+    /// How many RX queues it has.
     pub queues: u32,
     /// How long its frames wait for a full destination, in nanoseconds.
     pub hold: u64,
     /// Which of its queues a flow last came from; only with several.
     pub steer: Option<Arc<Steer>>,
-    /// What its peer may cost; only if it shares memory.
+    /// Limits what its peer may cost; only if it shares memory.
     pub budget: Option<Arc<Budget>>,
 }
 
@@ -53,11 +53,11 @@ pub enum Target {
     Switch(Arc<Switch>),
     /// To another port.
     Patch(PortId),
-    /// Nowhere: the other side of its patch isn't there.
+    /// Nowhere: the other end of its patch does not exist.
     Nowhere,
 }
 
-/// A switch and who is on it.
+/// A switch and its member ports.
 pub struct Switch {
     /// Finds a frame's port.
     pub lookup: Arc<dyn Lookup>,
@@ -65,7 +65,7 @@ pub struct Switch {
     pub members: Vec<PortId>,
 }
 
-/// A receiving queue: one worker at a time, and nobody waits for it.
+/// An RX queue: locked by one worker at a time; no worker blocks on its lock.
 pub struct RxSlot {
     /// The queue.
     pub queue: Mutex<Box<dyn RxQueue>>,
@@ -73,11 +73,11 @@ pub struct RxSlot {
     pub port: PortId,
     /// Its counters.
     pub counters: CountersRef,
-    /// What its port's peer may cost; only if it shares memory.
+    /// Limits what its port's peer may cost; only if it shares memory.
     pub budget: Option<Arc<Budget>>,
     /// Whether senders wait while it is full.
     pub patience: Patience,
-    /// Whether senders no longer wait for the worker that has the queue now.
+    /// Whether senders no longer wait for the worker that has the queue locked now.
     pub given_up: AtomicBool,
 }
 
@@ -118,7 +118,7 @@ impl Steer {
         }
     }
 
-    /// The peer receives on the first `queues` of its queues; what comes for the others would be lost.
+    /// The peer receives on the first `queues` of its queues; frames for the others would be lost.
     pub fn limit(&self, queues: u32) {
         self.open.store(queues.max(1), Relaxed);
     }

@@ -75,14 +75,14 @@ pub struct Burst<'t> {
     bounds: Bounds,
 }
 
-/// What no frame of a burst is beyond.
+/// Shortest and longest frame, and any pending offload, of a burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// No frame is shorter, in bytes.
     pub shortest: u32,
     /// No frame is longer, in bytes.
     pub longest: u32,
-    /// Whether a sender may have left something undone for one of them.
+    /// Whether any frame may have a pending offload.
     pub undone: bool,
 }
 
@@ -118,7 +118,7 @@ impl<'t> Burst<'t> {
         self.count == 0
     }
 
-    /// How many frames may still be added, were they small.
+    /// How many small frames may still be added.
     #[inline]
     pub fn room(&self) -> usize {
         if self.bytes >= BURST_BYTES { 0 } else { self.metas.len() - self.count }
@@ -130,7 +130,7 @@ impl<'t> Burst<'t> {
         self.bytes
     }
 
-    /// What none of its frames is beyond, nor any that was taken out again.
+    /// Bounds of all its frames, including those that were taken out again.
     #[inline]
     pub fn bounds(&self) -> Bounds {
         self.bounds
@@ -157,7 +157,7 @@ impl<'t> Burst<'t> {
                 pieces = 1;
             }
         } else {
-            // The rest of the line is another frame's, maybe another guest's.
+            // The rest of the cache line holds bytes of another frame, perhaps of another guest.
             line.0 = [0; HEAD];
             frame.read(&mut line.0);
         }
@@ -228,7 +228,7 @@ impl<'t> Burst<'t> {
         self.heads.get(index).map_or(NONE, |line| &line.0)
     }
 
-    /// The head of frame `index`, for rewriting: what is delivered is this, not the source's bytes.
+    /// The head of frame `index`, for rewriting: the head is delivered, not the source's bytes.
     #[inline]
     pub fn head_mut(&mut self, index: usize) -> Option<&mut [u8; HEAD]> {
         self.heads.get_mut(index).map(|line| &mut line.0)

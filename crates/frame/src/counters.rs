@@ -1,4 +1,4 @@
-//! What is counted of every queue, in memory that another process may read.
+//! Counters of every queue, in memory that another process may read.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -28,7 +28,7 @@ reasons! {
     Full = "full",
     /// The destination is not there: its peer is away, or its ring is not enabled.
     Down = "down",
-    /// No port for it: an empty switch, or a lookup that says so.
+    /// No destination port: the switch is empty, or the lookup finds none.
     NoPort = "no-port",
     /// It would have gone back where it came from.
     Hairpin = "hairpin",
@@ -36,7 +36,7 @@ reasons! {
     Short = "short",
     /// Longer than the destination takes, or than a frame can be.
     Long = "long",
-    /// Its offload metadata can't be true.
+    /// Its offload metadata is inconsistent.
     BadOffload = "bad-offload",
     /// The destination lacks an offload and software can't do it for this frame.
     NoOffload = "no-offload",
@@ -52,8 +52,8 @@ reasons! {
     Busy = "busy",
 }
 
-/// Counters of one queue. One thread writes at a time; anybody may read, also another process: each field is an
-/// 8-byte little-endian number that only grows.
+/// Counters of one queue. One thread writes at a time; any thread or process may read: each field is an 8-byte
+/// little-endian number that only grows.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Counters {
@@ -77,15 +77,15 @@ pub struct Counters {
     pub tx_drops: [AtomicU64; 13],
     /// Frames for this queue that were dropped, by [`Reason`].
     pub rx_drops: [AtomicU64; 13],
-    /// Addresses of frames that entered here that the guest's IOMMU was known to grant.
+    /// IOTLB hits for frames that entered here.
     pub iotlb_hits: AtomicU64,
-    /// Addresses that had to be asked for. This and the next two are added to by several threads.
+    /// IOTLB misses. Several threads add to this and the next two.
     pub iotlb_misses: AtomicU64,
-    /// Times that the front-end took something back.
+    /// IOTLB invalidations by the front-end.
     pub iotlb_invalidations: AtomicU64,
     /// Accesses that the guest's IOMMU refused.
     pub iotlb_faults: AtomicU64,
-    /// Addresses of frames that left here that the guest's IOMMU was known to grant.
+    /// IOTLB hits for frames that left here.
     pub iotlb_rx_hits: AtomicU64,
     /// Bytes in memory of the files behind a guest's memory. This one also shrinks.
     pub memory_resident: AtomicU64,
@@ -156,7 +156,7 @@ impl CountersRef {
         Some(CountersRef { page, index })
     }
 
-    /// Counters that nobody else sees.
+    /// Counters in private memory.
     pub fn private() -> CountersRef {
         CountersRef { page: Arc::new(alloc::vec![Counters::default()]), index: 0 }
     }

@@ -1,4 +1,4 @@
-//! Packets that functions own: a buffer with room on both sides, and what elements note about it.
+//! Packets that functions own: a buffer with room on both sides, and annotations that elements make.
 //!
 //! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to.
 //! Whatever a packet held goes back to its [`Pool`] when it is dropped, so that passing packets on
@@ -25,7 +25,7 @@ use pool::Shelf;
 use ringway_mem::prefetch_value;
 use ringway_wire::Header;
 
-/// Room before the data that a packet is made with unless someone asks for another.
+/// Default headroom of a new packet, in bytes.
 pub const HEADROOM: usize = 28;
 
 /// The largest buffer. Attack: a configuration that asks for packets of gigabytes.
@@ -34,11 +34,11 @@ pub const LARGEST_BUFFER: usize = 1 << 24;
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-/// What a handle points at: a line about the data, and a line of notes.
+/// The target of a packet handle: a cache line that describes the data, and a cache line of annotations.
 #[repr(C, align(64))]
 struct Inner {
     buffer: Buffer,
-    /// The buffer's capacity; here too, so that who reads the data need not look there.
+    /// The buffer's capacity; copied here so that reading the data does not touch the buffer's header.
     room: u32,
     /// At most `end`.
     start: u32,
@@ -51,9 +51,9 @@ struct Inner {
     /// used.
     unsummed: u32,
     offload: Offload,
-    /// There were clones since the packet was made, and may still be.
+    /// The packet was cloned since it was made; clones may still exist.
     cloned: Cell<bool>,
-    /// Something may be noted; else nobody need look at the line of notes to make the packet anew.
+    /// The line of annotations may be in use; if not, making the packet anew does not touch it.
     noted: bool,
     shelf: Rc<Shelf>,
     notes: Annotations,
@@ -350,7 +350,7 @@ impl Packet {
         }
     }
 
-    /// Room and data together, and where in it the data is: for what must look before the data.
+    /// The whole buffer, and the range of the data in it: for code that must read before the data.
     pub fn buffer(&self) -> (&[u8], Range<usize>) {
         let inner = self.inner();
         let all = inner.bytes(0, inner.room as usize).unwrap_or_default();
@@ -466,7 +466,7 @@ impl Packet {
         inner.bytes_mut(header as usize, inner.end as usize)
     }
 
-    /// The network header, if its place is known and so many bytes are there; which protocol it is is not looked at.
+    /// The network header, if its place is known and so many bytes are there; its protocol is not checked.
     #[inline]
     pub fn network<H: Header>(&self) -> Option<&H> {
         let at = self.0.network as usize;
@@ -478,7 +478,7 @@ impl Packet {
         Some(unsafe { self.0.buffer.at(at).cast().as_ref() })
     }
 
-    /// The same, to write to.
+    /// The network header, to write to.
     #[inline]
     pub fn network_mut<H: Header>(&mut self) -> Option<&mut H> {
         self.make_unique();

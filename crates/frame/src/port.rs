@@ -1,8 +1,8 @@
 //! What every kind of port offers: queues where frames enter, and queues where they leave.
 //!
-//! Names are the peer's, as in virtio: from a TX queue we take what the peer transmits, into an RX queue we put what
-//! it receives. The order of work for a burst is: take, reserve, copy, release the source, publish the destination.
-//! So a crash loses at most the burst in hand and repeats nothing.
+//! Names are the peer's, as in virtio: from a TX queue we take what the peer transmits, into an RX queue we put what it
+//! receives. The order of work for a burst is: take, reserve, copy, release the source, publish the destination. So a
+//! crash loses at most the current burst and repeats nothing.
 //!
 //! Who counts: the worker counts frames, bytes, bursts, kicks, and drops it decides on; a queue counts what only it
 //! sees: frames it skips in `take`, frames that `put` could not deliver after all, interrupts, faults.
@@ -56,9 +56,9 @@ pub trait TxQueue: Send {
     /// `take` itself gives them back to the peer.
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>);
 
-    /// Gives the next `frames` of the last burst back to the peer, and what was skipped before and between them. May
-    /// be called several times for one burst, each time for the frames after those; what the next `take` finds not
-    /// released, it gives again.
+    /// Gives the next `frames` of the last burst back to the peer, and what was skipped before and between them. May be
+    /// called several times for one burst, each time for the frames after those; the next `take` returns unreleased
+    /// frames again.
     fn release(&mut self, turn: &Turn<'_>, frames: usize);
 
     /// Asks the peer for kicks. `false`: frames are there already, and kicks are off again.
@@ -89,8 +89,8 @@ pub trait RxQueue: Send {
     /// Makes what was put visible to the peer, and notifies it if it wants that and no timer holds it back.
     fn publish(&mut self, turn: &Turn<'_>);
 
-    /// Whether the last `reserve` found less room than it wanted because something has to be asked of the peer's side
-    /// first, which was done: that says nothing of how fast the peer takes frames, and senders have more patience.
+    /// Whether the last `reserve` found too little room because of an outstanding request to the peer's side, such as
+    /// an IOTLB miss: that says nothing about how fast the peer takes frames, so senders wait longer.
     fn asks(&self) -> bool {
         false
     }
@@ -100,7 +100,7 @@ pub trait RxQueue: Send {
         false
     }
 
-    /// The turn ends: what waited for that is notified, unless a timer still holds it back.
+    /// Called at the end of a turn: sends the notification that waited for it, unless a timer still holds it back.
     fn turn_ends(&mut self, _turn: &Turn<'_>) {}
 
     /// When `publish` is to be called again though nothing was put (a held-back notification), in nanoseconds of the

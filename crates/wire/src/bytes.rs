@@ -1,6 +1,6 @@
 //! Numbers of capture files.
 
-/// Reads numbers one after the other, in the byte order of whoever wrote them.
+/// Reads numbers one after the other, in the byte order of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) rest: &'a [u8],

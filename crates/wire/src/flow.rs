@@ -1,6 +1,6 @@
 //! Which flow a frame belongs to, and a hash of it, for choosing queues and balancing load.
 //!
-//! All fragments of a packet belong to the same flow, one without ports, as they must reach the same place.
+//! All fragments of a packet belong to the same flow, which has no ports, since they must reach the same destination.
 
 use crate::{EtherType, Ethernet, Header, Protocol, U16, ipv4, ipv6, vlan};
 
@@ -16,7 +16,7 @@ pub struct Endpoint {
 /// A flow: what a frame's headers say about its two ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// What the addresses are: IPv4, IPv6, or for MAC addresses the frame's own EtherType.
+    /// Type of the addresses: IPv4, IPv6, or for MAC addresses the frame's own EtherType.
     pub ethertype: EtherType,
     /// The upper-layer protocol of IP, else 0.
     pub protocol: Protocol,
@@ -51,7 +51,7 @@ impl Flow {
         Flow { source: self.destination, destination: self.source, ..self }
     }
 
-    /// A hash that is the same for both directions. Attack: whoever knows `key` can send all its flows to one
+    /// A hash that is the same for both directions. Attack: a sender who knows `key` can send all its flows to one
     /// queue; so draw it at random.
     #[inline]
     pub fn symmetric_hash(&self, key: u64) -> u64 {

@@ -1,8 +1,8 @@
 //! Capture files in the classic format (draft-ietf-opsawg-pcap), in either byte order, with micro- or
 //! nanoseconds.
 //!
-//! Nothing here does I/O: a reader of a stream calls [`Header::parse`] and [`Header::record`] on what it has
-//! and, told that this is too little, on more. [`LONGEST`] and [`RECORD_LEN`] say how much it ever needs.
+//! Nothing here does I/O: a reader of a stream calls [`Header::parse`] and [`Header::record`] on the bytes it has and,
+//! if they are too few, again with more. [`LONGEST`] and [`RECORD_LEN`] say how much it ever needs.
 
 use crate::bytes::Cursor;
 
@@ -44,7 +44,7 @@ pub struct Header {
     pub nanoseconds: bool,
     /// Longest part of a packet that was kept, in bytes; 0: no bound.
     pub snap_len: u32,
-    /// What the packets begin with, [`ETHERNET`] for instance.
+    /// Link type of the packets, [`ETHERNET`] for instance.
     pub link_type: u16,
 }
 
@@ -55,7 +55,7 @@ pub struct Record<'a> {
     pub time: u64,
     /// How long the packet was, in bytes.
     pub original_len: u32,
-    /// What was kept of it.
+    /// The captured bytes of the packet.
     pub data: &'a [u8],
 }
 

@@ -1,7 +1,7 @@
 //! Capture files in the next-generation format (draft-ietf-opsawg-pcapng), in either byte order.
 //!
-//! Nothing here does I/O: a reader of a stream calls [`Decoder::next`] on what it has and, told that this is
-//! too little, on more, up to [`LONGEST_BLOCK`]. The writing functions append to a buffer.
+//! Nothing here does I/O: a reader of a stream calls [`Decoder::next`] on the bytes it has and, if they are too few,
+//! again with more, up to [`LONGEST_BLOCK`]. The writing functions append to a buffer.
 
 use crate::bytes::Cursor;
 use crate::pcap;
@@ -73,14 +73,14 @@ pub struct Packet<'a> {
     pub original_len: u32,
     /// Which way it went.
     pub direction: Direction,
-    /// What was kept of it.
+    /// The captured bytes of the packet.
     pub data: &'a [u8],
 }
 
-/// What is known of an interface.
+/// Description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// What its packets begin with, [`pcap::ETHERNET`] for instance.
+    /// Link type of its packets, [`pcap::ETHERNET`] for instance.
     pub link_type: u16,
     /// Longest part of a packet that was kept, in bytes; 0: no bound.
     pub snap_len: u32,
@@ -106,7 +106,7 @@ impl Interface {
     }
 }
 
-/// What a block was.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
     /// A packet.

@@ -1,5 +1,5 @@
-//! What is done about one port and may wait: for a turn of a worker that is held, or for the peer's memory. It is done
-//! without the fabric, by whichever thread has the [`Work`]; for one port one thing after the other.
+//! Jobs on one port, which may block: on the turn of a blocked worker, or on the peer's memory. The thread that has the
+//! [`Work`] does it without access to the fabric; jobs on one port are done one after the other.
 
 use super::{Fabric, FabricError, QueueSlot, Record, port_state};
 use crate::forward::Source;
@@ -13,55 +13,55 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
 
-/// Why a peer that held a worker is let go.
+/// Why a peer that blocked a worker is detached.
 const HELD: &str = "its memory held a worker for too long: it was taken away, or is slow";
 
-/// What is to be done about a port.
+/// A job to be done on a port.
 #[derive(Debug)]
 pub enum Job {
     /// Its session may have messages, or a worker saw its peer break a rule.
     Check,
-    /// Its peer is there, with these descriptors.
+    /// Attach a peer with these descriptors.
     Attach(Vec<OwnedFd>),
-    /// Its peer is gone, or is to go.
+    /// Detach the peer, which is gone or is to go.
     Detach,
-    /// Its peer cost too much.
+    /// Detach the peer, which cost too much.
     Evict,
-    /// It is taken away.
+    /// Remove the port.
     Remove,
-    /// It is taken away and made again, without a peer: its worker failed.
+    /// Remove the port and make it again, without a peer: its worker failed.
     Renew,
-    /// This worker is to have its queues, or those with the fewest. Its peer stays.
+    /// Move the port's queues to this worker, or to those with the fewest. The peer stays.
     Move(Option<String>),
 }
 
-/// A job, and what it needs of the port.
+/// A job, and the parts of the port that it needs.
 pub struct Work {
     port: String,
     call: Option<u64>,
     job: Job,
     peer: Box<dyn Peer>,
     budget: Option<Arc<Budget>>,
-    /// Sources that workers were told to give back, and those that they gave.
+    /// Sources that workers were told to give back, and those given back so far.
     taken: Vec<Receiver<Option<Source>>>,
     sources: Vec<Source>,
     checked: Result<(), Gone>,
     result: Result<(), FabricError>,
 }
 
-/// What came of a job.
+/// Result of a job.
 #[derive(Debug)]
 pub struct Done {
     /// The call that it was for.
     pub call: Option<u64>,
     /// Whether it was done.
     pub result: Result<(), FabricError>,
-    /// What `control` is to know.
+    /// Event to report to `control`.
     pub event: Option<Event>,
 }
 
 impl Work {
-    /// Does it. Blocks for as long as a worker is held, or the peer's memory lets us wait.
+    /// Does the job. Blocks for as long as a worker is blocked, or as an access to the peer's memory takes.
     pub fn run(&mut self) {
         match &mut self.job {
             Job::Check => self.checked = self.peer.check(),
@@ -82,7 +82,7 @@ impl Work {
                 if !matches!(self.job, Job::Move(_)) {
                     self.peer.detach();
                 }
-                // One that failed gives nothing back.
+                // A worker that failed gives nothing back.
                 self.sources = self.taken.drain(..).filter_map(|from| from.recv().ok().flatten()).collect();
                 if !matches!(self.job, Job::Move(_)) {
                     self.sources.clear();
@@ -95,7 +95,7 @@ impl Work {
 }
 
 impl Fabric {
-    /// Begins a job; none while another is being done about the port, after which this one's turn comes.
+    /// Begins a job; while another job on the port is being done, queues it behind that one and returns none.
     pub fn begin(&mut self, name: &str, job: Job, call: Option<u64>) -> Result<Option<Work>, FabricError> {
         if let Job::Move(Some(worker)) = &job {
             self.worker(worker)?;
@@ -104,7 +104,7 @@ impl Fabric {
         let record = record.ok_or_else(|| FabricError::Unknown("port", name.into()))?;
         match (record.peer.take(), job) {
             (Some(peer), job) => Ok(Some(self.prepare(name, peer, job, call))),
-            // It is being looked at, or will be soon.
+            // The port is being checked, or will be soon.
             (None, Job::Check) => Ok(None),
             (None, job) => {
                 record.jobs.push_back((job, call));
@@ -144,7 +144,7 @@ impl Fabric {
         }
         let Some(record) = self.ports.get_mut(&port) else { return (Vec::new(), None) };
         if matches!(job, Job::Attach(_)) || peer.session().is_none() {
-            // Without a descriptor more the session is looked at now and then only.
+            // Without a further descriptor the session is only checked now and then.
             let session = peer.session().and_then(|fd| fd.try_clone_to_owned().ok());
             record.session = session.map(Arc::new);
         }
@@ -222,7 +222,7 @@ impl Fabric {
         done
     }
 
-    /// Gives a port's sources to the workers that are to have them; back to their own if those have no room.
+    /// Gives a port's sources to their new workers, or back to their former ones if the new ones have no room.
     fn place(&mut self, name: &str, job: &Job, sources: Vec<Source>) -> Result<(), FabricError> {
         let Job::Move(worker) = job else { return Ok(()) };
         let found = self.take_bits(worker.as_deref(), sources.len());
@@ -280,7 +280,7 @@ impl Fabric {
         Ok(event)
     }
 
-    /// Takes a port away. When it returns nothing of it is in use.
+    /// Removes a port. When this returns, nothing of the port is in use.
     pub fn remove_port(&mut self, name: &str) -> Result<(), FabricError> {
         self.now(name, Job::Remove).map(drop)
     }
@@ -290,23 +290,23 @@ impl Fabric {
         self.now(name, Job::Move(worker.map(Into::into))).map(drop)
     }
 
-    /// A port's peer is there, with these descriptors.
+    /// Attaches a peer to a port, with these descriptors.
     pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
         self.now(name, Job::Attach(descriptors)).map(drop)
     }
 
-    /// A port's peer is gone, or is to go.
+    /// Detaches a port's peer, which is gone or is to go.
     pub fn detach(&mut self, name: &str) -> Result<(), FabricError> {
         self.now(name, Job::Detach).map(drop)
     }
 
-    /// A session's socket is readable. Returns what came of it.
+    /// Serves a session whose socket is readable. Returns the resulting event.
     pub fn serve(&mut self, id: PortId) -> Option<Event> {
         let name = self.name_of(id)?;
         self.now(&name, Job::Check).ok().flatten()
     }
 
-    /// Looks at every port whose peer may have broken a rule.
+    /// Checks every port whose peer may have broken a rule.
     pub fn check(&mut self) -> Vec<Event> {
         let (mut events, jobs) = self.due();
         events.extend(jobs.into_iter().filter_map(|(name, job)| self.now(&name, job).ok().flatten()));

@@ -16,7 +16,7 @@ pub(super) struct Destination<'w> {
 }
 
 impl<'w> Destination<'w> {
-    /// Takes the destination's lock without waiting, and asks what it can take. `Ok(None)`: it isn't there.
+    /// Takes the destination's lock without waiting, and gets its capabilities. `Ok(None)`: the destination is down.
     #[inline]
     pub(super) fn new(
         slot: &'w Arc<RxSlot>,
@@ -43,7 +43,7 @@ impl<'w> Destination<'w> {
         self.fits = self.queue.reserve(turn, burst, frames).min(frames.len());
     }
 
-    /// It has room for all that is offered.
+    /// Called when the destination has room for all frames offered.
     #[inline]
     pub(super) fn fits_all(&self, now: u64, hold: u64) {
         if self.slot.patience.is_over() {
@@ -80,7 +80,7 @@ impl<'w> Destination<'w> {
     }
 }
 
-/// A destination that can't take its frames as they are, and the frames as it can.
+/// A destination that can't take its frames as they are, and those frames completed for it.
 pub(super) struct Unsuited<'d, 'c> {
     pub(super) to: Destination<'d>,
     pub(super) completed: Completed<'c>,
@@ -96,7 +96,7 @@ impl Unsuited<'_, '_> {
         *whole = completed.whole(to.fits);
     }
 
-    /// Puts what the first `inputs` frames became, and counts those among them that nothing could be made of.
+    /// Puts the frames made from the first `inputs` frames, and counts those that could not be completed.
     pub(super) fn put(&mut self, turn: &Turn<'_>, inputs: usize) {
         let Unsuited { to, completed, whole } = self;
         let outcomes = &completed.outcomes[..inputs.min(whole.inputs)];
@@ -113,5 +113,5 @@ impl Unsuited<'_, '_> {
     }
 }
 
-/// Another worker has the destination's queue.
+/// Another worker has the destination's queue locked.
 pub(super) struct Busy;

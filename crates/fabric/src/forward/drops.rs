@@ -8,9 +8,9 @@ use ringway_switch::{INVALID, List, NOWHERE};
 use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
-    /// Counts frames for a destination that isn't there.
+    /// Counts frames for a destination that is down.
     pub(super) fn count_away(&self, slot: &RxSlot, frames: usize) {
-        // Whoever has the queue writes its counters, and nobody else.
+        // Only the worker that has the queue locked writes its counters.
         match slot.queue.try_lock() {
             Err(TryLockError::WouldBlock) => self.source.counters.drop_tx(Reason::Down, frames),
             _held => slot.counters.drop_rx(Reason::Down, frames),

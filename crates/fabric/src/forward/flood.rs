@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Bytes copied for flooding before other queues are served. Attack: bursts of 256 KB to a switch of 4096
 /// ports would make a worker copy a gigabyte in one turn.
 const SHARE: usize = 2 << 20;
-/// What a delivery costs beside its bytes, in bytes.
+/// Fixed cost of a delivery, expressed in bytes copied.
 const OVERHEAD: usize = 256;
 
-/// What of a flood is done in one go.
+/// The part of a flood that is done in one turn.
 struct Portion {
     /// Behind the last of the frames.
     end: usize,
@@ -26,9 +26,9 @@ struct Portion {
 }
 
 impl<'d> Delivery<'d, '_, '_> {
-    /// Delivers frames from `start` on, up to `end`, to every port of the switch but their own. Nobody waits for a full
-    /// one, since one slow listener would slow all; one whose queue another worker has is tried again in the next
-    /// turn. Returns the first frame that not all have yet.
+    /// Delivers frames from `start` on, up to `end`, to every port of the switch but their own. Full ports are not
+    /// waited for, since one slow receiver would slow down all; a port whose queue another worker has locked is tried
+    /// again in the next turn. Returns the first frame that not all ports have yet.
     pub(super) fn flood(
         &mut self,
         switch: Option<&Switch>,
@@ -61,7 +61,7 @@ impl<'d> Delivery<'d, '_, '_> {
                 Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
                 Ok(None) => self.count_away(slot, frames.len()),
                 Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => again.push(member),
-                // Whoever has the queue writes its counters, and nobody else.
+                // Only the worker that has the queue locked writes its counters.
                 Err(Busy) => self.source.counters.drop_tx(Reason::Busy, frames.len()),
             }
         }
@@ -84,7 +84,7 @@ impl<'d> Delivery<'d, '_, '_> {
 
     fn portion(&self, members: usize, start: usize, end: usize) -> Portion {
         let cost = |frame: usize| self.burst.meta(frame).len as usize + OVERHEAD;
-        // Members may have gone since it was begun.
+        // Members may have been removed since the flood was begun.
         let first = self.source.flooded.min(members);
         let each = SHARE / cost(start);
         if first > 0 || each < members {

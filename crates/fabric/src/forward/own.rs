@@ -1,9 +1,10 @@
-//! A burst in memory of ours.
+//! A copy of a burst in our own memory.
 
 use ringway_frame::{BURST, BURST_BYTES, Burst, LARGEST, Storage};
 use ringway_mem::Span;
 
-/// Where frames are copied before they are looked at, so that delivering them touches no memory of their source.
+/// Our own memory, into which frames are copied before delivery, so that delivering them does not touch their source's
+/// memory.
 #[derive(Default)]
 pub struct Own {
     storage: Storage,
@@ -11,7 +12,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// The same frames.
+    /// Copies the frames of `burst`.
     #[cold]
     pub fn copy<'o>(&'o mut self, burst: &Burst<'_>) -> Burst<'o> {
         let Own { storage, bytes } = self;

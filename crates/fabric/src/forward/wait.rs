@@ -6,7 +6,7 @@ use ringway_frame::BURST;
 use ringway_switch::List;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A frame waits.
+/// A frame that waits for a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Since when.
@@ -15,18 +15,18 @@ pub struct Waiting {
     last: u64,
 }
 
-/// Nanoseconds that frames wait for a destination that asks its peer's side for something, if `hold` is not more and
-/// not 0: a front-end answers when its host lets it run.
+/// Nanoseconds that frames wait for a destination with an outstanding request to its peer's side, such as an IOTLB
+/// miss, if `hold` is not more and not 0: a front-end answers when its host lets it run.
 pub(super) const ANSWER: u64 = 10_000_000;
-/// Nanoseconds that frames wait for a queue that another worker has, if `hold` is not more. Two workers that send to
-/// one port meet there all the time, and one of them may be preempted meanwhile.
+/// Nanoseconds that frames wait for a queue that another worker has locked, if `hold` is not more. Two workers that
+/// send to one port contend for its queue all the time, and one of them may be preempted meanwhile.
 pub(super) const OCCUPIED: u64 = 10_000_000;
 
-/// Where a burst had to stop, and for whom.
+/// Where a burst had to stop, and for which destination.
 pub(super) struct Cut {
     pub(super) at: usize,
     pub(super) full: Option<Full>,
-    /// Lists, by number, whose destination another worker has and that is no longer waited for.
+    /// Lists, by number, whose destination another worker has locked and is no longer waited for.
     pub(super) busy: u64,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct Full {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     Full,
-    /// It asks its peer's side for something.
+    /// It has an outstanding request to its peer's side.
     Asks,
-    /// Another worker has it.
+    /// Another worker has it locked.
     Busy,
 }
 

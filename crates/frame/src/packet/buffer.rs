@@ -1,4 +1,4 @@
-//! Memory of packets: counted, shared by clones.
+//! Memory of packets: reference-counted, shared by clones.
 use super::{HEADROOM, LINE};
 use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use core::cell::Cell;
@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 /// Where the bytes begin: a packet's data begins with a line of the cache if it has the usual room before it.
 const BASE: usize = LINE - HEADROOM;
 
-/// What stands before the bytes.
+/// The header before the bytes.
 struct Head {
     count: Cell<usize>,
     capacity: usize,
@@ -15,7 +15,7 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() <= BASE && usize::BITS == 64);
 
-/// Bytes, zeros at first. Clones are the same bytes; whoever is the only one may write.
+/// Bytes, zeros at first. Clones share the bytes; only a buffer without clones may be written to.
 pub(super) struct Buffer(NonNull<Head>);
 
 impl Buffer {

@@ -1,4 +1,4 @@
-//! Where packets come from and go back to.
+//! A pool that makes packets and reuses their memory.
 use super::{Buffer, HEADROOM, Inner, LARGEST_BUFFER, PACKETS, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -26,12 +26,12 @@ pub(super) struct Shelf {
     none: Buffer,
     /// The pool is gone: nothing is kept any more.
     closed: Cell<bool>,
-    /// Some packet was left something to do.
+    /// Some packet had offload metadata.
     pub(super) offloads: Cell<bool>,
 }
 
 impl Shelf {
-    /// A buffer of at least `size` bytes that nobody else holds.
+    /// An unshared buffer of at least `size` bytes.
     pub(super) fn buffer(&self, size: usize) -> Buffer {
         if size > SMALL {
             return Buffer::new(size);
@@ -164,7 +164,7 @@ impl Pool {
         }))
     }
 
-    /// Whether any of its packets ever had offload metadata: if not, nobody need look for it.
+    /// Whether any of its packets ever had offload metadata: if not, callers need not check for it.
     #[inline]
     pub fn has_offloads(&self) -> bool {
         self.0.offloads.get()
