@@ -1,4 +1,4 @@
-//! What `control` does for programs: listen, make a ring for each, hand it over. Nothing here waits.
+//! The side of `control` for programs: listens, makes a ring for each, and hands it over. Nothing here blocks.
 
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_host::{EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with};
@@ -7,16 +7,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Why a program gets no ring. It was told so, if it could be.
+/// Why a program gets no ring. The program was told the reason, if possible.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
     /// It hung up.
     #[error("the program hung up before it had a ring")]
     Gone,
-    /// It says something else than a program on a ring.
+    /// The program's request does not follow the protocol.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// What it asks for can't be had.
+    /// The requested ring can't be made.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The system refused.
@@ -64,7 +64,7 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
-    /// What the program asks for, as soon as it has said it. To be called when the socket is readable.
+    /// The program's request, once all of it has arrived. To be called when the socket is readable.
     pub fn hello(&mut self) -> Result<Option<Hello>, GreetError> {
         while self.filled < Hello::SIZE {
             // Attack: descriptors whose closing blocks. None are received.
@@ -85,7 +85,7 @@ impl Newcomer {
         self.welcome_in(PageChoice::Only(Pages::Base), hello, otherwise)
     }
 
-    /// The same in such pages.
+    /// As `welcome`, in pages of the given kind.
     pub fn welcome_in(
         self,
         pages: PageChoice,
@@ -134,12 +134,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// What the data path gets: the memory, the eventfd that the program writes, the eventfd that we write.
+    /// Descriptors for the data path: the memory, the eventfd that the program writes, the eventfd that we write.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.made.file.as_fd(), self.kick.as_fd(), self.call.as_fd()]
     }
 
-    /// Whether the program has hung up. To be asked when its socket is readable; what it says there is of no interest.
+    /// Whether the program has hung up. To be called when its socket is readable; data that it sends there is
+    /// discarded.
     pub fn is_gone(&self) -> bool {
         is_gone(&self.socket)
     }
@@ -191,7 +192,7 @@ pub(crate) fn hand_over(
 }
 
 pub(crate) fn say_no(socket: &UnixStream, why: &str) {
-    // Whoever doesn't read it needs no reason.
+    // A program that doesn't read the reason needs none.
     let _ = send_with(socket.as_fd(), &Welcome::refused(why).to_bytes(), &[]);
 }
 

@@ -8,7 +8,7 @@ use ringway_ring::{Broken, FRAGMENTS, MOREFRAG, Notifier, Producer, RX, RingMemo
 /// Slots that one reserve takes at most.
 const WINDOW: usize = 1024;
 
-/// Where frames leave to a program.
+/// An RX queue whose frames go to a program.
 pub struct RingRx {
     shared: Shared,
     session: u64,
@@ -36,7 +36,7 @@ impl RingRx {
         }
     }
 
-    /// The present program's ring. A new program's begins anew.
+    /// The current program's ring. For a new program the queue's state is set up again.
     #[inline]
     fn open<'t>(&mut self, turn: &'t Turn<'_>) -> Option<&'t Open> {
         let (number, open) = self.shared.session(turn);
@@ -75,7 +75,7 @@ impl RingRx {
         burst.copy_to(index, buffer);
         let offload = if meta.offload == Offload::default() { [0; 10] } else { meta.offload.to_bytes() };
         let new = Slot { buf_idx: old.buf_idx, len: meta.len as u16, flags: 0, offload };
-        // A slot that says the same already stays in the program's cache as it is.
+        // An unchanged slot is not written, so it stays in the program's cache.
         if new != old {
             producer.write(memory, self.filled as u32, new);
         }
@@ -218,7 +218,7 @@ impl RxQueue for RingRx {
     }
 }
 
-/// The RX ring as far as notifying the program goes.
+/// The RX ring as the notifier sees it.
 struct RxView<'v> {
     open: &'v Open,
     producer: &'v mut Producer,
@@ -226,7 +226,7 @@ struct RxView<'v> {
 }
 
 impl View for RxView<'_> {
-    /// We are never notified of room: whoever has frames for a full ring comes again.
+    /// We are never notified of room: a worker with frames for a full ring tries again.
     fn pending(&mut self) -> bool {
         false
     }

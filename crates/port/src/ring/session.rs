@@ -1,4 +1,4 @@
-//! A port and the program that is on it at the moment.
+//! A port and the program that is currently attached to it.
 
 use super::{Config, RingRx, RingTx};
 use crate::{Doorbell, Queue};
@@ -21,7 +21,7 @@ pub enum Fault {
     Slow,
 }
 
-/// The program on a port, or nobody.
+/// The program attached to a port, if any.
 pub(super) struct Session {
     /// Differs from that of every session before on this port.
     pub number: u64,

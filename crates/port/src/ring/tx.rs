@@ -5,17 +5,17 @@ use ringway_frame::{Burst, LARGEST, Needs, Offload, Reason, TxQueue};
 use ringway_mem::{Span, Turn};
 use ringway_ring::{Consumer, FRAGMENTS, RingMemory, Slot, TX};
 
-/// Slots looked at in one take.
+/// Slots read in one `take`.
 const WINDOW: usize = 64;
 /// Bytes of an Ethernet header.
 const HEADER: u32 = 14;
 
-/// Where a program's frames enter.
+/// A TX queue that takes a program's frames.
 pub struct RingTx {
     shared: Shared,
     session: u64,
     consumer: Option<Consumer>,
-    /// What was read of the ring's slots, once.
+    /// The ring's slots, each read once.
     window: Box<[Slot; WINDOW]>,
     /// For each frame of the last burst: how many slots from the burst's first one it ends.
     ends: Vec<u32>,
@@ -25,13 +25,13 @@ pub struct RingTx {
     counted: u32,
 }
 
-/// What became of one frame's slots.
+/// Result of reading one frame's slots.
 enum Look {
     /// The burst has the frame; it took so many slots.
     Pushed(u32),
     /// The burst has no room for it.
     Full,
-    /// So many slots of a frame that can't be.
+    /// So many slots of an invalid frame.
     Bad(u32, Reason),
 }
 
@@ -48,7 +48,7 @@ impl RingTx {
         }
     }
 
-    /// The present program's ring. A new program's begins anew.
+    /// The current program's ring. For a new program the queue's state is set up again.
     #[inline]
     fn open<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Open, &mut Consumer)> {
         let (number, open) = self.shared.session(turn);
@@ -89,7 +89,7 @@ impl RingTx {
                 }
                 Look::Full => break,
                 Look::Bad(slots, reason) => {
-                    // Frames that were not released are looked at again, but their breaches counted once.
+                    // Frames that were not released are read again, but their breaches counted once.
                     let index = consumer.next().wrapping_add(at);
                     if (index.wrapping_sub(self.counted) as i32) >= 0 {
                         self.shared.config.counters.drop_tx(reason, 1);
@@ -104,7 +104,7 @@ impl RingTx {
         }
     }
 
-    /// Gives slots back though no frame came of them.
+    /// Gives back slots that yielded no frame.
     #[cold]
     fn skip(&mut self, open: &Open, slots: u32) {
         if let Some(consumer) = &mut self.consumer {

@@ -25,13 +25,13 @@ pub enum BackendError {
     /// The front-end went.
     #[error("the front-end closed the connection")]
     Closed,
-    /// The front-end broke the protocol, or wants what can't be.
+    /// The front-end broke the protocol, or asked for something impossible.
     #[error("the front-end broke the protocol: {0}")]
     Session(#[from] SessionError),
-    /// The front-end asks and never reads the answers.
+    /// The front-end sends requests and never reads the replies.
     #[error("the front-end does not read the answers to its messages")]
     Deaf,
-    /// It sent what only it can tell how long it takes to use.
+    /// It sent a descriptor whose use may block for as long as the front-end likes.
     #[error(
         "the front-end sent a descriptor that is neither memory (a memfd, or a file on tmpfs or hugetlbfs) \
          nor an eventfd, a pipe or a UNIX socket"
@@ -41,7 +41,7 @@ pub enum BackendError {
     /// be seen to close.
     #[error("the front-end sent a socket that has a name; requests and interrupts need a socket pair")]
     Socket,
-    /// The last front-end's such descriptors are still being closed.
+    /// Such descriptors of the last front-end are still being closed.
     #[error("descriptors of a former front-end can't be closed; this one may try again later")]
     Unclosed,
     /// A ring or the memory behind it broke.
@@ -58,7 +58,7 @@ pub enum BackendError {
          woken by"
     )]
     Slow,
-    /// Files of holes, one after the other.
+    /// It shared sparse files, one after the other.
     #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
     Grown,
     /// The file behind the guest's memory, or its log, shrank.
@@ -92,7 +92,7 @@ struct Connection {
     late: Late,
 }
 
-/// The end of a port that serves its front-end. One thread has it.
+/// The back-end of a port, which serves its front-end. Owned by one thread.
 pub struct Backend {
     offer: Offer,
     device: Guest,
@@ -122,8 +122,8 @@ impl Backend {
         (backend, queues)
     }
 
-    /// A front-end is connected. A former one is let go: which of two stays is decided where they are
-    /// accepted, and there the one that is served stays, and the next waits until it is gone.
+    /// Connects a front-end and disconnects a former one. Which of two stays is decided where connections are accepted:
+    /// there the front-end that is served stays, and the next waits until it is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
         if !self.closer.is_done() {
@@ -138,13 +138,13 @@ impl Backend {
         Ok(())
     }
 
-    /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level,
-    /// not edge), and now and then. It stands for the socket and for the kicks of the control queue.
+    /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level, not edge),
+    /// and now and then. It covers the socket and the kicks of the control queue.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().and_then(|_| Some(self.device.epoll()?.as_fd()))
     }
 
-    /// Handles what has arrived, and looks whether the guest broke a ring meanwhile. After an error there is
+    /// Handles messages that have arrived, and checks whether the guest broke a ring meanwhile. After an error there is
     /// no front-end any more, and the next can be connected.
     pub fn readable(&mut self) -> Result<(), BackendError> {
         let result = self.receive();
@@ -162,7 +162,7 @@ impl Backend {
         self.device.drain_kicks();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
-        // Answers that say that something is used no more, and those behind them.
+        // Replies that promise that something is no longer used, and the replies behind them.
         let (mut held, mut revoked) = (Vec::new(), false);
         for _ in 0..2 * MESSAGES {
             let received = ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS);
@@ -228,8 +228,8 @@ impl Backend {
         }
     }
 
-    /// Lets the front-end go. Every ring is stopped and the guest's memory out of reach when this returns; a thread
-    /// unmaps it.
+    /// Disconnects the front-end. When this returns, every ring is stopped and no worker accesses the guest's memory; a
+    /// thread unmaps it.
     pub fn disconnect(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.session.end(&mut self.device);
@@ -252,23 +252,23 @@ impl Backend {
         }
     }
 
-    /// Nanoseconds for which no front-end is to come, since waking the last one cost too much.
+    /// Nanoseconds during which no front-end may connect, since waking the last one cost too much.
     pub fn rest(&self, now: u64) -> u64 {
         self.device.budget().rest(now)
     }
 
-    /// Queue pairs that the guest receives on now, from the first on.
+    /// Number of queue pairs that the guest receives on now, counted from the first without a gap.
     pub fn receiving(&self) -> u16 {
         self.device.receiving()
     }
 
-    /// Asks again for all that was not answered, as after a while.
+    /// Sends all unanswered misses again, as after a timeout.
     #[cfg(test)]
     pub(super) fn remind(&mut self) {
         self.device.remind(u64::MAX);
     }
 
-    /// What was agreed with the front-end, for people: `packed mrg-rxbuf csum`.
+    /// Features negotiated with the front-end, for display: `packed mrg-rxbuf csum`.
     pub fn detail(&self) -> String {
         self.connection
             .as_ref()

@@ -1,4 +1,4 @@
-//! The control queue (virtio 1.3, 5.1.6.5), where a front-end leaves it to us.
+//! The control queue (virtio 1.3, 5.1.6.5), where a front-end has us serve it.
 
 use super::vring::Vring;
 use ringway_frame::Counters;
@@ -11,7 +11,7 @@ use ringway_virtq::{CommandDevice, QueueError, Ring};
 /// block the session thread for all other ports.
 const COMMANDS: usize = 64;
 
-/// Answers.
+/// Acknowledgements of commands.
 const OK: u8 = 0;
 const ERR: u8 = 1;
 
@@ -25,7 +25,7 @@ const ANNOUNCE_ACK: u8 = 0;
 const MQ: u8 = 4;
 const MQ_VQ_PAIRS_SET: u8 = 0;
 
-/// Bytes of a command that are looked at: its class, the command, and an address.
+/// Bytes of a command that are read: its class, the command, and an address.
 const COMMAND: usize = 8;
 
 /// What a driver can change.
@@ -35,18 +35,18 @@ pub(super) struct Settings {
     pub pairs: u16,
     /// Address of its network card, if it chose another than it was given.
     pub mac: Option<[u8; 6]>,
-    /// It shall announce itself and has not done so yet.
+    /// The driver is asked to announce itself and has not done so yet.
     pub announce: bool,
 }
 
 impl Settings {
-    /// Does what a command of `len` bytes, the first of them in `command`, says.
+    /// Carries out a command of `len` bytes, the first of which are in `command`.
     fn obey(&mut self, most: u16, command: [u8; COMMAND], len: u64) -> u8 {
         let [class, what, data @ ..] = command;
         let data_len = len.saturating_sub(2);
         match (class, what) {
-            // A switch that learns gives a port what is for it, and it keeps no filters: asked for less, or
-            // for more, a port gets the same (virtio 1.3, 5.1.6.5.1 to 5.1.6.5.3 allow it).
+            // A learning switch sends a port the frames for it, without RX filters: whichever mode the driver asks for,
+            // the port gets the same frames (virtio 1.3, 5.1.6.5.1 to 5.1.6.5.3 allow it).
             (RX, 0..=5) if data_len >= 1 => OK,
             (VLAN, 0..=1) if data_len >= 2 => OK,
             (MAC, 0) => OK,
@@ -72,14 +72,14 @@ impl Settings {
     }
 }
 
-/// A control queue that runs.
+/// A started control queue.
 pub(super) struct Control {
     vring: Vring,
     device: CommandDevice,
     notifier: Notifier,
     hint: Hint,
     trail: Trail,
-    /// Of the guest's IOMMU, if it has one.
+    /// Cached translations of the guest's IOMMU, if it has one.
     pub(super) aside: Lookaside,
 }
 
@@ -87,7 +87,7 @@ impl Control {
     /// The queue of the ring that `vring` describes.
     pub(super) fn new(vring: Vring) -> Control {
         let (at, used) = vring.places();
-        // Commands are rare, and each is waited for.
+        // Commands are rare, and the driver waits for each.
         let policy = Policy { combine: 0, moderate: 0, ..Policy::default() };
         Control {
             device: CommandDevice::new(at, used),

@@ -1,9 +1,8 @@
 //! A guest's port: virtio-net queues that the guest's monitor describes over a vhost-user socket.
 //!
-//! The control side opens the socket ([`open`]). The data path gets the connected stream
-//! ([`Backend::connect`]), which one thread serves: it maps the guest's memory and publishes the rings, which
-//! the workers then use without a lock. A ring is only ever replaced as a whole, and what it replaced is
-//! given up after every worker's turn has passed.
+//! The control side opens the socket ([`open`]). The data path gets the connected stream ([`Backend::connect`]), which
+//! one thread serves: it maps the guest's memory and publishes the rings, which the workers then use without a lock. A
+//! ring is only ever replaced as a whole, and the former description is released after every worker's turn has ended.
 
 mod backend;
 mod config_space;
@@ -51,7 +50,7 @@ pub struct Settings {
     pub memory: u64,
 }
 
-/// [`Settings::memory`] where nothing is said.
+/// Default of [`Settings::memory`].
 pub const MEMORY: u64 = 8 << 30;
 
 /// What a guest is offered.

@@ -34,7 +34,7 @@ const VIRTIO: [(&str, u64); 26] = [
     ("log-all", virtio::LOG_ALL),
 ];
 
-/// The same for protocol features.
+/// Protocol features that can be left out, by the names they have in the specification.
 const PROTOCOL: [(&str, u64); 10] = [
     ("protocol-mq", protocol::MQ),
     ("log-shmfd", protocol::LOG_SHMFD),
@@ -135,7 +135,7 @@ pub(super) fn offer(config: &Config) -> Offer {
     }
 }
 
-/// What was agreed, for people: `packed mrg-rxbuf csum`.
+/// Negotiated features, for display: `packed mrg-rxbuf csum`.
 pub(super) fn describe(features: u64) -> String {
     let named = VIRTIO.iter().filter(|(_, bits)| features & bits != 0).map(|(name, _)| *name);
     named.filter(|name| *name != "protocol-features").collect::<Vec<_>>().join(" ")

@@ -10,14 +10,13 @@ const LEN: usize = 60;
 /// A guest's announcement, which is to be sent once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rarp {
-    /// No two have the same; none has 0.
+    /// Unique to this announcement; never 0.
     pub(super) serial: u64,
     pub(super) frame: [u8; LEN],
 }
 
 impl Rarp {
-    /// A request by the guest of this address for its own protocol address, as anyone who just booted asks
-    /// it.
+    /// A request by the guest of this address for its own protocol address, as a host sends when it boots.
     pub(super) fn of(address: [u8; 6]) -> Rarp {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let mut frame = [0; LEN];
