@@ -9,7 +9,7 @@ pub use tx::NullTx;
 use crate::{Kind, NoPeer, Queue};
 use ringway_frame::{Caps, LARGEST, Needs};
 
-/// Swallows what it gets.
+/// Discards every frame it receives.
 pub const KIND: Kind =
     Kind { name: "null", open: |_| Ok((Box::new(NoPeer("null")), queues(&Config::default()))) };
 

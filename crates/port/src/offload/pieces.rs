@@ -47,8 +47,8 @@ impl<'a> Pieces<'a> {
         taken
     }
 
-    /// Asks for the next `count` bytes ahead of their use, as far as they lie together: sums read payloads
-    /// piecemeal, too shortly for the processor to run ahead by itself.
+    /// Prefetches the next `count` bytes, as far as they lie together: sums read payloads piecemeal, too shortly for
+    /// the processor to run ahead by itself.
     #[inline]
     pub(super) fn prefetch(&self, count: usize) {
         let mut rest = self.piece.split(count).0;

@@ -1,4 +1,4 @@
-//! The two ends of a pipe, as `control` sees them. Nothing here waits.
+//! The two ends of a pipe, as `control` sees them. Nothing here blocks.
 
 use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone, say_no};
 use ringway_host::{EventFd, PageChoice, Pages};
@@ -6,13 +6,13 @@ use ringway_ring::{Geometry, Hello, Kind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// Why a program is not on a pipe.
+/// Why a program can't be attached to a pipe.
 #[derive(Debug, thiserror::Error)]
 pub enum PipeError {
-    /// There are two already.
+    /// The pipe has two programs already.
     #[error("two programs are on the pipe already")]
     Taken,
-    /// It can't have the ring it wants, or went away.
+    /// The program's ring can't be made, or the program hung up.
     #[error(transparent)]
     Greet(#[from] GreetError),
 }
@@ -36,7 +36,7 @@ impl Drop for Joined {
     }
 }
 
-/// A pipe and who is on it.
+/// A pipe and the programs attached to it.
 #[derive(Debug)]
 pub struct Pipe {
     otherwise: Geometry,
@@ -46,18 +46,18 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe with nobody on it. `otherwise` has the sizes that programs leave open.
+    /// A pipe without programs. `otherwise` has the sizes for programs that leave them open.
     pub fn new(otherwise: Geometry) -> Pipe {
         Pipe { otherwise, pages: PageChoice::Only(Pages::Base), ends: [None, None], joined: None }
     }
 
-    /// The same, its memory in such pages.
+    /// The same pipe, with its memory in pages of the given kind.
     pub fn in_pages(self, pages: PageChoice) -> Pipe {
         Pipe { pages, ..self }
     }
 
-    /// Gives a newcomer, which said `hello`, the free end. With both there, both get their memory: the sizes are what
-    /// the first end asked for.
+    /// Gives a newcomer, which said `hello`, the free end. Once both ends are taken, both get their memory, in the
+    /// sizes that the first end asked for.
     pub fn join(&mut self, newcomer: Newcomer, hello: Hello) -> Result<(), PipeError> {
         self.sweep();
         if let Err(error) = hello.geometry(Kind::Pipe, &self.otherwise).header() {
@@ -101,7 +101,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Looks which programs hung up; whether any did. To be called when a socket of [`Pipe::sockets`] is readable.
+    /// Checks which programs hung up; returns whether any did. To be called when a socket of [`Pipe::sockets`] is
+    /// readable.
     pub fn sweep(&mut self) -> bool {
         let gone = [0, 1].map(|end| self.ends[end].as_ref().is_some_and(|end| is_gone(&end.socket)));
         for (end, gone) in gone.into_iter().enumerate() {
@@ -112,13 +113,13 @@ impl Pipe {
         gone.contains(&true)
     }
 
-    /// Takes one program off, and the memory from the other.
+    /// Detaches one program, and takes the memory from the other.
     fn leave(&mut self, end: usize) {
         self.ends[end & 1] = None;
         self.joined = None;
     }
 
-    /// Programs on it.
+    /// Number of programs attached to the pipe.
     pub fn programs(&self) -> usize {
         self.ends.iter().flatten().count()
     }

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 /// Frames lie this many bytes, or a multiple, apart: no two share a cache line.
 const ALIGN: usize = 64;
-/// From TEST-NET-1 (RFC 5737) to TEST-NET-2: addresses that nobody has.
+/// From TEST-NET-1 (RFC 5737) to TEST-NET-2: addresses reserved for documentation.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
 /// First source port of the flows.
 const FIRST_PORT: u16 = 1024;

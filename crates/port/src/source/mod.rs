@@ -1,4 +1,4 @@
-//! A port that sends without end, and swallows what it gets: for measuring what comes behind it.
+//! A port that sends endlessly and discards what it receives: for measuring the ports and elements behind it.
 //!
 //! Its frames lie ready in memory of its own, one after the other, and enough of them that they don't all
 //! stay in a first-level cache.
@@ -33,7 +33,7 @@ pub struct Settings {
     pub to: MacAddress,
     /// Source address.
     pub from: MacAddress,
-    /// Frames a second; as many as go if none.
+    /// Frames a second; if none, as many as possible.
     pub rate: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Config {
     pub source: MacAddress,
     /// How many flows they belong to, told apart by their source port.
     pub flows: u16,
-    /// Frames a second, at least 1; as many as go if none.
+    /// Frames a second, at least 1; if none, as many as possible.
     pub rate: Option<u64>,
     /// How many bytes of frames are cycled through, rounded up to whole frames: 1 MB or more.
     pub memory: usize,
@@ -61,7 +61,7 @@ impl Config {
     }
 }
 
-/// Why there is no such source.
+/// Why a source can't be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// A size out of bounds.
@@ -165,7 +165,7 @@ mod tests {
             let armed = tx.arm(&turn);
             let due = tx.next_due();
             match (now - 1_000_000, count) {
-                // After a second of silence only what a millisecond would have had comes, at once.
+                // After a second without service only the frames of one millisecond come, at once.
                 (1_000_000_000.., _) => assert!(count <= BURST),
                 (passed, _) => {
                     assert_eq!(sent as u64, 1 + passed / 500, "{passed}");

@@ -4,7 +4,7 @@ use super::{Config, Settings, queue};
 use crate::{Context, Kind, NoPeer, Peer, PeerError, Queue};
 use ringway_frame::LARGEST;
 
-/// Sends without end.
+/// A port that sends endlessly.
 pub const KIND: Kind = Kind { name: "source", open };
 
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {

@@ -1,11 +1,11 @@
-//! Where its frames enter.
+//! The source's TX queue.
 
 use super::frames::Frames;
 use ringway_frame::{BURST, Burst, Offload, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 
 const SECOND: u64 = 1_000_000_000;
-/// A source that was not served for long makes up for so many nanoseconds of it.
+/// A source that was not served for long makes up for at most so many nanoseconds.
 const ARREARS: u64 = 1_000_000;
 
 /// Frames a second.

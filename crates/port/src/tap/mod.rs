@@ -1,7 +1,7 @@
 //! TAP: the host's own stack as a peer.
 //!
-//! What the stack transmits is read into memory of ours, a system call a frame of up to 64 KB. What it
-//! receives is written from wherever it lies: the kernel copies it once.
+//! Frames that the stack transmits are read into our own memory, with one system call per frame of up to 64 KB. Frames
+//! that it receives are written directly from their source's memory: the kernel copies them once.
 
 mod open;
 mod peer;
@@ -32,7 +32,7 @@ pub struct Settings {
     pub mac: Option<MacAddress>,
     /// Its MTU.
     pub mtu: u16,
-    /// Whether the host's stack may leave checksums and segmentation undone.
+    /// Whether the host's stack may leave checksums and segmentation to us.
     pub offloads: bool,
     /// Name or path of the network namespace that the interface lives in; ours if none.
     pub namespace: Option<String>,
@@ -66,7 +66,7 @@ pub enum AttachError {
 #[derive(Debug, Default)]
 struct Open {
     fd: Option<Arc<OwnedFd>>,
-    /// The kernel said that the interface is gone.
+    /// The kernel reported that the interface is gone.
     gone: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ struct Shared {
     lost: Lost,
 }
 
-/// Called, from a worker, when the kernel says that the interface is gone.
+/// Called by a worker when the kernel reports that the interface is gone.
 pub type Lost = Arc<dyn Fn() + Send + Sync>;
 
 impl Shared {
@@ -98,7 +98,7 @@ impl Shared {
     }
 }
 
-/// The handle by which an interface comes to a port and goes.
+/// The handle that attaches an interface to a port and detaches it.
 pub struct TapPort {
     queues: Vec<Shared>,
     attached: bool,
@@ -125,7 +125,7 @@ impl TapPort {
         Ok((port, queues))
     }
 
-    /// An interface is there: one descriptor a queue. Replaces the one before.
+    /// Attaches an interface: one descriptor a queue. Replaces the former interface.
     pub fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), AttachError> {
         if descriptors.len() != self.queues.len() {
             let (queues, descriptors) = (self.queues.len(), descriptors.len());
@@ -138,7 +138,7 @@ impl TapPort {
         Ok(())
     }
 
-    /// The interface is gone, or is to go. Its descriptors are closed when this returns.
+    /// Detaches the interface, which is gone or is to go. Its descriptors are closed when this returns.
     pub fn detach(&mut self) {
         for shared in &self.queues {
             replace(shared, None);

@@ -1,10 +1,10 @@
-//! Opening the interface: what `control` does.
+//! Opening the interface: the side of `control`.
 
 use super::Settings;
 use ringway_host::{HostError, TapSettings, open_tap};
 use std::os::fd::OwnedFd;
 
-/// Makes an interface with `queues` queue pairs, 1 to 256, and brings it up. It is there as long as any of its
+/// Makes an interface with `queues` queue pairs, 1 to 256, and brings it up. The interface exists as long as any of its
 /// descriptors, one a queue, is open.
 ///
 /// # Errors

@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 
 /// An Ethernet header and two VLAN tags.
 const FRAMING: u32 = 14 + 8;
-/// Bytes of headers of a long frame whose sender doesn't say how many there are. The kernel puts so many into
-/// one piece of memory and the rest into pages; with none said it looks for one piece that holds the frame.
+/// Header length assumed for a long frame whose sender doesn't give one. The kernel puts so many bytes into one piece
+/// of memory and the rest into pages; without a header length it allocates one piece that holds the frame.
 const HEADERS: u16 = 128;
 /// Frames up to this length go into one piece of memory.
 const SHORT: u32 = 2048;
@@ -21,7 +21,8 @@ pub(super) struct TapRx {
 
 impl TapRx {
     pub fn new(shared: Shared) -> TapRx {
-        // The stack needs nothing done: it takes what it would otherwise have made itself, offloads or not.
+        // Nothing needs to be completed for the stack: it takes frames as it would have built them itself, with
+        // offloads or without.
         let tcp = Needs::CSUM.with(Needs::TSO4).with(Needs::TSO6).with(Needs::ECN);
         let all = if tap_knows_uso() { tcp.with(Needs::USO) } else { tcp };
         let offloads = if shared.config.offloads { all } else { Needs::NONE };
@@ -35,7 +36,7 @@ impl RxQueue for TapRx {
         self.shared.fd(turn).map(|_| self.caps)
     }
 
-    /// The stack has room, or drops what it has no room for. It never says which.
+    /// The stack has room, or drops what it has no room for. It never reports which.
     fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
         which.len()
     }
@@ -70,7 +71,7 @@ impl RxQueue for TapRx {
     fn publish(&mut self, _turn: &Turn<'_>) {}
 }
 
-/// What the kernel is told of a frame.
+/// The offload header that the kernel gets with a frame.
 #[inline]
 fn said(offload: Offload, len: u32) -> Offload {
     if len <= SHORT || offload.hdr_len != 0 {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 /// Frames begin on a cache line; the header stands right before.
 const LINE: usize = 64;
-/// Room that a read needs: nothing the kernel gives is longer.
+/// Room that a read needs: no frame from the kernel is longer.
 const ROOM: usize = LINE + (LARGEST as usize).next_multiple_of(LINE);
 /// A burst's frames one behind the other, and room for one more at its end. So the memory in use is as small
 /// as the frames, and stays in the cache.
 const ARENA: usize = BURST_BYTES + BURST * 2 * LINE + ROOM;
-/// Reads of one turn at most that bring no frame.
+/// Largest number of reads in one turn that yield no frame.
 const BROKEN: usize = 16;
 
 /// A frame that was read and not yet released.
@@ -43,7 +43,7 @@ impl TapTx {
         Ok(TapTx { shared, arena: Published::new(Arc::new(arena)), held, end: 0, granted })
     }
 
-    /// Reads one frame behind those that are held.
+    /// Reads one frame into the memory behind those not released yet.
     #[inline]
     fn read<'t>(&mut self, turn: &'t Turn<'_>, arena: &'t Memory) -> Result<(), TapFault> {
         let fd = self.shared.fd(turn).ok_or(TapFault::Again)?;
@@ -116,7 +116,7 @@ impl TxQueue for TapTx {
     }
 
     fn disarm(&mut self, _turn: &Turn<'_>) {
-        // While it is polled nobody is to be woken for each frame.
+        // While the queue is polled, the worker must not be woken for each frame.
         self.shared.doorbell.unwatch();
     }
 }
