@@ -10,7 +10,7 @@ use ringway_control::file::{Fabric, Host, LARGEST, Outside, read_with};
 use ringway_control::run_dir;
 use std::path::Path;
 
-/// What files are checked against on this host.
+/// Properties of this host that files are checked against.
 pub fn host() -> Host {
     Host {
         cores: ringway_host::allowed_cores().unwrap_or_default(),
@@ -21,7 +21,7 @@ pub fn host() -> Host {
     }
 }
 
-/// Reads a fabric file; its text, too.
+/// Reads and checks a fabric file; returns its text as well.
 pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), Fail> {
     let text = input::text(file, LARGEST, "a fabric file")?;
     let folder = file.parent().unwrap_or(Path::new(""));
@@ -36,7 +36,7 @@ pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), Fail> {
     Ok((fabric, text))
 }
 
-/// Says everything that is wrong in a file.
+/// Prints all errors of a file.
 pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     let result = load(target, file);
     if json {

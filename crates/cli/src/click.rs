@@ -4,7 +4,7 @@ use ringway_function::click::{self, Terminal};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs as Click's program if it was called so.
+/// Runs as Click's driver if the program was called as `click`.
 pub fn called_so() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     let name = arguments.next()?;
@@ -15,7 +15,7 @@ pub fn called_so() -> Option<ExitCode> {
     Some(ExitCode::from(click::run(&arguments, Terminal)))
 }
 
-/// Runs a configuration; it has said itself what is wrong.
+/// Runs Click's driver, which prints its own errors.
 pub fn run(arguments: &[String]) -> Result<(), Fail> {
     match click::run(arguments, Terminal) {
         0 => Ok(()),

@@ -24,11 +24,11 @@ pub struct Client {
     socket: PathBuf,
 }
 
-/// After so long without an answer whoever only asks is told so.
+/// Time without an answer after which a query reports that the fabric does not answer.
 const QUIET: Duration = Duration::from_secs(5);
 
 impl Client {
-    /// Connects to the fabric that `target` means.
+    /// Connects to the fabric that `target` selects.
     pub fn connect(target: &Target) -> Result<Client, Fail> {
         Client::to(target.find()?)
     }
@@ -96,36 +96,36 @@ impl Client {
         })
     }
 
-    /// Reads what `path` has.
+    /// GET `path`.
     pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Fail> {
         let body = self.send(Method::GET, path, Bytes::new())?;
         serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
     }
 
-    /// Orders what `path` stands for.
+    /// POST `path` without a body.
     pub fn post(&mut self, path: &str) -> Result<(), Fail> {
         self.send(Method::POST, path, Bytes::new()).map(drop)
     }
 
-    /// Orders what `path` stands for, with what is needed for it; the answer.
+    /// POST `path` with a JSON body; returns the answer.
     pub fn ask<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
         let body = serde_json::to_vec(body).map_err(Fail::because)?;
         let body = self.send(Method::POST, path, body.into())?;
         serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
     }
 
-    /// Takes out what `path` has.
+    /// DELETE `path`.
     pub fn delete(&mut self, path: &str) -> Result<(), Fail> {
         self.send(Method::DELETE, path, Bytes::new()).map(drop)
     }
 
-    /// Replaces what `path` has, which answers nothing.
+    /// PUT `path` with a JSON body; the response has no body.
     pub fn put_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), Fail> {
         let body = serde_json::to_vec(body).map_err(Fail::because)?;
         self.send(Method::PUT, path, body.into()).map(drop)
     }
 
-    /// Replaces what `path` has.
+    /// PUT `path` with a JSON body; returns the answer.
     pub fn put<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
         let body = serde_json::to_vec(body).map_err(Fail::because)?;
         let body = self.send(Method::PUT, path, body.into())?;
@@ -136,7 +136,7 @@ impl Client {
 fn gone(error: &hyper::Error, socket: &Path) -> Fail {
     Fail::NotUp(match error.is_parse() {
         true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
-        // Which part of the exchange it left is of no use to anybody.
+        // The stage of the exchange at which the connection broke would not help the user.
         false => "the fabric went away".into(),
     })
 }

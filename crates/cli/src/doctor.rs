@@ -1,4 +1,4 @@
-//! `ringway doctor`: what this host has, what that means, and what to do.
+//! `ringway doctor`: checks this host, and gives advice.
 
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
@@ -9,13 +9,13 @@ use ringway_host::jail::{Fence, MemoryGroup, can_change_user, fence};
 use ringway_host::{Access, Facts};
 use serde::Serialize;
 
-/// How good a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Grade {
     /// As it should be.
     Good,
-    /// It works, but could work better, or some kinds of port don't.
+    /// Ringway works, but could work better, or some kinds of port do not work.
     Fair,
     /// Ringway doesn't work.
     Bad,
@@ -31,21 +31,21 @@ impl Grade {
     }
 }
 
-/// One thing looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     grade: Grade,
-    /// What is there.
+    /// What was found on the host.
     found: String,
-    /// What that means, and what to do; empty if nothing is to be done.
+    /// What the finding means and what to do; empty if nothing needs to be done.
     advice: String,
 }
 
-/// Descriptors that a fabric of 1024 ports needs: sockets, memory, kicks and calls of each.
+/// File descriptors that a fabric of 1024 ports needs: sockets, memory, kicks and calls of each port.
 const DESCRIPTORS: u64 = 16_384;
 
-/// Looks at this host.
+/// Checks this host.
 pub fn doctor(json: bool) -> Result<(), Fail> {
     let findings = look(&Facts::gather());
     if json {
@@ -205,7 +205,7 @@ fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
     ]
 }
 
-/// What guests are confined with.
+/// The confinement that is available for guests.
 fn guests(fence: Fence, own_user: bool, bounded: &Result<(), String>) -> [Finding; 2] {
     let found = match (fence, own_user) {
         (Fence::Namespaces, true) => "a user and namespaces of its own for each",

@@ -1,14 +1,14 @@
-//! How commands fail: words for people, a number for scripts.
+//! Errors of commands: a message for people, and an exit code for scripts.
 
 use crate::text;
 use anstream::eprintln;
 use ringway_control::api::ProblemView;
 use std::io::IsTerminal;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Fail {
-    /// It could not be done.
+    /// The operation failed.
     #[error("{0}")]
     Failed(String),
     /// A fabric file is wrong.
@@ -17,21 +17,21 @@ pub enum Fail {
     /// An inventory or policy file is wrong.
     #[error("{0}")]
     Inventory(String),
-    /// No fabric is up, or not the one that was asked for.
+    /// No fabric is up, or the named one is not.
     #[error("{0}")]
     NotUp(String),
     /// There is no such port, switch or guest.
     #[error("{0}")]
     Unknown(String),
-    /// It didn't happen in time.
+    /// A time limit expired.
     #[error("{0}")]
     Late(String),
-    /// A command in a guest ended with this; it has said why itself.
+    /// A command in a guest ended with this exit status; it printed its own errors.
     #[error("the command ended with {0}")]
     Status(u8),
 }
 
-/// What programs are told.
+/// The JSON form of an error.
 #[derive(serde::Serialize)]
 struct Said {
     error: String,
@@ -59,7 +59,7 @@ impl Fail {
         }
     }
 
-    /// Says it, as JSON on a line of standard error if that was asked for.
+    /// Prints the error to standard error, as a line of JSON if `json` is set.
     pub fn print(&self, json: bool) {
         match self {
             Fail::Status(_) => {}

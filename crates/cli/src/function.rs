@@ -12,10 +12,10 @@ use ringway_function::click::{self, Configuration};
 use ringway_host::read_whole;
 use ringway_spec::Function;
 
-/// Bytes of a handler's value at most. Attack: standard input without end.
+/// Largest value of a handler in bytes. Attack: endless standard input.
 const LARGEST_VALUE: usize = 16 << 20;
 
-/// Everything that is wrong with a function's configuration.
+/// All errors of a function's configuration.
 pub fn check(function: &Function) -> Vec<Complaint> {
     let configuration = Configuration {
         text: &function.configuration.text,
@@ -27,7 +27,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
     click::check(configuration).into_iter().map(complaint).collect()
 }
 
-/// Does what is asked with functions.
+/// Runs `ringway function`.
 pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
     match command {
         FunctionCommand::List => list(target, json),
@@ -52,7 +52,7 @@ fn list(target: &Target, json: bool) -> Result<(), Fail> {
     Ok(())
 }
 
-/// Functions as people see them.
+/// The table of functions.
 pub fn table(functions: Vec<FunctionView>) -> Table {
     let mut table =
         Table::new(&["FUNCTION", "STATE", ">PID", "PORTS", ">RESTARTS", "CONFIGURATION", "REASON"]);
@@ -76,7 +76,7 @@ fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fa
         text::json(&value);
         return Ok(());
     }
-    // Values of Click end as they like; a line of ours ends.
+    // Values of Click's handlers may lack a line feed at the end.
     print!("{}{}", value.value, if value.value.ends_with('\n') { "" } else { "\n" });
     Ok(())
 }

@@ -9,7 +9,7 @@ use anstream::print;
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
 
-/// A guest that doesn't power off in time is ended, so that this is enough.
+/// Time limit for stopping: `control` kills a guest that does not power off earlier.
 const STOP: Duration = Duration::from_secs(30);
 
 /// Shows the guests.
@@ -41,7 +41,7 @@ pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> 
     GUEST.order::<GuestView>(target, json, names, ("start", "starting"))
 }
 
-/// Stops guests, and waits until they have.
+/// Stops guests, and waits until they have stopped.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     GUEST.give(&mut client, json, names, ("stop", "stopping"))?;
@@ -74,7 +74,7 @@ pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str
     } else {
         print!("{}", view.text);
     }
-    // What timeout(1) and the shell make of a command that was ended for its time.
+    // Exit statuses of timeout(1), and of the shell, for a command that was killed at its time limit.
     if [124, 143].contains(&view.status) && began.elapsed() >= Duration::from_secs(timeout) {
         text::warn(&format!("the command was ended after its {timeout} s; give it more with --timeout"));
     }

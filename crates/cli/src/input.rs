@@ -4,7 +4,7 @@ use crate::fail::Fail;
 use ringway_host::read_argument;
 use std::path::Path;
 
-/// The text of a file of at most so many bytes, which is to be `what`.
+/// The text of a file of at most `most` bytes; `what` names its content in messages.
 pub fn text(file: &Path, most: usize, what: &str) -> Result<String, Fail> {
     let wrong = |error| Fail::Failed(format!("{}: {error}; give the path of {what}", file.display()));
     let bytes = read_argument(file, most).map_err(wrong)?;

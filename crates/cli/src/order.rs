@@ -1,4 +1,4 @@
-//! Orders to what a fabric runs: guests and functions.
+//! Starting and stopping of guests and functions.
 
 use crate::arguments::Target;
 use crate::client::Client;
@@ -8,11 +8,11 @@ use anstream::println;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What can be started and stopped by its name.
+/// A kind of object that can be started and stopped by name.
 pub struct Kind {
-    /// What one is called.
+    /// The word for one object in messages.
     word: &'static str,
-    /// All of them, in the API.
+    /// The API's path of all objects.
     all: &'static str,
 }
 
@@ -22,7 +22,7 @@ pub const GUEST: Kind = Kind { word: "guest", all: "/v1/guests" };
 pub const FUNCTION: Kind = Kind { word: "function", all: "/v1/functions" };
 
 impl Kind {
-    /// The API's path of something about `name`.
+    /// The API's path of `what` of the object `name`.
     pub fn path(&self, name: &str, what: &str) -> Result<String, Fail> {
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
             return Err(self.unknown(name));
@@ -30,14 +30,14 @@ impl Kind {
         Ok(format!("{}/{name}/{what}", self.all))
     }
 
-    /// There is none of this name.
+    /// The error for an unknown name.
     pub fn unknown(&self, name: &str) -> Fail {
         let Kind { word, .. } = self;
         let name = name.escape_debug();
         Fail::Unknown(format!("there is no {word} \"{name}\"; `ringway {word} list` shows those there are"))
     }
 
-    /// Gives an order to each of `names`, and says so to people.
+    /// Sends an order for each of `names`, and prints it unless the output is JSON.
     pub fn give(
         &self,
         client: &mut Client,
@@ -54,7 +54,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Gives an order to each of `names`; as JSON, what all of them are like then, a `View` each.
+    /// Sends an order for each of `names`; prints the resulting states as JSON if requested, one `View` each.
     pub fn order<View: Serialize + DeserializeOwned>(
         &self,
         target: &Target,

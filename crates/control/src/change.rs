@@ -1,4 +1,4 @@
-//! From one fabric to another, one change at a time.
+//! The changes that turn one fabric into another.
 
 use crate::file::Fabric;
 use ringway_spec::{Function, Guest, Port, Switch, To};
@@ -11,21 +11,21 @@ pub enum Change {
     RemoveGuest(String),
     /// Stops a function.
     RemoveFunction(String),
-    /// Takes a port away.
+    /// Removes a port.
     RemovePort(String),
-    /// Takes a switch away.
+    /// Removes a switch.
     RemoveSwitch(String),
-    /// Makes a switch.
+    /// Adds a switch.
     AddSwitch(Switch),
-    /// Makes a port.
+    /// Adds a port.
     AddPort(Port),
-    /// Has another worker serve a port, whose peer stays.
+    /// Moves a port to another worker; its peer stays attached.
     MovePort(Port),
-    /// Has a function run another configuration.
+    /// Replaces a function's configuration.
     SwapFunction(Function),
-    /// Adds a guest, and starts it if it is to start.
+    /// Adds a guest, and starts it if its `start` is set.
     AddGuest(Guest),
-    /// Adds a function, and starts it if it is to start.
+    /// Adds a function, and starts it if its `start` is set.
     AddFunction(Function),
 }
 
@@ -48,7 +48,7 @@ impl std::fmt::Display for Change {
     }
 }
 
-/// What of a fabric can't change while it is up, and is different in `to`.
+/// The first setting that differs in `to` and can't change while the fabric is up.
 pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
     if from.workers != to.workers {
         Some("its workers")
@@ -63,10 +63,10 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
     }
 }
 
-/// What leads from one fabric to the other. What is the same in both is not touched. A port that only has another
-/// worker is moved; one that is different otherwise, or another guest's, goes and comes anew, as do all ports of a
-/// switch that is different, and guests and functions go and come with their ports. A function that has another
-/// configuration and nothing else stays.
+/// The changes that turn one fabric into the other; equal parts are left alone. A port that differs only in its
+/// worker is moved. A port that differs otherwise, or belongs to another guest, is removed and added again; so are all
+/// ports of a switch that differs, and the guests and functions of such ports. A function that differs only in its
+/// configuration keeps running, with the new one.
 pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let kept_switches: HashSet<&str> = from
         .switches
@@ -125,13 +125,13 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     changes
 }
 
-/// The guest that a port is of, and the user that this is to run as: the socket is that user's.
+/// The guest of a port, and the guest's configured user, who owns the port's socket.
 fn user<'a>(fabric: &'a Fabric, port: &str) -> Option<(&'a str, Option<&'a str>)> {
     let guest = fabric.guests.iter().find(|guest| guest.ports.iter().any(|own| own == port))?;
     Some((&guest.name, guest.user.as_deref()))
 }
 
-/// A fabric after a change.
+/// Applies a change to the description of a fabric.
 pub fn apply(fabric: &mut Fabric, change: &Change) {
     match change.clone() {
         Change::RemoveGuest(name) => fabric.guests.retain(|guest| guest.name != name),

@@ -1,4 +1,4 @@
-//! The `control` process: a fabric from coming up to going down.
+//! The `control` process: brings a fabric up, serves it, and takes it down.
 
 use crate::api;
 use crate::engine::{Engine, EngineError, Inbox, Message};
@@ -24,7 +24,7 @@ pub enum ControlError {
     /// The API's socket can't be made.
     #[error("the control socket: {0}")]
     Api(#[from] OpenError),
-    /// Something of the file can't be done on this host.
+    /// The fabric of the file can't be brought up on this host.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The extender's address can't be used.
@@ -35,7 +35,7 @@ pub enum ControlError {
     System(#[from] io::Error),
 }
 
-/// This program, as `control` needs it.
+/// How `control` starts this program as other processes.
 #[derive(Clone)]
 pub struct Program {
     /// The arguments that make it a `data` process.
@@ -56,15 +56,15 @@ pub struct Options {
     pub run: PathBuf,
     /// The API's socket; `api.sock` in the run directory if none.
     pub api: Option<PathBuf>,
-    /// Where kube-scheduler finds its extender, if anywhere. Whoever can reach the address is believed.
+    /// TCP address of kube-scheduler's extender, if it is served. Clients are not authenticated.
     pub extender: Option<std::net::SocketAddr>,
-    /// What files are checked against.
+    /// Properties of the host that files are checked against.
     pub host: Host,
     /// This program.
     pub program: Program,
 }
 
-/// Brings the fabric up, says so by `ready`, and serves until it is told to go down.
+/// Brings the fabric up, calls `ready`, and serves until the fabric is shut down.
 pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(options, ready))
@@ -95,17 +95,17 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
         engine.down().await;
         return Err(error.into());
     }
-    // Only now: nobody sees a fabric that is half up.
+    // Accepts clients only now, so that none sees a fabric that is only partly up.
     let socket = std::os::unix::net::UnixListener::from(listener.as_fd().try_clone_to_owned()?);
     let socket = tokio::net::UnixListener::from_std(socket)?;
     let (over, stopped) = oneshot::channel::<()>();
     let router = api::router(inbox).merge(place::router(place.clone()));
-    // Before anybody is told that the fabric is up.
+    // The extender's address is logged before `ready` is called.
     extender.iter().for_each(tell_extender);
     let extender = extender.map(|listener| tokio::spawn(extend(listener, place.clone())));
     let kept = place::keep(place);
     let served = axum::serve(socket, router).with_graceful_shutdown(async {
-        // An error as well means that the engine is done.
+        // The sender is dropped when the engine is done, which is received as an error.
         let _ = stopped.await;
     });
     let served = tokio::spawn(served.into_future());
@@ -116,15 +116,15 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     extender.iter().for_each(tokio::task::JoinHandle::abort);
     drop(over);
     drop(listener);
-    // The answer to whoever asked for the end is still on its way; a client that lingers is cut off.
+    // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
-    // The API's socket was in it until now. Others may have put something there: then it stays.
+    // The API's socket was in the folder until now. If the folder has files of others, it stays.
     let _ = folder.map(std::fs::remove_dir);
     tracing::info!("down");
     Ok(())
 }
 
-/// Says where kube-scheduler's extender is, whose port the system may have chosen.
+/// Logs the address of kube-scheduler's extender, whose port the system may have chosen.
 fn tell_extender(listener: &tokio::net::TcpListener) {
     if let Ok(at) = listener.local_addr() {
         tracing::info!(%at, "the extender of kube-scheduler is served");
@@ -139,14 +139,14 @@ async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
     place::serve_extender(listener, place, place::Patience::default()).await;
 }
 
-/// Signals that end the fabric.
+/// Handles the signals that end the fabric.
 fn signals(inbox: &Inbox) -> Result<(), io::Error> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
         let mut signal = signal(kind)?;
         let inbox = inbox.clone();
         tokio::spawn(async move {
             while signal.recv().await.is_some() {
-                // Once nobody listens, it is going down already.
+                // Fails only if the engine is shutting down already.
                 let _ = inbox.send(Message::Down);
             }
         });

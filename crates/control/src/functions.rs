@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 
 /// How long a function may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Waits before a function is started again, in milliseconds: longer each time, up to the last.
+/// Delays before restarting a function, in milliseconds: longer each time, up to the last value.
 const RESTARTS: [u64; 5] = [10, 100, 500, 2_000, 10_000];
-/// After so long without an end, waits begin at the first again.
+/// If a function ran for this long, the next restart uses the first delay again.
 const STABLE: Duration = Duration::from_secs(60);
 
-/// Something about a function can't be done.
+/// Why an operation on a function failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FunctionError {
-    /// There is none of this name.
+    /// No function has this name.
     #[error("there is no function \"{0}\"; `ringway function list` shows those there are")]
     Unknown(String),
-    /// It runs, or is about to.
+    /// It is running, or waiting for its restart.
     #[error("function {0} runs already")]
     Already(String),
-    /// It doesn't run.
+    /// It is not running.
     #[error("function {0} does not run; start it with `ringway function start {0}`")]
     NotRunning(String),
     /// Its socket can't be made.
@@ -42,12 +42,12 @@ pub enum FunctionError {
         /// What the system says.
         error: io::Error,
     },
-    /// It runs another configuration, and goes on with it.
+    /// The running function refused a new configuration, and keeps the old one.
     #[error("function {0} goes on as it was: {1}")]
     Refused(String, String),
 }
 
-/// What a running function says of a configuration that it was given, with the file's name for it.
+/// Errors reported by `hotconfig`, with the file's name in place of Click's `config`.
 fn in_file(said: &str, title: &str) -> String {
     let lines = said.lines().filter(|line| *line != "Write handler 'hotconfig' error:");
     let lines = lines.map(|line| match line.strip_prefix("config:") {
@@ -64,7 +64,7 @@ enum Life {
         /// Its configuration runs.
         up: bool,
     },
-    /// It ended, and is started again after a while.
+    /// It ended, and is restarted after a delay.
     Waiting,
 }
 
@@ -72,11 +72,12 @@ struct Record {
     function: Function,
     /// Its ports' sockets.
     doors: Vec<PathBuf>,
-    /// Where its handlers are read and written; kept over its processes, so that who connects in between waits.
+    /// Listening socket for its handlers. It outlives the function's processes, so that a client that connects during a
+    /// restart waits.
     listener: SocketFile,
     socket: PathBuf,
     life: Life,
-    /// Which process this is; news of earlier ones are old.
+    /// Number of its current process; events of earlier ones are ignored.
     turn: u64,
     started: Instant,
     restarts: u64,
@@ -105,19 +106,19 @@ pub struct Functions {
     records: BTreeMap<String, Record>,
     /// The fabric's name.
     fabric: String,
-    /// What makes this program a function's process.
+    /// Arguments that make this program a function's process.
     arguments: Vec<OsString>,
     inbox: Inbox,
     turn: u64,
 }
 
 impl Functions {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox) -> Functions {
         Functions { records: BTreeMap::new(), fabric: fabric.into(), arguments, inbox, turn: 0 }
     }
 
-    /// Adds a function, whose ports `fabric` has, and starts it if it is to start.
+    /// Adds a function whose ports are in `fabric`, and starts it if its `start` is set.
     pub fn add(&mut self, function: &Function, fabric: &Fabric, folder: &Path) -> Result<(), FunctionError> {
         let socket = folder.join(format!("{}.sock", function.name));
         let listener = listen(folder, &socket).map_err(|error| FunctionError::Socket {
@@ -158,7 +159,7 @@ impl Functions {
         Ok(())
     }
 
-    /// Starts its process. What fails passes, or is found in its reason.
+    /// Starts its process. A failure is recorded as the function's reason, and retried after a delay.
     fn launch(&mut self, name: &str) {
         self.turn += 1;
         let turn = self.turn;
@@ -192,14 +193,14 @@ impl Functions {
         }
     }
 
-    /// It ended by itself: after a while it is started again.
+    /// Schedules the restart of a function that ended by itself.
     fn again(&mut self, name: &str, reason: String) {
         let Some(record) = self.records.get_mut(name) else { return };
         record.quick =
             if record.started.elapsed() > STABLE { 0 } else { (record.quick + 1).min(RESTARTS.len()) };
         let wait = RESTARTS[record.quick.saturating_sub(1)];
         tracing::error!(function = name, reason, wait_ms = wait, "it ended; starting it again");
-        // What a process said of its configuration is more than how it ended.
+        // An error in its configuration is more useful than its exit status.
         if record.reason.is_empty() {
             record.reason = reason;
         }
@@ -234,17 +235,17 @@ impl Functions {
         }
     }
 
-    /// Stops a function; its process ends after this.
+    /// Stops a function, without waiting for the end of its process.
     pub fn stop(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         record.reason.clear();
-        // Whatever is still heard of its process is old.
+        // Ignores all further events of its process.
         record.turn = 0;
         if let Life::Running { process, .. } = std::mem::replace(&mut record.life, Life::Stopped) {
             tracing::info!(function = name, "stopping");
             process.ask_to_end();
             tokio::spawn(async move {
-                // Dropped, it is ended.
+                // Dropping the process kills it.
                 tokio::time::sleep(FAREWELL).await;
                 drop(process);
             });
@@ -259,16 +260,16 @@ impl Functions {
         stopped
     }
 
-    /// Stops all, which end at once.
+    /// Stops all functions at the same time.
     pub fn stop_all(&mut self) {
         for name in self.records.keys().cloned().collect::<Vec<_>>() {
-            // The names are those there are.
+            // Can't fail: the function exists.
             let _ = self.remove(&name);
         }
     }
 
-    /// Has a function run another configuration; its packets and what its elements know stay. If that can't run,
-    /// nothing changes.
+    /// Replaces a function's configuration; packets and the state of its elements are kept. If the new configuration
+    /// can't run, nothing changes.
     pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
@@ -278,9 +279,9 @@ impl Functions {
         }
         record.function.configuration = to.clone();
         match &record.life {
-            // It has the old one, and comes again with the new.
+            // It was started with the old configuration; its restart uses the new one.
             Life::Running { up: false, process } => process.kill(),
-            // One whose configuration did not run is not made to wait.
+            // A function whose last configuration failed is restarted without delay.
             Life::Waiting => {
                 record.reason.clear();
                 self.launch(name);
@@ -290,7 +291,7 @@ impl Functions {
         Ok(())
     }
 
-    /// Where handlers of a function that runs are read and written.
+    /// Path of the socket for a running function's handlers.
     pub fn socket(&mut self, name: &str) -> Result<PathBuf, FunctionError> {
         let record = self.record(name)?;
         match record.life {
@@ -299,12 +300,12 @@ impl Functions {
         }
     }
 
-    /// How many there are.
+    /// Number of functions.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// What there is.
+    /// All functions, for the API.
     pub fn view(&self) -> Vec<FunctionView> {
         self.records.iter().map(|(name, record)| view(name, record)).collect()
     }
@@ -332,7 +333,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
     }
 }
 
-/// Makes the folder and the socket in it; a socket that was left there is replaced.
+/// Creates the folder and the socket in it; a stale socket is replaced.
 fn listen(folder: &Path, socket: &Path) -> io::Result<SocketFile> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
     let rights = SocketRights { owner: None, group: None, mode: 0o600 };

@@ -19,33 +19,33 @@ use tokio::task::JoinHandle;
 
 /// How long a guest may take to power off.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long a guest may take to boot before it is said.
+/// How long a guest may take to boot before that is logged.
 const BOOT: Duration = Duration::from_secs(120);
 
-/// Something about a guest can't be done.
+/// Why an operation on a guest failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// There is none of this name.
+    /// No guest has this name.
     #[error("there is no guest \"{0}\"; `ringway guest list` shows those there are")]
     Unknown(String),
-    /// It runs, or is about to.
+    /// It is starting, running or stopping already.
     #[error("guest {0} is {1} already")]
     Already(String, &'static str),
-    /// It is on its way.
+    /// It is starting.
     #[error("guest {0} is starting; wait for it by `ringway guest wait {0}`")]
     Starting(String),
-    /// It doesn't run.
+    /// It is not running.
     #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
     NotRunning(String),
-    /// It can't run as the user that it is to be.
+    /// It can't run as its user.
     #[error("guest {0}: it can't run as user {1}: {2}")]
     User(String, String, String),
 }
 
-/// A guest's life.
+/// State of a guest.
 enum Life {
     Stopped,
-    /// On a thread, which ends the guest again if it is told so.
+    /// A thread starts the guest; if the flag is set, the thread ends the guest again.
     Starting(Arc<AtomicBool>, JoinHandle<()>),
     Running(Arc<Guest>),
     Stopping(JoinHandle<()>),
@@ -53,17 +53,17 @@ enum Life {
 
 struct Record {
     spec: Spec,
-    /// What its memory is to consist of.
+    /// Page size of its memory, as configured.
     pages: HugePages,
     folder: PathBuf,
     ports: Vec<String>,
     life: Life,
-    /// Which start this is; news of earlier ones are old.
+    /// Number of its last start; events of earlier starts are ignored.
     turn: u64,
     reason: String,
 }
 
-/// What came of starting a guest.
+/// Result of starting a guest.
 pub struct GuestEvent {
     name: String,
     turn: u64,
@@ -79,19 +79,19 @@ impl std::fmt::Debug for GuestEvent {
 /// All guests of a fabric.
 pub struct Guests {
     records: BTreeMap<String, Record>,
-    /// The users of guests, and what the file says of them.
+    /// Each guest's user as configured, and the lease of its user ID.
     users: BTreeMap<String, (Option<String>, Arc<Lease>)>,
     inbox: Inbox,
     turn: u64,
 }
 
 impl Guests {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new(inbox: Inbox) -> Guests {
         Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0 }
     }
 
-    /// Adds a guest, whose ports `fabric` has, and starts it if it is to start.
+    /// Adds a guest whose ports are in `fabric`, and starts it if its `start` is set.
     pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) -> Result<(), GuestError> {
         let record = Record {
             spec: Spec { user: self.user(guest)?, ..spec(guest, fabric) },
@@ -104,13 +104,13 @@ impl Guests {
         };
         self.records.insert(guest.name.clone(), record);
         if guest.start {
-            // It was added just now.
+            // Can't fail: the guest exists and is stopped.
             let _ = self.start(&guest.name);
         }
         Ok(())
     }
 
-    /// A port as it is to be opened: the socket of a guest's is its user's.
+    /// The port to open: the socket of a guest's port is owned by the guest's user.
     pub fn own(&mut self, port: &Port, fabric: &Fabric) -> Result<Port, GuestError> {
         let mut port = port.clone();
         let guest = fabric.guests.iter().find(|guest| guest.ports.contains(&port.name));
@@ -122,7 +122,7 @@ impl Guests {
         Ok(port)
     }
 
-    /// The user of a guest; `None`: ours, since this process can't change users.
+    /// The user of a guest; `None` if the guest runs as this process's user, which can't change users.
     fn user(&mut self, guest: &Desired) -> Result<Option<Arc<Lease>>, GuestError> {
         if let Some((_, lease)) = self.users.get(&guest.name).filter(|(wanted, _)| *wanted == guest.user) {
             return Ok(Some(lease.clone()));
@@ -150,12 +150,12 @@ impl Guests {
         Ok(Some(lease))
     }
 
-    /// Users of guests that are not of this fabric are free for others.
+    /// Releases the users of guests that are not in this fabric.
     pub fn forget_users(&mut self, fabric: &Fabric) {
         self.users.retain(|name, _| fabric.guest(name).is_some());
     }
 
-    /// Starts a guest. It boots while others go on.
+    /// Starts a guest without waiting for it to boot.
     pub fn start(&mut self, name: &str) -> Result<(), GuestError> {
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         match &record.life {
@@ -175,7 +175,7 @@ impl Guests {
         tracing::info!(guest = name, "starting");
         let told = cancelled.clone();
         let task = tokio::task::spawn_blocking(move || {
-            // User-Mode Linux makes its memory itself, and knows no huge pages.
+            // User-Mode Linux allocates its memory itself, without huge pages.
             let huge = match spec.kind {
                 Runner::Qemu => pages::of_guest(pages, spec.memory, &Free::list()),
                 Runner::Uml => Ok(None),
@@ -184,7 +184,7 @@ impl Guests {
                 spec.huge = huge;
                 Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string())
             });
-            // A guest that nobody takes ends here, when it is dropped.
+            // If the start was cancelled, dropping the result ends the guest.
             if !told.load(Ordering::Acquire) {
                 let _ = inbox.send(Message::Guest(GuestEvent { name, turn, result }));
             }
@@ -195,11 +195,11 @@ impl Guests {
         Ok(())
     }
 
-    /// A start came to something.
+    /// Handles the result of starting a guest.
     pub fn started(&mut self, event: GuestEvent) {
         let Some(record) = self.records.get_mut(&event.name).filter(|record| record.turn == event.turn)
         else {
-            // It was removed or stopped meanwhile; dropping it waits for its end.
+            // The guest was removed or stopped in the meantime; dropping it blocks until it has ended.
             tokio::task::spawn_blocking(move || drop(event));
             return;
         };
@@ -217,7 +217,7 @@ impl Guests {
         }
     }
 
-    /// Stops a guest: asks it to power off, ends it if it doesn't.
+    /// Stops a guest: asks it to power off, and kills it if it does not.
     pub fn stop(&mut self, name: &str) -> Result<(), GuestError> {
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         record.turn = 0;
@@ -240,17 +240,17 @@ impl Guests {
     pub async fn remove(&mut self, name: &str) -> Result<(), GuestError> {
         self.stop(name)?;
         if let Some(Record { life: Life::Stopping(task), .. }) = self.records.remove(name) {
-            // A panic there was reported by its thread.
+            // A panic of the task was reported by its thread.
             let _ = task.await;
         }
         Ok(())
     }
 
-    /// Stops all, at the same time.
+    /// Stops all guests at the same time.
     pub async fn stop_all(&mut self) {
         let names: Vec<String> = self.records.keys().cloned().collect();
         for name in &names {
-            // The names are those there are.
+            // Can't fail: the guest exists.
             let _ = self.stop(name);
         }
         for name in names {
@@ -258,7 +258,7 @@ impl Guests {
         }
     }
 
-    /// A guest that runs, to talk to.
+    /// The handle of a running guest.
     pub fn running(&self, name: &str) -> Result<Arc<Guest>, GuestError> {
         let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         match &record.life {
@@ -268,18 +268,18 @@ impl Guests {
         }
     }
 
-    /// How many there are.
+    /// Number of guests.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// What there is.
+    /// All guests, for the API.
     pub fn view(&self) -> Vec<GuestView> {
         self.records.iter().map(|(name, record)| view(name, record)).collect()
     }
 }
 
-/// Says in the log how a guest fares.
+/// Waits until a guest has booted, and logs the outcome.
 fn watch(guest: &Guest) {
     let name = &guest.spec().name;
     match guest.ready(BOOT) {
@@ -317,7 +317,7 @@ fn view(name: &str, record: &Record) -> GuestView {
     }
 }
 
-/// The guest as its runner wants it.
+/// Converts a guest's description to its runner's.
 fn spec(guest: &Desired, fabric: &Fabric) -> Spec {
     let interfaces = guest
         .ports

@@ -1,10 +1,10 @@
-//! Which pages memory that we make, or have made, consists of.
+//! Page sizes of memory that Ringway or its guests' runners allocate.
 
 use ringway_host::{HugePages as Free, PageChoice, Pages};
 use ringway_spec::HugePages;
 use ringway_spec::file::units::show_size;
 
-/// The pages of a program's ring.
+/// The page size for a program's ring.
 pub fn choice(wanted: HugePages) -> PageChoice {
     match wanted {
         HugePages::Auto => PageChoice::Large,
@@ -14,7 +14,7 @@ pub fn choice(wanted: HugePages) -> PageChoice {
     }
 }
 
-/// Size in KiB of the huge pages for a guest of `memory` MiB, of those that are free; ordinary pages if none.
+/// Size in KiB of the huge pages for a guest of `memory` MiB, chosen from the free ones; `None` for ordinary pages.
 pub fn of_guest(wanted: HugePages, memory: u64, free: &[Free]) -> Result<Option<u64>, String> {
     let (pages, must) = match wanted {
         HugePages::Off => return Ok(None),

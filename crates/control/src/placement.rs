@@ -1,4 +1,4 @@
-//! The fabric, as placement sees it.
+//! Placement's interface to the fabric.
 
 use crate::api::Trouble;
 use crate::engine::{Ask, Failure, Inbox, Message};
@@ -6,7 +6,7 @@ use crate::file::Fabric;
 use ringway_scheduler::{Failed, Machine, Traffic};
 use tokio::sync::oneshot;
 
-/// The fabric behind an inbox.
+/// The fabric whose engine receives from an inbox.
 pub struct ThisFabric {
     inbox: Inbox,
 }
@@ -54,7 +54,7 @@ impl ringway_scheduler::Fabric for ThisFabric {
         });
         let functions = functions.iter().filter_map(|view| {
             let function = fabric.function(&view.name)?;
-            // One that ended is about to be started again.
+            // A function that ended counts as running, since it is about to be restarted.
             let runs = view.state != "stopped";
             // A function has one thread.
             Some(Machine { name: function.name.clone(), cores: 1, memory: function.memory, runs })

@@ -20,10 +20,10 @@ pub enum RunDirError {
     Taken {
         /// The run directory.
         path: PathBuf,
-        /// Who has it.
+        /// Process ID of the fabric that has it.
         pid: String,
     },
-    /// Somebody else made it.
+    /// Another user created it, or it is a link.
     #[error("{path} belongs to user {owner} or is a link; remove it, or choose another in [fabric]")]
     Foreign {
         /// The run directory.
@@ -41,8 +41,7 @@ pub enum RunDirError {
     },
 }
 
-/// Where fabrics that don't say otherwise have their run directories: `/run/ringway` for root, the user's
-/// runtime directory for others.
+/// Default parent of run directories: `/run/ringway` for root, the user's runtime directory for others.
 pub fn base() -> PathBuf {
     if let Some(base) = std::env::var_os("RINGWAY_RUN").filter(|base| !base.is_empty()) {
         return std::path::absolute(&base).unwrap_or(base.into());
@@ -57,13 +56,13 @@ pub fn base() -> PathBuf {
     }
 }
 
-/// Where users without a runtime directory have theirs: in a folder where everybody may write.
+/// Parent of run directories for users without a runtime directory: in a world-writable folder.
 fn fallback() -> PathBuf {
     format!("/tmp/ringway-{}", rustix::process::geteuid().as_raw()).into()
 }
 
-/// Makes the folder of fabrics at `base` if it isn't there. Refused if it is the one in `/tmp` and somebody else made
-/// it, who could put links and sockets of their own there.
+/// Creates the parent of run directories at `base` if it does not exist. Refused if it is the one in `/tmp` and
+/// another user created it, who could put links and sockets there.
 pub fn make_base(base: &Path) -> Result<(), RunDirError> {
     let system = |error: io::Error| RunDirError::System { path: base.into(), error };
     DirBuilder::new().recursive(true).mode(0o755).create(base).map_err(system)?;
@@ -76,7 +75,7 @@ pub fn make_base(base: &Path) -> Result<(), RunDirError> {
 fn check_owner(path: &Path, owners: &[u32]) -> Result<(), RunDirError> {
     let seen =
         std::fs::symlink_metadata(path).map_err(|error| RunDirError::System { path: path.into(), error })?;
-    // Attack: another user makes the directory first, and owns the sockets in it; or a link to one of ours.
+    // Attack: another user creates the directory first, and owns the sockets in it; or a link to a directory of ours.
     if owners.contains(&seen.uid()) && seen.is_dir() {
         return Ok(());
     }
@@ -112,7 +111,7 @@ fn fabrics(base: &Path, are_meant: impl Fn(io::Result<UnixStream>) -> bool) -> V
     names
 }
 
-/// Attack: a link in place of the lock, to a file that isn't ours to write.
+/// Attack: a symbolic link in place of the lock, to a file that must not be written.
 const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 /// Whether an open file is the one at a path.
@@ -128,7 +127,7 @@ fn listener(socket: &Path) -> Option<String> {
     Some(peer(connected).map(|peer| peer.process.to_string()).unwrap_or_default())
 }
 
-/// A run directory that is ours as long as this lives.
+/// A run directory, locked until this value is dropped.
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
@@ -137,7 +136,7 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Makes the directory if it isn't there, and locks it.
+    /// Creates the directory if it does not exist, and locks it.
     pub fn take(path: &Path) -> Result<RunDir, RunDirError> {
         let system = |error: io::Error| RunDirError::System { path: path.into(), error };
         let made = !path.exists();
@@ -153,31 +152,31 @@ impl RunDir {
             let mut file = options.custom_flags(NOFOLLOW).open(&lock).map_err(system)?;
             if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
                 let mut pid = String::new();
-                // It is only told.
+                // The process ID is only used in the message.
                 let _ = file.read_to_string(&mut pid);
                 return Err(RunDirError::Taken { path: path.into(), pid: pid.trim().to_string() });
             }
-            // Whoever had it may have removed it between our opening and our locking.
+            // The previous holder may have removed the file between our open and our lock.
             if is_at(&file, &lock) {
-                // Somebody else may have removed the lock of a fabric that is up.
+                // The lock of a running fabric may have been removed by hand.
                 if let Some(pid) = listener(&api_socket(path)) {
                     return Err(RunDirError::Taken { path: path.into(), pid });
                 }
                 file.set_len(0).map_err(system)?;
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
-                // Of a fabric that was killed here.
+                // Ends guests of a fabric that was killed in this directory.
                 ringway_guests::end_left_over(&path.join("guests"));
                 return Ok(RunDir { path: path.into(), lock: file, made });
             }
         }
     }
 
-    /// Where it is, if it was made for this fabric.
+    /// Its path, if the directory was created for this fabric.
     pub fn made(&self) -> Option<&Path> {
         self.made.then_some(&*self.path)
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -197,10 +196,10 @@ impl Drop for RunDir {
     fn drop(&mut self) {
         let lock = self.path.join("lock");
         if !is_at(&self.lock, &lock) {
-            // Somebody removed it, and another fabric may have the directory.
+            // The lock was removed, and another fabric may have the directory.
             return;
         }
-        // What is gone already needs no removing; what others put there stays, and the directory with it.
+        // Errors are ignored: entries may be gone already, and files of others keep the directory in place.
         let _ = std::fs::remove_dir_all(self.path.join("guests"));
         let _ = std::fs::remove_dir_all(self.functions());
         let _ = std::fs::remove_file(lock);

@@ -1,4 +1,4 @@
-//! `click-buildtool provides`: says whether this Click has what tests and configurations require.
+//! `click-buildtool provides`: whether this Click provides the features that tests and configurations require.
 use ringway_function::click::PROVIDED;
 use std::process::ExitCode;
 

@@ -46,7 +46,7 @@ struct Parts {
 
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
-    // Its `-f` and `-e` may be given again, unlike those that tools share.
+    // Unlike the shared ones, its `-f` and `-e` may be repeated.
     let options = vec![
         flag("config", Some('c'), Id::Own(Own::Config)),
         valued("expression", Some('e'), Id::Own(Own::Expression)),

@@ -1,4 +1,4 @@
-//! What the command lines of Click's tools have in common.
+//! The common part of the command lines of Click's tools.
 use super::files::Common;
 use super::options::{Opt, Word, Words, flag, valued};
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub const fn shared<T>() -> [Opt<Id<T>>; 6] {
     ]
 }
 
-/// A tool's words for itself.
+/// Name and help text of a tool.
 pub struct About<'a> {
     /// Its name.
     pub program: &'a str,
@@ -49,11 +49,11 @@ pub struct About<'a> {
     pub usage: &'a str,
 }
 
-/// What an own option or an argument comes to, or why it is wrong.
+/// Result of handling one of the tool's own options or an argument: the error, if it is invalid.
 pub type Taken = Result<(), String>;
 
-/// Reads a command line. `own` takes the tool's own options and all arguments. If the tool is not to go on, how it
-/// ends.
+/// Reads a command line. `own` handles the tool's own options and all arguments. An error is the exit code of a tool
+/// that must not continue, for example after `--help`.
 pub fn read<T: Copy>(
     about: &About,
     options: Vec<Opt<Id<T>>>,
@@ -95,7 +95,7 @@ pub fn read<T: Copy>(
     Ok(common)
 }
 
-/// How a program ends that did its work, or did not.
+/// The exit code for success or failure.
 pub fn end(done: bool) -> ExitCode {
     if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

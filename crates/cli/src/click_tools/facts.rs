@@ -1,4 +1,4 @@
-//! What tools know of element classes.
+//! Properties of element classes, for the tools.
 use ringway_click::Registry;
 use ringway_click_lang::Element;
 use ringway_click_lang::check::{Classes, Facts};

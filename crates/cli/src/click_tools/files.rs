@@ -1,15 +1,15 @@
-//! Configurations in files and out of them.
+//! Reading and writing of configurations.
 use ringway_click_lang::tools::{Loaded, Router, ToolSource};
 use ringway_click_lang::{Diagnostics, Environment, Limits, archive};
 use ringway_function::click::clickpath;
 use std::io::{Read, Write};
 
-/// Options that all tools share, as they are met on a command line.
+/// Values of the options that all tools share.
 #[derive(Default)]
 pub struct Common {
     /// The configuration's file, or with `-e` its text.
     pub router: Option<(String, bool)>,
-    /// Where the result goes; `-` or nothing for standard output.
+    /// File for the result; `-` or `None` for standard output.
     pub output: Option<String>,
     /// `NAME=VALUE` arguments.
     pub variables: Vec<(String, String)>,
@@ -18,7 +18,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// Takes the configuration to read; there is only one.
+    /// Sets the configuration to read; an error if it was set before.
     pub fn set_router(&mut self, file: String, is_text: bool) -> Result<(), String> {
         if self.router.is_some() {
             return Err("router configuration specified twice".into());
@@ -27,7 +27,7 @@ impl Common {
         Ok(())
     }
 
-    /// Takes the file to write; there is only one.
+    /// Sets the file to write; an error if it was set before.
     pub fn set_output(&mut self, file: String) -> Result<(), String> {
         if self.output.is_some() {
             return Err("output file specified twice".into());
@@ -36,7 +36,7 @@ impl Common {
         Ok(())
     }
 
-    /// Takes an argument that is no option: a variable, or else the configuration to read.
+    /// Handles an argument that is not an option: a variable, or else the configuration to read.
     pub fn argument(&mut self, text: String) -> Result<(), String> {
         match self.variable(&text)? {
             true => Ok(()),
@@ -44,7 +44,7 @@ impl Common {
         }
     }
 
-    /// Takes `NAME=VALUE`; false if it is something else.
+    /// Handles `NAME=VALUE`; returns false for any other text.
     pub fn variable(&mut self, text: &str) -> Result<bool, String> {
         let Some((name, value)) = text.split_once('=') else { return Ok(false) };
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
@@ -57,7 +57,7 @@ impl Common {
         Ok(true)
     }
 
-    /// Reads the configuration and flattens it. Says what is wrong; `None` if it can't be used.
+    /// Reads the configuration and flattens it. Prints its errors; `None` if it can't be used.
     pub fn read_flat(&self, expand_variables: bool) -> Option<Router> {
         let mut diagnostics = Diagnostics::new(Limits::default().diagnostics);
         let loaded = self.load(&mut diagnostics);
@@ -72,7 +72,7 @@ impl Common {
         load(&file, is_text, false, &self.variables, &mut surroundings, diagnostics)
     }
 
-    /// Writes a configuration, in an archive if something goes with it. Says what is wrong.
+    /// Writes a configuration, as an archive if it has further files. Prints errors.
     pub fn write(&self, router: &Router, in_archive: bool) -> bool {
         let text = router.graph().unparse_for_tools().into_bytes();
         if !in_archive || router.archive.is_empty() {
@@ -87,7 +87,7 @@ impl Common {
         self.write_bytes(&archive::unparse(&members))
     }
 
-    /// Writes bytes to where the result goes. Says what is wrong.
+    /// Writes bytes to the output. Prints errors.
     pub fn write_bytes(&self, bytes: &[u8]) -> bool {
         let (name, result) = match self.output.as_deref() {
             None | Some("-") => {
@@ -98,7 +98,7 @@ impl Common {
         };
         match result {
             Ok(()) => true,
-            // A reader that has seen enough is no error.
+            // A reader that closed the pipe early is no error.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => true,
             Err(error) => {
                 eprintln!("{name}: {}", reason(&error));
@@ -108,7 +108,7 @@ impl Common {
     }
 }
 
-/// Reads a file, or takes a text, as a tool does.
+/// Loads a configuration from a file or a text, as tools do.
 pub fn load(
     file: &str,
     is_text: bool,
@@ -134,7 +134,7 @@ pub fn load(
     Some(source.load(surroundings, diagnostics))
 }
 
-/// A file's bytes, or standard input's; no more than a configuration may have.
+/// The bytes of a file, or of standard input, up to the largest size of a configuration.
 pub fn bytes_of(file: &str) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = Limits::default().text as u64 * 4;
@@ -145,13 +145,13 @@ pub fn bytes_of(file: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The operating system's words for an error, as Click's programs print them.
+/// The operating system's message for an error, as Click's programs print it.
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
-/// What a configuration can ask for: libraries, from Click's search path.
+/// Access to the libraries that a configuration requires, in Click's search path.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Used instead of `CLICKPATH` of the environment.

@@ -1,4 +1,4 @@
-//! Click's tools. This program is each of them when it is called by its name, through a link, or as
+//! Click's tools. This program acts as one of them when it is called by the tool's name, through a link, or as
 //! `ringway NAME`. Click's driver is in [`crate::click`].
 mod align;
 mod buildtool;
@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A tool. It takes its own name, for messages, and its arguments.
+/// The main function of a tool. Its parameters are the tool's name, for messages, and the arguments.
 type Program = fn(&str, Vec<String>) -> ExitCode;
 
 /// Click's tools by name.

@@ -1,5 +1,5 @@
-//! Options as Click's programs take them: long ones may be abbreviated and negated by `--no-`, short ones
-//! joined, with their value after or in the same word.
+//! Command-line options in the style of Click's programs: long options may be abbreviated and negated by `--no-`,
+//! short options may be joined, and have their value in the same word or the next.
 
 /// An option.
 pub struct Opt<T> {
@@ -11,7 +11,7 @@ pub struct Opt<T> {
     pub value: bool,
     /// Whether `--no-NAME` and `+X` turn it off.
     pub negatable: bool,
-    /// What it stands for.
+    /// Identifies the option to the program.
     pub id: T,
 }
 
@@ -30,7 +30,7 @@ pub const fn valued<T>(long: &'static str, short: Option<char>, id: T) -> Opt<T>
     Opt { long, short, value: true, negatable: false, id }
 }
 
-/// What stands on a command line.
+/// An item of a command line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Word<T> {
     /// An option, its value, and whether it is negated.
@@ -39,11 +39,11 @@ pub enum Word<T> {
     Argument(String),
 }
 
-/// Reads a command line word by word. After an error there is nothing more.
+/// Iterates over a command line; ends after the first error.
 pub struct Words<'a, T> {
     options: &'a [Opt<T>],
     rest: std::vec::IntoIter<String>,
-    /// What follows a short option in the same word, and whether `+` began it.
+    /// The rest of a word after a short option, and whether the word began with `+`.
     joined: Option<(bool, String)>,
     ended: bool,
 }
@@ -93,7 +93,7 @@ impl<'a, T: Copy> Words<'a, T> {
         self.finish(option, value, negated, &format!("--{name}"))
     }
 
-    /// The option of that name, or the only one whose name begins so.
+    /// The option with this name, or the only one whose name has it as a prefix.
     fn lookup(&self, name: &str, negated: bool) -> Result<Option<&'a Opt<T>>, String> {
         let mut found = self.options.iter().filter(|option| option.negatable || !negated);
         if let Some(exact) = found.clone().find(|option| option.long == name) {

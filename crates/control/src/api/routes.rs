@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use utoipa::OpenApi;
 
-/// Attack: a body without end.
+/// Largest request body in bytes. Attack: an endless body.
 const LARGEST: usize = 8 << 20;
-/// The longest a command in a guest may take, in seconds.
+/// Longest time limit of a command in a guest, in seconds.
 const LONGEST: u64 = 86_400;
 
 /// The API as OpenAPI describes it.
@@ -53,7 +53,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
     all
 }
 
-/// The API, which passes everything on to the engine behind `inbox`.
+/// The API's router, whose handlers send requests to the engine by `inbox`.
 pub fn router(inbox: Inbox) -> Router {
     Router::new()
         .route("/openapi.json", get(async || Json(description())))
@@ -80,7 +80,7 @@ fn trouble(error: impl ToString) -> Trouble {
     Trouble { error: error.to_string(), problems: Vec::new() }
 }
 
-/// A body that is not what it should be.
+/// The error for a request body that is not valid JSON or has the wrong form.
 fn unread(rejection: JsonRejection) -> Failure {
     Failure::Request(rejection.status().as_u16(), trouble(rejection.body_text()))
 }
@@ -100,7 +100,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// Asks the engine.
+/// Sends a request to the engine and waits for the answer.
 async fn ask<T>(
     inbox: &Inbox,
     ask: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Ask,

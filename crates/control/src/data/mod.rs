@@ -1,4 +1,4 @@
-//! The `data` process as `control` sees it: started, spoken to, watched.
+//! The `data` process, from the side of `control`: starting it, sending it requests, noticing its end.
 
 mod page;
 
@@ -18,12 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long `data` may take for a change: microseconds, but where a port is taken from a worker that is held.
+/// Time limit for a change in `data`. A change takes microseconds, except when it takes a port from a worker that is
+/// blocked.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long `data` may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Why `data` didn't do what it was asked.
+/// Why a request to `data` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// It could not be started.
@@ -40,7 +41,7 @@ pub enum DataError {
     Refused(String),
 }
 
-/// Answers that somebody waits for, by the number of the call; `None` once nobody will answer any more.
+/// Reply channels of pending calls, by call number; `None` once the link to `data` is closed.
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
 
 /// A running `data` process. Dropping it ends it.
@@ -48,7 +49,7 @@ type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
 pub struct Data {
     /// Its process number.
     pub pid: u32,
-    /// Which one since the start of `control`, from 1.
+    /// Number of this `data` process since the start of `control`, from 1.
     pub generation: u64,
     outbox: Option<Sender<(Call, Vec<OwnedFd>)>>,
     pending: Pending,
@@ -63,12 +64,12 @@ struct Ended {
 }
 
 impl Data {
-    /// Starts `data` number `generation`: this program again, with `arguments`, its socket as standard
-    /// input. What it says, and its end, go to `inbox`.
+    /// Starts `data` number `generation`: this program with `arguments`, and the link as standard input. Its events and
+    /// its end are sent to `inbox`.
     pub fn start(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Data, DataError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         let mut command = Command::new("/proc/self/exe");
-        // A signal from the terminal is for `control`, which ends `data` in its order.
+        // Signals from the terminal must reach `control` only, which ends `data` in the right order.
         command
             .arg0("ringway")
             .args(arguments)
@@ -88,19 +89,19 @@ impl Data {
         thread("answers")
             .spawn(move || {
                 read(&link, &answers, &inbox);
-                // Nobody will answer any more.
+                // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let status = reap(child);
                 *watched.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.clone());
                 watched.changed.notify_all();
-                // If `control` is ending too, nobody hears it.
+                // Fails only if `control` is ending too.
                 let _ = inbox.send(Message::DataEnded { generation, status });
             })
             .map_err(DataError::Start)?;
         Ok(Data { pid, generation, outbox: Some(outbox), pending, ended, next: 0 })
     }
 
-    /// Has `data` do something. What is returned waits for it, but not for ever.
+    /// Sends a request to `data`. The returned future waits for the reply, for at most `PATIENCE`.
     pub fn call(
         &mut self,
         request: Request,
@@ -110,7 +111,8 @@ impl Data {
         Ok(async { tokio::time::timeout(PATIENCE, posted).await.unwrap_or(Err(DataError::Silent)) })
     }
 
-    /// Has `data` do something, after what it was told before of the same port. What is returned waits for it.
+    /// Sends a request to `data`, which handles requests for the same port in order. The returned future waits for the
+    /// reply.
     pub fn post(
         &mut self,
         request: Request,
@@ -134,7 +136,7 @@ impl Data {
         })
     }
 
-    /// Ends it, gently first.
+    /// Asks `data` to end, and kills it if it does not.
     pub async fn stop(mut self) {
         if let Ok(stopped) = self.post(Request::Stop, Vec::new()) {
             let _ = tokio::time::timeout(FAREWELL, stopped).await;
@@ -144,7 +146,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // The end of the link ends `data`; one that hangs is killed.
+        // Closing the link ends `data`; a process that hangs is killed.
         self.outbox = None;
         let status = self.ended.status.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, _) = self
@@ -161,7 +163,7 @@ impl Drop for Data {
     }
 }
 
-/// Sends calls until there are no more, then closes the link for writing, which `data` sees.
+/// Sends calls until the channel is closed, then shuts the link down for writing, which tells `data` to end.
 fn write(link: &Link, calls: &Receiver<(Call, Vec<OwnedFd>)>) {
     while let Ok((call, descriptors)) = calls.recv() {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -173,14 +175,14 @@ fn write(link: &Link, calls: &Receiver<(Call, Vec<OwnedFd>)>) {
     let _ = rustix::net::shutdown(link.as_fd(), rustix::net::Shutdown::Write);
 }
 
-/// Passes on what `data` says until it is gone.
+/// Dispatches replies and events of `data` until the link is closed.
 fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
     loop {
         match link.receive::<Said>() {
             Ok((Said::Reply { id, reply }, _)) => {
                 let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(answer) = pending.as_mut().and_then(|pending| pending.remove(&id)) {
-                    // Whoever asked may have lost patience.
+                    // The caller may have timed out.
                     let _ = answer.send(reply);
                 }
             }
@@ -196,7 +198,7 @@ fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
     }
 }
 
-/// Waits for the end of a process whose link is closed.
+/// Waits for the end of a process whose link is closed; returns its status in words.
 fn reap(mut child: Child) -> String {
     match child.wait() {
         Ok(status) => status.to_string(),

@@ -1,4 +1,4 @@
-//! The page of counters, which `data` writes and `control` reads without asking.
+//! The counters page: shared memory that `data` writes and `control` reads.
 
 use ringway_fabric::SharedPage;
 use ringway_frame::Counters;
@@ -6,12 +6,12 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Entries in the page: one for every queue that a fabric can have. Memory is taken only for those in use.
+/// Entries in the page: one for every queue that a fabric can have. Memory is allocated only for entries in use.
 const ENTRIES: u32 = 16_384;
 /// Bytes of an entry.
 const ENTRY: usize = Counters::WORDS * 8;
 
-/// Why there are no counters.
+/// Why the counters page can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// All entries are in use.
@@ -26,12 +26,12 @@ pub enum PageError {
 #[derive(Debug)]
 pub struct Page {
     memfd: OwnedFd,
-    /// Entries in use: first and count, in order.
+    /// Entries in use: index of the first, and count, in ascending order.
     used: Vec<(u32, u32)>,
 }
 
 impl Page {
-    /// A page of zeros.
+    /// Creates a zeroed page.
     pub fn new() -> Result<Page, PageError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memfd = rustix::fs::memfd_create("ringway-counters", flags).map_err(io::Error::from)?;
@@ -41,17 +41,17 @@ impl Page {
         Ok(Page { memfd, used: Vec::new() })
     }
 
-    /// How many entries it has.
+    /// Number of entries.
     pub fn entries(&self) -> u32 {
         ENTRIES
     }
 
-    /// A descriptor of it for `data`.
+    /// A file descriptor of the page, for `data`.
     pub fn share(&self) -> Result<OwnedFd, PageError> {
         Ok(self.memfd.try_clone()?)
     }
 
-    /// Takes `count` entries, zeroed, and returns the first.
+    /// Allocates `count` contiguous entries, zeroes them, and returns the index of the first.
     pub fn take(&mut self, count: u32) -> Result<u32, PageError> {
         let mut first = 0;
         let mut index = 0;
@@ -72,7 +72,7 @@ impl Page {
         Ok(first)
     }
 
-    /// Gives the entries back that start with `first`.
+    /// Frees the entries that start with `first`.
     pub fn give(&mut self, first: u32) {
         self.used.retain(|(used, _)| *used != first);
     }

@@ -1,4 +1,4 @@
-//! What the API asks of the engine.
+//! Requests of the API to the engine.
 
 use super::Engine;
 use crate::api::{
@@ -14,25 +14,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Why it wasn't done.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// There is no such thing.
+    /// The named object does not exist.
     Unknown(Trouble),
-    /// The file is wrong.
+    /// The fabric file has errors.
     Wrong(Trouble),
-    /// It can't be done as things are.
+    /// The request conflicts with the current state.
     Conflict(Trouble),
-    /// The request can't be read, for the reason that this HTTP status names.
+    /// The request is malformed; the HTTP status gives the reason.
     Request(u16, Trouble),
     /// The fabric is going down.
     Down,
 }
 
-/// An answer's way back.
+/// The channel for a request's answer.
 pub type Answer<T> = oneshot::Sender<Result<T, Failure>>;
 
-/// A question or an order, with the way back for its answer.
+/// A query or an order, with the channel for its answer.
 #[derive(Debug)]
 pub enum Ask {
     /// The fabric as a whole.
@@ -43,7 +43,7 @@ pub enum Ask {
     Ports(Answer<Vec<PortView>>),
     /// Its counters.
     Stats(Answer<StatsView>),
-    /// What a switch knows.
+    /// The address table of a switch.
     Table(String, Answer<TableView>),
     /// Its guests.
     Guests(Answer<Vec<GuestView>>),
@@ -51,7 +51,7 @@ pub enum Ask {
     StartGuest(String, Answer<()>),
     /// Stop a guest.
     StopGuest(String, Answer<()>),
-    /// A running guest, to talk to.
+    /// The handle of a running guest.
     Guest(String, Answer<Arc<Guest>>),
     /// Its functions.
     Functions(Answer<Vec<FunctionView>>),
@@ -59,11 +59,11 @@ pub enum Ask {
     StartFunction(String, Answer<()>),
     /// Stop a function.
     StopFunction(String, Answer<()>),
-    /// Where a running function's handlers are.
+    /// Path of the socket for a running function's handlers.
     Handlers(String, Answer<PathBuf>),
-    /// Become as this file says.
+    /// Change the fabric to this file.
     Become(NewFabric, Answer<Changes>),
-    /// Go down.
+    /// Shut the fabric down.
     Shutdown(Answer<()>),
 }
 
@@ -72,9 +72,9 @@ fn trouble(error: impl std::fmt::Display) -> Trouble {
 }
 
 impl Engine {
-    /// Answers a question; an order comes back.
+    /// Answers a query; an order is returned unchanged.
     pub(super) async fn question(&mut self, ask: Ask) -> Option<Ask> {
-        // Whoever asked may be gone when the answer is there.
+        // The client may have disconnected before its answer is ready.
         match ask {
             Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
             Ask::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
@@ -108,7 +108,7 @@ impl Engine {
                 drop(answer.send(self.functions.socket(&name).map_err(function_failure)))
             }
             Ask::Become(new, answer) => drop(answer.send(self.become_as(new).await)),
-            // The serving loop ends with `Shutdown`, and questions were answered.
+            // `serve` handles `Shutdown`, and `question` answered the queries.
             _ => {}
         }
     }
@@ -138,7 +138,7 @@ impl Engine {
         let host = file::Host { run: Some(self.run.path().into()), ..self.host.clone() };
         let (name, text) = (new.file.clone(), new.text);
         let check = self.program.check;
-        // Units of plugins are looked for: their hosts take a moment to start.
+        // Checking the file starts plugin hosts, which blocks for a moment.
         let read = tokio::task::spawn_blocking(move || {
             let folder = Path::new(&name).parent().unwrap_or(Path::new("/"));
             file::read_with(&name, &text, &host, Some(&Outside::of_this_host(folder, &check)))
@@ -149,7 +149,7 @@ impl Engine {
         })?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
         let mut target = target.resolve(self.run.path(), folder);
-        // Where it runs was settled when it came up.
+        // Name and run directory were fixed when the fabric came up.
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;

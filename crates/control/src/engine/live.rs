@@ -1,4 +1,4 @@
-//! Ports while they live: made known to `data`, given their peers, taken away.
+//! Running ports: adding them to `data`, attaching and detaching their peers, removing them.
 
 use super::{Engine, EngineError, Message};
 use crate::data::DataError;
@@ -11,41 +11,41 @@ use ringway_spec::Port;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// What is known of a running port besides what the file says.
+/// Run-time state of a port, in addition to its configuration.
 pub struct Live {
-    /// First entry of its counters.
+    /// Index of its first entry in the counters page.
     pub counters: u32,
-    /// Entries of its counters.
+    /// Number of its entries in the counters page.
     pub queues: u16,
-    /// Brings its peers.
+    /// The task that accepts or connects its peers.
     opener: Option<Opener>,
-    /// Which opener that is.
+    /// Number of that opener; events of earlier openers are ignored.
     epoch: u64,
-    /// Its peer's number; 0 without one.
+    /// Serial number of its peer; 0 if it has none.
     serial: u64,
-    /// Duplicates of what `data` has, if another `data` could go on with them.
+    /// Duplicates of the descriptors that `data` has, if a restarted `data` can continue with them.
     kept: Vec<OwnedFd>,
-    /// What `data` last said of it.
+    /// The state that `data` last reported.
     pub state: Option<PortState>,
-    /// Why it has no peer, or lost the last.
+    /// Why it has no peer, or lost its last one.
     pub reason: String,
-    /// Programs on a pipe.
+    /// Number of programs connected to a pipe.
     pub programs: usize,
-    /// Its last peer cost too much, and the next is to come after a while.
+    /// Its last peer was detached because it used too much time; the next peer is admitted after a delay.
     resting: bool,
-    /// What is logged about it.
+    /// Rate limit of its log messages.
     log: LogLimit,
 }
 
 impl Live {
-    /// Closes what is open.
+    /// Stops the opener, which closes its sockets.
     pub async fn close(self) {
         if let Some(opener) = self.opener {
             opener.stop().await;
         }
     }
 
-    /// Its peer is gone.
+    /// Records that the peer is gone, and lets the opener bring the next one.
     fn gone(&mut self, reason: &str) {
         self.reason = reason.into();
         self.resting = false;
@@ -58,7 +58,7 @@ impl Live {
 }
 
 impl Engine {
-    /// Makes a port, and opens it as `owned`: with the owner that its socket is to have.
+    /// Adds a port and opens it as described by `owned`: the same port with the owner that its socket must have.
     pub(super) async fn add_port(&mut self, port: &Port, owned: &Port) -> Result<(), EngineError> {
         let unknown = || EngineError::Kind(port.name.clone(), port.kind.name().into());
         let kind = kinds::find(port.kind.name(), self.host.kinds).ok_or_else(unknown)?;
@@ -89,7 +89,7 @@ impl Engine {
             Ok(opener) => live.opener = opener,
             Err(error) => {
                 if queues > 0 {
-                    // The reason to tell is why it can't be opened.
+                    // The error to report is the one from opening, not one from this clean-up.
                     let _ = self.call(&port.name, Request::RemovePort { name: port.name.clone() }).await;
                     self.page.give(counters);
                 }
@@ -111,7 +111,7 @@ impl Engine {
         live.close().await;
     }
 
-    /// Has another worker serve a port.
+    /// Moves a port to another worker.
     pub(super) async fn move_port(&mut self, port: &Port) -> Result<(), EngineError> {
         if self.live.get(&port.name).is_none_or(|live| live.queues == 0) {
             return Ok(());
@@ -120,7 +120,7 @@ impl Engine {
         self.call(&port.name, Request::MovePort { name, worker }).await.map(drop)
     }
 
-    /// Gives a new `data` a port that the last one had.
+    /// Adds a port to a restarted `data` process, with its peer if the peer's descriptors were kept.
     pub(super) async fn resume_port(&mut self, port: &Port) -> Result<(), EngineError> {
         let Some(live) = self.live.get_mut(&port.name) else { return Ok(()) };
         if live.queues == 0 {
@@ -143,7 +143,7 @@ impl Engine {
         self.hand(name, Request::Attach { port: name.into() }, descriptors).await.map(drop)
     }
 
-    /// News of a peer.
+    /// Handles an event from a port's opener.
     pub(super) async fn peer(&mut self, event: PeerEvent) {
         let PeerEvent { port: name, epoch, what } = event;
         let Some(live) = self.live.get_mut(&name).filter(|live| live.epoch == epoch) else { return };
@@ -163,7 +163,7 @@ impl Engine {
                 self.detach(&name);
                 self.lost(&name, &reason);
             }
-            // It was gone already.
+            // An earlier peer, which is detached already.
             What::Left { .. } => {}
             What::Arrived { serial, descriptors, keep } => {
                 live.serial = serial;
@@ -180,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// `data` has a peer, or hasn't.
+    /// Handles the result of attaching a peer in `data`.
     pub(super) fn attached(&mut self, name: &str, epoch: u64, serial: u64, attached: Result<(), DataError>) {
         let is_it = |live: &&mut Live| live.epoch == epoch && live.serial == serial;
         let Some(live) = self.live.get_mut(name).filter(is_it) else { return };
@@ -188,7 +188,7 @@ impl Engine {
         match attached {
             Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
             Ok(()) => {}
-            // The next `data` gets it.
+            // The peer is attached again when `data` has been restarted.
             Err(DataError::Gone) if !live.kept.is_empty() => {}
             Err(error) => {
                 if is_logged {
@@ -199,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// Has `data` let go of a port's peer, before the next comes.
+    /// Makes `data` detach a port's peer, before the next one is attached.
     fn detach(&mut self, name: &str) {
         let port = name.to_string();
         self.post(Request::Detach { port: port.clone() }, Vec::new(), move |detached| {
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// `data` says something.
+    /// Handles an event from `data`.
     pub(super) async fn heard(&mut self, event: Event) {
         match event {
             Event::Changed(state) => {
@@ -225,14 +225,14 @@ impl Engine {
             }
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
             Event::Detached { port, reason, fault, rest } => {
-                // Of a port that was removed just now nothing is left to detach.
+                // The port was removed in the meantime, and its peer with it.
                 let Some(live) = self.live.get_mut(&port) else { return };
                 match live.log.allows(&port) {
                     true if fault => tracing::warn!(port, reason, "the peer broke its protocol"),
                     true => tracing::info!(port, reason, "the peer is gone"),
                     false => {}
                 }
-                // Whatever `data` still has of it goes before the next peer comes.
+                // `data` must release the rest of the peer's state before the next peer is attached.
                 self.detach(&port);
                 if rest > 0 {
                     self.rest(&port, &reason, Duration::from_nanos(rest));
@@ -243,9 +243,9 @@ impl Engine {
         }
     }
 
-    /// A port's peer is gone, and the next is to come after `time`.
+    /// Records that a port's peer was detached, and admits the next one only after `time`.
     ///
-    /// Attack: a peer that is let go for what it costs, and comes again at once.
+    /// Attack: a peer that is detached because it uses too much time, and reconnects at once.
     fn rest(&mut self, name: &str, reason: &str, time: Duration) {
         let Some(live) = self.live.get_mut(name) else { return };
         live.reason = format!("{reason}; the next may come {} s later", time.as_millis().div_ceil(1000));
@@ -259,7 +259,7 @@ impl Engine {
         });
     }
 
-    /// A port rested for as long as it was to.
+    /// Ends the delay of a port after an expensive peer: the next peer may come.
     pub(super) fn rested(&mut self, port: &str, epoch: u64) {
         if let Some(live) = self.live.get_mut(port).filter(|live| live.epoch == epoch && live.resting) {
             let reason = live.reason.clone();
@@ -267,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// Opens for `data` what it reads about a worker's thread.
+    /// Opens the files that `data` reads about a worker's thread, and passes them to `data`.
     async fn watch(&mut self, worker: String, thread: i32) {
         let Some(pid) = self.data.as_ref().map(|data| data.pid) else { return };
         let watched = match ringway_host::open_thread_files(pid, thread) {

@@ -1,4 +1,4 @@
-//! The heart of `control`: one task that owns the running fabric and hears everything that happens to it.
+//! The engine of `control`: one task that owns the running fabric and handles every event that concerns it.
 
 mod command;
 mod live;
@@ -21,51 +21,51 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-/// Everything that the engine hears.
+/// Messages to the engine.
 #[derive(Debug)]
 pub enum Message {
-    /// Somebody asks for something, by the API.
+    /// A request of the API.
     Ask(Ask),
-    /// `data` says something.
+    /// An event from `data`.
     FromData(Event),
     /// A `data` process ended.
     DataEnded {
-        /// Which.
+        /// Number of the process since the start of `control`.
         generation: u64,
-        /// How.
+        /// Its exit status, in words.
         status: String,
     },
     /// It is time to start `data` again.
     StartData,
-    /// News of a port's peer.
+    /// An event from a port's opener.
     Peer(PeerEvent),
-    /// A port whose peer was let go for what it cost rested long enough.
+    /// The delay of a port whose peer used too much time is over.
     Rested {
         /// The port.
         port: String,
         /// Which of that name.
         epoch: u64,
     },
-    /// `data` has a port's new peer, or hasn't.
+    /// Result of attaching a port's new peer in `data`.
     Attached {
         /// The port.
         port: String,
         /// Which of that name.
         epoch: u64,
-        /// Which peer.
+        /// Serial number of the peer.
         serial: u64,
-        /// Whether it has.
+        /// The result.
         attached: Result<(), DataError>,
     },
-    /// News of a guest.
+    /// Result of starting a guest.
     Guest(GuestEvent),
-    /// News of a function.
+    /// An event from a function's process.
     Function(FunctionEvent),
-    /// The fabric is to go down.
+    /// Shut the fabric down.
     Down,
 }
 
-/// Where messages for the engine go.
+/// Sender of messages to the engine.
 pub type Inbox = UnboundedSender<Message>;
 
 /// Why a change was not made.
@@ -74,34 +74,35 @@ pub enum EngineError {
     /// A port can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// `data` didn't.
+    /// `data` failed or refused to do it.
     #[error("{0}: {1}")]
     Data(String, #[source] DataError),
-    /// There are no counters for it.
+    /// The counters page is full or unavailable.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// A function can't be had so.
+    /// A function can't be added or changed.
     #[error(transparent)]
     Function(#[from] FunctionError),
-    /// A port is of a kind that this program lacks.
+    /// This program has no such kind of port.
     #[error("port {0}: there is no kind \"{1}\"")]
     Kind(String, String),
-    /// A guest can't be had so.
+    /// A guest can't be added.
     #[error(transparent)]
     Guest(#[from] GuestError),
-    /// It can't change while the fabric is up.
+    /// A setting that can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
 }
 
-/// Waits before `data` is started again: the first time at once, then longer each time, up to the last.
+/// Delays before restarting `data`, in milliseconds: the first restart is immediate, later ones take longer, up to the
+/// last value.
 const RESTARTS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
-/// After so long without an end of `data`, waits begin at the first again.
+/// If `data` ran for this long, the next restart is immediate again.
 const STABLE: Duration = Duration::from_secs(60);
 
 /// The running fabric.
 pub struct Engine {
-    /// As it is; changes move it towards a file.
+    /// The current fabric, updated with each change.
     fabric: Fabric,
     /// The file that describes it.
     file: String,
@@ -119,17 +120,17 @@ pub struct Engine {
     functions: Functions,
     run: RunDir,
     inbox: Inbox,
-    /// Once it serves.
+    /// Set once `serve` runs.
     messages: Option<UnboundedReceiver<Message>>,
-    /// Messages that came while `data` was waited for.
+    /// Messages that arrived while the engine waited for `data`.
     backlog: VecDeque<Message>,
-    /// What `data` last said of itself.
+    /// The state that `data` last reported.
     known: proto::State,
     place: Place,
 }
 
 impl Engine {
-    /// A fabric without switches and ports, with the workers of `fabric`, and `data` running.
+    /// Starts `data` with the workers of `fabric`; the fabric has no switches or ports yet.
     pub async fn start(
         fabric: &Fabric,
         file: String,
@@ -173,7 +174,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Hears messages until the fabric is to go down, then takes everything away.
+    /// Handles messages until the fabric is shut down, then removes everything.
     pub async fn serve(mut self, messages: UnboundedReceiver<Message>) {
         let mut farewell = None;
         self.messages = Some(messages);
@@ -199,7 +200,7 @@ impl Engine {
         }
         self.down().await;
         if let Some(answer) = farewell {
-            // Whoever asked may be gone.
+            // The client may have disconnected.
             let _ = answer.send(Ok(()));
         }
     }
@@ -211,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Takes everything away.
+    /// Removes everything.
     pub async fn down(mut self) {
         tracing::info!("going down");
         self.functions.stop_all();
@@ -225,7 +226,7 @@ impl Engine {
         drop(self.run);
     }
 
-    /// Moves the fabric to `target`; if that fails, back to where it was. What was done, in words.
+    /// Changes the fabric to `target`; if that fails, changes it back. Returns the changes in words.
     pub async fn move_to(&mut self, target: &Fabric) -> Result<Vec<String>, EngineError> {
         if let Some(what) = change::fixed(&self.fabric, target) {
             return Err(EngineError::Fixed(what));
@@ -250,7 +251,7 @@ impl Engine {
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
-    /// Puts lists in the order of a file, which people see.
+    /// Sorts lists into the order of a file, which is the order in which the API shows them.
     fn sort_as(&mut self, file: &Fabric) {
         let place = |names: Vec<&str>, name: &str| names.iter().position(|other| *other == name);
         self.fabric
@@ -262,7 +263,7 @@ impl Engine {
 
     async fn make(&mut self, change: &Change, target: &Fabric) -> Result<(), EngineError> {
         match change {
-            // What is to go and isn't there is gone.
+            // An error means that the guest doesn't exist, as wanted.
             Change::RemoveGuest(name) => drop(self.guests.remove(name).await),
             Change::RemovePort(name) => self.remove_port(name).await,
             Change::RemoveSwitch(name) => {
@@ -289,7 +290,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has `data` do something about `what`.
+    /// Sends a request about `what` to `data`, and waits for the reply.
     async fn call(&mut self, what: &str, request: Request) -> Result<proto::Reply, EngineError> {
         self.hand(what, request, Vec::new()).await
     }
@@ -311,7 +312,7 @@ impl Engine {
                 message = messages.recv() => message,
             };
             match message {
-                // Whoever asks how things are does not wait for a change.
+                // Queries are answered during a change; orders wait until it is done.
                 Some(Message::Ask(ask)) => {
                     let order = self.question(ask).await;
                     self.backlog.extend(order.map(Message::Ask));
@@ -322,7 +323,7 @@ impl Engine {
         }
     }
 
-    /// Has `data` do something about a port, and goes on; `then` hears what came of it.
+    /// Sends a request about a port to `data` without waiting; `then` is called with the result.
     fn post(
         &mut self,
         request: Request,
@@ -364,7 +365,7 @@ impl Engine {
         });
     }
 
-    /// Starts `data` again and gives it everything it had.
+    /// Restarts `data` and restores its switches, ports and peers.
     async fn restart_data(&mut self) {
         self.restarts += 1;
         if let Err(error) = self.start_data(self.restarts + 1).await {

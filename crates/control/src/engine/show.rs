@@ -1,4 +1,4 @@
-//! What the engine tells of the running fabric.
+//! The engine's views of the running fabric.
 
 use super::Engine;
 use crate::api::{Counts, FabricView, PortStats, PortView, StatsView, SwitchView, WorkerView};
@@ -10,15 +10,15 @@ use ringway_spec::{Port, Switch, To};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is wrong with a worker where the system refuses `io_setup`.
+/// Problem of a worker if the system refuses `io_setup`.
 const HELPED: &str =
     "peers' eventfds are signalled by a thread each: io_setup was refused, see `ringway doctor`";
 
-/// How long whoever asks waits for what `data` knows now.
+/// How long a query waits for the current state from `data`.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Engine {
-    /// What `data` knows, or last knew where it does not answer; nothing while it is away.
+    /// The state of `data`; the last known one if `data` does not answer, and an empty one while it is not running.
     async fn state(&mut self) -> State {
         let Some(data) = &mut self.data else { return State::default() };
         if let Ok(posted) = data.post(Request::State, Vec::new())
@@ -117,7 +117,7 @@ impl Engine {
         let at = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
         let mut ports = Vec::new();
         for port in &self.fabric.ports {
-            // A port without queues passes its frames from program to program, uncounted.
+            // Frames of a port without queues pass directly between programs, uncounted.
             let Some(live) = self.live.get(&port.name).filter(|live| live.queues > 0) else { continue };
             let mut stats = PortStats { name: port.name.clone(), ..PortStats::default() };
             for queue in 0..u32::from(live.queues) {
@@ -131,7 +131,7 @@ impl Engine {
     }
 }
 
-/// The words of an entry of the counters page by name.
+/// Names the words of an entry of the counters page.
 fn counts(words: &[u64; Counters::WORDS]) -> Counts {
     let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
     let (tx, rest) = drops.split_at(Reason::ALL.len());

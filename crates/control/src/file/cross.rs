@@ -1,4 +1,4 @@
-//! What tables of the file say about each other, and about the host.
+//! Checks between tables of the file, and against the host.
 
 use super::desired::Fabric;
 use super::{Host, Patch, SOCKET_PATH};
@@ -10,11 +10,11 @@ use ringway_spec::{Guest, GuestKind, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
-/// What is not in its place in the fabric yet.
+/// Parts of the file that are not yet joined to the fabric.
 pub struct Partial {
     /// Patches: path in the file, and ports.
     pub patches: Vec<Patch>,
-    /// Worker of a port: where that stands, and its name.
+    /// Worker of each port: path of the entry in the file, and the worker's name.
     pub assigned: BTreeMap<String, (String, String)>,
 }
 
@@ -31,7 +31,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) 
     users(fabric, notes);
 }
 
-/// Notes that `name` is no `what`.
+/// Notes that there is no `what` called `name`.
 fn unknown<'n>(place: &str, what: &str, name: &str, known: impl Iterator<Item = &'n str>, notes: &Notes) {
     let known: Vec<&str> = known.collect();
     let fix = match nearest(name, known.iter().copied()) {
@@ -160,7 +160,7 @@ fn named_by_lookups(fabric: &Fabric, notes: &Notes) {
     }
 }
 
-/// What lies in a run directory besides ports' sockets.
+/// Ringway's own files in a run directory.
 const OURS: [&str; 6] = ["api.sock", "lock", "guests", "functions", "placement.redb", "placement.redb.log"];
 
 fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
@@ -176,12 +176,12 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
             None => socket.path.clone(),
         };
         let length = path.as_os_str().len();
-        // What is too long by itself was noted already.
+        // A path that is too long by itself was noted already.
         if length > SOCKET_PATH && socket.path.as_os_str().len() <= SOCKET_PATH {
             let what = format!("the socket's path {} has {length} bytes", path.display());
             notes.wrong(&at, what, format!("a UNIX socket's path has {SOCKET_PATH} at most"));
         }
-        // `a.sock` and `./a.sock` are one.
+        // `a.sock` and `./a.sock` are the same path.
         let path: PathBuf = path.components().collect();
         let inside: PathBuf = socket.path.components().filter(|part| *part != Component::CurDir).collect();
         if OURS.iter().any(|name| inside == Path::new(name)) {
@@ -195,7 +195,7 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
     }
 }
 
-/// A guest's ports let it share all of its memory.
+/// Checks that each port of a guest may map all of the guest's memory.
 fn memory(fabric: &Fabric, notes: &Notes) {
     for guest in &fabric.guests {
         for port in guest.ports.iter().filter_map(|port| fabric.port(port)) {
@@ -235,17 +235,17 @@ fn is_client(port: &Port) -> bool {
     port.kind.settings::<Settings>().is_ok_and(|settings| !settings.server)
 }
 
-/// Who has ports to itself.
+/// A guest or a function, which owns its ports.
 struct Owner<'a> {
     /// `guest` or `function`.
     what: &'static str,
     name: &'a str,
     ports: &'a [String],
-    /// The kind that its ports are of.
+    /// The kind that its ports must have.
     kind: &'static str,
 }
 
-/// No two guests are one user, none is root, and the sockets of a guest's ports are its user's.
+/// Checks that guests have distinct users other than root, and that the sockets of a guest's ports belong to its user.
 fn users(fabric: &Fabric, notes: &Notes) {
     let mut used = HashMap::new();
     for guest in &fabric.guests {
@@ -270,7 +270,7 @@ fn users(fabric: &Fabric, notes: &Notes) {
     }
 }
 
-/// Guests and functions have ports of the right kind to themselves.
+/// Checks that ports of guests and functions have the right kind and a single owner.
 fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
     let guests = fabric.guests.iter().map(|guest| Owner {
         what: "guest",
@@ -291,7 +291,7 @@ fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
         let Owner { what, name, ports, kind } = owner;
         for (index, port) in ports.iter().enumerate() {
             let place = format!("{what}.{name}.ports.{index}");
-            // A single `port` stands without a number.
+            // A single `port` has no index in its path.
             let place = if notes.has(&place) { place } else { format!("{what}.{name}.port") };
             if !known_port(fabric, &place, port, notes) {
                 continue;

@@ -1,17 +1,17 @@
-//! What a fabric file asks for.
+//! The desired state described by a fabric file.
 
 use ringway_scheduler::Placement;
 use ringway_spec::{Function, Guest, HugePages, Port, Switch, Worker};
 use std::path::{Path, PathBuf};
 
-/// A fabric as it should be. Lists are in the order of the file; every name that it mentions exists in it.
+/// The desired state of a fabric. Lists are in the order of the file; every reference is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fabric {
     /// Its name.
     pub name: String,
-    /// Its run directory, if the file says.
+    /// Its run directory, if the file sets one.
     pub run: Option<PathBuf>,
-    /// Pages for memory that we make ourselves.
+    /// Pages for memory that Ringway allocates itself.
     pub huge_pages: HugePages,
     /// Switches.
     pub switches: Vec<Switch>,
@@ -21,17 +21,17 @@ pub struct Fabric {
     pub guests: Vec<Guest>,
     /// Functions.
     pub functions: Vec<Function>,
-    /// What it says of placement.
+    /// Its placement tables.
     pub placement: Placement,
     /// Workers, at least one.
     pub workers: Vec<Worker>,
-    /// What does no harm, and is not as somebody may expect: a line each, with its place.
+    /// Warnings, one per line with its position: settings that are valid but may surprise the operator.
     pub warnings: Vec<String>,
 }
 
 impl Fabric {
-    /// Makes relative paths absolute: sockets are relative to the run directory `run`, files of guests to
-    /// `folder`, the fabric file's.
+    /// Makes relative paths absolute: sockets are relative to the run directory `run`, files of guests to `folder`, the
+    /// folder of the fabric file.
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
             if let Some(socket) = &mut port.socket {

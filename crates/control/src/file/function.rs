@@ -6,17 +6,17 @@ use ringway_spec::{Configuration, Function};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Memory of a function that doesn't say.
+/// Default memory of a function, in bytes.
 const MEMORY: u64 = 256 << 20;
-/// Bytes that a configuration has at most. Attack: one that is endless.
+/// Largest configuration in bytes. Attack: an endless configuration.
 pub const LARGEST: usize = 16 << 20;
-/// Frames that a function handles at once, if it doesn't say.
+/// Default number of frames that a function handles at once.
 const BURST: u64 = 64;
 
-/// Something wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// The file it is in; the configuration's own if empty.
+    /// The file with the error; the configuration's own file if empty.
     pub file: String,
     /// Line, from 1; 0 if unknown.
     pub line: usize,
@@ -98,7 +98,7 @@ pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, no
             let place = inline.then(|| within(text, &at, &function.configuration.text, &complaint)).flatten();
             match place {
                 Some(place) if own => notes.wrong(&(place..place), complaint.what, ""),
-                // Text with escapes: nobody can count in it.
+                // The string has escapes, so that positions in its value do not match positions in the file.
                 _ if inline && own => notes.wrong(&at, complaint.what, ""),
                 _ => {
                     let file = if own { shown(outside, function) } else { complaint.file };
@@ -113,7 +113,7 @@ pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, no
     }
 }
 
-/// The configuration's file, as people find it.
+/// The path of the configuration's file, for messages.
 fn shown(outside: &Outside<'_>, function: &Function) -> String {
     let file = function.configuration.file.clone().unwrap_or_default();
     outside.folder.join(file).display().to_string()
@@ -123,7 +123,7 @@ fn read(path: &Path, outside: &Outside<'_>) -> io::Result<String> {
     String::from_utf8((outside.read)(path)?).map_err(io::Error::other)
 }
 
-/// Where in the file's `text` a complaint about `inner` is, whose string stands at `at`.
+/// The offset in the file's `text` of a complaint about `inner`, the value of the string at `at`.
 fn within(text: &str, at: &std::ops::Range<usize>, inner: &str, complaint: &Complaint) -> Option<usize> {
     let start = at.start + text.get(at.clone())?.find(inner)?;
     let mut place = start;

@@ -5,7 +5,7 @@ use ringway_spec::file::Section;
 use ringway_spec::{Guest, GuestKind};
 use std::path::PathBuf;
 
-/// Memory of a guest that doesn't say.
+/// Default memory of a guest, in bytes.
 const MEMORY: u64 = 256 << 20;
 
 /// Reads a guest.
@@ -51,7 +51,7 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
     if guest.kind == GuestKind::Uml && guest.cpus > 1 {
         section.wrong("cpus", "a User-Mode Linux guest has one processor", "leave `cpus` out");
     }
-    // A guest's memory is mapped page by page.
+    // A guest's memory is mapped in whole pages.
     if !guest.memory.is_multiple_of(4096) {
         section.wrong("memory", "`memory` is not a multiple of 4KB", "round it");
     }

@@ -1,5 +1,5 @@
-//! The fabric file: TOML in, a desired state or everything that is wrong with it out. Does no I/O
-//! itself; units from outside are found by who asks.
+//! The fabric file: parses TOML into a desired state, or reports all of its errors. Does no I/O itself; the caller
+//! supplies a function that finds plugin units.
 
 mod cross;
 mod desired;
@@ -30,19 +30,19 @@ use toml::de::{DeTable, DeValue};
 /// Longest path of a UNIX socket: `sun_path` of unix(7) less the zero.
 pub const SOCKET_PATH: usize = 107;
 
-/// Bytes that a file has at most. Attack: a file sent at run time that is endless.
+/// Largest file in bytes. Attack: an endless file sent at run time.
 pub const LARGEST: usize = 4 << 20;
 
-/// What the file is checked against besides itself.
+/// Properties of the host that the file is checked against.
 #[derive(Clone)]
 pub struct Host {
     /// Cores that workers may be pinned to.
     pub cores: Vec<usize>,
-    /// The directory of run directories, to which relative socket paths belong, if known.
+    /// The parent of run directories, if known; relative socket paths are relative to the run directory.
     pub base: Option<PathBuf>,
-    /// The run directory if it is settled already, whatever the file says.
+    /// The run directory if it is fixed already; overrides the file's.
     pub run: Option<PathBuf>,
-    /// Says what units from outside there are; without it there are none. It may take a while.
+    /// Finds plugin units, which may block for a while; if absent, there are none.
     pub find: Option<fn(&Options) -> Found>,
     /// Kinds of port from outside the project.
     pub kinds: &'static [&'static dyn PortKind],
@@ -56,20 +56,20 @@ impl Host {
     }
 }
 
-/// How to look at what a file names outside itself: users, files of guests, configurations of functions.
+/// Access to the things outside the file that it names: users, files of guests, configurations of functions.
 pub struct Outside<'a> {
     /// The folder that files are relative to.
     pub folder: &'a Path,
-    /// Reads a file, which is no larger than it should be.
+    /// Reads a file of limited size.
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
-    /// Says what lies at a path.
+    /// Returns the type of the file at a path.
     pub look: &'a dyn Fn(&Path) -> std::io::Result<std::fs::FileType>,
     /// Everything that is wrong with a function's configuration.
     pub check: &'a dyn Fn(&Function) -> Vec<Complaint>,
 }
 
 impl<'a> Outside<'a> {
-    /// What this host has; files are relative to `folder`.
+    /// Access to this host; files are relative to `folder`.
     pub fn of_this_host(folder: &'a Path, check: &'a dyn Fn(&Function) -> Vec<Complaint>) -> Outside<'a> {
         Outside {
             folder,
@@ -80,12 +80,12 @@ impl<'a> Outside<'a> {
     }
 }
 
-/// Reads the text of the file known to people as `file`. What it names outside itself is not looked at.
+/// Parses the text of a file, called `file` in messages. Users, files and configurations that it names are not checked.
 pub fn read(file: &str, text: &str, host: &Host) -> Result<Fabric, Problems> {
     read_with(file, text, host, None)
 }
 
-/// The same with what it names outside itself.
+/// Parses the text of a file, and checks the users, files and configurations that it names.
 pub fn read_with(
     file: &str,
     text: &str,
@@ -160,17 +160,17 @@ fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
     fabric
 }
 
-/// How long an adaptive worker polls a queue after its last frame, in nanoseconds.
+/// Default time that an adaptive worker polls a queue after its last frame, in nanoseconds.
 const SPIN: u64 = 50_000;
-/// How long frames wait for a full destination, in nanoseconds.
+/// Default time that frames wait for a full destination, in nanoseconds.
 const HOLD: u64 = 100_000;
-/// The longest that they may.
+/// Longest time that frames may wait for a full destination, in nanoseconds.
 const LONGEST_HOLD: u64 = 10_000_000_000;
 
-/// What names are made of.
+/// The syntax of names, for messages.
 pub const NAME: &str = "letters, digits, `-` and `_`, a letter or digit first, 64 at most";
 
-/// Whether `name` can stand in messages, file names and thread names.
+/// Whether `name` is valid: safe in messages, file names and thread names.
 pub fn good_name(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 64
@@ -325,6 +325,6 @@ fn worker(
         }
     }
     section.finish(|_| None);
-    // Thread names have 15 bytes at most, but people and messages use the whole name.
+    // The kernel truncates thread names to 15 bytes; messages have the whole name.
     list.push(Worker { name, core, poll, spin, hold });
 }

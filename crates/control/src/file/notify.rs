@@ -3,10 +3,10 @@
 use ringway_spec::Notify;
 use ringway_spec::file::Section;
 
-/// The longest that a notification may be held back, in nanoseconds.
+/// Longest time that a notification may be delayed, in nanoseconds.
 const LONGEST: u64 = 1_000_000_000;
 
-/// Reads which habits of not notifying a port has.
+/// Reads the notification settings of a port.
 pub fn notify(section: &mut Section<'_>) -> Notify {
     let usual = Notify::default();
     let Some(mut table) = section.table("notify", "{ moderate = \"50us\" }") else { return usual };

@@ -1,4 +1,4 @@
-//! What a file names outside itself: users and groups, files of guests, what lies where a socket is to be.
+//! Checks of things outside the file that it names: users and groups, files of guests, existing files at socket paths.
 
 use super::Outside;
 use super::desired::Fabric;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Checks everything of `fabric` that lies outside its file.
+/// Checks everything outside the file that `fabric` names.
 pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: &Notes) {
     let names = Names::read(outside);
     let run = host.run_of(fabric);
@@ -27,7 +27,7 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: 
     }
 }
 
-/// The number of `name` in a text such as passwd(5) or group(5), or the number that it is.
+/// The number of `name` in a text such as passwd(5) or group(5); `name` itself if it is a number.
 pub fn number(name: &str, text: &str) -> Option<u32> {
     if let Ok(number) = name.parse() {
         return Some(number);
@@ -38,7 +38,7 @@ pub fn number(name: &str, text: &str) -> Option<u32> {
     })
 }
 
-/// Who there is on this host; nothing of what can't be read, and isn't checked.
+/// Users and groups of this host; `None` if the file can't be read: its names are not checked then.
 struct Names {
     users: Option<String>,
     groups: Option<String>,
@@ -74,7 +74,7 @@ fn missing(
     }
 }
 
-/// Where a socket is to be may lie one of an earlier run, but nothing else.
+/// Notes a file at a socket's path, unless it is a socket, left by an earlier run.
 fn in_the_way(path: &Path, place: &str, outside: &Outside<'_>, notes: &Notes) {
     if (outside.look)(path).is_ok_and(|found| !found.is_socket()) {
         let what = format!("{} is there already, and is no socket", path.display());
@@ -82,7 +82,7 @@ fn in_the_way(path: &Path, place: &str, outside: &Outside<'_>, notes: &Notes) {
     }
 }
 
-/// What a guest boots from is there.
+/// Checks that the files from which a guest boots exist.
 fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
     let named = [
         ("kernel", &guest.kernel, false),
@@ -181,7 +181,7 @@ user = "kvm"
         std::fs::create_dir_all(&folder).unwrap();
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mknodat(rustix::fs::CWD, folder.join("fifo"), FileType::Fifo, mode, 0).unwrap();
-        // Sparse: it takes no room.
+        // A sparse file, which uses no disk space.
         std::fs::File::create(folder.join("large")).unwrap().set_len((16 << 20) + 1).unwrap();
         let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
         for (file, wrong) in [

@@ -1,4 +1,4 @@
-//! Placement in the file: clusters, policies, and where units from outside come from.
+//! Placement in the file: clusters, policies, and sources of plugin units.
 
 use super::{Host, named};
 use ringway_place::inventory::read_clusters;
@@ -12,7 +12,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads `[plugins.NAME]`, `[policy.NAME]` and `[cluster.NAME]` of the file known as `file`.
+/// Reads `[plugins.NAME]`, `[policy.NAME]` and `[cluster.NAME]` of the file called `file` in messages.
 pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Placement {
     let home = Path::new(file).parent().unwrap_or(Path::new(""));
     let mut plugins = Options::default();
@@ -40,7 +40,7 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> P
     let clusters = read_clusters(top, &found.units, &mut problems);
     check_policies_of(&clusters, &policies, top, &mut problems);
     for problem in found.problems.iter().filter(|problem| !problem.is_out) {
-        // What a file of plugins lacks may be why a unit is not there; else nobody misses it.
+        // A problem of a plugin file is only a warning, unless policies or clusters have errors, which it may explain.
         if problems.is_empty() {
             let place = place_of(&problem.source, &places);
             notes.warn(&notes.of(place), format!("{place}: {}", problem.what));
@@ -52,22 +52,22 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> P
     Placement { plugins, policies, clusters }
 }
 
-/// Notes what is wrong with a source of units at its table.
+/// Notes an error of a source of units, at the source's table.
 fn out_of_reach(source: &str, what: &str, places: &[(String, String)], notes: &Notes) {
     let place = place_of(source, places);
     notes.wrong(&notes.of(place), format!("{place}: {what}"), "");
 }
 
-/// The table of a source of units.
+/// The path in the file of the table of a source of units.
 fn place_of<'p>(source: &str, places: &'p [(String, String)]) -> &'p str {
     places.iter().find(|(name, _)| name == source).map_or("plugins", |(_, path)| path)
 }
 
-/// The longest time a unit may be given, and the most memory.
+/// Largest time limit, in nanoseconds, and memory limit of a unit.
 const LONGEST: u64 = 30_000_000_000;
 const LARGEST: u64 = 1 << 40;
 
-/// A table `[plugins.NAME]`; what its source is called.
+/// Reads a table `[plugins.NAME]`; returns the name of its source.
 fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Option<String> {
     let folder = section.string("folder", "plugins");
     let url = section.string("url", "http://127.0.0.1:8080/units");
@@ -78,7 +78,7 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
     let unconfined = section.boolean("unconfined");
     let source = match (&folder, &url) {
         (Some(folder), None) => {
-            // Plugin hosts run elsewhere.
+            // Absolute, since plugin hosts run in another working directory.
             let path = home.join(folder);
             let folder = Folder::new(std::path::absolute(&path).unwrap_or(path));
             let memory_mb = memory.and_then(|bytes| u32::try_from(bytes >> 20).ok());
@@ -118,10 +118,10 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
     source
 }
 
-/// What a service's address looks like.
+/// The syntax of a service's address, for messages.
 const URL: &str = "write http://HOST:PORT/PATH";
 
-/// The tables `[policy.NAME]`.
+/// Reads the tables `[policy.NAME]`.
 fn policies(top: &DeTable<'_>, found: &Found, notes: &Notes, problems: &mut Vec<Problem>) -> Vec<Policy> {
     let Some((key, value)) = top.get_key_value("policy") else { return Vec::new() };
     let DeValue::Table(tables) = value.get_ref() else {
@@ -131,7 +131,7 @@ fn policies(top: &DeTable<'_>, found: &Found, notes: &Notes, problems: &mut Vec<
     read_table(tables, &found.units, problems)
 }
 
-/// Clusters have policies that the file has, or that are built in.
+/// Checks that the policies of clusters are in the file or built in.
 fn check_policies_of(
     clusters: &[Cluster],
     policies: &[Policy],
@@ -165,7 +165,7 @@ fn check_policies_of(
     }
 }
 
-/// Where a key of a table stands.
+/// The position of a key of a table.
 fn key_of(tables: &DeTable<'_>, table: &str, key: &str) -> Option<std::ops::Range<usize>> {
     let DeValue::Table(keys) = tables.get(table)?.get_ref() else { return None };
     keys.get(key).map(Spanned::span)

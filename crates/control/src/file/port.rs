@@ -9,7 +9,7 @@ use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
 use ringway_spec::file::{Notes, Section, either};
 use ringway_spec::{IpNet, Kind, MacAddress, Notify, Port, Socket, To};
 
-/// Reads a port, which is of a kind of the project or of `more`.
+/// Reads a port, whose kind is one of the project's or of `more`.
 pub fn port(mut section: Section<'_>, notes: &Notes, more: &'static [&'static dyn PortKind]) -> Option<Port> {
     let name = section.path.strip_prefix("port.")?.to_string();
     let kinds = || KINDS.iter().chain(more).copied();
@@ -21,7 +21,7 @@ pub fn port(mut section: Section<'_>, notes: &Notes, more: &'static [&'static dy
     }
     let to = section.string("switch", "main").map(To::Switch);
     let hold = section.duration("hold", 0..=LONGEST_HOLD, "100us");
-    // Without its kind, the rest can't be judged; the port still stands, so that others may name it.
+    // Without a kind the other keys can't be checked; the port is kept, so that references to it are valid.
     let Some(kind) = kind else {
         kinds().for_each(|kind| section.accept(kind.keys()));
         section.finish(|_| None);
@@ -39,7 +39,7 @@ pub fn port(mut section: Section<'_>, notes: &Notes, more: &'static [&'static dy
     Some(Port { name, kind, socket, queues, to, worker: None, hold, notify })
 }
 
-/// Reads the key `socket` and those about who may connect to it.
+/// Reads the key `socket` and the keys for its owner, group and mode.
 pub fn socket(section: &mut Section<'_>) -> Socket {
     let key = "socket";
     let name = section.path.rsplit('.').next().unwrap_or("port").to_string();
@@ -100,7 +100,7 @@ pub fn mac(section: &mut Section<'_>, key: &'static str) -> Option<MacAddress> {
     mac
 }
 
-/// An address that one station can have.
+/// Reads a unicast Ethernet address.
 pub fn station(section: &mut Section<'_>, key: &'static str) -> Option<MacAddress> {
     let mac = mac(section, key)?;
     if !mac.is_unicast() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
-/// Bytes of a value at most. Attack: a function that answers without end.
+/// Largest value in bytes. Attack: a function that sends an endless answer.
 const LARGEST: u64 = 16 << 20;
-/// Bytes of a line at most.
+/// Longest line in bytes.
 const LINE: u64 = 1 << 16;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -15,13 +15,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Why a handler was not read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// There is none of this name.
+    /// No handler has this name.
     #[error("{0}")]
     Unknown(String),
-    /// It refuses.
+    /// The handler refused.
     #[error("{0}")]
     Refused(String),
-    /// It can't be asked.
+    /// The function's socket can't be used.
     #[error("the function does not answer: {0}")]
     Silent(String),
 }
@@ -66,7 +66,7 @@ async fn within<T>(asked: impl Future<Output = Result<T, HandlerError>>) -> Resu
     tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
 }
 
-/// Attack: a name with a line's end in it says more than one thing.
+/// Attack: a handler name that contains a line feed, and so a second command.
 fn one_line(handler: &str) -> Result<&str, HandlerError> {
     if handler.is_empty() || handler.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(HandlerError::Unknown(format!("\"{}\" is no handler", handler.escape_debug())));
@@ -81,7 +81,7 @@ struct Session {
 impl Session {
     async fn open(socket: &Path) -> Result<Session, HandlerError> {
         let mut session = Session { stream: BufReader::new(UnixStream::connect(socket).await?) };
-        // Its name and version.
+        // The server's banner: protocol name and version.
         session.line().await?;
         Ok(session)
     }
@@ -99,7 +99,7 @@ impl Session {
         Ok(String::from_utf8_lossy(&bytes).trim_end().to_string())
     }
 
-    /// Reads an answer's lines: `200 ...` is good, others say what is wrong.
+    /// Reads the lines of a response: a status of 2xx is success, any other an error with its message.
     async fn answer(&mut self) -> Result<(), HandlerError> {
         let mut said: Vec<String> = Vec::new();
         loop {
@@ -109,7 +109,7 @@ impl Session {
             };
             said.push(text.into());
             if line.as_bytes()[3] == b'-' {
-                // Attack: an answer that never ends.
+                // Attack: a response with endless lines.
                 if said.len() > 1000 {
                     return Err(HandlerError::Silent("its answer does not end".into()));
                 }
@@ -129,7 +129,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// Answers one session with `said` after a line was read.
+    /// Serves one connection: reads a line and answers with `said`.
     fn answering(name: &str, said: &'static str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("rw-handlers-{}-{name}", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();

@@ -1,18 +1,18 @@
-//! What a function's process prints: into the log, as far as it is not too much.
+//! Copies the output of a function's process to the log, at a limited rate.
 
 use ringway_fabric::LogLimit;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
-/// Bytes of a line at most; more is another line.
+/// Longest line in bytes; longer lines are split.
 const LONGEST: u64 = 4096;
-/// Lines that are kept for who asks why it ended.
+/// Number of last lines that are kept, to explain why the process ended.
 const KEPT: usize = 20;
 /// Lines a second that are logged. Attack: a function that fills the log.
 const RATE: u32 = 100;
 
-/// Logs what `output` says until it ends; its last lines.
+/// Logs the lines of `output` until its end; returns the last ones.
 pub fn log(name: &str, output: impl Read) -> Vec<String> {
     let mut output = BufReader::new(output);
     let mut kept = VecDeque::new();

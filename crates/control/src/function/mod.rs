@@ -1,4 +1,4 @@
-//! Functions: processes that run Click configurations on ring ports, and what is said to them.
+//! Functions: processes that run Click configurations on ring ports, and the messages between them and `control`.
 
 pub mod handlers;
 mod lines;
@@ -9,41 +9,41 @@ pub use process::{Ended, Process};
 use ringway_host::jail::dynamic_user;
 use serde::{Deserialize, Serialize};
 
-/// What a function's process is told first. With it come the socket it listens on, for handlers, and the one by which
-/// it asks for its ports.
+/// The first message to a function's process. Two descriptors come with it: the listening socket for handlers, and the
+/// socket by which the process requests connections to its ports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The configuration's text.
     pub text: String,
-    /// What the configuration is called.
+    /// The configuration's name in messages.
     pub title: String,
     /// Its parameters, names and values.
     pub parameters: Vec<(String, String)>,
     /// Names of its ports.
     pub ports: Vec<String>,
-    /// What the socket for handlers is called.
+    /// Path of the socket for handlers.
     pub handlers: String,
     /// Frames that it handles at once.
     pub burst: u32,
-    /// Bytes of memory at most.
+    /// Memory limit in bytes.
     pub memory: u64,
     /// The core it is pinned to.
     pub core: Option<usize>,
-    /// The user it becomes, if it is root.
+    /// The user ID that the process switches to if it was started as root.
     pub user: u32,
 }
 
-/// What a function's process says.
+/// Messages from a function's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Said {
-    /// Its configuration runs.
+    /// The configuration is running.
     Up,
-    /// Its configuration can't run; why.
+    /// The configuration can't run, with the reason.
     Wrong(String),
 }
 
 impl Start {
-    /// What the process of a function is told.
+    /// The first message to the process of `function`.
     pub fn of(function: &ringway_spec::Function, fabric: &str, handlers: String) -> Start {
         Start {
             text: function.configuration.text.clone(),

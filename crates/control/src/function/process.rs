@@ -1,4 +1,4 @@
-//! The process of a function: started, given its ports, watched.
+//! The process of a function: starting it, connecting it to its ports, noticing its end.
 
 use super::{Said, Start, lines};
 use ringway_fabric::{Link, LinkError};
@@ -16,25 +16,25 @@ use std::sync::Arc;
 /// How a function's process ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its status.
+    /// Its exit status, in words.
     pub status: String,
-    /// What it said last.
+    /// The last lines of its standard error.
     pub last: String,
 }
 
-/// A running process. Dropping it ends it.
+/// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Process {
-    /// Its number.
+    /// Its process ID.
     pub pid: u32,
     descriptor: OwnedFd,
-    /// The process ends when this is closed.
+    /// The link to the process, which ends when the link is closed.
     link: Arc<Link>,
 }
 
 impl Process {
-    /// Starts this program with `arguments`, which make it a function's process. `doors` are the sockets of its ports
-    /// in their order. `said` hears what it says, `ended` its end.
+    /// Starts this program with `arguments`, which make it a function's process. `doors` are the socket paths of its
+    /// ports in order. `said` is called with each of its messages, `ended` when it has ended.
     pub fn start(
         name: &str,
         start: &Start,
@@ -47,7 +47,7 @@ impl Process {
         let (ours, theirs) = UnixStream::pair()?;
         let (keeper, asker) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
-        // A signal from the terminal is for `control`, which ends functions in its order.
+        // Signals from the terminal must reach `control` only, which ends functions in the right order.
         command
             .arg0("ringway")
             .args(arguments)
@@ -78,14 +78,14 @@ impl Process {
         let (mut out, errors) = (child.stdout.take(), child.stderr.take());
         let owner = name.to_string();
         let printer = name.to_string();
-        // Both to their ends, or a pipe that nobody reads stops it.
+        // Both pipes are read until their end; the process would block on a full pipe.
         thread("prints").spawn(move || out.take().map(|out| lines::log(&printer, out)))?;
         thread("ends").spawn(move || {
             let last = errors.map(|errors| lines::log(&owner, errors)).unwrap_or_default();
             let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
             ended(Ended { status, last: last.join("; ") });
         })?;
-        // What it can't take, it is told by its end.
+        // If the process has ended already, `ended` reports it.
         if let Err(error) = link.send(start, &[listener.as_fd(), asker.as_fd()]) {
             let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
             tracing::warn!(function = name, %error, "it ended at once");
@@ -93,13 +93,13 @@ impl Process {
         Ok(process)
     }
 
-    /// Asks it to end.
+    /// Asks the process to end.
     pub fn ask_to_end(&self) {
-        // It may have ended.
+        // The process may have ended already.
         let _ = pidfd_send_signal(&self.descriptor, Signal::TERM);
     }
 
-    /// Ends it.
+    /// Kills the process.
     pub fn kill(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
@@ -117,7 +117,8 @@ fn identify(child: &Child) -> io::Result<OwnedFd> {
     Ok(pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Connects to ports that the process asks for by number, until it is gone: it can't connect by itself.
+/// Connects to ports that the process requests by number, and sends it the sockets, until the process has ended. The
+/// process is confined and can't connect by itself.
 fn open_doors(keeper: &UnixStream, doors: &[PathBuf]) {
     let mut asked = [0];
     while let Ok((1, _)) = receive_with(keeper.as_fd(), &mut asked, 0) {

@@ -1,4 +1,4 @@
-//! The kinds of port on the side of `control`: how each is read from the file, and how its peers come.
+//! The kinds of port on the side of `control`: how each is read from the file, and how its peers connect.
 //!
 //! The data path's side of a kind is `port/KIND/`. [`KINDS`] has a row for each.
 
@@ -24,15 +24,15 @@ pub trait PortKind: Sync {
     /// Its name in the file.
     fn name(&self) -> &'static str;
 
-    /// The keys that it has besides those of every kind.
+    /// Its keys in addition to those of every kind.
     fn keys(&self) -> &'static [&'static str];
 
-    /// Reads its keys, and notes what is wrong with them. What is wrong is replaced by something harmless, so that the
-    /// rest of the file can be checked.
+    /// Reads its keys and notes their errors. A wrong value is replaced by a valid one, so that the rest of the file
+    /// can be checked.
     fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described;
 
-    /// Opens the port: makes what its peers come by, and starts the task that brings them to `desk`. `None` for a
-    /// port that has no peers. Memory that is made for them consists of `pages`.
+    /// Opens the port: creates its socket or interface, and starts the task that reports its peers to `desk`. `None`
+    /// for a port that has no peers. Memory for peers is allocated in `pages`.
     ///
     /// # Errors
     /// The port can't work.
@@ -48,23 +48,23 @@ pub trait PortKind: Sync {
         true
     }
 
-    /// The Ethernet address that is its peer's alone.
+    /// The Ethernet address of its peer, which must be unique.
     fn mac(&self, _port: &Port) -> Option<MacAddress> {
         None
     }
 
-    /// Key and value of a name on the host that no two ports can share, besides the socket.
+    /// Key and value of a name on the host that must be unique among ports, other than the socket's path.
     fn claims(&self, _port: &Port) -> Option<(&'static str, String)> {
         None
     }
 
-    /// Where its peer comes in, for people.
+    /// Where its peer connects, for messages.
     fn peer(&self, port: &Port) -> String {
         port.socket.as_ref().map(|socket| socket.path.display().to_string()).unwrap_or_default()
     }
 }
 
-/// What the file says of a port, as its kind reads it.
+/// A port as its kind read it from the file.
 pub struct Described {
     /// The kind with its settings.
     pub kind: Kind,

@@ -1,4 +1,4 @@
-//! `kind = "null"`: swallows what it gets.
+//! `kind = "null"`: discards the frames that it gets.
 
 use super::{Described, PortKind};
 use crate::open::{Desk, OpenError};

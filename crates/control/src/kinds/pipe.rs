@@ -1,4 +1,4 @@
-//! `kind = "pipe"`: two programs that have only each other.
+//! `kind = "pipe"`: connects two programs directly.
 
 use super::{Described, PortKind};
 use crate::file::{shape, socket};

@@ -1,4 +1,4 @@
-//! `kind = "tap"`: the host's stack.
+//! `kind = "tap"`: the host's network stack, by a TAP interface.
 
 use super::{Described, PortKind};
 use crate::file::{cidr, station};
@@ -72,15 +72,15 @@ impl PortKind for Tap {
     }
 }
 
-/// Reports the interface that `descriptors` are, then each that takes its place.
+/// Reports the interface with these `descriptors`, then each interface that replaces it.
 async fn keep(mut desk: Desk, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
     desk.arrived(descriptors, true);
     desk.wait().await;
     loop {
-        // Whatever took it away may do so again; that must not keep us busy.
+        // An interface that is deleted again and again must not keep this task busy.
         tokio::time::sleep(PAUSE).await;
         let again = settings.clone();
-        // It waits for the kernel, and may change its thread's network namespace.
+        // `open` blocks in the kernel, and may change its thread's network namespace.
         let opened = tokio::task::spawn_blocking(move || open(&again, queues)).await;
         match opened.map_err(io::Error::other).and_then(|opened| opened.map_err(io::Error::other)) {
             Ok(descriptors) => {

@@ -10,7 +10,7 @@ use ringway_spec::file::{Notes, Section};
 /// Every lookup, the default first.
 pub const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
 
-/// What to do about a wrong Ethernet address.
+/// Advice for an invalid Ethernet address.
 pub const MAC_FIX: &str = "write six bytes, such as \"02:00:00:00:00:01\"";
 
 /// A lookup's keys in the file.
@@ -21,14 +21,14 @@ pub trait LookupKeys: Sync {
     /// The keys that no other lookup has.
     fn keys(&self) -> &'static [&'static str];
 
-    /// Reads its keys and notes what is wrong with them.
+    /// Reads its keys and notes their errors.
     fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Kind;
 
-    /// The ports that it names, each after its place below the switch.
+    /// The ports that it names, each preceded by its path below the switch.
     fn ports(&self, lookup: &Kind) -> Vec<(String, String)>;
 }
 
-/// The ports that a lookup names, each after its place below the switch.
+/// The ports that a lookup names, each preceded by its path below the switch.
 pub fn ports(lookup: &Kind) -> Vec<(String, String)> {
     let keys = LOOKUPS.iter().find(|keys| keys.name() == lookup.name());
     keys.map(|keys| keys.ports(lookup)).unwrap_or_default()

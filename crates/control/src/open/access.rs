@@ -1,4 +1,4 @@
-//! Who may use a socket: names to numbers.
+//! The owner and group of a socket: names to numbers.
 
 use super::OpenError;
 use crate::file::number;

@@ -1,7 +1,7 @@
-//! Bringing ports their peers: listening, accepting, connecting again, opening.
+//! Openers: listening and accepting, connecting and reconnecting, opening interfaces.
 //!
 //! Each port that has peers has an [`Opener`], a task that brings one peer at a time: it reports
-//! [`What::Arrived`], and waits to be told that this peer is gone before it brings the next.
+//! [`What::Arrived`], and waits for [`Opener::gone`] before it brings the next.
 
 mod access;
 pub(crate) mod ring;
@@ -26,7 +26,7 @@ use watched::Watched;
 /// Why a port can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Its socket can't be made.
+    /// Its socket can't be created.
     #[error("port {port}: {error}")]
     Socket {
         /// The port.
@@ -34,16 +34,16 @@ pub enum OpenError {
         /// What is wrong.
         error: listener::OpenError,
     },
-    /// Its socket is for somebody unknown.
+    /// The owner or group of its socket does not exist.
     #[error("port {port}: there is no {what} \"{name}\"; use a name that /etc/{file} has, or a number")]
     Nobody {
         /// The port.
         port: String,
         /// `user` or `group`.
         what: &'static str,
-        /// What the file says.
+        /// The name in the fabric file.
         name: String,
-        /// Where it was looked for.
+        /// The file that was searched for the name.
         file: &'static str,
     },
     /// The system refused.
@@ -56,15 +56,15 @@ pub enum OpenError {
     },
 }
 
-/// How long to wait after something that passes, such as a want of descriptors.
+/// Delay after a temporary error, such as a lack of file descriptors.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// News of a port's peer.
+/// An event of a port's opener.
 #[derive(Debug)]
 pub struct PeerEvent {
     /// The port.
     pub port: String,
-    /// Which opener says so: a port that went and came anew has another.
+    /// Number of the opener; a port that was removed and added again has another.
     pub epoch: u64,
     /// What happened.
     pub what: What,
@@ -73,29 +73,29 @@ pub struct PeerEvent {
 /// What happened to a peer.
 #[derive(Debug)]
 pub enum What {
-    /// One is there.
+    /// A peer has connected.
     Arrived {
         /// Its number, from 1.
         serial: u64,
-        /// What `data` needs for it.
+        /// The descriptors that `data` needs for the peer.
         descriptors: Vec<OwnedFd>,
-        /// Whether another `data` could go on with the same descriptors.
+        /// Whether a restarted `data` can continue with the same descriptors.
         keep: bool,
     },
-    /// It is gone.
+    /// A peer has disconnected.
     Left {
         /// Its number.
         serial: u64,
         /// Why.
         reason: String,
     },
-    /// None can be brought for now; it is tried again.
+    /// No peer can be brought for now; the opener retries.
     Trouble(String),
-    /// So many programs are on a pipe.
+    /// The number of programs connected to a pipe.
     Programs(usize),
 }
 
-/// Brings a port its peers, as long as it lives.
+/// The task that brings a port its peers, until it is stopped.
 #[derive(Debug)]
 pub struct Opener {
     done: watch::Sender<u64>,
@@ -103,8 +103,8 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Opens a port. What can't work is said at once; `None` for kinds without peers.
-    /// Memory that is made for them consists of `pages`.
+    /// Opens a port. Permanent errors are returned at once. `None` for kinds without peers. Memory for peers is
+    /// allocated in `pages`.
     pub fn start(
         port: &Port,
         kind: &dyn PortKind,
@@ -118,7 +118,7 @@ impl Opener {
         Ok(task.map(|task| Opener { done, task }))
     }
 
-    /// Peer number `serial` is gone: the next may come.
+    /// Tells the opener that peer number `serial` is detached, so that it brings the next.
     pub fn gone(&self, serial: u64) {
         self.done.send_if_modified(|done| {
             let news = *done < serial;
@@ -130,12 +130,12 @@ impl Opener {
     /// Closes the port, its sockets included.
     pub async fn stop(self) {
         self.task.abort();
-        // It ends by being aborted, which is no error.
+        // The task was aborted, which is no error.
         let _ = self.task.await;
     }
 }
 
-/// What the task that brings a port its peers reports to.
+/// The opener task's connection to the engine.
 pub struct Desk {
     port: String,
     epoch: u64,
@@ -153,7 +153,7 @@ impl Desk {
     /// The port's settings.
     ///
     /// # Errors
-    /// They are not those of the kind.
+    /// The settings are not those of the kind.
     pub fn settings<S: DeserializeOwned>(&self, port: &Port) -> Result<S, OpenError> {
         port.kind.settings().map_err(|error| self.no_door(io::Error::other(error)))
     }
@@ -176,18 +176,18 @@ impl Desk {
         OpenError::Socket { port: self.port.clone(), error }
     }
 
-    /// The system refused what the port needs.
+    /// The error for a system call that the port needs and that failed.
     pub fn no_door(&self, error: io::Error) -> OpenError {
         OpenError::System { port: self.port.clone(), error }
     }
 
-    /// Reports that something doesn't work, and waits a moment: most of it passes.
+    /// Reports an error, and waits before a retry: most errors are temporary.
     pub async fn trouble(&self, error: io::Error) {
         self.say(What::Trouble(error.to_string()));
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// Says that a program gets no ring, which concerns that program alone.
+    /// Logs that a program got no ring; other programs are not affected.
     fn refused(&mut self, error: &io::Error) {
         if self.log.allows(&self.port) {
             tracing::warn!(port = self.port, %error, "a program gets no ring");
@@ -200,13 +200,13 @@ impl Desk {
             self.inbox.send(Message::Peer(PeerEvent { port: self.port.clone(), epoch: self.epoch, what }));
     }
 
-    /// A peer is there, with these descriptors for the data path. `keep`: another `data` could go on with them.
+    /// Reports a new peer, with its descriptors for the data path. `keep`: a restarted `data` can continue with them.
     pub fn arrived(&mut self, descriptors: Vec<OwnedFd>, keep: bool) {
         self.serial += 1;
         self.say(What::Arrived { serial: self.serial, descriptors, keep });
     }
 
-    /// Waits until the last peer is gone.
+    /// Waits until the last reported peer is detached.
     pub async fn wait(&mut self) {
         let serial = self.serial;
         if self.done.wait_for(|done| *done >= serial).await.is_err() {

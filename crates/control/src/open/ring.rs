@@ -1,4 +1,4 @@
-//! Programs on rings and pipes: making their memory, watching whether they are still there.
+//! Programs on rings and pipes: allocating their memory, and noticing when they disconnect.
 
 use super::{Desk, Watched, What};
 use ringway_host::PageChoice;
@@ -11,13 +11,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// How long a program may take to say what it asks for. Attack: a program that connects and says nothing.
+/// Time limit for a program's hello message. Attack: a program that connects and sends nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How many programs may be about to say so. Attack: programs without end that say nothing; the one that has waited
-/// longest is let go for the next.
+/// Largest number of connections that have not sent their hello. Attack: endless connections that send nothing; the
+/// oldest is closed for a new one.
 const GREETED: usize = 64;
 
-/// A ring: one program after the other.
+/// Serves a ring port: one program at a time.
 pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {
     let mut greetings = Greetings::new(PATIENCE);
     loop {
@@ -31,7 +31,7 @@ pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: G
                         desk.say(What::Left { serial, reason: "the program left".into() });
                     }
                 }
-                // Until `data` no longer uses the memory; then the program's end of it is closed.
+                // The program's socket stays open until `data` no longer uses the memory.
                 desk.wait().await;
             }
             Err(error) => desk.trouble(error).await,
@@ -39,7 +39,7 @@ pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: G
     }
 }
 
-/// The next program that has its ring, and what `data` needs for it.
+/// Waits for the next program and allocates its ring; returns the descriptors for `data` as well.
 async fn next(
     desk: &mut Desk,
     door: &mut Watched<RingListener>,
@@ -68,14 +68,14 @@ async fn accept(door: &mut Watched<RingListener>) -> io::Result<Newcomer> {
     door.until(|door| door.accept().map_err(io::Error::other)).await
 }
 
-/// A program and what it asks for, or why nothing was heard of it.
+/// A connection and its hello, or why none was received.
 type Greeted = io::Result<(Newcomer, Hello)>;
 
-/// Programs that are about to say what they ask for, each heard by itself.
+/// Connections whose hello is awaited, each in a task of its own.
 struct Greetings {
     patience: Duration,
     tasks: JoinSet<Greeted>,
-    /// In the order in which they came.
+    /// The tasks, oldest connection first.
     waiting: VecDeque<AbortHandle>,
 }
 
@@ -84,14 +84,14 @@ impl Greetings {
         Greetings { patience, tasks: JoinSet::new(), waiting: VecDeque::new() }
     }
 
-    /// The next program of which something is known; an error is the door's. May be dropped at any time.
+    /// The next connection whose hello was received or failed; an error is the listener's. Cancel-safe.
     async fn next(&mut self, door: &mut Watched<RingListener>) -> io::Result<Greeted> {
         loop {
             tokio::select! {
-                // Whoever has said what it asks for comes first.
+                // Connections with a hello have priority over new ones.
                 biased;
                 Some(done) = self.tasks.join_next() => {
-                    // An error: it was let go for another.
+                    // An error means that the task was aborted in favour of a newer connection.
                     if let Ok(greeted) = done {
                         return Ok(greeted);
                     }
@@ -112,7 +112,7 @@ impl Greetings {
     }
 }
 
-/// Waits for what a newcomer asks for.
+/// Waits for a connection's hello.
 async fn greet(newcomer: Newcomer, patience: Duration) -> Greeted {
     let mut newcomer = Watched::new(newcomer)?;
     let said = newcomer.until(|newcomer| newcomer.hello().map_err(io::Error::other));
@@ -121,16 +121,16 @@ async fn greet(newcomer: Newcomer, patience: Duration) -> Greeted {
 }
 
 async fn hung_up(program: &mut Watched<Program>) {
-    // An error on the socket is as good as its end.
+    // An error on the socket counts as its end.
     let _ = program.until(|program| Ok(program.is_gone().then_some(()))).await;
 }
 
-/// A pipe: two programs at a time; `data` has no part in it.
+/// Serves a pipe port: two programs at a time, without `data`.
 pub async fn join(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {
     let mut pipe = Pipe::new(otherwise).in_pages(pages);
     let mut greetings = Greetings::new(PATIENCE);
     loop {
-        // Duplicates, since what watches a socket can't share it with the pipe.
+        // Duplicates, since the pipe owns the original sockets.
         let watched: io::Result<Vec<_>> =
             pipe.sockets().map(|socket| socket.try_clone_to_owned().and_then(Watched::new)).collect();
         let mut watched = match watched {
@@ -172,7 +172,7 @@ async fn any(sockets: &mut [Watched<OwnedFd>]) {
 }
 
 async fn news(socket: &mut Watched<OwnedFd>) {
-    // An error shows as well when the pipe looks at the socket.
+    // The pipe finds an error itself when it reads the socket.
     let _ = socket.until(|_| Ok(Some(()))).await;
 }
 
@@ -190,13 +190,13 @@ mod tests {
         (path, Watched::new(listener).unwrap())
     }
 
-    /// Whether its end was closed.
+    /// Whether the other end of the socket was closed.
     fn is_let_go(mut stream: &UnixStream) -> bool {
         stream.set_nonblocking(true).unwrap();
         stream.read(&mut [0]).is_ok_and(|count| count == 0)
     }
 
-    /// With no time-out that could help: silent programs are waited for during the test and longer.
+    /// The time limit is longer than the test, so that only the limit on connections can close silent ones.
     #[tokio::test]
     async fn programs_that_say_nothing_delay_nobody() {
         let (path, mut door) = door("silent");
@@ -207,7 +207,7 @@ mod tests {
             program.write_all(&Hello::default().to_bytes()).unwrap();
             assert!(greetings.next(&mut door).await.unwrap().is_ok());
         }
-        // The first program took the place of a fifth, and left it to the next two.
+        // The first program displaced a fifth silent connection; its own slot was then free for the next two programs.
         let is_let_go: Vec<bool> = silent.iter().map(is_let_go).collect();
         assert_eq!(is_let_go.iter().position(|gone| !gone), Some(5), "those who waited longest");
         assert!(!is_let_go[5..].contains(&true));

@@ -1,13 +1,14 @@
-//! Front-ends: waiting for them, or going to them.
+//! vhost-user front-ends: accepting them as a server, or connecting to them as a client.
 
 use super::{Desk, Watched, What};
 use ringway_host::listener::{self, Listener, Retry};
 use std::io;
 use std::path::PathBuf;
 
-/// Server: front-ends come to us, one after the other. The one that is served stays: who may connect could
-/// else take a running guest's port. The next waits, connected but unheard, until the one before is gone; so
-/// a monitor that is started again need not care whether its former life was noticed to be over.
+/// Server: accepts front-ends, one at a time. A new connection never displaces the front-end that is served;
+/// otherwise any client with access to the socket could take over a running guest's port. The next front-end waits,
+/// connected but not served, until the previous one is gone; so a VMM can restart and reconnect before the end of its
+/// previous connection was noticed.
 pub async fn serve(mut desk: Desk, mut door: Watched<Listener>) {
     loop {
         match door.until(|door| door.accept().map_err(io::Error::other)).await {
@@ -20,7 +21,7 @@ pub async fn serve(mut desk: Desk, mut door: Watched<Listener>) {
     }
 }
 
-/// Client: we go to the front-end, for ever.
+/// Client: connects to the front-end, and reconnects without end.
 pub async fn connect(mut desk: Desk, path: PathBuf) {
     let mut retry = Retry::default();
     let mut told = false;
@@ -37,7 +38,7 @@ pub async fn connect(mut desk: Desk, path: PathBuf) {
             }
             Err(_) => {}
         }
-        // A front-end that hangs up at once must not keep us busy either.
+        // A front-end that disconnects at once must not keep this task busy.
         tokio::time::sleep(retry.wait()).await;
     }
 }
@@ -52,7 +53,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use tokio::sync::{mpsc, watch};
 
-    /// The next front-end that arrived: its number, and its socket.
+    /// The next front-end that arrived: its serial number and its socket.
     async fn arrival(inbox: &mut mpsc::UnboundedReceiver<Message>) -> (u64, UnixStream) {
         match inbox.recv().await {
             Some(Message::Peer(PeerEvent {
@@ -79,7 +80,7 @@ mod tests {
             let mut byte = [0];
             std::io::Read::read_exact(front, &mut byte).unwrap();
             assert_eq!(byte, [serial as u8]);
-            // Nobody else arrives, however often others look.
+            // No other front-end arrives, even if other tasks run.
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }

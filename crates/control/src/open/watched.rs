@@ -1,4 +1,4 @@
-//! Sockets that tokio watches while their own types use them.
+//! Readiness of sockets in tokio, for sockets that have types of their own.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,10 +6,10 @@ use std::os::unix::net::UnixStream as Plain;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// A socket that doesn't block, with its readiness.
+/// A non-blocking socket, with its readiness.
 ///
-/// The watch is on a duplicate that tokio takes for a stream: nothing but its readiness is used, so a
-/// listening socket will do as well.
+/// Tokio polls a duplicate descriptor, as if it were a stream. Only its readiness is used, so that listening sockets
+/// work as well.
 #[derive(Debug)]
 pub struct Watched<T> {
     inner: T,
@@ -17,13 +17,13 @@ pub struct Watched<T> {
 }
 
 impl<T: AsFd> Watched<T> {
-    /// Watches `inner`.
+    /// Registers `inner` with tokio.
     pub fn new(inner: T) -> io::Result<Watched<T>> {
         let watch = UnixStream::from_std(Plain::from(inner.as_fd().try_clone_to_owned()?))?;
         Ok(Watched { inner, watch })
     }
 
-    /// Has `look` look each time there may be something to read, until it finds something.
+    /// Calls `look` each time the socket may be readable, until `look` returns a value.
     pub async fn until<R>(&mut self, mut look: impl FnMut(&mut T) -> io::Result<Option<R>>) -> io::Result<R> {
         loop {
             self.watch.readable().await?;
@@ -38,7 +38,7 @@ impl<T: AsFd> Watched<T> {
         }
     }
 
-    /// No longer watched.
+    /// Deregisters the socket and returns it.
     pub fn into_inner(self) -> T {
         self.inner
     }
