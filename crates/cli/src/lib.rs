@@ -49,9 +49,9 @@ fn kinds() -> Kinds {
     KINDS.get().copied().unwrap_or_default()
 }
 
-/// Runs the program with its command line, with `kinds` besides the project's own.
+/// Runs the program with its command line, with `kinds` in addition to the project's own.
 pub fn main(kinds: Kinds) -> ExitCode {
-    // The first call's kinds count; a program calls this once.
+    // Later calls have no effect; a program calls this function once.
     let _ = KINDS.set(kinds);
     if let Some(code) = click::called_so() {
         return code;
@@ -108,7 +108,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
     }
 }
 
-/// Becomes the plugin host of a folder.
+/// Runs as the plugin host of a folder.
 fn plugin_host(asked: PluginHost) -> Result<(), Fail> {
     let PluginHost { folder, memory, network, unconfined } = asked;
     let folder = Folder { memory_mb: memory, network, unconfined, ..Folder::new(folder) };

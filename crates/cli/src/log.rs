@@ -1,10 +1,10 @@
-//! Logs: for people on a terminal, JSON where asked for.
+//! Logging: text for people, or JSON if requested.
 
 use crate::arguments::Log;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// Sets up logging to standard error. `RINGWAY_LOG` says of what, as in `info` or `ringway_control=debug`.
+/// Sets up logging to standard error. `RINGWAY_LOG` is the filter, such as `info` or `ringway_control=debug`.
 pub fn start(log: Log) {
     let filter = EnvFilter::try_from_env("RINGWAY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let colour =

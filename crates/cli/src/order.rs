@@ -54,7 +54,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Sends an order for each of `names`; prints the resulting states as JSON if requested, one `View` each.
+    /// Sends an order for each of `names`. With `json`, prints the states of all objects of the kind, a `View` each.
     pub fn order<View: Serialize + DeserializeOwned>(
         &self,
         target: &Target,

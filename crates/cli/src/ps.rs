@@ -59,7 +59,7 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     Ok(())
 }
 
-/// A time as people say it.
+/// A duration for people.
 fn span(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     match seconds {

@@ -5,13 +5,13 @@ use crate::fail::Fail;
 use rustix::fs::{FileType, fstat};
 use std::os::fd::OwnedFd;
 
-/// What the kernel subtracts from its score of who to end where memory is short.
+/// Value of `oom_score_adj`, which makes the kernel's OOM killer prefer other processes.
 ///
-/// Attack: guests that take all memory. What is mapped of theirs counts as this process's, and ending it frees none of
-/// it. It starts no other process, which would inherit that.
+/// Attack: guests that use up all memory. The memory that this process maps from guests counts as its own, but killing
+/// this process would free none of that memory. It starts no child processes, which would inherit the value.
 const OOM_SCORE: &str = "-900";
 
-/// Runs the data path over the link that standard input is.
+/// Runs the data path. Standard input is the link to `control`.
 pub fn run(log: Log) -> Result<(), Fail> {
     crate::log::start(log);
     let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
@@ -22,7 +22,7 @@ pub fn run(log: Log) -> Result<(), Fail> {
     let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
-    // Only who has CAP_SYS_RESOURCE may.
+    // Without CAP_SYS_RESOURCE this fails, and the default stays.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     ringway_fabric::data::run(link, crate::kinds().data).map_err(Fail::because)
 }

@@ -10,7 +10,7 @@ use rustix::fs::{FileType, fstat};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Runs a function as it is told over the link that standard input is, confined.
+/// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
 pub fn run() -> Result<(), Fail> {
     let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Socket {
@@ -42,7 +42,7 @@ pub fn run() -> Result<(), Fail> {
         parameters: &start.parameters,
         ports: &start.ports,
     };
-    // If nobody hears it, the leash ends us.
+    // If `control` is gone, sending fails, and `hold` ends this process.
     let say = |said: Said| drop(link.send(&said, &[]));
     function::run(configuration, &start.handlers, start.burst as usize, || say(Said::Up)).map_err(|wrong| {
         say(Said::Wrong(wrong.clone()));
@@ -50,7 +50,7 @@ pub fn run() -> Result<(), Fail> {
     })
 }
 
-/// Ends this process when whoever started it is gone.
+/// Ends this process when its link to `control` is closed.
 fn hold(link: &Link) {
     loop {
         match link.receive::<()>() {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-/// What happened at a port within a second.
+/// Rates of a port, per second.
 #[derive(Debug, PartialEq, Serialize)]
 struct Rate {
     name: String,
@@ -54,13 +54,13 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
         let lines = if json {
             text::to_json(&rates)
         } else if repaint {
-            // Home, the table, and whatever was below it gone.
+            // Cursor home, clear the screen, then the table.
             format!("\x1b[H\x1b[2J{}every {} s; Ctrl-C ends it", shown(&rates).render(None), options.interval)
         } else {
             shown(&rates).render(None)
         };
         if writeln!(anstream::stdout(), "{lines}").is_err() {
-            // Whoever read has seen enough.
+            // The reader closed the pipe.
             return Ok(());
         }
         last = now;
@@ -89,7 +89,7 @@ fn reasons(dropped: &BTreeMap<String, u64>) -> String {
 
 const TOTALS: [&str; 8] =
     ["PORT", ">TX FRAMES", ">TX BYTES", ">RX FRAMES", ">RX BYTES", ">KICKS", ">INTERRUPTS", ">FAULTS"];
-/// Shown where a guest is, or was, behind an IOMMU.
+/// Columns for ports whose guest has, or had, an IOMMU.
 const IOTLB: [&str; 4] = [">IOTLB HITS", ">MISSES", ">INVALIDATIONS", ">REFUSED"];
 
 fn totals(view: &StatsView) -> Table {
@@ -132,7 +132,7 @@ fn between(last: &StatsView, now: &StatsView) -> Rates {
     let rate = |port: &PortStats| {
         let before =
             last.ports.iter().find(|other| other.name == port.name).map_or(&none, |other| &other.total);
-        // A port that went and came anew begins at zero again.
+        // Counters of a port that was removed and added again restart at zero.
         let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         let total = &port.total;
         Rate {

@@ -6,7 +6,7 @@ use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use ringway_control::api::TableView;
 
-/// Shows what a switch knows.
+/// Shows the address table of a switch.
 pub fn table(target: &Target, json: bool, name: &str) -> Result<(), Fail> {
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
         return Err(Fail::Unknown(format!("there is no switch \"{name}\"")));

@@ -1,4 +1,4 @@
-//! Which fabric a command is for.
+//! Selects the fabric that a command is for.
 
 use crate::arguments::Target;
 use crate::fail::Fail;
@@ -6,7 +6,7 @@ use ringway_control::run_dir;
 use std::path::PathBuf;
 
 impl Target {
-    /// The control socket of the fabric that is meant.
+    /// The control socket of the selected fabric.
     pub fn find(&self) -> Result<PathBuf, Fail> {
         if let Some(socket) = &self.socket {
             return match self.fabric {
@@ -17,7 +17,7 @@ impl Target {
         let base = run_dir::base();
         if let Some(name) = &self.fabric {
             let socket = run_dir::api_socket(&base.join(name));
-            // Whether somebody answers there shows when it is used.
+            // The connection attempt will show whether a fabric listens on the socket.
             if socket.exists() {
                 return Ok(socket);
             }
@@ -48,7 +48,7 @@ impl Target {
     }
 }
 
-/// What to do if the fabric that is meant isn't up.
+/// Names the fabrics that are up, or says how to start one, for the message that the selected fabric is not up.
 fn up(names: &[String]) -> String {
     match names {
         [] => "none is; start one with `ringway up FILE --detach`".into(),

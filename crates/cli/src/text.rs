@@ -1,15 +1,15 @@
-//! Output for people: aligned columns, colour on a terminal; and JSON for programs.
+//! Output: aligned columns, with colours on a terminal, for people; JSON for programs.
 
 use anstream::println;
 use anstyle::{AnsiColor, Style};
 
 /// Headings.
 pub const HEAD: Style = Style::new().bold();
-/// What is well.
+/// Good states.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What needs patience or attention.
+/// Transient states, and states that need attention.
 pub const FAIR: Style = AnsiColor::Yellow.on_default();
-/// What is wrong.
+/// Errors.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Without colour.
 pub const PLAIN: Style = Style::new();
@@ -21,28 +21,28 @@ pub fn json<T: serde::Serialize>(value: &T) {
 
 /// One line of JSON.
 pub fn to_json<T: serde::Serialize>(value: &T) -> String {
-    // Only maps with other keys than strings can't be written.
+    // Serialization fails only for maps whose keys are not strings.
     serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":{:?}}}", error.to_string()))
 }
 
-/// Says what does no harm, and is not as somebody may expect.
+/// Prints a warning to standard error.
 pub fn warn(what: &str) {
     anstream::eprintln!("{FAIR}warning:{FAIR:#} {what}");
 }
 
-/// The last column has so many characters even on a terminal that is narrower.
+/// Smallest width of the last column, even on a narrower terminal.
 const NARROWEST: usize = 24;
 
 /// Columns of text.
 pub struct Table {
     heads: Vec<&'static str>,
-    /// Whether a column is of numbers, which stand on the right.
+    /// Whether each column has numbers, which are aligned right.
     numbers: Vec<bool>,
     rows: Vec<Vec<(String, Style)>>,
 }
 
 impl Table {
-    /// A table with these columns; `>` before a name makes it one of numbers.
+    /// Creates a table with these columns; `>` before a name marks a column of numbers.
     pub fn new(heads: &[&'static str]) -> Table {
         Table {
             heads: heads.iter().map(|head| head.trim_start_matches('>')).collect(),
@@ -56,8 +56,8 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The table, a line a row, with escape codes for colours. Where a row would be longer than `limit`, the words of
-    /// its last column go on below.
+    /// Renders the table, one line per row, with escape codes for colours. If a row would be longer than `limit`, its
+    /// last column is wrapped.
     pub fn render(&self, limit: Option<usize>) -> String {
         let width = |column: usize| {
             let cells =
@@ -87,7 +87,7 @@ impl Table {
         for (column, (cell, style)) in row.iter().enumerate() {
             let pad = widths[column].saturating_sub(cell.chars().count());
             let (left, right) = if self.numbers[column] { (pad, 0) } else { (0, pad) };
-            // No spaces at a line's end.
+            // No trailing spaces.
             if !cell.is_empty() {
                 line.push_str(&" ".repeat(owed + left));
                 line.push_str(&format!("{style}{cell}{style:#}"));
@@ -106,13 +106,13 @@ impl Table {
         anstream::print!("{}", self.fitting());
     }
 
-    /// Prints its rows alone, below those of a table that was printed before.
+    /// Prints its rows without the headings, to continue a table printed earlier.
     pub fn print_rows(&self) {
         let text = self.fitting();
         anstream::print!("{}", text.split_once('\n').map_or("", |(_, rows)| rows));
     }
 
-    /// The table as wide as the terminal.
+    /// Renders the table for the width of the terminal.
     fn fitting(&self) -> String {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let limit = size.ok().map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
@@ -120,7 +120,7 @@ impl Table {
     }
 }
 
-/// Lines of at most `room` characters, as far as words allow.
+/// Wraps a text at spaces into lines of at most `room` characters; a longer word has a line of its own.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -152,7 +152,7 @@ pub fn state(state: &str) -> (String, Style) {
     (state.into(), style)
 }
 
-/// A rate or count in three digits or a few more: `950`, `12.3k`, `1.25M`.
+/// A rate or count with about three digits: `950`, `12.3k`, `1.25M`.
 pub fn short(value: f64) -> String {
     for (factor, unit) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
         if value >= factor {

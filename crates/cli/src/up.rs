@@ -19,11 +19,11 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How long `control` may take to end once the fabric is down, in nanoseconds.
+/// Time limit for the end of the `control` process after shutdown, in nanoseconds.
 const ENDING: u64 = 5_000_000_000;
-/// What a detached fabric says when it is up.
+/// The line that a detached fabric prints when it is up.
 const READY: &str = "ready";
-/// Of the log of a fabric that didn't come up, so much is shown.
+/// Bytes of the log that are shown if a fabric did not come up.
 const TAIL: u64 = 4096;
 
 #[derive(Serialize)]
@@ -33,7 +33,7 @@ struct Said {
     log: PathBuf,
 }
 
-/// Where a fabric runs.
+/// Paths of a fabric.
 struct Place {
     run: PathBuf,
     socket: PathBuf,
@@ -43,7 +43,7 @@ struct Place {
 impl Place {
     fn of(fabric: &Fabric, target: &Target) -> Place {
         let run = match (&fabric.run, &target.fabric) {
-            // A second fabric from the same file must not run in the first one's place.
+            // A second fabric from the same file must not use the first one's run directory.
             (Some(run), None) => run.clone(),
             _ => run_dir::base().join(&fabric.name),
         };
@@ -63,7 +63,7 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         return detach(target, json, &up, &fabric, &place);
     }
     if up.detached {
-        // Away from the terminal, which may go while the fabric stays.
+        // Detaches from the terminal: the fabric keeps running when the terminal is closed.
         rustix::process::setsid().map_err(Fail::because)?;
     }
     crate::log::start(up.log);
@@ -85,13 +85,13 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
 }
 
-/// Tells whoever detached us that the fabric is up.
+/// Tells the process that started the detached fabric that the fabric is up.
 fn ready(detached: bool) {
     if !detached {
         return;
     }
     std::println!("{READY}");
-    // Whoever reads our output waits for its end.
+    // Closes the pipe: the process that reads it waits for its end.
     if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
     }
@@ -141,7 +141,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &Place) 
     Ok(())
 }
 
-/// What a fabric that didn't come up said last.
+/// The last line in the log of a fabric that did not come up.
 fn last_words(log: &mut File, before: u64, path: &Path) -> String {
     let mut bytes = Vec::new();
     let length = log.metadata().map_or(before, |metadata| metadata.len());
@@ -159,7 +159,7 @@ fn last_words(log: &mut File, before: u64, path: &Path) -> String {
 
 /// Changes the running fabric to what a file says.
 pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
-    // Errors of the file are said here, where its text is.
+    // Errors of the file are reported by this process, which can show lines of the file.
     let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(Fail::because)?;
     let socket = Place::of(&fabric, target).socket;
@@ -189,7 +189,7 @@ pub fn down(target: &Target, json: bool) -> Result<(), Fail> {
     let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     client.post("/v1/shutdown")?;
     if let Some(process) = process {
-        // It removes its run directory last. One that does not end is down all the same.
+        // `control` removes its run directory last. If it does not end in time, the fabric is down all the same.
         let _ = wait_readable(&[process.as_fd()], Some(ENDING));
     }
     if json {

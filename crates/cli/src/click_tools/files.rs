@@ -72,7 +72,7 @@ impl Common {
         load(&file, is_text, false, &self.variables, &mut surroundings, diagnostics)
     }
 
-    /// Writes a configuration, as an archive if it has further files. Prints errors.
+    /// Writes a configuration, as an archive if `in_archive` is set and the router has further files. Prints errors.
     pub fn write(&self, router: &Router, in_archive: bool) -> bool {
         let text = router.graph().unparse_for_tools().into_bytes();
         if !in_archive || router.archive.is_empty() {

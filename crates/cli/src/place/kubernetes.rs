@@ -9,20 +9,20 @@ use ringway_scheduler::kubernetes::{Options, run, socket};
 use ringway_scheduler::plugins::Options as PluginOptions;
 use std::path::{Path, PathBuf};
 
-/// The run directory that is meant.
+/// The run directory that `target` selects.
 fn run_directory(target: &Target) -> PathBuf {
     run_dir::base().join(target.fabric.as_deref().unwrap_or("kubernetes"))
 }
 
-/// The socket of placement for Kubernetes, if it is there and `target` may mean it.
+/// The socket of placement for Kubernetes, if it exists and `target` does not exclude it.
 pub fn found(target: &Target) -> Option<PathBuf> {
-    // Of several fabrics none is meant, and this is not either.
+    // If fabrics are up and none is named, the target is one of them, or ambiguous.
     let meant = target.fabric.is_some() || run_dir::running(&run_dir::base()).is_empty();
     let socket = socket(&run_directory(target));
     (meant && target.socket.is_none() && socket.exists()).then_some(socket)
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub fn serve(
     target: &Target,
     inventory: Option<&Path>,

@@ -17,7 +17,7 @@ use ringway_scheduler::plugins::Options;
 use ringway_scheduler::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
 use source::Source;
 
-/// Does it.
+/// Runs `ringway place`.
 pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> {
     let plugins = source::options(&arguments.plugins, arguments.unconfined);
     let inventory = arguments.inventory.as_deref();
@@ -34,7 +34,7 @@ pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> 
     ask(&mut source, arguments.command, arguments.unconfined, json)
 }
 
-/// Commands that ask placement for something, wherever it runs.
+/// Runs commands that send a request to placement, in a fabric or in this process.
 fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool) -> Result<(), Fail> {
     match command {
         PlaceCommand::Run(vms) => {
@@ -101,7 +101,7 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
     }
 }
 
-/// Attaches folders, or says which are.
+/// Attaches plugin folders, or shows the attached ones.
 fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Result<(), Fail> {
     if plugins.is_empty() && !none {
         tell::attached(&source.attached()?, json);
@@ -111,7 +111,7 @@ fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Resu
     source.warn()
 }
 
-/// The request; VMs that nobody knows are described by `--cpus` and `--memory`.
+/// Builds the request; `--cpus` and `--memory` describe VMs that placement does not know.
 fn request(source: &mut Source, vms: Vms) -> Result<PlaceRequest, Fail> {
     let mut request = PlaceRequest {
         policy: vms.policy,

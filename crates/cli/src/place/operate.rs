@@ -1,4 +1,4 @@
-//! Commands of operators: what there is, what goes, hosts out of use and back, what changed.
+//! Commands for operators: showing and removing objects, maintenance of hosts, and events.
 
 use super::arguments::PlaceCommand;
 use super::source::Source;
@@ -11,10 +11,10 @@ use ringway_place::object::{Blacklist, Load};
 use ringway_scheduler::{Clock, StatusView};
 use std::time::Duration;
 
-/// How often it is asked what changed.
+/// Interval between queries for new events.
 const FOLLOW: Duration = Duration::from_secs(1);
 
-/// Does what needs no VMs to place.
+/// Runs the commands that place no VMs.
 pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result<(), Fail> {
     match command {
         PlaceCommand::Vms { host } => {
@@ -58,7 +58,7 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
             Ok(())
         }
         PlaceCommand::Events { after, count, follow } => events(source, after, count, follow, json),
-        // The others are done already.
+        // The caller handled the other commands.
         _ => Ok(()),
     }
 }
@@ -94,7 +94,7 @@ fn events(
             return Ok(());
         }
         heads = false;
-        // What is more than was asked for is there already.
+        // A full answer means that more events may be waiting: they are fetched at once.
         if told.events.len() < count {
             std::thread::sleep(FOLLOW);
         }

@@ -21,12 +21,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Bytes of a trace, or a list of nodes, at most.
+/// Largest trace, or list of nodes, in bytes.
 const TRACE: usize = 2 << 30;
-/// How an SQLite file begins (its file format, section 1.3).
+/// First bytes of an SQLite file (its file format, section 1.3).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// A trace as text. A database is read by Python, which has SQLite.
+/// A trace as text. An SQLite database is converted by Python, which includes SQLite.
 fn trace_text(options: &Simulate) -> Result<String, Fail> {
     let file = &options.trace;
     let is_sqlite = || {
@@ -46,10 +46,10 @@ fn trace_text(options: &Simulate) -> Result<String, Fail> {
     String::from_utf8(output.stdout).map_err(Fail::because)
 }
 
-/// What a trace meets.
+/// The hosts and further objects against which a trace is run.
 struct Scene {
     hosts: Vec<Host>,
-    /// What an inventory has beside.
+    /// The objects of the inventory other than hosts.
     beside: Vec<Object>,
     plugins: Options,
     units: Vec<ExternalUnit>,
@@ -94,10 +94,10 @@ impl Scene {
     }
 }
 
-/// How many hosts are made up if nobody says.
+/// Default number of generated hosts.
 const HOSTS: u32 = 100;
 
-/// The hosts of the cluster that is named, of `default`, or of the only one.
+/// The hosts of the named cluster, of the cluster `default`, or of the only cluster.
 fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<Vec<Host>, Fail> {
     let hosts =
         || objects.iter().filter_map(|it| if let Object::Host(host) = it { Some(&**host) } else { None });
@@ -122,7 +122,7 @@ fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<
     Ok(of_it)
 }
 
-/// Runs every policy over the same trace, and compares.
+/// Runs the same trace with each policy, and compares the results.
 pub fn simulate(
     options: &Simulate,
     inventory: Option<&Path>,

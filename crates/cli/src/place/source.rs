@@ -1,4 +1,4 @@
-//! Where placement is: in a running fabric, or here, on an inventory file.
+//! Access to placement: in a running fabric, or in this process, on an inventory file.
 
 use super::arguments::{PlaceCommand, Removable};
 use crate::arguments::Target;
@@ -17,11 +17,11 @@ use ringway_scheduler::{
 };
 use std::path::{Path, PathBuf};
 
-/// Where placement is.
+/// The placement service that a command uses.
 pub enum Source {
     /// In a running fabric.
     Fabric(Client),
-    /// Here.
+    /// In this process.
     Here(Service),
 }
 
@@ -32,7 +32,7 @@ pub fn read(file: &Path, beside: &Beside) -> Result<Vec<Object>, Fail> {
         .map_err(|problems| Fail::Inventory(problems.to_string()))
 }
 
-/// Plugins of these folders, with the limits that hold when none is given.
+/// The plugins of these folders, with default limits.
 pub fn options(folders: &[PathBuf], unconfined: bool) -> Options {
     let folder = |folder: &PathBuf| {
         let path = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
@@ -41,7 +41,7 @@ pub fn options(folders: &[PathBuf], unconfined: bool) -> Options {
     Options { folders: folders.iter().map(folder).collect(), ..Options::default() }
 }
 
-/// Attack: a name that is more than a name in a path.
+/// Attack: a name with characters that change the meaning of a URL path.
 fn named(kind: &str, name: &str) -> Result<(), Fail> {
     match !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         true => Ok(()),
@@ -56,7 +56,7 @@ fn here(failed: Failed) -> Fail {
     }
 }
 
-/// Does `$here` on a service, or asks a fabric by `$method` of `$path`.
+/// Evaluates `$here` with the service of this process, or `$there` with the client of a fabric.
 macro_rules! either {
     ($source:expr, |$service:ident| $here:expr, |$client:ident| $there:expr) => {
         match $source {
@@ -67,7 +67,7 @@ macro_rules! either {
 }
 
 impl Source {
-    /// The file's if there is one. What policies and units there are needs no fabric.
+    /// Placement on the file if one is given, else in a fabric. Commands that only show policies work without a fabric.
     pub fn of(
         target: &Target,
         file: Option<&Path>,
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// Placement on a file, which forgets everything.
+    /// Placement on a file, in memory: changes are not saved.
     pub fn of_file(file: &Path, plugins: Options) -> Result<Service, Fail> {
         let service = Service::in_memory().map_err(Fail::because)?;
         if !plugins.is_empty() {
@@ -172,7 +172,7 @@ impl Source {
         either!(self, |service| service.vm_views(), |client| client.get("/v1/place/vms"))
     }
 
-    /// Takes an object out; a fact is named by its host and its own name.
+    /// Removes an object; the name of a fact includes its host's.
     pub fn remove(&mut self, kind: Removable, name: &str) -> Result<(), Fail> {
         if kind == Removable::Fact {
             let what = || Fail::Failed(format!("{}: a fact is named HOST/FIGURE", name.escape_debug()));
@@ -187,14 +187,14 @@ impl Source {
         either!(self, |service| service.remove(kind, name), |client| client.delete(&path))
     }
 
-    /// Takes a host out of use.
+    /// Puts a host into maintenance.
     pub fn maintain(&mut self, host: &str) -> Result<StatusView, Fail> {
         named("host", host)?;
         let path = format!("/v1/place/hosts/{host}/maintenance");
         either!(self, |service| service.maintain(host), |client| client.ask(&path, &()))
     }
 
-    /// Takes a host into use.
+    /// Activates a host.
     pub fn activate(&mut self, host: &str) -> Result<StatusView, Fail> {
         named("host", host)?;
         let path = format!("/v1/place/hosts/{host}/activate");
@@ -207,7 +207,7 @@ impl Source {
         either!(self, |service| service.policy(name), |client| client.get(&path))
     }
 
-    /// What changed after a revision, or of late.
+    /// The events after a revision, or the latest ones.
     pub fn events(&mut self, after: Option<u64>, count: usize) -> Result<EventsView, Fail> {
         let after_it = after.map_or(String::new(), |after| format!("&after={after}"));
         let path = format!("/v1/place/events?count={count}{after_it}");
@@ -225,13 +225,13 @@ impl Source {
         }
     }
 
-    /// Says what is wrong with units from outside.
+    /// Prints the problems of plugin units as warnings.
     pub fn warn(&mut self) -> Result<(), Fail> {
         self.attached()?.problems.iter().for_each(|problem| text::warn(problem));
         Ok(())
     }
 
-    /// Where units from outside come from.
+    /// The attached sources of plugin units, and their problems.
     pub fn attached(&mut self) -> Result<PluginsView, Fail> {
         match self {
             Source::Here(service) => Ok(service.plugins()),
@@ -239,7 +239,7 @@ impl Source {
         }
     }
 
-    /// What a file may name beside what it has itself.
+    /// The existing objects that a file may refer to.
     pub fn beside(&mut self) -> Result<Beside, Fail> {
         Ok(Beside {
             units: self.external()?,
@@ -249,7 +249,7 @@ impl Source {
         })
     }
 
-    /// Units from outside, as policies are checked against them.
+    /// The plugin units, in the form that the check of policies needs.
     fn external(&mut self) -> Result<Vec<ExternalUnit>, Fail> {
         let outside = self.units()?.into_iter().filter(|unit| unit.external);
         let unit = |unit: UnitView| ExternalUnit {

@@ -1,4 +1,4 @@
-//! `ringway place store`: the file that placement is kept in.
+//! `ringway place store`: the file that holds placement's state.
 
 use super::arguments::StoreCommand;
 use crate::arguments::Target;
@@ -15,18 +15,18 @@ use std::path::{Path, PathBuf};
 /// The store's name in a run directory.
 const NAME: &str = "placement.redb";
 
-/// What became of a store.
+/// Result of an operation on a store.
 #[derive(Serialize)]
 struct Restored {
     path: PathBuf,
     holds: Summary,
-    /// What was there before.
+    /// Files of the previous store, which were kept.
     kept: Vec<PathBuf>,
-    /// What could not be read.
+    /// Parts that could not be read.
     lost: Vec<String>,
 }
 
-/// Does it: by the fabric that has the store open, or on the files.
+/// Runs `ringway place store`: through the fabric that has the store open, or on the files.
 pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json: bool) -> Result<(), Fail> {
     let mut fabric = match &file {
         Some(_) => None,
@@ -67,7 +67,7 @@ pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json
     Ok(())
 }
 
-/// The store of the fabric that is meant, up or down: the only one there is, if none is named.
+/// The store of the named fabric, whether it is up or down; if none is named, the only store.
 fn find(target: &Target) -> Result<PathBuf, Fail> {
     let base = run_dir::base();
     if let Some(socket) = &target.socket {
@@ -112,7 +112,7 @@ fn tell(restored: &Restored, json: bool) {
     restored.lost.iter().for_each(|lost| text::warn(lost));
 }
 
-/// What a store holds, as people count it.
+/// The contents of a store, in words.
 fn in_words(holds: &Summary) -> String {
     let kinds = [("host", "hosts"), ("vm", "VMs"), ("pending", "reservations"), ("decision", "decisions")];
     let count = |(kind, plural): (&str, &str)| {

@@ -1,4 +1,4 @@
-//! What `ringway place` says.
+//! Output of `ringway place`.
 
 use crate::fail::Fail;
 use crate::text::{self, BAD, GOOD, Table, cell};
@@ -24,7 +24,7 @@ fn choice(choice: &Choice) {
     }
 }
 
-/// Fails if there is no host for somebody.
+/// Fails if a VM has no host.
 fn verdict(decision: &DecisionView) -> Result<(), Fail> {
     match decision.choices.iter().find(|choice| choice.host.is_none()) {
         None => Ok(()),
@@ -277,7 +277,7 @@ pub fn units(units: &[UnitView], json: bool) {
         table.row(vec![
             cell(&unit.kind),
             cell(&unit.name),
-            // Those of plugins may have lines.
+            // Descriptions of plugin units may have several lines.
             cell(unit.description.split_whitespace().collect::<Vec<_>>().join(" ")),
             cell(properties.join(", ")),
         ]);
@@ -285,7 +285,7 @@ pub fn units(units: &[UnitView], json: bool) {
     table.print();
 }
 
-/// What a host is, in words.
+/// The status of a host, in words.
 pub fn status(status: HostStatus) -> &'static str {
     match status {
         HostStatus::Up => "up",
@@ -374,7 +374,7 @@ pub fn policy(policy: &Policy, units: &[UnitView], json: bool) {
     properties(policy, units);
 }
 
-/// The properties that a policy's units read: its own values, or what holds without.
+/// Shows the properties that a policy's units read: the policy's values, or the defaults.
 fn properties(policy: &Policy, units: &[UnitView]) {
     let is_used = |unit: &&UnitView| {
         let filter = || policy.filters.iter().any(|filter| filter.name == unit.name);

@@ -1,4 +1,4 @@
-//! What is wrong in a file, where, and what to do.
+//! Errors in a file, with their positions and remedies.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub struct Problems {
 }
 
 impl Problem {
-    /// What is wrong at these bytes, and what to do.
+    /// Creates a problem at these bytes, with its description and its remedy.
     pub fn new(at: Range<usize>, what: impl Into<String>, fix: impl Into<String>) -> Problem {
         Problem { at, what: what.into(), fix: fix.into(), elsewhere: None }
     }

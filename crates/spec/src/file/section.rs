@@ -1,4 +1,4 @@
-//! A table of the file, read key by key, with everything wrong in it collected.
+//! A table of the file, read key by key; all errors are collected.
 
 use super::problem::{Problem, nearest};
 use super::units;
@@ -8,7 +8,7 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Where things stand in the file, and what is wrong so far.
+/// Positions of keys in the file, and the problems found so far.
 #[derive(Default)]
 pub struct Notes {
     problems: RefCell<Vec<Problem>>,
@@ -17,45 +17,45 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Notes that something is wrong.
+    /// Notes an error.
     pub fn wrong(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         self.problems.borrow_mut().push(Problem::new(at.clone(), what, fix));
     }
 
-    /// Notes that something is not as somebody may expect, and does no harm.
+    /// Notes a warning: something is valid but may surprise the operator.
     pub fn warn(&self, at: &Range<usize>, what: impl Into<String>) {
         self.warnings.borrow_mut().push(Problem::new(at.clone(), what, ""));
     }
 
-    /// What does no harm, in the order of the file.
+    /// Takes the warnings, in the order of the file.
     pub fn take_warnings(&self) -> Vec<Problem> {
         let mut warnings = self.warnings.take();
         warnings.sort_by_key(|problem| (problem.at.start, problem.at.end));
         warnings
     }
 
-    /// Whether something is wrong so far.
+    /// Whether an error was noted.
     pub fn is_wrong(&self) -> bool {
         !self.problems.borrow().is_empty()
     }
 
-    /// Adds problems that were found otherwise.
+    /// Adds problems found elsewhere.
     pub fn extend(&self, problems: Vec<Problem>) {
         self.problems.borrow_mut().extend(problems);
     }
 
-    /// Notes that something is wrong in another file, which this one names at `at`: its name, line and column.
+    /// Notes an error in another file, which this file names at `at`; `elsewhere` is its name, line and column.
     pub fn wrong_in(&self, elsewhere: (String, usize, usize), at: &Range<usize>, what: String) {
         let problem = Problem { at: at.clone(), what, fix: String::new(), elsewhere: Some(elsewhere) };
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Remembers where `path` (`port.a` or `port.a.socket`) stands.
+    /// Records the position of `path` (`port.a` or `port.a.socket`).
     fn place(&self, path: String, at: Range<usize>) {
         self.places.borrow_mut().insert(path, at);
     }
 
-    /// Where `path` stands, or the table it is in.
+    /// The position of `path`, or else of the table that contains it.
     pub fn of(&self, path: &str) -> Range<usize> {
         let places = self.places.borrow();
         let mut path = path;
@@ -70,7 +70,7 @@ impl Notes {
         }
     }
 
-    /// Whether `path` stands in the file.
+    /// Whether `path` is in the file.
     pub fn has(&self, path: &str) -> bool {
         self.places.borrow().contains_key(path)
     }
@@ -88,14 +88,14 @@ impl Notes {
 pub struct Section<'t> {
     /// Its path in the file: `port.a`.
     pub path: String,
-    /// Where its name stands.
+    /// The position of its name.
     pub at: Range<usize>,
     table: &'t DeTable<'t>,
     asked: Vec<&'static str>,
     notes: &'t Notes,
 }
 
-/// What a value is, for people.
+/// The type of a value, for messages.
 fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
@@ -108,7 +108,7 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 }
 
 impl<'t> Section<'t> {
-    /// Reads `table`, whose name stands at `at`.
+    /// Reads `table`, whose name is at `at`.
     pub fn new(path: String, at: Range<usize>, table: &'t DeTable<'t>, notes: &'t Notes) -> Section<'t> {
         notes.place(path.clone(), at.clone());
         Section { path, at, table, asked: Vec::new(), notes }
@@ -326,7 +326,7 @@ impl<'t> Section<'t> {
         None
     }
 
-    /// The value that the word at `key` stands for.
+    /// The value of the word at `key`.
     pub fn word<T: Copy>(&mut self, key: &'static str, words: &[(&'static str, T)]) -> Option<T> {
         let list = either(words.iter().map(|(word, _)| *word));
         let value = self.get(key)?;
@@ -345,13 +345,13 @@ impl<'t> Section<'t> {
         None
     }
 
-    /// Takes these keys as known, whatever they say.
+    /// Accepts these keys without reading them.
     pub fn accept(&mut self, keys: &[&'static str]) {
         self.asked.extend(keys);
     }
 
-    /// Ends the table: whatever key was not asked for is unknown. `elsewhere` says where a key of other
-    /// tables belongs.
+    /// Ends the table: notes each key that was not read as unknown. `elsewhere` returns advice for a key that belongs
+    /// to another table.
     pub fn finish(self, elsewhere: impl Fn(&str) -> Option<String>) {
         for (key, _) in self.table.iter() {
             let name = key.get_ref();
@@ -381,7 +381,7 @@ pub fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     }
 }
 
-/// A number without a unit, which is then told by what the key is about.
+/// Whether a text is a number without a unit.
 fn is_bare(text: &str) -> bool {
     text.parse::<f64>().is_ok_and(|number| number >= 0.0) && !text.ends_with(|c: char| !c.is_ascii_digit())
 }

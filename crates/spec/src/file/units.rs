@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-/// What a number's unit may be, and what it stands for.
+/// The possible units of a number, with their factors.
 struct Units {
     what: &'static str,
     example: &'static str,
@@ -39,7 +39,7 @@ const RATE: Units = Units {
     factors: &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)],
 };
 
-/// What is wrong, and what to do.
+/// An error and its remedy.
 pub type Wrong = (String, String);
 
 /// Nanoseconds of `100us`, `1.5ms`, `2s`.
@@ -57,7 +57,7 @@ pub fn rate(text: &str) -> Result<u64, Wrong> {
     RATE.read(text)
 }
 
-/// What to do about a number without a unit where a rate should be.
+/// The error for a number without a unit in place of a rate.
 pub fn rate_needs_unit(number: &str) -> Wrong {
     RATE.without(number, RATE.example)
 }
@@ -67,13 +67,13 @@ pub fn show_rate(rate: u64) -> String {
     RATE.show(rate)
 }
 
-/// What to do about a number without a unit where a duration such as `example` should be.
+/// The error for a number without a unit in place of a duration such as `example`.
 pub fn duration_needs_unit(number: &str, example: &str) -> Wrong {
     DURATION.without(number, example)
 }
 
-/// What to do about a number without a unit where a size within `range` should be: the smallest unit that brings it
-/// there is the likely one.
+/// The error for a number without a unit in place of a size within `range`: suggests the smallest unit with which the
+/// size is in the range.
 pub fn size_needs_unit(number: &str, range: &RangeInclusive<u64>) -> Wrong {
     let fits = |unit: &&&str| size(&format!("{number}{unit}")).is_ok_and(|size| range.contains(&size));
     let unit = ["B", "KB", "MB", "GB"].iter().find(fits);
@@ -140,7 +140,7 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
     let mut value = whole.parse::<u64>().ok()?.checked_mul(factor)?;
     let mut part = factor;
     for digit in fraction.chars().filter_map(|c| c.to_digit(10)) {
-        // Digits below one unit say nothing.
+        // Digits beyond the resolution of one unit are ignored.
         value = value.checked_add(u64::from(digit) * (part / 10) + u64::from(digit) * (part % 10) / 10)?;
         part /= 10;
     }
