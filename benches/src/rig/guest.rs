@@ -129,7 +129,7 @@ struct Direction<'m> {
     iommu: Iommu,
     /// Buffer of each id.
     of: Vec<u16>,
-    /// Buffers that are the driver's.
+    /// Buffers owned by the driver.
     free: Vec<u16>,
 }
 
@@ -291,9 +291,9 @@ impl Busy {
 pub struct Pair<'m> {
     /// Both.
     pub guests: [Guest<'m>; 2],
-    /// Frames that were sent and have not come, beyond those that are waited for.
+    /// Frames that were sent, not received, and given up.
     pub lost: usize,
-    /// What was done with the time of [`Pair::run`].
+    /// Busy time within [`Pair::run`].
     pub busy: Busy,
 }
 
@@ -331,7 +331,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Receives until nothing is under way, so that the back-end may rest.
+    /// Receives until no frames are in flight, so that the back-end becomes idle.
     pub fn drain(&mut self) -> Result<(), Failure> {
         let mut last = Instant::now();
         while self.guests.iter().any(|guest| guest.ahead > 0) {
@@ -346,9 +346,9 @@ impl Pair<'_> {
 
     /// A rate in millions of frames a second.
     pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
-        // Caches, and a worker that sleeps, are another's matter.
+        // Warm-up: fills caches and wakes a sleeping worker.
         self.run(time / 10)?;
-        // On a machine with much else to do a back-end may not run for as long as a slice.
+        // On a loaded machine a back-end may not be scheduled for as long as a slice.
         for _ in 0..TRIES {
             let (frames, seconds) = self.run(time)?;
             if frames > 0 {
@@ -373,7 +373,7 @@ impl Pair<'_> {
         for (guest, came) in [(left, at_right), (right, at_left)] {
             let late = came.saturating_sub(guest.ahead);
             guest.ahead -= came - late;
-            // Given up too soon: a back-end that does not run for a while loses nothing.
+            // Frames counted as lost too early: a back-end that is not scheduled for a while loses nothing.
             self.lost = self.lost.saturating_sub(late);
         }
         Ok(at_left + at_right)

@@ -1,4 +1,4 @@
-//! Two guests whose drivers map each buffer alone, for one frame, as Linux does with `iommu.strict=1`.
+//! Two guests whose drivers map each buffer separately, for one frame, as Linux does with `iommu.strict=1`.
 
 use crate::Failure;
 use crate::rig::front::{self, Stream};
@@ -16,8 +16,8 @@ const PAGE: u64 = 4096;
 /// Frames that a guest has in flight, each with a page of its own.
 const SENT: u16 = 64;
 const READ: u8 = 1;
-/// Linux asks for `DMA_FROM_DEVICE`, writing only; DPDK (22.11) wants to read what it writes too, and would
-/// never begin.
+/// Linux maps receive buffers as `DMA_FROM_DEVICE`, write-only; DPDK (22.11) requires read access to them as well,
+/// and would never start.
 const BOTH: u8 = 3;
 
 /// One ring of a guest's, and its buffers, a page each.
@@ -28,7 +28,7 @@ struct Lane<'m> {
     write: bool,
     /// Buffer of each id.
     of: Vec<u16>,
-    /// Buffers that are the driver's.
+    /// Buffers owned by the driver.
     free: Vec<u16>,
 }
 
@@ -77,12 +77,12 @@ impl<'m> Mapper<'m> {
         Ok(Mapper { lanes, monitor, kicks, frame: HEADER + shape.frame, tells })
     }
 
-    /// Answers what the back-end asks; how many questions there were.
+    /// Answers the back-end's IOTLB misses; returns their number.
     pub fn answer(&mut self) -> Result<usize, Failure> {
         self.monitor.answer()
     }
 
-    /// Takes back what was used on ring `index`, and unmaps it; how many buffers.
+    /// Takes back the used buffers of ring `index` and unmaps them; returns their number.
     fn take_back(&mut self, index: usize) -> Result<usize, Failure> {
         let Mapper { lanes, monitor, frame, .. } = self;
         let lane = &mut lanes[index];
@@ -121,7 +121,7 @@ impl<'m> Mapper<'m> {
         Ok(())
     }
 
-    /// One round: answers, sends, receives. Frames sent and received.
+    /// One round: answers, sends, receives. Returns the frames sent and received.
     fn round(&mut self) -> Result<(usize, usize), Failure> {
         self.answer()?;
         let sent = self.take_back(1)?;
@@ -138,7 +138,7 @@ pub struct Mappers<'m> {
     pub guests: [Mapper<'m>; 2],
     /// Frames that a back-end took, and those that it delivered.
     pub frames: (u64, u64),
-    /// What was done with the time.
+    /// Busy time of the guests.
     pub busy: Busy,
 }
 
@@ -160,7 +160,7 @@ impl<'m> Mappers<'m> {
         Ok(())
     }
 
-    /// Begins to count anew.
+    /// Resets the counters.
     pub fn forget(&mut self) {
         (self.frames, self.busy) = ((0, 0), Busy::default());
         self.guests.iter_mut().for_each(|guest| guest.monitor.answers = 0);

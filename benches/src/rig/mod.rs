@@ -1,4 +1,4 @@
-//! What benchmarks are made of: a fabric in this process, and what is attached to its ports.
+//! The building blocks of benchmarks: a fabric in this process, and the peers of its ports.
 
 pub mod bare;
 pub mod fabric;
@@ -14,16 +14,16 @@ pub mod stream;
 
 use rustix::thread::CpuSet;
 
-/// The core of the worker, or of whatever stands in its place.
+/// The core of the worker, or of its substitute.
 pub const WORKER: usize = 0;
 /// The core of the load.
 pub const LOAD: usize = 1;
 
-/// Keeps this thread on a core while it lives. Threads and processes started meanwhile would be kept there too.
+/// Pins this thread to a core until dropped. Threads and processes started in the meantime inherit the pinning.
 pub struct Pinned(CpuSet);
 
 impl Pinned {
-    /// On `core` from now on.
+    /// Pins this thread to `core`.
     pub fn to(core: usize) -> Result<Pinned, crate::Failure> {
         let before = rustix::thread::sched_getaffinity(None)?;
         ringway_host::pin(core)?;
@@ -38,7 +38,7 @@ impl Drop for Pinned {
     }
 }
 
-/// An error unless there are two cores to keep the load away from what is measured.
+/// Fails unless there are two cores, one for the load and one for the measured work.
 pub fn two_cores() -> Result<(), crate::Failure> {
     let cores = ringway_host::allowed_cores()?;
     if [WORKER, LOAD].iter().all(|core| cores.contains(core)) {

@@ -1,5 +1,5 @@
-//! A front-end that answers its back-end's questions as QEMU does: each with a page at most, each
-//! acknowledged before the next.
+//! A front-end that answers its back-end's IOTLB misses as QEMU does: each with at most one page, and waiting for
+//! the acknowledgement of each update before the next.
 
 use crate::Failure;
 use crate::rig::front::{RINGS, Stream};
@@ -12,13 +12,13 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// Bytes of a question: a header and an IOTLB message.
+/// Bytes of an IOTLB miss: a header and an IOTLB message.
 const QUESTION: usize = 44;
 const PAGE: u64 = 4096;
 
-/// A way to a back-end that may have to be given time.
+/// A transport to a back-end that may need the caller to run it.
 pub trait Peer: Transport {
-    /// Has the back-end do what waits to be done, if that is for us to say.
+    /// Runs the back-end's pending work, if it is in this thread.
     fn attend(&mut self) -> Result<(), Failure> {
         Ok(())
     }
@@ -26,7 +26,7 @@ pub trait Peer: Transport {
 
 impl Peer for Stream {}
 
-/// A back-end of this thread: what is sent to it is handled at once.
+/// A back-end in this thread, which handles messages as soon as they are sent.
 pub struct Inline {
     stream: UnixStream,
     backend: Backend,
@@ -59,11 +59,11 @@ impl Peer for Inline {
     }
 }
 
-/// What the guest's IOMMU maps of its buffers.
+/// Mappings of the guest's IOMMU for its buffers.
 pub enum Table {
-    /// All of its memory, for as long as it lives.
+    /// All of its memory, permanently.
     Fixed(Iommu, u64),
-    /// By page of 4 KB, each with a gap behind: what may be done with it now.
+    /// The current permissions of each page of 4 KB; each page is followed by a gap in IOVA space.
     Live(Vec<u8>),
 }
 
@@ -73,8 +73,7 @@ impl Table {
         Table::Fixed(shape.iommu, size)
     }
 
-    /// The page that holds `iova`: where it begins, how long it is, where it lies in the memory, and what
-    /// may be done.
+    /// The page that contains `iova`: its first IOVA, its length, its offset in the memory, and its permissions.
     fn find(&self, iova: u64) -> Option<(u64, u64, u64, u8)> {
         let (page, size) = match self {
             Table::Fixed(Iommu::Off, _) => return None,
@@ -109,13 +108,13 @@ pub struct Monitor<T: Peer> {
     /// Where rings are answered for, in one piece: bytes.
     size: u64,
     table: Table,
-    /// Questions answered.
+    /// Number of IOTLB misses answered.
     pub answers: u64,
     questions: Vec<u8>,
 }
 
 impl<T: Peer> Monitor<T> {
-    /// Gives the back-end a channel to ask by, where that was agreed.
+    /// Gives the back-end a channel for its requests, if that was negotiated.
     pub fn new(mut front: Frontend<T>, size: u64, table: Table) -> Result<Monitor<T>, Failure> {
         let (channel, theirs) = UnixStream::pair()?;
         channel.set_nonblocking(true)?;
@@ -125,7 +124,7 @@ impl<T: Peer> Monitor<T> {
         Ok(Monitor { front, channel, size, table, answers: 0, questions: vec![0; 64 * QUESTION] })
     }
 
-    /// Answers what was asked; how many questions there were.
+    /// Answers pending IOTLB misses; returns their number.
     pub fn answer(&mut self) -> Result<usize, Failure> {
         self.front.transport().attend()?;
         let mut count = 0;
@@ -155,7 +154,7 @@ impl<T: Peer> Monitor<T> {
         };
         let is_ring = asked.iova.checked_sub(RINGS).is_some_and(|offset| offset < self.size);
         let found = if is_ring { Some((RINGS, self.size, 0, 3)) } else { self.table.find(asked.iova) };
-        // QEMU says nothing of what isn't mapped.
+        // QEMU does not answer misses for unmapped addresses.
         let Some((iova, size, offset, permissions)) = found.filter(|_| asked.kind == Iotlb::MISS) else {
             return Ok(0);
         };
@@ -167,8 +166,7 @@ impl<T: Peer> Monitor<T> {
         Ok(self.front.set(Request::IotlbMsg(message))?)
     }
 
-    /// Maps the page of guest-physical `guest` from now on; `tells`: without being asked. Returns its
-    /// address.
+    /// Maps the page at guest-physical address `guest`; `tells`: sends the mapping without a request. Returns its IOVA.
     pub fn map(&mut self, guest: u64, access: u8, tells: bool) -> Result<u64, Failure> {
         let offset = guest - GUEST;
         if let Table::Live(pages) = &mut self.table
@@ -184,7 +182,7 @@ impl<T: Peer> Monitor<T> {
         Ok(iova)
     }
 
-    /// Takes the page back; the back-end uses it no more when this returns.
+    /// Unmaps the page; when this returns, the back-end no longer uses the page.
     pub fn unmap(&mut self, guest: u64) -> Result<(), Failure> {
         if let Table::Live(pages) = &mut self.table
             && let Some(page) = pages.get_mut(((guest - GUEST) / PAGE) as usize)

@@ -16,11 +16,11 @@ const HEADER: u32 = 12;
 /// Bytes of a buffer.
 const BUFFER: u32 = 2048;
 const BURST: usize = 64;
-/// Frames that a guest which sends to itself is ahead.
+/// Frames in flight of a guest that sends to itself.
 const AHEAD: usize = 512;
-/// A frame that has not come back for so long was dropped.
+/// Time after which a frame that has not come back counts as dropped.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Rounds between two looks whether something is asked.
+/// Rounds between two checks for IOTLB misses.
 const ROUNDS: usize = 256;
 
 /// A guest and its front-end.
@@ -39,7 +39,7 @@ pub struct Passing<'m, T: Peer> {
     wires: Wires,
     frame: u32,
     ahead: usize,
-    /// What was done with the time.
+    /// Busy time of the guest.
     pub busy: Busy,
 }
 
@@ -131,7 +131,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(driver.take_used()?.map(|(id, len)| (of[usize::from(id)], len)))
     }
 
-    /// Takes back what was sent; how many frames.
+    /// Takes back sent buffers; returns the number of frames.
     fn sent(&mut self) -> Result<usize, Failure> {
         let mut count = 0;
         while let Some((buffer, _)) = self.used(1)? {
@@ -147,7 +147,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(count)
     }
 
-    /// Sends what there are buffers for.
+    /// Sends as many frames as there are free buffers.
     fn send(&mut self) -> Result<(), Failure> {
         let most = if self.work == Work::Loop { AHEAD - self.ahead } else { usize::MAX };
         let count = BURST.min(most).min(self.free.len());
@@ -162,7 +162,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(())
     }
 
-    /// Receives; how many frames. Each buffer is given back, or sent with both addresses exchanged.
+    /// Receives; returns the number of frames. Each buffer is posted again, or sent with its addresses exchanged.
     fn receive(&mut self) -> Result<usize, Failure> {
         let mut count = 0;
         while count < BURST
@@ -233,7 +233,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(frames as f64 / seconds / 1e6)
     }
 
-    /// Goes on for `time`; frames that passed, and the seconds that took.
+    /// Runs for `time`; returns the frames that passed, and the seconds that it took.
     pub fn run(&mut self, time: Duration) -> Result<(usize, f64), Failure> {
         let begin = Instant::now();
         let (mut total, mut ticked) = (0, ringway_host::ticks());
@@ -243,7 +243,7 @@ impl<'m, T: Peer> Passing<'m, T> {
             if total > before {
                 (last, before) = (Instant::now(), total);
             } else if last.elapsed() > PATIENCE {
-                // A back-end that was not ready yet has dropped what was under way.
+                // A back-end that was not ready yet has dropped the frames in flight.
                 (self.ahead, last) = (0, Instant::now());
             }
             for _ in 0..ROUNDS {

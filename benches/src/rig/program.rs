@@ -29,7 +29,7 @@ fn newcomer(listener: &RingListener) -> Result<(Newcomer, Hello), Failure> {
     }
 }
 
-/// Waits until a newcomer has said what it wants.
+/// Waits for a connection's hello.
 fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
     loop {
         if let Some(hello) = newcomer.hello()? {

@@ -1,5 +1,4 @@
-//! The real program: fabrics brought up, looked at, changed and taken down, each in a run directory of its
-//! own.
+//! The real program: fabrics are brought up, queried, changed and taken down, each in its own run directory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -76,7 +75,7 @@ fn a_socket_of_somebody_else_is_said_to_be_none() {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0]).unwrap();
         stream.write_all(b"this is no HTTP\r\n\r\n").unwrap();
-        // Until the other end goes.
+        // Until the other end is closed.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let (code, words) = lab.fails(&["--socket", "stranger", "ps"]);
@@ -122,7 +121,7 @@ fn a_change_touches_what_is_different_and_a_wrong_file_nothing() {
     let (code, words) = lab.fails(&["--json", "apply", "lab.toml"]);
     let said: Value = serde_json::from_str(&words).unwrap();
     assert!(code == 3 && said["code"] == 3 && said["problems"][0]["line"] == 17, "{words}");
-    // A path that can't be had: what was done before it is undone.
+    // A socket path that is in use: the changes before it are undone.
     let listener = UnixListener::bind(lab.socket("taken.sock")).unwrap();
     let taken = "[port.taken]\nkind = \"ring\"\nsocket = \"taken.sock\"\nswitch = \"main\"\n";
     lab.write(&format!("{LOAD}[port.new]\nkind = \"null\"\nswitch = \"main\"\n{taken}"));
@@ -133,7 +132,7 @@ fn a_change_touches_what_is_different_and_a_wrong_file_nothing() {
         ps["ports"].as_array().unwrap().iter().map(|port| port["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["load", "sink", "ring"]);
     drop(listener);
-    // What lies there, and is no socket, is seen before anything is done.
+    // A file at the path that is not a socket is found before any change is made.
     std::fs::remove_file(lab.socket("taken.sock")).unwrap();
     std::fs::write(lab.socket("taken.sock"), "").unwrap();
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
@@ -176,14 +175,14 @@ fn front_ends_come_and_go() {
         drop(peer);
         until("near lost its peer", || lab.state("near") == "waiting");
     }
-    // A front-end that talks nonsense is sent away, and the next one served.
+    // A front-end that sends invalid messages is disconnected, and the next one is served.
     let mut peer = UnixStream::connect(lab.socket("near.sock")).unwrap();
     peer.write_all(&[0xff; 64]).unwrap();
-    // An error is as good as an end.
+    // An error counts as the end.
     let _ = peer.read_to_end(&mut Vec::new());
     let ps = lab.json(&["ps"]);
     assert!(!ps["ports"][0]["reason"].as_str().unwrap().is_empty(), "{ps}");
-    // Client: it comes by itself, and again after we hung up.
+    // Client: the port connects by itself, and reconnects after the test closed the connection.
     let listener = UnixListener::bind(&far).unwrap();
     for _ in 0..2 {
         let (peer, _) = listener.accept().unwrap();
@@ -211,10 +210,10 @@ fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
     let pid = |which: &str| lab.json(&["ps"])["fabric"][which].as_u64().unwrap();
     let (control, data) = (pid("pid"), pid("data_pid"));
     let held = || [control, data].map(|pid| descriptors(pid).len());
-    // The neighbour has its front-end all the time.
+    // The other port keeps its front-end all the time.
     let _stays = UnixStream::connect(lab.socket("b.sock")).unwrap();
     until("b has its peer", || lab.state("b") != "waiting");
-    // A port keeps what it once needed.
+    // A port keeps the descriptors that its first front-end needed.
     let first = UnixStream::connect(lab.socket("a.sock")).unwrap();
     until("a has its first peer", || lab.state("a") != "waiting");
     drop(first);
@@ -222,7 +221,7 @@ fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
     let before = held();
     for round in 0..2000 {
         let Ok(mut peer) = UnixStream::connect(lab.socket("a.sock")) else { continue };
-        // Some say something: what is right, what is not, and half of a message. They may be gone already.
+        // Some front-ends send a valid message, an invalid one, or half of one. The connection may be closed already.
         let _ = match round % 4 {
             0 => Ok(()),
             1 => peer.write_all(&[1_u32, 1, 0].map(u32::to_ne_bytes).concat()),
@@ -234,18 +233,18 @@ fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
     assert_ne!(lab.state("b"), "waiting");
     until("no descriptor is left", || held().iter().zip(&before).all(|(now, before)| now <= before));
     assert_eq!((pid("data_pid"), &lab.json(&["ps"])["fabric"]["restarts"]), (data, &0.into()));
-    // Some lines a minute, however many front-ends there were.
+    // The log is limited to a few lines a minute, regardless of the number of front-ends.
     let lines = lab.log().lines().count();
     assert!(lines < 2000, "{lines} lines");
     let _next = UnixStream::connect(lab.socket("a.sock")).unwrap();
     until("a has its next peer", || lab.state("a") != "waiting");
 }
 
-/// What a process shares with others by memory, by device and inode.
+/// The shared mappings of a process, by device and inode.
 fn shared(pid: u64) -> BTreeSet<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let fields = maps.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    // The kernel's rings of asynchronous I/O are a process's own, though they are shared mappings.
+    // The kernel's rings of asynchronous I/O are private to a process, although they are shared mappings.
     let is_aio = |fields: &[&str]| fields.get(5) == Some(&"/[aio]");
     let shared = fields.filter(|fields| fields[1].ends_with('s') && fields[4] != "0" && !is_aio(fields));
     shared.map(|fields| format!("{} {}", fields[3], fields[4])).collect()
@@ -254,7 +253,7 @@ fn shared(pid: u64) -> BTreeSet<String> {
 #[test]
 fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
     let lab = Lab::new("confined", LOAD);
-    // Whoever starts a fabric may have left something open.
+    // The process that starts a fabric may have left a descriptor open.
     let left = File::open(lab.folder.join("lab.toml")).unwrap();
     rustix::io::fcntl_setfd(&left, rustix::io::FdFlags::empty()).unwrap();
     lab.ok(&["up", "lab.toml", "--detach"]);
@@ -275,7 +274,7 @@ fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
         threads += 1;
     }
     assert!(threads > 1, "a worker is a thread");
-    // The kernel ends others first, where we may say so: CAP_SYS_RESOURCE is bit 24.
+    // The OOM killer prefers other processes, if CAP_SYS_RESOURCE (bit 24) allows setting that.
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let capabilities = own.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     if u64::from_str_radix(capabilities.trim(), 16).unwrap() & 1 << 24 != 0 {
@@ -283,13 +282,13 @@ fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
         assert_eq!(score(data).trim(), "-900");
         assert_ne!(score(control).trim(), "-900", "its guests would inherit it");
     }
-    // Nothing that is mapped there is control's, which reads counters by their file.
+    // `control` and `data` share no mappings: `control` reads the counters from their file.
     assert!(shared(control).is_disjoint(&shared(data)));
     assert_eq!(shared(data).len(), 1, "the page of counters");
     for held in descriptors(data) {
         let begins = |with: &&str| held.to_str().unwrap().starts_with(with);
         let known = ["socket:", "anon_inode:", "/memfd:", "pipe:", "/dev/null"].iter().any(begins);
-        // What the kernel counts of its workers, for the watchdog: `control` opened it.
+        // The kernel's statistics of its workers' threads, for the watchdog, opened by `control`.
         let counted = begins(&&*format!("/proc/{data}/task/")) && held.to_str().unwrap().ends_with("stat");
         assert!(known || counted || held.ends_with("run/lab.log"), "{}", held.display());
     }

@@ -13,20 +13,20 @@ use ringway_frame::Counters;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// How often memory and ports are made anew. Which physical pages a guest has decides what its lines meet
-/// in the caches, and makes one of two equal guests a few percent slower for as long as it lives.
+/// How many times memory and ports are recreated. The physical pages of a guest determine its conflicts in the
+/// caches, and can make one of two equal guests a few percent slower for its whole life.
 const PLACES: usize = 10;
-/// How long sessions are served while frames pass, before anything is measured.
+/// How long sessions are served while frames pass, before the measurement.
 const HEARD: Duration = Duration::from_millis(100);
 
-/// A fabric with two guests, and what was seen of them.
+/// A fabric with two guests, and its measured time.
 struct Side<'m> {
     rig: Rig,
-    /// Keeps the back-end at work.
+    /// The back-end works only while these connections are open.
     _front: [Connection; 2],
     pair: Pair<'m>,
     wall: Duration,
-    /// What its worker had done before anything was measured.
+    /// Busy time of its workers before the measurement.
     before: u64,
 }
 
@@ -38,8 +38,9 @@ impl<'m> Side<'m> {
             rig.serve_while(|| front.iter_mut().try_for_each(|front| front::leave_stale(front, stale)))?;
         }
         vhost::learn(&mut pair, &rig)?;
-        // A guest behind an IOMMU kicks for what it posts to receive, until its session has seen often enough that
-        // all is known already. Unheard it would go on so, with a system call a burst.
+        // A guest behind an IOMMU kicks for the receive buffers that it posts, until its session has found often
+        // enough that their addresses are known. If the session were not served, the kicks would continue, with a
+        // system call per burst.
         if shape.iommu != Iommu::Off {
             rig.serve_while(|| pair.run(HEARD).and_then(|_| pair.drain()))?;
         }
@@ -57,7 +58,7 @@ impl<'m> Side<'m> {
     }
 }
 
-/// What was seen of all of one kind.
+/// Totals over all sides of one kind.
 #[derive(Default)]
 struct Sum {
     worker: u64,
