@@ -1,4 +1,4 @@
-//! What the documentation shows is true: its fabric files are right, its commands exist.
+//! Checks the examples of the documentation: its fabric files are valid, its commands exist.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn every_fabric_file_in_the_documentation_is_right() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every `ringway COMMAND` that is shown, in text or in a block, is one that the program knows.
+/// Every `ringway COMMAND` in the documentation, in text or in a block, is a command of the program.
 #[test]
 fn every_command_in_the_documentation_exists() {
     let help = Command::new(env!("CARGO_BIN_EXE_ringway")).arg("--help").output().unwrap();
@@ -99,7 +99,7 @@ fn every_command_in_the_documentation_exists() {
     assert!(wrong.is_empty(), "no such command:\n{}", wrong.join("\n"));
 }
 
-/// A `console` block is commands after `$ `, each followed by what it prints; without that it is only shown.
+/// A `console` block has commands after `$ `, each followed by its output; a command without output is not run.
 #[test]
 fn consoles_show_what_commands_print() {
     let folder = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap();

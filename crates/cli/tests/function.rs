@@ -31,7 +31,7 @@ socket = \"two.sock\"
 switch = \"right\"
 ";
 
-/// A firewall that lets IPv4 pass, and everything back.
+/// A firewall that passes IPv4 in one direction, and everything in the other.
 const FIREWALL: &str = "
 c :: Classifier(12/0800, -);
 FromPort($IN) -> c;
@@ -116,7 +116,7 @@ fn a_firewall_stands_between_two_programs_and_its_death_harms_nobody() {
     assert_eq!(lab.fails(&["function", "read", "hall", "x.count"]).0, 5);
     assert_eq!(lab.fails(&["function", "write", "wall", "allowed.count", "1"]).0, 1);
 
-    // Killed in the midst of it: the programs and their ports stay, and it comes back.
+    // The function is killed under traffic: the programs and their ports stay, and it is restarted.
     let before = function(&lab);
     let pid = i32::try_from(before["pid"].as_i64().unwrap()).unwrap();
     rustix::process::kill_process(
@@ -162,7 +162,7 @@ fn another_configuration_takes_over_and_a_wrong_one_changes_nothing() {
     write(&FIREWALL.replace("c[1] ->", "c[1] -> Nonsense ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 3 && words.contains("wall.click:5:9: "), "{words}");
-    // What can't be seen before: a function may write no file.
+    // An error that only the running function finds: it may not write files.
     write(&FIREWALL.replace("c[1] ->", "c[1] -> ToDump(/tmp/x) ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}");
@@ -261,8 +261,8 @@ fn takes(lab: &Lab) -> bool {
     vms.as_array().unwrap().iter().any(|vm| vm["name"] == "wall" && vm["host"].is_string())
 }
 
-/// Configurations that want files and sockets get none; one that never rests and shouts without end is heard a little,
-/// passes frames, and is stopped when somebody says so.
+/// Configurations that open files or sockets fail. One that is always busy and logs without end is logged at a
+/// limited rate, passes frames, and can be stopped.
 #[test]
 fn hostile_functions_that_placement_starts_are_held_to_themselves() {
     let pass = "FromPort($IN) -> ToPort($OUT); FromPort($OUT) -> ToPort($IN);";

@@ -120,7 +120,7 @@ fn plugins_need_a_python_and_nothing_else() {
     }
 }
 
-/// What `place simulate` is told of an inventory and plugins counts.
+/// `place simulate` uses the given inventory and plugins.
 #[test]
 fn a_simulation_meets_an_inventory_and_its_plugins() {
     let lab = Lab::new("simulate");
@@ -192,7 +192,7 @@ fn a_simulation_meets_an_inventory_and_its_plugins() {
     assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
 }
 
-/// Names that nothing has are said, and exit codes tell.
+/// Unknown names are reported, with their exit codes.
 #[test]
 fn names_that_nothing_has_are_said() {
     let lab = Lab::new("names");

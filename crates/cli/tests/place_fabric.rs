@@ -1,4 +1,4 @@
-//! Placement in a running fabric: what it does without being asked, and for others than its own commands.
+//! Placement in a running fabric: its periodic work, and its service to clients other than its own commands.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_place::decide::Ask;
@@ -95,7 +95,7 @@ fn placement_looks_after_itself_and_serves_kubernetes() {
     lab.ok(&["place", "put", "hosts.toml"]);
     assert!(lab.policies().contains(&"night".to_string()));
 
-    // A host that is to be emptied is, without anybody asking for a round.
+    // A host in evacuation is emptied without a request for a round of balancing.
     until("the VM is moved", || lab.ok(&["place", "balance", "--last"]).contains("v moved from a to b"));
     let here = |hosts: &Value| {
         hosts.as_array().unwrap().iter().find(|it| it["name"] != "a" && it["name"] != "b").cloned()
@@ -175,7 +175,7 @@ fn the_file_is_what_placement_becomes() {
     assert_eq!(tried["decision"]["choices"][0]["policy"], "none");
 }
 
-/// Placement's inventory says where something may run, and not what it is.
+/// Placement's inventory says where a VM may run; the fabric file says what it is.
 #[test]
 fn what_the_file_does_not_describe_is_not_started_and_said_how() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-start-{}", std::process::id())));
@@ -277,7 +277,7 @@ fn a_folder_that_can_not_be_served_is_not_attached() {
     assert_eq!(lab.json(&["place", "plugins"])["attached"], json!([]));
 }
 
-/// What is measured here stays, and what the file has.
+/// Objects that would be created again can not be deleted: this host, its measured load, and objects of the file.
 #[test]
 fn what_would_come_back_is_not_taken_out() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-stays-{}", std::process::id())));
@@ -304,8 +304,8 @@ fn what_would_come_back_is_not_taken_out() {
     }
 }
 
-/// The clock may jump while the fabric is down, either way: what was of another time ends, and what is there can be
-/// worked with.
+/// The clock may jump forwards or back while the fabric is down: facts and reservations of another time end, and the
+/// other objects stay usable.
 #[test]
 fn a_clock_that_jumped_meanwhile_holds_nothing_up() {
     const YEAR: u64 = 365 * 86_400_000;
@@ -345,7 +345,7 @@ fn a_clock_that_jumped_meanwhile_holds_nothing_up() {
         if is_past {
             assert_eq!(b["pending"], 0, "a reservation of last year holds: {b}");
         } else {
-            // It lasts a minute from now on at most, or until somebody says so.
+            // The reservation ends at most a minute from now, or when it is released.
             lab.run(&["place", "release", "w"]);
         }
         let moves = lab.ok(&["place", "balance", "--dry-run"]);

@@ -98,7 +98,7 @@ impl Accounts {
             if listed {
                 self.left_over(model, &last, &mut changes);
             }
-            // A name that is new to all nodes is news about each.
+            // A new name changes the facts of every node, since nodes without it get 0.
             let same = names == self.names;
             let touched = known.iter().filter(|(name, _)| !same || last.contains_key(name.as_str()));
             touched.for_each(|(name, own)| figures(model, name, own, &names, &mut changes));

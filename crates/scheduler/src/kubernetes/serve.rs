@@ -61,7 +61,7 @@ pub fn socket(run: &Path) -> PathBuf {
     run.join("place.sock")
 }
 
-/// Serves until it is told to end.
+/// Serves until a signal ends it.
 pub fn run(options: Options) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(options))
