@@ -1,5 +1,5 @@
-//! A session with a front-end in a process that may open nothing. Runs without a harness, whose threads and
-//! files would be confined too.
+//! A vhost-user session served by a process that may open nothing. Runs without a test harness, whose threads
+//! and files would be confined too.
 
 #![allow(clippy::expect_used)] // What is expected here fails the test.
 
@@ -37,14 +37,14 @@ fn main() {
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
         .expect("the test runs itself");
-    // Its end of the socket is the child's alone.
+    // Only the child keeps its end of the socket.
     drop(command);
     front(ours);
     let status = child.wait().expect("the child ends");
     assert!(status.success(), "{status}");
 }
 
-/// The port, confined as the data path is.
+/// The port, confined like the data process.
 fn serve() {
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("a socket");
     let counters = CountersRef::private();
@@ -104,7 +104,7 @@ fn copy(fd: impl AsFd) -> OwnedFd {
     fd.as_fd().try_clone_to_owned().expect("a descriptor")
 }
 
-/// Waits until the port used a buffer, and gives it back.
+/// Waits until the port used a buffer; returns its id.
 fn used(driver: &mut Driver<'_>, call: &EventFd) -> u32 {
     loop {
         if let Some((_, len)) = driver.take_used().expect("a ring that works") {
@@ -115,12 +115,12 @@ fn used(driver: &mut Driver<'_>, call: &EventFd) -> u32 {
     }
 }
 
-/// What the guest's IOMMU grants or takes back; addresses are the same in all spaces.
+/// An IOTLB message of the guest's IOMMU; addresses are equal in all address spaces.
 fn translation(kind: u8, iova: u64, size: u64) -> Request {
     Request::IotlbMsg(Iotlb { iova, size, user: iova, permissions: 3, kind })
 }
 
-/// A page is taken back, asked for, and granted again.
+/// Revokes a page, waits for the miss, and grants it again.
 fn ask_again(
     front: &mut Frontend<Wire>,
     tx: &mut Driver<'_>,

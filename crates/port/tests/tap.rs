@@ -1,5 +1,5 @@
-//! A TAP port and the kernel's stack, in a network namespace of their own. The test runs itself again within
-//! one, which needs root or a kernel that lets others make user namespaces.
+//! A TAP port and the kernel's network stack, in a network namespace. The test runs itself again in the
+//! namespace, which needs root or a kernel that permits user namespaces.
 
 mod namespace;
 
@@ -53,7 +53,7 @@ fn host(offloads: bool) -> Host {
     Host { port, queue: queues.pop().expect("one queue"), counters, lost }
 }
 
-/// The payloads of the test's own datagrams among the frames; the stack says other things too.
+/// Payloads of the test's own datagrams among the frames; the stack sends other frames too.
 fn payloads(burst: &Burst<'_>) -> Vec<(usize, Vec<u8>, Offload)> {
     let frames = (0..burst.len()).map(|index| {
         let mut bytes = vec![0; burst.meta(index).len as usize];
@@ -120,7 +120,7 @@ fn sends(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket, offloads: bool) {
     let all = take(queue, turn);
     assert_eq!((numbers(&all), all[2].1.len()), (vec![2, 3, 4], 8900));
     queue.tx.release(turn, 64);
-    // More than one burst: none is lost, none comes twice, none before another.
+    // More than one burst: no frame is lost, duplicated or reordered.
     (0..100).for_each(|number| say(number, 8000));
     let mut seen = Vec::new();
     while seen.len() < 100 {
@@ -132,7 +132,7 @@ fn sends(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket, offloads: bool) {
     }
     assert_eq!(seen, (0..100).collect::<Vec<u8>>());
     queue.tx.release(turn, 64);
-    // The stack may say something of its own at any time.
+    // The stack may send frames of its own at any time.
     let quiet = (0..10_000).any(|_| {
         assert!(take(queue, turn).is_empty());
         queue.tx.release(turn, 64);
@@ -141,7 +141,7 @@ fn sends(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket, offloads: bool) {
     assert!(quiet);
 }
 
-/// A datagram to the test's socket, without a UDP checksum, which IPv4 allows.
+/// A datagram to the test's socket without a UDP checksum, as IPv4 allows.
 fn datagram(payload: &[u8]) -> Vec<u8> {
     let udp = (8 + payload.len()) as u16;
     let mut frame = [&MAC[..], &[2, 0, 0, 0, 0x99, 2], &[8, 0]].concat();
@@ -169,7 +169,7 @@ fn receives(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket) {
     let which: Vec<u16> = (0..40).collect();
     let rx = &mut host.queue.rx;
     assert_eq!(rx.caps(turn).expect("an interface").largest, 9022);
-    // Not all at once: the socket has room for some of them only.
+    // In small groups: the socket's buffer is small.
     for some in which.chunks(8) {
         assert_eq!(rx.reserve(turn, &burst, some), some.len());
         rx.put(turn, &burst, some);
@@ -185,7 +185,7 @@ fn receives(host: &mut Host, turn: &Turn<'_>, socket: &UdpSocket) {
     assert_eq!(drops, 0);
 }
 
-/// Somebody deletes the interface: the port says so once, and counts what it could not deliver.
+/// The interface is deleted: the port reports it once, and counts what it could not deliver.
 fn deleted() {
     let mut host = host(true);
     let mut reader = Reader::register().expect("a place for a reader");
@@ -203,10 +203,10 @@ fn deleted() {
     assert_eq!(host.lost.load(Ordering::Relaxed), 1);
 }
 
-/// Queues of the interface that has several.
+/// Queues of the multi-queue interface.
 const QUEUES: usize = 4;
 
-/// Every flow comes in on one of the queues, and what any queue puts arrives.
+/// Every flow arrives on one of the queues, and frames delivered to any queue arrive.
 fn many_queues() {
     let counters: Vec<CountersRef> = (0..QUEUES).map(|_| CountersRef::private()).collect();
     let doorbells = counters.iter().map(|_| Arc::new(Silent) as _).collect();

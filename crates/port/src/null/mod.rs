@@ -43,7 +43,7 @@ mod tests {
     use ringway_mem::{Reader, Span};
 
     #[test]
-    fn it_takes_everything_and_gives_nothing() {
+    fn null_port_accepts_all_frames_and_sends_none() {
         let mut reader = Reader::register().unwrap();
         let turn = reader.turn(0);
         let Some(Queue { mut tx, mut rx }) = queues(&Config::default()).pop() else { panic!("no queue") };

@@ -201,7 +201,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 192 } else { 4000 }))]
 
     #[test]
-    fn segments_reassemble_and_every_checksum_holds(
+    fn segments_reassemble_with_valid_checksums(
         shape in shape(20_000),
         gso_size in 100u16..3000,
         cuts in prop::collection::vec(prop_oneof![0usize..100, 0usize..5000], 0..30),
@@ -231,7 +231,7 @@ proptest! {
     }
 
     #[test]
-    fn a_checksum_is_filled_and_nothing_else_changed(
+    fn filling_a_checksum_changes_nothing_else(
         shape in shape(9000), cuts in prop::collection::vec(0usize..300, 0..20),
     ) {
         let (frame, offload) = shape.frame(0);
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_and_metadata_end_in_frames_or_a_drop(
+    fn any_bytes_and_metadata_give_frames_or_a_drop(
         shape in shape(3000), raw: [u8; 10], honest in 0u8..4, at: prop::sample::Index, to: u8,
         cuts in prop::collection::vec(0usize..300, 0..60), largest in 60u32..4000,
     ) {
@@ -305,7 +305,7 @@ fn tiny_segments_are_refused() {
 }
 
 #[test]
-fn what_stays_too_long_is_dropped() {
+fn oversized_frames_are_dropped_after_completion() {
     let caps = Caps { offloads: Needs::CSUM.with(Needs::TSO4), largest: 1514 };
     let (frame, offload) = tcp4(9000).frame(1449);
     let bare = Caps { offloads: Needs::NONE, ..caps };
@@ -319,7 +319,7 @@ fn what_stays_too_long_is_dropped() {
 }
 
 #[test]
-fn a_frame_of_as_many_pieces_as_there_can_be_is_completed() {
+fn a_frame_with_the_most_spans_is_completed() {
     let (frame, offload) = tcp4(30_000).frame(0);
     let cuts: Vec<usize> = [100].into_iter().chain(std::iter::repeat_n(400, 62)).collect();
     assert_eq!(complete(&frame, offload, &cuts, BARE).1, Outcome::Frames(1));
@@ -328,7 +328,7 @@ fn a_frame_of_as_many_pieces_as_there_can_be_is_completed() {
 }
 
 #[test]
-fn frames_that_do_not_fit_are_left_for_later_and_cut_segments_stay_with_their_sender() {
+fn only_completely_sent_frames_count_as_delivered() {
     let (frame, offload) = tcp4(65_000).frame(536);
     let small = [9u8; 60];
     let mut storage = Storage::default();

@@ -67,7 +67,7 @@ fn two_programs_share_memory_and_a_third_is_refused() {
 }
 
 #[test]
-fn who_stays_gets_new_memory_with_the_next_one() {
+fn the_remaining_end_gets_new_memory_with_the_next_peer() {
     let listener = listener("stays");
     let mut pipe = Pipe::new(Geometry::default());
     let (one, joined) = join(&listener, &mut pipe, Hello::default());
@@ -91,7 +91,7 @@ fn who_stays_gets_new_memory_with_the_next_one() {
 }
 
 #[test]
-fn an_impossible_wish_leaves_the_place_free() {
+fn an_invalid_request_leaves_the_end_free() {
     let listener = listener("impossible");
     let mut pipe = Pipe::new(Geometry::default());
     let (one, joined) = join(&listener, &mut pipe, Hello { slots: [1, 1], ..Hello::default() });

@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_harms_nobody(
+    fn random_ring_contents_are_harmless(
         writes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..300),
         indices in prop::collection::vec(0u32..200, 1..20),
     ) {
@@ -201,7 +201,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_released_is_given_again() {
+fn unreleased_frames_are_taken_again() {
     let mut rig = rig();
     let mut producer = Producer::new(&rig.theirs, TX);
     for number in 0..5 {
@@ -253,7 +253,7 @@ fn broken_frames_are_skipped_and_counted_once() {
 }
 
 #[test]
-fn a_jumping_index_ends_this_port_alone_until_it_is_attached_again() {
+fn an_invalid_index_closes_only_this_port_until_reattached() {
     let mut rig = rig();
     let whole = Memory::new(vec![rig.theirs.region().clone()]).unwrap();
     // The TX ring's producer line.
@@ -276,7 +276,7 @@ fn a_jumping_index_ends_this_port_alone_until_it_is_attached_again() {
 }
 
 #[test]
-fn a_buffer_that_is_not_there_ends_the_port() {
+fn an_invalid_buffer_number_closes_the_port() {
     let mut rig = rig();
     rig.theirs.write_slot(RX, 0, Slot { buf_idx: 5000, ..Slot::default() });
     put(&mut rig, &[(frame(64, 0), Offload::default())], 0);
@@ -285,7 +285,7 @@ fn a_buffer_that_is_not_there_ends_the_port() {
 }
 
 #[test]
-fn a_program_whose_eventfd_wakes_thousands_loses_its_ring() {
+fn a_program_with_a_slow_eventfd_loses_its_ring() {
     let mut rig = rig_with(small(), Policy::NONE);
     let _watchers = crate::vhost_user::tests::slow::watch_by_thousands(&rig.call);
     let mut frames = 0;
@@ -300,7 +300,7 @@ fn a_program_whose_eventfd_wakes_thousands_loses_its_ring() {
 }
 
 #[test]
-fn a_full_ring_takes_what_fits() {
+fn a_full_ring_accepts_what_fits() {
     let mut rig = rig();
     let jumbo = (frame(2560, 0), Offload::default());
     assert_eq!(put(&mut rig, &vec![jumbo.clone(); 8], 0), 6, "64 slots, 10 each");
@@ -316,7 +316,7 @@ fn a_full_ring_takes_what_fits() {
 }
 
 #[test]
-fn offload_metadata_passes_where_the_program_takes_it() {
+fn offload_metadata_reaches_a_program_that_accepts_it() {
     let mut rig = rig_with(Geometry { features: 3, ..small() }, Policy::default());
     let offload = Offload { gso_type: 1, gso_size: 100, ..Offload::checksum(34, 16) };
     let mut producer = Producer::new(&rig.theirs, TX);
@@ -332,7 +332,7 @@ fn offload_metadata_passes_where_the_program_takes_it() {
 }
 
 #[test]
-fn only_a_program_that_asks_is_notified() {
+fn only_programs_that_request_it_are_notified() {
     let mut rig = rig_with(small(), Policy { moderate: 1000, ..Policy::default() });
     let one = [(frame(64, 0), Offload::default())];
     put(&mut rig, &one, 0);
@@ -372,7 +372,7 @@ fn notifications_of_one_turn_are_combined() {
 }
 
 #[test]
-fn an_armed_queue_is_kicked_and_one_with_frames_stays_awake() {
+fn arming_a_queue_enables_kicks_unless_frames_are_waiting() {
     let mut rig = rig();
     assert_eq!(rig.bell.woken.load(Relaxed), 1, "woken when the program came");
     assert!(rig.bell.watched.lock().unwrap().is_some());
@@ -406,7 +406,7 @@ fn answer(mut stream: UnixStream) -> Welcome {
 }
 
 #[test]
-fn a_program_gets_what_it_asks_for_and_its_going_is_seen() {
+fn a_program_attaches_with_its_parameters_and_its_exit_is_seen() {
     let listener = listener("gets");
     assert!(listener.accept().unwrap().is_none());
     let mut stream = UnixStream::connect(listener.path()).unwrap();
@@ -432,7 +432,7 @@ fn a_program_gets_what_it_asks_for_and_its_going_is_seen() {
 }
 
 #[test]
-fn nonsense_and_impossible_wishes_are_answered_with_a_reason() {
+fn invalid_requests_are_answered_with_a_reason() {
     let listener = listener("nonsense");
     let ask = |bytes: &[u8]| {
         let mut stream = UnixStream::connect(listener.path()).unwrap();

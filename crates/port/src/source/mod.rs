@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_whole_and_come_in_order() {
+    fn generated_frames_are_complete_and_in_order() {
         let mut reader = Reader::register().unwrap();
         let turn = reader.turn(0);
         let config = config();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_released_comes_again() {
+    fn unreleased_frames_are_generated_again() {
         let mut reader = Reader::register().unwrap();
         let turn = reader.turn(0);
         let mut tx = queue(&config()).unwrap().tx;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_kept_over_time_and_after_a_pause() {
+    fn the_rate_holds_over_time_and_after_a_pause() {
         let mut reader = Reader::register().unwrap();
         let mut tx = queue(&Config { rate: Some(2_000_000), ..config() }).unwrap().tx;
         let mut storage = Storage::default();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_settings_are_refused() {
         let refused = |change: fn(&mut Config)| {
             let mut config = config();
             change(&mut config);

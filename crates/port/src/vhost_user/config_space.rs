@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_stand_where_the_specification_has_them() {
+    fn fields_have_the_offsets_of_the_specification() {
         let config =
             Config { mac: Some([2, 0, 0, 0, 0, 9]), mtu: Some(9000), queues: 3, ..Config::default() };
         let mut bytes = [0xff; 14];

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_feature_goes_with_what_it_needs() {
+    fn a_feature_is_withdrawn_with_its_dependencies() {
         let without = Without::named(["guest-csum", "version-1"]).unwrap();
         let offer = offer(&Config { without, ..Config::default() });
         for gone in [virtio::NET_GUEST_TSO4, virtio::NET_GUEST_ECN, virtio::RING_PACKED, virtio::IN_ORDER] {
@@ -156,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told() {
+    fn an_unknown_feature_name_is_reported() {
         assert_eq!(Without::named(["packed", "paked"]), Err("paked"));
         assert!(Without::named(Without::names()).is_ok());
     }
 
     #[test]
-    fn an_address_and_an_mtu_are_offered_where_there_are_some() {
+    fn mac_and_mtu_are_offered_if_configured() {
         let none = offer(&Config::default());
         assert_eq!(none.features & (virtio::NET_MAC | virtio::NET_MTU | virtio::NET_MQ), 0);
         let config =

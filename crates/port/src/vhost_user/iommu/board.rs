@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_found_in_order_and_no_more_than_there_is_room_for() {
+    fn remaining_misses_are_found_in_order_and_bounded() {
         let bell: Bell = Arc::new(OnceLock::from(EventFd::new().unwrap()));
         let board = Board::new(bell.clone());
         let missed = |number: u64| Missed { iova: number << 12, access: Access::WRITE };

@@ -1,4 +1,5 @@
-//! Commands of a driver, and what is said in a guest's name, on ports whose rings a front-end set up.
+//! Commands on the control queue, and announcements on behalf of a guest, on ports whose rings a front-end
+//! set up.
 
 use super::session::{Wire, region};
 use super::{Backend, Config, new};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const SIZE: u64 = 1 << 20;
-/// Where commands and their answers lie.
+/// Where commands and their replies are.
 const COMMANDS: u64 = 0x2_0000;
 const ANSWERS: u64 = 0x3_0000;
 const MODERN: u64 = virtio::VERSION_1 | virtio::EVENT_IDX | virtio::INDIRECT_DESC | virtio::NET_STATUS;
@@ -81,7 +82,7 @@ impl Guest {
         vec![SharedRegion { region: region(0, SIZE, 0), fd: copy(&self.file) }]
     }
 
-    /// Agrees on `features` and starts the rings below `control`, and `control` itself.
+    /// Negotiates `features` and starts the rings below `control`, and `control` itself.
     fn start<'a>(&self, backend: &'a mut Backend, features: u64, control: u32) -> Frontend<Wire<'a>> {
         let features = self.features() | features;
         let mut front = Frontend::negotiate(Wire::new(backend), features, PROTOCOL).unwrap();
@@ -92,12 +93,12 @@ impl Guest {
         front
     }
 
-    /// Adds a command, the number of which decides where its bytes lie.
+    /// Adds a command; `number` determines where its bytes are.
     fn add(&self, driver: &mut Driver<'_>, number: u64, command: &[u8]) {
         let (at, answer) = (COMMANDS + 16 * number, ANSWERS + number);
         self.span(at, 16).write(command);
         self.span(answer, 1).write(&[0xee]);
-        // As Linux has it: class and command, data, room for the answer.
+        // Laid out as Linux does: class and command, data, room for the reply.
         let (first, data) = (command.len().min(2) as u32, command.len().saturating_sub(2) as u32);
         let mut parts = vec![Buffer { address: at, len: first, write: false }];
         if data > 0 {
@@ -107,7 +108,7 @@ impl Guest {
         driver.add(&parts, None).unwrap();
     }
 
-    /// Has the port answer a command.
+    /// Sends a command and lets the port answer it.
     fn ask(&self, backend: &mut Backend, driver: &mut Driver<'_>, command: &[u8]) -> u8 {
         driver.set_flag(true);
         self.add(driver, 0, command);
@@ -144,7 +145,7 @@ pub(crate) fn port(queues: u16) -> (Backend, Vec<Queue>, Vec<CountersRef>) {
     (backend, queues, counters)
 }
 
-/// Which of the queues take frames, and of what length.
+/// Which of the queues accept frames, and their maximum length.
 fn receiving(queues: &mut [Queue]) -> Vec<Option<u32>> {
     let mut reader = Reader::register().unwrap();
     let turn = reader.turn(1);
@@ -161,7 +162,7 @@ fn pairs(packed: bool) {
     assert_eq!(front.features() & (CONTROL | virtio::NET_MQ), CONTROL | virtio::NET_MQ);
     std::mem::forget(front);
     let open = |queues: &mut [Queue]| receiving(queues).iter().map(Option::is_some).collect::<Vec<_>>();
-    // One pair, until the driver wants more (virtio 1.3, 5.1.6.5.6.1).
+    // One pair, until the driver requests more (virtio 1.3, 5.1.6.5.6.1).
     assert_eq!((open(&mut queues), backend.receiving()), (vec![true, false], 1));
     assert_eq!(guest.ask(&mut backend, &mut driver, &[4, 0, 2, 0]), 0);
     assert_eq!((open(&mut queues), backend.receiving()), (vec![true, true], 2));
@@ -180,12 +181,12 @@ fn kick(event: &OwnedFd) {
 }
 
 #[test]
-fn a_driver_says_how_many_pairs_receive_in_split_rings() {
+fn queue_pairs_command_opens_split_queues() {
     pairs(false);
 }
 
 #[test]
-fn a_driver_says_how_many_pairs_receive_in_packed_rings() {
+fn queue_pairs_command_opens_packed_queues() {
     pairs(true);
 }
 
@@ -194,7 +195,7 @@ fn commands_about_filters_and_addresses_are_acknowledged() {
     let (mut backend, _queues, _) = port(3);
     let guest = Guest::new(false);
     let mut driver = guest.driver(2);
-    // Without `NET_MQ` there is one pair, and control is the third ring.
+    // Without `NET_MQ` there is one pair, and the control queue is the third ring.
     std::mem::forget(guest.start(&mut backend, CONTROL, 2));
     let address = [1, 1, 2, 0, 0, 0, 0, 9];
     for fine in [&[0, 0, 1][..], &[0, 5, 0], &[2, 0, 7, 0], &[2, 1, 7, 0], &[1, 0, 0, 0, 0, 0], &address] {
@@ -207,7 +208,7 @@ fn commands_about_filters_and_addresses_are_acknowledged() {
 }
 
 #[test]
-fn a_driver_that_asks_without_end_leaves_others_their_turn() {
+fn a_flood_of_commands_does_not_starve_other_ports() {
     let (mut backend, _queues, _) = port(1);
     let guest = Guest::new(false);
     let mut driver = guest.driver(2);
@@ -225,7 +226,7 @@ fn a_driver_that_asks_without_end_leaves_others_their_turn() {
 }
 
 #[test]
-fn a_command_whose_answer_lies_nowhere_costs_the_guest_its_port() {
+fn a_command_with_an_invalid_reply_buffer_closes_the_port() {
     for packed in [false, true] {
         let (mut backend, _queues, counters) = port(1);
         let guest = Guest::new(packed);
@@ -260,7 +261,7 @@ fn descriptors_that_do_not_notify_are_refused() {
             front.stop(ring).unwrap();
         }
     }
-    // A descriptor that is readable for ever is kicked once.
+    // A kick descriptor that is always readable is drained once.
     let kick = EventFd::new().unwrap();
     kick.signal();
     front.start(Vring { kick: Some(kick.into_fd()), ..guest.vring(2, 0) }).unwrap();
@@ -269,7 +270,7 @@ fn descriptors_that_do_not_notify_are_refused() {
     assert!(!is_readable(&backend));
 }
 
-/// What the port takes for the guest's: the first bytes of each frame.
+/// What the port sends on the guest's behalf: the first bytes of each frame.
 fn sent(queue: &mut Queue, release: usize) -> Vec<[u8; 64]> {
     let mut reader = Reader::register().unwrap();
     let turn = reader.turn(1);
@@ -282,7 +283,7 @@ fn sent(queue: &mut Queue, release: usize) -> Vec<[u8; 64]> {
 }
 
 #[test]
-fn a_guest_that_moved_is_announced_once() {
+fn a_migrated_guest_is_announced_once() {
     let (mut backend, mut queues, _) = port(1);
     let guest = Guest::new(false);
     let mut driver = guest.driver(1);
@@ -307,7 +308,7 @@ fn a_guest_that_moved_is_announced_once() {
 }
 
 #[test]
-fn a_driver_that_can_announces_itself_when_its_front_end_comes_back() {
+fn a_capable_driver_announces_itself_after_reconnecting() {
     let (mut backend, _queues, _) = port(1);
     let guest = Guest::new(false);
     let mut driver = guest.driver(2);
@@ -318,11 +319,11 @@ fn a_driver_that_can_announces_itself_when_its_front_end_comes_back() {
     assert!(backend.readable().is_err(), "the front-end is gone");
     let features = guest.features() | CONTROL;
     let mut front = Frontend::negotiate(Wire::new(&mut backend), features, PROTOCOL).unwrap();
-    // User-Mode Linux listens on a pipe.
+    // User-Mode Linux is interrupted by a pipe.
     let (mut reader, writer) = std::io::pipe().unwrap();
     front.set(Request::SetBackendReqFd(writer.into())).unwrap();
     front.set_memory(guest.share()).unwrap();
-    // One command was answered in the driver's life so far.
+    // One command was answered since the driver started.
     guest.add(&mut driver, 0, &[3, 0]);
     driver.publish();
     File::from(copy(&guest.file)).write_all_at(&1_u16.to_le_bytes(), place(2) + 0x2002).unwrap();
@@ -338,7 +339,7 @@ fn a_driver_that_can_announces_itself_when_its_front_end_comes_back() {
 }
 
 #[test]
-fn a_front_ends_mtu_limits_what_its_guest_gets() {
+fn a_front_ends_mtu_limits_delivered_frames() {
     let (mut backend, mut queues, _) = port(1);
     let guest = Guest::new(false);
     let mut front = guest.start(&mut backend, virtio::NET_MRG_RXBUF, 1);

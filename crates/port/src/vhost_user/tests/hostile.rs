@@ -1,4 +1,4 @@
-//! Front-ends that die, or say what no front-end says: their port suffers, and serves the next one.
+//! Front-ends that die or send invalid messages: only their port is affected, and it serves the next one.
 
 use super::session::{port, region};
 use super::{Backend, BackendError, Config, new};
@@ -31,7 +31,7 @@ fn send(stream: &UnixStream, packet: &Packet, len: usize) {
     assert_eq!(ringway_host::send_with(stream.as_fd(), &packet.bytes[..len], &fds).unwrap(), len);
 }
 
-/// All that a front-end says until its guest's port is up, and until it takes it down.
+/// All messages of a session, from set-up to take-down.
 fn life(file: &OwnedFd) -> Vec<Packet> {
     let features =
         virtio::VERSION_1 | virtio::PROTOCOL_FEATURES | virtio::NET_CTRL_VQ | virtio::NET_GUEST_ANNOUNCE;
@@ -64,7 +64,7 @@ fn life(file: &OwnedFd) -> Vec<Packet> {
 }
 
 #[test]
-fn a_front_end_killed_at_any_point_leaves_its_port_to_the_next() {
+fn a_front_end_killed_at_any_point_leaves_its_port_usable() {
     let (mut backend, _queues, counters) = port();
     let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
     let messages = life(&file).len();
@@ -76,11 +76,11 @@ fn a_front_end_killed_at_any_point_leaves_its_port_to_the_next() {
         for packet in &script[..killed / 2] {
             send(&stream, packet, packet.bytes.len());
             backend.readable().unwrap();
-            // Most have no answer.
+            // Most messages have no reply.
             let _ = stream.read(&mut [0; 64]);
         }
         up += usize::from(backend.state() == State::Up);
-        // In the midst of a message, or between two.
+        // Within a message, or between two.
         if killed % 2 == 1 {
             send(&stream, &script[killed / 2], script[killed / 2].bytes.len() / 2);
             backend.readable().unwrap();
@@ -95,7 +95,7 @@ fn a_front_end_killed_at_any_point_leaves_its_port_to_the_next() {
 }
 
 #[test]
-fn a_front_end_killed_before_it_read_its_answer_is_gone_like_any_other() {
+fn a_front_end_killed_before_reading_its_reply_is_disconnected() {
     let (mut backend, _queues, counters) = port();
     let stream = connect(&mut backend);
     let packet = Request::GetFeatures.encode(false);
@@ -107,7 +107,7 @@ fn a_front_end_killed_before_it_read_its_answer_is_gone_like_any_other() {
 }
 
 #[test]
-fn an_oversized_message_costs_the_port_before_it_is_read() {
+fn an_oversized_message_closes_the_port_unread() {
     for (flags, size) in [(1, 0x1_0000), (1, u32::MAX), (2, 8), (0, 8), (0x101, 8)] {
         let (mut backend, _queues, counters) = port();
         let stream = connect(&mut backend);
@@ -119,7 +119,7 @@ fn an_oversized_message_costs_the_port_before_it_is_read() {
 }
 
 #[test]
-fn unknown_messages_are_refused_where_that_was_agreed_and_end_the_session_elsewhere() {
+fn unknown_messages_are_refused_with_reply_ack_and_end_the_session_without() {
     let (mut backend, _queues, _) = port();
     let stream = connect(&mut backend);
     let packet = Request::SetProtocolFeatures(protocol::REPLY_ACK).encode(false);
@@ -129,7 +129,7 @@ fn unknown_messages_are_refused_where_that_was_agreed_and_end_the_session_elsewh
             let bytes = [request, flags, 0].map(u32::to_ne_bytes).concat();
             Packet { bytes, fds: Vec::new() }
         };
-        // With the flag that asks for an acknowledgement.
+        // With the flag that requests an acknowledgement.
         send(&stream, &unknown(1 | 8), 12);
         backend.readable().unwrap();
         assert!(backend.refused().is_some(), "{request}");
@@ -160,12 +160,12 @@ fn repeated_messages_hold_one_descriptor_each() {
         }
     }
     assert_eq!(backend.state(), State::Up);
-    // Other tests open and close descriptors meanwhile, so only a flood would be seen.
+    // Other tests open and close descriptors meanwhile, so only a large leak would be seen.
     assert!(open() < before + 1000);
 }
 
 #[test]
-fn a_descriptor_that_only_its_file_system_knows_costs_the_session() {
+fn a_descriptor_of_an_unsupported_kind_ends_the_session() {
     let (mut backend, _queues, counters) = port();
     for place in ["/proc/self/exe", "/dev/zero", "/"] {
         let file = || OwnedFd::from(std::fs::File::open(place).unwrap());
@@ -179,7 +179,8 @@ fn a_descriptor_that_only_its_file_system_knows_costs_the_session() {
             let packet = request.encode(false);
             send(&stream, &packet, packet.bytes.len());
             assert!(matches!(backend.readable(), Err(BackendError::Descriptor)), "{place}");
-            // Closed on another thread, which takes a moment; until then nobody is served.
+            // The file is closed by another thread, which takes a moment; until then no connection is
+            // accepted.
             while matches!(backend.connect(UnixStream::pair().unwrap().0.into()), Err(BackendError::Unclosed))
             {
                 std::thread::yield_now();
@@ -189,7 +190,7 @@ fn a_descriptor_that_only_its_file_system_knows_costs_the_session() {
     assert_eq!(counters.faults.load(Relaxed), 9);
 }
 
-/// Two ends of a connection that has a name, as every one to a port's socket has.
+/// Both ends of a connection with a socket path, like every connection to a port.
 fn met() -> (UnixStream, UnixStream) {
     let path = std::env::temp_dir().join(format!(
         "ringway-met-{}-{:?}",
@@ -204,7 +205,7 @@ fn met() -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn a_front_end_that_gives_us_its_own_end_is_seen_to_go() {
+fn a_front_end_that_sends_its_own_socket_end_is_seen_to_disconnect() {
     let agreed = protocol::BACKEND_REQ;
     for way in 0..4 {
         let (mut backend, _queues, _) = port();
@@ -232,7 +233,7 @@ fn a_front_end_that_gives_us_its_own_end_is_seen_to_go() {
     }
 }
 
-/// Workers whose turns last long.
+/// Workers with long turns.
 struct Slow;
 
 impl Doorbell for Slow {
@@ -249,12 +250,12 @@ impl Doorbell for Slow {
 }
 
 #[test]
-fn messages_that_take_long_leave_others_their_turn() {
+fn slow_messages_do_not_starve_other_sessions() {
     let file = ringway_host::memfd("guest", SIZE as usize).unwrap();
     let config = Config { mtu: Some(9000), ..Config::default() };
     let (mut backend, _queues) = new(config, vec![Arc::new(Slow)], vec![CountersRef::private()]);
     let stream = connect(&mut backend);
-    // Ring 1 starts with the 17th, and is enabled with the 18th.
+    // Message 17 starts ring 1, message 18 enables it.
     for packet in life(&file).iter().take(18) {
         send(&stream, packet, packet.bytes.len());
     }

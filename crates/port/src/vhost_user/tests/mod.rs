@@ -1,4 +1,4 @@
-//! Sessions with front-ends, by their messages and their rings.
+//! Sessions with front-ends: messages and rings.
 
 pub(crate) mod commands;
 mod hostile;

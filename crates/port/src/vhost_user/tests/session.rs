@@ -26,7 +26,7 @@ const USER: u64 = 0x7f00_0000_0000;
 const MODERN: u64 = virtio::VERSION_1 | virtio::NET_MRG_RXBUF;
 const ACK: u64 = protocol::REPLY_ACK | protocol::CONFIGURE_MEM_SLOTS | protocol::CONFIG;
 
-/// A path in shared memory's file system that no other test uses.
+/// A path on tmpfs that no other test uses.
 fn path(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +53,7 @@ pub(crate) fn shared(file: &File, guest: u64, size: u64, offset: u64) -> SharedR
     SharedRegion { region: region(guest, size, offset), fd: fd(file) }
 }
 
-/// Hands what the front-end sends to the back-end at once.
+/// A transport that passes each message to the back-end at once.
 pub(crate) struct Wire<'a> {
     stream: UnixStream,
     backend: &'a mut Backend,
@@ -72,28 +72,28 @@ impl<'a> Wire<'a> {
         self.backend.state()
     }
 
-    /// Where answers come, for somebody who sees them come while the back-end is still at it.
+    /// The socket on which replies arrive, for a thread that reads them while the back-end still works.
     pub(crate) fn answers(&self) -> UnixStream {
         self.stream.try_clone().unwrap()
     }
 
-    /// Has the back-end look at what there is to do.
+    /// Lets the back-end process what is pending.
     pub(crate) fn attend(&mut self) -> Result<(), BackendError> {
         self.backend.readable()
     }
 
-    /// Has it look, and notes whether the session ended.
+    /// Lets the back-end process what is pending, and records whether the session ended.
     pub(crate) fn is_over(&mut self) -> bool {
         self.end = self.end.take().or(self.backend.readable().err());
         self.end.is_some()
     }
 
-    /// What ended the session, if it ended.
+    /// The reason why the session ended, if it did.
     pub(crate) fn take_end(&mut self) -> Option<BackendError> {
         self.end.take()
     }
 
-    /// Has questions that nobody answered asked once more.
+    /// Lets unanswered misses be sent once more.
     pub(crate) fn wait_for_reminder(&mut self) {
         self.backend.remind();
     }
@@ -138,7 +138,7 @@ pub(crate) fn vring(index: u32, at: u64) -> Vring {
 }
 
 #[test]
-fn a_front_end_sets_up_a_port_and_goes_and_the_next_one_comes() {
+fn a_port_serves_one_front_end_after_another() {
     let (mut backend, _queues, counters) = port();
     let file = shared_file(SIZE);
     for _ in 0..3 {
@@ -160,7 +160,7 @@ fn a_front_end_sets_up_a_port_and_goes_and_the_next_one_comes() {
 }
 
 #[test]
-fn memory_that_can_not_be_is_refused_and_the_former_stays() {
+fn an_invalid_memory_table_is_refused_and_the_old_one_stays() {
     let (mut backend, _queues, _) = port();
     let file = shared_file(SIZE);
     let mut front = agree(&mut backend);
@@ -187,14 +187,14 @@ fn memory_that_can_not_be_is_refused_and_the_former_stays() {
     let overlap = front.set(Request::AddMemReg(shared(&file, 0, 4096, 0)));
     assert!(matches!(overlap, Err(FrontendError::Refused { .. })));
     front.start(vring(1, SIZE / 2)).unwrap();
-    // Some front-ends say both once a queue pair.
+    // Some front-ends send both once per queue pair.
     front.set(Request::AddMemReg(shared(&file, SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
     front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
     front.set(Request::RemMemReg(region(SIZE / 2, SIZE / 2, SIZE / 2))).unwrap();
     front.stop(1).unwrap();
 }
 
-/// A port whose front-ends may share one [`SIZE`].
+/// A port whose front-ends may share no more than [`SIZE`] bytes.
 fn small_port() -> (Backend, Vec<Queue>, CountersRef) {
     let counters = CountersRef::private();
     let config = Config { memory: SIZE, ..Config::default() };
@@ -203,7 +203,7 @@ fn small_port() -> (Backend, Vec<Queue>, CountersRef) {
 }
 
 #[test]
-fn a_front_end_shares_no_more_than_its_port_s_memory() {
+fn shared_memory_is_limited_by_the_ports_setting() {
     let (mut backend, _queues, _) = small_port();
     let file = shared_file(2 * SIZE);
     let mut front = agree(&mut backend);
@@ -216,7 +216,7 @@ fn a_front_end_shares_no_more_than_its_port_s_memory() {
 }
 
 #[test]
-fn what_files_grow_by_is_counted_and_bounded() {
+fn growth_of_shared_files_is_counted_and_bounded() {
     let (mut backend, _queues, counters) = small_port();
     let read = || [&counters.memory_resident, &counters.memory_grown].map(|c| c.load(Ordering::Relaxed));
     let mut front = agree(&mut backend);
@@ -232,14 +232,14 @@ fn what_files_grow_by_is_counted_and_bounded() {
             .unwrap()
             .write_all(&vec![1; SIZE as usize])
             .unwrap();
-        // The same file again is no other file, and looks at it.
+        // The same file again is not counted twice, and its size is checked again.
         front.set_memory(vec![shared(file, 0, SIZE / 2, 0)]).ok();
         ends.push(front.transport().take_end());
     }
     assert!(matches!(ends[..], [None, None, Some(BackendError::Grown)]), "{ends:?}");
     drop(front);
     assert_eq!(read(), [0, 3 * SIZE]);
-    // What the next one does is counted to it; what was there before it shared a file doesn't count.
+    // Growth is charged to the front-end that shares the file; what the file held before is not counted.
     let mut front = agree(&mut backend);
     front.set_memory(vec![shared(&files[0], 0, SIZE / 2, 0)]).unwrap();
     front.set_memory(vec![shared(&files[0], 0, SIZE / 2, 0)]).unwrap();
@@ -273,7 +273,7 @@ fn rings_outside_memory_never_start() {
         assert!(matches!(result, Err(FrontendError::Refused { request: 12, .. })), "{descriptors:#x}");
         assert_ne!(front.transport().backend.state(), State::Up);
     }
-    // Where nobody waits for an answer the session ends.
+    // Without REPLY_ACK the session ends instead.
     let mut front = Frontend::negotiate(Wire::new(&mut backend), MODERN, 0).unwrap();
     assert!(front.start(vring(1, 0)).is_err());
     assert!(matches!(front.transport().end, Some(BackendError::Session(_))));
@@ -282,7 +282,7 @@ fn rings_outside_memory_never_start() {
 }
 
 #[test]
-fn a_ring_without_memory_rests_until_it_has_some_again() {
+fn a_ring_without_memory_pauses_until_memory_returns() {
     let file = shared_file(SIZE);
     let (mut backend, _queues, _) = port();
     let mut front = agree(&mut backend);
@@ -322,7 +322,7 @@ fn surplus_descriptors_end_the_session_and_are_closed() {
     message(3);
     assert!(matches!(backend.readable(), Err(BackendError::Session(_))));
     assert_eq!(counters.faults.load(Ordering::Relaxed), 1);
-    // Other tests open and close descriptors meanwhile, so only a flood would be seen.
+    // Other tests open and close descriptors meanwhile, so only a large leak would be seen.
     let before = open();
     for _ in 0..200 {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -335,7 +335,7 @@ fn surplus_descriptors_end_the_session_and_are_closed() {
 }
 
 #[test]
-fn a_message_about_every_ring_waits_once() {
+fn a_message_for_all_rings_waits_once() {
     let (mut backend, _queues, _) = port();
     let file = shared_file(SIZE);
     let mut front = agree(&mut backend);
@@ -349,7 +349,7 @@ fn a_message_about_every_ring_waits_once() {
 }
 
 #[test]
-fn rings_rest_from_the_moment_their_memory_is_lost() {
+fn rings_stop_as_soon_as_their_memory_is_lost() {
     ringway_host::catch_sigbus().unwrap();
     let (mut backend, mut queues, _) = port();
     let file = shared_file(SIZE);
@@ -363,7 +363,7 @@ fn rings_rest_from_the_moment_their_memory_is_lost() {
     file.set_len(0).unwrap();
     let mut storage = Storage::default();
     let mut burst = Burst::begin(&mut storage);
-    // Finds out, by reading zeros of ours.
+    // The read that hits the missing page sees zeros.
     queues[0].tx.take(&turn, &mut burst);
     assert!(burst.is_empty() && queues[0].rx.caps(&turn).is_none());
     reader.rest();
@@ -372,14 +372,14 @@ fn rings_rest_from_the_moment_their_memory_is_lost() {
 }
 
 #[test]
-fn memory_whose_file_shrinks_costs_the_guest_its_port() {
+fn a_shrinking_memory_file_closes_the_port() {
     ringway_host::catch_sigbus().unwrap();
     let (mut backend, _queues, counters) = port();
     let file = shared_file(SIZE);
     let mut front = agree(&mut backend);
     front.set_memory(vec![shared(&file, 0, SIZE, 0)]).unwrap();
     file.set_len(0).unwrap();
-    // Where the ring starts is read from memory that is gone.
+    // The ring's index would be read from memory that is gone.
     let ring = vring(1, 0);
     front.set(Request::SetVringNum(VringState { index: 1, num: 256 })).unwrap();
     front.set(Request::SetVringAddr(ring.addresses)).unwrap();
@@ -390,7 +390,7 @@ fn memory_whose_file_shrinks_costs_the_guest_its_port() {
 }
 
 #[test]
-fn a_front_end_that_dies_within_a_message_is_let_go() {
+fn a_front_end_that_dies_within_a_message_is_disconnected() {
     let (mut backend, _queues, _) = port();
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     backend.connect(theirs.into()).unwrap();
@@ -403,7 +403,7 @@ fn a_front_end_that_dies_within_a_message_is_let_go() {
 }
 
 #[test]
-fn a_front_end_that_never_reads_is_let_go() {
+fn a_front_end_that_never_reads_is_disconnected() {
     let (mut backend, _queues, _) = port();
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     backend.connect(theirs.into()).unwrap();
@@ -416,7 +416,7 @@ fn a_front_end_that_never_reads_is_let_go() {
 }
 
 #[test]
-fn a_listener_replaces_only_what_an_earlier_run_left() {
+fn a_listener_replaces_only_stale_sockets() {
     let socket = path("socket");
     let first = Listener::bind(&socket, Access::default()).unwrap();
     assert!(matches!(Listener::bind(&socket, Access::default()), Err(OpenError::Alive { .. })));
@@ -445,7 +445,7 @@ fn a_listener_replaces_only_what_an_earlier_run_left() {
 }
 
 #[test]
-fn tries_come_soon_and_then_once_a_second() {
+fn reconnect_attempts_back_off_to_one_second() {
     let mut retry = Retry::default();
     let waits: Vec<u128> = (0..8).map(|_| retry.wait().as_millis()).collect();
     assert_eq!(waits, [50, 100, 200, 400, 800, 1000, 1000, 1000]);
@@ -453,7 +453,7 @@ fn tries_come_soon_and_then_once_a_second() {
 
 proptest! {
     #[test]
-    fn garbage_ends_the_session_and_nothing_else(
+    fn garbage_only_ends_the_session(
         bytes in proptest::collection::vec(any::<u8>(), 1..1024),
         header in any::<bool>(),
         request in 0u32..44,

@@ -1,4 +1,4 @@
-//! Front-ends that make it slow to wake them.
+//! Front-ends that make waking them slow.
 
 use super::session::{agree, port, shared, shared_file, vring};
 use super::{Backend, BackendError};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// As an attacker does it: epoll instances that watch a descriptor under many numbers.
+/// As an attacker does it: epoll instances that watch duplicates of a descriptor.
 pub(crate) fn watch_by_thousands(what: impl AsFd) -> (Vec<Epoll>, Vec<OwnedFd>) {
     let copies: Vec<OwnedFd> = (0..200).map(|_| what.as_fd().try_clone_to_owned().unwrap()).collect();
     let watchers: Vec<Epoll> = (0..200).map(|_| Epoll::new().unwrap()).collect();
@@ -21,7 +21,7 @@ pub(crate) fn watch_by_thousands(what: impl AsFd) -> (Vec<Epoll>, Vec<OwnedFd>) 
 }
 
 #[test]
-fn a_guest_whose_interrupts_wake_thousands_loses_its_port() {
+fn a_guest_with_slow_interrupts_loses_its_port() {
     let (mut backend, mut queues, counters) = port();
     let file = shared_file(1 << 20);
     let call = EventFd::new().unwrap();
@@ -32,7 +32,7 @@ fn a_guest_whose_interrupts_wake_thousands_loses_its_port() {
     front.start(vring(0, 0)).unwrap();
     let mut interrupts = 0;
     while front.transport().take_end().is_none() {
-        // Exchanged, it is signalled: the former one may have been signalled for nobody.
+        // A replaced call descriptor is signalled, since the last interrupt may have gone to the old one.
         let call = call.as_fd().try_clone_to_owned().unwrap();
         let _ = front.set(Request::SetVringCall(VringFd { index: 0, fd: Some(call) }));
         queues[0].rx.caps(&reader.turn(1));
@@ -44,7 +44,7 @@ fn a_guest_whose_interrupts_wake_thousands_loses_its_port() {
     assert!(interrupts > 2, "not for one that may have been slow by chance");
     assert_eq!(counters.faults.load(Relaxed), 1);
     assert!(backend.rest(0) > 0, "the next front-end comes after a while");
-    // Who comes nevertheless, and does the same, is let go at once.
+    // A front-end that reconnects and does the same is disconnected at once.
     let mut front = agree(&mut backend);
     front.set_memory(vec![shared(&file, 0, 1 << 20, 0)]).unwrap();
     let ring = vring(0, 0);
@@ -56,7 +56,7 @@ fn a_guest_whose_interrupts_wake_thousands_loses_its_port() {
 }
 
 #[test]
-fn a_front_end_whose_answers_wake_thousands_is_let_go() {
+fn a_front_end_with_a_slow_socket_is_disconnected() {
     let (mut backend, _queues, counters): (Backend, _, _) = port();
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let _watchers = watch_by_thousands(&ours);

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 
 const SIZE: usize = 1 << 20;
 const HEADER: usize = 12;
-/// Where the rings and the buffers lie.
+/// Where the rings and the buffers are.
 const RINGS: [u64; 2] = [0, 0x4000];
 const BUFFERS: [u64; 2] = [0x1_0000, 0x2_0000];
 
@@ -44,7 +44,7 @@ fn start(front: &mut Frontend<Wire<'_>>, ring: usize, packed: bool) {
     front.start(Vring { size: 256, addresses, base, kick: None, call: None }).unwrap();
 }
 
-/// Has the port give the guest back what the guest sent; returns how many frames.
+/// Lets the port return the guest's frames to it; returns their number.
 fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
     let mut storage = Storage::default();
     let turn = reader.turn(1);
@@ -90,10 +90,10 @@ fn frames_go_round(packed: bool) {
         disk.read_exact_at(&mut received, BUFFERS[0]).unwrap();
         assert_eq!(received[HEADER..], frame[HEADER..]);
         match round {
-            // Memory that is told anew, and rings that are, go on where they are.
+            // A new memory table or new ring descriptions don't interrupt traffic.
             100 => front.set_memory(share(&file)).unwrap(),
             200 => front.enable(1, true).unwrap(),
-            // A ring that stops and starts again, too.
+            // Nor does stopping and restarting a ring.
             300 => {
                 let base = front.stop(1).unwrap();
                 assert_eq!(base & 0x7fff, if packed { 301 % 256 } else { 301 });
@@ -109,11 +109,11 @@ fn frames_go_round(packed: bool) {
 }
 
 #[test]
-fn frames_go_round_in_split_rings() {
+fn frames_are_reflected_in_split_rings() {
     frames_go_round(false);
 }
 
 #[test]
-fn frames_go_round_in_packed_rings() {
+fn frames_are_reflected_in_packed_rings() {
     frames_go_round(true);
 }

@@ -1,4 +1,4 @@
-//! A driver on one end of a ring, a queue of the port on the other.
+//! A driver at one end of a ring, a queue of the port at the other.
 
 use super::{Space, Vring, VringState};
 use crate::vhost_user::log::Log;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 const SIZE: u64 = 1 << 20;
 const USER: u64 = 0x7000_0000_0000;
-/// Where the parts of the ring lie, and buffers begin.
+/// Where the parts of the ring and the buffers are.
 const PLACES: [u64; 3] = [0, 0x1_0000, 0x2_0000];
 const DATA: u64 = 0x4_0000;
 const MODERN: u64 = virtio::VERSION_1;
@@ -69,7 +69,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// Has the ring enabled, or disabled.
+    /// Enables or disables the ring.
     fn enable(&self, enabled: bool) {
         let mut said = self.said.clone();
         said.enabled = enabled;
@@ -127,7 +127,7 @@ impl Bench {
         Buffer { address, len: len as u32, write }
     }
 
-    /// Lays `bytes` out in parts that end at `cuts`.
+    /// A chain with `bytes`, split at `cuts`.
     fn chain(&self, bytes: &[u8], cuts: &[usize]) -> Vec<Buffer> {
         let ends: Vec<usize> = cuts.iter().copied().chain([bytes.len()]).collect();
         let mut begin = 0;
@@ -152,7 +152,7 @@ impl Bench {
     }
 }
 
-/// What one `take` gives: frames with their metadata; the first `release` of them are released.
+/// The frames of one `take`, with their metadata; the first `release` frames are released.
 fn take(tx: &mut VringTx, release: usize) -> Vec<(Vec<u8>, Offload)> {
     take_at(NOW, tx, release)
 }
@@ -174,7 +174,7 @@ fn take_at(now: u64, tx: &mut VringTx, release: usize) -> Vec<(Vec<u8>, Offload)
     frames
 }
 
-/// Offers frames to a queue as a worker does; returns how many it took.
+/// Delivers frames to a queue as a worker does; returns how many it accepted.
 fn give(rx: &mut VringRx, frames: &[(&[u8], Offload)]) -> usize {
     let mut reader = Reader::register().unwrap();
     let turn = reader.turn(NOW);
@@ -206,7 +206,7 @@ fn with_header(header: usize, offload: Offload, frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_frame_comes_out_however_its_header_is_cut() {
+fn a_frame_is_read_however_its_header_is_split() {
     for (features, header) in
         [(MODERN, 12), (0, 10), (virtio::NET_MRG_RXBUF, 12), (MODERN | virtio::RING_PACKED, 12)]
     {
@@ -235,7 +235,7 @@ fn a_frame_comes_out_however_its_header_is_cut() {
 }
 
 #[test]
-fn what_can_not_be_a_frame_is_skipped_and_counted_once() {
+fn invalid_frames_are_skipped_and_counted_once() {
     let bench = Bench::new(MODERN | virtio::INDIRECT_DESC, 256);
     let mut tx = bench.tx();
     let good = with_header(12, Offload::default(), &frame(60));
@@ -264,7 +264,7 @@ fn what_can_not_be_a_frame_is_skipped_and_counted_once() {
 }
 
 #[test]
-fn a_broken_ring_rests_until_it_starts_anew() {
+fn a_broken_ring_stays_stopped_until_restarted() {
     for packed in [0, virtio::RING_PACKED] {
         let bench = Bench::new(MODERN | packed, 256);
         let mut tx = bench.tx();
@@ -278,7 +278,7 @@ fn a_broken_ring_rests_until_it_starts_anew() {
         assert_eq!(take(&mut tx, 0), []);
         assert_eq!(bench.state.fault(), Some(QueueError::Address));
         assert_eq!((bench.faults(), bench.dropped(Reason::BadAddress).0), (1, 1));
-        // Told about again, it is still broken; started again, it is not.
+        // With a new description the ring stays broken; restarting it clears that.
         bench.publish(Policy::default());
         assert_eq!(take(&mut tx, 0), []);
         assert_eq!(bench.faults(), 1);
@@ -290,7 +290,7 @@ fn a_broken_ring_rests_until_it_starts_anew() {
 }
 
 #[test]
-fn a_ring_that_is_not_enabled_is_left_alone() {
+fn a_disabled_ring_is_not_accessed() {
     for features in [MODERN, MODERN | virtio::RING_PACKED] {
         let bench = Bench::new(features, 256);
         let (mut tx, mut driver) = (bench.tx(), bench.driver());
@@ -308,8 +308,8 @@ fn a_ring_that_is_not_enabled_is_left_alone() {
 }
 
 #[test]
-fn memory_of_a_ring_that_is_not_enabled_is_its_driver_s() {
-    // A driver that disables its ring, gives the memory away and hears nothing of what is read there since.
+fn memory_of_a_disabled_ring_is_not_read() {
+    // A driver that disables its ring and frees the memory; nothing read from there since may reach anyone.
     for features in [MODERN, MODERN | virtio::RING_PACKED] {
         let bench = Bench::new(features, 256);
         let mut tx = bench.tx();
@@ -327,7 +327,7 @@ fn memory_of_a_ring_that_is_not_enabled_is_its_driver_s() {
 }
 
 #[test]
-fn a_stopped_ring_goes_on_where_it_stood() {
+fn a_stopped_ring_resumes_at_its_index() {
     for features in [MODERN, MODERN | virtio::RING_PACKED] {
         let bench = Bench::new(features, 4);
         let mut tx = bench.tx();
@@ -338,7 +338,7 @@ fn a_stopped_ring_goes_on_where_it_stood() {
         for (number, chain) in chains.iter().enumerate() {
             driver.add(chain, None).unwrap();
             driver.publish();
-            // Taken and not released when the ring stops: it is found again.
+            // Taken but not released when the ring stops: the frame is taken again after the restart.
             assert_eq!(take(&mut tx, 0).len(), 1);
             bench.park();
             assert_eq!(take(&mut tx, 1), []);
@@ -359,7 +359,7 @@ fn a_stopped_ring_goes_on_where_it_stood() {
 }
 
 #[test]
-fn a_frame_without_room_for_it_stays_or_is_lost() {
+fn frames_without_a_buffer_wait_and_too_long_ones_are_dropped() {
     let bench = Bench::new(MODERN, 256);
     let mut rx = bench.rx();
     let (small, large) = (bench.buffer(80, true), bench.buffer(600, true));
@@ -381,7 +381,7 @@ fn a_frame_without_room_for_it_stays_or_is_lost() {
 }
 
 #[test]
-fn metadata_is_told_to_a_driver_that_takes_it() {
+fn offload_metadata_reaches_a_driver_that_negotiated_it() {
     for (features, header, flags) in
         [(MODERN | virtio::NET_GUEST_CSUM, 12, 1), (virtio::NET_GUEST_CSUM, 10, 1), (MODERN, 12, 0)]
     {
@@ -407,7 +407,7 @@ fn metadata_is_told_to_a_driver_that_takes_it() {
 }
 
 #[test]
-fn caps_follow_what_was_agreed() {
+fn capabilities_follow_the_negotiated_features() {
     let caps = |features| {
         let mut rx = Bench::new(features, 256).rx();
         let mut reader = Reader::register().unwrap();
@@ -422,7 +422,7 @@ fn caps_follow_what_was_agreed() {
 }
 
 #[test]
-fn a_driver_is_interrupted_when_it_asks_and_not_otherwise() {
+fn a_driver_is_interrupted_only_on_request() {
     for packed in [0, virtio::RING_PACKED] {
         for event_idx in [0, virtio::EVENT_IDX] {
             let bench = Bench::new(MODERN | packed | event_idx, 256);
@@ -439,7 +439,7 @@ fn a_driver_is_interrupted_when_it_asks_and_not_otherwise() {
                 assert_eq!(bench.call.clear(), wanted, "packed {packed:#x} event {event_idx:#x}");
             };
             driver.set_flag(false);
-            // Once for a ring that is new, whose call descriptor may stand for another.
+            // Once for a new ring, whose call descriptor may have changed.
             deliver(true);
             while let Ok(Some(_)) = driver.take_used() {}
             driver.set_flag(true);
@@ -456,7 +456,7 @@ fn a_driver_is_interrupted_when_it_asks_and_not_otherwise() {
 }
 
 #[test]
-fn a_kick_is_asked_for_while_armed_and_work_that_came_first_is_seen() {
+fn arming_enables_kicks_and_rechecks_the_ring() {
     for packed in [0, virtio::RING_PACKED] {
         for event_idx in [0, virtio::EVENT_IDX] {
             let bench = Bench::new(MODERN | packed | event_idx, 256);
@@ -490,7 +490,7 @@ fn a_kick_is_asked_for_while_armed_and_work_that_came_first_is_seen() {
 }
 
 #[test]
-fn a_held_back_interrupt_is_due_later() {
+fn a_deferred_interrupt_is_sent_later() {
     let bench = Bench::new(MODERN, 256);
     bench.publish(Policy { moderate: 500, ..Policy::default() });
     let mut rx = bench.rx();
@@ -512,7 +512,7 @@ fn a_held_back_interrupt_is_due_later() {
 }
 
 #[test]
-fn an_interrupt_is_not_held_for_ever_for_a_ring_that_is_not_enabled() {
+fn arming_a_disabled_ring_ends_its_deferred_interrupt() {
     let bench = Bench::new(MODERN, 256);
     let (mut tx, mut driver) = (bench.tx(), bench.driver());
     let bytes = with_header(12, Offload::default(), &frame(60));
@@ -529,7 +529,7 @@ fn an_interrupt_is_not_held_for_ever_for_a_ring_that_is_not_enabled() {
 }
 
 #[test]
-fn a_held_back_interrupt_outlives_the_ring_s_description() {
+fn a_deferred_interrupt_survives_a_new_ring_description() {
     let bench = Bench::new(MODERN | virtio::EVENT_IDX, 256);
     let (mut tx, mut driver) = (bench.tx(), bench.driver());
     let bytes = with_header(12, Offload::default(), &frame(60));
@@ -548,7 +548,7 @@ fn a_held_back_interrupt_outlives_the_ring_s_description() {
 }
 
 #[test]
-fn nothing_is_due_for_a_guest_that_is_gone() {
+fn a_disconnected_guest_has_no_deadline() {
     let (receives, sends) = (Bench::new(MODERN, 256), Bench::new(MODERN, 256));
     receives.publish(Policy { moderate: 500, ..Policy::default() });
     let (mut rx, mut tx) = (receives.rx(), sends.tx());
@@ -658,7 +658,7 @@ fn came_back(driver: &mut Driver<'_>) -> usize {
 }
 
 #[test]
-fn a_polling_driver_gets_many_frames_back_a_burst_later() {
+fn used_buffers_of_a_polling_driver_are_deferred_by_a_burst() {
     let bench = Bench::new(MODERN, 128);
     let (mut driver, mut tx) = (bench.driver(), bench.tx());
     driver.set_flag(false);
@@ -678,7 +678,7 @@ fn a_polling_driver_gets_many_frames_back_a_burst_later() {
 }
 
 #[test]
-fn nothing_is_held_back_from_a_driver_that_waits_nor_where_it_is_not_known_to_poll() {
+fn used_buffers_are_deferred_only_for_polling_drivers() {
     let (events, packed) = (MODERN | virtio::EVENT_IDX, MODERN | virtio::RING_PACKED);
     for (features, waits) in
         [(MODERN, true), (events, true), (events, false), (packed, true), (packed, false)]
@@ -691,16 +691,16 @@ fn nothing_is_held_back_from_a_driver_that_waits_nor_where_it_is_not_known_to_po
 }
 
 #[test]
-fn what_was_held_back_is_shown_whoever_serves_the_ring_next() {
+fn deferred_used_buffers_are_published_by_the_next_owner() {
     let bench = Bench::new(MODERN, 128);
     let (mut driver, mut tx) = (bench.driver(), bench.tx());
     driver.set_flag(false);
     assert_eq!(send(&bench, &mut driver, &mut tx, 0, 32), 0);
-    // Described anew.
+    // With a new description.
     bench.publish(Policy::default());
     assert!(take_at(1, &mut tx, 0).is_empty() && came_back(&mut driver) == 32);
     assert_eq!(send(&bench, &mut driver, &mut tx, 2, 32), 0);
-    // Stopped: nobody serves it, and its position counts what was taken.
+    // Stopped: no worker serves the ring, and its index counts what was taken.
     let last = bench.describe();
     bench.park();
     last.settle();

@@ -1,5 +1,5 @@
-//! Known attacks on back-ends by way of their rings, on split and packed ones, with and without an IOMMU: each row is
-//! one that a vhost back-end or a monitor fell to, and what it comes to here.
+//! Known ring attacks on back-ends, over split and packed rings, with and without an IOMMU. Each row is an
+//! attack that succeeded against a vhost back-end or a monitor, with its outcome here.
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, reflect};
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const DATA: u64 = 0x20_0000;
 const TABLE: u64 = 0x30_0000;
-/// Where what is granted ends; without an IOMMU all of the memory is.
+/// End of the granted range; without an IOMMU, end of the memory.
 const IOVA: u64 = 0x4000_0000;
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -23,7 +23,7 @@ const INDIRECT: u16 = 4;
 const TX: u64 = 1;
 const RX: u64 = 0;
 
-/// What becomes of it.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     /// The guest loses its port.
@@ -32,26 +32,26 @@ enum End {
     Dropped(Reason),
     /// The frame passes.
     Passes,
-    /// A packed ring's guest loses its port; a split ring's frame is dropped, whose chain need not be followed to its
-    /// end.
+    /// On a packed ring the guest loses its port. On a split ring the frame is dropped, since its chain need
+    /// not be followed to the end.
     LostIfPacked(Reason),
-    /// Nothing happens until the guest grants more; without an IOMMU it loses its port.
+    /// Nothing happens until the guest grants more; without an IOMMU the guest loses its port.
     Waits,
 }
 
-/// A guest's rings, written to as no driver would.
+/// A guest's rings, written without regard to the protocol.
 struct Raw<'a> {
     space: &'a Space,
     kind: Kind,
 }
 
 impl Raw<'_> {
-    /// What the device knows guest-physical `at` as.
+    /// The device's address of guest-physical `at`.
     fn address(&self, at: u64) -> u64 {
         if self.kind.iommu { IOVA + at } else { at }
     }
 
-    /// Descriptor `slot` of a ring; `other` is a split ring's next, a packed ring's id.
+    /// Writes descriptor `slot` of a ring. `other` is `next` on a split ring, the id on a packed one.
     fn put(&self, ring: u64, slot: u16, address: u64, len: u32, flags: u16, other: u16) {
         let available = if self.kind.packed { 1 << 7 } else { 0 };
         self.put_at(RINGS + 3 * PART * ring + 16 * u64::from(slot), address, len, flags | available, other);
@@ -64,14 +64,14 @@ impl Raw<'_> {
         self.space.span(at + 8, 8).write(&rest.to_le_bytes());
     }
 
-    /// Makes what begins at descriptor 0 available; `index` is a split ring's available index.
+    /// Makes the chain at descriptor 0 available; `index` is a split ring's available index.
     fn publish(&self, ring: u64, index: u16) {
         if !self.kind.packed {
             self.space.span(RINGS + 3 * PART * ring + PART + 2, 2).write(&index.to_le_bytes());
         }
     }
 
-    /// One chain of these lengths, from `DATA` on.
+    /// One chain of descriptors of these lengths, starting at `DATA`.
     fn chain(&self, ring: u64, flags: u16, lens: &[u32]) {
         let mut at = DATA;
         for (slot, &len) in (0..).zip(lens) {
@@ -84,7 +84,7 @@ impl Raw<'_> {
         self.publish(ring, 1);
     }
 
-    /// A table at `TABLE` that descriptor 0 names.
+    /// An indirect table at `TABLE`, referenced by descriptor 0.
     fn table(&self, bytes: u32, flags: u16) {
         self.put_at(TABLE, self.address(DATA), 112, flags, 0);
         self.put(TX, 0, self.address(TABLE), bytes, INDIRECT, 0);
@@ -212,7 +212,7 @@ const ROWS: &[Row] = &[
     (
         "a header in parts before buffers that one frame fills together, to be written (2021-3748)",
         |raw| {
-            // QEMU wrote the number of buffers into the header's place after it had given that back.
+            // QEMU wrote the number of buffers into the header after returning its buffer.
             let header: &[(u64, u32)] = &[(0x1000, 1), (0x1001, 9), (0x100a, 1), (0x100b, 101)];
             let buffers = [(0, header), (4, &[(0x1100, 256)]), (5, &[(0x1200, 2048)])];
             for (first, parts) in buffers {
@@ -251,7 +251,7 @@ fn run((name, attack, end): Row, kind: Kind) {
     space.span(DATA, 512).write(&framed(9, 500));
     space.span(SIZE - 4096, 4096).write(&[0x77; 4096]);
     let raw = Raw { space: &space, kind };
-    // A buffer to receive, unless the row brings its own.
+    // A receive buffer, unless the row posts its own.
     if !name.contains("written (") && !name.contains("to be read where") {
         add(&mut drivers[0], raw.address(DATA + 0x1000), 2048, true);
     }
@@ -282,7 +282,7 @@ fn run((name, attack, end): Row, kind: Kind) {
     if let End::Dropped(reason) = end {
         assert_eq!(counters.tx_drops[reason as usize].load(Relaxed), 1, "{what}");
     }
-    // A guest that loses its port may have had a part of its own memory written.
+    // A guest that loses its port may already have had part of its own memory written.
     assert!(end == End::Lost || space.bytes(SIZE - 4096, 4096) == [0x77; 4096], "{what}");
     if name.contains("2021-3748") {
         let header = space.bytes(DATA + 0x1000, 12);
@@ -299,7 +299,7 @@ fn run((name, attack, end): Row, kind: Kind) {
 }
 
 #[test]
-fn known_attacks_come_to_nothing() {
+fn known_attacks_fail() {
     for row in ROWS {
         for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
             run(*row, Kind { packed, iommu, page: 4096, ring: 256 });
@@ -308,8 +308,8 @@ fn known_attacks_come_to_nothing() {
 }
 
 #[test]
-fn interrupts_that_come_and_go_leave_nothing_behind() {
-    // QEMU's virtio devices lost count of a notifier that the guest took away and gave again (2024-4693).
+fn replaced_call_descriptors_are_not_leaked() {
+    // QEMU's virtio devices lost track of a notifier that the guest removed and added again (CVE-2024-4693).
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
         let kind = Kind { packed, iommu, page: 4096, ring: 256 };
         let (mut backend, mut queues, counters) = port();
@@ -330,7 +330,7 @@ fn interrupts_that_come_and_go_leave_nothing_behind() {
                 let fd = VringFd { index, fd };
                 let told = if round % 2 == 0 { Request::SetVringCall(fd) } else { Request::SetVringErr(fd) };
                 monitor.front.set(told).unwrap();
-                // While the ring runs, is disabled, and has stopped.
+                // While the ring runs, while it is disabled, and after it stopped.
                 match round % 7 {
                     3 => monitor.front.enable(index, false).unwrap(),
                     4 => monitor.front.enable(index, true).unwrap(),
@@ -343,7 +343,7 @@ fn interrupts_that_come_and_go_leave_nothing_behind() {
                     _ => {}
                 }
             }
-            // Of two rounds ago: replaced by one of the same kind since.
+            // From two rounds ago; a descriptor of the same kind has replaced it since.
             for mut gone in former.drain(..former.len().saturating_sub(2)) {
                 let (mut bytes, mut count) = ([0; 64], 1);
                 while count > 0 {
@@ -370,8 +370,8 @@ fn interrupts_that_come_and_go_leave_nothing_behind() {
     }
 }
 
-/// A turn in which the guest rewrites its rings and its frame's front, when the frame was taken and room for it
-/// reserved, and its rings once more when it was put there.
+/// A turn during which the guest rewrites its rings and the start of its frame: once after the frame was
+/// taken and room for it reserved, and the rings again after the frame was delivered.
 fn rewritten(raw: &Raw<'_>, reader: &mut Reader, queue: &mut Queue) -> usize {
     let rewrite = |address: u64| {
         raw.space.span(DATA, 76).write(&[0xff; 76]);
@@ -406,9 +406,9 @@ fn rewritten(raw: &Raw<'_>, reader: &mut Reader, queue: &mut Queue) -> usize {
 }
 
 #[test]
-fn what_is_rewritten_between_look_and_use_changes_nothing() {
+fn rewriting_a_ring_between_check_and_use_has_no_effect() {
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-        // The header alone in its descriptor, or with the frame.
+        // The header in a descriptor of its own, or together with the frame.
         for lens in [&[112][..], &[12, 100]] {
             let kind = Kind { packed, iommu, page: 4096, ring: 256 };
             let (mut backend, mut queues, counters) = port();
@@ -434,11 +434,12 @@ fn what_is_rewritten_between_look_and_use_changes_nothing() {
             }
             assert_eq!(passed, 1, "{kind:?}");
             let arrived = space.bytes(DATA + 0x1000, 112);
-            // Header and front were read once, before; bytes behind them come straight from the guest.
+            // Header and first bytes were read once, before the rewrite; the bytes after them come directly
+            // from guest memory.
             assert_eq!(arrived[..10], [0; 10], "{kind:?}: of the header as it was");
             assert_eq!(arrived[12..76], frame[12..76], "{kind:?}");
             assert_eq!(space.bytes(TABLE, 4096), [0x77; 4096], "{kind:?}");
-            // What comes back is what was looked at.
+            // The buffer ids that were checked are the ones returned.
             let used = |ring: u64| {
                 let at = RINGS + 3 * PART * ring + if packed { 8 } else { 2 * PART + 4 };
                 let bytes = space.bytes(at, 8);
@@ -455,10 +456,10 @@ fn what_is_rewritten_between_look_and_use_changes_nothing() {
     }
 }
 
-/// What a driver may do to the control queue, descriptors of which lie from 0 on, and whether it loses its port.
+/// An attack on the control queue, whose descriptors start at 0, and whether the guest loses its port.
 type Command = (&'static str, fn(&Raw<'_>), bool);
 
-/// The ring behind those of one queue pair.
+/// The control queue follows the rings of one queue pair.
 const CONTROL: u64 = 2;
 const SLOTS: u16 = 256;
 const FAR: u16 = 0xffff;
@@ -480,14 +481,14 @@ const COMMANDS: &[Command] = &[
 ];
 
 impl Raw<'_> {
-    /// A command that turns promiscuous mode on, and room of `room` bytes for its answer.
+    /// A command that turns promiscuous mode on, with `room` bytes for the reply.
     fn command(&self, room: u32) {
         let at = self.address(DATA);
         self.put(CONTROL, 0, at, 3, NEXT, if self.kind.packed { 0 } else { 1 });
         self.put(CONTROL, 1, self.address(DATA + 0x1000), room, WRITE, 0);
     }
 
-    /// The same by a packed ring's `id`.
+    /// The same with a packed ring's buffer `id`.
     fn command_of(&self, id: u16) {
         self.command(16);
         if self.kind.packed {
@@ -495,13 +496,13 @@ impl Raw<'_> {
         }
     }
 
-    /// A chain of `count` descriptors, each of which goes on.
+    /// A chain of `count` descriptors, each with the NEXT flag.
     fn chained(&self, ring: u64, count: u16) {
         let next = |slot: u16| if self.kind.packed { 0 } else { (slot + 1) % count };
         (0..count).for_each(|slot| self.put(ring, slot, self.address(DATA), 1, NEXT, next(slot)));
     }
 
-    /// A table of so many bytes, its entries with `inner` flags.
+    /// An indirect table of `bytes` bytes whose entries have the flags `inner`.
     fn tabled(&self, bytes: u32, flags: u16, inner: u16) {
         self.put_at(TABLE, self.address(DATA), 3, inner, 0);
         self.put_at(TABLE + 16, self.address(DATA + 0x1000), 16, WRITE, 0);
@@ -515,7 +516,7 @@ impl Raw<'_> {
 }
 
 #[test]
-fn attacks_on_the_control_queue_come_to_nothing() {
+fn attacks_on_the_control_queue_fail() {
     for (name, attack, loses) in COMMANDS {
         for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
             let kind = Kind { packed, iommu, page: 4096, ring: SLOTS };
@@ -531,7 +532,8 @@ fn attacks_on_the_control_queue_come_to_nothing() {
             attack(&raw);
             raw.publish(CONTROL, 1);
             let what = format!("{name}, packed {packed}, IOMMU {iommu}");
-            // A packed ring has no next: its chain goes on with the descriptor behind, which nobody made available.
+            // A packed ring has no `next` field: the chain continues with the following descriptor, which is
+            // not available.
             for _ in 0..10 {
                 monitor.answer_while();
             }

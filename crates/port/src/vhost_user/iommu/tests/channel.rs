@@ -1,4 +1,4 @@
-//! Requests on the back-end channel.
+//! IOTLB misses on the back-end channel.
 
 use super::super::*;
 use ringway_vhost_user::Header;
@@ -6,7 +6,7 @@ use std::io::{PipeReader, PipeWriter, Read};
 
 const ASKED: std::ops::Range<u64> = 1..2000;
 
-/// A channel with room for a page, and who asks more than that.
+/// A channel with room for one page of messages, and an IOMMU with more pending misses than fit.
 fn asking() -> (Iommu, PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
@@ -20,7 +20,7 @@ fn asking() -> (Iommu, PipeReader, PipeWriter) {
     (iommu, reader, writer)
 }
 
-/// What a channel's reader hears: pages that are asked for, and 0 for a change of the configuration space.
+/// What a reader of the channel receives: the page of each miss, and 0 for a configuration change.
 fn kicked(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec<u64> {
     let (mut stream, mut bytes) = (Vec::new(), [0; 4096]);
     while !iommu.outbox.is_empty() {
@@ -45,7 +45,7 @@ fn kicked(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec
 }
 
 #[test]
-fn a_question_of_which_a_half_was_sent_is_ended_before_anything_else_is_said() {
+fn a_partly_sent_miss_is_completed_before_the_next_message() {
     let (mut iommu, mut reader, writer) = asking();
     iommu.tell(&BackendRequest::ConfigChange.encode(), &writer);
     let kicked = kicked(&mut iommu, &mut reader, writer);
@@ -55,7 +55,7 @@ fn a_question_of_which_a_half_was_sent_is_ended_before_anything_else_is_said() {
 }
 
 #[test]
-fn another_channel_hears_whole_questions() {
+fn a_new_channel_gets_whole_miss_messages() {
     let (mut iommu, _reader, _writer) = asking();
     let (mut reader, writer) = std::io::pipe().unwrap();
     iommu.ask_anew();

@@ -1,8 +1,8 @@
-//! What a driver in user space can do to the kernel of its own guest, without an IOMMU and behind one.
+//! What a guest's user-space driver can do to the guest's kernel, with and without an IOMMU.
 //!
-//! The guest's memory has a kernel's pages, which the driver can't touch by itself, and its own, which it can. It
-//! names the kernel's in descriptors: as a buffer to receive, so that a frame from outside is written over the
-//! kernel, and as a frame to send, so that the kernel's secrets go out.
+//! The guest's memory has kernel pages, which the driver can't access directly, and the driver's own pages.
+//! The driver puts kernel addresses into descriptors: as a receive buffer, so that an incoming frame
+//! overwrites the kernel, and as a frame to send, so that the kernel's secrets leave the guest.
 
 use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
 use super::rig::reflect;
@@ -14,14 +14,14 @@ const OWN: u64 = 0x20_0000;
 const KERNEL: u64 = 0x40_0000;
 const LEN: usize = 400;
 
-/// Whether the kernel was written over, and whether it was sent, where a guest of `kind` is asked to.
+/// Whether the kernel was overwritten, and whether it was sent, with a guest of `kind`.
 fn reached(kind: Kind) -> [bool; 2] {
     [true, false].map(|writes| {
         let (mut backend, mut queues, _) = port();
         let space = Space::new(kind);
         let (mut rx, mut tx) = (space.driver(0), space.driver(1));
         let mut monitor = Monitor::new(&mut backend, &space);
-        // Its own memory only, as VFIO maps it: one address for both.
+        // The driver's own memory only, identity-mapped as VFIO does it.
         monitor.map(OWN, OWN, 0x1_0000, BOTH);
         monitor.start(0);
         monitor.start(1);
@@ -42,7 +42,7 @@ fn reached(kind: Kind) -> [bool; 2] {
 }
 
 #[test]
-fn a_user_s_driver_reaches_its_kernel_only_without_an_iommu() {
+fn a_user_space_driver_reaches_kernel_memory_only_without_an_iommu() {
     for packed in [false, true] {
         let kind = |iommu| Kind { packed, iommu, page: 4096, ring: 256 };
         assert_eq!(reached(kind(false)), [true, true], "the driver of a guest without an IOMMU can");

@@ -1,4 +1,4 @@
-//! What has ended when a message is acknowledged, though a worker was at it when that came.
+//! What a message revokes is revoked when the message is acknowledged, even if a worker was using it.
 
 use super::guest::{BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, USER, WRITE, add, framed};
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, said_in_a_turn, with};
@@ -10,7 +10,7 @@ const DATA: u64 = 0x20_0000;
 const FROM: u64 = 0x4000_0000;
 const LEN: usize = 1512;
 
-/// Messages after each of which nothing that was granted may be touched.
+/// Messages after which nothing that was granted before may be accessed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     TakenBack,
@@ -55,7 +55,7 @@ impl Way {
         }
     }
 
-    /// Has the guest go on as before.
+    /// Restores the guest's access.
     fn undo(self, monitor: &mut Monitor<'_>, rig: &Shared<'_>) {
         match self {
             Way::TakenBack | Way::AllTakenBack | Way::Elsewhere => {}
@@ -77,7 +77,7 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// Each ring goes on where it stood; a split one that was reset, where its used index stands.
+    /// Each ring resumes at its index; a split ring that was reset resumes at its used index.
     fn start(&self, monitor: &mut Monitor<'_>) {
         for index in [0, 1] {
             let base = monitor.front.stop(index).unwrap();
@@ -88,12 +88,12 @@ impl Shared<'_> {
 }
 
 #[test]
-fn what_a_message_ends_has_ended_though_a_worker_was_at_it() {
+fn revocations_hold_once_acknowledged_while_a_worker_runs() {
     [Kind::ALL[0], Kind::ALL[1]].into_iter().for_each(ends_under_a_worker);
 }
 
 fn ends_under_a_worker(kind: Kind) {
-    // A packed ring that was reset begins anew, and its driver with it.
+    // A packed ring that was reset starts from index 0, and its driver would have to do the same.
     let ways = Way::ALL.into_iter().filter(|way| !(kind.packed && *way == Way::Reset));
     let ways: Vec<Way> = ways.collect();
     with(kind, |rig| {
@@ -124,7 +124,7 @@ fn ends_under_a_worker(kind: Kind) {
                     monitor.answer();
                     let used = std::iter::from_fn(|| rx.take_used().unwrap()).count();
                     landed += used;
-                    // A frame in hand where its ring was taken away is lost, and sent again.
+                    // A frame that was in flight when its ring was stopped is lost; it is sent again.
                     gone += usize::from(gone > 0 || tx.take_used().unwrap().is_some());
                     if used == 0 && gone > 1000 {
                         add(tx, FROM, LEN, false);
@@ -142,7 +142,7 @@ fn ends_under_a_worker(kind: Kind) {
 }
 
 #[test]
-fn nothing_ends_before_the_turn_that_is_under_way() {
+fn revocations_are_acknowledged_after_the_current_turn() {
     for (kind, way) in
         [Kind::ALL[0], Kind::ALL[1]].into_iter().flat_map(|kind| Way::ALL.map(|way| (kind, way)))
     {
@@ -168,7 +168,7 @@ fn nothing_ends_before_the_turn_that_is_under_way() {
 }
 
 #[test]
-fn rings_stop_where_an_iommu_comes_or_goes() {
+fn rings_stop_when_the_iommu_feature_changes() {
     for kind in [Kind::ALL[0], Kind::ALL[1]] {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, counters } = rig;
@@ -184,17 +184,17 @@ fn rings_stop_where_an_iommu_comes_or_goes() {
             add(rx, to, 2048, true);
             add(tx, FROM, 112, false);
             monitor.front.set(Request::SetFeatures(all & !virtio::ACCESS_PLATFORM)).unwrap();
-            // It can't be taken back now.
+            // Without the feature an invalidation is refused.
             let gone = Iotlb { iova: to, size: 0x1000, user: 0, permissions: 0, kind: Iotlb::INVALIDATE };
             assert!(monitor.front.set(Request::IotlbMsg(gone)).is_err());
             (0..10).for_each(|_| assert_eq!(reflect(reader, queue), 0, "{kind:?}"));
-            // Nor where the ring is told to go on by addresses that mean something else now.
+            // The ring doesn't start either: its addresses now have another meaning.
             let base = monitor.front.stop(0).unwrap();
             let vring = monitor.vring(0, base);
             assert!(monitor.front.start(vring).is_err(), "{kind:?}");
             (0..10).for_each(|_| assert_eq!(reflect(reader, queue), 0, "{kind:?}"));
             assert_eq!(space.bytes(DATA + 0x1000, 4096), [0x55; 4096], "{kind:?}");
-            // Nothing is granted when there is one again; each ring goes on where it stood.
+            // After the feature is negotiated again nothing is granted; each ring resumes at its index.
             monitor.front.set(Request::SetFeatures(all)).unwrap();
             monitor.asked.clear();
             for index in [0, 1] {
@@ -211,8 +211,8 @@ fn rings_stop_where_an_iommu_comes_or_goes() {
 }
 
 #[test]
-fn what_was_agreed_for_an_iommu_can_be_given_up_under_it() {
-    // Acknowledgements and the channel go while rings run; what is granted stays, and can be taken back.
+fn protocol_features_can_be_dropped_while_an_iommu_is_in_use() {
+    // REPLY_ACK and the channel are dropped while rings run. Grants remain, and can still be revoked.
     with(Kind::ALL[0], |rig| {
         let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
         monitor.map(FROM, DATA, 0x2000, BOTH);
@@ -232,14 +232,14 @@ fn what_was_agreed_for_an_iommu_can_be_given_up_under_it() {
             monitor.answer();
         }
         assert_eq!(space.bytes(DATA + 0x1000, 4096), [0x55; 4096]);
-        // Features that need what was given up can't be agreed on any more.
+        // Features that need the dropped protocol features can't be negotiated any more.
         let all = monitor.front.features();
         assert!(monitor.front.set(Request::SetFeatures(all)).is_err());
     });
 }
 
 #[test]
-fn a_ring_that_was_told_where_none_can_be_ends_where_it_is() {
+fn a_ring_with_invalid_new_addresses_stops_when_its_old_ones_are_unmapped() {
     for kind in [false, true].map(|packed| Kind { packed, iommu: true, page: 4096, ring: 256 }) {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
@@ -250,7 +250,7 @@ fn a_ring_that_was_told_where_none_can_be_ends_where_it_is() {
             add(rx, to, 2048, true);
             add(tx, FROM, LEN, false);
             pass(reader, queue, monitor, 1);
-            // All of it is granted, and none of it is aligned.
+            // All of the range is granted, but the addresses are unaligned.
             let elsewhere = 0x6000_0000;
             monitor.tell(Iotlb::UPDATE, elsewhere, 3 * PART, USER + 0x60_0000, BOTH).unwrap();
             let mut addresses = monitor.vring(0, 0).addresses;

@@ -1,5 +1,5 @@
-//! A guest behind an IOMMU and its front-end, for tests: it maps and unmaps as a driver does, and answers misses as
-//! QEMU does, a page at a time.
+//! A guest behind an IOMMU and its front-end, for tests. It maps and unmaps like a driver, and answers misses
+//! like QEMU, a page at a time.
 
 use crate::State;
 use crate::vhost_user::tests::session::Wire;
@@ -17,12 +17,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 pub(super) const SIZE: u64 = 8 << 20;
-/// The front-end's own address of the guest's memory.
+/// Where the guest's memory is in the front-end's address space.
 pub(super) const USER: u64 = 0x7f00_0000_0000;
-/// Where the rings lie: guest-physical, and as the device knows them.
+/// Addresses of the rings: guest-physical, and the device's.
 pub(super) const RINGS: u64 = 0x10_0000;
 pub(super) const RINGS_IOVA: u64 = 0xfff0_0000;
-/// Bytes of each ring's parts.
+/// Bytes reserved for each part of a ring.
 pub(super) const PART: u64 = 0x2000;
 pub(super) const READ: u8 = 1;
 pub(super) const WRITE: u8 = 2;
@@ -34,14 +34,14 @@ pub(super) const CHANNEL: u64 = protocol::BACKEND_REQ
     | protocol::RESET_DEVICE
     | protocol::LOG_SHMFD;
 
-/// What a guest is like.
+/// Parameters of a guest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub packed: bool,
     pub iommu: bool,
-    /// Bytes of a page of its IOMMU.
+    /// Page size of the guest's IOMMU.
     pub page: u64,
-    /// Descriptors of a ring.
+    /// Number of descriptors of a ring.
     pub ring: u16,
 }
 
@@ -81,7 +81,7 @@ impl Space {
         Space::of(kind, ringway_host::memfd("guest", SIZE as usize).unwrap())
     }
 
-    /// The same in a file of as many bytes.
+    /// The same in the given file, which must be large enough.
     pub(super) fn of(kind: Kind, file: OwnedFd) -> Space {
         let region = ringway_host::map_region(&file, 0, SIZE, 0, 0).unwrap();
         Space { file, memory: Memory::new(vec![region]).unwrap(), kind }
@@ -102,7 +102,7 @@ impl Space {
         SharedRegion { region, fd: self.file.try_clone().unwrap() }
     }
 
-    /// The same in several regions, which begin at these guest-physical addresses.
+    /// Shares the memory as several regions that start at these guest-physical addresses.
     pub(super) fn share_in(&self, begins: &[u64]) -> Vec<SharedRegion> {
         let ends = begins.iter().skip(1).copied().chain([SIZE]);
         let regions = begins.iter().zip(ends).map(|(&guest, end)| {
@@ -127,32 +127,32 @@ impl Space {
     }
 }
 
-/// Its front-end.
+/// The guest's front-end.
 pub(super) struct Monitor<'a> {
     pub front: Frontend<Wire<'a>>,
     channel: UnixStream,
     kind: Kind,
     /// Guest-physical page and permissions by page of IOVA.
     pub pages: BTreeMap<u64, (u64, u8)>,
-    /// What it was asked since it last answered, and what it was told that was refused.
+    /// Misses received since the last answer, and access failures.
     pub asked: Vec<Iotlb>,
-    /// Whether it answers.
+    /// Whether the front-end answers misses.
     pub answers: bool,
     pub updates: usize,
 }
 
 impl<'a> Monitor<'a> {
-    /// Agrees, shares the memory and gives a channel.
+    /// Negotiates features, shares the memory and passes a channel.
     pub(super) fn new(backend: &'a mut Backend, space: &Space) -> Monitor<'a> {
         Monitor::sharing(backend, space.kind, space.share())
     }
 
-    /// The same for other memory.
+    /// The same for another memory region.
     pub(super) fn sharing(backend: &'a mut Backend, kind: Kind, share: SharedRegion) -> Monitor<'a> {
         Monitor::agreeing(backend, kind, share, 0)
     }
 
-    /// The same with `more` features.
+    /// The same with the features `more` added.
     pub(super) fn agreeing(
         backend: &'a mut Backend,
         kind: Kind,
@@ -167,7 +167,7 @@ impl<'a> Monitor<'a> {
         front.set_memory(vec![share]).unwrap();
         let (pages, asked) = (BTreeMap::new(), Vec::new());
         let mut monitor = Monitor { front, channel, kind, pages, asked, answers: true, updates: 0 };
-        // Rings are mapped for as long as the guest lives.
+        // Rings stay mapped for the guest's lifetime.
         let page = kind.page.min(4096 * 64);
         monitor.map(RINGS_IOVA, RINGS, page.max(0x4_0000), BOTH);
         monitor
@@ -181,7 +181,7 @@ impl<'a> Monitor<'a> {
         Vring { size: self.kind.ring, addresses, base, kick: None, call: None }
     }
 
-    /// Starts a ring at its beginning.
+    /// Starts a ring at index 0.
     pub(super) fn start(&mut self, index: u32) {
         let base = if self.kind.packed { 0x8000 } else { 0 };
         let vring = self.vring(index, base);
@@ -189,14 +189,14 @@ impl<'a> Monitor<'a> {
         self.answer();
     }
 
-    /// Has the IOMMU translate; it says nothing until it is asked.
+    /// Adds a mapping to the guest's IOMMU; the back-end learns of it only by a miss.
     pub(super) fn map(&mut self, iova: u64, guest: u64, len: u64, access: u8) {
         for at in (0..len.div_ceil(4096)).map(|page| page * 4096) {
             self.pages.insert((iova + at) >> 12, ((guest + at) >> 12, access));
         }
     }
 
-    /// Has it forget. When this returns nobody uses it.
+    /// Removes a mapping and invalidates it. When this returns, the back-end no longer uses it.
     pub(super) fn unmap(&mut self, iova: u64, len: u64) {
         for page in iova >> 12..(iova + len).div_ceil(4096) {
             self.pages.remove(&page);
@@ -204,7 +204,7 @@ impl<'a> Monitor<'a> {
         self.tell(Iotlb::INVALIDATE, iova, len, 0, 0).unwrap();
     }
 
-    /// Gives another channel in the former one's place.
+    /// Replaces the channel.
     pub(super) fn exchange_channel(&mut self) {
         let (channel, theirs) = UnixStream::pair().unwrap();
         channel.set_nonblocking(true).unwrap();
@@ -212,7 +212,7 @@ impl<'a> Monitor<'a> {
         self.front.set(Request::SetBackendReqFd(theirs.into())).unwrap();
     }
 
-    /// Tells the back-end of a translation.
+    /// Sends an IOTLB message to the back-end.
     pub(super) fn tell(
         &mut self,
         kind: u8,
@@ -224,7 +224,7 @@ impl<'a> Monitor<'a> {
         self.front.set(Request::IotlbMsg(Iotlb { iova, size, user, permissions, kind }))
     }
 
-    /// Reads what was asked. Messages come whole: they are written at once.
+    /// Reads pending misses. Messages arrive complete, since each is written at once.
     pub(super) fn listen(&mut self) -> Vec<Iotlb> {
         let (mut bytes, mut asked) = (vec![0; 44 * 1024], Vec::new());
         while let Ok(count @ 1..) = self.channel.read(&mut bytes) {
@@ -241,7 +241,7 @@ impl<'a> Monitor<'a> {
         asked
     }
 
-    /// Answers what was asked, a page at a time. Returns how many answers there were.
+    /// Answers pending misses, a page at a time. Returns the number of answers.
     pub(super) fn answer(&mut self) -> usize {
         self.front.transport().attend().unwrap();
         self.answer_while()
@@ -268,7 +268,7 @@ impl<'a> Monitor<'a> {
                 if access & question.permissions != question.permissions {
                     continue;
                 }
-                // As much of a page as goes on in both.
+                // The part of the page that is contiguous in both address spaces.
                 let most = self.kind.page / 4096;
                 let begin = first - first % most;
                 let goes_on = |page: &u64| {
@@ -300,7 +300,7 @@ pub(super) fn add(driver: &mut Driver<'_>, iova: u64, len: usize, write: bool) -
     id
 }
 
-/// A frame with its header, its bytes by `seed`.
+/// A frame with its virtio-net header; `seed` determines its bytes.
 pub(super) fn framed(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = vec![0; HEADER];

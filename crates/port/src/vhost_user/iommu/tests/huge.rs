@@ -1,4 +1,4 @@
-//! Huge pages that a guest shares and the system has none for.
+//! Huge pages that a guest shares although the system has none free.
 
 use super::guest::{BOTH, Kind, Monitor, Space, USER, add, framed};
 use super::rig::{next_one_works, reflect};
@@ -12,11 +12,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 const DATA: u64 = 0x20_0000;
-/// Where they would lie.
+/// Address at which the huge pages are shared.
 const HUGE: u64 = 0x100_0000_0000;
 const SIZE: u64 = 2 << 20;
 
-/// Whether the file has a page: the system had one free just now.
+/// Whether the file has a page, that is, the system had a huge page free.
 fn is_backed(file: &OwnedFd) -> bool {
     rustix::fs::fstat(file).unwrap().st_blocks > 0
 }
@@ -59,7 +59,7 @@ fn a_guest_whose_huge_pages_run_out_loses_its_port() {
             monitor.answer_while();
         }
         let end = monitor.end();
-        // The frame that met the end of them was written to a page of ours, which nobody sees.
+        // The frame that hit the missing page was written to a private page of ours.
         let ran_out = matches!(end, Some(BackendError::Lost));
         assert!(ran_out || end.is_none() && is_backed(&file), "packed {packed}, IOMMU {iommu}: {end:?}");
         assert_eq!((passed, counters.faults.load(Relaxed)), (1, u64::from(ran_out)));

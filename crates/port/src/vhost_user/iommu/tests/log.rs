@@ -1,4 +1,4 @@
-//! The log of what is written, which a front-end keeps while it moves its guest.
+//! The dirty log that a front-end keeps during live migration.
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
 use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, said_in_a_turn, with};
@@ -16,11 +16,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const KINDS: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
-/// Frames to send, and buffers to receive into: guest-physical, and as the device knows them.
+/// Frames to send and receive buffers: guest-physical, and as device addresses.
 const DATA: u64 = 0x20_0000;
 const BUFFERS: u64 = 0x40_0000;
 const IOVA: u64 = 0x9_4000_0000;
-/// Where the log begins in its file, and its bytes.
+/// The log's offset in its file, and its size.
 const SKIP: u64 = 512;
 const BYTES: u64 = SIZE / 4096 / 8;
 
@@ -28,7 +28,7 @@ fn kind((packed, iommu): (bool, bool)) -> Kind {
     Kind { packed, iommu, page: 4096, ring: 256 }
 }
 
-/// A log as its front-end sees it.
+/// A log as the front-end sees it.
 pub(super) struct Bits {
     file: OwnedFd,
     memory: Memory,
@@ -57,7 +57,7 @@ impl Bits {
         bytes
     }
 
-    /// The pages that are marked, in order, and from now on no more.
+    /// The marked pages, in order; clears the marks.
     pub(super) fn take(&self) -> BTreeSet<u64> {
         let bytes = self.all_bytes();
         self.all().write(&[0; 4096]);
@@ -69,7 +69,7 @@ impl Bits {
     }
 }
 
-/// Switches logging on or off, as QEMU does it: under rings that run.
+/// Enables or disables logging while rings run, as QEMU does.
 fn switch(monitor: &mut Monitor<'_>, on: bool) {
     let features = monitor.front.features();
     let bit = if on { virtio::LOG_ALL } else { 0 };
@@ -84,7 +84,7 @@ fn switch(monitor: &mut Monitor<'_>, on: bool) {
     assert_eq!(monitor.state(), State::Up);
 }
 
-/// Grants what frames are taken from and what they are written to.
+/// Grants the TX frames and the RX buffers.
 fn grant(monitor: &mut Monitor<'_>) {
     monitor.map(IOVA + DATA, DATA, 0x1_0000, BOTH);
     monitor.map(IOVA + BUFFERS, BUFFERS, 0x10_0000, BOTH);
@@ -116,7 +116,8 @@ fn pages(bytes: &[u8], before: &[u8]) -> BTreeSet<u64> {
     changed.filter(|(_, (now, then))| now != then).map(|(page, _)| page as u64).collect()
 }
 
-/// One frame of `len` bytes into small and large buffers; what was marked, and what was changed.
+/// Passes one frame of `len` bytes into small and large buffers. Returns the marked pages and the changed
+/// ones.
 fn one_frame(rig: &mut Rig<'_>, kind: Kind, bits: &Bits, (round, len): (u64, usize)) -> [BTreeSet<u64>; 2] {
     let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
     let address = |at: u64| if kind.iommu { IOVA + at } else { at };
@@ -127,11 +128,11 @@ fn one_frame(rig: &mut Rig<'_>, kind: Kind, bits: &Bits, (round, len): (u64, usi
     for _ in 0..buffers {
         let room = (len + 12).div_ceil(buffers);
         add(rx, address(at), room, true);
-        // Pages in between stay untouched.
+        // The pages in between must stay untouched.
         at += room as u64 + 3 * 4096;
     }
     add(tx, address(DATA), len + 12, false);
-    // What was asked for, and is written by the front-end, is its own affair.
+    // Excludes what the front-end itself writes.
     let before = space.bytes(0, SIZE as usize);
     bits.take();
     pass(reader, queue, monitor, 1);
@@ -142,7 +143,7 @@ fn one_frame(rig: &mut Rig<'_>, kind: Kind, bits: &Bits, (round, len): (u64, usi
 }
 
 #[test]
-fn what_is_written_is_marked_by_its_page_and_nothing_else_is() {
+fn only_written_pages_are_marked_in_the_log() {
     for which in KINDS {
         let kind = kind(which);
         let (bits, rings) = (Bits::new(), ring_pages(kind));
@@ -158,7 +159,7 @@ fn what_is_written_is_marked_by_its_page_and_nothing_else_is() {
                 assert!(more.iter().all(|page| rings.contains(page)), "{kind:?} round {round}: {more:?}");
                 assert!(changed.iter().any(|page| !rings.contains(page)));
             }
-            // It goes on where it is, unlogged, and logged again.
+            // Continues unlogged, then logged again.
             switch(&mut rig.monitor, false);
             let [marked, changed] = one_frame(rig, kind, &bits, (60, 2000));
             assert!(marked.is_empty() && !changed.is_empty(), "{kind:?}: {marked:?}");
@@ -171,7 +172,7 @@ fn what_is_written_is_marked_by_its_page_and_nothing_else_is() {
 }
 
 #[test]
-fn rings_and_frames_are_logged_apart() {
+fn rings_and_frames_are_logged_independently() {
     for which in KINDS {
         let kind = kind(which);
         let (bits, rings) = (Bits::new(), ring_pages(kind));
@@ -193,10 +194,10 @@ fn rings_and_frames_are_logged_apart() {
 }
 
 #[test]
-fn frames_are_logged_though_a_ring_was_told_what_can_not_be() {
+fn frames_are_logged_although_a_ring_setting_was_refused() {
     for which in KINDS {
         let kind = kind(which);
-        // Neither a way to kick nor one to interrupt; the ring goes on by what it was told before.
+        // A descriptor that can neither kick nor interrupt; the ring keeps its former settings.
         for kicks in [false, true] {
             let bits = Bits::new();
             with(kind, |rig| {
@@ -221,7 +222,7 @@ fn frames_are_logged_though_a_ring_was_told_what_can_not_be() {
 }
 
 #[test]
-fn what_stopping_a_ring_writes_is_marked_when_that_is_answered() {
+fn writes_of_a_stopping_ring_are_marked_before_the_reply() {
     for which in KINDS {
         let kind = kind(which);
         let bits = Bits::new();
@@ -231,7 +232,7 @@ fn what_stopping_a_ring_writes_is_marked_when_that_is_answered() {
             one_frame(rig, kind, &bits, (1, 100));
             let Rig { space, tx, monitor, queue, reader, .. } = rig;
             let address = if kind.iommu { IOVA + DATA } else { DATA };
-            // The driver polls, and is shown later what was taken.
+            // The driver polls, so used buffers are published later.
             for _ in 0..40 {
                 add(tx, address, 112, false);
             }
@@ -251,7 +252,7 @@ fn what_stopping_a_ring_writes_is_marked_when_that_is_answered() {
 }
 
 #[test]
-fn a_log_is_let_go_of_when_the_next_one_is_acknowledged_though_a_worker_was_at_it() {
+fn a_replaced_log_is_not_written_after_the_acknowledgement() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
@@ -291,7 +292,7 @@ fn a_log_is_let_go_of_when_the_next_one_is_acknowledged_though_a_worker_was_at_i
 }
 
 #[test]
-fn the_next_log_is_acknowledged_after_the_turn_that_is_under_way() {
+fn a_new_log_is_acknowledged_after_the_current_turn() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
@@ -313,7 +314,7 @@ fn the_next_log_is_acknowledged_after_the_turn_that_is_under_way() {
 }
 
 #[test]
-fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
+fn an_invalid_log_is_refused_and_the_old_one_stays() {
     let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     for which in KINDS {
         let kind = kind(which);
@@ -321,7 +322,8 @@ fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
             grant(&mut rig.monitor);
             let bits = Bits::new();
             begin(&mut rig.monitor, &bits);
-            // An offset and a size whose sum is small (CVE-2020-10722), and others that lead outside the file.
+            // An offset and a size whose sum overflows (CVE-2020-10722), and others that lead outside the
+            // file.
             for (size, offset) in [
                 (u64::MAX, 4096),
                 (4096, u64::MAX - 4095),
@@ -343,7 +345,7 @@ fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
             let eventfd = EventFd::new().unwrap().into_fd();
             let other = rig.monitor.front.set(Request::SetLogBase(small, Some(eventfd)));
             assert!(matches!(other, Err(FrontendError::Refused { code: 1, .. })));
-            // One that may not be written, and one of which a part would leave nothing for others.
+            // Files that are not writable, and a sparse file larger than the limit.
             let sealed = memfd_create("sealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
             ftruncate(&sealed, 4096).unwrap();
             fcntl_add_seals(&sealed, SealFlags::WRITE).unwrap();
@@ -359,7 +361,7 @@ fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
             assert!(matches!(call, Err(FrontendError::Refused { code: 1, .. })));
             let [marked, changed] = one_frame(rig, kind, &bits, (1, 3000));
             assert!(!changed.is_empty() && changed.is_subset(&marked), "{kind:?}");
-            // One that is none of the kinds of descriptors that are ever taken.
+            // A descriptor of a kind that no message accepts.
             let file = Some(OwnedFd::from(disk.try_clone().unwrap()));
             assert!(rig.monitor.front.set(Request::SetLogBase(small, file)).is_err());
             assert!(matches!(rig.monitor.end(), Some(BackendError::Descriptor)));
@@ -368,23 +370,23 @@ fn a_log_that_can_not_be_is_refused_and_the_former_stays() {
 }
 
 #[test]
-fn what_a_log_has_no_bit_for_is_written_and_not_marked() {
+fn pages_beyond_the_log_are_written_but_not_marked() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
             grant(&mut rig.monitor);
-            // Without a log there is none to write to.
+            // Logging is enabled without a log.
             switch(&mut rig.monitor, true);
             let mut bits = Bits::new();
             assert!(one_frame(rig, kind, &bits, (1, 3000))[0].is_empty());
-            // The rings' pages have bits, the buffers' none.
+            // The log covers the rings' pages, not the buffers'.
             bits.place.size = BUFFERS / 4096 / 8;
             rig.monitor.front.set(bits.share()).unwrap();
-            // What was written to the rings before is not known any more.
+            // It is not known which ring pages were written before, so all are marked.
             assert_eq!(bits.take(), ring_pages(kind), "{kind:?}");
             let [marked, _] = one_frame(rig, kind, &bits, (2, 3000));
             assert!(!marked.is_empty() && marked.is_subset(&ring_pages(kind)), "{kind:?}: {marked:?}");
-            // Rings that are said to lie outside, or elsewhere, for the log.
+            // Log addresses of rings outside the log, or at another page.
             for at in [u64::MAX, 1 << 63, SIZE, 0x7000] {
                 for index in [0, 1] {
                     let mut addresses = rig.monitor.vring(index, 0).addresses;
@@ -393,7 +395,7 @@ fn what_a_log_has_no_bit_for_is_written_and_not_marked() {
                 }
                 rig.monitor.answer();
                 let [mut marked, _] = one_frame(rig, kind, &bits, (3, 3000));
-                // Behind an IOMMU it is the driver's address, which no log goes by.
+                // Behind an IOMMU the flag's address is a device address, which is not used for logging.
                 assert_eq!(marked.remove(&7), at == 0x7000 && !kind.iommu, "{kind:?}");
                 assert!(!marked.is_empty() && marked.is_subset(&ring_pages(kind)), "{kind:?}: {marked:?}");
             }
@@ -403,14 +405,14 @@ fn what_a_log_has_no_bit_for_is_written_and_not_marked() {
 }
 
 #[test]
-fn logs_of_any_length_are_written_within_their_bounds() {
+fn a_log_of_any_length_is_written_only_within_its_bounds() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
             grant(&mut rig.monitor);
             let mut bits = Bits::new();
             begin(&mut rig.monitor, &bits);
-            // Of a byte; to the last byte of a page; up to where the rings' bits begin, and a byte more.
+            // Sizes: one byte; up to the end of a page; up to the rings' bits, and one byte more.
             let rings = RINGS / 4096 / 8;
             for (offset, size) in [(0, 1), (4095, 1), (4096 - rings, rings), (7, rings + 1)] {
                 bits.place = Log { offset, size };
@@ -422,7 +424,7 @@ fn logs_of_any_length_are_written_within_their_bounds() {
                 assert_eq!(bytes[begin..end].iter().any(|byte| *byte != 0), size > rings, "{kind:?}");
                 assert!(bytes[..begin].iter().chain(&bytes[end..]).all(|byte| *byte == 0), "{kind:?}");
             }
-            // One that is nearly all holes, with a bit for every address that there is.
+            // A sparse log with a bit for every guest address.
             ftruncate(&bits.file, 1 << 37).unwrap();
             bits.place = Log { offset: 0, size: 1 << 37 };
             rig.monitor.front.set(bits.share()).unwrap();
@@ -434,7 +436,7 @@ fn logs_of_any_length_are_written_within_their_bounds() {
     }
 }
 
-/// A frame into one buffer, of which only is known that it passes.
+/// Passes one frame into one buffer, without checking the log.
 fn one_frame_unlooked(rig: &mut Rig<'_>, kind: Kind, seed: u64) {
     let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
     let address = |at: u64| if kind.iommu { IOVA + at } else { at };
@@ -447,8 +449,8 @@ fn one_frame_unlooked(rig: &mut Rig<'_>, kind: Kind, seed: u64) {
 }
 
 #[test]
-fn a_log_that_lies_in_the_guest_s_memory_reaches_nothing_else() {
-    // Its bits fall on the rings' own parts, and on a frame.
+fn a_log_inside_guest_memory_corrupts_nothing_else() {
+    // The log overlaps the rings' own parts, and a frame.
     let places = (0..6).map(|part| RINGS + part * PART).chain([DATA]);
     for (which, place) in KINDS.into_iter().flat_map(|which| places.clone().map(move |place| (which, place)))
     {
@@ -467,7 +469,7 @@ fn a_log_that_lies_in_the_guest_s_memory_reaches_nothing_else() {
             let log = Log { size: BYTES, offset: place };
             monitor.front.set(Request::SetLogBase(log, Some(space.share().fd))).unwrap();
             let all = monitor.front.features();
-            // What is written there next may be what breaks the guest's rings.
+            // The marks may themselves break the guest's rings.
             let _ = monitor.front.set(Request::SetFeatures(all | virtio::LOG_ALL));
             for index in [0, 1] {
                 let mut addresses = monitor.vring(index, 0).addresses;
@@ -480,7 +482,8 @@ fn a_log_that_lies_in_the_guest_s_memory_reaches_nothing_else() {
             }
             let after = space.bytes(0, SIZE as usize);
             let may = [RINGS..RINGS + 6 * PART, place..place + BYTES, BUFFERS..BUFFERS + 0x1000];
-            // Without an IOMMU all of the memory is granted, and a descriptor that is a mark may lead anywhere in it.
+            // Without an IOMMU all memory is granted, and a descriptor overwritten by marks may point
+            // anywhere in it.
             for page in pages(&after, &before).into_iter().filter(|_| kind.iommu) {
                 assert!(may.iter().any(|may| may.contains(&(page * 4096))), "{kind:?} {place:#x}: {page:#x}");
             }
@@ -490,7 +493,7 @@ fn a_log_that_lies_in_the_guest_s_memory_reaches_nothing_else() {
 }
 
 #[test]
-fn who_wants_to_hear_of_marks_is_told() {
+fn the_log_eventfd_is_signalled() {
     for which in KINDS {
         let kind = kind(which);
         with(kind, |rig| {
@@ -509,7 +512,7 @@ fn who_wants_to_hear_of_marks_is_told() {
 }
 
 #[test]
-fn a_log_whose_file_shrinks_costs_its_guest_the_port_alone() {
+fn a_shrinking_log_file_closes_only_its_own_port() {
     ringway_host::catch_sigbus().unwrap();
     for which in KINDS {
         let kind = kind(which);
@@ -546,8 +549,8 @@ fn a_log_whose_file_shrinks_costs_its_guest_the_port_alone() {
 }
 
 #[test]
-fn a_ring_that_lies_scattered_is_logged_where_its_pieces_lie() {
-    // The second page of the descriptor area, or of the used ring, lies elsewhere.
+fn a_scattered_ring_is_logged_by_its_physical_pages() {
+    // The second page of the descriptor area, or of the used ring, is at another place.
     const AWAY: u64 = 0x60_0000;
     for packed in [false, true] {
         let kind = Kind { packed, iommu: true, page: 4096, ring: 512 };
@@ -559,7 +562,7 @@ fn a_ring_that_lies_scattered_is_logged_where_its_pieces_lie() {
             space.span(AWAY, 0x1000).write(&space.bytes(second, 0x1000));
             monitor.map(ring + 0x1000, AWAY, 0x1000, BOTH);
             monitor.tell(Iotlb::UPDATE, ring + 0x1000, 0x1000, USER + AWAY, BOTH).unwrap();
-            // What is not said by then is told to the new log.
+            // Marks that were not reported by then go to the new log.
             switch(monitor, true);
             monitor.front.set(bits.share()).unwrap();
             let marked = bits.take();
@@ -570,7 +573,7 @@ fn a_ring_that_lies_scattered_is_logged_where_its_pieces_lie() {
 }
 
 #[test]
-fn a_session_that_ends_leaves_nothing_of_its_log() {
+fn a_closed_session_releases_its_log() {
     let (mut backend, mut queues, counters) = port();
     let kind = kind((false, false));
     let bits = Bits::new();
@@ -586,9 +589,9 @@ fn a_session_that_ends_leaves_nothing_of_its_log() {
 }
 
 #[test]
-fn the_first_log_has_what_may_have_been_written_into_any_ring() {
+fn the_first_log_marks_all_ring_pages() {
     for (packed, iommu) in KINDS {
-        // A used ring, or a ring of descriptors, takes two pages.
+        // A used ring or a descriptor ring takes two pages.
         let kind = Kind { packed, iommu, page: 4096, ring: 512 };
         let (mut backend, _queues, _counters) = port();
         let (space, bits) = (super::guest::Space::new(kind), Bits::new());
@@ -610,7 +613,7 @@ fn the_first_log_has_what_may_have_been_written_into_any_ring() {
 }
 
 #[test]
-fn answers_to_commands_are_logged() {
+fn control_queue_replies_are_logged() {
     for which in KINDS {
         let kind = kind(which);
         let (mut backend, _queues, _counters) = port();

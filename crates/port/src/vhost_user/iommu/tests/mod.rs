@@ -1,4 +1,4 @@
-//! Ports behind an IOMMU that a front-end plays.
+//! Ports behind an IOMMU, with a front-end simulated by the test.
 
 mod attack;
 mod channel;

@@ -1,4 +1,4 @@
-//! Rings that lie scattered in their guest's memory, which they do where a driver's allocator finds no larger piece.
+//! Rings scattered in guest memory, as a driver's allocator may place them if it finds no larger piece.
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, RINGS_IOVA, SIZE, Space, USER, add, framed};
 use super::rig::reflect;
@@ -11,7 +11,7 @@ use ringway_vhost_user::Iotlb;
 const DATA: u64 = 0x20_0000;
 const IOVA: u64 = 0x4000_0000;
 
-/// Descriptors that take two pages.
+/// A guest whose descriptor rings take two pages.
 fn kind(packed: bool) -> Kind {
     Kind { packed, iommu: true, page: 4096, ring: 512 }
 }
@@ -24,7 +24,7 @@ fn a_ring_over_several_ranges_works() {
         let space = Space::new(kind);
         let (mut rx, mut tx) = (space.driver(0), space.driver(1));
         let mut monitor = Monitor::new(&mut backend, &space);
-        // The descriptors of both rings, and a used ring, lie in two regions each.
+        // The descriptors of both rings, and a used ring, span two regions each.
         let splits = [0, RINGS + 0x1000, RINGS + 2 * PART + 0x1000, RINGS + 3 * PART + 0x1000];
         monitor.front.set_memory(space.share_in(&splits)).unwrap();
         monitor.map(IOVA, DATA, 0x2000, BOTH);
@@ -34,7 +34,7 @@ fn a_ring_over_several_ranges_works() {
         let mut reader = Reader::register().unwrap();
         for round in 0..1200u64 {
             if round == 700 {
-                // It is found again after a part of it went.
+                // The ring is located again after a part was invalidated.
                 monitor.tell(Iotlb::INVALIDATE, RINGS_IOVA + 3 * PART, 0x1000, 0, 0).unwrap();
                 monitor.answer();
             }
@@ -57,14 +57,14 @@ fn a_ring_over_several_ranges_works() {
 }
 
 #[test]
-fn a_ring_that_can_not_be_put_together_is_refused_with_a_reason() {
+fn a_ring_that_can_not_be_mapped_contiguously_is_refused_with_a_reason() {
     for packed in [false, true] {
         let (mut backend, _queues, counters) = port();
         let space = Space::new(kind(packed));
         let mut monitor = Monitor::new(&mut backend, &space);
         monitor.answers = false;
         monitor.start(0);
-        // Half a page here, and the rest of everything elsewhere.
+        // Half a page at one place, the rest elsewhere.
         monitor.tell(Iotlb::UPDATE, RINGS_IOVA, 0x800, USER + RINGS, BOTH).unwrap();
         assert!(monitor.end().is_none());
         let rest = 0x4_0000 - 0x800;

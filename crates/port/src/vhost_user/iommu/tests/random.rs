@@ -1,4 +1,4 @@
-//! A front-end and a driver that do anything in any order, against a model of what may be touched.
+//! A front-end and a driver that act at random, checked against a model of what may be accessed.
 //!
 //! A second thread writes garbage into the rings and into a part of the buffers meanwhile. What the guest has not
 //! granted for writing must stay as it is, what it has not granted for reading must not be seen, and nothing around its
@@ -21,18 +21,18 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 const PAGE: u64 = 4096;
-/// Pages of rings, of buffers that are always granted and scribbled on, of buffers that are granted now and then, and
-/// of what never is.
+/// Pages of the rings, of buffers that are always granted and overwritten by the second thread, of buffers
+/// that are granted at times, and of memory that is never granted.
 const RINGS: std::ops::Range<u64> = 0..12;
 const SCRATCH: std::ops::Range<u64> = 12..20;
 const POOL: std::ops::Range<u64> = 20..44;
 const SECRET: std::ops::Range<u64> = 44..64;
-/// Where the memory lies in its file, so that bytes around it share its pages.
+/// Offset of the memory in its file, so that the bytes around it share its pages.
 const SKIP: u64 = 512;
 const IOVA: u64 = 0x4_0000_0000;
-/// How a life begins in which nobody scribbles: both rings run, and frames pass while they are logged, mostly.
+/// A life without the second thread starts so: both rings run, and frames pass, mostly while logged.
 const ORDERLY: [u64; 9] = [4, 7, 8, 20, 17, 31, 31, 17, 31];
-/// What must never be seen.
+/// Content that must never be read.
 const MARK: [u8; 8] = *b"\x13ecret!\x31";
 
 struct Random(u64);
@@ -54,15 +54,15 @@ impl Random {
     }
 }
 
-/// The guest's file as the test sees it, and what of it may not change.
+/// The guest's file as the test sees it, and the part that must not change.
 struct Ground {
     file: OwnedFd,
     memory: Memory,
-    /// What each page of the pool is granted for.
+    /// The permissions of each page of the pool.
     granted: [u8; 64],
-    /// What a page that may not be written holds.
+    /// The content of a page that may not be written.
     shadow: Vec<Vec<u8>>,
-    /// The guest's memory when only the test had written since the last step.
+    /// The guest's memory after the last step, when only the test had written.
     seen: Vec<u8>,
     iommu: bool,
     log: Logging,
@@ -70,22 +70,22 @@ struct Ground {
     call: EventFd,
 }
 
-/// The log, as its front-end has it.
+/// The log, as the front-end sees it.
 #[derive(Default)]
 struct Logging {
     bits: Option<Bits>,
-    /// The one before, in which marks of the step at hand may lie.
+    /// The previous log, which may have marks of the current step.
     former: Option<Bits>,
     is_on: bool,
     was_on: bool,
-    /// Pages of rings whose part in the last change was refused: what is written into such a ring itself is logged, or
-    /// is not, as it was. Frames are always logged as was said last.
+    /// Ring pages whose log setting was refused in the last change: writes to such a ring itself are logged
+    /// or not, as before. Frames are always logged according to the last setting.
     doubted: BTreeSet<u64>,
-    /// Those of the change before, in the step of this one.
+    /// The same of the change before, during the current step.
     doubted_before: BTreeSet<u64>,
-    /// What was last said of each ring.
+    /// The last log address of each ring.
     rings: [Option<VringAddr>; 2],
-    /// Steps after which something was marked.
+    /// Steps after which some page was marked.
     marked: usize,
 }
 
@@ -109,30 +109,30 @@ impl Ground {
         ground
     }
 
-    /// Bytes of the file.
+    /// Size of the file.
     fn raw(&self, at: u64, len: u64) -> SpanMut<'_> {
         self.memory.span_mut(at, len as u32, &mut Hint::default()).unwrap()
     }
 
-    /// Writes at `at` as the guest does.
+    /// Writes at `at` as the guest would.
     fn put(&mut self, at: u64, bytes: &[u8]) {
         self.raw(SKIP + at, bytes.len() as u64).write(bytes);
         self.seen[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    /// A page of the guest's.
+    /// A random page of the guest.
     fn page(&self, page: u64) -> SpanMut<'_> {
         self.raw(SKIP + page * PAGE, PAGE)
     }
 
-    /// What the driver has made available on the split ring at `at`.
+    /// The available index of the split ring at `at`.
     fn offered(&self, at: u64) -> u16 {
         let mut index = [0; 2];
         self.raw(SKIP + at + PAGE + 2, 2).as_span().read(&mut index);
         u16::from_le_bytes(index)
     }
 
-    /// Fills a page that may not be read.
+    /// Fills a page that may not be read with secrets.
     fn hide(&mut self, page: u64) {
         let bytes = if self.iommu { MARK.repeat(512) } else { vec![0x5a; 4096] };
         self.put(page * PAGE, &bytes);
@@ -144,14 +144,14 @@ impl Ground {
         SharedRegion { region, fd: self.file.try_clone().unwrap() }
     }
 
-    /// Where the device finds a page.
+    /// The device's address of a page.
     fn address(&self, page: u64) -> u64 {
         if self.iommu { IOVA + page * PAGE } else { page * PAGE }
     }
 
     fn grant(&mut self, page: u64, access: u8) {
         if self.granted[page as usize] & WRITE != 0 {
-            // It may hold what was received.
+            // The page may hold a received frame.
             self.shadow[page as usize] = vec![0; PAGE as usize];
         }
         self.granted[page as usize] = access;
@@ -163,15 +163,15 @@ impl Ground {
         }
     }
 
-    /// The pages that the device may write of a ring that was told to lie there, and where it was told to log that.
+    /// The pages that the device may write for a ring at this address, with its log address.
     fn pages_of(&self, addresses: &VringAddr) -> impl Iterator<Item = u64> {
         let begin = if self.iommu { IOVA } else { USER };
         let parts = [addresses.descriptors, addresses.used].map(|at| at.wrapping_sub(begin));
         parts.into_iter().chain([addresses.log]).flat_map(|at| [at / PAGE, at / PAGE + 1])
     }
 
-    /// What was written since the test last did, and what is marked of it. While somebody scribbles, only pages that he
-    /// leaves alone can be told.
+    /// The pages written and the pages marked since the last check. While the second thread runs, only pages
+    /// that it leaves alone can be judged.
     fn check_log(&mut self, is_quiet: bool, what: &dyn Fn() -> String) {
         let mut now = vec![0; 64 * PAGE as usize];
         self.raw(SKIP, 64 * PAGE).as_span().read(&mut now);
@@ -219,7 +219,7 @@ impl Ground {
     }
 }
 
-/// A worker's turn that looks at all it is given. `sleeps`: it would sleep after it.
+/// A worker's turn that reads every frame. `sleeps`: the worker arms its queues afterwards.
 fn turn(reader: &mut Reader, queue: &mut Queue, sleeps: bool, what: &dyn Fn() -> String) {
     let mut storage = Storage::default();
     let turn = reader.turn(1);
@@ -246,7 +246,7 @@ fn turn(reader: &mut Reader, queue: &mut Queue, sleeps: bool, what: &dyn Fn() ->
     reader.rest();
 }
 
-/// One front-end's life on the port, of at most `steps` steps; how many there were.
+/// One front-end session of at most `steps` steps; returns the number of steps done.
 fn life(
     (backend, queue): (&mut Backend, &mut Queue),
     (ground, random): (&mut Ground, &mut Random),
@@ -305,7 +305,7 @@ fn life(
     steps
 }
 
-/// Grants something, takes it back, or grants what can't be. `false`: that was the end.
+/// Grants or revokes a page, or sends an invalid grant. `false`: the session ended.
 fn translate(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, what: u64) -> bool {
     let tell = |monitor: &mut Monitor<'_>, kind, page: u64, pages: u64, access| {
         monitor.tell(kind, IOVA + page * PAGE, pages * PAGE, USER + page * PAGE, access).is_ok()
@@ -314,7 +314,7 @@ fn translate(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random
         0 | 1 => {
             let page = random.page(POOL);
             let access = 1 + random.below(3) as u8;
-            // What was there goes first, as an IOMMU has it.
+            // The old mapping is removed first, as an IOMMU does it.
             let gone = tell(monitor, Iotlb::INVALIDATE, page, 1, 0);
             ground.grant(page, access);
             gone && tell(monitor, Iotlb::UPDATE, page, 1, access)
@@ -334,15 +334,14 @@ fn translate(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random
     }
 }
 
-/// Grants what can't be, or leads outside. `false`: that was the end.
+/// Sends an invalid grant, or one outside the memory. `false`: the session ended.
 fn lie(monitor: &mut Monitor<'_>, random: &mut Random) -> bool {
     let user = [0, USER - PAGE, USER + 64 * PAGE, u64::MAX - PAGE][random.below(4) as usize];
     let _ = monitor.tell(Iotlb::UPDATE, IOVA + random.next() % (1 << 30), PAGE, user, BOTH);
     monitor.end().is_none()
 }
 
-/// Has what is written logged, in another log, or not any more; under rings that run, as QEMU does. `false`: that was
-/// the end.
+/// Enables, replaces or disables the log while rings run, as QEMU does. `false`: the session ended.
 fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
     let all = kind.features() | virtio::PROTOCOL_FEATURES;
     let mut requests = Vec::new();
@@ -364,7 +363,7 @@ fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind
     ground.log.doubted_before = std::mem::take(&mut ground.log.doubted);
     requests.into_iter().all(|request| {
         let ring = if let Request::SetVringAddr(ring) = request { Some(ring) } else { None };
-        // A ring may lie where none can be, or its descriptors be none.
+        // The ring may have an invalid place, or its descriptors may be invalid.
         if monitor.front.set(request).is_err()
             && let Some(ring) = ring
         {
@@ -375,7 +374,7 @@ fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind
     })
 }
 
-/// Exchanges descriptors of a ring for others, some of which can't be. `false`: that was the end.
+/// Replaces a ring's eventfds, some by invalid descriptors. `false`: the session ended.
 fn notify(monitor: &mut Monitor<'_>, ground: &Ground, random: &mut Random) -> bool {
     let fd = match random.below(6) {
         0 => None,
@@ -394,18 +393,18 @@ fn notify(monitor: &mut Monitor<'_>, ground: &Ground, random: &mut Random) -> bo
     monitor.end().is_none()
 }
 
-/// Takes the memory away, adds it, agrees on other features, or resets the device. `false`: that was the end.
+/// Removes or adds memory, negotiates other features, or resets the device. `false`: the session ended.
 fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
     let logs = if ground.log.is_on { virtio::LOG_ALL } else { 0 };
     let all = kind.features() | virtio::PROTOCOL_FEATURES | logs;
     let share = ground.share();
     let (requests, takes) = match random.below(5) {
         0 => (vec![Request::RemMemReg(share.region)], true),
-        // In place of what was there; what is granted of it stays.
+        // It replaces the previous memory; its grants remain.
         1 => (vec![Request::AddMemReg(share)], false),
         2 => (vec![Request::SetFeatures(all & !virtio::NET_MRG_RXBUF), Request::SetFeatures(all)], false),
         3 => (vec![Request::ResetDevice], false),
-        // Without an IOMMU no ring runs, since none is told to lie elsewhere.
+        // Without an IOMMU no ring runs, since every ring address would be elsewhere.
         _ => (vec![Request::SetFeatures(all & !virtio::ACCESS_PLATFORM), Request::SetFeatures(all)], true),
     };
     let gone = requests.into_iter().all(|request| {
@@ -418,7 +417,7 @@ fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, 
     gone
 }
 
-/// Starts a ring at a place where one can be, mostly.
+/// Starts a ring, mostly at a valid place.
 fn start(
     monitor: &mut Monitor<'_>,
     ground: &mut Ground,
@@ -433,7 +432,7 @@ fn start(
     let addresses = VringAddr { index, flags, descriptors, available, used, log };
     ground.log.rings[index as usize] = Some(addresses);
     let kick = (random.below(2) == 0).then(|| ground.kick.as_fd().try_clone_to_owned().unwrap());
-    // Where the driver stands, if it has more than a few to make available.
+    // At the driver's index, if it has more than a few buffers to make available.
     let offered = ground.offered(u64::from(index) * 3 * PAGE).into();
     let base = if kind.packed || random.below(2) == 0 { random.below(4) as u32 } else { offered };
     let size = [16, 64, 128][random.below(3) as usize];
@@ -445,13 +444,13 @@ fn start(
         Request::SetVringEnable(VringState { index, num: 1 }),
     ];
     said.into_iter().all(|request| {
-        // Refusals are part of it.
+        // The back-end may refuse this.
         let _ = monitor.front.set(request);
         monitor.end().is_none()
     })
 }
 
-/// Writes descriptors, and makes some available.
+/// Writes random descriptors, and makes some available.
 fn describe(ground: &mut Ground, random: &mut Random, kind: Kind) {
     let ring = random.below(2);
     let at = ring * 3 * PAGE;
@@ -488,7 +487,7 @@ fn describe(ground: &mut Ground, random: &mut Random, kind: Kind) {
     offer(ground, at, if random.below(20) == 0 { random.next() as u16 } else { random.below(5) as u16 });
 }
 
-/// Fills both rings with buffers that are what they should be, and makes some available, so that frames pass.
+/// Fills both rings with valid buffers and makes some available, so that frames pass.
 fn post(ground: &mut Ground, random: &mut Random, kind: Kind) {
     for ring in 0..2 {
         let at = ring * 3 * PAGE;
@@ -509,7 +508,7 @@ fn post(ground: &mut Ground, random: &mut Random, kind: Kind) {
     }
 }
 
-/// Makes so many more available on the split ring at `at`.
+/// Makes `more` more buffers available on the split ring at `at`.
 fn offer(ground: &mut Ground, at: u64, more: u16) {
     let index = ground.offered(at).wrapping_add(more);
     ground.put(at + PAGE + 2, &index.to_le_bytes());
@@ -525,7 +524,7 @@ fn run(kind: Kind) {
     let mut reader = Reader::register().unwrap();
     let mut random = Random(0x2545_f491_4f6c_dd1d ^ u64::from(kind.packed) << 7 ^ u64::from(kind.iommu) << 9);
     let (stop, file) = (AtomicBool::new(false), ground.file.try_clone().unwrap());
-    // In every other life nobody scribbles.
+    // In every other session the second thread writes nothing.
     let [rests, is_still] = [(); 2].map(|()| AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -564,7 +563,7 @@ fn run(kind: Kind) {
 }
 
 #[test]
-fn anything_a_guest_does_stays_within_what_it_granted() {
+fn random_guests_stay_within_their_granted_memory() {
     for packed in [false, true] {
         for iommu in [false, true] {
             run(Kind { packed, iommu, page: 4096, ring: 256 });

@@ -1,4 +1,4 @@
-//! A guest behind a port with its rings started, and a worker's turns.
+//! A guest behind a port with its rings started, and the turns of a worker.
 
 use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
 use crate::Queue;
@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// What a test of one guest uses.
+/// The parts of a one-guest test.
 pub(super) struct Rig<'a> {
     pub space: &'a Space,
     pub rx: Driver<'a>,
@@ -23,7 +23,7 @@ pub(super) struct Rig<'a> {
     pub reader: Reader,
 }
 
-/// Ends a thread also where the test that started it fails.
+/// Stops a thread even if the test that started it fails.
 pub(super) struct StopOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -32,13 +32,13 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-/// Has `test` use a guest of `kind` on a port of its own.
+/// Runs `test` with a guest of `kind` on a new port.
 pub(super) fn with(kind: Kind, test: impl FnOnce(&mut Rig<'_>)) {
     let (mut backend, mut queues, counters) = port();
     on((&mut backend, &mut queues[0], &counters), kind, test);
 }
 
-/// Has `test` use a guest of `kind` on this port.
+/// Runs `test` with a guest of `kind` on this port.
 pub(super) fn on(
     (backend, queue, counters): (&mut Backend, &mut Queue, &CountersRef),
     kind: Kind,
@@ -76,7 +76,7 @@ pub(super) fn next_one_works(
     });
 }
 
-/// One turn of a worker that gives a guest back what it sends; how many frames there were.
+/// One turn of a worker that returns a guest's frames to it; returns their number.
 pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
     let mut storage = Storage::default();
     let turn = reader.turn(1);
@@ -96,11 +96,11 @@ pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
     fits
 }
 
-/// Nanoseconds that a worker lingers in a turn, and that an answer which must not come then has to come.
+/// Nanoseconds that a worker stays in a turn, during which a reply must not arrive.
 const LINGER: u64 = 20_000_000;
 
-/// Says something while a worker is in a turn in which it looked up where a frame goes. `says` is called then; whether
-/// it was answered before the worker put the frame there and ended its turn.
+/// Calls `says` while a worker is in a turn in which it has looked up a frame's destination buffer. Returns
+/// whether the reply came before the worker delivered the frame and ended its turn.
 pub(super) fn said_in_a_turn(rig: &mut Rig<'_>, says: impl FnOnce(&mut Monitor<'_>)) -> bool {
     let (answers, queue) = (rig.monitor.front.transport().answers(), &mut *rig.queue);
     let (begun, returned) = (Barrier::new(2), AtomicBool::new(false));
@@ -129,7 +129,7 @@ pub(super) fn said_in_a_turn(rig: &mut Rig<'_>, says: impl FnOnce(&mut Monitor<'
     })
 }
 
-/// Turns until told to stop, as of a worker beside the test.
+/// Runs turns until told to stop, on a worker thread beside the test.
 pub(super) fn reflect_until(stop: &AtomicBool, queue: &mut Queue) {
     let mut reader = Reader::register().unwrap();
     while !stop.load(Relaxed) {
@@ -137,7 +137,7 @@ pub(super) fn reflect_until(stop: &AtomicBool, queue: &mut Queue) {
     }
 }
 
-/// Turns and answers until `count` frames have passed.
+/// Runs turns and answers misses until `count` frames have passed.
 pub(super) fn pass(reader: &mut Reader, queue: &mut Queue, monitor: &mut Monitor<'_>, count: usize) {
     let mut passed = 0;
     for _ in 0..10 * count + 20 {

@@ -1,4 +1,4 @@
-//! Files that become shorter under a guest whose frames are under way.
+//! Files that shrink while frames of their guest are in flight.
 
 use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, pass, reflect, with};
@@ -16,11 +16,11 @@ use std::sync::atomic::Ordering::Relaxed;
 const DATA: u64 = 0x20_0000;
 const LEN: usize = 212;
 
-/// A guest whose file keeps `left` bytes while a frame waits.
+/// A guest whose file is cut to `left` bytes while a frame waits.
 fn shrunk(kind: Kind, left: u64) {
     let what = format!("{kind:?}, {left:#x} bytes left");
     let (mut backend, mut queues, counters) = port();
-    // Ours can't shrink; a guest's may.
+    // Ringway's own memfds are sealed; a guest's may not be.
     let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
     ftruncate(&file, SIZE).unwrap();
     let space = Space::of(kind, file);
@@ -47,18 +47,18 @@ fn shrunk(kind: Kind, left: u64) {
     assert!(matches!(end, Some(BackendError::Lost)), "{what}: {end:?}");
     assert_eq!(monitor.state(), State::Waiting, "{what}");
     assert!(counters.faults.load(Relaxed) >= 1, "{what}");
-    // No worker touches it any more, though it was told of nothing.
+    // No worker accesses the memory any more, although no message said so.
     assert_eq!(reflect(&mut reader, &mut queues[0]), 0, "{what}");
     drop((monitor, rx, tx));
     next_one_works((&mut backend, &mut queues[0], &counters), kind, &what);
 }
 
 #[test]
-fn a_guest_whose_file_shrinks_under_its_frames_loses_its_port_alone() {
+fn a_guest_file_that_shrinks_under_traffic_closes_only_its_own_port() {
     ringway_host::catch_sigbus().unwrap();
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
         let kind = Kind { packed, iommu, page: 4096, ring: 256 };
-        // A neighbour on a port of its own, before and after.
+        // A neighbour on another port works before and after.
         with(kind, |rig| {
             let mut works = || {
                 rig.monitor.map(DATA, DATA, 0x2000, BOTH);
@@ -69,7 +69,7 @@ fn a_guest_whose_file_shrinks_under_its_frames_loses_its_port_alone() {
                 assert_eq!(rig.space.bytes(DATA + 0x1000, LEN)[12..], framed(2, LEN - 12)[12..]);
             };
             works();
-            // Its buffers go, the rings too, or all of it.
+            // Cuts off the buffers, then the rings too, then all.
             for left in [RINGS + 6 * PART, RINGS + PART, 0] {
                 shrunk(kind, left);
                 works();
@@ -79,7 +79,7 @@ fn a_guest_whose_file_shrinks_under_its_frames_loses_its_port_alone() {
 }
 
 #[test]
-fn a_file_that_is_no_memory_is_refused_or_costs_its_guest_the_port() {
+fn a_file_that_is_not_memory_backed_is_refused_or_closes_the_port() {
     let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
         let kind = Kind { packed, iommu, page: 4096, ring: 256 };
@@ -93,7 +93,8 @@ fn a_file_that_is_no_memory_is_refused_or_costs_its_guest_the_port() {
         space.span(DATA, LEN as u32).write(&framed(1, LEN - 12));
         let mut reader = Reader::register().unwrap();
         let as_file = |fd: OwnedFd| SharedRegion { fd, ..space.share() };
-        // What may come with other messages is told from memory; the rings go on in that which was there.
+        // The type of file that other messages accept can be told from memory; the rings keep their old
+        // settings.
         let (pipe, _) = std::io::pipe().unwrap();
         let none = [EventFd::new().unwrap().into_fd(), pipe.into()];
         for file in none {
@@ -103,12 +104,12 @@ fn a_file_that_is_no_memory_is_refused_or_costs_its_guest_the_port() {
             pass(&mut reader, &mut queues[0], &mut monitor, 1);
         }
         assert_eq!(counters.faults.load(Relaxed), 0);
-        // No message has a file on a disk.
+        // No message accepts a file on a disk.
         assert!(monitor.front.set_memory(vec![as_file(disk.try_clone().unwrap().into())]).is_err());
         assert!(matches!(monitor.end(), Some(BackendError::Descriptor)), "{kind:?}");
         assert_eq!(reflect(&mut reader, &mut queues[0]), 0, "{kind:?}");
         drop((monitor, rx, tx));
-        // That takes as long as its file system likes, and somebody else waits for it.
+        // Closing the file takes as long as its file system likes, so another thread does it.
         let closed = || backend.connect(UnixStream::pair().unwrap().0.into()).is_ok();
         assert!(std::iter::repeat_with(closed).take(1_000_000).any(|closed| {
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! A guest behind an IOMMU: what arrives, what is asked for, and what is out of reach.
+//! A guest behind an IOMMU: delivery, misses, and unreachable memory.
 
 use super::MOST;
 use super::guest::{
@@ -16,7 +16,7 @@ use ringway_virtq::Driver;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where buffers lie.
+/// Where the buffers are.
 const DATA: u64 = 0x20_0000;
 
 fn take_all(driver: &mut Driver<'_>) -> Vec<(u16, u32)> {
@@ -35,11 +35,11 @@ fn counted(counters: &CountersRef) -> (u64, u64, u64, u64, u64) {
 }
 
 #[test]
-fn frames_go_round_through_pages_that_lie_anywhere() {
+fn frames_pass_through_scattered_pages() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
-            // 256 pages, each of them somewhere else; or as they are, in large ones.
+            // 256 pages, each at a scattered place; or identity-mapped in large pages.
             let scattered = kind.page == 4096;
             let place = |page: u64| if scattered { page * 97 % 256 } else { page };
             for page in 0..256 {
@@ -54,7 +54,7 @@ fn frames_go_round_through_pages_that_lie_anywhere() {
             };
             assert_eq!(monitor.state(), State::Up);
             for round in 0..150u64 {
-                // Across the bounds of pages, at most of them.
+                // Most frames cross page boundaries.
                 let len = 60 + (round as usize * 331) % 9000;
                 let bytes = framed(round, len);
                 let (from, to) = (0x4000_0000 + round * 1013, 0x4008_0000 + round * 997);
@@ -77,7 +77,7 @@ fn frames_go_round_through_pages_that_lie_anywhere() {
 }
 
 #[test]
-fn buffers_that_are_mapped_for_one_frame_each_lose_none() {
+fn single_use_buffer_mappings_lose_no_frame() {
     for kind in [Kind::ALL[0], Kind::ALL[1]] {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
@@ -123,7 +123,7 @@ fn buffers_that_are_mapped_for_one_frame_each_lose_none() {
 }
 
 #[test]
-fn frames_for_a_buffer_that_is_asked_for_wait_until_it_is_granted() {
+fn frames_wait_for_the_translation_of_their_rx_buffer() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
@@ -136,10 +136,11 @@ fn frames_for_a_buffer_that_is_asked_for_wait_until_it_is_granted() {
             assert_eq!(reflect(reader, queue), 0);
             assert!(!queue.rx.asks(), "nothing is known of a frame yet");
             monitor.answer();
-            // Nobody posted a buffer: that is no question.
+            // No buffer was posted, so there is no miss.
             assert_eq!(reflect(reader, queue), 0);
             assert!(!queue.rx.asks());
-            // Nobody told of the buffer: the worker finds it first, and its address unknown.
+            // The buffer was posted without a kick: the worker finds it first, and its translation is
+            // missing.
             add(rx, to, 2048, true);
             for _ in 0..5 {
                 assert_eq!(reflect(reader, queue), 0);
@@ -154,7 +155,7 @@ fn frames_for_a_buffer_that_is_asked_for_wait_until_it_is_granted() {
 }
 
 #[test]
-fn what_is_granted_otherwise_is_out_of_reach_without_being_taken_back() {
+fn a_remapping_revokes_the_old_translation() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
@@ -165,7 +166,7 @@ fn what_is_granted_otherwise_is_out_of_reach_without_being_taken_back() {
             add(rx, to + 0x800, 2048, true);
             add(tx, from, 112, false);
             pass(reader, queue, monitor, 1);
-            // Over the middle of it, elsewhere; one message, while the buffer behind is known.
+            // Remaps the middle of the range by a single message, while the old translation is cached.
             let elsewhere = USER + DATA + 0x30_0000;
             monitor.tell(Iotlb::UPDATE, to + 0x800, 0x1000, elsewhere, BOTH).unwrap();
             space.span(DATA + 0x20_0000, 0x4000).write(&[0xaa; 0x4000]);
@@ -174,7 +175,7 @@ fn what_is_granted_otherwise_is_out_of_reach_without_being_taken_back() {
             pass(reader, queue, monitor, 1);
             assert_eq!(space.bytes(DATA + 0x20_0000, 0x4000), [0xaa; 0x4000]);
             assert_eq!(space.bytes(DATA + 0x30_0000, 112)[12..], framed(7, 100)[12..]);
-            // For reading only: it is asked for writing, and never granted.
+            // Read-only: a miss for writing is sent, and never granted.
             monitor.tell(Iotlb::UPDATE, to, 0x4000, elsewhere, READ).unwrap();
             monitor.pages.retain(|page, _| *page < to >> 12 || *page >= (to + 0x4000) >> 12);
             monitor.map(to, DATA + 0x30_0000, 0x4000, READ);
@@ -194,7 +195,7 @@ fn what_is_granted_otherwise_is_out_of_reach_without_being_taken_back() {
 }
 
 #[test]
-fn a_ring_is_where_its_addresses_lead_though_they_were_forgotten() {
+fn a_remapped_ring_is_found_at_its_new_place_after_eviction() {
     for kind in [Kind::ALL[0], Kind::ALL[1]] {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
@@ -202,7 +203,7 @@ fn a_ring_is_where_its_addresses_lead_though_they_were_forgotten() {
             add(rx, 0x4000_0800, 2048, true);
             add(tx, 0x4000_0000, 112, false);
             pass(reader, queue, monitor, 1);
-            // So many others that chance has let go of those of the ring, nineteen times of twenty.
+            // So many other translations that the ring's were evicted at random, with a probability of 95%.
             for number in 0..4 * MOST as u64 {
                 let iova = 0x10_0000_0000 + number * 0x2000;
                 monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + number % 512 * 4096, READ).unwrap();
@@ -215,7 +216,7 @@ fn a_ring_is_where_its_addresses_lead_though_they_were_forgotten() {
                 let at = page * 4096;
                 monitor.tell(Iotlb::UPDATE, RINGS_IOVA + at, 4096, USER + elsewhere + at, BOTH).unwrap();
             }
-            // This is offered where they no longer are.
+            // This buffer is made available at the rings' old place.
             add(rx, 0x4000_0800, 2048, true);
             add(tx, 0x4000_0000, 112, false);
             for _ in 0..10 {
@@ -232,7 +233,7 @@ fn a_ring_is_where_its_addresses_lead_though_they_were_forgotten() {
 }
 
 #[test]
-fn taking_back_where_every_ring_lies_waits_once() {
+fn an_invalidation_of_all_rings_waits_once() {
     for kind in [Kind::ALL[0], Kind::ALL[2]] {
         with(kind, |rig| {
             let before = ringway_host::graces();
@@ -244,7 +245,7 @@ fn taking_back_where_every_ring_lies_waits_once() {
 }
 
 #[test]
-fn what_was_unmapped_is_out_of_reach() {
+fn unmapped_memory_is_not_accessed() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
@@ -257,7 +258,7 @@ fn what_was_unmapped_is_out_of_reach() {
             add(tx, from, 112, false);
             pass(reader, queue, monitor, 1);
             assert_eq!(space.bytes(DATA + 0x20_0000, 112)[12..], bytes[12..]);
-            // Both are known; then the one to be written goes.
+            // Both translations are cached; then the destination is unmapped.
             monitor.unmap(to, 0x1000);
             space.span(DATA + 0x20_0000, 4096).write(&[0xaa; 4096]);
             add(rx, to, 2048, true);
@@ -267,13 +268,13 @@ fn what_was_unmapped_is_out_of_reach() {
                 monitor.answer();
             });
             assert_eq!(space.bytes(DATA + 0x20_0000, 4096), [0xaa; 4096]);
-            // It comes back, elsewhere.
+            // The destination is mapped again, to another place.
             monitor.map(to, DATA + 0x30_0000, 0x1000, WRITE);
             monitor.front.transport().wait_for_reminder();
             pass(reader, queue, monitor, 1);
             assert_eq!(space.bytes(DATA + 0x30_0000, 112)[12..], bytes[12..]);
             assert_eq!(space.bytes(DATA + 0x20_0000, 4096), [0xaa; 4096]);
-            // The one to be read goes.
+            // The source is unmapped.
             monitor.unmap(from, 0x1000);
             add(rx, to, 2048, true);
             add(tx, from, 112, false);
@@ -284,7 +285,7 @@ fn what_was_unmapped_is_out_of_reach() {
 }
 
 #[test]
-fn nothing_is_touched_after_an_unmap_though_a_worker_is_at_it() {
+fn memory_is_not_accessed_after_an_unmap_while_a_worker_runs() {
     [Kind::ALL[0], Kind::ALL[1]].into_iter().for_each(taken_back_under_a_worker);
 }
 
@@ -299,7 +300,7 @@ fn taken_back_under_a_worker(kind: Kind) {
             scope.spawn(|| reflect_until(&stop, queue));
             let (_stop, mut landed) = (StopOnDrop(&stop), 0);
             for round in 0..300u64 {
-                // A buffer that the worker may be about to fill is taken back, and used for something else.
+                // A buffer that the worker may be about to fill is unmapped, and its memory reused.
                 let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
                 monitor.map(iova, at, 0x1000, WRITE);
                 let user = USER + at;
@@ -313,7 +314,7 @@ fn taken_back_under_a_worker(kind: Kind) {
                 (0..200).for_each(|_| std::hint::spin_loop());
                 std::thread::yield_now();
                 assert_eq!(space.bytes(at, 4096), [0x55; 4096], "round {round}");
-                // Whatever is left of it is granted again, so that the next round begins anew.
+                // The buffer is granted again, so that the next round starts clean.
                 monitor.map(iova, at, 0x1000, WRITE);
                 monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
                 let done = (0..100_000).any(|_| {
@@ -333,11 +334,11 @@ fn taken_back_under_a_worker(kind: Kind) {
 }
 
 #[test]
-fn an_access_that_is_not_granted_costs_the_guest_its_port() {
+fn a_forbidden_access_closes_the_port() {
     for (kind, write) in Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         with(kind, |rig| {
             let Rig { rx, tx, monitor, queue, counters, reader, .. } = rig;
-            // What is to be written may be read only, or the other way round.
+            // The destination is read-only, or the source write-only.
             monitor.map(0x4000_0000, DATA, 0x1000, if write { READ } else { WRITE });
             monitor.map(0x4000_1000, DATA + 0x1000, 0x1000, if write { READ } else { WRITE });
             let (from, to) = (0x4000_0000, 0x4000_1000);
@@ -349,7 +350,7 @@ fn an_access_that_is_not_granted_costs_the_guest_its_port() {
                 monitor.answer();
             });
             assert_eq!(counters.faults.load(Relaxed), 0, "QEMU doesn't answer, and so nothing happens");
-            // Another front-end may answer with less than was asked for.
+            // Another front-end may answer with fewer permissions than requested.
             let (guest, access) = monitor.pages[&(refused.0 >> 12)];
             monitor.tell(Iotlb::UPDATE, refused.0 & !0xfff, 0x1000, USER + (guest << 12), access).unwrap();
             let end = monitor.end();
@@ -363,7 +364,7 @@ fn an_access_that_is_not_granted_costs_the_guest_its_port() {
 }
 
 #[test]
-fn a_front_end_that_never_answers_hurts_only_itself() {
+fn a_front_end_that_never_answers_misses_affects_only_itself() {
     for kind in Kind::ALL {
         let (mut backend, mut queues, counters) = port();
         let space = Space::new(kind);
@@ -382,7 +383,7 @@ fn a_front_end_that_never_answers_hurts_only_itself() {
         monitor.front.transport().wait_for_reminder();
         monitor.answer();
         assert_eq!(monitor.state(), State::Up);
-        // Its buffers lie nowhere: it sleeps, and asks no more than once.
+        // The buffers are unmapped: the queue sleeps, and reports each miss once.
         for number in 0..200 {
             add(&mut tx, 0x7000_0000 + number * 0x1_0000, 112, false);
         }
@@ -400,7 +401,7 @@ fn a_front_end_that_never_answers_hurts_only_itself() {
 }
 
 #[test]
-fn wrong_answers_and_floods_of_them_are_refused_or_bounded() {
+fn invalid_and_flooding_iotlb_updates_are_refused_or_bounded() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
@@ -434,7 +435,7 @@ fn wrong_answers_and_floods_of_them_are_refused_or_bounded() {
             for size in [1, 0x1000, 1 << 40, u64::MAX, 0] {
                 monitor.tell(Iotlb::INVALIDATE, 0x10_0000_0000, size, 0, 3).unwrap();
             }
-            // The last ones took the rings as well, which are asked for again.
+            // The last invalidation included the rings, which are requested again.
             monitor.answer();
             assert_eq!(monitor.state(), State::Up);
             let bytes = framed(1, 200);
@@ -449,7 +450,7 @@ fn wrong_answers_and_floods_of_them_are_refused_or_bounded() {
 }
 
 #[test]
-fn a_ring_that_loses_its_place_goes_on_when_it_has_one_again() {
+fn an_unmapped_ring_resumes_when_mapped_again() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
@@ -460,7 +461,7 @@ fn a_ring_that_loses_its_place_goes_on_when_it_has_one_again() {
                 add(rx, 0x4000_1000, 2048, true);
                 add(tx, 0x4000_0000, 312, false);
                 match round % 5 {
-                    // A page of one of them, all there is, and the memory itself.
+                    // Invalidates a page of a ring, everything, or replaces the memory table.
                     1 => monitor
                         .tell(Iotlb::INVALIDATE, RINGS_IOVA + (round % 6) * 0x2000, 0x1000, 0, 0)
                         .unwrap(),
@@ -485,14 +486,14 @@ fn a_ring_that_loses_its_place_goes_on_when_it_has_one_again() {
 }
 
 #[test]
-fn what_was_not_answered_is_asked_on_another_channel() {
+fn unanswered_misses_are_repeated_on_a_new_channel() {
     for kind in Kind::ALL {
         with(kind, |rig| {
             let Rig { rx, tx, monitor, queue, reader, .. } = rig;
             monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
             add(rx, 0x4000_1000, 2048, true);
             add(tx, 0x4000_0000, 112, false);
-            // What is asked here, nobody reads.
+            // This channel has no reader.
             reflect(reader, queue);
             monitor.front.transport().attend().unwrap();
             monitor.exchange_channel();
@@ -518,7 +519,7 @@ fn a_front_end_that_adds_memory_keeps_its_translations() {
 }
 
 #[test]
-fn who_has_no_channel_is_offered_no_iommu() {
+fn no_iommu_is_offered_without_a_backend_channel() {
     let (mut backend, _queues, _) = port();
     let features = virtio::VERSION_1 | virtio::ACCESS_PLATFORM;
     let front = Frontend::negotiate(Wire::new(&mut backend), features, CHANNEL & !(1 << 5)).unwrap();
@@ -526,7 +527,7 @@ fn who_has_no_channel_is_offered_no_iommu() {
 }
 
 #[test]
-fn a_queue_that_waits_for_an_answer_holds_no_other_of_its_guest() {
+fn a_queue_waiting_for_a_translation_does_not_block_the_others() {
     for (packed, iommu) in [(false, true), (true, true)] {
         let kind = Kind { packed, iommu, page: 4096, ring: 256 };
         let (mut backend, mut queues, counters) = crate::vhost_user::tests::commands::port(2);
@@ -544,7 +545,7 @@ fn a_queue_that_waits_for_an_answer_holds_no_other_of_its_guest() {
                 pass(&mut reader, &mut queues[1], monitor, 1);
             };
         send(&mut monitor, &mut queues, &mut drivers);
-        // Nobody says where the first queue's frame is, nor where its buffers are.
+        // The first queue's frame and buffers are never translated.
         monitor.answers = false;
         add(&mut drivers[0], 0x7100_0000, 2048, true);
         add(&mut drivers[1], 0x7000_0000, 112, false);
@@ -556,7 +557,7 @@ fn a_queue_that_waits_for_an_answer_holds_no_other_of_its_guest() {
         assert!(monitor.asked.iter().any(|asked| asked.iova >> 12 == 0x7_0000), "{kind:?}");
         assert_eq!(take_all(&mut drivers[3]).len(), 101, "{kind:?}");
         assert_eq!(take_all(&mut drivers[1]).len(), 0, "{kind:?}");
-        // Answered, it goes on.
+        // Once answered, the queue continues.
         monitor.answers = true;
         monitor.map(0x7000_0000, DATA, 0x1000, BOTH);
         monitor.map(0x7100_0000, DATA + 0x1000, 0x1000, BOTH);
