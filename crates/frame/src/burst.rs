@@ -1,44 +1,44 @@
-//! Up to 64 frames or 256 KB, handled at once.
+//! A burst: up to 64 frames or 256 KB, processed together.
 
 use crate::offload::Offload;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_mem::{Span, SpanMut, copy};
 
-/// Frames a burst holds at most.
+/// Maximum number of frames of a burst.
 pub const BURST: usize = 64;
-/// Bytes after which a burst takes no further frame.
+/// Number of bytes after which a burst accepts no further frame.
 pub const BURST_BYTES: usize = 256 << 10;
-/// Bytes of a frame that are copied into the worker's memory when it is taken.
+/// Leading bytes of a frame that are copied into the worker's memory when it is taken.
 pub const HEAD: usize = 64;
-/// Pieces a burst holds at most. A frame in more than [`FRAME_PIECES`] pieces is refused, so that no one frame can
-/// take them all.
+/// Maximum number of pieces of a burst. A frame in more than [`FRAME_PIECES`] pieces is refused, so that no
+/// single frame can use them all.
 const PIECES: usize = 1024;
-/// Pieces one frame may have: 64 KB in 4 KB pages, and both ends ragged, with room to spare.
+/// Maximum number of pieces of one frame: 64 KB in 4 KB pages, unaligned at both ends, with some reserve.
 const FRAME_PIECES: usize = 64;
 
-/// What a burst holds of a frame beside its head.
+/// A frame's length and offload metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meta {
-    /// Length of the frame in bytes, head included, without any offload header.
+    /// Length of the frame in bytes, without any offload header.
     pub len: u32,
     first: u16,
     pieces: u16,
-    /// Offload metadata, checked.
+    /// Offload metadata, already checked.
     pub offload: Offload,
 }
 
-/// The first bytes of a frame, in a cache line of their own.
+/// The head of a frame, on a cache line of its own.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u8; HEAD]);
 
-/// The memory of a burst, kept by its worker from turn to turn.
+/// The memory of a burst, reused by its worker in every turn.
 #[derive(Debug)]
 pub struct Storage {
     heads: Box<[Line]>,
     metas: Box<[Meta]>,
-    // Only those of the present burst are ever read; see `Burst::begin`.
+    // Only pieces of the current burst are ever read; see `Burst::begin`.
     pieces: Vec<Span<'static>>,
 }
 
@@ -49,7 +49,7 @@ impl Default for Storage {
 }
 
 impl Storage {
-    /// Room for `frames` frames (at most 65,535).
+    /// Space for `frames` frames (at most 65,535).
     pub fn new(frames: usize) -> Storage {
         let frames = frames.min(usize::from(u16::MAX));
         Storage {
@@ -60,11 +60,11 @@ impl Storage {
     }
 }
 
-/// The burst can't take the frame now: it is full, or would be.
+/// The burst can't accept the frame now: it is full, or the frame would exceed its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Frames taken in one turn. Their bytes behind the head are borrowed for `'t`, so none of them outlives the turn.
+/// Frames taken in one turn. Their bytes after the head are borrowed for `'t`, so no frame outlives the turn.
 #[derive(Debug)]
 pub struct Burst<'t> {
     heads: &'t mut [Line],
@@ -78,11 +78,11 @@ pub struct Burst<'t> {
 /// Shortest and longest frame, and any pending offload, of a burst.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// No frame is shorter, in bytes.
+    /// Length of the shortest frame in bytes.
     pub shortest: u32,
-    /// No frame is longer, in bytes.
+    /// Length of the longest frame in bytes.
     pub longest: u32,
-    /// Whether any frame may have a pending offload.
+    /// Whether any frame may have pending offloads.
     pub undone: bool,
 }
 
@@ -106,37 +106,37 @@ impl<'t> Burst<'t> {
         Burst { heads, metas, pieces, count: 0, bytes: 0, bounds: Bounds::NONE }
     }
 
-    /// How many frames it holds.
+    /// Number of frames.
     #[inline]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether it holds none.
+    /// Whether it has no frames.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many small frames may still be added.
+    /// Number of small frames that can still be added.
     #[inline]
     pub fn room(&self) -> usize {
         if self.bytes >= BURST_BYTES { 0 } else { self.metas.len() - self.count }
     }
 
-    /// Bytes of all frames together.
+    /// Total bytes of all frames.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bounds of all its frames, including those that were taken out again.
+    /// Bounds of all its frames, including removed ones.
     #[inline]
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }
 
-    /// Adds a frame that lies in one piece; copies its head.
+    /// Adds a frame in one piece; copies its head.
     #[inline]
     pub fn push(&mut self, offload: Offload, frame: Span<'t>) -> Result<(), Full> {
         let at = self.count;
@@ -157,7 +157,7 @@ impl<'t> Burst<'t> {
                 pieces = 1;
             }
         } else {
-            // The rest of the cache line holds bytes of another frame, perhaps of another guest.
+            // The rest of the cache line has bytes of an earlier frame, possibly of another guest.
             line.0 = [0; HEAD];
             frame.read(&mut line.0);
         }
@@ -168,7 +168,7 @@ impl<'t> Burst<'t> {
         Ok(())
     }
 
-    /// Forgets the frames from the `count`th on.
+    /// Removes the frames from index `count` on.
     pub fn truncate(&mut self, count: usize) {
         let Some(first) = self.metas[..self.count].get(count) else { return };
         self.pieces.truncate(usize::from(first.first));
@@ -176,8 +176,9 @@ impl<'t> Burst<'t> {
         self.count = count;
     }
 
-    /// Adds a frame that lies in several pieces, in order; copies its head. More than 64 pieces never fit, not
-    /// counting two of headers: those of a frame taken before may have been rewritten in front of its pieces.
+    /// Adds a frame that is in several pieces, in order; copies its head. A frame with more than 64 pieces
+    /// never fits. Two more are allowed for headers, since those of a frame that was taken earlier may have
+    /// been rewritten in front of its pieces.
     pub fn push_pieces(&mut self, offload: Offload, frame: &[Span<'t>]) -> Result<(), Full> {
         if let [whole] = frame {
             return self.push(offload, *whole);
@@ -207,7 +208,7 @@ impl<'t> Burst<'t> {
         Ok(())
     }
 
-    /// Length and offload metadata of frame `index`; of none, a frame of no bytes.
+    /// Length and offload metadata of frame `index`; an empty frame if it doesn't exist.
     #[inline]
     pub fn meta(&self, index: usize) -> Meta {
         self.metas[..self.count].get(index).copied().unwrap_or_default()
@@ -221,20 +222,20 @@ impl<'t> Burst<'t> {
         }
     }
 
-    /// The head of frame `index`; bytes past a shorter frame's end are zero.
+    /// The head of frame `index`; bytes after the end of a shorter frame are zero.
     #[inline]
     pub fn head(&self, index: usize) -> &[u8; HEAD] {
         const NONE: &[u8; HEAD] = &[0; HEAD];
         self.heads.get(index).map_or(NONE, |line| &line.0)
     }
 
-    /// The head of frame `index`, for rewriting: the head is delivered, not the source's bytes.
+    /// The head of frame `index`, mutable: the rewritten head is delivered, not the source's bytes.
     #[inline]
     pub fn head_mut(&mut self, index: usize) -> Option<&mut [u8; HEAD]> {
         self.heads.get_mut(index).map(|line| &mut line.0)
     }
 
-    /// What lies behind the head of frame `index`, in order.
+    /// The pieces of frame `index` after its head, in order.
     #[inline]
     pub fn tail(&self, index: usize) -> &[Span<'t>] {
         let meta = self.meta(index);
@@ -242,7 +243,7 @@ impl<'t> Burst<'t> {
         self.pieces.get(first..first + usize::from(meta.pieces)).unwrap_or(&[])
     }
 
-    /// Copies frame `index`; returns how many bytes fitted.
+    /// Copies frame `index`; returns the number of bytes that fit.
     #[inline]
     pub fn copy_to(&self, index: usize, to: SpanMut<'_>) -> usize {
         let Some(meta) = self.metas[..self.count].get(index) else { return 0 };
@@ -260,14 +261,14 @@ impl<'t> Burst<'t> {
         len.min(to.len())
     }
 
-    /// Reads frame `index` from its start, a part at a time.
+    /// Reads frame `index` sequentially.
     #[inline]
     pub fn reader(&self, index: usize) -> FrameReader<'_, 't> {
         let len = self.meta(index).len as usize;
         FrameReader { head: &self.head(index)[..len.min(HEAD)], piece: Span::empty(), tail: self.tail(index) }
     }
 
-    /// Copies frame `index` from `offset` on into our own memory; returns how many bytes there were.
+    /// Copies frame `index` from `offset` on into our own memory; returns the number of bytes.
     pub fn read(&self, index: usize, offset: usize, out: &mut [u8]) -> usize {
         let mut reader = self.reader(index);
         reader.skip(offset);
@@ -275,7 +276,7 @@ impl<'t> Burst<'t> {
     }
 }
 
-/// A place within a frame, moving on as bytes are copied.
+/// A read position within a frame.
 #[derive(Debug)]
 pub struct FrameReader<'b, 't> {
     head: &'b [u8],
@@ -284,7 +285,7 @@ pub struct FrameReader<'b, 't> {
 }
 
 impl FrameReader<'_, '_> {
-    /// Copies the next bytes; fewer than `to` has only at the frame's end.
+    /// Copies the next bytes; returns fewer than `to` has only at the frame's end.
     #[inline]
     pub fn copy(&mut self, to: SpanMut<'_>) -> usize {
         let mut done = to.write(self.head);
@@ -301,7 +302,7 @@ impl FrameReader<'_, '_> {
         done
     }
 
-    /// Passes over the next `count` bytes.
+    /// Skips the next `count` bytes.
     pub fn skip(&mut self, mut count: usize) {
         let from_head = count.min(self.head.len());
         self.head = &self.head[from_head..];
@@ -318,8 +319,8 @@ impl FrameReader<'_, '_> {
     }
 }
 
-/// Stores a piece without its lifetime. `Burst::begin` forgets all pieces, and a burst gives them out for its own
-/// lifetime only.
+/// Stores a piece without its lifetime. `Burst::begin` drops all pieces, and a burst returns them with its
+/// own lifetime only.
 #[inline]
 fn keep(piece: Span<'_>) -> Span<'static> {
     // SAFETY: only the lifetime changes; `Burst<'t>` accepts pieces that live for `'t`, hands them out as `Span<'t>`,

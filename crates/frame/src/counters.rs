@@ -15,7 +15,7 @@ macro_rules! reasons {
             /// Every reason, in the order of [`Counters::drops`].
             pub const ALL: &'static [Reason] = &[$(Reason::$name,)*];
 
-            /// The name that people and programs see.
+            /// The name in logs, statistics and the API.
             pub const fn name(self) -> &'static str {
                 match self { $(Reason::$name => $text,)* }
             }
@@ -26,58 +26,58 @@ macro_rules! reasons {
 reasons! {
     /// The destination stayed full for longer than `hold`.
     Full = "full",
-    /// The destination is not there: its peer is away, or its ring is not enabled.
+    /// The destination is unavailable: its peer is disconnected, or its ring is disabled.
     Down = "down",
-    /// No destination port: the switch is empty, or the lookup finds none.
+    /// No destination port: the switch has no ports, or the lookup finds none.
     NoPort = "no-port",
-    /// It would have gone back where it came from.
+    /// The destination is the port that the frame came from.
     Hairpin = "hairpin",
     /// Shorter than an Ethernet header.
     Short = "short",
-    /// Longer than the destination takes, or than a frame can be.
+    /// Longer than the destination accepts, or than any frame may be.
     Long = "long",
     /// Its offload metadata is inconsistent.
     BadOffload = "bad-offload",
-    /// The destination lacks an offload and software can't do it for this frame.
+    /// The destination lacks an offload, and software can't do it for this frame.
     NoOffload = "no-offload",
-    /// Its descriptors break the ring's rules.
+    /// Its descriptors violate the ring's rules.
     BadDescriptor = "bad-descriptor",
-    /// Its bytes lie outside what the peer shared.
+    /// Its bytes are outside the memory that the peer shared.
     BadAddress = "bad-address",
-    /// The system refused to take it.
+    /// The operating system refused it.
     System = "system",
     /// Its source address is a group address.
     BadSource = "bad-source",
-    /// Another worker had the destination's queue for longer than `hold`.
+    /// Another worker held the destination's queue for longer than `hold`.
     Busy = "busy",
 }
 
-/// Counters of one queue. One thread writes at a time; any thread or process may read: each field is an 8-byte
-/// little-endian number that only grows.
+/// Counters of one queue. One thread writes at a time; any thread or process may read. Each field is an
+/// 8-byte little-endian number that only grows.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Counters {
-    /// Frames that entered the fabric here.
+    /// Frames that entered the fabric through this queue.
     pub tx_frames: AtomicU64,
     /// Their bytes.
     pub tx_bytes: AtomicU64,
-    /// Frames that left the fabric here.
+    /// Frames that left the fabric through this queue.
     pub rx_frames: AtomicU64,
     /// Their bytes.
     pub rx_bytes: AtomicU64,
-    /// Notifications the peer sent us.
+    /// Notifications received from the peer.
     pub kicks: AtomicU64,
-    /// Notifications we sent the peer.
+    /// Notifications sent to the peer.
     pub interrupts: AtomicU64,
     /// Bursts taken.
     pub bursts: AtomicU64,
-    /// Breaches of protocol by the peer.
+    /// Protocol violations by the peer.
     pub faults: AtomicU64,
-    /// Frames that came in here and were dropped, by [`Reason`].
+    /// Frames that entered through this queue and were dropped, by [`Reason`].
     pub tx_drops: [AtomicU64; 13],
     /// Frames for this queue that were dropped, by [`Reason`].
     pub rx_drops: [AtomicU64; 13],
-    /// IOTLB hits for frames that entered here.
+    /// IOTLB hits for frames that entered through this queue.
     pub iotlb_hits: AtomicU64,
     /// IOTLB misses. Several threads add to this and the next two.
     pub iotlb_misses: AtomicU64,
@@ -85,11 +85,11 @@ pub struct Counters {
     pub iotlb_invalidations: AtomicU64,
     /// Accesses that the guest's IOMMU refused.
     pub iotlb_faults: AtomicU64,
-    /// IOTLB hits for frames that left here.
+    /// IOTLB hits for frames that left through this queue.
     pub iotlb_rx_hits: AtomicU64,
-    /// Bytes in memory of the files behind a guest's memory. This one also shrinks.
+    /// Resident bytes of the files behind a guest's memory. Unlike the others, this value can also shrink.
     pub memory_resident: AtomicU64,
-    /// Bytes by which such files grew while the port used them.
+    /// Bytes by which these files grew while the port used them.
     pub memory_grown: AtomicU64,
     /// Not used yet.
     pub spare: [AtomicU64; 7],
@@ -99,31 +99,31 @@ const _: () = assert!(Reason::ALL.len() == 13);
 // No padding: every byte is a word of a counter.
 const _: () = assert!(size_of::<Counters>() == (8 + 13 + 13 + 7 + 7) * 8);
 
-/// Adds to a counter that this thread alone writes: no locked instruction.
+/// Adds to a counter that only this thread writes, without a locked instruction.
 #[inline]
 pub fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 impl Counters {
-    /// Eight-byte words that one entry has.
+    /// Number of eight-byte words of one entry.
     pub const WORDS: usize = size_of::<Counters>() / 8;
 
-    /// Shared memory as counters; as many as fit wholly behind the first place aligned for them.
+    /// Shared memory as counters: as many entries as fit after the first aligned address.
     #[inline]
     pub fn of(words: &[AtomicU64]) -> &[Counters] {
-        // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s alone (its size is theirs, checked below), so
-        // any words are valid counters; `align_to` sees to the alignment.
+        // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s only (its size is checked below), so
+        // any words are valid counters; `align_to` ensures the alignment.
         unsafe { words.align_to::<Counters>().1 }
     }
 
-    /// Counts frames that came in here and go nowhere.
+    /// Counts frames that entered through this queue and were dropped.
     #[inline]
     pub fn drop_tx(&self, reason: Reason, count: usize) {
         add(&self.tx_drops[reason as usize], count as u64);
     }
 
-    /// Counts frames for this queue that it doesn't get.
+    /// Counts frames for this queue that were dropped.
     #[inline]
     pub fn drop_rx(&self, reason: Reason, count: usize) {
         add(&self.rx_drops[reason as usize], count as u64);
@@ -132,7 +132,7 @@ impl Counters {
 
 /// Memory that holds counters.
 pub trait CountersPage: Send + Sync + core::fmt::Debug {
-    /// All of them.
+    /// All counters.
     fn counters(&self) -> &[Counters];
 }
 
@@ -142,7 +142,7 @@ impl CountersPage for Vec<Counters> {
     }
 }
 
-/// A handle to one queue's counters.
+/// A reference to one queue's counters.
 #[derive(Clone, Debug)]
 pub struct CountersRef {
     page: Arc<dyn CountersPage>,
@@ -150,7 +150,7 @@ pub struct CountersRef {
 }
 
 impl CountersRef {
-    /// The counters at `index` of `page`, if it has so many.
+    /// The counters at `index` of `page`, if that entry exists.
     pub fn new(page: Arc<dyn CountersPage>, index: usize) -> Option<CountersRef> {
         page.counters().get(index)?;
         Some(CountersRef { page, index })

@@ -1,9 +1,8 @@
-//! Packets that functions own: a buffer with room on both sides, and annotations that elements make.
+//! Packets owned by functions: a buffer with headroom and tailroom, and annotations of elements.
 //!
-//! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to.
-//! Whatever a packet held goes back to its [`Pool`] when it is dropped, so that passing packets on
-//! allocates nothing. Packets and their pool stay on one thread: what crosses threads is copied, as it is
-//! between ports.
+//! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to. A dropped
+//! packet's memory returns to its [`Pool`], so passing packets on allocates nothing. Packets and their pool
+//! stay on one thread: data that crosses threads is copied, as between ports.
 mod annotation;
 mod buffer;
 mod burst;
@@ -28,10 +27,10 @@ use ringway_wire::Header;
 /// Default headroom of a new packet, in bytes.
 pub const HEADROOM: usize = 28;
 
-/// The largest buffer. Attack: a configuration that asks for packets of gigabytes.
+/// The largest buffer. Attack: a configuration that requests packets of gigabytes.
 pub const LARGEST_BUFFER: usize = 1 << 24;
 
-/// Bytes of a line of the cache.
+/// Size of a cache line.
 const LINE: usize = 64;
 
 /// The target of a packet handle: a cache line that describes the data, and a cache line of annotations.
@@ -47,13 +46,12 @@ struct Inner {
     mac: u32,
     network: u32,
     transport: u32,
-    /// Where the bytes begin whose checksum `offload` leaves to be filled; its own `csum_start` is not
-    /// used.
+    /// Offset of the first checksummed byte of a pending checksum; `offload`'s own `csum_start` is not used.
     unsummed: u32,
     offload: Offload,
-    /// The packet was cloned since it was made; clones may still exist.
+    /// Whether the packet was cloned since it was created; clones may still exist.
     cloned: Cell<bool>,
-    /// The line of annotations may be in use; if not, making the packet anew does not touch it.
+    /// Whether the line of annotations may be in use. If not, reusing the packet does not touch it.
     noted: bool,
     shelf: Rc<Shelf>,
     notes: Annotations,
@@ -83,8 +81,8 @@ impl Inner {
         }
     }
 
-    /// Becomes a packet's of `length` bytes behind `headroom`, which the buffer has and nobody else holds,
-    /// as if it were new.
+    /// Reinitializes it for a new packet of `length` bytes with `headroom`; the buffer is large enough and
+    /// not shared.
     #[inline]
     fn renew(&mut self, headroom: u32, length: u32) {
         self.start = headroom;
@@ -113,17 +111,17 @@ impl Inner {
         if from > to || to > self.room as usize {
             return None;
         }
-        // SAFETY: `room` is the buffer's capacity, and who writes has it for himself.
+        // SAFETY: `room` is the buffer's capacity, and a writer is always the only holder.
         Some(unsafe { core::slice::from_raw_parts(self.buffer.at(from).as_ptr(), to - from) })
     }
 
-    /// Nothing also if clones may share the bytes, as far as is noted.
+    /// Also `None` if clones may share the bytes, according to `cloned`.
     #[inline]
     fn bytes_mut(&mut self, from: usize, to: usize) -> Option<&mut [u8]> {
         if from > to || to > self.room as usize || self.cloned.get() {
             return None;
         }
-        // SAFETY: `room` is the buffer's capacity, and this is its only holder: clones are always noted.
+        // SAFETY: `room` is the buffer's capacity, and this is its only holder: clones are always recorded.
         Some(unsafe { core::slice::from_raw_parts_mut(self.buffer.at(from).as_ptr(), to - from) })
     }
 
@@ -132,12 +130,12 @@ impl Inner {
     fn data(&self) -> &[u8] {
         let (start, end) = (self.start as usize, self.end as usize);
         debug_assert!(start <= end && end <= self.room as usize);
-        // SAFETY: `start` is at most `end`, and that at most `room`, the buffer's capacity; who writes has
-        // it for himself.
+        // SAFETY: `start` is at most `end`, and `end` at most `room`, the buffer's capacity; a writer is
+        // always the only holder.
         unsafe { core::slice::from_raw_parts(self.buffer.at(start).as_ptr(), end - start) }
     }
 
-    /// The data, to write to.
+    /// The data, mutable.
     ///
     /// # Safety
     /// There are no clones.
@@ -150,7 +148,7 @@ impl Inner {
     }
 }
 
-/// No header known.
+/// Offset of a header that is not known.
 const UNSET: u32 = u32::MAX;
 
 /// An owned packet.
@@ -182,11 +180,11 @@ impl Packet {
         self.inner().data()
     }
 
-    /// The bytes, to write to: if clones share them, this packet gets its own copy first.
+    /// The bytes, mutable. If clones share them, this packet gets its own copy first.
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.make_unique();
-        // SAFETY: it was just made sure that there are no clones.
+        // SAFETY: `make_unique` ensured that there are no clones.
         unsafe { self.0.data_mut() }
     }
 
@@ -196,19 +194,19 @@ impl Packet {
         (self.0.end - self.0.start) as usize
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.end == self.0.start
     }
 
-    /// Bytes of room before the data.
+    /// Bytes available before the data.
     #[inline]
     pub fn headroom(&self) -> usize {
         self.0.start as usize
     }
 
-    /// Bytes of room behind the data.
+    /// Bytes available after the data.
     #[inline]
     pub fn tailroom(&self) -> usize {
         (self.0.room - self.0.end) as usize
@@ -220,7 +218,7 @@ impl Packet {
         self.0.is_shared()
     }
 
-    /// Gives this packet its own data, with the same room on both sides.
+    /// Gives this packet its own copy of the data, with the same headroom and tailroom.
     #[inline]
     pub fn make_unique(&mut self) {
         if self.0.cloned.get() {
@@ -236,7 +234,8 @@ impl Packet {
         self.0.cloned.set(false);
     }
 
-    /// Moves the data to a buffer of its own with the given room; headers move along.
+    /// Moves the data to a buffer of its own with the given headroom and tailroom; header offsets are
+    /// adjusted.
     #[cold]
     fn reallocate(&mut self, headroom: usize, tailroom: usize) {
         let (old, length) = (self.headroom(), self.len());
@@ -262,7 +261,7 @@ impl Packet {
         }
     }
 
-    /// Puts a header in front. False if the packet would become larger than [`LARGEST_BUFFER`].
+    /// Prepends a header. `false` if the packet would exceed [`LARGEST_BUFFER`].
     #[inline]
     #[must_use]
     pub fn push_header<H: Header>(&mut self, header: &H) -> bool {
@@ -277,7 +276,7 @@ impl Packet {
         true
     }
 
-    /// Gives this packet its own data, with as much room in front.
+    /// Gives this packet its own data, with at least `bytes` of headroom.
     #[cold]
     fn make_room(&mut self, bytes: usize) -> bool {
         let made = self.push(bytes);
@@ -288,8 +287,7 @@ impl Packet {
         made
     }
 
-    /// Makes room for `bytes` more in front: they become the data's first, with whatever stands there.
-    /// False if the packet would become larger than [`LARGEST_BUFFER`].
+    /// Prepends `bytes` bytes of unspecified content. `false` if the packet would exceed [`LARGEST_BUFFER`].
     #[inline]
     #[must_use]
     pub fn push(&mut self, bytes: usize) -> bool {
@@ -305,11 +303,10 @@ impl Packet {
         true
     }
 
-    /// Takes `bytes` from the front, all if there are fewer. The room stays, so [`Packet::push`] brings
-    /// them back.
+    /// Removes `bytes` from the front, or all if there are fewer. They stay in the headroom, so
+    /// [`Packet::push`] brings them back.
     ///
-    /// A checksum that is still to be filled and begins within these bytes is filled now, over the whole
-    /// packet.
+    /// A pending checksum that begins within these bytes is filled now, over the whole packet.
     #[inline]
     pub fn pull(&mut self, bytes: usize) {
         let start = self.0.start + bytes.min(self.len()) as u32;
@@ -319,7 +316,7 @@ impl Packet {
         self.0.start = start;
     }
 
-    /// Adds `bytes` behind the data, with whatever stands there. False as for [`Packet::push`].
+    /// Appends `bytes` bytes of unspecified content. `false` as for [`Packet::push`].
     #[inline]
     #[must_use]
     pub fn put(&mut self, bytes: usize) -> bool {
@@ -335,13 +332,14 @@ impl Packet {
         true
     }
 
-    /// Takes `bytes` from the end, all if there are fewer.
+    /// Removes `bytes` from the end, or all if there are fewer.
     #[inline]
     pub fn take(&mut self, bytes: usize) {
         self.0.end -= bytes.min(self.len()) as u32;
     }
 
-    /// Moves the data within or to another buffer by `offset` bytes, as for alignment; headers move along.
+    /// Moves the data by `offset` bytes, within its buffer or to another one, for example to align it; header
+    /// offsets are adjusted.
     pub fn shift(&mut self, offset: isize) {
         let to = self.headroom().saturating_add_signed(offset);
         if offset != 0 && to + self.len() <= LARGEST_BUFFER {
@@ -350,20 +348,20 @@ impl Packet {
         }
     }
 
-    /// The whole buffer, and the range of the data in it: for code that must read before the data.
+    /// The whole buffer, and the range of the data in it, for code that reads before the data.
     pub fn buffer(&self) -> (&[u8], Range<usize>) {
         let inner = self.inner();
         let all = inner.bytes(0, inner.room as usize).unwrap_or_default();
         (all, inner.start as usize..inner.end as usize)
     }
 
-    /// What elements noted about it.
+    /// Annotations of elements.
     #[inline]
     pub fn notes(&self) -> &Annotations {
         &self.0.notes
     }
 
-    /// What elements noted about it, to change.
+    /// Annotations of elements, mutable.
     #[inline]
     pub fn notes_mut(&mut self) -> &mut Annotations {
         let inner = &mut **self.0;
@@ -371,19 +369,19 @@ impl Packet {
         &mut inner.notes
     }
 
-    /// Where in the data the MAC header begins; negative if it lies before the data.
+    /// Offset of the MAC header from the start of the data; negative if it is before the data.
     #[inline]
     pub fn mac_header(&self) -> Option<isize> {
         self.relative(self.0.mac)
     }
 
-    /// Where in the data the network header begins; negative if it lies before the data.
+    /// Offset of the network header from the start of the data; negative if it is before the data.
     #[inline]
     pub fn network_header(&self) -> Option<isize> {
         self.relative(self.0.network)
     }
 
-    /// Where in the data the transport header begins; negative if it lies before the data.
+    /// Offset of the transport header from the start of the data; negative if it is before the data.
     #[inline]
     pub fn transport_header(&self) -> Option<isize> {
         self.relative(self.0.transport)
@@ -397,38 +395,38 @@ impl Packet {
         u32::try_from(self.0.start as isize + at).unwrap_or(UNSET)
     }
 
-    /// Notes where the MAC header begins, counted from the data's first byte.
+    /// Sets the offset of the MAC header from the start of the data.
     #[inline]
     pub fn set_mac_header(&mut self, at: isize) {
         self.0.mac = self.absolute(at);
     }
 
-    /// Notes where the network header begins, and the transport header `length` bytes behind it.
+    /// Sets the offset of the network header, and of the transport header `length` bytes after it.
     #[inline]
     pub fn set_network_header(&mut self, at: isize, length: usize) {
         self.0.network = self.absolute(at);
         self.0.transport = self.absolute(at + length as isize);
     }
 
-    /// Forgets the headers.
+    /// Clears the header offsets.
     pub fn clear_headers(&mut self) {
         let inner = &mut **self.0;
         (inner.mac, inner.network, inner.transport) = (UNSET, UNSET, UNSET);
     }
 
-    /// The bytes from the MAC header on, if it is known and lies in the buffer.
+    /// The bytes from the MAC header on, if its offset is known and within the buffer.
     #[inline]
     pub fn mac_data(&self) -> Option<&[u8]> {
         self.bytes_from(self.0.mac)
     }
 
-    /// The bytes from the network header on, if it is known and lies in the buffer.
+    /// The bytes from the network header on, if its offset is known and within the buffer.
     #[inline]
     pub fn network_data(&self) -> Option<&[u8]> {
         self.bytes_from(self.0.network)
     }
 
-    /// The bytes from the transport header on, if it is known and lies in the buffer.
+    /// The bytes from the transport header on, if its offset is known and within the buffer.
     #[inline]
     pub fn transport_data(&self) -> Option<&[u8]> {
         self.bytes_from(self.0.transport)
@@ -439,21 +437,21 @@ impl Packet {
         self.0.bytes(header as usize, self.0.end as usize)
     }
 
-    /// The bytes from the MAC header on, to write to.
+    /// The bytes from the MAC header on, mutable.
     #[inline]
     pub fn mac_data_mut(&mut self) -> Option<&mut [u8]> {
         self.make_unique();
         self.bytes_from_mut(self.0.mac)
     }
 
-    /// The bytes from the network header on, to write to.
+    /// The bytes from the network header on, mutable.
     #[inline]
     pub fn network_data_mut(&mut self) -> Option<&mut [u8]> {
         self.make_unique();
         self.bytes_from_mut(self.0.network)
     }
 
-    /// The bytes from the transport header on, to write to.
+    /// The bytes from the transport header on, mutable.
     #[inline]
     pub fn transport_data_mut(&mut self) -> Option<&mut [u8]> {
         self.make_unique();
@@ -466,7 +464,7 @@ impl Packet {
         inner.bytes_mut(header as usize, inner.end as usize)
     }
 
-    /// The network header, if its place is known and so many bytes are there; its protocol is not checked.
+    /// The network header, if its offset is known and the packet is long enough; its protocol is not checked.
     #[inline]
     pub fn network<H: Header>(&self) -> Option<&H> {
         let at = self.0.network as usize;
@@ -478,7 +476,7 @@ impl Packet {
         Some(unsafe { self.0.buffer.at(at).cast().as_ref() })
     }
 
-    /// The network header, to write to.
+    /// The network header, mutable.
     #[inline]
     pub fn network_mut<H: Header>(&mut self) -> Option<&mut H> {
         self.make_unique();
@@ -491,7 +489,7 @@ impl Packet {
         Some(unsafe { self.0.buffer.at(at).cast().as_mut() })
     }
 
-    /// Length of the network header, as its marks say.
+    /// Length of the network header according to the header offsets.
     #[inline]
     pub fn network_header_len(&self) -> Option<usize> {
         if self.0.network == UNSET {
@@ -502,7 +500,7 @@ impl Packet {
 }
 
 impl Clone for Packet {
-    /// Another packet that shares the data; its notes are its own.
+    /// Another packet that shares the data; it has its own annotations.
     fn clone(&self) -> Self {
         let from = self.inner();
         from.cloned.set(true);

@@ -1,38 +1,39 @@
-//! What every kind of port offers: queues where frames enter, and queues where they leave.
+//! The interface of every kind of port: queues through which frames enter, and queues through which they
+//! leave.
 //!
-//! Names are the peer's, as in virtio: from a TX queue we take what the peer transmits, into an RX queue we put what it
-//! receives. The order of work for a burst is: take, reserve, copy, release the source, publish the destination. So a
-//! crash loses at most the current burst and repeats nothing.
+//! Names are the peer's, as in virtio: the peer transmits into a TX queue and receives from an RX queue. A
+//! burst is processed in this order: take, reserve, copy, release the source, publish to the destination. So
+//! a crash loses at most the current burst, and duplicates nothing.
 //!
-//! Who counts: the worker counts frames, bytes, bursts, kicks, and drops it decides on; a queue counts what only it
-//! sees: frames it skips in `take`, frames that `put` could not deliver after all, interrupts, faults.
+//! The worker counts frames, bytes, bursts, kicks, and the drops that it decides on. A queue counts what only
+//! it sees: frames skipped by `take`, frames that `put` could not deliver after all, interrupts, faults.
 
 use crate::burst::Burst;
 use crate::counters::{Counters, Reason};
 use crate::offload::Needs;
 use ringway_mem::Turn;
 
-/// What an RX queue's peer can take.
+/// Capabilities of an RX queue's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Offloads that the peer does itself; for the others frames are completed in software first.
+    /// Offloads that the peer supports; for others, frames are completed in software first.
     pub offloads: Needs,
-    /// Largest frame in bytes, Ethernet header included, that isn't segmented any more. A frame that is still to be
-    /// segmented may have up to [`crate::LARGEST`] bytes.
+    /// Largest unsegmented frame in bytes, Ethernet header included. A frame with pending segmentation may
+    /// have up to [`crate::LARGEST`] bytes.
     pub largest: u32,
 }
 
-/// Frames that an RX queue dropped, and counted, though it had room for them.
+/// Frames that an RX queue dropped, and counted, although it had reserved room for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
 impl Lost {
-    /// Counts those of `burst` that `which` names as dropped.
+    /// Counts the frames of `burst` named by `which` as dropped.
     #[cold]
     pub fn count(counters: &Counters, reason: Reason, burst: &Burst<'_>, which: &[u16]) -> Lost {
         counters.drop_rx(reason, which.len());
@@ -49,62 +50,63 @@ impl core::ops::AddAssign for Lost {
     }
 }
 
-/// Where frames enter. Owned by one worker.
+/// A queue through which frames enter. Owned by one worker.
 pub trait TxQueue: Send {
-    /// Adds the next frames to `burst`, as many as there are and as fit. They stay in the queue until released: a
-    /// further `take` gives the same frames again. Broken ones are counted and skipped; when there was nothing else,
-    /// `take` itself gives them back to the peer.
+    /// Adds the next frames to `burst`, as many as are available and fit. They stay in the queue until
+    /// released: a further `take` returns the same frames again. Invalid ones are counted and skipped; if
+    /// there were no others, `take` itself returns them to the peer.
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>);
 
-    /// Gives the next `frames` of the last burst back to the peer, and what was skipped before and between them. May be
-    /// called several times for one burst, each time for the frames after those; the next `take` returns unreleased
-    /// frames again.
+    /// Returns the next `frames` frames of the last burst to the peer, with the skipped ones before and
+    /// between them. May be called several times per burst, each time for the following frames; the next
+    /// `take` returns unreleased frames again.
     fn release(&mut self, turn: &Turn<'_>, frames: usize);
 
-    /// Asks the peer for kicks. `false`: frames are there already, and kicks are off again.
+    /// Enables kicks. `false`: frames are available already, and kicks are disabled again.
     fn arm(&mut self, turn: &Turn<'_>) -> bool;
 
-    /// Tells the peer that its kicks are not needed, since the queue is polled.
+    /// Disables kicks, since the queue is polled.
     fn disarm(&mut self, turn: &Turn<'_>);
 
-    /// When the queue wants `take` called though it is armed, in nanoseconds of the turn's clock.
+    /// When `take` must be called although the queue is armed, in nanoseconds of the turn's clock.
     fn next_due(&self) -> Option<u64> {
         None
     }
 }
 
-/// Where frames leave. Used by one worker at a time, under a try-lock.
+/// A queue through which frames leave. Used by one worker at a time, under a try-lock.
 pub trait RxQueue: Send {
-    /// What the peer can take now; `None` while there is no peer to receive anything.
+    /// The peer's current capabilities; `None` if no peer can receive frames.
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps>;
 
-    /// Reserves room for the frames of `burst` that `which` names, in that order; returns for how many of them, from
-    /// the first, there is room. Nothing is copied and nothing can be seen by the peer yet.
+    /// Reserves room for the frames of `burst` named by `which`, in that order; returns how many of them,
+    /// from the first on, have room. Nothing is copied, and nothing is visible to the peer yet.
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize;
 
-    /// Copies the frames that `which` names: the first of those that the last `reserve` named. What was reserved
-    /// beyond them is given up. Returns what of them could not be delivered after all.
+    /// Copies the frames named by `which`: the first ones of the last `reserve`. The remaining reservations
+    /// are dropped. Returns the frames that could not be delivered after all.
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost;
 
-    /// Makes what was put visible to the peer, and notifies it if it wants that and no timer holds it back.
+    /// Makes the copied frames visible to the peer, and notifies it if it wants that and no timer defers the
+    /// notification.
     fn publish(&mut self, turn: &Turn<'_>);
 
-    /// Whether the last `reserve` found too little room because of an outstanding request to the peer's side, such as
-    /// an IOTLB miss: that says nothing about how fast the peer takes frames, so senders wait longer.
+    /// Whether the last `reserve` found too little room because of an outstanding request to the peer's side,
+    /// such as an IOTLB miss. This says nothing about how fast the peer receives, so senders wait longer.
     fn asks(&self) -> bool {
         false
     }
 
-    /// Whether a notification waits for the end of the turn, in which more may come.
+    /// Whether a notification is deferred to the end of the turn, during which more frames may arrive.
     fn combines(&self) -> bool {
         false
     }
 
-    /// Called at the end of a turn: sends the notification that waited for it, unless a timer still holds it back.
+    /// Called at the end of a turn: sends the deferred notification, unless a timer still defers it.
     fn turn_ends(&mut self, _turn: &Turn<'_>) {}
 
-    /// When `publish` is to be called again though nothing was put (a held-back notification), in nanoseconds of the
-    /// turn's clock.
+    /// When `publish` must be called again although nothing was copied (a deferred notification), in
+    /// nanoseconds of the turn's clock.
     fn next_due(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,4 @@
-//! The headers of a frame that is to be segmented, checked and made ready to be repeated.
+//! The headers of a frame that will be segmented: parsed, checked, and prepared for each segment.
 
 use super::{Gso, Offload};
 use crate::Reason;
@@ -6,57 +6,57 @@ use ringway_wire::tcp::Flags;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, Protocol, Sum, Tcp, Udp};
 use ringway_wire::{ipv4, ipv6, tcp, udp, vlan};
 
-/// Bytes that a frame's headers may have, all together.
+/// Largest total size of a frame's headers.
 pub const HEADERS: usize = 256;
-/// Segments that one frame may become. Attack: 64 KB with a segment size of 1 would be 65,000 frames of work
-/// for one. TCP's smallest usual segments, 536 bytes, need 123.
+/// Maximum number of segments of one frame. Attack: 64 KB with a segment size of 1 would cost the work of
+/// 65,000 frames. TCP's smallest usual segments, 536 bytes, need 123.
 const SEGMENTS: usize = 256;
 
 const BAD: Reason = Reason::BadOffload;
 
-/// What of the upper header changes from segment to segment.
+/// The upper-layer header, of which fields change from segment to segment.
 #[derive(Clone, Copy, Debug)]
 enum Upper {
     Tcp { sequence: u32, offset: u8, flags: Flags },
     Udp,
 }
 
-/// Headers to put before every segment: their bytes, with whatever changes zeroed, and the sums of these.
+/// The headers in front of every segment: their bytes, with the changing fields zeroed, and their sums.
 #[derive(Clone, Debug)]
 pub struct Headers {
     bytes: [u8; HEADERS],
     len: usize,
     l3: usize,
     l4: usize,
-    /// Of IPv4: the header's sum, and the first identification.
+    /// IPv4 only: the header's sum, and the first identification.
     ipv4: Option<(Sum, u16)>,
     upper: Upper,
     pseudo: Sum,
     header: Sum,
 }
 
-/// One segment's place among its frame's.
+/// One segment's position in its frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Its number, from 0.
+    /// Number of the segment, from 0.
     pub number: usize,
-    /// Whether it is the last.
+    /// Whether it is the last segment.
     pub last: bool,
-    /// Where its payload begins.
+    /// Offset of its payload in the frame's payload.
     pub offset: usize,
-    /// Bytes of its payload.
+    /// Length of its payload in bytes.
     pub len: usize,
 }
 
-/// Where the network layer begins, and which it is.
+/// The network layer's protocol and offset.
 fn network(bytes: &[u8]) -> Option<(EtherType, usize)> {
     let (frame, payload) = Ethernet::split(bytes)?;
     let inner = vlan::untag(frame.ethertype, payload)?;
     Some((inner.ethertype, Ethernet::LEN + inner.tags * vlan::TAG_LEN))
 }
 
-/// What the network layer says: the upper layer's protocol and place, and the pseudo header without a length
-/// where it follows from the addresses.
+/// Information from the network layer: the upper layer's protocol and offset, and the sum of the pseudo header
+/// with a length of 0, if the header's addresses determine it.
 struct Network {
     protocol: Protocol,
     l4: usize,
@@ -78,24 +78,24 @@ fn ipv6_network(bytes: &[u8], l3: usize) -> Option<Network> {
     let packet = ipv6::Packet::parse(&bytes[l3..])?;
     let upper = packet.upper().filter(|upper| !upper.fragment)?;
     let extensions = packet.payload.len() - upper.payload.len();
-    // With a routing header the final destination isn't the one in the header.
+    // With a routing header, the final destination isn't the destination address of the header.
     let pseudo = (!upper.routed).then(|| packet.header.pseudo_header(upper.protocol, 0));
     let l4 = l3 + Ipv6::LEN + extensions;
     Some(Network { protocol: upper.protocol, l4, pseudo, identification: None })
 }
 
 impl Headers {
-    /// Reads the headers at the start of a frame of `total` bytes, of which `bytes` are the first, at least
-    /// [`HEADERS`] if there are so many.
+    /// Parses the headers at the start of a frame of `total` bytes. `bytes` are its first bytes, at least
+    /// [`HEADERS`] of them if the frame is that long.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if they are not what the metadata says, [`Reason::NoOffload`] if they are too long.
+    /// [`Reason::BadOffload`] if they contradict the metadata, [`Reason::NoOffload`] if they are too long.
     pub fn parse(bytes: &[u8], total: usize, offload: Offload, gso: Gso) -> Result<Headers, Reason> {
         let (ethertype, l3) = network(bytes).ok_or(BAD)?;
         Headers::behind(l3, ethertype, bytes, total, offload, gso)
     }
 
-    /// The same of bytes whose network header is known to begin at `l3`, whatever lies before it.
+    /// As [`Headers::parse`], for a network header at offset `l3`, whatever precedes it.
     ///
     /// # Errors
     /// As [`Headers::parse`].
@@ -134,7 +134,7 @@ impl Headers {
             Gso::Tcp4 | Gso::Tcp6 => (Protocol::TCP, tcp::CHECKSUM_AT),
             Gso::UdpL4 => (Protocol::UDP, udp::CHECKSUM_AT),
         };
-        // Attack: metadata that contradicts the headers would have us write where none of them is.
+        // Attack: metadata that contradicts the headers, which would make us write at the wrong offsets.
         if network.protocol != expected
             || usize::from(offload.csum_start) != l4
             || usize::from(offload.csum_offset) != field
@@ -152,7 +152,7 @@ impl Headers {
             Gso::UdpL4 => return Err(too_long_or_bad(bytes, total)),
         };
         let pseudo = network.pseudo.unwrap_or_else(|| {
-            // The sender's sum, its length taken out again.
+            // The sender's partial sum, without the length.
             let mut sum = Sum::new();
             sum.add(&behind[field..field + 2]);
             sum.add_u16(!((total - l4) as u16));
@@ -174,7 +174,7 @@ impl Headers {
         Ok(headers)
     }
 
-    /// Zeroes what changes, and sums the rest.
+    /// Zeroes the fields that change, and sums the others.
     fn clear(&mut self) {
         let (network, upper) = self.bytes.split_at_mut(self.l4);
         let network = &mut network[self.l3..];
@@ -200,14 +200,14 @@ impl Headers {
         self.header.add(&self.bytes[self.l4..self.len]);
     }
 
-    /// Bytes of all headers.
+    /// Total size of all headers.
     #[expect(clippy::len_without_is_empty, reason = "there are always some")]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Longest payload that the network layer's length fields allow.
+    /// Longest payload that the network layer's length fields permit.
     fn most(&self) -> usize {
         let counted = match self.ipv4 {
             Some(_) => self.l3,
@@ -216,12 +216,12 @@ impl Headers {
         usize::from(u16::MAX).saturating_sub(self.len - counted)
     }
 
-    /// The segments of `payload` bytes behind these headers, each of `size` bytes but the last.
+    /// The segments of `payload` bytes: each has `size` bytes of payload, the last one possibly fewer.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if no such segments can be sent.
+    /// [`Reason::BadOffload`] if such segments can't be sent.
     pub fn parts(&self, payload: usize, size: usize) -> Result<impl Iterator<Item = Part> + use<>, Reason> {
-        // Attack: segments of a byte or two make of one frame tens of thousands; see `SEGMENTS`.
+        // Attack: segments of a byte or two turn one frame into tens of thousands; see `SEGMENTS`.
         if size == 0 || payload.div_ceil(size) > SEGMENTS || size.min(payload) > self.most() {
             return Err(BAD);
         }
@@ -232,8 +232,8 @@ impl Headers {
         }))
     }
 
-    /// Writes the headers of one segment, all but the upper layer's checksum; gives that of the pseudo header
-    /// and of the headers.
+    /// Writes the headers of one segment, except for the upper layer's checksum; returns the sum of the
+    /// pseudo header and that of the upper-layer header.
     pub fn emit(&self, part: &Part, out: &mut [u8; HEADERS]) -> (Sum, Sum) {
         out[..self.len].copy_from_slice(&self.bytes[..self.len]);
         let (network, upper) = out.split_at_mut(self.l4);
@@ -287,13 +287,13 @@ impl Headers {
     }
 }
 
-/// FIN and PSH belong to the last segment, CWR to the first (RFC 3168, 6.1.2: once for each reduced window).
+/// FIN and PSH are sent in the last segment, CWR in the first (RFC 3168, 6.1.2: once per reduced window).
 fn segment_flags(flags: Flags, part: &Part) -> Flags {
     let flags = if part.last { flags } else { flags.without(Flags::FIN).without(Flags::PSH) };
     if part.number == 0 { flags } else { flags.without(Flags::CWR) }
 }
 
-/// Headers that end past `bytes` are either longer than we take, or than the frame.
+/// The reason if the headers end after `bytes`: they are longer than supported, or longer than the frame.
 fn too_long_or_bad(bytes: &[u8], total: usize) -> Reason {
     if total > bytes.len() { Reason::NoOffload } else { BAD }
 }
@@ -302,7 +302,7 @@ fn too_long_or_bad(bytes: &[u8], total: usize) -> Reason {
 mod tests {
     use super::*;
 
-    /// Headers of a UDP datagram in IPv4 without options.
+    /// Headers of a UDP datagram over IPv4 without options.
     fn headers() -> Headers {
         Headers {
             bytes: [0; HEADERS],

@@ -1,21 +1,22 @@
-//! Offload metadata: what a sender left undone, and the headers of the segments that it left to others.
+//! Offload metadata: checksums and segmentation that the sender left to others, and the headers of the
+//! segments.
 
 mod headers;
 
 pub use headers::{HEADERS, Headers, Part};
 
-/// Largest frame there is: 64 KB of IP, an Ethernet header and two VLAN tags.
+/// Size of the largest frame: 64 KB of IP, an Ethernet header and two VLAN tags.
 pub const LARGEST: u32 = 65_535 + 14 + 8;
 
-/// `flags`: the checksum at `csum_start + csum_offset` is to be filled in (virtio 1.3, 5.1.6).
+/// `flags`: the checksum at `csum_start + csum_offset` must be filled in (virtio 1.3, 5.1.6).
 const NEEDS_CSUM: u8 = 1;
-/// `flags`: the checksum was checked by whoever received the frame.
+/// `flags`: the checksum was verified by the receiver of the frame.
 const DATA_VALID: u8 = 2;
 /// `gso_type`: the sender used explicit congestion notification.
 const GSO_ECN: u8 = 0x80;
 
 /// Offload metadata of one frame: the first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6), in host order.
-// In this order, so that on a little-endian machine its bytes are those of the wire.
+// The field order makes its bytes equal to the wire form on a little-endian machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Offload {
@@ -23,17 +24,17 @@ pub struct Offload {
     pub flags: u8,
     /// `VIRTIO_NET_HDR_GSO_*`, with the ECN bit.
     pub gso_type: u8,
-    /// Bytes of headers, a hint only.
+    /// Length of the headers in bytes; only a hint.
     pub hdr_len: u16,
-    /// Bytes of payload a segment.
+    /// Payload bytes per segment.
     pub gso_size: u16,
-    /// Where the checksummed bytes begin.
+    /// Offset of the first checksummed byte.
     pub csum_start: u16,
-    /// Where the checksum goes, from `csum_start`.
+    /// Offset of the checksum field from `csum_start`.
     pub csum_offset: u16,
 }
 
-/// Kind of segmentation that a frame still needs.
+/// Pending segmentation of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gso {
     /// TCP over IPv4.
@@ -44,25 +45,25 @@ pub enum Gso {
     UdpL4,
 }
 
-/// Why offload metadata can't be true of its frame.
+/// Why offload metadata is invalid for its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffloadError {
-    /// The checksum field or its start lies past the frame's end (CVE-2024-11614).
+    /// The checksum field or its start is after the frame's end (CVE-2024-11614).
     ChecksumPastEnd,
-    /// No such segmentation, or one that was never offered.
+    /// An unknown kind of segmentation, or one that was not offered.
     UnknownGso,
-    /// Segmentation into segments of no bytes, or without a checksum to fill.
+    /// Segmentation with a segment size of zero, or without a checksum to fill.
     BadGso,
 }
 
-/// What a frame needs of its destination; also what a destination can do. A set.
+/// The offloads that a frame requires of its destination, or that a destination supports. A set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs(u8);
 
 impl Needs {
     /// Nothing.
     pub const NONE: Needs = Needs(0);
-    /// A checksum is to be filled.
+    /// A checksum must be filled.
     pub const CSUM: Needs = Needs(1);
     /// TCP segmentation over IPv4.
     pub const TSO4: Needs = Needs(2);
@@ -75,25 +76,25 @@ impl Needs {
     /// All of them.
     pub const ALL: Needs = Needs(31);
 
-    /// Both sets together.
+    /// The union of both sets.
     pub const fn with(self, other: Needs) -> Needs {
         Needs(self.0 | other.0)
     }
 
-    /// Whether every need of `other` is in this set.
+    /// Whether this set contains `other`.
     #[inline]
     pub const fn covers(self, other: Needs) -> bool {
         other.0 & !self.0 == 0
     }
 
-    /// Whether it has nothing.
+    /// Whether it is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
 impl Offload {
-    /// Length of the wire form, the part of `virtio_net_hdr` before `num_buffers`.
+    /// Length of the wire form: `virtio_net_hdr` up to `num_buffers`.
     pub const LEN: usize = 10;
 
     /// A checksum to fill at `start + offset`.
@@ -101,7 +102,7 @@ impl Offload {
         Offload { flags: NEEDS_CSUM, csum_start: start, csum_offset: offset, ..Offload::default() }
     }
 
-    /// Reads the little-endian wire form.
+    /// Parses the little-endian wire form.
     #[inline]
     pub fn from_bytes(bytes: &[u8; 10]) -> Offload {
         let [b0, b1, b2, b3, b4, b5, b6, b7, o0, o1] = *bytes;
@@ -122,8 +123,8 @@ impl Offload {
         }
     }
 
-    /// The wire form as two little-endian numbers: its first eight bytes, its last two. Bytes that are put into memory
-    /// one by one and then read together have a processor wait for all stores before them.
+    /// The wire form as two little-endian numbers: its first eight bytes and its last two. Loading bytes
+    /// together that were stored one by one would make the processor wait for all these stores.
     #[inline]
     pub fn to_words(self) -> (u64, u16) {
         let [flags, gso_type] = [self.flags, self.gso_type].map(u64::from);
@@ -139,18 +140,18 @@ impl Offload {
         [b0, b1, b2, b3, b4, b5, b6, b7, o0, o1]
     }
 
-    /// Whether the checksum is still to be filled.
+    /// Whether the checksum must still be filled.
     #[inline]
     pub fn needs_checksum(self) -> bool {
         self.flags & NEEDS_CSUM != 0
     }
 
-    /// Whether the checksum is known to be right.
+    /// Whether the checksum is known to be valid.
     pub fn is_checked(self) -> bool {
         self.flags & DATA_VALID != 0
     }
 
-    /// The segmentation still to be done; an error for a kind that doesn't exist.
+    /// The pending segmentation; an error for an unknown kind.
     #[inline]
     pub fn gso(self) -> Result<Option<Gso>, OffloadError> {
         match self.gso_type & !GSO_ECN {
@@ -162,12 +163,13 @@ impl Offload {
         }
     }
 
-    /// Whether a segmented TCP stream uses ECN.
+    /// Whether a TCP stream to be segmented uses ECN.
     pub fn has_ecn(self) -> bool {
         self.gso_type & GSO_ECN != 0
     }
 
-    /// What this frame needs of a destination that gets it as it is. Only for metadata that [`Offload::check`] passed.
+    /// The offloads that this frame requires of a destination that gets it unchanged. Only for metadata that
+    /// [`Offload::check`] accepted.
     #[inline]
     pub fn needs(self) -> Needs {
         if self.is_done() {
@@ -183,8 +185,8 @@ impl Offload {
         if self.has_ecn() { needs.with(Needs::ECN) } else { needs }
     }
 
-    /// Checks the metadata against a frame of `len` bytes whose sender was granted `granted`, and clears what is not
-    /// for a receiver to see.
+    /// Checks the metadata against a frame of `len` bytes from a sender with the features `granted`, and
+    /// clears what a receiver must not see.
     #[inline]
     pub fn check(self, len: u32, granted: Needs) -> Result<Offload, OffloadError> {
         if self.is_done() {
@@ -193,13 +195,13 @@ impl Offload {
         self.check_slow(len, granted)
     }
 
-    /// Whether the sender left nothing undone.
+    /// Whether no offload is pending.
     #[inline]
     pub fn is_done(self) -> bool {
         self.flags & NEEDS_CSUM == 0 && self.gso_type == 0
     }
 
-    /// What is for a receiver to see of metadata of a frame with nothing left undone.
+    /// The metadata for a receiver of this frame once no offload is pending.
     #[inline]
     pub fn done(self) -> Offload {
         Offload { flags: self.flags & DATA_VALID, ..Offload::default() }
@@ -211,7 +213,7 @@ impl Offload {
             return Err(OffloadError::UnknownGso);
         }
         if self.needs_checksum() {
-            // Attack: a field past the end has the receiver write or sum outside the frame.
+            // Attack: a field after the end makes the receiver write or sum outside the frame.
             let end = u32::from(self.csum_start) + u32::from(self.csum_offset) + 2;
             if end > len {
                 return Err(OffloadError::ChecksumPastEnd);
@@ -221,7 +223,7 @@ impl Offload {
             return Err(OffloadError::BadGso);
         }
         let flags = self.flags & NEEDS_CSUM;
-        // Attack: a header length past the frame has receivers pull bytes that are not there.
+        // Attack: a header length beyond the frame makes receivers read bytes that don't exist.
         let hdr_len = u32::from(self.hdr_len).min(len) as u16;
         Ok(Offload { flags, hdr_len, ..self })
     }

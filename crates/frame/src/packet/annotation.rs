@@ -1,38 +1,38 @@
-//! What elements note about a packet, at Click's offsets, since configurations name them.
-/// Bytes of the annotation area.
+//! Annotations of packets, at Click's offsets, since configurations refer to these.
+/// Size of the annotation area.
 pub const ANNOTATION_BYTES: usize = 48;
 
-/// How a frame was addressed, as far as a source or a check knows.
+/// How a frame was addressed, if known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PacketType {
     /// To this host.
     #[default]
     Host = 0,
-    /// To everybody.
+    /// To all hosts.
     Broadcast = 1,
     /// To a group.
     Multicast = 2,
     /// To another host.
     OtherHost = 3,
-    /// Sent from here.
+    /// Sent by this host.
     Outgoing = 4,
     /// Sent by this host to itself.
     Loopback = 5,
-    /// Taken by a fast path.
+    /// Handled by a fast path.
     Fastroute = 6,
 }
 
-/// Notes about a packet: a line of the cache.
+/// Annotations of a packet, on one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub struct Annotations {
     bytes: [u8; ANNOTATION_BYTES],
-    /// Nanoseconds since 1970; 0 if it has no time.
+    /// Nanoseconds since 1970; 0 if unknown.
     pub timestamp: u64,
     /// How it was addressed.
     pub packet_type: PacketType,
-    /// The device it came from: a number its source gave it; 0 if none.
+    /// Number of the device that it came from, assigned by its source; 0 if none.
     pub device: u32,
 }
 
@@ -42,7 +42,7 @@ impl Default for Annotations {
     }
 }
 
-/// Offsets, as Click's annotations have them. Some overlap.
+/// Offsets of Click's annotations. Some overlap.
 impl Annotations {
     /// Destination address of IPv4, 4 bytes.
     pub const DST_IP: usize = 0;
@@ -50,7 +50,7 @@ impl Annotations {
     pub const DST_IP6: usize = 0;
     /// Paint, 1 byte.
     pub const PAINT: usize = 16;
-    /// Where a parameter problem is, 1 byte.
+    /// Offset of a parameter problem, 1 byte.
     pub const ICMP_PARAMPROB: usize = 17;
     /// Whether to fix the source address, 1 byte.
     pub const FIX_IP_SRC: usize = 19;
@@ -58,17 +58,17 @@ impl Annotations {
     pub const VLAN_TCI: usize = 20;
     /// Aggregate number, 4 bytes.
     pub const AGGREGATE: usize = 20;
-    /// Some other IPv4 address, 4 bytes.
+    /// Another IPv4 address, 4 bytes.
     pub const MISC_IP: usize = 20;
     /// Forward rate, 4 bytes.
     pub const FWD_RATE: usize = 20;
-    /// Number of packets this one stands for besides itself, 4 bytes.
+    /// Number of packets that this one represents in addition to itself, 4 bytes.
     pub const EXTRA_PACKETS: usize = 24;
     /// Reverse rate, 4 bytes.
     pub const REV_RATE: usize = 24;
-    /// Bytes this packet stands for besides its own, 4 bytes.
+    /// Bytes that this packet represents in addition to its own, 4 bytes.
     pub const EXTRA_LENGTH: usize = 28;
-    /// Of the reassembler, 4 bytes.
+    /// Used by the reassembler, 4 bytes.
     pub const IPREASSEMBLER: usize = 28;
     /// First timestamp, 8 bytes: nanoseconds.
     pub const FIRST_TIMESTAMP: usize = 32;
@@ -81,24 +81,24 @@ impl Annotations {
     /// Performance counter, 8 bytes.
     pub const PERFCTR: usize = 40;
 
-    /// The area.
+    /// The annotation area.
     pub fn bytes(&self) -> &[u8; ANNOTATION_BYTES] {
         &self.bytes
     }
 
-    /// The area, to write to.
+    /// The annotation area, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8; ANNOTATION_BYTES] {
         &mut self.bytes
     }
 
-    /// The `N` bytes at `at`, as they lie there: of an address, or of a number in the machine's order. Zeros if they
-    /// would not lie in the area.
+    /// The `N` bytes at `at`: an address, or a number in native byte order. Zeros if they are not within the
+    /// area.
     #[inline]
     pub fn get<const N: usize>(&self, at: usize) -> [u8; N] {
         self.bytes.get(at..).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
     }
 
-    /// Writes bytes at `at`, if they lie in the area.
+    /// Writes bytes at `at`, if they are within the area.
     #[inline]
     pub fn set<const N: usize>(&mut self, at: usize, value: [u8; N]) {
         if let Some(place) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {

@@ -4,7 +4,7 @@ use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// Where the bytes begin: a packet's data begins with a line of the cache if it has the usual room before it.
+/// Offset of the first byte: with the default headroom, a packet's data begins on a cache line.
 const BASE: usize = LINE - HEADROOM;
 
 /// The header before the bytes.
@@ -15,11 +15,11 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() <= BASE && usize::BITS == 64);
 
-/// Bytes, zeros at first. Clones share the bytes; only a buffer without clones may be written to.
+/// Bytes, initially zero. Clones share the bytes; only a buffer without clones may be written to.
 pub(super) struct Buffer(NonNull<Head>);
 
 impl Buffer {
-    /// `capacity` bytes, which the caller bounds.
+    /// A buffer of `capacity` bytes; the caller limits the size.
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.min(u32::MAX as usize);
         let layout = Self::layout(capacity);
@@ -37,11 +37,11 @@ impl Buffer {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: a head stands there until the last clone is dropped, and is changed through its cell only.
+        // SAFETY: the header is valid until the last clone is dropped, and is changed through its cell only.
         unsafe { self.0.as_ref() }
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     pub(super) fn capacity(&self) -> usize {
         self.head().capacity
     }

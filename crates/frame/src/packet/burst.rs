@@ -1,11 +1,11 @@
-//! Packets handled at once.
+//! A burst of packets.
 use super::pool::Shelf;
 use super::{Inner, Packet};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// How many packets a burst holds at most.
+/// Maximum number of packets of a burst.
 pub const PACKETS: usize = 64;
 
 /// Up to [`PACKETS`] packets, in order.
@@ -20,37 +20,37 @@ impl PacketBurst {
         Self::default()
     }
 
-    /// How many there are.
+    /// Number of packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no packets.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Whether no more fit.
+    /// Whether it is full.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.packets.is_full()
     }
 
-    /// Adds a packet at the end; drops it if the burst is full.
+    /// Appends a packet; drops it if the burst is full.
     #[inline]
     pub fn push(&mut self, packet: Packet) {
         let _ = self.packets.try_push(packet);
     }
 
-    /// Drops all.
+    /// Drops all packets.
     #[inline]
     pub fn clear(&mut self) {
         Shelf::put_all(&mut self.packets);
     }
 
-    /// Takes over as packets all nodes of a list from `at` on, as far as they fit.
+    /// Moves all nodes of a list from `at` on into the burst, as packets, as far as they fit.
     #[expect(clippy::vec_box, reason = "nodes do not move")]
     #[inline]
     pub(super) fn adopt(&mut self, nodes: &mut Vec<Box<Inner>>, at: usize) {
@@ -66,7 +66,7 @@ impl PacketBurst {
         }
     }
 
-    /// Takes all packets of another burst over, in order, behind its own; those that don't fit stay there.
+    /// Appends all packets of another burst, in order; those that don't fit stay there.
     #[inline]
     pub fn append(&mut self, other: &mut PacketBurst) {
         let count = other.len().min(PACKETS - self.len());
@@ -79,26 +79,26 @@ impl PacketBurst {
         self.packets.iter()
     }
 
-    /// The packets, to change.
+    /// The packets, mutable.
     #[inline]
     pub fn iter_mut(&mut self) -> core::slice::IterMut<'_, Packet> {
         self.packets.iter_mut()
     }
 
-    /// Takes all out, in order.
+    /// Removes and returns all packets, in order.
     #[inline]
     pub fn drain(&mut self) -> arrayvec::Drain<'_, Packet, PACKETS> {
         self.packets.drain(..)
     }
 
-    /// Hands each packet to `keep`, which may change it; those it says false of are dropped.
+    /// Calls `keep` with each packet, which may change it; drops the packets for which it returns false.
     #[inline]
     pub fn retain(&mut self, keep: impl FnMut(&mut Packet) -> bool) {
         self.packets.retain(keep);
     }
 
-    /// Asks what is wrong with each packet, in order; those with which something is are handed over to
-    /// `take`. Both get `state`.
+    /// Calls `fault` with each packet, in order; packets for which it returns a reason are moved to `take`.
+    /// Both get `state`.
     #[inline]
     pub fn sift<S, R>(
         &mut self,
@@ -131,7 +131,7 @@ impl PacketBurst {
         unsafe { self.packets.set_len(kept) };
     }
 
-    /// Hands each packet over, in order; what comes back takes its place, the rest moves up.
+    /// Moves each packet to `pass`, in order, and keeps what it returns; the remaining packets move up.
     #[inline]
     pub fn filter_map(&mut self, mut pass: impl FnMut(Packet) -> Option<Packet>) {
         let (count, mut kept) = (self.packets.len(), 0);
@@ -152,8 +152,8 @@ impl PacketBurst {
         unsafe { self.packets.set_len(kept) };
     }
 
-    /// Asks for the packets' memory as far as elements look at it first, ahead of its use: for packets that
-    /// have rested in a ring or queue.
+    /// Prefetches the parts of the packets' memory that elements read first, for packets that have been in a
+    /// ring or queue for some time.
     #[inline]
     pub fn warm(&self) {
         self.packets.iter().for_each(Packet::prefetch_handle);

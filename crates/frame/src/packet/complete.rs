@@ -1,35 +1,35 @@
-//! Offload metadata of packets: noted, read, and acted on in software.
+//! Offload metadata of packets: storing it, reading it, and completing packets in software.
 use super::{Packet, Pool, UNSET};
 use crate::{Gso, HEADERS, Headers, Needs, Offload, OffloadError, Part, Reason};
 use ringway_wire::Sum;
 
-/// Bytes before the data that segments have from their packet: what was taken off and may be brought back.
+/// Bytes before the data that are copied from a packet to its segments: headers that were removed and may be
+/// restored.
 const BEFORE: usize = 256;
 
 impl Packet {
-    /// What was left to be done to it, counted from the data's first byte.
+    /// The pending offloads, with offsets from the first byte of the data.
     pub fn offload(&self) -> Offload {
         let offload = self.0.offload;
         if !offload.needs_checksum() {
             return offload;
         }
-        // Attack: headers put before it until the distance does not fit; the checksum then lies past any
-        // end.
+        // Attack: headers are prepended until the offset overflows; the checksum field is then after any end.
         let from = self.0.unsummed.saturating_sub(self.0.start);
         Offload { csum_start: u16::try_from(from).unwrap_or(u16::MAX), ..offload }
     }
 
-    /// Whether anything was left to be done to it, or said of its checksum.
+    /// Whether the packet has offload metadata.
     #[inline]
     pub fn has_offload(&self) -> bool {
         let Offload { flags, gso_type, .. } = self.0.offload;
         flags | gso_type != 0
     }
 
-    /// Notes what is left to be done to it, counted from the data's first byte.
+    /// Sets the pending offloads, with offsets from the first byte of the data.
     ///
     /// # Errors
-    /// [`OffloadError`] if that can't be true of this packet; then nothing is noted.
+    /// [`OffloadError`] if they are invalid for this packet; nothing is stored then.
     pub fn set_offload(&mut self, offload: Offload) -> Result<(), OffloadError> {
         let offload = offload.check(self.len() as u32, Needs::ALL)?;
         let inner = &mut **self.0;
@@ -46,11 +46,11 @@ impl Packet {
         (self.0.unsummed, self.0.offload) = (UNSET, Offload::default());
     }
 
-    /// Fills the checksum that is to be filled, over all that there is, and forgets about segments: the
-    /// field holds the sum of the pseudo header (virtio 1.3, 5.1.6.2).
+    /// Fills the pending checksum over the whole packet, and drops the segmentation: the field has the sum of
+    /// the pseudo header (virtio 1.3, 5.1.6.2).
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if the packet ends before the field does, as bytes were taken from its end.
+    /// [`Reason::BadOffload`] if the packet ends before the field, because bytes were removed from its end.
     #[cold]
     pub(super) fn fill_checksum(&mut self) -> Result<(), Reason> {
         let (offload, at) = (self.0.offload, self.0.unsummed);
@@ -67,14 +67,14 @@ impl Packet {
         Ok(())
     }
 
-    /// Where what is repeated before each segment begins: with the data, or with a network header before
-    /// it.
+    /// Offset of the headers that are repeated in each segment: the start of the data, or an earlier network
+    /// header.
     fn base(&self) -> usize {
         self.0.start.min(self.0.network) as usize
     }
 
-    /// The headers to repeat, wherever the network header is: where it was noted, behind Ethernet's, or
-    /// right before what is summed.
+    /// The headers to repeat. The network header is at its recorded offset, after the Ethernet header, or
+    /// directly before the checksummed bytes.
     fn headers(&self, bytes: &[u8], gso: Gso) -> Result<Headers, Reason> {
         let base = self.base() as u32;
         let start = u16::try_from(self.0.unsummed.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
@@ -89,13 +89,12 @@ impl Packet {
 }
 
 impl Pool {
-    /// Does to a packet what was left to be done to it: fills its checksum, cuts it into segments. Hands
-    /// on what comes of it, in order; notes, marked headers and the bytes before the data are those of the
-    /// packet.
+    /// Completes a packet: fills its checksum and segments it. Passes the resulting packets to `next`, in
+    /// order, with the annotations, header offsets and preceding bytes of the original.
     ///
     /// # Errors
     /// [`Reason::BadOffload`] if its headers contradict its metadata, [`Reason::NoOffload`] if they are
-    /// longer than [`HEADERS`]; then nothing was handed on and the packet is dropped.
+    /// longer than [`HEADERS`]; then `next` was not called and the packet is dropped.
     pub fn complete(&self, packet: Packet, mut next: impl FnMut(Packet)) -> Result<(), Reason> {
         let mut packet = packet;
         match packet.0.offload.gso() {

@@ -1,4 +1,4 @@
-//! A pool that makes packets and reuses their memory.
+//! A pool that creates packets and reuses their memory.
 use super::{Buffer, HEADROOM, Inner, LARGEST_BUFFER, PACKETS, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -7,26 +7,27 @@ use arrayvec::ArrayVec;
 use core::cell::{Cell, RefCell};
 use core::mem::ManuallyDrop;
 
-/// Bytes of a buffer that is kept for use again; larger ones are freed.
+/// Size of the buffers that are kept for reuse; larger ones are freed.
 pub const SMALL: usize = 2048;
-/// How many packets are kept. Attack: a burst that once filled all queues would hold its memory for ever.
+/// Maximum number of packets that are kept. Attack: without a limit, the memory of one burst that filled all
+/// queues would never be freed.
 const KEPT: usize = 16384;
 
-/// What is free. A packet knows its shelf, so it finds back by itself; so do the free ones, which is why
-/// the pool empties its shelf in the end.
+/// Free memory. Each packet refers to the shelf that it returns to; so do free ones, and therefore the pool
+/// empties its shelf when dropped.
 #[expect(clippy::vec_box, reason = "handles are one pointer; nodes do not move")]
 pub(super) struct Shelf {
-    /// Nodes together with an unshared buffer of [`SMALL`] bytes.
+    /// Nodes with an unshared buffer of [`SMALL`] bytes.
     whole: RefCell<Vec<Box<Inner>>>,
     /// Nodes without a buffer.
     bare: RefCell<Vec<Box<Inner>>>,
-    /// Buffers of [`SMALL`] bytes by themselves.
+    /// Buffers of [`SMALL`] bytes without a node.
     buffers: RefCell<Vec<Buffer>>,
-    /// The buffer of no bytes, which nodes without one hold.
+    /// The empty buffer, which is shared by all nodes without a buffer.
     none: Buffer,
-    /// The pool is gone: nothing is kept any more.
+    /// The pool was dropped: nothing is kept any more.
     closed: Cell<bool>,
-    /// Some packet had offload metadata.
+    /// Whether any packet ever had offload metadata.
     pub(super) offloads: Cell<bool>,
 }
 
@@ -56,7 +57,7 @@ impl Shelf {
         }
     }
 
-    /// A node for a buffer; the rest of it is as some earlier packet left it.
+    /// A node with `buffer`; its other fields have values of an earlier packet.
     pub(super) fn node(self: &Rc<Self>, buffer: Buffer) -> Box<Inner> {
         let bare = self.bare.borrow_mut().pop();
         match bare {
@@ -72,7 +73,7 @@ impl Shelf {
         }
     }
 
-    /// Takes a packet back.
+    /// Takes a packet's memory back.
     pub(super) fn put(mut node: Box<Inner>) {
         let shelf = node.shelf.clone();
         if shelf.closed.get() {
@@ -86,10 +87,10 @@ impl Shelf {
         }
     }
 
-    /// Whether these come from here, each with a small buffer for itself.
+    /// Whether all packets belong to this shelf and have a small unshared buffer.
     #[inline]
     fn owns(self: &Rc<Self>, packets: &[Packet]) -> bool {
-        // Without branches: nearly always all are.
+        // Without branches, since nearly all packets do.
         let fault = |packet: &Packet| {
             let Inner { shelf, room, cloned, .. } = packet.inner();
             !Rc::ptr_eq(shelf, self) | (*room as usize != SMALL) | cloned.get()
@@ -98,7 +99,7 @@ impl Shelf {
             || packets.iter().all(|packet| Rc::ptr_eq(&packet.0.shelf, self) && packet.0.is_whole())
     }
 
-    /// The same for several, most of which come from one pool.
+    /// The same for several packets, most of which belong to one pool.
     #[inline]
     pub(super) fn put_all(packets: &mut ArrayVec<Packet, PACKETS>) {
         let Some(shelf) = packets.first().map(|packet| packet.0.shelf.clone()) else { return };
@@ -127,7 +128,7 @@ impl Shelf {
 }
 
 impl Inner {
-    /// Whether it has a small buffer for itself.
+    /// Whether it has a small unshared buffer.
     #[inline]
     fn is_whole(&self) -> bool {
         self.room as usize == SMALL && !self.is_shared()
@@ -142,7 +143,7 @@ fn keep<T>(list: &RefCell<Vec<T>>, item: T) {
     }
 }
 
-/// Makes packets, and keeps their memory when they are dropped.
+/// Creates packets, and keeps their memory when they are dropped.
 pub struct Pool(Rc<Shelf>);
 
 impl Default for Pool {
@@ -170,13 +171,13 @@ impl Pool {
         self.0.offloads.get()
     }
 
-    /// Says that packets with offload metadata come from elsewhere.
+    /// Announces packets with offload metadata from elsewhere.
     pub fn expect_offloads(&self) {
         self.0.offloads.set(true);
     }
 
-    /// A packet of `length` bytes, none of them meaningful yet, with at least that much room before and
-    /// behind them. Nothing if it would be larger than [`LARGEST_BUFFER`].
+    /// A packet of `length` bytes of unspecified content, with at least this headroom and tailroom. `None` if
+    /// it would exceed [`LARGEST_BUFFER`].
     #[inline]
     pub fn make(&self, headroom: usize, length: usize, tailroom: usize) -> Option<Packet> {
         let size = headroom.checked_add(length)?.checked_add(tailroom)?;
@@ -192,8 +193,8 @@ impl Pool {
         Some(Packet(ManuallyDrop::new(node)))
     }
 
-    /// Adds packets such as [`Pool::make`] makes to a burst, one for each of `from` as far as they fit,
-    /// which `write` puts into it; fewer if there is nothing so large.
+    /// Adds packets as created by [`Pool::make`] to a burst, one for each item of `from`, as many as fit;
+    /// `write` fills each. Stops if a packet would be too large.
     #[inline]
     pub fn fill<T>(
         &self,
@@ -211,7 +212,7 @@ impl Pool {
             let (ready, behind) = from.split_at(whole.len() - at);
             for (node, item) in whole[at..].iter_mut().zip(ready) {
                 node.renew(headroom as u32, length as u32);
-                // SAFETY: nodes on the shelf have small buffers, each for itself, in which this lies.
+                // SAFETY: nodes on the shelf have small unshared buffers, which contain this range.
                 let data =
                     unsafe { core::slice::from_raw_parts_mut(node.buffer.at(headroom).as_ptr(), length) };
                 write(item, data);
@@ -226,13 +227,13 @@ impl Pool {
         }
     }
 
-    /// A packet of these bytes with the usual [`HEADROOM`].
+    /// A packet with these bytes and the usual [`HEADROOM`].
     #[inline]
     pub fn copy(&self, data: &[u8]) -> Option<Packet> {
         self.copy_with(HEADROOM, data, 0)
     }
 
-    /// A packet of these bytes with that much room.
+    /// A packet with these bytes and this headroom and tailroom.
     #[inline]
     pub fn copy_with(&self, headroom: usize, data: &[u8], tailroom: usize) -> Option<Packet> {
         let mut packet = self.make(headroom, data.len(), tailroom)?;

@@ -11,7 +11,7 @@ use std::vec::Vec;
 struct Shape {
     six: bool,
     udp: bool,
-    /// Bytes a segment; none to make if 0.
+    /// Segment size; 0 for no segmentation.
     size: u16,
     payload: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl Shape {
         }
     }
 
-    /// The frame as its sender leaves it, and the metadata.
+    /// The frame as sent, and its metadata.
     fn frame(&self) -> (Vec<u8>, Offload) {
         let (l4, header) = (self.l4(), self.header());
         let behind = header + self.payload.len();
@@ -99,7 +99,7 @@ impl Shape {
         (frame, Offload { gso_type, gso_size: self.size, ..Offload::checksum(l4 as u16, field as u16) })
     }
 
-    /// Checks what is behind the network header; gives the payload.
+    /// Checks the headers after the network header; returns the payload.
     fn check<'a>(&self, network: &'a [u8]) -> &'a [u8] {
         let behind = if self.six {
             ipv6::Packet::parse(network).filter(|packet| packet.whole).unwrap().payload
@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn what_is_completed_is_right_wherever_the_data_begins(
         shape in shape(),
-        // Bytes taken off before, and whether the network header is noted.
+        // Bytes removed before completion, and whether the network header's offset is set.
         taken in prop::sample::select(vec![0usize, 14, 34]),
         noted: bool,
         shared: bool,
