@@ -33,7 +33,7 @@ impl DirtyLog {
     /// bytes.
     pub fn mark(&self, guest: u64, len: u64) {
         let Some(more) = len.checked_sub(1) else { return };
-        // Attack: a log shorter than the memory, or a ring whose address is behind the log's end. The bounds
+        // Attack: a log shorter than the memory, or a ring whose address is after the log's end. The bounds
         // are checked before the loop, so the end can't wrap.
         let Some(last_byte) = self.bits.len.checked_sub(1) else { return };
         let end = last_byte.saturating_mul(PER_BYTE).saturating_add(PER_BYTE - 1);
@@ -255,7 +255,7 @@ mod tests {
             (0x1800, 1, 1 << 3),
             (0x17ff, 2, 1 << 2 | 1 << 3),
             (0, 0x2800, 1 << 5 | 1 << 2 | 1 << 3),
-            // Behind its end is nothing.
+            // There is nothing after its end.
             (0x2800, 100, 0),
             (usize::MAX, usize::MAX, 0),
         ] {

@@ -262,7 +262,7 @@ impl<'t> Window<'t> {
     #[inline]
     pub fn whole(&self, guest: u64, len: u32) -> Option<SpanMut<'t>> {
         let offset = guest.wrapping_sub(self.guest);
-        // Attack: `offset + len` could wrap, so `len` is compared with the bytes behind `offset`. A length of
+        // Attack: `offset + len` could wrap, so `len` is compared with the bytes after `offset`. A length of
         // 0 wraps to a value that never fits.
         if offset >= self.len || u64::from(len).wrapping_sub(1) >= self.len - offset {
             return None;
@@ -307,7 +307,7 @@ impl Kept {
 
 #[inline]
 fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
-    // Attack: `offset + len` could wrap, so `len` is compared with the bytes behind `offset`.
+    // Attack: `offset + len` could wrap, so `len` is compared with the bytes after `offset`.
     if offset >= region.len || region.len - offset < u64::from(len) {
         return None;
     }

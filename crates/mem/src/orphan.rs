@@ -38,7 +38,7 @@ impl Orphans {
         Orphans(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_null()
     }

@@ -1,9 +1,10 @@
 //! The notification policy.
 //!
-//! Every device has its own ring layout; this module decides about notifications. Five policies, each of
-//! which can be disabled ([`Policy`]): one notification a burst (*batch*), none while the other side is about
-//! to look anyway (*combine*), at most one in a window (*moderate*), none that the other side's flag declines
-//! (*suppress*), and enabling the other side's notifications only before going to sleep (*poll*).
+//! Every device has its own ring layout; this module decides about notifications. It has five policies, each
+//! of which can be disabled ([`Policy`]): one notification per burst (*batch*); none while the other side is
+//! about to check the ring anyway (*combine*); at most one per window (*moderate*); none that the other
+//! side's flag declines (*suppress*); and enabling the other side's notifications only before going to sleep
+//! (*poll*).
 
 use core::sync::atomic::{Ordering, fence};
 
@@ -25,8 +26,8 @@ pub trait View {
 pub struct Policy {
     /// Publish and notify once a burst, not once a frame.
     pub batch: bool,
-    /// The longest delay of a notification because an answer is due, in nanoseconds; 0: none. The limit
-    /// matters if the answer never comes.
+    /// The longest delay of a notification because a reply is due, in nanoseconds; 0: none. The limit matters
+    /// if the reply never comes.
     pub combine: u64,
     /// The window with at most one notification, in nanoseconds; 0: none.
     pub moderate: u64,
@@ -56,7 +57,7 @@ pub struct Notifier {
     held: bool,
     /// No notification is sent before this time.
     quiet_until: u64,
-    /// Time until which an answer is due, which notifies the other side implicitly.
+    /// Time until which a reply is due, which notifies the other side implicitly.
     answer_until: u64,
     /// The last value of the flag that tells the other side whether to notify us.
     asked: Option<bool>,
@@ -93,8 +94,8 @@ impl Notifier {
             return false;
         }
         self.held = false;
-        // Publishing must be visible before the flag is read: the other side stores its flag, then looks
-        // again.
+        // Publishing must be visible before the flag is read: the other side stores its flag, then checks the
+        // ring again.
         fence(Ordering::SeqCst);
         let sent = view.notify(self.policy.suppress);
         if sent {
@@ -103,7 +104,7 @@ impl Notifier {
         sent
     }
 
-    /// An answer to the other side is due, after which it will look at the ring; until [`Notifier::answered`]
+    /// A reply to the other side is due, after which it will check the ring. Until [`Notifier::answered`],
     /// notifications are held back, up to the policy's limit.
     #[inline]
     pub fn expect_answer(&mut self, now: u64) {
@@ -112,14 +113,14 @@ impl Notifier {
         }
     }
 
-    /// The answer was sent. Returns whether the other side was notified of held publications.
+    /// The reply was sent. Returns whether the other side was notified of held publications.
     #[inline]
     pub fn answered(&mut self, now: u64, view: &mut impl View) -> bool {
         self.answer_until = 0;
         self.due(now, view)
     }
 
-    /// Whether a notification is held back until an answer is sent.
+    /// Whether a notification is held back until a reply is sent.
     #[inline]
     pub fn waits_for_answer(&self) -> bool {
         self.held && self.answer_until > 0
@@ -137,8 +138,8 @@ impl Notifier {
         // Set even if already set: with event indices the newest index is needed.
         view.set_flag(true);
         self.asked = Some(true);
-        // The other side publishes, then reads the flag; we set the flag, then look: at least one of us sees
-        // the other's store.
+        // The other side publishes, then reads the flag; we set the flag, then check the ring: at least one
+        // side sees the other's store.
         fence(Ordering::SeqCst);
         if !view.pending() {
             return true;

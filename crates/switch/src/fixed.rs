@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const LOOKUP: LookupKind =
     LookupKind { name: "static", open: |kind| Ok(Box::new(kind.settings::<Settings>()?)) };
 
-/// What the file says.
+/// Settings in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Address and port name.

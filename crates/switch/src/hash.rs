@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub const LOOKUP: LookupKind =
     LookupKind { name: "hash", open: |kind| Ok(Box::new(kind.settings::<Settings>()?)) };
 
-/// What the file says.
+/// Settings in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Port names.

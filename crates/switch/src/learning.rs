@@ -16,7 +16,7 @@ pub const LOOKUP: LookupKind = LookupKind {
     open: |kind| Ok(Box::new(Learner { settings: kind.settings()?, learning: None })),
 };
 
-/// What the file says.
+/// Settings in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// Seconds after which an address that sends nothing is forgotten.
@@ -31,7 +31,7 @@ struct Learner {
 }
 
 impl Maker for Learner {
-    /// The same each time: what was learned of other ports stays.
+    /// The same lookup each time: what was learned about other ports is kept.
     fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
         let Learner { settings: Settings { ageing, entries }, learning } = self;
         let table = || Table::new(*entries, making.ports, *ageing, QUOTA.min(*entries), making.seed);
@@ -62,7 +62,7 @@ impl Lookup for Learning {
     #[inline]
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) {
         let second = second(now);
-        // Frames of a burst mostly share their addresses, so the last answer is kept.
+        // Frames of a burst mostly share their addresses, so the last result is kept.
         let (mut last_source, mut source_ok) = (Mac(u64::MAX), true);
         let (mut last_destination, mut answer) = (Mac(u64::MAX), NOWHERE);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {

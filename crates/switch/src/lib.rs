@@ -27,14 +27,14 @@ pub type PortId = u16;
 
 /// Instead of a port: every port of the switch but the frame's own.
 pub const FLOOD: PortId = u16::MAX;
-/// Instead of a port: none, the frame is dropped.
+/// Instead of a port: the frame has no destination and is dropped.
 pub const NOWHERE: PortId = u16::MAX - 1;
-/// Instead of a port: the frame breaks a rule (its source is a group address) and is dropped.
+/// Instead of a port: the frame is invalid (its source is a group address) and is dropped.
 pub const INVALID: PortId = u16::MAX - 2;
 /// Port numbers are below this.
 pub const PORTS: usize = 65_000;
 
-/// The verdicts on a burst, one a frame: a port's number, [`FLOOD`], [`NOWHERE`] or [`INVALID`].
+/// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`] or [`INVALID`].
 pub type Verdicts = [PortId; BURST];
 
 /// How a switch finds a frame's port.

@@ -1,4 +1,4 @@
-//! The lookups, a row each.
+//! The lookups, one row each.
 
 use crate::{FlowHash, Lookup, Mac, PortId, fixed, hash, learning};
 use ringway_spec::Kind;
@@ -14,17 +14,17 @@ pub struct LookupKind {
     /// Reads its settings.
     ///
     /// # Errors
-    /// The settings are those of another kind.
+    /// The settings belong to another kind.
     pub open: fn(&Kind) -> Result<Box<dyn Maker>, serde_json::Error>,
 }
 
-/// Makes a switch's lookup again each time when the switch's set of ports has changed.
+/// Creates a switch's lookup, and creates it again whenever the switch's set of ports has changed.
 pub trait Maker: Send {
-    /// The lookup for the ports that there are now.
+    /// The lookup for the current ports.
     fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup>;
 }
 
-/// What a lookup is made of beside its settings.
+/// Inputs of a lookup in addition to its settings.
 pub struct Making<'m> {
     /// The number of a port of the switch, by name.
     pub port: &'m dyn Fn(&str) -> Option<PortId>,
@@ -34,6 +34,6 @@ pub struct Making<'m> {
     pub hash: FlowHash,
     /// A random number that no peer knows.
     pub seed: u64,
-    /// Called with each address of the file that found no room.
+    /// Called with each address of the file that did not fit into the table.
     pub lost: &'m dyn Fn(Mac),
 }

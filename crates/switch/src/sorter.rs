@@ -1,4 +1,4 @@
-//! One list a destination, in the frames' order.
+//! One list per destination, in the frames' order.
 
 use crate::{FLOOD, INVALID, NOWHERE, PortId, Verdicts};
 use ringway_frame::BURST;
@@ -6,7 +6,7 @@ use ringway_frame::BURST;
 /// No list.
 const NONE: u8 = u8::MAX;
 
-/// Frames of a burst that are handled alike, from where the last run ended.
+/// Frames of a burst that are all unicast or all flooded, from the end of the previous run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
     /// Each frame goes to at most one port, up to the given index.
@@ -75,7 +75,7 @@ impl Sorter {
         &self.lists[..self.used]
     }
 
-    /// Forgets the lists.
+    /// Clears the lists.
     #[inline]
     fn clear(&mut self) {
         for list in &self.lists[..self.used] {

@@ -12,7 +12,7 @@ const LOOKED: usize = 256;
 
 /// Looks up the addresses of up to `most` available chains from `at` on; `write`: for writing. At most a
 /// frame's bytes are looked up per chain, and fewer chains if they have many descriptors. Returns the
-/// position behind the last examined chain. Nothing is taken off the ring; an invalid chain is skipped here,
+/// position after the last examined chain. Nothing is taken off the ring; an invalid chain is skipped here,
 /// and refused when it is taken.
 pub fn prefetch_translations<'t, T: Translate<'t>>(
     ring: &Ring<'t>,

@@ -243,8 +243,8 @@ impl TxDevice {
         Ok(look.parts(&parts[..filled]))
     }
 
-    /// Releases the next `frames` taken chains, and the skipped ones before, between and directly behind
-    /// them. Returns the number released, with skipped ones; [`TxDevice::publish`] makes them visible to the
+    /// Releases the next `frames` taken chains, and the skipped ones before, between and directly after them.
+    /// Returns the number released, skipped ones included; [`TxDevice::publish`] makes them visible to the
     /// driver.
     #[inline]
     pub fn release(&mut self, ring: &Ring<'_>, frames: usize) -> usize {

@@ -12,7 +12,7 @@ use ringway_virtq::{
 };
 use std::collections::VecDeque;
 
-/// Address of buffers and tables, behind the ring.
+/// Address of buffers and tables, after the ring.
 const BUFFERS: u64 = BASE + 0x1_0000;
 
 fn layouts() -> impl Strategy<Value = Layout> {
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// Fills each frame with its number, behind a header with its number of buffers.
+/// Fills each frame with its number, after a header with its number of buffers.
 struct Numbers<'a> {
     first: u8,
     lens: &'a [u32],

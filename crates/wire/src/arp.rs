@@ -37,7 +37,7 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// A packet about IPv4 on Ethernet; all its addresses are 0.
+    /// A packet for IPv4 on Ethernet; all its addresses are 0.
     pub const fn new(operation: u16) -> Arp {
         Arp {
             hardware: U16::new(ETHERNET),
@@ -52,7 +52,7 @@ impl Arp {
         }
     }
 
-    /// The packet at the start of `bytes`, if it is about IPv4 on Ethernet.
+    /// The packet at the start of `bytes`, if it is for IPv4 on Ethernet.
     pub fn parse(bytes: &[u8]) -> Option<&Arp> {
         let own = Arp::new(REQUEST);
         Arp::of(bytes).filter(|arp| arp.bytes()[..6] == own.bytes()[..6])

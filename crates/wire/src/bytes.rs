@@ -1,6 +1,6 @@
-//! Numbers of capture files.
+//! Parsing of numbers in capture files.
 
-/// Reads numbers one after the other, in the byte order of the file.
+/// Reads numbers sequentially, in the byte order of the file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     pub(crate) rest: &'a [u8],

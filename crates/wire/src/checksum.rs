@@ -3,7 +3,7 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A sum under way, over any number of pieces. Pieces of odd length are allowed anywhere: the next one then
+/// A running sum over any number of pieces. Pieces of odd length are allowed anywhere: the next one then
 /// begins in the middle of a 16-bit word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
@@ -13,13 +13,13 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The sum of nothing.
+    /// The sum of no bytes.
     #[inline]
     pub const fn new() -> Sum {
         Sum { total: 0, odd: false }
     }
 
-    /// The pseudo header of IPv4; `len` is that of what follows, upper header included.
+    /// The sum of the IPv4 pseudo header; `len` is the length of the payload, upper-layer header included.
     #[inline]
     pub fn pseudo_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: u16) -> Sum {
         let mut sum = Sum::new();
@@ -30,7 +30,7 @@ impl Sum {
         sum
     }
 
-    /// The pseudo header of IPv6; `destination` is the final one, whatever a routing header does.
+    /// The sum of the IPv6 pseudo header; `destination` is the final destination, even with a routing header.
     #[inline]
     pub fn pseudo_v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len: u32) -> Sum {
         let mut sum = Sum::new();
@@ -49,22 +49,21 @@ impl Sum {
         self.odd ^= !bytes.len().is_multiple_of(2);
     }
 
-    /// Adds a word of the header, given as a number. Not between the halves of an odd piece.
+    /// Adds a 16-bit word of the header, given as a number. Not permitted after a piece of odd length.
     #[inline]
     pub fn add_u16(&mut self, word: u16) {
         debug_assert!(!self.odd, "a word never begins at an odd offset");
         self.total += u64::from(word.to_be());
     }
 
-    /// Adds two words of the header, given as a number. Not between the halves of an odd piece.
+    /// Adds two 16-bit words of the header, given as a number. Not permitted after a piece of odd length.
     #[inline]
     pub fn add_u32(&mut self, words: u32) {
         debug_assert!(!self.odd, "a word never begins at an odd offset");
         self.total += u64::from(words.to_be());
     }
 
-    /// The ones' complement sum itself: what a checksum field holds while its checksum is still to be
-    /// filled.
+    /// The ones' complement sum itself: the content of a checksum field whose checksum is still to be filled.
     #[inline]
     pub fn value(self) -> u16 {
         u16::from_be(fold(self.total))
@@ -76,8 +75,8 @@ impl Sum {
         !self.value()
     }
 
-    /// The checksum, with 0 as 0xffff: the same number in ones' complement, and in UDP 0 means that there
-    /// is none (RFC 768).
+    /// The checksum, with 0 replaced by 0xffff: both are equal in ones' complement, and in UDP 0 means no
+    /// checksum (RFC 768).
     #[inline]
     pub fn finish_nonzero(self) -> u16 {
         match self.finish() {
@@ -86,7 +85,7 @@ impl Sum {
         }
     }
 
-    /// Whether what was summed, its checksum field included, is intact.
+    /// Whether the summed bytes, their checksum field included, are intact.
     #[inline]
     pub fn is_valid(self) -> bool {
         self.value() == 0xffff
@@ -101,8 +100,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     sum.finish()
 }
 
-/// Whether the checksum of a header without options, its own included, is 0: its length is known
-/// beforehand, so that nothing is left to loops.
+/// Whether the checksum of a header without options is valid. The length is a constant, so the compiler needs
+/// no loops.
 #[inline(always)]
 pub(crate) fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
     let (words, rest) = header.as_chunks::<8>();
@@ -111,10 +110,10 @@ pub(crate) fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
     let mut total = u64::from_ne_bytes(last);
     for word in words {
         let (sum, carry) = total.overflowing_add(u64::from_ne_bytes(*word));
-        // End-around carry; after one the sum is not all ones.
+        // End-around carry; after it the sum is not all ones.
         total = sum + u64::from(carry);
     }
-    // 2^16 is 1 modulo 2^16 - 1, so folding would not change what remains.
+    // 2^16 is 1 modulo 2^16 - 1, so folding would not change the remainder.
     total != 0 && total.is_multiple_of(0xffff)
 }
 
@@ -125,14 +124,14 @@ pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(total)
 }
 
-/// The checksum after two adjoining covered words changed, as an IPv4 address.
+/// The checksum after two adjacent covered words changed, such as an IPv4 address.
 #[inline]
 pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     let halves = |word: u32| u64::from(word >> 16) + u64::from(word & 0xffff);
     !fold(u64::from(!checksum) + halves(!old) + halves(new))
 }
 
-/// The checksum after eight adjoining covered words changed, as an IPv6 address.
+/// The checksum after eight adjacent covered words changed, such as an IPv6 address.
 #[inline]
 pub fn update_u128(checksum: u16, old: u128, new: u128) -> u16 {
     [96, 64, 32, 0]
@@ -144,7 +143,7 @@ pub fn update_u128(checksum: u16, old: u128, new: u128) -> u16 {
 #[inline]
 fn native_sum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // Halves of 32 bits in lanes of 64: the lanes add independently, so the compiler uses vectors, and none
+    // 32-bit halves in 64-bit lanes: the lanes add independently, so the compiler uses vectors, and no lane
     // overflows before 2^32 blocks.
     let mut lanes = [0u64; 8];
     for block in blocks {
@@ -257,7 +256,8 @@ pub(crate) mod tests {
         fn an_update_equals_a_new_sum(
             mut bytes in prop::collection::vec(any::<u8>(), 8..60), at: prop::sample::Index, new: u32,
         ) {
-            // RFC 1624: the two agree unless everything covered is zero; a header never is.
+            // RFC 1624: the two agree unless all covered bytes are zero, which is never the case for a
+            // header.
             bytes[0] = 0x45;
             let words = (bytes.len() - 4) / 2;
             let at = 2 + 2 * at.index(words);

@@ -4,10 +4,10 @@ use crate::{Header, MacAddress, U16};
 use core::fmt;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = Ethernet::LEN;
 
-/// What a frame carries, or, below 0x600, how many bytes of LLC.
+/// The type of a frame's payload, or, below 0x600, the length of an LLC payload.
 #[derive(
     Clone,
     Copy,
@@ -39,12 +39,12 @@ impl EtherType {
     pub const SERVICE_VLAN: EtherType = EtherType::new(0x88a8);
     /// IPv6.
     pub const IPV6: EtherType = EtherType::new(0x86dd);
-    /// Flow control, as PAUSE.
+    /// MAC control, such as PAUSE.
     pub const MAC_CONTROL: EtherType = EtherType::new(0x8808);
-    /// PPPoE's session stage.
+    /// PPPoE session stage.
     pub const PPPOE_SESSION: EtherType = EtherType::new(0x8864);
 
-    /// The type of this number.
+    /// The type with this number.
     #[inline]
     pub const fn new(number: u16) -> EtherType {
         EtherType(U16::new(number))
@@ -69,17 +69,17 @@ impl fmt::Debug for EtherType {
     }
 }
 
-/// The header.
+/// The Ethernet header.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct Ethernet {
-    /// Where the frame goes.
+    /// Destination address.
     pub destination: MacAddress,
-    /// Where it comes from.
+    /// Source address.
     pub source: MacAddress,
-    /// What it carries.
+    /// Type of the payload.
     pub ethertype: EtherType,
 }
 

@@ -1,6 +1,7 @@
-//! Which flow a frame belongs to, and a hash of it, for choosing queues and balancing load.
+//! The flow of a frame, and a hash of it, for choosing queues and balancing load.
 //!
-//! All fragments of a packet belong to the same flow, which has no ports, since they must reach the same destination.
+//! All fragments of a packet belong to the same flow, which has no ports, since all fragments must reach the
+//! same destination.
 
 use crate::{EtherType, Ethernet, Header, Protocol, U16, ipv4, ipv6, vlan};
 
@@ -9,26 +10,26 @@ use crate::{EtherType, Ethernet, Header, Protocol, U16, ipv4, ipv6, vlan};
 pub struct Endpoint {
     /// The address: IPv6, or IPv4 in the first four bytes, or MAC in the first six.
     pub address: [u8; 16],
-    /// The port, 0 where there is none.
+    /// The port; 0 if there is none.
     pub port: u16,
 }
 
-/// A flow: what a frame's headers say about its two ends.
+/// A flow: the two ends in a frame's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Type of the addresses: IPv4, IPv6, or for MAC addresses the frame's own EtherType.
+    /// Type of the addresses: IPv4, IPv6, or for MAC addresses the frame's EtherType.
     pub ethertype: EtherType,
-    /// The upper-layer protocol of IP, else 0.
+    /// The upper-layer protocol of IP, otherwise 0.
     pub protocol: Protocol,
-    /// Where it comes from.
+    /// The sender.
     pub source: Endpoint,
-    /// Where it goes.
+    /// The receiver.
     pub destination: Endpoint,
 }
 
 impl Flow {
-    /// Reads the first bytes of a frame, 64 or more of them where the frame has so many. Headers that are cut
-    /// or broken count as absent; `None` is a frame without an Ethernet header.
+    /// Parses the first bytes of a frame, at least 64 of them if the frame is that long. Truncated or invalid
+    /// headers count as absent. `None`: the frame has no Ethernet header.
     #[inline]
     pub fn parse(head: &[u8]) -> Option<Flow> {
         let (frame, payload) = Ethernet::split(head)?;
@@ -45,14 +46,14 @@ impl Flow {
         }))
     }
 
-    /// The same flow, seen from the other end.
+    /// The flow in the opposite direction.
     #[inline]
     pub fn reversed(self) -> Flow {
         Flow { source: self.destination, destination: self.source, ..self }
     }
 
-    /// A hash that is the same for both directions. Attack: a sender who knows `key` can send all its flows to one
-    /// queue; so draw it at random.
+    /// A hash that is equal for both directions. Attack: a sender that knows `key` can direct all its flows
+    /// to one queue; therefore `key` must be random.
     #[inline]
     pub fn symmetric_hash(&self, key: u64) -> u64 {
         let kind = u64::from(self.ethertype.get()) << 8 | u64::from(self.protocol.0);
@@ -65,7 +66,7 @@ impl Flow {
 const MIX: [u64; 4] =
     [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
-/// Both halves of a product, folded: every bit of either factor reaches every bit of the result.
+/// Both halves of a product, folded: every bit of either factor affects every bit of the result.
 #[inline]
 fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ MIX[0]) * u128::from(b ^ MIX[1]);
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(Flow::parse(&bytes[..13]), None);
     }
 
-    /// Flows that differ little spread evenly: no bucket of 64 has twice its share of 64 K flows.
+    /// Similar flows spread evenly: no bucket of 64 has twice its share of 64 K flows.
     #[test]
     fn near_flows_spread() {
         let mut buckets = [[0u32; 64]; 2];

@@ -2,13 +2,13 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A header of fixed length at the start of some bytes: its fields are read and written in place, and only the
-/// length is checked, once.
+/// A header of fixed length at the start of a byte slice: its fields are read and written in place, and only
+/// the length is checked, once.
 pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     const LEN: usize = size_of::<Self>();
 
-    /// The header, and what follows it.
+    /// The header and the bytes after it.
     #[inline(always)]
     fn split(bytes: &[u8]) -> Option<(&Self, &[u8])> {
         Self::ref_from_prefix(bytes).ok()
@@ -32,7 +32,7 @@ pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unali
         Some(Self::split_mut(bytes)?.0)
     }
 
-    /// The header, with zeros where `bytes` are cut short.
+    /// The header, with zeros if `bytes` are too short.
     #[inline]
     fn padded(bytes: &[u8]) -> Self {
         let mut header = Self::new_zeroed();

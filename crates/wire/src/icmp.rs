@@ -9,17 +9,17 @@ pub mod v4 {
     pub const ECHO_REPLY: u8 = 0;
     /// Destination unreachable.
     pub const UNREACHABLE: u8 = 3;
-    /// The code of an unreachable destination of which DF is why; `sequence_number` is the MTU (RFC 1191).
+    /// The code of an unreachable destination if DF is the reason; `sequence_number` is the MTU (RFC 1191).
     pub const NEEDS_FRAGMENTATION: u8 = 4;
     /// Source quench.
     pub const SOURCE_QUENCH: u8 = 4;
-    /// Redirect; `rest` is the better router.
+    /// Redirect; `rest` is the address of the better router.
     pub const REDIRECT: u8 = 5;
     /// Echo request.
     pub const ECHO: u8 = 8;
     /// Time exceeded.
     pub const TIME_EXCEEDED: u8 = 11;
-    /// Parameter problem; the first byte of `rest` points at it.
+    /// Parameter problem; the first byte of `rest` is its offset.
     pub const PARAMETER_PROBLEM: u8 = 12;
     /// Timestamp request.
     pub const TIMESTAMP: u8 = 13;
@@ -34,7 +34,7 @@ pub mod v4 {
     /// Address mask reply.
     pub const MASK_REPLY: u8 = 18;
 
-    /// Whether messages of the type quote the packet that they are about.
+    /// Whether messages of this type quote the packet that caused them.
     pub const fn is_error(kind: u8) -> bool {
         matches!(kind, UNREACHABLE | SOURCE_QUENCH | REDIRECT | TIME_EXCEEDED | PARAMETER_PROBLEM)
     }
@@ -48,7 +48,7 @@ pub mod v6 {
     pub const PACKET_TOO_BIG: u8 = 2;
     /// Time exceeded.
     pub const TIME_EXCEEDED: u8 = 3;
-    /// Parameter problem; `rest` points at it.
+    /// Parameter problem; `rest` is its offset.
     pub const PARAMETER_PROBLEM: u8 = 4;
     /// Echo request.
     pub const ECHO: u8 = 128;
@@ -60,10 +60,10 @@ pub mod v6 {
     pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 }
 
-/// Options of a neighbor discovery message that are read. Attack: a message of many small options.
+/// Number of neighbor discovery options that are read. Attack: a message of many small options.
 const OPTIONS: usize = 16;
 
-/// The header of either version.
+/// The ICMP header of both IP versions.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -75,14 +75,15 @@ pub struct Icmp {
     pub code: u8,
     /// Checksum.
     pub checksum: U16,
-    /// Identifier of an echo; other types have their own use of this and the next field, see [`Icmp::rest`].
+    /// Identifier of an echo; other types use this and the next field differently, see [`Icmp::rest`].
     pub identifier: U16,
     /// Sequence number of an echo.
     pub sequence_number: U16,
 }
 
 impl Icmp {
-    /// Computes the checksum of a whole message; `sum` is that of ICMPv6's pseudo header. Nothing if it has no header.
+    /// Computes the checksum of a whole message; `sum` is that of the ICMPv6 pseudo header, or empty. `None`
+    /// if the message is too short.
     #[inline]
     pub fn fill_checksum(message: &mut [u8], mut sum: Sum) -> Option<()> {
         Icmp::of_mut(message)?.checksum.set(0);
@@ -91,13 +92,13 @@ impl Icmp {
         Some(())
     }
 
-    /// The four bytes behind the checksum.
+    /// The four bytes after the checksum.
     #[inline]
     pub fn rest(&self) -> u32 {
         u32::from(self.identifier.get()) << 16 | u32::from(self.sequence_number.get())
     }
 
-    /// Sets the four bytes behind the checksum.
+    /// Sets the four bytes after the checksum.
     #[inline]
     pub fn set_rest(&mut self, rest: u32) {
         self.identifier.set((rest >> 16) as u16);
@@ -111,16 +112,16 @@ impl Icmp {
 )]
 #[repr(C)]
 pub struct Neighbor {
-    /// The header; `rest` are the flags of an advertisement.
+    /// The header; `rest` is an advertisement's flags.
     pub icmp: Icmp,
-    /// The address that the message is about.
+    /// The solicited or advertised address.
     pub target: U128,
 }
 
 impl Neighbor {
     /// Flag: the sender is a router.
     pub const ROUTER: u32 = 1 << 31;
-    /// Flag: the answer to a solicitation.
+    /// Flag: the advertisement is a reply to a solicitation.
     pub const SOLICITED: u32 = 1 << 30;
 }
 
@@ -130,7 +131,7 @@ impl Neighbor {
 )]
 #[repr(C)]
 pub struct LinkOption {
-    /// Whose it is, [`LinkOption::SOURCE`] or [`LinkOption::TARGET`].
+    /// [`LinkOption::SOURCE`] or [`LinkOption::TARGET`].
     pub kind: u8,
     /// Length in units of eight bytes.
     pub length: u8,
@@ -139,17 +140,18 @@ pub struct LinkOption {
 }
 
 impl LinkOption {
-    /// The sender's.
+    /// The address is the sender's.
     pub const SOURCE: u8 = 1;
-    /// The target's.
+    /// The address is the target's.
     pub const TARGET: u8 = 2;
 
-    /// The address in the last option of this kind among `options`, if any; nothing if they are broken.
+    /// The address in the last option of this kind in `options`; `None` if there is none, or if the options
+    /// are invalid.
     pub fn find(kind: u8, mut options: &[u8]) -> Option<Option<MacAddress>> {
         let mut found = None;
         for _ in 0..OPTIONS {
             let Some(&[this, units]) = options.first_chunk::<2>() else { break };
-            // Attack: a length of 0 has its reader go in circles (RFC 4861, 4.6).
+            // Attack: a length of 0 makes the reader loop forever (RFC 4861, 4.6).
             let (option, rest) = match usize::from(units) * 8 {
                 0 => return None,
                 length => options.split_at_checked(length)?,

@@ -51,7 +51,7 @@ impl Protocol {
     pub const AUTHENTICATION: Protocol = Protocol(51);
     /// ICMP for IPv6.
     pub const ICMPV6: Protocol = Protocol(58);
-    /// Nothing follows.
+    /// No next header.
     pub const NONE: Protocol = Protocol(59);
     /// IPv6 destination options.
     pub const DESTINATION: Protocol = Protocol(60);
@@ -60,7 +60,7 @@ impl Protocol {
     /// SCTP.
     pub const SCTP: Protocol = Protocol(132);
 
-    /// Where its header has the checksum of the Internet, if it does.
+    /// Offset of the Internet checksum in its header, if it has one.
     #[inline]
     pub fn checksum_at(self) -> Option<usize> {
         match self {
@@ -84,8 +84,8 @@ impl fmt::Debug for Protocol {
     }
 }
 
-/// The options of an IPv4 or TCP header one by one, type and length included, without padding; ends with `None` at one
-/// that is broken.
+/// The options of an IPv4 or TCP header, type and length included, without padding; ends with `None` at an
+/// invalid one.
 pub fn options(mut rest: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     use crate::ipv4::option::{END, NOP};
     core::iter::from_fn(move || {
@@ -96,7 +96,7 @@ pub fn options(mut rest: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
             return None;
         }
         let length = rest.get(1).map_or(0, |length| usize::from(*length));
-        // Attack: an option of less than its own two bytes has its reader go in circles.
+        // Attack: an option shorter than its own two bytes makes the reader loop forever.
         let Some((option, behind)) = rest.split_at_checked(length).filter(|_| length >= 2) else {
             rest = &[];
             return Some(None);

@@ -5,12 +5,12 @@ use crate::{Header, MacAddress, Protocol, U16, U32};
 use core::net::Ipv4Addr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_ref};
 
-/// Bytes of a header without options.
+/// Length of a header without options.
 pub const HEADER_LEN: usize = Ipv4::LEN;
-/// Bytes that options may take.
+/// Maximum length of the options.
 pub const OPTIONS_LEN: usize = 40;
 
-/// A flag that is 0.
+/// Reserved flag, which is 0.
 pub const RESERVED: u16 = 0x8000;
 /// DF.
 pub const DONT_FRAGMENT: u16 = 0x4000;
@@ -33,7 +33,7 @@ pub mod option {
     pub const LOOSE_ROUTE: u8 = 131;
     /// Strict source and record route.
     pub const STRICT_ROUTE: u8 = 137;
-    /// The bit of options that every fragment bears.
+    /// The bit of options that are copied to every fragment.
     pub const COPIED: u8 = 0x80;
 }
 
@@ -41,11 +41,11 @@ pub mod option {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Ipv4 {
-    /// Version, and the header's length in words of four bytes.
+    /// Version, and the header's length in 32-bit words.
     pub version_ihl: u8,
     /// Type of service: differentiated services code point and ECN.
     pub tos: u8,
-    /// Bytes of the packet, header included.
+    /// Length of the packet in bytes, header included.
     pub total_length: U16,
     /// Identification.
     pub identification: U16,
@@ -64,7 +64,7 @@ pub struct Ipv4 {
 }
 
 impl Ipv4 {
-    /// A header without options; everything else is 0.
+    /// A header without options; all other fields are 0.
     pub const EMPTY: Ipv4 = Ipv4 {
         version_ihl: 0x45,
         tos: 0,
@@ -78,8 +78,8 @@ impl Ipv4 {
         destination: U32::ZERO,
     };
 
-    /// The header at the start of `bytes`, its options, and what follows; nothing if it is not whole. The version is
-    /// not looked at.
+    /// The header at the start of `bytes`, its options, and the bytes after them; `None` if the header is
+    /// truncated. The version is not checked.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(&Ipv4, &[u8], &[u8])> {
         let (ip, rest) = Ipv4::split(bytes)?;
@@ -87,7 +87,7 @@ impl Ipv4 {
         Some((ip, options, payload))
     }
 
-    /// The same, to change.
+    /// The same, mutable.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Option<(&mut Ipv4, &mut [u8], &mut [u8])> {
         let (ip, rest) = Ipv4::split_mut(bytes)?;
@@ -101,7 +101,7 @@ impl Ipv4 {
         self.version_ihl >> 4
     }
 
-    /// Bytes of the header, options included; below 20 if the field is wrong.
+    /// Length of the header in bytes, options included; below 20 if the field is invalid.
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.version_ihl & 0xf) * 4
@@ -143,7 +143,7 @@ impl Ipv4 {
         Ipv4Addr::from_bits(self.destination.get())
     }
 
-    /// The pseudo header of what follows, `len` bytes of it.
+    /// The sum of the pseudo header for `len` bytes of payload.
     #[inline]
     pub fn pseudo_header(&self, len: u16) -> Sum {
         Sum::pseudo_v4(self.source_addr(), self.destination_addr(), self.protocol.0, len)
@@ -159,7 +159,7 @@ impl Ipv4 {
         self.checksum.set(sum.finish());
     }
 
-    /// Whether the checksum of the header and its options is right.
+    /// Whether the checksum of the header and its options is valid.
     #[inline(always)]
     pub fn is_checksum_valid(&self, options: &[u8]) -> bool {
         if options.is_empty() {
@@ -172,47 +172,47 @@ impl Ipv4 {
         sum.is_valid()
     }
 
-    /// Sets the type of service, with the checksum (RFC 1624).
+    /// Sets the type of service and updates the checksum (RFC 1624).
     #[inline]
     pub fn set_tos(&mut self, tos: u8) {
         self.checksum.set(update(self.checksum.get(), self.tos.into(), tos.into()));
         self.tos = tos;
     }
 
-    /// Sets the time to live, with the checksum (RFC 1624).
+    /// Sets the time to live and updates the checksum (RFC 1624).
     #[inline]
     pub fn set_ttl(&mut self, ttl: u8) {
         self.checksum.set(update(self.checksum.get(), u16::from(self.ttl) << 8, u16::from(ttl) << 8));
         self.ttl = ttl;
     }
 
-    /// Counts the time to live, which is not 0, down by one, with the checksum: the sum of complements gains what
-    /// the word loses (RFC 1624, equation 3).
+    /// Decrements the time to live, which must not be 0, and updates the checksum: the sum of complements
+    /// grows by what the word loses (RFC 1624, equation 3).
     #[inline(always)]
     pub fn decrement_ttl(&mut self) {
         self.ttl -= 1;
-        // In the order of bytes in memory, which makes no difference to the sum (RFC 1071, 2(B)).
+        // In memory byte order, which makes no difference to the sum (RFC 1071, 2(B)).
         let sum = 0xffff + 0xfffe - u32::from(u16::from_le_bytes(self.checksum.to_bytes()));
         self.checksum = U16::from_bytes((!((sum + (sum >> 16)) as u16)).to_le_bytes());
     }
 }
 
-/// A packet whose header is sound. Bytes past its total length, as Ethernet's padding, are left out.
+/// A packet with a valid header. Bytes after its total length, such as Ethernet padding, are excluded.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// The header.
     pub header: &'a Ipv4,
     /// The options, raw.
     pub options: &'a [u8],
-    /// As much of what follows as there is.
+    /// The payload, as far as it is present.
     pub payload: &'a [u8],
-    /// Whether that is all.
+    /// Whether the payload is complete.
     pub whole: bool,
 }
 
 impl<'a> Packet<'a> {
-    /// Checks version, header length and total length. `bytes` may be the beginning of a packet only, its whole
-    /// header included. Not the checksum.
+    /// Checks version, header length and total length, but not the checksum. `bytes` may be a truncated
+    /// packet, but must include the whole header.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
         let header = Ipv4::of(bytes)?;

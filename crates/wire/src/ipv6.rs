@@ -5,9 +5,10 @@ use crate::{Header, MacAddress, Protocol, U16, U32, U128};
 use core::net::Ipv6Addr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of the fixed header.
+/// Length of the fixed header.
 pub const HEADER_LEN: usize = Ipv6::LEN;
-/// Extension headers that are walked. Attack: a chain of many 8-byte headers has every hop walk all of it.
+/// Maximum number of extension headers. Attack: a chain of many 8-byte headers makes every hop parse all of
+/// them.
 pub const EXTENSIONS: usize = 8;
 
 /// The fixed header.
@@ -16,9 +17,9 @@ pub const EXTENSIONS: usize = 8;
 pub struct Ipv6 {
     /// Version, traffic class and flow label.
     pub version_class_label: U32,
-    /// Bytes behind the fixed header.
+    /// Length of the payload in bytes, extension headers included.
     pub payload_length: U16,
-    /// What follows the fixed header.
+    /// Type of the next header.
     pub next_header: Protocol,
     /// Hop limit.
     pub hop_limit: u8,
@@ -29,7 +30,7 @@ pub struct Ipv6 {
 }
 
 impl Ipv6 {
-    /// A header; everything but the version is 0.
+    /// A header; all fields except the version are 0.
     pub const EMPTY: Ipv6 = Ipv6 {
         version_class_label: U32::new(6 << 28),
         payload_length: U16::ZERO,
@@ -70,26 +71,28 @@ impl Ipv6 {
         Ipv6Addr::from_bits(self.destination.get())
     }
 
-    /// The pseudo header of an upper layer of `len` bytes; not for a packet that a routing header leads elsewhere.
+    /// The sum of the pseudo header of an upper-layer packet of `len` bytes; not for packets whose routing
+    /// header names another final destination.
     #[inline]
     pub fn pseudo_header(&self, protocol: Protocol, len: u32) -> Sum {
         Sum::pseudo_v6(self.source_addr(), self.destination_addr(), protocol.0, len)
     }
 }
 
-/// A packet whose fixed header is sound. Bytes past its payload length, as Ethernet's padding, are left out.
+/// A packet with a valid fixed header. Bytes after its payload length, such as Ethernet padding, are
+/// excluded.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// The fixed header.
     pub header: &'a Ipv6,
-    /// As much of what follows it, extension headers included, as there is.
+    /// Extension headers and payload, as far as they are present.
     pub payload: &'a [u8],
-    /// Whether that is all.
+    /// Whether they are complete.
     pub whole: bool,
 }
 
 impl<'a> Packet<'a> {
-    /// Checks the version; `bytes` may be the beginning of a packet only.
+    /// Checks the version; `bytes` may be a truncated packet.
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
         let (header, rest) = Ipv6::split(bytes).filter(|(header, _)| header.version() == 6)?;
@@ -102,7 +105,7 @@ impl<'a> Packet<'a> {
         Extensions { next: self.header.next_header, rest: self.payload, left: EXTENSIONS }
     }
 
-    /// Walks the extension headers; nothing if one is broken, or one too many.
+    /// Skips the extension headers; `None` if one is invalid, or if there are too many.
     #[inline]
     pub fn upper(&self) -> Option<Upper<'a>> {
         let protocol = self.header.next_header;
@@ -119,11 +122,11 @@ impl<'a> Packet<'a> {
 )]
 #[repr(C)]
 pub struct Fragment {
-    /// What follows.
+    /// Type of the next header.
     pub next_header: Protocol,
     /// Reserved.
     pub reserved: u8,
-    /// Offset in bytes, a multiple of 8, and whether more follow, in the lowest bit.
+    /// Offset in bytes, a multiple of 8; the lowest bit says whether more fragments follow.
     pub offset: U16,
     /// Identification.
     pub identification: U32,
@@ -135,7 +138,7 @@ impl Fragment {
         self.offset.get() & !7
     }
 
-    /// Whether more follow.
+    /// Whether more fragments follow.
     pub fn more(&self) -> bool {
         self.offset.get() & 1 != 0
     }
@@ -144,9 +147,9 @@ impl Fragment {
 /// One extension header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension<'a> {
-    /// Which one.
+    /// Type of this header.
     pub kind: Protocol,
-    /// What follows it.
+    /// Type of the next header.
     pub next: Protocol,
     /// All its bytes: next header, length, contents.
     pub bytes: &'a [u8],
@@ -159,8 +162,8 @@ impl Extension<'_> {
     }
 }
 
-/// The extension headers of a packet, at most [`EXTENSIONS`] of them; ends with `None` at one that is broken
-/// or one too many.
+/// The extension headers of a packet, at most [`EXTENSIONS`]; ends with `None` at an invalid one, or if there
+/// are too many.
 #[derive(Clone, Debug)]
 pub struct Extensions<'a> {
     next: Protocol,
@@ -169,12 +172,13 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// The first protocol that is no extension header, and its bytes; final once the iterator has ended well.
+    /// The first protocol that is not an extension header, and its bytes; valid once the iterator has ended
+    /// without an error.
     pub fn behind(&self) -> (Protocol, &'a [u8]) {
         (self.next, self.rest)
     }
 
-    /// Takes a header of `len` bytes.
+    /// Consumes a header of `len` bytes.
     fn step(&mut self, len: usize) -> Option<Extension<'a>> {
         self.left = self.left.checked_sub(1)?;
         let (bytes, rest) = self.rest.split_at_checked(len)?;
@@ -193,7 +197,7 @@ impl<'a> Iterator for Extensions<'a> {
             Protocol::HOP_BY_HOP | Protocol::ROUTING | Protocol::DESTINATION => self.step((units + 1) * 8),
             // Its length field is reserved (RFC 8200, 4.5).
             Protocol::FRAGMENT => self.step(Fragment::LEN),
-            // RFC 4302, 2.2: in words of four bytes, minus two.
+            // RFC 4302, 2.2: in 32-bit words, minus two.
             Protocol::AUTHENTICATION => self.step((units + 2) * 4),
             _ => return None,
         };
@@ -204,16 +208,16 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// What lies behind the extension headers.
+/// The content after the extension headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Upper<'a> {
-    /// Which protocol.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Its bytes; of a later fragment they begin anywhere.
+    /// Its bytes; those of a later fragment begin in the middle of the content.
     pub payload: &'a [u8],
-    /// Whether there was a fragment header, even one of a whole packet (RFC 6946).
+    /// Whether there was a fragment header, even that of an unfragmented packet (RFC 6946).
     pub fragment: bool,
-    /// Whether a routing header still has segments left, so that the final destination is another.
+    /// Whether a routing header has segments left, so that the final destination is a different one.
     pub routed: bool,
 }
 
@@ -227,7 +231,7 @@ fn upper_slow(mut extensions: Extensions<'_>) -> Option<Upper<'_>> {
         if let Some(header) = extension.fragment() {
             fragment = true;
             if header.offset() != 0 {
-                // Later fragments begin in the middle of what follows: there is nothing to walk.
+                // A later fragment begins in the middle of the content, so no header can be parsed.
                 let (protocol, payload) = extensions.behind();
                 return Some(Upper { protocol, payload, fragment, routed });
             }

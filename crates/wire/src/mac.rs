@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 #[repr(transparent)]
 pub struct MacAddress(pub [u8; 6]);
 
-/// The text is no MAC address.
+/// The text is not a MAC address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a MAC address: write six pairs of hexadecimal digits, as in 52:54:00:12:34:56")]
 pub struct MacAddressError;
@@ -32,13 +32,13 @@ impl MacAddress {
     /// ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: MacAddress = MacAddress([0xff; 6]);
 
-    /// Whether it names a group: multicast or broadcast.
+    /// Whether it is a group address (multicast or broadcast).
     #[inline]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether it is administered locally, not by its maker.
+    /// Whether it is locally administered.
     #[inline]
     pub const fn is_local(self) -> bool {
         self.0[0] & 2 != 0
@@ -50,7 +50,7 @@ impl MacAddress {
         self == MacAddress::BROADCAST
     }
 
-    /// Whether a station can have it: neither a group nor zero.
+    /// Whether a station can have it: it is neither a group address nor zero.
     #[inline]
     pub fn is_unicast(self) -> bool {
         !self.is_group() && self.0 != [0; 6]
@@ -63,7 +63,7 @@ impl MacAddress {
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
-    /// The address of such a number; bits above 48 are ignored.
+    /// The address with this number; bits above 48 are ignored.
     #[inline]
     pub const fn from_u64(number: u64) -> MacAddress {
         let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
@@ -93,7 +93,7 @@ impl fmt::Debug for MacAddress {
 impl FromStr for MacAddress {
     type Err = MacAddressError;
 
-    /// Reads six pairs of hexadecimal digits, joined by colons or by hyphens.
+    /// Parses six pairs of hexadecimal digits, separated by colons or hyphens.
     fn from_str(text: &str) -> Result<MacAddress, MacAddressError> {
         let separator = if text.contains('-') { '-' } else { ':' };
         let mut bytes = [0; 6];

@@ -1,16 +1,17 @@
 //! Capture files in the classic format (draft-ietf-opsawg-pcap), in either byte order, with micro- or
 //! nanoseconds.
 //!
-//! Nothing here does I/O: a reader of a stream calls [`Header::parse`] and [`Header::record`] on the bytes it has and,
-//! if they are too few, again with more. [`LONGEST`] and [`RECORD_LEN`] say how much it ever needs.
+//! This module does no I/O: a reader of a stream calls [`Header::parse`] and [`Header::record`] with the
+//! bytes that it has, and again with more bytes if there were too few. [`LONGEST`] and [`RECORD_LEN`] limit
+//! how many are needed.
 
 use crate::bytes::Cursor;
 
-/// Bytes of the file's header.
+/// Length of the file header.
 pub const HEADER_LEN: usize = 24;
-/// Bytes of a record's header.
+/// Length of a record header.
 pub const RECORD_LEN: usize = 16;
-/// Longest packet that is read. Attack: a record that claims 4 GB has its reader wait for them in memory.
+/// Longest packet that is read. Attack: a record that claims 4 GB makes its reader buffer that much.
 pub const LONGEST: u32 = 256 << 10;
 /// Link type of Ethernet.
 pub const ETHERNET: u16 = 1;
@@ -18,10 +19,10 @@ pub const ETHERNET: u16 = 1;
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 
-/// Why bytes are no capture file.
+/// Why a capture file is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapError {
-    /// Another format, or none.
+    /// An unknown format.
     #[error("not a pcap file: it begins with none of the format's four marks")]
     Mark,
     /// Another version of the format.
@@ -38,13 +39,13 @@ pub enum PcapError {
 /// The file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Numbers have their most significant byte first.
+    /// Numbers are big-endian.
     pub big_endian: bool,
-    /// Times have nanoseconds, not microseconds.
+    /// Times are in nanoseconds, not microseconds.
     pub nanoseconds: bool,
-    /// Longest part of a packet that was kept, in bytes; 0: no bound.
+    /// Largest captured length in bytes; 0: unlimited.
     pub snap_len: u32,
-    /// Link type of the packets, [`ETHERNET`] for instance.
+    /// Link type of the packets, for example [`ETHERNET`].
     pub link_type: u16,
 }
 
@@ -53,19 +54,19 @@ pub struct Header {
 pub struct Record<'a> {
     /// Nanoseconds since 1970-01-01 UTC.
     pub time: u64,
-    /// How long the packet was, in bytes.
+    /// Original length of the packet in bytes.
     pub original_len: u32,
     /// The captured bytes of the packet.
     pub data: &'a [u8],
 }
 
 impl Header {
-    /// The header this project writes: little-endian, nanoseconds, Ethernet, whole packets.
+    /// The header that Ringway writes: little-endian, nanoseconds, Ethernet, unlimited length.
     pub const fn ethernet() -> Header {
         Header { big_endian: false, nanoseconds: true, snap_len: LONGEST, link_type: ETHERNET }
     }
 
-    /// Reads the first [`HEADER_LEN`] bytes of a file; `None`: there are fewer yet.
+    /// Parses the first [`HEADER_LEN`] bytes of a file; `None` if there are fewer.
     pub fn parse(bytes: &[u8]) -> Result<Option<Header>, PcapError> {
         let mut cursor = Cursor { rest: bytes, big: false };
         let Some(mark) = cursor.u32() else { return Ok(None) };
@@ -86,12 +87,12 @@ impl Header {
         if version != (2, 4) {
             return Err(PcapError::Version(version.0, version.1));
         }
-        // The upper half holds flags about frame check sequences.
+        // The upper half has flags about frame check sequences.
         Ok(Some(Header { big_endian, nanoseconds, snap_len, link_type: link as u16 }))
     }
 
-    /// Reads a record at the start of `bytes`; gives it and how many bytes it takes. `None`: there are too
-    /// few yet.
+    /// Parses a record at the start of `bytes`; returns it and its size in bytes. `None` if there are too few
+    /// bytes.
     pub fn record<'a>(&self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, PcapError> {
         let mut cursor = Cursor { rest: bytes, big: self.big_endian };
         let mut fields = || Some((cursor.u32()?, cursor.u32()?, cursor.u32()?, cursor.u32()?));
@@ -121,8 +122,8 @@ impl Header {
         out
     }
 
-    /// What goes before a packet's first `kept` bytes, captured at `time` nanoseconds since 1970. Seconds
-    /// past 2106 wrap, as they do in this format.
+    /// The header of a record with a packet's first `kept` bytes, captured at `time` nanoseconds since 1970.
+    /// Seconds after 2106 wrap, as the format requires.
     pub fn record_header(&self, time: u64, kept: u32, original_len: u32) -> [u8; RECORD_LEN] {
         let fraction = (time % 1_000_000_000) as u32 / if self.nanoseconds { 1 } else { 1000 };
         let words = [(time / 1_000_000_000) as u32, fraction, kept, original_len];

@@ -1,16 +1,17 @@
 //! Capture files in the next-generation format (draft-ietf-opsawg-pcapng), in either byte order.
 //!
-//! Nothing here does I/O: a reader of a stream calls [`Decoder::next`] on the bytes it has and, if they are too few,
-//! again with more, up to [`LONGEST_BLOCK`]. The writing functions append to a buffer.
+//! This module does no I/O: a reader of a stream calls [`Decoder::next`] with the bytes that it has, and
+//! again with more bytes if there were too few, up to [`LONGEST_BLOCK`]. The writing functions append to a
+//! buffer.
 
 use crate::bytes::Cursor;
 use crate::pcap;
 use alloc::vec::Vec;
 
-/// Longest block that is read. Attack: a block that claims 4 GB has its reader wait for it in memory.
+/// Longest block that is read. Attack: a block that claims 4 GB makes its reader buffer that much.
 pub const LONGEST_BLOCK: u32 = 1 << 20;
-/// Interfaces of a section that are remembered. Attack: a file of nothing but interfaces fills its reader's
-/// memory.
+/// Maximum number of interfaces of a section. Attack: a file with nothing but interfaces, which fills its
+/// reader's memory.
 pub const INTERFACES: usize = 1024;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -24,22 +25,22 @@ const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 const EPB_FLAGS: u16 = 2;
 
-/// Why bytes are no capture file.
+/// Why a capture file is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapngError {
-    /// Another format, or none.
+    /// An unknown format.
     #[error("not a pcapng file: it doesn't begin with a section header")]
     Mark,
     /// Another version of the format.
     #[error("pcapng version {0}: only version 1 is known; rewrite it with a current editcap")]
     Version(u16),
-    /// A block whose length can't be.
+    /// An invalid length of a block.
     #[error("a block of {0} bytes: not a multiple of 4 from 12 to {LONGEST_BLOCK}, or other than at its end")]
     BlockLen(u32),
     /// A block too short for its contents.
     #[error("a block of type {0:#x} is too short for what it says it holds")]
     Short(u32),
-    /// A packet of an interface that was not described.
+    /// A packet with an undeclared interface.
     #[error("a packet of interface {0}, which the file doesn't describe")]
     Interface(u32),
     /// Too many interfaces.
@@ -50,7 +51,7 @@ pub enum PcapngError {
     Truncated,
 }
 
-/// Which way a packet went.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
     /// Not recorded.
@@ -65,13 +66,13 @@ pub enum Direction {
 /// One captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Which of the section's interfaces, from 0.
+    /// Index of its interface in the section, from 0.
     pub interface: u32,
-    /// Nanoseconds since 1970-01-01 UTC; 0 where none is recorded.
+    /// Nanoseconds since 1970-01-01 UTC; 0 if unknown.
     pub time: u64,
-    /// How long the packet was, in bytes.
+    /// Original length of the packet in bytes.
     pub original_len: u32,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
     /// The captured bytes of the packet.
     pub data: &'a [u8],
@@ -80,9 +81,9 @@ pub struct Packet<'a> {
 /// Description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Link type of its packets, [`pcap::ETHERNET`] for instance.
+    /// Link type of its packets, for example [`pcap::ETHERNET`].
     pub link_type: u16,
-    /// Longest part of a packet that was kept, in bytes; 0: no bound.
+    /// Largest captured length in bytes; 0: unlimited.
     pub snap_len: u32,
     resolution: u8,
     offset: i64,
@@ -93,7 +94,7 @@ impl Interface {
         let power = self.resolution & 0x7f;
         let units = u128::from(units);
         let time = if self.resolution & 0x80 != 0 {
-            // Units of 2^-power seconds; from 2^-64 on they are all of the second or nothing of it.
+            // Units of 2^-power seconds; from 2^-64 on, the whole second or none of it.
             units.checked_mul(1_000_000_000).and_then(|time| time.checked_shr(power.into())).unwrap_or(0)
         } else {
             match power {
@@ -106,16 +107,16 @@ impl Interface {
     }
 }
 
-/// Kind of a block.
+/// A block, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// A new section: interfaces count from 0 again.
+    /// A new section; interfaces are numbered from 0 again.
     Section,
     /// A new interface.
     Interface(Interface),
-    /// Anything else, by its type.
+    /// Any other block, with its type.
     Other(u32),
 }
 
@@ -133,18 +134,18 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// The interfaces of the present section.
+    /// The interfaces of the current section.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// Reads a block at the start of `bytes`; gives it and how many bytes it takes. `None`: there are too few
-    /// yet.
+    /// Parses a block at the start of `bytes`; returns it and its size in bytes. `None` if there are too few
+    /// bytes.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Block<'a>, usize)>, PcapngError> {
         let mut cursor = Cursor { rest: bytes, big: self.big_endian };
         let Some(kind) = cursor.u32() else { return Ok(None) };
         if kind == SECTION {
-            // The byte order is known only behind the length.
+            // The byte order is given after the length.
             match bytes.get(8..12) {
                 Some([0x1a, 0x2b, 0x3c, 0x4d]) => cursor.big = true,
                 Some([0x4d, 0x3c, 0x2b, 0x1a]) => cursor.big = false,
@@ -206,7 +207,7 @@ impl Decoder {
     }
 }
 
-/// Calls `each` with the options in `list`; `None` where one is cut.
+/// Calls `each` with the options in `list`; `None` if one is truncated.
 fn options(mut list: Cursor<'_>, mut each: impl FnMut(u16, Cursor<'_>)) -> Option<()> {
     while !list.rest.is_empty() {
         let (code, len) = (list.u16()?, usize::from(list.u16()?));
@@ -230,7 +231,7 @@ fn interface(mut body: Cursor<'_>) -> Option<Interface> {
     Some(interface)
 }
 
-/// An enhanced packet, or the older kind; its time is still in the interface's units.
+/// An enhanced packet block, or the obsolete packet block; its time is still in the interface's units.
 fn stamped_packet<'a>(kind: u32, mut body: Cursor<'a>) -> Option<Packet<'a>> {
     let interface = if kind == OLD_PACKET {
         let interface = body.u16()?;
@@ -276,7 +277,7 @@ impl<'a> Reader<'a> {
         Reader { decoder: Decoder::new(), rest: file }
     }
 
-    /// The interfaces of the section that the last packet was in.
+    /// The interfaces of the last packet's section.
     pub fn interfaces(&self) -> &[Interface] {
         self.decoder.interfaces()
     }
@@ -326,7 +327,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.resize(out.len() + value.len().next_multiple_of(4) - value.len(), 0);
 }
 
-/// Appends a section header, little-endian: the beginning of a file.
+/// Appends a section header, little-endian, which begins a file.
 pub fn write_section(out: &mut Vec<u8>) {
     block(out, SECTION, |out| {
         out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
@@ -335,7 +336,7 @@ pub fn write_section(out: &mut Vec<u8>) {
     });
 }
 
-/// Appends an Ethernet interface whose times are in nanoseconds; of its name only the first 1024 bytes.
+/// Appends an Ethernet interface with times in nanoseconds; its name is truncated to 1024 bytes.
 pub fn write_interface(out: &mut Vec<u8>, name: &str) {
     block(out, INTERFACE, |out| {
         out.extend_from_slice(&pcap::ETHERNET.to_le_bytes());
@@ -347,7 +348,7 @@ pub fn write_interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// Appends a packet of an interface that [`write_interface`] described; of its data only the first
+/// Appends a packet of an interface written by [`write_interface`]; its data is truncated to
 /// [`pcap::LONGEST`] bytes.
 pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
     let data = &packet.data[..packet.data.len().min(pcap::LONGEST as usize)];

@@ -4,9 +4,9 @@ use crate::{Header, Sum, U16, U32};
 use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a header without options.
+/// Length of a header without options.
 pub const HEADER_LEN: usize = Tcp::LEN;
-/// Where the checksum lies.
+/// Offset of the checksum.
 pub const CHECKSUM_AT: usize = offset_of!(Tcp, checksum);
 
 /// Control bits. A set.
@@ -34,7 +34,7 @@ impl Flags {
     /// Congestion window reduced.
     pub const CWR: Flags = Flags(0x80);
 
-    /// Both sets together.
+    /// The union of both sets.
     #[inline]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -83,7 +83,7 @@ pub struct Tcp {
     pub sequence_number: U32,
     /// Acknowledgment number.
     pub acknowledgment_number: U32,
-    /// Data offset in words of four bytes, in the upper half.
+    /// Data offset in 32-bit words, in the upper half.
     pub data_offset: u8,
     /// Control bits.
     pub flags: Flags,
@@ -96,7 +96,7 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// A header without options; everything else is 0.
+    /// A header without options; all other fields are 0.
     pub const EMPTY: Tcp = Tcp {
         source_port: U16::ZERO,
         destination_port: U16::ZERO,
@@ -109,13 +109,14 @@ impl Tcp {
         urgent_pointer: U16::ZERO,
     };
 
-    /// Bytes of the header, options included; below 20 if the field is wrong.
+    /// Length of the header in bytes, options included; below 20 if the field is invalid.
     #[inline]
     pub fn header_len(&self) -> usize {
         usize::from(self.data_offset >> 4) * 4
     }
 
-    /// Computes the checksum of a whole segment; `sum` is that of the pseudo header. Nothing if there is no header.
+    /// Computes the checksum of a whole segment; `sum` is that of the pseudo header. `None` if the segment is
+    /// too short.
     #[inline]
     pub fn fill_checksum(segment: &mut [u8], mut sum: Sum) -> Option<()> {
         Tcp::of_mut(segment)?.checksum.set(0);
@@ -124,13 +125,14 @@ impl Tcp {
         Some(())
     }
 
-    /// Bytes of the header of a segment of which only the beginning may be there.
+    /// Length of the header of a possibly truncated segment.
     #[inline]
     pub fn header_len_of(segment: &[u8]) -> Option<usize> {
         segment.get(offset_of!(Tcp, data_offset)).map(|offset| usize::from(offset >> 4) * 4)
     }
 
-    /// The header at the start of `bytes`, its options, and what follows; nothing if it is not whole.
+    /// The header at the start of `bytes`, its options, and the bytes after them; `None` if the header is
+    /// truncated.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<(&Tcp, &[u8], &[u8])> {
         let (tcp, rest) = Tcp::split(bytes)?;

@@ -11,12 +11,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Gre {
     /// Flags and version.
     pub flags: U16,
-    /// What is carried.
+    /// Type of the payload.
     pub protocol: EtherType,
 }
 
 impl Gre {
-    /// Flag: a checksum follows, and two reserved bytes.
+    /// Flag: a checksum and two reserved bytes follow.
     pub const CHECKSUM: u16 = 0x8000;
     /// Flag: a key follows.
     pub const KEY: u16 = 0x2000;
@@ -36,18 +36,18 @@ pub struct Vxlan {
     pub flags: u8,
     /// Reserved.
     pub reserved: [u8; 3],
-    /// The network's identifier, 24 bits, and a reserved byte.
+    /// The network identifier, 24 bits, and a reserved byte.
     pub vni: U32,
 }
 
 impl Vxlan {
-    /// The port that it has (RFC 7348, 8).
+    /// The UDP port of VXLAN (RFC 7348, 8).
     pub const PORT: u16 = 4789;
-    /// The flag that says that the identifier is valid.
+    /// Flag: the network identifier is valid.
     pub const VALID: u8 = 0x08;
 }
 
-/// The headers of a PPPoE session's frame: Ethernet, PPPoE, and PPP's protocol.
+/// The headers of a PPPoE session frame: Ethernet, PPPoE, and PPP's protocol.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -61,9 +61,9 @@ pub struct Pppoe {
     pub code: u8,
     /// The session's identifier.
     pub session: U16,
-    /// Bytes that follow, PPP's protocol included.
+    /// Length of the payload in bytes, PPP's protocol included.
     pub length: U16,
-    /// What PPP carries.
+    /// The protocol carried by PPP.
     pub protocol: U16,
 }
 

@@ -4,9 +4,9 @@ use crate::{Header, Sum, U16};
 use core::mem::offset_of;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of the header.
+/// Length of the header in bytes.
 pub const HEADER_LEN: usize = Udp::LEN;
-/// Where the checksum lies.
+/// Offset of the checksum.
 pub const CHECKSUM_AT: usize = offset_of!(Udp, checksum);
 
 /// The header.
@@ -19,14 +19,15 @@ pub struct Udp {
     pub source_port: U16,
     /// Destination port.
     pub destination_port: U16,
-    /// Bytes of the datagram, header included.
+    /// Length of the datagram in bytes, header included.
     pub length: U16,
-    /// Checksum; 0 means that there is none.
+    /// Checksum; 0 means none.
     pub checksum: U16,
 }
 
 impl Udp {
-    /// Computes the checksum of a whole datagram; `sum` is that of the pseudo header. Nothing if there is no header.
+    /// Computes the checksum of a whole datagram; `sum` is that of the pseudo header. `None` if the datagram
+    /// is too short.
     #[inline]
     pub fn fill_checksum(datagram: &mut [u8], mut sum: Sum) -> Option<()> {
         Udp::of_mut(datagram)?.checksum.set(0);

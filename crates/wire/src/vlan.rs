@@ -3,12 +3,13 @@
 use crate::{EtherType, Ethernet, Header, U16};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes of a tag behind the EtherType that announces it.
+/// Length of a tag, without the EtherType before it.
 pub const TAG_LEN: usize = Vlan::LEN;
-/// Tags that are looked through. Attack: a frame of nothing but tags has its readers walk all of it.
+/// Maximum number of tags that are skipped. Attack: a frame of nothing but tags makes its readers parse all
+/// of them.
 pub const TAGS: usize = 2;
 
-/// A tag, from behind the EtherType that announces it.
+/// A tag, without the EtherType before it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -16,7 +17,7 @@ pub const TAGS: usize = 2;
 pub struct Vlan {
     /// Tag control information: priority, drop eligible indicator, VLAN identifier.
     pub tci: U16,
-    /// What the tag is put before.
+    /// EtherType of the tagged content.
     pub ethertype: EtherType,
 }
 
@@ -26,24 +27,25 @@ pub struct Vlan {
 )]
 #[repr(C)]
 pub struct Tagged {
-    /// The header, whose EtherType announces the tag.
+    /// The Ethernet header, whose EtherType is that of a tag.
     pub ethernet: Ethernet,
     /// The tag.
     pub tag: Vlan,
 }
 
-/// What lies behind the tags of a frame.
+/// The content of a frame after its tags.
 #[derive(Clone, Copy, Debug)]
 pub struct Untagged<'a> {
-    /// The first EtherType that announces no tag, or, past [`TAGS`] of them, still announces one.
+    /// The first EtherType that is not a tag's, or, after [`TAGS`] tags, possibly another tag's.
     pub ethertype: EtherType,
-    /// What follows it.
+    /// The bytes after it.
     pub payload: &'a [u8],
-    /// How many tags were passed over.
+    /// Number of skipped tags.
     pub tags: usize,
 }
 
-/// Looks through at most [`TAGS`] tags in `payload`, which `ethertype` announced; nothing if one is cut short.
+/// Skips at most [`TAGS`] tags in `payload`, whose first EtherType is `ethertype`; `None` if one is
+/// truncated.
 #[inline]
 pub fn untag(mut ethertype: EtherType, mut payload: &[u8]) -> Option<Untagged<'_>> {
     let mut tags = 0;

@@ -12,7 +12,7 @@ const CHUNK: usize = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub first: u64,
-    /// The last address, inclusive: the address behind it may not exist.
+    /// The last address, inclusive: the following address may not exist.
     pub last: u64,
     /// Offset of `first` in its region.
     pub offset: u64,
@@ -96,8 +96,7 @@ impl Map {
 
     /// A copy of the map in which `first..=last` is mapped by `with`, or unmapped.
     pub(super) fn replaced(&self, first: u64, last: u64, with: Option<Entry>) -> Map {
-        // From the chunk of the last entry that begins before `first` to the chunk of the entry behind
-        // `last`.
+        // From the chunk of the last entry that begins before `first` to the chunk of the entry after `last`.
         let mut from = self.firsts.partition_point(|&at| at < first).saturating_sub(1);
         let mut to = self.firsts.partition_point(|&at| at <= last.saturating_add(1));
         let mut entries = Vec::with_capacity(CHUNK + 2);

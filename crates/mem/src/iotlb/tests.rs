@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (iova.clone(), 0u64..24, user, 1u8..4)
             .prop_map(|(iova, size, user, access)| {
-                // The model has no rows behind the first space; behind the second there are no addresses.
+                // The model has no rows after the first space; after the second there are no addresses.
                 let size = if iova < SPACE { size.min(SPACE - iova) } else { size };
                 Step::Update { iova, size, user: USER + user, access }
             }),

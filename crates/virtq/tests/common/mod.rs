@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub const BASE: u64 = 0x10_0000;
 /// Bytes that are shared.
 pub const LEN: usize = 1 << 20;
-/// Unshared bytes before and behind them.
+/// Unshared bytes before and after them.
 pub const GUARD: usize = 4096;
 const FILL: u8 = 0xa5;
 
