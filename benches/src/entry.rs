@@ -194,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_of_figures() {
+    fn median_of_samples() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 
     #[test]
-    fn the_interval_of_few_is_wide_and_of_many_narrow() {
+    fn the_interval_narrows_with_more_samples() {
         assert_eq!(interval(&[1.0; 9]), None);
         let figures =
             |count: u32| (0..count).map(|figure| f64::from(figure) / f64::from(count)).collect::<Vec<_>>();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_pairs_and_marks_of_the_best() {
+    fn ratios_use_pairs_and_limits_use_the_best_run() {
         let slices = Slices { ours: vec![10.0, 40.0, 20.0], peer: vec![10.0, 10.0, 40.0] };
         let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.0).best_at_least(50.0);
         assert_eq!((entry.ours, entry.best, entry.peer), (Some(20.0), Some(40.0), Some(10.0)));

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_meant_by_name_or_by_what_they_begin_with() {
+    fn keys_are_selected_by_name_or_prefix() {
         let keys = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(ToString::to_string).collect();
             choose(&SUBJECTS[0], &wanted)
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_stands_twice() {
+    fn keys_are_unique() {
         for subject in SUBJECTS {
             let keys = subject.groups.iter().flat_map(|group| group.keys);
             let mut keys: Vec<&str> = keys.map(|(key, _)| *key).collect();

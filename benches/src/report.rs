@@ -117,7 +117,7 @@ mod tests {
     use crate::entry::{Better, Slices};
 
     #[test]
-    fn a_report_reads_as_it_was_written() {
+    fn reports_round_trip() {
         let path = std::env::temp_dir().join(format!("ringway-bench-report-{}.json", std::process::id()));
         let slices = Slices { ours: vec![1.0], peer: vec![2.0] };
         let entry = slices.entry("us", Better::Less).ratio_at_most(1.0).with("floor", 3.5);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned_and_says_what_fails() {
+    fn the_table_is_aligned_and_marks_failures() {
         let entry =
             Slices { ours: vec![12.5], peer: vec![10.0] }.entry("Mpps", Better::More).ratio_at_least(1.5);
         let report =

@@ -235,7 +235,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
 const OVERWRITTEN: &str = "a frame was here";
 
 #[test]
-fn a_driver_in_user_space_reaches_its_kernel_only_without_an_iommu() {
+fn a_user_space_driver_in_linux_reaches_kernel_memory_only_without_an_iommu() {
     let Some(fit) = fit() else { return };
     let [said, version] = overreach("bare", &fit, None);
     assert!(said.ends_with("a frame came"), "{said}");

@@ -241,7 +241,7 @@ impl Lab {
 const BINDS: Option<&str> = Some("  bindVerb: bind\n");
 
 #[test]
-fn pods_are_placed_beside_a_real_scheduler() {
+fn pods_are_placed_with_a_real_kube_scheduler() {
     let Some(programs) = std::env::var_os("KUBERNETES").filter(|folder| !folder.is_empty()) else {
         eprintln!("KUBERNETES names no folder with kube-apiserver and kube-scheduler: nothing is tested");
         return;

@@ -63,7 +63,7 @@ fn user_mode_linux() {
 
 /// Root of a guest that runs as a program of this host reaches for the host's files.
 #[test]
-fn user_mode_linux_reaches_nothing_of_its_host() {
+fn user_mode_linux_reaches_no_files_of_its_host() {
     if !uml_is_here() {
         return;
     }
@@ -98,7 +98,7 @@ fn user_mode_linux_reaches_nothing_of_its_host() {
 
 /// Files given to a guest keep their paths, although the guest has its own `/tmp`.
 #[test]
-fn a_program_from_below_the_temporary_folder_is_found() {
+fn a_program_below_the_temporary_folder_is_found() {
     let folder = Folder::new("carried").unwrap();
     let program = folder.path().join("busybox");
     std::fs::copy(ringway_guests::image::program("busybox").unwrap(), &program).unwrap();
@@ -109,7 +109,7 @@ fn a_program_from_below_the_temporary_folder_is_found() {
 }
 
 #[test]
-fn user_mode_linux_comes_and_goes() {
+fn user_mode_linux_reconnects() {
     if !uml_is_here() {
         return;
     }

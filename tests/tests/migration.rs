@@ -130,19 +130,19 @@ fn fit() -> Option<Fit> {
 }
 
 #[test]
-fn a_guest_is_moved_while_it_sends_and_receives() {
+fn a_guest_migrates_under_traffic() {
     let Some(fit) = fit() else { return };
     moves("move", &Case { fit: &fit, iommu: None, kernel: None, options: &[] });
 }
 
 #[test]
-fn a_guest_behind_vt_d_is_moved_while_it_sends_and_receives() {
+fn a_guest_behind_vt_d_migrates_under_traffic() {
     let Some(fit) = fit() else { return };
     moves("movevtd", &Case { fit: &fit, iommu: Some(Iommu::Intel), kernel: None, options: &["packed=on"] });
 }
 
 #[test]
-fn a_guest_behind_virtio_s_iommu_is_moved_while_it_sends_and_receives() {
+fn a_guest_behind_virtio_iommu_migrates_under_traffic() {
     let Some(fit) = fit() else { return };
     let Some(kernel) = qemu::kernel_with_virtio_iommu() else {
         return say(

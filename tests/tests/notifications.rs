@@ -73,16 +73,16 @@ fn none_is_lost(name: &str, packed: [bool; 2]) {
 }
 
 #[test]
-fn none_is_lost_between_split_rings() {
+fn no_notification_is_lost_between_split_rings() {
     none_is_lost("split", [false, false]);
 }
 
 #[test]
-fn none_is_lost_between_packed_rings() {
+fn no_notification_is_lost_between_packed_rings() {
     none_is_lost("packed", [true, true]);
 }
 
 #[test]
-fn none_is_lost_between_one_of_each() {
+fn no_notification_is_lost_between_split_and_packed_rings() {
     none_is_lost("mixed", [false, true]);
 }

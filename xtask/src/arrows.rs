@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_house_has_no_cycle() {
+    fn crate_dependencies_have_no_cycle() {
         for (name, below) in closure() {
             assert!(!below.contains(name), "{name} uses itself");
         }
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn use_is_transitive() {
+    fn permitted_dependencies_are_transitive() {
         let all = closure();
         assert!(all["cli"].contains("mem"));
         assert!(!all["switch"].contains("host"));

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_found() {
+    fn missing_tests_are_found() {
         let file = |path: &str, text: &str| File { path: path.into(), text: text.into() };
         let page = "| a promise | `a.rs`: `a_test_that_is_there`, `a_test_that_is_gone` |\n| b | `b.rs` |\n";
         let files = [file("SECURITY.md", page), file("crates/x/a.rs", "fn a_test_that_is_there() {}")];

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grew_is_reported_and_what_shrank_must_be_kept() {
+    fn growth_is_reported_and_reductions_must_be_recorded() {
         let map = |size| BTreeMap::from([("x".to_string(), size)]);
         let run = |kept: &BTreeMap<_, _>, now: &BTreeMap<_, _>, shrink| {
             let mut findings = Findings::new();

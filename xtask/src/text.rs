@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_strings_are_blank() {
+    fn comments_and_strings_are_blanked() {
         let source = "a // unsafe\nb \"unsafe \\\" x\" c\n/* unsafe\nunsafe */ d\nr#\"unsafe\"# e\n'\"' f";
         let lines = code_lines(source);
         assert_eq!(lines.len(), 6);

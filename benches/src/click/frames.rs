@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_right_and_many() {
+    fn generated_frames_are_valid_and_numerous() {
         let frames = Frames::new(Length::Imix, 5, flow);
         assert_eq!(frames.len(), LEAST);
         let (third, length) = frames.get(2);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_a_session_holds_the_packet() {
+    fn a_session_frame_contains_the_packet() {
         let session = Session { subscriber: [2, 0, 0, 0, 9, 9], number: 7 };
         let frames = Frames::sessions(Length::Fixed(64), 1, |number| (session, flow(number)));
         let (frame, length) = frames.get(3);

@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_distinct_and_payloads_hold_them_only_if_asked() {
+    fn patterns_are_distinct_and_payloads_match_only_on_request() {
         let made = made(500);
         assert_eq!((made.len(), made.iter().collect::<BTreeSet<_>>().len()), (500, 500));
         assert!(made.iter().all(|pattern| (LEAST..=128).contains(&pattern.len())));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_read_as_rules_write_them() {
+    fn rule_contents_are_parsed() {
         let rules = "#alert tcp any any -> any any (content:\"ab\"; content:!\"longer than it\"; \
             content:\"|0d 0A|x\\\"y\";)\n\
             alert udp any any -> any any (uricontent:\"/path\"; nocase;)\npass tcp (content:\"nothing\";)";

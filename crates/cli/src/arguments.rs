@@ -423,7 +423,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn what_is_no_number_is_said() {
+    fn invalid_numbers_are_reported() {
         let said = |words: &[&str]| {
             let words = ["ringway"].iter().chain(words);
             Arguments::try_parse_from(words).err().map(|error| error.to_string()).unwrap_or_default()
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_sound_and_every_command_has_examples() {
+    fn the_command_line_is_consistent_and_every_command_has_examples() {
         let mut command = Arguments::command();
         command.build();
         command.clone().debug_assert();

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_not_good_comes_with_advice() {
+    fn every_bad_finding_has_advice() {
         let mut facts = Facts::gather();
         facts.seccomp = false;
         facts.huge_pages.clear();

@@ -102,7 +102,7 @@ mod tests {
     use super::Fail;
 
     #[test]
-    fn programs_are_told_what_people_are() {
+    fn json_errors_match_text_errors() {
         let said = crate::text::to_json(&Fail::NotUp("no fabric is up".into()).view());
         assert_eq!(said, r#"{"error":"no fabric is up","code":4}"#);
     }

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_iommu_has_columns_where_there_is_one() {
+    fn iommu_columns_appear_only_with_an_iommu() {
         let view = |hits, misses| {
             let total = Counts { tx_frames: 7, iotlb_hits: hits, iotlb_misses: misses, ..Counts::default() };
             StatsView { at: 1, ports: vec![PortStats { name: "a".into(), total, queues: Vec::new() }] }

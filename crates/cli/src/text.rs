@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_column_goes_on_below_where_the_terminal_ends() {
+    fn the_last_column_wraps_at_the_terminal_width() {
         let mut table = Table::new(&["NAME", "NOTE"]);
         table.row(vec![cell("a"), cell("packed in-order mrg-rxbuf csum guest-tso4")]);
         let plain = anstream::adapter::strip_str(&table.render(Some(32))).to_string();

@@ -34,7 +34,7 @@ fn blocks(page: &Path, language: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn every_fabric_file_in_the_documentation_is_right() {
+fn every_fabric_file_in_the_documentation_is_valid() {
     let folder = std::env::temp_dir().join(format!("rw-docs-{}", std::process::id()));
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins");
     // Their policies name units of plugins.
@@ -101,7 +101,7 @@ fn every_command_in_the_documentation_exists() {
 
 /// A `console` block has commands after `$ `, each followed by its output; a command without output is not run.
 #[test]
-fn consoles_show_what_commands_print() {
+fn console_blocks_match_command_output() {
     let folder = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let mut count = 0;
@@ -124,7 +124,7 @@ fn consoles_show_what_commands_print() {
 
 /// Every Click configuration that is shown can be built.
 #[test]
-fn every_click_configuration_in_the_documentation_is_right() {
+fn every_click_configuration_in_the_documentation_is_valid() {
     let folder = std::env::temp_dir().join(format!("rw-docs-click-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let capture = folder.join("in.pcap");

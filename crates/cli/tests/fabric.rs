@@ -27,7 +27,7 @@ switch = \"main\"
 ";
 
 #[test]
-fn a_fabric_comes_up_forwards_and_goes_down() {
+fn a_fabric_starts_forwards_and_stops() {
     let lab = Lab::new("load", LOAD);
     assert!(lab.ok(&["up", "lab.toml", "--detach"]).starts_with("up: fabric lab\n"));
     let received = || lab.json(&["stats"])["ports"][1]["total"]["rx_frames"].as_u64().unwrap();
@@ -52,7 +52,7 @@ fn a_fabric_comes_up_forwards_and_goes_down() {
 }
 
 #[test]
-fn what_is_no_file_is_not_waited_for() {
+fn devices_and_idle_pipes_are_refused_as_fabric_files() {
     let lab = Lab::new("endless", LOAD);
     let fifo = lab.folder.join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
@@ -68,7 +68,7 @@ fn what_is_no_file_is_not_waited_for() {
 }
 
 #[test]
-fn a_socket_of_somebody_else_is_said_to_be_none() {
+fn a_foreign_socket_is_reported_as_no_fabric() {
     let lab = Lab::new("stranger", LOAD);
     let listener = UnixListener::bind(lab.folder.join("stranger")).unwrap();
     let stranger = std::thread::spawn(move || {
@@ -84,7 +84,7 @@ fn a_socket_of_somebody_else_is_said_to_be_none() {
 }
 
 #[test]
-fn another_name_is_checked_where_it_runs() {
+fn check_uses_the_run_directory_of_the_given_name() {
     let port = "[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"main\"\n";
     let lab = Lab::new("named", &format!("{LOAD}{port}"));
     for name in ["lab", "other"] {
@@ -102,7 +102,7 @@ fn another_name_is_checked_where_it_runs() {
 }
 
 #[test]
-fn a_change_touches_what_is_different_and_a_wrong_file_nothing() {
+fn apply_changes_only_differences_and_an_invalid_file_changes_nothing() {
     let ring = "[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"main\"\n";
     let lab = Lab::new("apply", LOAD);
     lab.ok(&["up", "lab.toml", "--detach"]);
@@ -157,7 +157,7 @@ fn two_fabrics_run_side_by_side() {
 }
 
 #[test]
-fn front_ends_come_and_go() {
+fn front_ends_connect_and_disconnect() {
     let lab = Lab::new("peers", "");
     let far = lab.folder.join("far.sock");
     lab.write(&format!(
@@ -198,7 +198,7 @@ fn descriptors(pid: u64) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_flood_of_front_ends_that_come_and_go_leaves_nothing() {
+fn a_flood_of_reconnecting_front_ends_leaks_nothing() {
     let lab = Lab::new("flood", "");
     let ports: String = ["a", "b"]
         .map(|port| {
@@ -251,7 +251,7 @@ fn shared(pid: u64) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
+fn the_data_process_is_confined_to_the_descriptors_it_was_given() {
     let lab = Lab::new("confined", LOAD);
     // The process that starts a fabric may have left a descriptor open.
     let left = File::open(lab.folder.join("lab.toml")).unwrap();
@@ -295,7 +295,7 @@ fn the_data_process_is_confined_and_has_no_more_than_it_was_given() {
 }
 
 #[test]
-fn the_data_process_is_started_again() {
+fn a_killed_data_process_is_restarted() {
     let lab = Lab::new("restart", LOAD);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let data = || lab.json(&["ps"])["fabric"]["data_pid"].as_u64().unwrap();
@@ -312,7 +312,7 @@ fn the_data_process_is_started_again() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_said_to_be() {
+fn errors_of_a_fabric_file_are_reported() {
     let lab = Lab::new("check", "[port.a]\nkind = \"nul\"\nswitch = \"main\"\n");
     let (code, words) = lab.fails(&["check", "lab.toml"]);
     assert_eq!(code, 3);

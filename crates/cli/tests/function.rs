@@ -97,7 +97,7 @@ fn next(ring: &mut Ring, most: Duration) -> Option<u16> {
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_firewall_stands_between_two_programs_and_its_death_harms_nobody() {
+fn a_firewall_filters_between_two_programs_and_can_crash_safely() {
     let lab = lab("wall", FIREWALL, "");
     assert!(lab.ok(&["check", "lab.toml"]).contains("1 function"));
     lab.ok(&["up", "lab.toml", "--detach"]);
@@ -146,7 +146,7 @@ fn a_firewall_stands_between_two_programs_and_its_death_harms_nobody() {
 }
 
 #[test]
-fn another_configuration_takes_over_and_a_wrong_one_changes_nothing() {
+fn a_new_configuration_takes_over_and_an_invalid_one_changes_nothing() {
     let lab = lab("swap", FIREWALL, "");
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || is_running(&lab));
@@ -185,7 +185,7 @@ fn another_configuration_takes_over_and_a_wrong_one_changes_nothing() {
 }
 
 #[test]
-fn a_configuration_that_takes_more_and_more_memory_ends_and_nobody_else() {
+fn a_function_that_exceeds_its_memory_ends_alone() {
     let greedy = "FromPort($IN) -> ToPort($OUT); FromPort($OUT) -> ToPort($IN);
         InfiniteSource(LENGTH 1500) -> Queue(16000000) -> Idle;";
     let lab = lab("greedy", greedy, "memory = \"32MB\"\n");
@@ -198,7 +198,7 @@ fn a_configuration_that_takes_more_and_more_memory_ends_and_nobody_else() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn configuration_errors_are_reported_with_positions() {
     let lab = lab("wrong", FIREWALL, "");
     let inline = |text: &str| {
         format!("{PORTS}[function.wall]\nports = [\"in\", \"out\"]\nclick = \"\"\"\n{text}\"\"\"\n")
@@ -216,7 +216,7 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
-fn the_example_passes_what_its_rules_allow() {
+fn the_firewall_example_passes_permitted_frames() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let text = std::fs::read_to_string(root.join("firewall.toml")).unwrap();
     let lab = Lab::new("example", "");
@@ -264,7 +264,7 @@ fn takes(lab: &Lab) -> bool {
 /// Configurations that open files or sockets fail. One that is always busy and logs without end is logged at a
 /// limited rate, passes frames, and can be stopped.
 #[test]
-fn hostile_functions_that_placement_starts_are_held_to_themselves() {
+fn hostile_functions_started_by_placement_are_confined() {
     let pass = "FromPort($IN) -> ToPort($OUT); FromPort($OUT) -> ToPort($IN);";
     let lab = lab("hostile", pass, "start = false\n");
     lab.ok(&["up", "lab.toml", "--detach"]);
@@ -302,7 +302,7 @@ fn hostile_functions_that_placement_starts_are_held_to_themselves() {
 }
 
 #[test]
-fn placement_starts_a_function_and_gives_back_what_it_took() {
+fn placement_starts_a_function_and_releases_its_resources() {
     let lab = lab("place", FIREWALL, "start = false\n");
     lab.ok(&["up", "lab.toml", "--detach"]);
     assert_eq!(function(&lab)["state"], "stopped");

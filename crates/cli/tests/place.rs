@@ -56,7 +56,7 @@ fn shown_commands_work() {
 }
 
 #[test]
-fn reasons_are_said_and_exit_codes_tell() {
+fn try_prints_reasons_and_sets_exit_codes() {
     let lab = Lab::new("reasons");
     let on = |words: &[&str]| {
         let all: Vec<&str> = ["place", "--inventory", "examples/placement/inventory.toml"]
@@ -85,7 +85,7 @@ fn reasons_are_said_and_exit_codes_tell() {
 }
 
 #[test]
-fn a_folder_of_plugins_that_is_not_there_is_said() {
+fn a_missing_plugin_folder_is_reported() {
     let lab = Lab::new("folder");
     let inventory = "examples/placement/inventory.toml";
     let output = lab.run(&["place", "--inventory", inventory, "--plugins", "./nowhere", "try", "web-3"]);
@@ -96,7 +96,7 @@ fn a_folder_of_plugins_that_is_not_there_is_said() {
 
 /// Plugins run with a Python that has no package of ours, and where no Python is they are refused.
 #[test]
-fn plugins_need_a_python_and_nothing_else() {
+fn plugins_need_only_a_python() {
     let lab = Lab::new("python");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rules = root.join("examples/placement/rules.toml").display().to_string();
@@ -122,7 +122,7 @@ fn plugins_need_a_python_and_nothing_else() {
 
 /// `place simulate` uses the given inventory and plugins.
 #[test]
-fn a_simulation_meets_an_inventory_and_its_plugins() {
+fn a_simulation_uses_an_inventory_and_its_plugins() {
     let lab = Lab::new("simulate");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let rules = root.join("examples/placement/rules.toml").display().to_string();
@@ -194,7 +194,7 @@ fn a_simulation_meets_an_inventory_and_its_plugins() {
 
 /// Unknown names are reported, with their exit codes.
 #[test]
-fn names_that_nothing_has_are_said() {
+fn unknown_names_are_reported() {
     let lab = Lab::new("names");
     let inventory = "examples/placement/inventory.toml";
     let on = |words: &[&str]| {

@@ -183,7 +183,7 @@ fn the_example_plugins_decide() {
 
 /// The Rust program has Python read Azure's trace of 2020, an SQLite file.
 #[test]
-fn azures_database_is_read_through_python() {
+fn azure_traces_are_converted_by_python() {
     let lab = Lab::new("place-azure");
     let script = "import sqlite3\n\
         c = sqlite3.connect('packing_trace_zone_a_v1.sqlite')\n\

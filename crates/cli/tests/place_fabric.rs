@@ -85,7 +85,7 @@ const HOSTS: &str = "[cluster.default]\ninterval = 1\n\
     [host.b]\ncores = 4\nthreads = 4\nmemory-mb = 8192\n[vm.v]\nhost = \"a\"\nstatus = \"up\"\n";
 
 #[test]
-fn placement_looks_after_itself_and_serves_kubernetes() {
+fn placement_runs_with_the_fabric_and_serves_kubernetes() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-fabric-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();
     lab.write("lab.toml", &format!("{LOAD}[policy.night]\nbase = \"packing\"\n"));
@@ -135,7 +135,7 @@ const RULES: &str = "[plugins.rules]\nfolder = \"rules\"\n\
 /// The file's plugins, policies and clusters hold as soon as placement is asked; what the file loses while the
 /// fabric is down goes when it is up again, and what came by the API stays.
 #[test]
-fn the_file_is_what_placement_becomes() {
+fn placement_follows_the_fabric_file() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-file-{}", std::process::id())));
     std::fs::create_dir_all(lab.0.join("rules")).unwrap();
     lab.write("rules/few.py", FEW);
@@ -177,7 +177,7 @@ fn the_file_is_what_placement_becomes() {
 
 /// Placement's inventory says where a VM may run; the fabric file says what it is.
 #[test]
-fn what_the_file_does_not_describe_is_not_started_and_said_how() {
+fn guests_missing_from_the_file_are_not_started_and_the_remedy_is_reported() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-start-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();
     lab.write("lab.toml", LOAD);
@@ -207,7 +207,7 @@ const BROKEN: &str = "from ringway.placement import Filter\n\nclass Other(Filter
 
 /// Plugins attached by hand stay attached, beside those of the file; files that don't load are said everywhere.
 #[test]
-fn plugins_that_were_attached_stay_and_what_does_not_load_is_said() {
+fn attached_plugins_stay_and_load_errors_are_reported() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-kept-{}", std::process::id())));
     for (folder, text) in [("rules", FEW.to_string()), ("more", FEW.replace("Few", "Fewer"))] {
         std::fs::create_dir_all(lab.0.join(folder)).unwrap();
@@ -279,7 +279,7 @@ fn a_folder_that_can_not_be_served_is_not_attached() {
 
 /// Objects that would be created again can not be deleted: this host, its measured load, and objects of the file.
 #[test]
-fn what_would_come_back_is_not_taken_out() {
+fn objects_described_by_the_file_can_not_be_removed() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-stays-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();
     lab.write(
@@ -307,7 +307,7 @@ fn what_would_come_back_is_not_taken_out() {
 /// The clock may jump forwards or back while the fabric is down: facts and reservations of another time end, and the
 /// other objects stay usable.
 #[test]
-fn a_clock_that_jumped_meanwhile_holds_nothing_up() {
+fn a_clock_jump_blocks_nothing() {
     const YEAR: u64 = 365 * 86_400_000;
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-jump-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();

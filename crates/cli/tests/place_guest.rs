@@ -64,7 +64,7 @@ fn fabric() -> String {
 }
 
 #[test]
-fn a_real_guest_is_placed_runs_and_gives_back_what_it_took() {
+fn a_real_guest_is_placed_runs_and_releases_its_resources() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-guest-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();
     std::fs::write(lab.0.join("lab.toml"), fabric()).unwrap();

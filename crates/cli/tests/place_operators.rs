@@ -26,7 +26,7 @@ fn row(table: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn objects_come_change_and_go() {
+fn objects_are_added_changed_and_removed() {
     let lab = up("operators");
     lab.ok(&["place", "run", "w", "--only", "b"]);
     let vms = lab.ok(&["place", "vms"]);
@@ -71,7 +71,7 @@ fn objects_come_change_and_go() {
 }
 
 #[test]
-fn hosts_go_out_of_use_and_back_and_events_say_so() {
+fn hosts_enter_and_leave_maintenance_with_events() {
     let lab = up("maintenance");
     let revision = lab.json(&["place", "events", "--count", "1"])["revision"].as_u64().unwrap().to_string();
     assert_eq!(
@@ -118,7 +118,7 @@ fn hosts_go_out_of_use_and_back_and_events_say_so() {
 
 /// A process that is killed, then a bit that flips: nothing is served, nothing is written, and there are ways out.
 #[test]
-fn a_damaged_store_is_refused_and_comes_back() {
+fn a_damaged_store_is_refused_and_restored() {
     let lab = up("store");
     let folder = lab.folder.join("run/lab");
     let files =

@@ -103,7 +103,7 @@ fn neighbours_go_on(lab: &Lab, memory: &OwnedFd) -> bool {
 }
 
 #[test]
-fn who_holds_a_worker_by_its_memory_holds_no_other_and_is_named() {
+fn a_front_end_that_blocks_a_worker_blocks_no_other_and_is_named() {
     let lab = Lab::new("slow", FABRIC);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let connect = |name: &str| UnixStream::connect(lab.socket(name)).unwrap();

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn archives_round_trip() {
         let member = |name: &str, data: &[u8]| Member {
             name: name.into(),
             date: 1,

@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_and_places() {
+    fn tokens_have_positions() {
         let found = tokens("a/b@1 -> $x\r\n// c\n/* \n */ [3]é||...define");
         let text: Vec<_> =
             found.iter().map(|(_, text, line, column)| (text.as_str(), *line, *column)).collect();

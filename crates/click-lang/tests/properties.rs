@@ -96,7 +96,7 @@ proptest! {
 
     /// Both parsers terminate on any text.
     #[test]
-    fn no_text_breaks_the_readers(text in text()) {
+    fn arbitrary_text_never_panics(text in text()) {
         read(&text);
         let mut diagnostics = Diagnostics::new(100);
         let bytes = text.as_bytes();
@@ -108,7 +108,7 @@ proptest! {
 
     /// Printing and parsing a flat configuration gives the same graph.
     #[test]
-    fn flat_text_reads_back(graph in graph()) {
+    fn unparsed_text_parses_again(graph in graph()) {
         let (again, errors) = read(&graph.unparse());
         prop_assert_eq!(errors, 0);
         prop_assert_eq!(bare(again), graph);
@@ -116,7 +116,7 @@ proptest! {
 
     /// Every accepted configuration is also accepted when flattened, with the same meaning.
     #[test]
-    fn flattening_changes_nothing(text in statements()) {
+    fn unparsed_graphs_are_equal(text in statements()) {
         let (graph, errors) = read(&text);
         prop_assume!(errors == 0);
         let (again, errors) = read(&graph.unparse());
@@ -137,14 +137,14 @@ proptest! {
 
     /// One pass removes all comments.
     #[test]
-    fn uncommented_text_has_no_comments(text in text()) {
+    fn removing_comments_is_idempotent(text in text()) {
         let once = uncomment(&text);
         prop_assert_eq!(uncomment(&once), once);
     }
 }
 
 #[test]
-fn hostile_texts_end_soon() {
+fn hostile_texts_are_parsed_in_bounded_time() {
     let chain = |count: usize| {
         let mut text = String::from("elementclass C0 { Idle; Idle }\n");
         for level in 1..count {

@@ -61,7 +61,7 @@ fn patterns_are_replaced_until_none_matches() {
 }
 
 #[test]
-fn patterns_that_undo_each_other_end() {
+fn inverse_patterns_terminate() {
     let patterns = "elementclass A { input -> Foo -> output }
                     elementclass A_Replacement { input -> Bar -> output }
                     elementclass B { input -> Bar -> output }
@@ -75,7 +75,7 @@ fn patterns_that_undo_each_other_end() {
 }
 
 #[test]
-fn combined_and_taken_out_again() {
+fn combined_routers_are_separated_again() {
     let component = |name: &str, text| Component { name: name.into(), router: flat(text) };
     let parts = [
         component("A", "Source -> out :: ToDevice(eth1);"),
@@ -104,7 +104,7 @@ fn combined_and_taken_out_again() {
 }
 
 #[test]
-fn dead_elements_go() {
+fn dead_elements_are_removed() {
     let mut router = flat(
         "Source -> Null -> t :: Tee -> s :: Sink; t [1] -> Idle; Idle -> Counter -> Sink;
          Source -> Counter -> Idle;
@@ -123,7 +123,7 @@ fn dead_elements_go() {
 }
 
 #[test]
-fn aligns_where_needed_and_only_there() {
+fn alignment_is_inserted_only_where_needed() {
     let mut router = flat(
         "FromDevice(a) -> Strip(14) -> CheckIPHeader -> ToHost;
          FromDevice(b) -> c :: CheckIPHeader -> Discard",

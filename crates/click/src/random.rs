@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_the_c_library() {
+    fn numbers_equal_the_c_library() {
         let mut one = Additive::new(1);
         assert_eq!([one.next(), one.next(), one.next()], [1_804_289_383, 846_930_886, 1_681_692_777]);
         let mut other = Additive::new(42);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_kept_to_and_used_to_their_ends() {
+    fn ranges_are_inclusive_and_fully_used() {
         for mut random in [Random::new(1), Random::like_click(1)] {
             for (least, most) in [(0, 1), (5, 7), (0, u32::MAX), (u32::MAX - 1, u32::MAX), (7, 7), (9, 3)] {
                 let numbers: alloc::vec::Vec<u32> = (0..200).map(|_| random.between(least, most)).collect();

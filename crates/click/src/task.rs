@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tickets_share_the_rounds() {
+    fn tickets_determine_shares_of_rounds() {
         let mut tasks = Tasks::default();
         let first = tasks.add(ElementId(0), 0);
         let second = tasks.add(ElementId(1), 0);

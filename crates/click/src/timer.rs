@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expired_timers_come_in_order() {
+    fn expired_timers_fire_in_order() {
         let mut timers = Timers::default();
         let made: Vec<Timer> = (0..3).map(|_| timers.add(ElementId(0))).collect();
         timers.set(made[0], 30);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_set_often_takes_no_more_room() {
+    fn rescheduling_a_timer_takes_no_memory() {
         let mut timers = Timers::default();
         let timer = timers.add(ElementId(0));
         for expiry in 0..10_000 {

@@ -49,7 +49,7 @@ impl Control {
 }
 
 #[test]
-fn frames_pass_both_ways_and_wake_who_sleeps() {
+fn frames_pass_both_ways_and_wake_a_sleeping_end() {
     let mut control = Control::new("frames");
     let ends = [control.program(), control.program()];
     let [mut one, mut two] = ends.map(|end| end.join().unwrap().unwrap());
@@ -93,7 +93,7 @@ fn a_full_ring_has_no_room_until_the_other_end_reads() {
 }
 
 #[test]
-fn who_stays_is_told_and_goes_on_with_the_next() {
+fn the_remaining_end_is_told_and_continues_with_the_next_peer() {
     let mut control = Control::new("stays");
     let ends = [control.program(), control.program()];
     let [one, mut two] = ends.map(|end| end.join().unwrap().unwrap());

@@ -176,19 +176,19 @@ mod tests {
                        [port.b]\nkind='null'\nswitch='s'\n[guest.g]\nkind='uml'\nport='a'\n";
 
     #[test]
-    fn nothing_changes_without_need() {
+    fn equal_files_need_no_changes() {
         assert!(words(TWO, TWO).is_empty());
     }
 
     #[test]
-    fn a_changed_port_takes_its_guest_with_it_and_nobody_else() {
+    fn a_changed_port_restarts_only_its_guest() {
         let changed = TWO.replace("socket='a'", "socket='c'");
         let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
         assert_eq!(words(TWO, &changed), expected);
     }
 
     #[test]
-    fn a_port_that_another_worker_gets_is_moved_and_keeps_its_guest() {
+    fn a_port_assigned_to_another_worker_is_moved_and_keeps_its_guest() {
         let two = format!("{TWO}[worker.v]\n[worker.w]\n");
         let one = two.replace("[worker.w]", "[worker.w]\nports=['a']");
         assert_eq!(words(&two, &one), ["move port a to w"]);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_guest_gets_comes_anew() {
+    fn a_port_assigned_to_another_guest_is_recreated() {
         let renamed = words(TWO, &TWO.replace("[guest.g]", "[guest.h]"));
         assert_eq!(renamed, ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest h"]);
         let user = words(TWO, &format!("{TWO}user='someone'\n"));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_stays_while_only_its_configuration_changes() {
+    fn a_function_whose_configuration_changes_is_not_restarted() {
         let one = "[switch.s]\n[port.r]\nkind='ring'\nsocket='r'\nswitch='s'\n\
                    [function.f]\nport='r'\nclick='FromPort(r) -> ToPort(r);'\n";
         assert_eq!(words(one, &one.replace("->", "-> Null ->")), ["change function f"]);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_switch_takes_its_ports_with_it() {
+    fn a_changed_switch_recreates_its_ports() {
         let changed = TWO.replace("[switch.s]", "[switch.s]\nageing='1s'\n[switch.t]");
         let said = words(TWO, &changed);
         assert_eq!(said[..4], ["remove guest g", "remove port a", "remove port b", "remove switch s"]);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guest_gets_the_pages_that_the_file_asks_for_or_an_error() {
+    fn a_guest_gets_the_requested_huge_pages_or_an_error() {
         let free = [Free { size: 2 << 20, total: 100, free: 96 }, Free { size: 1 << 30, total: 1, free: 0 }];
         let of = |wanted, memory| of_guest(wanted, memory, &free);
         assert_eq!(of(HugePages::Auto, 192), Ok(Some(2048)));

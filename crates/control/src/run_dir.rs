@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fabric_whose_lock_was_removed_keeps_its_directory_and_its_socket() {
+    fn removing_the_lock_file_does_not_free_the_run_directory() {
         let path = std::env::temp_dir().join(format!("ringway-run-lock-{}", std::process::id()));
         let first = RunDir::take(&path).unwrap();
         let api = std::os::unix::net::UnixListener::bind(api_socket(&path)).unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_else_made_it_is_refused() {
+    fn a_run_directory_of_another_owner_is_refused() {
         let path = std::env::temp_dir().join(format!("ringway-run-owner-{}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         let ours = rustix::process::geteuid().as_raw();

@@ -29,7 +29,7 @@ fn examples(folder: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn each_file_gets_its_messages() {
+fn each_file_gives_its_expected_messages() {
     let mut differ = Vec::new();
     for (name, text) in examples("tests/file") {
         let said = match read(&name, &text, &host()) {
@@ -50,7 +50,7 @@ fn each_file_gets_its_messages() {
 }
 
 #[test]
-fn the_examples_of_the_project_are_good() {
+fn the_projects_example_files_are_valid() {
     for (name, text) in examples("../../examples") {
         if let Err(problems) = read(&name, &text, &host()) {
             panic!("{problems}");
@@ -59,7 +59,7 @@ fn the_examples_of_the_project_are_good() {
 }
 
 #[test]
-fn a_file_says_what_it_means() {
+fn a_file_is_read_into_the_expected_fabric() {
     let text = r#"
         [fabric]
         name = "lab"
@@ -138,7 +138,7 @@ fn mutated() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_file_panics(text in mutated()) {
+    fn arbitrary_files_never_panic(text in mutated()) {
         if let Err(problems) = read("f.toml", &text, &host()) {
             prop_assert!(!problems.list.is_empty());
             prop_assert!(problems.render(true).starts_with("f.toml:"));
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(text in "\\PC{0,200}") {
+    fn arbitrary_bytes_never_panic(text in "\\PC{0,200}") {
         let _ = read("f.toml", &text, &host()).map_err(|problems| problems.render(true));
     }
 }

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_steady_rate_is_found_and_forgotten() {
+    fn a_steady_rate_is_measured_and_decays() {
         let mut rate = Rate::default();
         for period in 0..200 {
             rate.update(period * PERIOD, 10);

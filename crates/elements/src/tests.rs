@@ -146,7 +146,7 @@ fn seeds() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn lying_and_truncated_headers_harm_no_element(
+    fn invalid_and_truncated_headers_panic_in_no_element(
         mut frame in seeds(),
         cut in 0usize..260,
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
@@ -164,7 +164,7 @@ proptest! {
 }
 
 #[test]
-fn a_filter_sorts_as_its_patterns_say() {
+fn a_filter_matches_its_patterns() {
     let frame = "4500001d 00000000 40110000 0a000001 0a000002 04000050 00090000 00";
     let cases = [
         ("udp", true),
@@ -203,7 +203,7 @@ fn shares(element: &str) -> [String; 3] {
 }
 
 #[test]
-fn switches_choose_the_output_they_should() {
+fn switches_choose_the_configured_output() {
     assert_eq!(shares("RoundRobinSwitch"), ["2", "2", "2"]);
     assert_eq!(shares("StaticSwitch(1)"), ["0", "6", "0"]);
     assert_eq!(shares("StaticSwitch(-1)"), ["0", "0", "0"]);
@@ -214,7 +214,7 @@ fn switches_choose_the_output_they_should() {
 }
 
 #[test]
-fn a_sample_takes_its_share() {
+fn random_sample_drops_its_share() {
     let text = "InfiniteSource(LIMIT 10000, STOP true) -> r :: RandomSample(DROP 0.25) -> Discard;
         r[1] -> d :: Counter -> Discard;";
     let mut router = run(text, 4);
@@ -228,7 +228,7 @@ fn a_sample_takes_its_share() {
 }
 
 #[test]
-fn names_mean_what_their_place_asks_for() {
+fn names_resolve_by_the_expected_type() {
     let text = "AddressInfo(foo 1.2.3.4/20 1:2:3:4:5:6 fe80::1/64, net 10.0.0.0/8);
         i :: Idle -> l :: LinearIPLookup(foo 0, foo:ipnet 0, foo:bcast 0, foo:gw 0, net 0) -> Idle;
         i[1] -> e :: EtherEncap(0x800, foo, foo:eth) -> Idle;
@@ -246,7 +246,7 @@ fn names_mean_what_their_place_asks_for() {
 }
 
 #[test]
-fn a_suppressed_port_lets_nothing_pass() {
+fn a_suppressed_port_passes_no_packets() {
     let text =
         "x :: InfiniteSource(LIMIT 4, ACTIVE false) -> s :: Suppressor -> a :: AverageCounter -> Discard;
         y :: InfiniteSource(LIMIT 4, ACTIVE false) -> [1] s; s[1] -> b :: Counter -> Discard;
@@ -260,7 +260,7 @@ fn a_suppressed_port_lets_nothing_pass() {
 }
 
 #[test]
-fn an_error_keeps_the_router_from_being_built() {
+fn an_error_prevents_building_the_router() {
     for (text, expected) in [
         ("Idle -> Error(what, EVER 1) -> Idle", "Error"),
         ("Message(stop here, ERROR)", "stop here"),
@@ -277,7 +277,7 @@ fn an_error_keeps_the_router_from_being_built() {
 }
 
 #[test]
-fn a_replay_sends_all_again_until_it_stops() {
+fn a_replay_repeats_all_packets_until_it_stops() {
     for burst in [1, 2, 8] {
         let text = "InfiniteSource(LIMIT 5) -> Queue(8) -> r :: ReplayUnqueue(STOP 3)
             -> StoreData(0, x) -> c :: Counter -> Discard;

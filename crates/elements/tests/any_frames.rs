@@ -180,7 +180,7 @@ fn run(class: &Class, pull: bool, most: bool, burst: usize, frames: &[Vec<u8>]) 
 }
 
 #[test]
-fn every_element_can_be_built_for_this() {
+fn every_element_is_covered_by_these_tests() {
     let registry = ringway_elements::registry();
     let frames = [vec![0; 60]];
     let built = |class: &Class| run(class, false, false, 1, &frames) || run(class, true, false, 1, &frames);
@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_frame_breaks_an_element(frames in frames(), burst in prop::sample::select(vec![1usize, 7, 64])) {
+    fn arbitrary_frames_panic_in_no_element(frames in frames(), burst in prop::sample::select(vec![1usize, 7, 64])) {
         for class in ringway_elements::registry().iter() {
             for most in [false, true] {
                 if !run(class, false, most, burst, &frames) {
@@ -217,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_call_breaks_an_element(frames in frames(), calls in prop::collection::vec(call(), 1..12)) {
+    fn arbitrary_handler_calls_panic_in_no_element(frames in frames(), calls in prop::collection::vec(call(), 1..12)) {
         for class in ringway_elements::registry().iter() {
             let texts = [false, true].map(|pull| configuration(class, pull, true, &frames));
             let Some(mut router) = texts.iter().find_map(|text| build(text, 1)) else { continue };

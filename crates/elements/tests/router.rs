@@ -33,7 +33,7 @@ fn run(router: &mut Router) {
 }
 
 #[test]
-fn packets_go_through() {
+fn packets_pass_through() {
     for burst in [1, 7, 64] {
         let text = "s :: InfiniteSource(LIMIT 1000, STOP true) -> c :: Counter -> q :: Queue(2000)
             -> u :: Unqueue -> t :: Tee -> d :: Discard; t[1] -> e :: Discard;";
@@ -60,14 +60,14 @@ fn depth_first_with_burst_one() {
 }
 
 #[test]
-fn pullers_sleep_while_there_is_nothing() {
+fn pulling_tasks_sleep_while_their_input_is_empty() {
     let (mut router, _) = router("Idle -> q :: Queue -> u :: Unqueue -> Discard", 1);
     run(&mut router);
     assert_eq!(router.read("u.scheduled").unwrap(), "false");
 }
 
 #[test]
-fn a_circle_of_pushes_ends() {
+fn a_push_loop_is_broken() {
     let text = "InfiniteSource(LIMIT 1, STOP true) -> t :: Tee -> c :: Counter -> t; t[1] -> Discard;";
     let (mut router, console) = router(text, 1);
     run(&mut router);
@@ -76,7 +76,7 @@ fn a_circle_of_pushes_ends() {
 }
 
 #[test]
-fn triggers_call_handlers_of_others_and_of_themselves() {
+fn triggers_call_handlers_of_any_element() {
     let text = "s :: InfiniteSource -> c :: Counter(COUNT_CALL 5 stop) -> d :: Counter(COUNT_CALL 3 d.reset)
         -> Discard";
     let (mut router, _) = router(text, 1);
@@ -86,7 +86,7 @@ fn triggers_call_handlers_of_others_and_of_themselves() {
 }
 
 #[test]
-fn wrong_graphs_are_refused_in_clicks_words() {
+fn invalid_graphs_give_clicks_messages() {
     let reuse = errors("i :: InfiniteSource; i -> Discard; i -> Discard;");
     assert_eq!(
         reuse,
@@ -110,7 +110,7 @@ fn wrong_graphs_are_refused_in_clicks_words() {
 }
 
 #[test]
-fn wrong_arguments_are_refused_in_clicks_words() {
+fn invalid_arguments_give_clicks_messages() {
     let text = "Idle -> c :: Counter(FOO 1) -> Queue(x) -> Discard";
     let expected = "config:1: While configuring 'c :: Counter':
   FOO: unknown argument
@@ -145,7 +145,7 @@ fn handlers() {
 }
 
 #[test]
-fn a_pull_may_lead_through_a_bypass_twice() {
+fn a_pull_may_pass_a_bypass_twice() {
     let text =
         "InfiniteSource(LIMIT 2, STOP true) -> PullNull -> b :: Bypass(ACTIVE true) -> Print(a) -> Discard;
         b[1] -> Print(b) -> [1]b;";
@@ -166,7 +166,7 @@ impl Rebuild for Again {
 }
 
 #[test]
-fn another_configuration_takes_its_place_and_what_it_knows() {
+fn a_new_configuration_takes_over_with_its_state() {
     let text = "InfiniteSource(LIMIT 5, STOP true) -> c :: Counter -> q :: Queue -> Discard(ACTIVE false);";
     let (mut router, _) = router(text, 1);
     assert!(router.write("hotconfig Idle -> Discard").is_err());
@@ -203,7 +203,7 @@ impl ringway_click::Time for Ticking {
 }
 
 #[test]
-fn tasks_run_while_an_element_is_configured_anew() {
+fn tasks_run_during_reconfiguration() {
     let text = "InfiniteSource -> c :: Counter -> Discard; Idle -> f :: IPFilter(allow all) -> Discard;";
     let graph = Source::new(text, "config").read(&mut Anything).graph;
     let clock = ringway_click::Clock::Real(Box::new(Ticking(0)));

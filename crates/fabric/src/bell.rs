@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_moved_has_its_new_worker_woken() {
+    fn a_moved_kick_line_wakes_its_new_worker() {
         let bells = [Bell::new().unwrap(), Bell::new().unwrap()];
         let line = Line::new(bells[0].clone(), 3, "p");
         let kick = Arc::new(EventFd::new().unwrap().as_fd().try_clone_to_owned().unwrap());

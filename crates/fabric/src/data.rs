@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_are_looked_at_though_one_is_always_ready() {
+    fn an_always_ready_peer_does_not_starve_others() {
         let mut round = Round(7);
         let busy = [false, false, true];
         assert!(!round.is_over(7 + ROUND - 1, &busy));

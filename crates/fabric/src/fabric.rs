@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_leaves_other_switches_as_they_were() {
+    fn a_change_does_not_affect_other_switches() {
         let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
         let worker = spec::Worker { name: "w".into(), core: None, poll: Poll::Adaptive, spin: 0, hold: 0 };
         let mut fabric = Fabric::start(&[worker], page, 7, &[]).unwrap();
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_fails_is_replaced_and_its_ports_begin_anew() {
+    fn a_failed_worker_is_replaced_and_its_ports_restart() {
         let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
         let worker = |name: &str| spec::Worker {
             name: name.into(),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_a_few_lines_and_a_count() {
+    fn a_flood_of_log_lines_is_limited_and_counted() {
         let mut limit = LogLimit::of_port();
         let begin = Instant::now();
         let mut lines = Vec::new();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_watchdog_saw_is_charged_where_it_is_one_port_s() {
+    fn the_watchdog_charges_an_access_of_a_single_port() {
         for (access, charged) in [(Access::of(7), vec![7]), (Access::copy(7, 8), vec![])] {
             let (meter, clock) = (meter(), Clock::new());
             let began = clock.now();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_or_only_waits_for_a_processor_charges_nobody() {
+    fn sleeping_and_preempted_workers_charge_no_port() {
         let (meter, clock) = (meter(), Clock::new());
         let began = clock.now();
         meter.turn_begins(began);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_has_both_ports() {
+    fn an_access_word_encodes_both_ports() {
         assert_eq!((Access::NONE.port(), Access::NONE.source()), (None, None));
         assert_eq!((Access::of(0).port(), Access::of(0).source()), (Some(0), None));
         let copy = Access::copy(5, 4095);

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_at_hold_and_comes_back_after_a_while() {
+    fn patience_is_used_up_by_waiting_and_recovers_over_time() {
         let patience = Patience::default();
         patience.charge(1000, 60, 100);
         assert!(!patience.is_over());

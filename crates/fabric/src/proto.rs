@@ -205,7 +205,7 @@ mod tests {
     use ringway_spec::{Kind, Notify, To};
 
     #[test]
-    fn a_call_reads_as_it_was_written() {
+    fn calls_round_trip() {
         let port = Port {
             queues: 2,
             hold: Some(100_000),

@@ -439,7 +439,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_worker_that_panics_holds_nobody() {
+    fn a_panicking_worker_blocks_no_other_thread() {
         let policy = Policy { poll: Poll::Adaptive, spin: 0 };
         let (published, alarm) =
             (Arc::new(Published::new(Arc::new(World::default()))), Arc::new(EventFd::new().unwrap()));

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flows_keep_to_queues_that_are_open() {
+    fn flows_use_only_open_queues() {
         let steer = Steer::default();
         steer.note(7, 3);
         assert_eq!(steer.pick(7, 4), 3);

@@ -74,7 +74,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn frames_reach_the_port_that_was_learnt_and_stop_when_their_source_goes() {
+fn frames_reach_the_learned_port_and_stop_with_their_source() {
     let mut bench = Bench::new(2);
     bench.switch("s", learning());
     let a = bench.port("a", source(2, 1), on("s"));
@@ -130,7 +130,7 @@ fn static_and_hash_lookups_follow_their_ports() {
 }
 
 #[test]
-fn wrong_changes_are_refused_and_change_nothing() {
+fn invalid_changes_are_refused_without_effect() {
     let mut bench = Bench::new(1);
     bench.switch("s", learning());
     bench.port("a", null(), on("s"));
@@ -151,7 +151,7 @@ fn wrong_changes_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_port_that_is_moved_goes_on_and_no_other_is_touched() {
+fn a_moved_port_continues_and_no_other_is_affected() {
     let mut bench = Bench::new(2);
     bench.switch("s", learning());
     bench.port("a", source(2, 1), on("s"));

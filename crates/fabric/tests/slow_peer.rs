@@ -78,7 +78,7 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
 }
 
 #[test]
-fn a_front_end_whose_memory_is_taken_away_under_a_worker_loses_its_port_and_nobody_else() {
+fn removing_memory_under_a_worker_closes_only_that_port() {
     let page: Arc<Vec<Counters>> = Arc::new((0..4).map(|_| Counters::default()).collect());
     let mut fabric = fabric(&page);
     let file = memfd("guest", SIZE).unwrap();

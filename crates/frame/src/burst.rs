@@ -335,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_comes_out_as_it_went_in(
+        fn frames_are_read_back_unchanged(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..10),
             cuts in prop::collection::vec(1usize..300, 1..40),
         ) {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_an_earlier_frame_shows_in_a_short_one() {
+    fn a_short_head_contains_no_bytes_of_an_earlier_frame() {
         let mut storage = Storage::default();
         let long = [0xffu8; 64];
         Burst::begin(&mut storage).push(Offload::default(), Span::of(&long)).unwrap();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_burst_takes_other_frames() {
+    fn a_truncated_burst_accepts_further_frames() {
         let (first, second) = ([1u8; 100], [2u8; 200]);
         let mut storage = Storage::default();
         let mut burst = Burst::begin(&mut storage);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_ends_at_its_frames_and_at_its_bytes() {
+    fn a_burst_is_limited_by_frames_and_by_bytes() {
         let mut storage = Storage::default();
         let small = [0u8; 60];
         let mut burst = Burst::begin(&mut storage);

@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_finds_another_state_tells_all_others() {
+    fn a_changed_attachment_wakes_all_users() {
         let port = Attachment::to("a socket that nobody listens on");
         let plugs = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
         let mut port = port.borrow_mut();

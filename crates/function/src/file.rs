@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_compressed_file_is_refused_by_what_it_is() {
+    fn compressed_files_are_refused_by_their_magic_number() {
         let path = std::env::temp_dir().join(format!("ringway-compressed-{}", std::process::id()));
         for (bytes, compressed) in
             [(&b"\x1f\x8b\x08"[..], true), (b"BZh9", true), (b"!data src", false), (b"", false)]

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_asked_for_by_its_number() {
+    fn a_port_is_requested_by_its_number() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let ports = ["a", "b"].map(String::from).to_vec();
         let handed = Handed { ports, doors: Some(ours), listeners: Vec::new() };

@@ -49,7 +49,7 @@ fn run(path: &Path, burst: usize, turns: usize) -> Result<(String, String), Stri
 }
 
 #[test]
-fn own_examples_do_what_they_say() {
+fn the_example_configurations_have_the_expected_output() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/click");
     let entries = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> =
@@ -69,7 +69,7 @@ fn own_examples_do_what_they_say() {
 }
 
 #[test]
-fn those_of_click_run_where_they_are() {
+fn clicks_example_configurations_run_if_installed() {
     // If they are not available, the first of our own examples is used.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/click/ip-router.click");
     let files: Vec<PathBuf> = match std::env::var_os("CLICK_CONF") {

@@ -71,7 +71,7 @@ impl Lab {
 }
 
 #[test]
-fn who_has_been_idle_longest_makes_room() {
+fn the_longest_idle_connection_is_closed_for_a_new_one() {
     let mut lab = Lab::new("idle");
     let mut idle: Vec<UnixStream> = (0..MOST).map(|_| lab.connect()).collect();
     lab.serve();
@@ -85,7 +85,7 @@ fn who_has_been_idle_longest_makes_room() {
 }
 
 #[test]
-fn who_is_at_work_stays_for_a_while() {
+fn busy_connections_are_kept_for_a_while() {
     let mut lab = Lab::new("busy");
     let mut busy: Vec<UnixStream> = (0..MOST).map(|_| lab.connect()).collect();
     for program in &mut busy {
@@ -107,7 +107,7 @@ fn who_is_at_work_stays_for_a_while() {
 }
 
 #[test]
-fn what_was_begun_is_done_though_who_called_has_gone() {
+fn a_started_command_completes_after_its_client_disconnects() {
     let mut lab = Lab::beside("gone", "Idle -> r :: RadixIPLookup -> Discard").unwrap();
     let watched = lab.router.interests().len();
     let lines: String = (0..2000).map(|at| format!("add 10.0.{}.{}/32 0\n", at / 256, at % 256)).collect();
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_call_breaks_an_element(calls in prop::collection::vec(call(), 1..12)) {
+    fn arbitrary_handler_calls_panic_in_no_element(calls in prop::collection::vec(call(), 1..12)) {
         let registry = registry();
         for class in registry.iter() {
             let frames = [vec![0; 60]];

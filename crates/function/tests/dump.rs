@@ -14,7 +14,7 @@ fn run(folder: &std::path::Path, configuration: &str) -> String {
 }
 
 #[test]
-fn what_is_written_can_be_read() {
+fn dumps_round_trip() {
     let folder = std::env::temp_dir().join(format!("ringway-dump-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let dump = "!data timestamp src dst sport dport proto payload\n\

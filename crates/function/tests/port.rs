@@ -87,7 +87,7 @@ fn run(text: String, handlers: &str) -> std::thread::JoinHandle<(u8, String, Str
 }
 
 #[test]
-fn frames_come_and_go_and_a_lost_ring_is_had_again() {
+fn frames_pass_and_a_lost_ring_is_reattached() {
     let joined = Joined::new("mirror");
     let path = joined.path.display();
     let text = format!(
@@ -110,7 +110,7 @@ fn frames_come_and_go_and_a_lost_ring_is_had_again() {
 }
 
 #[test]
-fn what_is_pulled_waits_for_room_and_what_is_pushed_is_counted() {
+fn pulled_packets_wait_for_room_and_pushed_drops_are_counted() {
     let joined = Joined::new("room");
     let path = joined.path.display();
     let text = format!(

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 #[test]
-fn the_page_is_what_the_elements_say() {
+fn the_reference_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/click-element-reference.md");
     let page = reference::page();
     if std::env::var_os("RINGWAY_UPDATE").is_some() {
@@ -113,7 +113,7 @@ fn documented(text: &str, registry: &Registry) -> BTreeSet<String> {
 }
 
 #[test]
-fn handlers_are_those_that_are_documented() {
+fn handlers_match_the_documentation() {
     let registry = registry();
     let mut wrong = Vec::new();
     for class in registry.iter() {

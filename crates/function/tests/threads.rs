@@ -51,7 +51,7 @@ fn two_chains_count_on_two_threads() {
 }
 
 #[test]
-fn the_whole_is_told_of_all_threads() {
+fn router_wide_handlers_cover_all_threads() {
     for handler in
         ["list", "flatconfig", "config", "handlers", "active_ports", "drops", "requirements", "c2.handlers"]
     {
@@ -66,7 +66,7 @@ fn the_whole_is_told_of_all_threads() {
 }
 
 #[test]
-fn whichever_stops_all_stop() {
+fn a_stop_on_any_thread_stops_all() {
     let endless = "
         StaticThreadSched(a 0, b 1, c 2);
         a :: InfiniteSource -> A; b :: InfiniteSource -> B; c :: InfiniteSource -> C;";
@@ -87,7 +87,7 @@ fn whichever_stops_all_stop() {
 }
 
 #[test]
-fn what_names_one_another_stays_together() {
+fn elements_that_name_each_other_share_a_thread() {
     let text = "
         StaticThreadSched(s1 0, s2 1);
         s1 :: InfiniteSource(LIMIT 10) -> c1 :: Counter(COUNT_CALL 10 c2.reset) -> Discard;
@@ -121,7 +121,7 @@ fn stay_together(text: &str) -> bool {
 }
 
 #[test]
-fn what_shares_something_outside_stays_together() {
+fn elements_that_share_a_resource_share_a_thread() {
     for (one, other) in [
         ("a :: FromDevice(e0) -> Discard;", "Idle -> b :: ToDevice(DEVNAME e0);"),
         ("a :: FromPort(/run/x) -> Discard;", "Idle -> b :: ToPort(/run/x);"),
@@ -148,7 +148,7 @@ fn what_shares_something_outside_stays_together() {
 }
 
 #[test]
-fn parts_are_dealt_out() {
+fn parts_are_distributed_over_threads() {
     let chains: Vec<String> =
         (0..3).map(|at| format!("s{at} :: InfiniteSource(LIMIT 5, STOP true) -> Discard;")).collect();
     let text = format!("BalancedThreadSched; DriverManager(wait_stop 3); {}", chains.concat());
@@ -158,7 +158,7 @@ fn parts_are_dealt_out() {
 }
 
 #[test]
-fn errors_are_those_of_one_thread() {
+fn error_messages_do_not_depend_on_the_number_of_threads() {
     let scheds = "StaticThreadSched(a 1, b 0, c 1); ";
     for wrong in [
         "a :: Counter(x) -> Discard; Nonsense; b :: Idle; c :: Idle",
@@ -267,7 +267,7 @@ fn a_control_socket_reaches_all_threads() {
 }
 
 #[test]
-fn what_other_threads_say_is_heard() {
+fn messages_of_other_threads_are_delivered() {
     let path = std::env::temp_dir().join(format!("ringway-heard-{}.sock", std::process::id()));
     let text = format!(
         "ChatterSocket(UNIX, {});
@@ -297,7 +297,7 @@ impl Element for Broken {
 }
 
 #[test]
-fn a_thread_that_breaks_off_ends_the_program() {
+fn a_panicking_thread_ends_the_program() {
     let mut registry = click::registry();
     registry.add(&[&BROKEN]);
     let text = "StaticThreadSched(s 1); s :: InfiniteSource -> Broken; InfiniteSource -> Discard";
@@ -330,7 +330,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn one_thread_and_three_come_to_the_same(
+    fn one_and_three_threads_give_equal_results(
         chains in prop::collection::vec(
             (1..200_usize, prop::collection::vec(0..6_usize, 0..4), 0..3_usize),
             1..5,

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_taken_out_of_other_text() {
+    fn replies_are_extracted_from_other_text() {
         let found = all(b"boot\n=ringway 0 0 4\n6.1\n=ringway 7 1 0\nlate\n");
         let expected = [
             Message::Text(b"boot\n".to_vec()),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_stays_text_and_is_bounded() {
+    fn invalid_replies_are_bounded_text() {
         assert_eq!(all(b"=ringway x 0 4\n"), [Message::Text(b"=ringway x 0 4\n".to_vec())]);
         let endless = vec![b'a'; 10_000];
         assert!(
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_comes_in_pieces_while_another_ends_is_understood() {
+    fn a_split_command_is_read_while_another_one_ends() {
         let folder = std::env::temp_dir().join(format!("ringway-agent-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (mut ours, theirs) = UnixStream::pair().unwrap();

@@ -387,7 +387,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
-    fn an_archive_holds_each_entry_once_and_aligned() {
+    fn an_archive_contains_each_entry_once_and_aligned() {
         let mut archive = Archive::default();
         archive.folder("a");
         archive.file("a/b", 0o644, b"12345");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_comes_with_what_the_c_library_loads_by_itself() {
+    fn a_program_is_packed_with_implicitly_loaded_libraries() {
         let Some(shell) =
             program("bash").filter(|_| Path::new("/lib/x86_64-linux-gnu/libgcc_s.so.1").exists())
         else {
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_that_start_together_fetch_one_kernel_and_a_broken_one_is_fetched_again() {
+    fn concurrent_guests_fetch_a_kernel_once_and_a_damaged_one_again() {
         let base = std::env::temp_dir().join(format!("ringway-kernel-{}", std::process::id()));
         let (folder, fetches) = (base.join("kernel"), AtomicUsize::new(0));
         fs::create_dir_all(folder.join("boot")).unwrap();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_found_by_name_whatever_their_compression() {
+    fn modules_are_found_by_name_with_any_compression() {
         let folder = std::env::temp_dir().join(format!("ringway-modules-{}", std::process::id()));
         let deep = folder.join("kernel/drivers/net");
         fs::create_dir_all(&deep).unwrap();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_left_is_ended_and_nobody_else_is() {
+    fn only_leftover_processes_of_guests_are_ended() {
         let guests = std::env::temp_dir().join(format!("ringway-left-over-{}", std::process::id()));
         let [left, right] = ["left", "right"].map(|name| guests.join(name));
         [&left, &right].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_suits_the_version() {
+    fn the_qemu_device_depends_on_the_version() {
         let old = network("n", &interface(), 7).join(" ");
         assert!(old.contains("socket,id=n,path=/run/a.sock,reconnect=1"), "{old}");
         assert!(old.contains("mac=02:00:00:00:00:01,vectors=0"), "{old}");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_without_an_address_of_their_own_get_different_ones() {
+    fn guests_without_a_configured_address_get_different_ones() {
         let plain = Interface { mac: None, ..interface() };
         let (one, other) = (network("n", &plain, 8).join(" "), network("n", &plain, 8).join(" "));
         assert!(one.contains(",mac=52:54:00:"), "{one}");

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_says_which_users_it_has() {
+    fn mapped_users_of_a_namespace_are_recognized() {
         assert!(is_mapped("         0          0 4294967295\n", USERS.start));
         assert!(!is_mapped("0 100000 65536\n", USERS.start) && is_mapped("0 100000 65536\n", 65_535));
         assert!(is_mapped("0 1000 1\n1 100000 65536\n", 65_536) && !is_mapped("0 1000 1\n", 1));

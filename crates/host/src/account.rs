@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_s_share_is_there_whatever_others_took() {
+    fn a_ports_guaranteed_share_is_always_available() {
         let [one, two, three, greedy] = [(); 4].map(|()| Account::default());
         let mut shares = Vec::new();
         for (account, count) in [(&one, 16), (&two, 16), (&three, 16), (&greedy, 0)] {

@@ -160,7 +160,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_owed_is_forgiven_by_a_sixteenth_of_the_time() {
+    fn debt_decreases_by_a_sixteenth_of_the_elapsed_time() {
         let budget = Budget::default();
         let mut now = 1;
         for _ in 0..1000 {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_wake_ups_in_a_row_are_too_many_and_some_by_chance_are_not() {
+    fn only_consecutive_slow_wake_ups_exceed_the_budget() {
         let budget = Budget::default();
         for round in 0..100 {
             budget.count_wake(1 + round * 2 * WAKE * SHARE, 2 * WAKE);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_others_run_is_not_charged() {
+    fn preemption_is_not_charged() {
         let budget = Budget::default();
         (0..20).for_each(|_| budget.wake(|| std::thread::sleep(Duration::from_micros(1500))));
         assert!(!budget.is_spent());
@@ -202,7 +202,7 @@ mod tests {
 
     /// As an attacker does: an eventfd that many epoll instances watch under many numbers.
     #[test]
-    fn an_eventfd_that_thousands_watch_is_soon_not_signalled_any_more() {
+    fn an_eventfd_with_thousands_of_watchers_is_signalled_only_a_few_times() {
         let event = EventFd::new().unwrap();
         let copies: Vec<_> = (0..200).map(|_| event.as_fd().try_clone_to_owned().unwrap()).collect();
         let watchers: Vec<_> = (0..200).map(|_| Epoll::new().unwrap()).collect();

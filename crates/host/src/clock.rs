@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_to_the_kernel_s() {
+    fn the_clock_agrees_with_the_kernel() {
         let clock = Clock::new();
         let (ours, theirs) = (clock.now(), monotonic());
         // Less than a minute passes between the two readings.

@@ -293,14 +293,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_of_cores_are_read() {
+    fn core_lists_are_parsed() {
         assert_eq!(list("0-3,8,10-11"), [0, 1, 2, 3, 8, 10, 11]);
         assert_eq!(list(""), []);
         assert_eq!(list("(null)"), []);
     }
 
     #[test]
-    fn sizes_are_in_bytes() {
+    fn meminfo_sizes_are_converted_to_bytes() {
         let text = "MemTotal:       16384 kB\nMemFree:  1 kB\nMemAvailable:   8192 kB\n";
         assert_eq!(meminfo(text, "MemTotal:"), 16 << 20);
         assert_eq!(meminfo(text, "MemAvailable:"), 8 << 20);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_can_be_looked_at() {
+    fn facts_of_this_machine_can_be_gathered() {
         let facts = Facts::gather();
         assert!(facts.memory.0 >= facts.memory.1 && facts.memory.1 > 0);
         assert!(facts.cores.allowed.iter().all(|core| facts.cores.online.contains(core)));

@@ -192,7 +192,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     #[test]
-    fn memory_that_shrinks_is_lost_and_reads_as_zeros() {
+    fn shrunk_memory_is_marked_lost_and_reads_as_zeros() {
         catch_sigbus().unwrap();
         let shrinking = memfd_create("shrinking", MemfdFlags::CLOEXEC).unwrap();
         let staying = memfd_create("staying", MemfdFlags::CLOEXEC).unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_found_until_it_is_forgotten() {
+    fn a_range_is_found_until_unregistered() {
         let mut watched = Watched::new(0x7000, 0x1000).unwrap();
         let slot = &SLOTS[watched.0.unwrap()];
         assert_eq!(slot.range(0x7fff), Some((0x7000, 0x1000)));

@@ -76,14 +76,14 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn what_has_no_end_is_not_read_whole() {
+    fn endless_input_is_refused() {
         assert_eq!(read_whole(&b"abc"[..], 3).unwrap(), b"abc");
         assert!(read_whole(&b"abcd"[..], 3).is_err());
         assert!(read_whole(repeat(0), 1 << 20).unwrap_err().to_string().contains("larger than"));
     }
 
     #[test]
-    fn a_file_that_another_names_is_a_regular_one_and_bounded() {
+    fn files_named_by_files_must_be_regular_and_bounded() {
         let folder = std::env::temp_dir().join(format!("ringway-file-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (file, fifo) = (folder.join("file"), folder.join("fifo"));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_as_good_on_a_command_line() {
+    fn a_pipe_is_accepted_as_an_argument() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
         let writing = std::thread::spawn(move || writer.write_all(b"four").unwrap());

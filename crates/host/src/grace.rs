@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_never_sees_what_was_freed() {
+    fn a_reader_never_sees_freed_values() {
         let freed = Arc::new(AtomicU64::new(0));
         let published = Published::new(Arc::new(Loud(freed.clone(), [1; 64])));
         let stop = AtomicBool::new(false);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_turn_reads_outlives_the_cell() {
+    fn a_value_read_in_a_turn_outlives_its_cell() {
         let freed = Arc::new(AtomicU64::new(0));
         let mut reader = Reader::register().unwrap();
         let turn = reader.turn(0);
@@ -181,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn visiting_every_core_ends_at_home() {
+    fn visiting_every_core_restores_the_affinity() {
         let before = crate::thread::allowed_cores().unwrap();
         visit_cores();
         assert_eq!(crate::thread::allowed_cores().unwrap(), before);
     }
 
     #[test]
-    fn a_thread_that_never_read_a_value_is_not_waited_for() {
+    fn only_readers_of_a_value_are_waited_for() {
         let freed = Arc::new(AtomicU64::new(0));
         let loud = || Arc::new(Loud(freed.clone(), [1; 64]));
         let (read, other) = (Published::new(loud()), Published::new(loud()));

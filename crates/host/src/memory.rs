@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mapping_lies_within_its_file() {
+    fn a_mapping_must_be_within_its_file() {
         let file = memfd("test", 8192).unwrap();
         assert_eq!(map_region(&file, 100, 8092, 0, 0).unwrap().len, 8092);
         assert!(matches!(map_region(&file, 100, 8093, 0, 0), Err(HostError::TooShort { .. })));
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_of_the_pages_it_says() {
+    fn memory_has_the_reported_page_size() {
         for wanted in [Pages::Base, Pages::Large, Pages::Huge] {
             let (file, pages) = memfd_of("test", 5000, wanted).unwrap();
             assert!(pages <= wanted);
@@ -498,13 +498,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_on_a_disk_is_no_memory() {
+    fn a_file_on_a_disk_is_refused_as_memory() {
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(matches!(Mapping::shared(&file, 0, 10), Err(HostError::NotMemory)));
     }
 
     #[test]
-    fn parts_of_memory_are_one_where_they_are_mapped_once_more() {
+    fn stitched_mappings_are_contiguous() {
         use ringway_mem::{Hint, Memory};
         let file = memfd("test", 16 * 4096).unwrap();
         let account = Account::default();
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_touch_what_lies_around_a_mapping() {
+    fn guard_pages_surround_a_mapping() {
         let file = memfd("test", 3 * 4096).unwrap();
         let mapping = Mapping::shared(&file, 0, 3 * 4096).unwrap();
         let base = mapping.base.addr().get();
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_until_a_peer_s_memory_is_unmapped() {
+    fn unmapping_peer_memory_is_asynchronous() {
         let file = memfd("unmap-later", 3 * PIECE).unwrap();
         let region = map_region(&file, 0, 3 * PIECE as u64, 0, 0).unwrap();
         let base = region.base().addr().get();
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_mapping_writes_another_reads() {
+    fn mappings_of_a_file_share_memory() {
         use ringway_mem::{Hint, Memory};
         let file = memfd("test", 4096).unwrap();
         let at = Memory::new(vec![map_region(&file, 10, 100, 0x5000, 0).unwrap()]).unwrap();

@@ -41,7 +41,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn what_is_ready_is_told() {
+    fn ready_descriptors_are_reported() {
         let (left, right) = std::os::unix::net::UnixStream::pair().unwrap();
         let wish = Wish { descriptor: left.as_raw_fd(), readable: true, writable: false };
         let mut wishes = [wish];

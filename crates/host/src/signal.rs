@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_eventfd_that_blocks_holds_nobody() {
+    fn a_full_blocking_eventfd_blocks_no_sender() {
         let event = EventFd::new().unwrap();
         let signal = shared(event.as_fd());
         make_blocking(event.as_fd());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pipe_that_blocks_holds_nobody() {
+    fn a_full_blocking_pipe_blocks_no_sender() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let signal = shared(writer.as_fd());
         signal.send();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_what_they_are() {
+    fn kinds_of_descriptors_are_recognized() {
         let sort = |fd: &dyn AsFd| FdKind::of(fd.as_fd());
         let event = EventFd::new().unwrap();
         assert_eq!(sort(&event), Some(FdKind::EventFd));

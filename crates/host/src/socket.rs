@@ -159,7 +159,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_pair_s_peer_is_this_process() {
+    fn the_peer_of_a_socket_pair_is_this_process() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let found = peer(&ours).unwrap();
         assert_eq!(found.process, std::process::id() as i32);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_has_no_names_and_who_listened_has_one() {
+    fn only_connections_through_a_listener_have_a_name() {
         let (one, other) = UnixStream::pair().unwrap();
         assert!(!has_name(&one) && !has_name(&other));
         let path = std::env::temp_dir().join(format!("ringway-name-{}", std::process::id()));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_come_with_their_bytes_and_surplus_ones_are_closed() {
+    fn descriptors_arrive_with_their_bytes_and_surplus_ones_are_closed() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         assert!(try_receive_with(ours.as_fd(), &mut [0; 8], 4).unwrap().is_none());
         let fd = theirs.as_fd();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_passes_a_pipe_and_is_lost_where_it_is_full() {
+    fn a_message_to_a_full_pipe_is_dropped() {
         use std::io::Read;
         let (mut reader, writer) = std::io::pipe().unwrap();
         crate::set_nonblocking(writer.as_fd()).unwrap();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_has_its_rights_whatever_the_umask_and_nothing_is_left_beside_it() {
+    fn a_socket_has_its_mode_for_any_umask_and_leaves_no_files() {
         let folder = folder("rights");
         let path = folder.join("a");
         let is_root = rustix::process::geteuid().is_root();
@@ -248,7 +248,7 @@ mod tests {
 
     /// The owner of a folder repeatedly replaces the socket by links to our files.
     #[test]
-    fn no_link_in_a_socket_s_place_is_followed() {
+    fn no_link_is_followed_when_binding_a_socket() {
         let (folder, outside) = (folder("links"), folder("precious"));
         let (path, precious) = (folder.join("a"), outside.join("file"));
         std::fs::write(&precious, "").unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_answers_stays_though_its_queue_is_full() {
+    fn a_live_socket_with_a_full_queue_is_not_replaced() {
         let folder = folder("alive");
         let path = folder.join("a");
         let first = SocketFile::bind(&path, OURS).unwrap();
@@ -307,7 +307,7 @@ mod tests {
 
     /// Two programs find the same dead socket: one gets the name, and the other never removes it.
     #[test]
-    fn of_two_that_replace_a_dead_socket_one_stays() {
+    fn concurrent_binds_to_a_dead_socket_leave_one() {
         let folder = folder("two");
         let path = folder.join("a");
         for _ in 0..300 {

@@ -115,7 +115,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn being_blocked_is_told_from_running_and_from_waiting_for_a_processor() {
+    fn blocked_running_and_preempted_threads_are_distinguished() {
         let files = open_thread_files(std::process::id(), thread_number()).unwrap();
         let (files, clock) = (ThreadFiles::new(files), Clock::new());
         assert_eq!(files.is_blocked(), Some(false));

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_interface_says_so() {
+    fn tap_io_on_other_descriptors_returns_errors() {
         let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let fd = std::os::fd::AsFd::as_fd(&ours);

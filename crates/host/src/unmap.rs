@@ -94,7 +94,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn small_ones_do_not_wait_for_large_ones() {
+    fn small_unmappings_do_not_wait_for_large_ones() {
         struct Pieces(char, usize, Sender<char>);
         impl Leaving for Pieces {
             fn piece(&mut self) -> bool {

@@ -67,7 +67,7 @@ fn says(jail: &Jail<'_>, script: &str) -> String {
 }
 
 #[test]
-fn nothing_of_the_host_is_seen_but_what_is_shown() {
+fn a_jail_shows_only_the_listed_files() {
     if !can_be_tried() {
         return;
     }
@@ -86,7 +86,7 @@ fn nothing_of_the_host_is_seen_but_what_is_shown() {
 }
 
 #[test]
-fn a_program_has_its_own_user_and_no_rights_nor_others_descriptors() {
+fn a_jailed_program_has_its_own_user_and_no_capabilities_or_foreign_descriptors() {
     if !can_be_tried() {
         return;
     }
@@ -121,7 +121,7 @@ fn a_program_has_its_own_user_and_no_rights_nor_others_descriptors() {
 }
 
 #[test]
-fn it_connects_to_the_sockets_that_it_was_given_and_to_no_link() {
+fn a_jailed_program_connects_only_to_its_sockets() {
     if !can_be_tried() {
         return;
     }
@@ -143,7 +143,7 @@ fn it_connects_to_the_sockets_that_it_was_given_and_to_no_link() {
 }
 
 #[test]
-fn it_makes_no_calls_but_those_of_user_mode_linux() {
+fn a_jailed_program_makes_only_user_mode_linux_calls() {
     if !can_be_tried() {
         return;
     }
@@ -160,7 +160,7 @@ fn it_makes_no_calls_but_those_of_user_mode_linux() {
 }
 
 #[test]
-fn its_memory_is_bounded() {
+fn a_jailed_programs_memory_is_limited() {
     if !can_be_tried() {
         return;
     }
@@ -178,7 +178,7 @@ fn its_memory_is_bounded() {
 }
 
 #[test]
-fn it_ends_with_all_that_it_started_and_talks_by_its_pipes() {
+fn a_jailed_program_ends_with_its_children_and_uses_its_pipes() {
     if !can_be_tried() {
         return;
     }

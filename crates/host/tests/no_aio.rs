@@ -29,7 +29,7 @@ fn full() -> (EventFd, Arc<OwnedFd>) {
 }
 
 #[test]
-fn a_full_eventfd_that_blocks_holds_nobody_without_asynchronous_io() {
+fn a_full_blocking_eventfd_blocks_no_sender_without_aio() {
     refuse();
     assert!(prepare_signals().is_err(), "it is said that something is lacking");
     let (event, copy) = full();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_has_the_pages_that_it_touches_and_no_other() {
+    fn a_mark_covers_exactly_the_touched_pages() {
         for (guest, len) in [(0, 1), (4095, 2), (0x7fff, 1), (0x6800, 0x3000), (0x1000, 0x1_0000), (5, 0)] {
             let log = log(4);
             log.mark(guest, len);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_log_has_no_bit_for_is_dropped() {
+    fn pages_beyond_the_log_are_ignored() {
         let log = log(2);
         for (guest, len) in [(16 << 12, 1), (u64::MAX, u64::MAX), (1 << 63, 1 << 62), (u64::MAX - 4095, 4096)]
         {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_to_be_written_is_marked_once_it_was() {
+    fn written_ranges_are_marked_after_the_write() {
         let memory = Memory::new(alloc::vec![
             region(0x1_0000, 0x10_0000, 0x2000),
             region(0x2_0000, 0x20_0000, 0x2000)
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_in_pieces_is_marked_where_they_lie() {
+    fn scattered_extents_are_marked_by_their_pages() {
         let extents = Extents::new(alloc::vec![
             Extent { guest: 0x5800, len: 0x800 },
             Extent { guest: 0x2000, len: 0x2000 }

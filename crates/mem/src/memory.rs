@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_found_where_the_guest_has_it() {
+    fn host_addresses_map_back_to_guest_addresses() {
         let regions = (0..20).map(|number| region(number << 16, (20 - number) << 16, 0x100));
         let memory = Memory::new(regions.collect()).unwrap();
         for region in memory.regions() {

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_little_endian_and_end_where_the_span_ends() {
+    fn words_are_little_endian_and_bounded_by_the_span() {
         let mut bytes = [0u64; 2];
         let span = SpanMut::of(bytemuck(&mut bytes));
         let words = Words::<u16>::new(span).unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_end_where_the_window_ends() {
+    fn pairs_are_bounded_by_their_window() {
         let mut bytes = [0u64; 8];
         // SAFETY: any bytes are valid, and the borrow is passed on.
         let bytes = unsafe { core::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<u8>(), 64) };

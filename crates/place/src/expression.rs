@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_have_their_values() {
+    fn expressions_evaluate_correctly() {
         assert_eq!(of("1 + two * 3 - -4"), Some(11.0));
         assert_eq!(of("(1 + two) * 3 == 9 && ten >= 10"), Some(1.0));
         assert_eq!(of("!(two < ten) || ten/two != 5"), Some(0.0));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_not_true() {
+    fn unknown_facts_are_not_true() {
         assert_eq!(of("gone < 5"), None);
         assert_eq!(of("gone < 5 || two == 2"), Some(1.0));
         assert_eq!(of("two == 3 && gone"), Some(0.0));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_placed() {
+    fn errors_have_positions() {
         for (text, column) in [("a <", 4), ("(a", 3), ("a b", 3), ("1.2.3", 1), ("a && && b", 6), ("", 1)] {
             assert_eq!(Expression::read(text).unwrap_err().column, column, "{text}");
         }

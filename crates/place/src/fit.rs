@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_assigned_even_where_greed_fails() {
+    fn nodes_are_assigned_where_a_greedy_choice_fails() {
         let free = [0, 1].map(|index| NodeFree { index, cpus: 4, memory: 1000 });
         let assigned = |nodes: &[(u64, &[u32])]| {
             let node = |(memory_mb, host_nodes): &(u64, &[u32])| VmNumaNode {

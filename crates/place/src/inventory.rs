@@ -381,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_counted_out() {
+    fn counted_hosts_are_numbered() {
         let text = "[host.node]\ncount = 12\ncores = 8\nthreads = 8\n\
             memory-mb = 4096\nnetworks = [\"blue\"]\n\
             [vm.web]\nmemory_mb = 1024\nproperties = { FactFilter = \"t < 3\" }\n\
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_at_its_place() {
+    fn all_errors_are_reported_with_positions() {
         let text = "[host.a]\ncores = 0\n[host.b]\ncoers = 4\n[hots.c]\n[policy.p]\nfilters = [\"x\"]\n";
         let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_properties_are_checked_at_their_place() {
+    fn custom_properties_are_checked_with_positions() {
         let text = "[cluster.c]\nproperties = { HighUtilization = 70, LowUtilization = \"99\" }\n\
             [vm.v.properties]\nFactFiltr = \"t < 3\"\nFactFilter = \"t <\"\n";
         let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_names_is_there() {
+    fn names_in_a_file_must_exist() {
         let text = "[cluster.c]\npolicy = \"nigt\"\n[cluster.d]\nproperties = { FactFilter = \"t < 3\" }\n\
             [host.a]\nports = [{ name = \"p0\" }]\n\
             [[load]]\nhost = \"a\"\nports = [{ name = \"p1\" }]\n\
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn names_on_a_host_are_its_own() {
+    fn names_are_unique_per_host() {
         let read = |keys: &str| read("i.toml", &format!("[host.a]\n{keys}\n"), &Beside::default());
         for (keys, what) in [
             ("devices = [{ name = \"gpu\" }, { name = \"gpu\" }]", "`devices` has gpu twice"),

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn systems_are_read_and_compared() {
+    fn operating_systems_are_parsed_and_compared() {
         let seven = Os::read("RHEL - 7.2 - 9.el7").unwrap();
         assert_eq!((seven.family.as_str(), seven.version.as_slice()), ("RHEL", &[7, 2][..]));
         let six = Os::read("RHEL - 6.9 - 1").unwrap();

@@ -48,7 +48,7 @@ fn load(host: &str, percent: u32, over_since: Option<u64>) -> Object {
 }
 
 #[test]
-fn a_host_that_is_hot_for_long_gives_its_smallest_vm_away() {
+fn an_overloaded_host_migrates_its_smallest_vm() {
     let objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name))));
     let engine = engine("evenly_distributed", &[], objects.to_vec());
     let vms =
@@ -88,7 +88,7 @@ fn maintenance_empties_a_host_in_order() {
 }
 
 #[test]
-fn power_is_saved_but_spares_stay() {
+fn power_saving_keeps_spare_hosts() {
     let objects = ["a", "b", "c", "d"].map(|name| Object::Host(Box::new(host(name))));
     let on = [("EnableAutomaticHostPowerManagement", "true"), ("HostsInReserve", "1")];
     let engine = engine("power_saving", &on, objects.to_vec());
@@ -108,7 +108,7 @@ fn power_is_saved_but_spares_stay() {
 }
 
 #[test]
-fn whose_failure_would_hurt_is_said() {
+fn hosts_without_ha_reserve_are_reported() {
     let small = Host { memory_mb: 2048, ..host("b") };
     let objects = vec![Object::Host(Box::new(host("a"))), Object::Host(Box::new(small))];
     let engine = engine("none", &[], objects);
@@ -123,7 +123,7 @@ proptest! {
 
     /// Under any load, no VM moves twice in its cool-down, and no round moves more than one.
     #[test]
-    fn no_storm(
+    fn balancing_causes_no_migration_storm(
         policy in prop::sample::select(vec!["evenly_distributed", "power_saving", "vm_evenly_distributed"]),
         loads in prop::collection::vec(prop::collection::vec(0u32..=100, 4), 40),
         groups in prop::collection::vec((0usize..12, 0usize..12, any::<bool>(), any::<bool>()), 40),
@@ -212,7 +212,7 @@ fn enforced_groups_that_are_broken_are_repaired_one_vm_a_round() {
 }
 
 #[test]
-fn a_policy_without_the_filter_has_no_group_repaired() {
+fn groups_are_repaired_only_under_a_policy_with_the_filter() {
     let mut objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name)))).to_vec();
     objects.extend(["one", "two"].map(|name| Object::Vm(Box::new(vm(name, "a", 10)))));
     objects.push(Object::Group(group("apart", &["one", "two"], Rule::Negative)));
@@ -224,7 +224,7 @@ fn a_policy_without_the_filter_has_no_group_repaired() {
 }
 
 #[test]
-fn loads_that_are_pushed_are_too_high_since_they_came() {
+fn pushed_loads_count_from_their_arrival() {
     let objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name))));
     let engine = engine("evenly_distributed", &[], objects.to_vec());
     let vms = ["one", "two"].map(|name| Object::Vm(Box::new(vm(name, "a", 90))));
@@ -245,7 +245,7 @@ fn loads_that_are_pushed_are_too_high_since_they_came() {
 }
 
 #[test]
-fn loads_of_vms_count_where_none_of_the_host_was_pushed() {
+fn vm_loads_are_used_without_a_host_load() {
     let objects = ["a", "b"].map(|name| Object::Host(Box::new(host(name))));
     let engine = engine("evenly_distributed", &[], objects.to_vec());
     let vms = ["1", "2", "3", "4"].map(|name| Object::Vm(Box::new(vm(name, "a", 90))));
@@ -255,7 +255,7 @@ fn loads_of_vms_count_where_none_of_the_host_was_pushed() {
 }
 
 #[test]
-fn a_host_that_an_operator_took_out_of_use_stays_so() {
+fn a_host_in_maintenance_stays_in_maintenance() {
     let status = |name: &str, status| Object::Host(Box::new(Host { status, ..host(name) }));
     let objects = vec![
         status("a", HostStatus::Up),

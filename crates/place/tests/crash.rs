@@ -147,7 +147,7 @@ fn place_until_killed(path: &str) -> ! {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_what_it_acknowledged() {
+fn a_killed_process_keeps_acknowledged_decisions() {
     if let Ok(path) = std::env::var(FILE) {
         place_until_killed(&path);
     }
@@ -157,7 +157,7 @@ fn a_process_that_is_killed_leaves_what_it_acknowledged() {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("placement.redb");
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_process_that_is_killed_leaves_what_it_acknowledged", "--nocapture"])
+            .args(["--exact", "a_killed_process_keeps_acknowledged_decisions", "--nocapture"])
             .env(FILE, &path)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

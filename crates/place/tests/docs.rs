@@ -69,7 +69,7 @@ const OVIRT: [&str; 38] = [
 ];
 
 #[test]
-fn every_unit_of_ovirt_is_there() {
+fn every_unit_of_ovirt_exists() {
     let filters = filters::MANDATORY.iter().chain(filters::SELECTABLE).map(|it| it.name());
     let known: Vec<&str> =
         filters.chain(weights::ALL.iter().map(|it| it.name())).chain(balancers::NAMES).collect();
@@ -133,7 +133,7 @@ fn json<T: serde::Serialize>(object: &T) -> serde_json::Value {
 
 /// Every TOML example that placement can read is valid.
 #[test]
-fn examples_are_read() {
+fn the_example_inventories_are_valid() {
     use ringway_place::inventory::{Beside, read as inventory};
     let beside = Beside { hosts: ["node-2".to_string()].into(), ..Beside::default() };
     let mut count = 0;

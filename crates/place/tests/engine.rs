@@ -37,7 +37,7 @@ fn chosen(engine: &Engine, ask: Ask) -> Vec<Option<String>> {
 }
 
 #[test]
-fn the_emptier_host_is_chosen_and_remembered() {
+fn the_emptier_host_is_chosen_and_recorded() {
     let engine = engine(vec![host("a", 4, 8192), host("b", 8, 16_384)]);
     put(&engine, vm("one", 2, 2048));
     assert_eq!(chosen(&engine, ask(&["one"], 1)), [Some("b".to_string())]);
@@ -50,7 +50,7 @@ fn the_emptier_host_is_chosen_and_remembered() {
 }
 
 #[test]
-fn what_is_reserved_goes_with_its_lease_or_by_hand() {
+fn a_reservation_ends_with_its_lease_or_by_request() {
     let engine = engine(vec![host("a", 4, 4096)]);
     put(&engine, vm("one", 1, 2048));
     put(&engine, vm("two", 1, 2048));
@@ -65,7 +65,7 @@ fn what_is_reserved_goes_with_its_lease_or_by_hand() {
 }
 
 #[test]
-fn a_chain_is_placed_whole_or_not_at_all() {
+fn a_chain_is_placed_completely_or_not_at_all() {
     let engine = engine(vec![host("a", 4, 4096), host("b", 4, 4096)]);
     for name in ["f0", "f1", "f2"] {
         put(&engine, vm(name, 1, 2500));
@@ -77,7 +77,7 @@ fn a_chain_is_placed_whole_or_not_at_all() {
 }
 
 #[test]
-fn groups_bind_and_part() {
+fn affinity_groups_attract_and_separate() {
     let engine = engine(vec![host("a", 8, 16_384), host("b", 8, 16_384), host("c", 8, 16_384)]);
     for name in ["x", "y", "z"] {
         put(&engine, vm(name, 1, 1024));
@@ -112,7 +112,7 @@ fn groups_bind_and_part() {
 }
 
 #[test]
-fn facts_show_in_the_next_decision_and_go_stale() {
+fn facts_affect_the_next_decision_and_expire() {
     let engine = engine(vec![host("a", 4, 8192), host("b", 4, 4096)]);
     let policy = ringway_place::policy::read(
         "p",
@@ -221,7 +221,7 @@ fn nothing_is_overbooked(engine: &Engine, memory: u64) -> bool {
 }
 
 #[test]
-fn requests_side_by_side_never_share_what_one_alone_can_have() {
+fn concurrent_requests_never_overbook() {
     let store: Arc<dyn Store> = Arc::new(Memory::default());
     let engines: Vec<Engine> = (0..3).map(|_| Engine::open(store.clone()).unwrap()).collect();
     engines[0].put((0..6).map(|n| host(&format!("h{n}"), 64, 8192)).collect()).unwrap();
@@ -358,7 +358,7 @@ impl External for Plugin {
 }
 
 #[test]
-fn plugins_that_fail_are_left_out_unless_required() {
+fn failed_plugins_are_skipped_unless_required() {
     let engine = engine(vec![host("a", 8, 8192), host("b", 4, 4096), host("c", 4, 4096)]);
     engine.attach(Box::new(Plugin));
     let text = |required: &str| {
@@ -486,7 +486,7 @@ fn overbooking_lets_requests_through_while_many_wait() {
 /// deleted, a VM with a future move time counts as just moved, and a reservation lasts no longer than its
 /// lease.
 #[test]
-fn a_clock_that_went_back_keeps_nothing_for_years() {
+fn a_clock_set_back_does_not_extend_leases() {
     const YEARS: u64 = 10 * 365 * 86_400_000;
     let path = std::env::temp_dir().join(format!("rw-place-clock-{}.redb", std::process::id()));
     let _ = std::fs::remove_file(&path);

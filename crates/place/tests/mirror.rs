@@ -87,7 +87,7 @@ fn advice_is_stored_and_explained_and_reserves_nothing() {
 }
 
 #[test]
-fn what_runs_elsewhere_has_nothing_reserved_and_hosts_go_with_vms_on_them() {
+fn vms_running_elsewhere_lose_reservations_and_hosts_are_removed_with_their_vms() {
     let engine = engine();
     engine.put(vec![Object::Vm(Box::new(pod("p", 1000)))]).unwrap();
     let only = std::collections::BTreeSet::from(["a".to_string()]);

@@ -329,7 +329,7 @@ proptest! {
 
     /// Both implementations reject the same hosts in every filter, and compute the same scores and totals.
     #[test]
-    fn decisions_are_those_of_the_model(
+    fn decisions_equal_the_model(
         numbers in prop::collection::vec(any::<u16>(), 900),
         stay in any::<bool>(),
     ) {
@@ -365,7 +365,7 @@ proptest! {
 
     /// Both implementations propose the same moves in the same order, and switch the same host.
     #[test]
-    fn balancers_are_those_of_the_model(numbers in prop::collection::vec(any::<u16>(), 900)) {
+    fn balancers_equal_the_model(numbers in prop::collection::vec(any::<u16>(), 900)) {
         let world = world(&mut Choices(numbers.into_iter()));
         let model = model(&world, &[], &[]);
         let (_, state) = model.cluster("default").unwrap();

@@ -53,7 +53,7 @@ fn full() -> Engine {
 }
 
 #[test]
-fn what_nothing_uses_goes_and_nothing_else() {
+fn only_unused_objects_can_be_removed() {
     let engine = full();
     let refused = |kind: &str, name: &str| engine.remove(kind, name).unwrap_err();
     for (kind, name, why) in [
@@ -93,7 +93,7 @@ fn what_nothing_uses_goes_and_nothing_else() {
 
 /// Measurements of a deleted host don't apply to a later host of the same name.
 #[test]
-fn with_a_host_goes_what_is_known_about_it() {
+fn removing_a_host_removes_its_facts_and_load() {
     let engine = full();
     engine.remove("host", "b").unwrap();
     engine.put(vec![host("b")]).unwrap();
@@ -111,7 +111,7 @@ fn with_a_host_goes_what_is_known_about_it() {
 }
 
 #[test]
-fn what_objects_name_must_be_there() {
+fn objects_must_refer_to_existing_ones() {
     let engine = full();
     let load = |host: &str, port: &str| {
         let ports = vec![PortLoad { name: port.into(), ..PortLoad::default() }];

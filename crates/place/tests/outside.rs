@@ -104,7 +104,7 @@ fn listening(store: &Arc<dyn Store>) -> (Engine, Listener) {
 
 proptest! {
     #[test]
-    fn whoever_follows_knows_what_whoever_comes_later_is_told(
+    fn followers_have_the_same_state_as_late_readers(
         steps in prop::collection::vec((0_u8..6, 0_u8..4, 0_u8..6), 1..30),
     ) {
         let store: Arc<dyn Store> = Arc::new(Memory::default());
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn a_decision_tells_of_what_it_changed_alone() {
+fn a_decision_reports_only_its_changes() {
     let (engine, listener) = listening(&(Arc::new(Memory::default()) as Arc<dyn Store>));
     engine.put((0..100).map(|index| host(format!("n{index}"), HostStatus::Up)).collect()).unwrap();
     engine.put(vec![vm("one".into(), None), vm("two".into(), None)]).unwrap();

@@ -11,7 +11,7 @@ fn line(arrival: &Arrival) -> String {
 
 /// VMAgent's `docs/source/simulator/dataset.rst`: cores, GB, seconds since the beginning, 0 to create and 1 to delete.
 #[test]
-fn vmagents_trace_is_read_as_it_is_documented() {
+fn the_vmagent_trace_is_parsed_as_documented() {
     let (text, expected) = (include_str!("traces/vmagent.csv"), include_str!("traces/vmagent.expected"));
     let said = |text: &str| match read(TraceKind::Vmagent, "vmagent.csv", text) {
         Ok(arrivals) => arrivals.iter().map(line).collect::<String>(),
@@ -36,7 +36,7 @@ fn vmagents_trace_is_read_as_it_is_documented() {
 
 /// In each format, invalid figures are reported with their line; no trace makes a simulation endless.
 #[test]
-fn absurd_figures_are_said_with_their_line() {
+fn absurd_figures_are_reported_with_their_line() {
     let forms: [(TraceKind, &str, &[&str]); 3] = [
         (TraceKind::Vmagent, "vmid,cpu,memory,time,type", &["1", "2", "4", "60", "0"]),
         (

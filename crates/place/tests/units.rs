@@ -81,7 +81,7 @@ fn tsc_frequencies_may_differ_by_250_ppm_of_the_source() {
 }
 
 #[test]
-fn same_host_counts_a_stopped_vm_where_it_last_ran() {
+fn same_host_uses_the_last_host_of_a_stopped_vm() {
     let with = |name: &str, other: &str| Vm { same_host: vec![other.into()], ..vm(name) };
     let stopped = Vm { last_host: Some("b".into()), ..vm("stopped") };
     let vms = vec![
@@ -211,7 +211,7 @@ fn a_virtual_socket_stays_on_a_socket() {
 }
 
 #[test]
-fn huge_pages_beyond_those_set_aside_come_out_of_memory() {
+fn huge_pages_beyond_the_reserved_ones_use_memory() {
     let pages =
         |name: &str, memory_mb, count| Host { memory_mb, huge_pages: [(2048, count)].into(), ..host(name) };
     let huge = |name: &str, memory_mb| Vm { memory_mb, huge_page_kb: Some(2048), ..vm(name) };

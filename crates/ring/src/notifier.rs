@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_what_is_published_is_told_at_once_to_whom_it_may_concern() {
+    fn by_default_publishing_notifies_at_once_unless_declined() {
         let (mut notifier, mut peer) = (Notifier::new(Policy::default()), Peer::default());
         assert!(notifier.published(0, &mut peer));
         peer.declines = true;
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_one_notification_and_none_is_lost() {
+    fn moderation_sends_one_notification_per_window_and_loses_none() {
         let policy = Policy { moderate: 100, ..Policy::default() };
         let (mut notifier, mut peer) = (Notifier::new(policy), Peer::default());
         assert!(notifier.published(1000, &mut peer));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_doorbell_waits_for_an_answer_but_not_for_ever() {
+    fn combining_holds_a_notification_until_the_reply_or_the_limit() {
         let policy = Policy { combine: 50, ..Policy::default() };
         let (mut notifier, mut peer) = (Notifier::new(policy), Peer::default());
         notifier.expect_answer(10);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_the_flag_is_set_is_seen() {
+    fn work_that_arrives_while_arming_is_seen() {
         let (mut notifier, mut peer) = (Notifier::new(Policy::default()), Peer::default());
         assert!(notifier.arm(&mut peer));
         assert_eq!(peer.flag, Some(true));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_stored_when_it_changes() {
+    fn the_flag_is_stored_only_when_it_changes() {
         let (mut notifier, mut peer) = (Notifier::new(Policy::default()), Peer::default());
         notifier.disarm(&mut peer);
         assert_eq!(peer.flag.take(), Some(false));

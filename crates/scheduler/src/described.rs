@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_the_file_goes_with_it_and_the_rest_stays() {
+    fn only_objects_of_the_file_are_removed_with_it() {
         let service = Service::in_memory().unwrap();
         service.put(vec![Object::Policy(policy("mine", "none"))]).unwrap();
         let first = file(&["day", "night"], &[("default", "night")]);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_until_it_is_not() {
+    fn objects_in_use_are_removed_once_unused() {
         let service = Service::in_memory().unwrap();
         follow(&service, &file(&["night"], &[])).unwrap();
         let user = Cluster { name: "c".into(), policy: "night".into(), ..Cluster::default() };
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_alone_is_told_in_words() {
+    fn planned_changes_are_described() {
         let said = words(&file(&["a"], &[("c", "a")]), &file(&["b"], &[("c", "b")]));
         assert_eq!(said, ["add policy b", "change cluster c", "remove policy a"]);
     }

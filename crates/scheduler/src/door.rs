@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_idlest_of_the_busiest_address_goes() {
+    fn the_idlest_connection_of_the_busiest_address_is_closed() {
         let changed = Arc::new(Notify::new());
         let begin = Instant::now();
         let [one, two] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);

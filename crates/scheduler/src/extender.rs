@@ -379,7 +379,7 @@ mod tests {
 
     /// Without an API server, bindings can't be reported.
     #[tokio::test]
-    async fn nothing_is_bound_where_kubernetes_is_not_followed() {
+    async fn binding_requires_a_followed_kubernetes_cluster() {
         let service = service();
         let place = Place::on(service.clone());
         assert_eq!(filter(State(place.clone()), Ok(Json(args()))).await.0.error, "");
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_of_another_cluster_is_said() {
+    async fn a_node_of_another_cluster_is_reported() {
         let service = service();
         let host = Host { name: "n9".into(), cluster: "far".into(), ..Host::default() };
         service.put(vec![Object::Host(Box::new(host))]).unwrap();
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn replies_have_the_shape_that_kubernetes_reads() {
+    async fn replies_have_the_json_fields_of_kubernetes() {
         let service = service();
         let place = Place::on(service.clone());
         let reply = filter(State(place.clone()), Ok(Json(args()))).await.0;

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_that_come_later_have_rates_too() {
+    fn ports_added_later_have_rates() {
         let (before, now) = (traffic(0, &[("a", 10)]), traffic(2_000_000_000, &[("a", 30), ("up-link", 4)]));
         let rates = rates(&before, &now, "h", 7);
         assert_eq!(rates.ports[0], PortLoad { name: "a".into(), mbps: 10, pps: 10 });
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_take_what_they_take_while_they_run() {
+    fn guests_use_resources_only_while_running() {
         let mut known = BTreeMap::new();
         let now = |runs: bool, known: &BTreeMap<String, Vm>| {
             let machine = Machine { name: "g".into(), cores: 1, memory: 64 << 20, runs };

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_moves_in_the_inventory() {
+    fn decided_migrations_change_the_inventory() {
         let service = emptied(Executor::Inventory);
         let step = service.round("default").unwrap();
         assert_eq!((step.migrations[0].state, at(&service).as_deref()), (MigrationState::Done, Some("b")));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn another_executor_finds_a_reservation() {
+    fn an_external_executor_finds_a_reservation() {
         let service = emptied(Executor::Outside);
         let step = service.round("default").unwrap();
         assert_eq!(step.migrations[0].state, MigrationState::Reserved);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_come_each_interval_and_not_without_one() {
+    fn balancing_rounds_follow_the_interval() {
         let service = emptied(Executor::Inventory);
         let due = |interval, now| service.is_due("default", interval, now);
         assert!(!due(1000, 0) && !due(1000, 999) && due(1000, 1000) && !due(1000, 1001));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_on_this_host_is_left_there() {
+    fn guests_of_this_host_are_not_migrated() {
         let service = emptied(Executor::Inventory);
         let here = crate::this_host::name();
         let mut host = crate::this_host();

@@ -128,7 +128,7 @@ mod tests {
     use ringway_place::object::Host;
 
     #[test]
-    fn this_hosts_load_is_in_the_inventory() {
+    fn the_load_of_this_host_is_recorded() {
         let service = Service::in_memory().unwrap();
         let here = this_host();
         let name = here.name.clone();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_nobody_knows_has_no_load() {
+    fn an_unknown_host_has_no_load() {
         let service = Service::in_memory().unwrap();
         service.put(vec![Object::Host(Box::new(Host { name: "other".into(), ..Host::default() }))]).unwrap();
         Measure::default().take(&service, None).unwrap();

@@ -131,7 +131,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn durations_are_counted_up_to_each_end() {
+    fn histogram_buckets_are_cumulative() {
         let metrics = Metrics::default();
         let ago = |millis| Instant::now().checked_sub(Duration::from_millis(millis)).unwrap();
         metrics.answered(Verb::Bind, ago(0), false);

@@ -108,7 +108,7 @@ mod tests {
     use ringway_place::object::{Host, HostStatus, Vm, VmStatus};
 
     #[test]
-    fn times_of_revisions_are_those_of_the_first_look() {
+    fn revisions_keep_the_time_at_which_they_were_first_seen() {
         let mut stamps = Stamps::default();
         let seen = [(5, 1000), (5, 1100), (8, 2000), (9, 3000)];
         seen.into_iter().for_each(|(revision, at)| stamps.add(revision, at));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_in_order_and_each_once() {
+    fn events_are_reported_once_and_in_order() {
         let service = Service::in_memory().unwrap();
         for name in ["a", "b", "c"] {
             let vm = |half: &str| Object::Vm(Box::new(Vm { name: format!("{name}{half}"), ..Vm::default() }));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_vm_that_runs_is_refused_and_not_forgotten() {
+    fn a_new_running_vm_is_refused_and_reported() {
         let service = Service::in_memory().unwrap();
         let host = Host { name: "a".into(), cores: 8, threads: 8, memory_mb: 8192, ..Host::default() };
         let vm = Vm { name: "v".into(), host: Some("a".into()), status: VmStatus::Up, ..Vm::default() };

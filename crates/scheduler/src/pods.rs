@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_are_remembered_for_a_while_and_not_without_end() {
+    fn remembered_pods_are_limited_in_time_and_number() {
         let pods = Pods::default();
         let vm = |name: String| Vm { name, ..Vm::default() };
         for index in 0..MOST as u64 + 10 {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn long_pods_are_remembered_up_to_so_many_bytes() {
+    fn remembered_pods_are_limited_in_bytes() {
         let pods = Pods::default();
         for index in 0..100u64 {
             let labels = vec!["x".repeat(1 << 20)];

@@ -196,14 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_can_be_true() {
+    fn the_description_of_this_host_is_plausible() {
         let host = this_host();
         host.check().unwrap();
         assert!(host.memory_mb > 1 && !host.name.is_empty());
     }
 
     #[test]
-    fn cpus_are_busy_as_the_kernel_says() {
+    fn cpu_usage_is_read_from_the_kernel() {
         let before = cpu_time_in("cpu  100 0 50 800 50 0 0 0 9 9\ncpu0 1 1 1 1 1\n").unwrap();
         let after = cpu_time_in("cpu  150 0 60 830 60 0 0 0 9 9\n").unwrap();
         assert_eq!((after.percent_since(before), before.percent_since(after)), (Some(60), None));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cpus_are_counted() {
+    fn cpu_lists_are_counted() {
         assert_eq!([listed("0-3,8\n"), listed(""), listed("5")], [vec![0, 1, 2, 3, 8], vec![], vec![5]]);
         assert_eq!(figure("MemTotal:  2048 kB\n", "MemTotal"), Some(2048));
         let nowhere = Path::new("/nowhere");

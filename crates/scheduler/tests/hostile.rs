@@ -125,7 +125,7 @@ impl Drop for Lab {
 }
 
 #[test]
-fn whatever_a_unit_does_the_placement_is_made() {
+fn placement_succeeds_whatever_a_plugin_does() {
     let lab = Lab::new("calls", 2000);
     let units: Vec<String> = lab.service.units().into_iter().map(|unit| unit.name).collect();
     for (file, _) in FILES {
@@ -152,7 +152,7 @@ fn whatever_a_unit_does_the_placement_is_made() {
 }
 
 #[test]
-fn what_is_hostile_at_import_is_said_and_its_neighbours_load() {
+fn plugins_that_fail_at_import_are_reported_and_others_load() {
     let lab = Lab::new("import", 2000);
     for (file, text) in AT_IMPORT {
         std::fs::write(lab.folder.join("bad").join(file), text).unwrap();

@@ -88,7 +88,7 @@ fn post(address: SocketAddr, path: &str, body: &Value) -> (u16, Value) {
 
 /// Eight clients request more than is available, and some release it: nothing is overbooked or lost.
 #[test]
-fn requesters_side_by_side_share_nothing() {
+fn concurrent_requesters_never_overbook() {
     let api = Api::new("storm");
     api.hosts(4, 16, 8192);
     let placed: usize = std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn requesters_side_by_side_share_nothing() {
 
 /// Every path reports errors and continues.
 #[test]
-fn whatever_is_sent_is_answered() {
+fn every_request_gets_a_reply() {
     let api = Api::new("wrong");
     api.hosts(2, 4, 4096);
     let deep = "[".repeat(100_000);
@@ -173,7 +173,7 @@ fn whatever_is_sent_is_answered() {
 }
 
 #[test]
-fn the_extender_takes_what_kubernetes_never_sends() {
+fn the_extender_survives_requests_that_kubernetes_never_sends() {
     let api = Api::new("extender");
     api.hosts(3, 4, 4096);
     let path = "/v1/place/extender/filter";
@@ -232,7 +232,7 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
 
 /// Wrong lengths, endless chunks, hundreds of silent connections: the next request is answered.
 #[test]
-fn who_lies_or_says_nothing_keeps_nobody_out() {
+fn silent_and_invalid_clients_block_no_others() {
     // No time-out occurs during the test.
     let long = Duration::from_secs(3600);
     let api = Api::with("liars", Patience { first: long, idle: long, whole: long });
@@ -274,7 +274,7 @@ fn who_lies_or_says_nothing_keeps_nobody_out() {
 
 /// Deleted objects exist and are unused; all errors are in the body.
 #[test]
-fn what_is_not_there_or_in_use_is_said() {
+fn missing_and_used_objects_are_reported() {
     let api = Api::new("delete");
     api.hosts(2, 4, 4096);
     let delete = |path: &str| {
@@ -331,7 +331,7 @@ fn what_is_not_there_or_in_use_is_said() {
 
 /// Objects that requests refer to must exist.
 #[test]
-fn hosts_that_nobody_knows_are_said() {
+fn unknown_hosts_are_reported() {
     let api = Api::new("names");
     api.hosts(2, 4, 4096);
     let vm = json!({ "name": "v", "memory_mb": 64 });
@@ -367,7 +367,7 @@ fn is_over(stream: &mut TcpStream) -> bool {
 
 /// Attack: a connection kept alive by a byte now and then.
 #[test]
-fn who_dribbles_is_hung_up_on() {
+fn slow_senders_are_disconnected() {
     let (short, long) = (Duration::from_millis(700), Duration::from_secs(3600));
     let first = Patience { first: short, idle: long, whole: long };
     let whole = Patience { whole: short, ..first };
@@ -389,7 +389,7 @@ fn who_dribbles_is_hung_up_on() {
 
 /// A silent connection is closed soon; one that made a request is kept for the next.
 #[test]
-fn who_made_a_request_is_waited_for_longer() {
+fn clients_with_a_request_have_a_longer_timeout() {
     let long = Duration::from_secs(3600);
     let api = Api::with("first", Patience { first: Duration::from_millis(300), idle: long, whole: long });
     let mut known = TcpStream::connect(api.extender).unwrap();
@@ -427,8 +427,8 @@ fn on_a_small_disk(name: &str) -> bool {
 }
 
 #[test]
-fn a_full_disk_is_said_and_served_again() {
-    if on_a_small_disk("a_full_disk_is_said_and_served_again") {
+fn a_full_disk_is_reported_until_there_is_room() {
+    if on_a_small_disk("a_full_disk_is_reported_until_there_is_room") {
         return;
     }
     let api = Api::new("disk");

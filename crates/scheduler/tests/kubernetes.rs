@@ -229,7 +229,7 @@ fn expired() -> String {
 }
 
 #[test]
-fn what_a_real_server_says_is_followed() {
+fn recorded_replies_of_a_real_api_server_are_followed() {
     let lab = Lab::new(
         "recorded",
         vec![whole(NODES), Answer::Open(NODE_EVENTS.into())],
@@ -263,7 +263,7 @@ fn what_a_real_server_says_is_followed() {
 }
 
 #[test]
-fn a_watch_goes_on_where_it_was_whatever_ends_it() {
+fn an_interrupted_watch_resumes_at_its_version() {
     let events = event("ADDED", 11, pod("one", "1"), "n1") + &event("ADDED", 12, pod("two", "1"), "n1");
     let bookmark = json!({ "type": "BOOKMARK", "object": { "metadata": { "resourceVersion": "20" } } });
     let later = event("DELETED", 13, pod("one", "1"), "n1") + &bookmark.to_string() + "\n";
@@ -293,7 +293,7 @@ fn a_watch_goes_on_where_it_was_whatever_ends_it() {
 }
 
 #[test]
-fn what_is_no_longer_known_is_listed_again_and_what_went_meanwhile_goes() {
+fn an_expired_watch_lists_again_and_removes_missing_objects() {
     let mut over = pod("over", "1");
     over["spec"]["nodeName"] = "n1".into();
     over["status"]["phase"] = "Succeeded".into();
@@ -321,7 +321,7 @@ fn what_is_no_longer_known_is_listed_again_and_what_went_meanwhile_goes() {
 }
 
 #[test]
-fn nothing_is_answered_before_everything_is_known() {
+fn no_request_is_answered_before_the_first_list() {
     let broken = Answer::Whole(403, json!({ "code": 403, "message": "pods is forbidden" }).to_string());
     let lab = Lab::new("unknown", vec![list(5, &[node("n1", 8)])], vec![broken.clone(); 5000]);
     lab.until("the reason", |lab| lab.ask("GET", "/healthz", &Value::Null).1.contains("pods is forbidden"));
@@ -336,7 +336,7 @@ fn nothing_is_answered_before_everything_is_known() {
 }
 
 #[test]
-fn a_binding_is_written_before_it_is_said() {
+fn a_binding_is_stored_before_the_reply() {
     let lab = Lab::new("bind", vec![list(5, &[node("n1", 2), node("n2", 2)])], vec![list(5, &[])]);
     lab.until("it is well", Lab::is_synced);
     let answers = |answers: Vec<Answer>| *lab.server.bindings.lock().unwrap() = answers.into();
@@ -381,7 +381,7 @@ fn a_binding_is_written_before_it_is_said() {
 
 /// Bound pods count, so pods are packed.
 #[test]
-fn bound_pods_count_so_packing_packs() {
+fn bound_pods_count_for_packing() {
     let names: Vec<String> = (0..20).map(|at| format!("n{at:02}")).collect();
     let nodes: Vec<Value> = names.iter().map(|name| node(name, 8)).collect();
     let lab = Lab::new("packing", vec![list(5, &nodes)], vec![list(5, &[])]);
@@ -417,7 +417,7 @@ fn bound_pods_count_so_packing_packs() {
 
 /// A bound pod's resources move from its reservation to the running VM, wherever they were reserved.
 #[test]
-fn what_is_heard_of_a_pod_settles_what_was_reserved() {
+fn pod_events_settle_reservations() {
     let lab = Lab::new("settled", vec![list(5, &[node("n1", 4), node("n2", 4)])], vec![list(5, &[])]);
     lab.until("it is well", Lab::is_synced);
     lab.extend("filter", &json!({ "Pod": pod("web", "1"), "NodeNames": ["n1", "n2"] }));

@@ -143,7 +143,7 @@ class Printed:
 "#;
 
 #[test]
-fn python_units_judge_and_fail_alone() {
+fn python_units_decide_and_fail_independently() {
     let folder = Plugin::new("units", &[("units.py", UNITS), ("broken.py", "def x(:\n")]);
     let mut plugins = told(folder.start());
     let problems = plugins.problems();
@@ -190,7 +190,7 @@ fn python_units_judge_and_fail_alone() {
 }
 
 #[test]
-fn changes_reach_the_units() {
+fn inventory_changes_reach_the_units() {
     let folder = Plugin::new("changes", &[("units.py", UNITS)]);
     let mut plugins = told(folder.start());
     let changes = vec![
@@ -213,7 +213,7 @@ fn changes_reach_the_units() {
 }
 
 #[test]
-fn files_are_taken_over_when_they_change() {
+fn changed_plugin_files_are_reloaded() {
     let folder = Plugin::new("reload", &[("units.py", UNITS)]);
     let mut plugins = told(folder.start());
     std::fs::write(folder.0.join("more.py"), "class More:\n  def do_filter(self, *_): print([])\n")
@@ -238,7 +238,7 @@ fn files_are_taken_over_when_they_change() {
 }
 
 #[test]
-fn a_host_that_is_killed_comes_back() {
+fn a_killed_plugin_host_is_restarted() {
     let text = "import os\nclass Parent:\n  def do_filter(self, *_): raise ValueError(os.getppid())\n";
     let folder = Plugin::new("killed", &[("units.py", UNITS), ("parent.py", text)]);
     let mut plugins = told(folder.start());
@@ -259,7 +259,7 @@ fn a_host_that_is_killed_comes_back() {
 }
 
 #[test]
-fn who_can_not_be_started_is_said() {
+fn a_plugin_host_that_can_not_start_is_reported() {
     let folders = vec![Folder::new("/nonexistent")];
     let mut plugins =
         told(plugins(folders, vec![Service::new("ftp://x"), Service::new("http://127.0.0.1:1/p")]));
@@ -295,7 +295,7 @@ async fn serve(Path(op): Path<String>, Json(body): Json<Value>) -> Json<Value> {
 }
 
 #[test]
-fn a_service_over_http_is_believed_as_little() {
+fn replies_of_an_http_service_are_checked() {
     let (port, ported) = std::sync::mpsc::channel();
     let (over, stop) = tokio::sync::oneshot::channel::<()>();
     let server = std::thread::spawn(move || {
@@ -334,7 +334,7 @@ fn a_service_over_http_is_believed_as_little() {
 }
 
 #[test]
-fn a_python_that_takes_the_place_of_another_is_used() {
+fn a_replaced_python_is_used() {
     let plugin = Plugin::new("follows", &[("units.py", UNITS)]);
     let scripts = Plugin::new("pythons", &[]);
     let python = scripts.0.join("python");

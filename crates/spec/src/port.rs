@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_read_back_as_their_own_type_only() {
+    fn settings_round_trip_only_as_their_own_type() {
         #[derive(Debug, PartialEq, Serialize, Deserialize)]
         struct Settings {
             rate: Option<u64>,

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_all_find_room() {
+    fn all_configured_addresses_fit() {
         for count in [0, 1, 100, 20_000_u32] {
             let mac = |n: u32| Mac::new([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
             let entries: Vec<_> = (0..count).map(|n| (mac(n), (n % 7) as PortId)).collect();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn floods_until_it_has_learnt() {
+    fn unknown_addresses_are_flooded_until_learned() {
         let lookup = Learning::new(Table::new(64, 8, 300, 64, 3));
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1), frame(2, 1)]), [FLOOD, FLOOD]);
         assert_eq!(verdicts(&lookup, 2, &[frame(1, 2), frame(0xff, 2), frame(1, 2)]), [1, FLOOD, 1]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_source_is_invalid_and_not_learnt() {
+    fn a_group_source_is_invalid_and_not_learned() {
         let lookup = Learning::new(Table::new(64, 8, 300, 64, 3));
         let mut bad = frame(1, 9);
         bad[6] = 3;

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_ends_where_flooding_begins_or_ends() {
+    fn a_run_ends_where_flooding_starts_or_stops() {
         let mut verdicts = [NOWHERE; BURST];
         verdicts[..5].copy_from_slice(&[1, NOWHERE, FLOOD, FLOOD, 2]);
         assert_eq!(Run::at(&verdicts, 0, 5), Run::Unicast(2));

@@ -220,7 +220,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_never_names_a_wrong_port(
+        fn the_table_never_returns_a_wrong_port(
             steps in prop::collection::vec((0u32..200, 0u16..8, 0u32..3), 1..500),
         ) {
             let table = Table::new(256, 8, 10, 1000, 0x1234_5678_9abc_def1);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_age_move_and_are_forgotten() {
+    fn addresses_age_move_and_are_removed() {
         let table = Table::new(64, 4, 300, 10, 7);
         assert!(table.learn(mac(1), 1, 0));
         assert_eq!(table.find(mac(1), 300), Some(1));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_holds_what_it_was_made_for() {
+    fn a_table_has_its_nominal_capacity() {
         let table = Table::new(4096, 2, 300, 10_000, 0xdead_beef);
         let learnt = (0..4096).filter(|&number| table.learn(mac(number), 1, 0)).count();
         assert!(learnt > 4096 * 9 / 10, "{learnt} of 4096");

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_at_their_numbers() {
+    fn request_names_match_their_numbers() {
         assert_eq!(name(18), "SET_VRING_ENABLE");
         assert_eq!(name(34), "RESET_DEVICE");
         assert_eq!(name(43), "CHECK_DEVICE_STATE");

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_they_arrive() {
+    fn messages_are_reassembled_from_any_split() {
         let mut stream = Request::SetVringNum(VringState { index: 1, num: 256 }).encode(true).bytes;
         stream.extend(Request::GetFeatures.encode(false).bytes);
         for step in 1..=stream.len() {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_beyond_the_most_are_refused() {
+    fn too_many_descriptors_are_refused() {
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let mut inbox = Inbox::default();
         assert!(inbox.filled(1, (0..8).map(|_| null()).collect()).unwrap().is_none());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_within_a_message_is_an_error() {
+    fn end_of_stream_within_a_message_is_an_error() {
         let mut inbox = Inbox::default();
         assert_eq!(inbox.ended(), Ok(()));
         feed(&mut inbox, &[1, 0, 0], 3).unwrap();

@@ -126,7 +126,7 @@ fn truncated_and_overlong_payloads_are_refused() {
 
 #[test]
 #[cfg(target_endian = "little")]
-fn the_bytes_are_those_of_the_protocol() {
+fn messages_have_the_bytes_of_the_protocol() {
     let hex = |packet: Packet| packet.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(hex(Request::GetFeatures.encode(false)), "010000000100000000000000");
     assert_eq!(

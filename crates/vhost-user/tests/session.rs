@@ -321,7 +321,7 @@ fn dpdk_starts_up_and_stops() {
 }
 
 #[test]
-fn a_ring_without_a_base_starts_where_the_device_finds_it() {
+fn a_ring_without_a_base_starts_at_the_devices_index() {
     let mut front = Connection::agreed(MODERN, 0);
     front.start(0, None).unwrap();
     assert_eq!(front.device.take(), ["start 0 size 256 base None enabled false"]);
@@ -334,7 +334,7 @@ fn a_ring_without_a_base_starts_where_the_device_finds_it() {
 }
 
 #[test]
-fn rings_are_enabled_at_once_where_no_message_could_enable_them() {
+fn rings_are_enabled_at_once_without_protocol_features() {
     let mut front = Connection::new();
     front.send(Request::SetFeatures(virtio::VERSION_1)).unwrap();
     front.start(0, Some(0)).unwrap();
@@ -353,7 +353,7 @@ fn features_and_kicks_do_not_disable_rings() {
 }
 
 #[test]
-fn another_size_or_base_stops_a_running_ring_until_its_next_kick() {
+fn a_new_size_or_base_stops_a_running_ring_until_its_next_kick() {
     let mut front = Connection::agreed(MODERN, 0);
     front.start(0, Some(0)).unwrap();
     front.device.take();
@@ -367,7 +367,7 @@ fn another_size_or_base_stops_a_running_ring_until_its_next_kick() {
 }
 
 #[test]
-fn another_layout_stops_every_ring() {
+fn a_layout_change_stops_every_ring() {
     let mut front = Connection::agreed(MODERN, 0);
     front.start(0, Some(200)).unwrap();
     front.device.position = 300;
@@ -378,7 +378,7 @@ fn another_layout_stops_every_ring() {
 }
 
 #[test]
-fn an_iommu_that_comes_or_goes_stops_every_ring_where_it_stands() {
+fn an_iommu_change_stops_every_ring_at_its_index() {
     let channel = protocol::BACKEND_REQ | protocol::REPLY_ACK;
     let behind = MODERN | virtio::ACCESS_PLATFORM;
     for (first, then) in [(MODERN, behind), (behind, MODERN)] {
@@ -393,7 +393,7 @@ fn an_iommu_that_comes_or_goes_stops_every_ring_where_it_stands() {
 }
 
 #[test]
-fn a_reset_device_begins_anew_but_keeps_its_connection() {
+fn a_reset_device_restarts_on_the_same_connection() {
     let mut front = Connection::agreed(MODERN, protocol::RESET_DEVICE | protocol::REPLY_ACK);
     front.send(Request::SetMemTable(vec![shared(0)])).unwrap();
     front.send(Request::SetVringEnable(state(0, 1))).unwrap();
@@ -406,7 +406,7 @@ fn a_reset_device_begins_anew_but_keeps_its_connection() {
 }
 
 #[test]
-fn refusals_are_told_where_that_was_agreed_and_end_the_session_elsewhere() {
+fn refusals_are_replied_with_reply_ack_and_end_the_session_without() {
     let mut front = Connection::agreed(MODERN, protocol::REPLY_ACK);
     front.device.refuse_memory = true;
     assert_eq!(front.acknowledged(Request::SetMemTable(vec![shared(0)])), 1);
@@ -417,7 +417,7 @@ fn refusals_are_told_where_that_was_agreed_and_end_the_session_elsewhere() {
 }
 
 #[test]
-fn what_was_not_agreed_is_refused() {
+fn messages_without_their_feature_are_refused() {
     let mut front = Connection::agreed(MODERN, protocol::REPLY_ACK);
     let log = Log { size: u64::MAX, offset: u64::MAX };
     let inflight = Inflight { size: 0, offset: 0, queues: u16::MAX, queue_size: u16::MAX };
@@ -444,7 +444,7 @@ fn what_was_not_agreed_is_refused() {
 }
 
 #[test]
-fn rings_that_are_not_there_and_values_that_none_has_end_the_session() {
+fn invalid_ring_numbers_and_values_end_the_session() {
     let fresh = || Connection::agreed(MODERN, protocol::REPLY_ACK);
     for index in [2, 0x1_0000, u32::MAX] {
         let result = fresh().try_send(Request::SetVringNum(state(index, 256)), true);
@@ -509,7 +509,7 @@ proptest! {
 }
 
 #[test]
-fn an_iommu_is_offered_to_who_can_be_asked_for_translations() {
+fn an_iommu_is_offered_only_with_a_backend_channel() {
     let mut connection = Connection::new();
     let offered = |connection: &mut Connection| match connection.send(Request::GetFeatures).unwrap() {
         Some(Reply::Number(features)) => features & virtio::ACCESS_PLATFORM != 0,
@@ -526,7 +526,7 @@ fn an_iommu_is_offered_to_who_can_be_asked_for_translations() {
 }
 
 #[test]
-fn translations_come_and_go_and_the_answer_says_when_they_are_gone() {
+fn translations_are_acknowledged_after_their_removal() {
     let channel = protocol::BACKEND_REQ | protocol::REPLY_ACK;
     let mut connection = Connection::agreed(virtio::ACCESS_PLATFORM | virtio::VERSION_1, channel);
     connection.device.take();

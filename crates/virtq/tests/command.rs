@@ -56,7 +56,7 @@ fn every_kind(mut check: impl FnMut(bool, bool)) {
 }
 
 #[test]
-fn a_command_in_parts_arrives_and_is_answered() {
+fn a_split_command_is_reassembled_and_answered() {
     every_kind(|packed, indirect| {
         let guest = Guest::new();
         guest.write(READ, &[4, 0]);
@@ -69,7 +69,7 @@ fn a_command_in_parts_arrives_and_is_answered() {
 }
 
 #[test]
-fn a_command_without_room_for_its_answer_is_used_all_the_same() {
+fn a_command_without_a_reply_buffer_is_still_used() {
     every_kind(|packed, indirect| {
         let guest = Guest::new();
         let parts = [buffer(READ, 2, false)];
@@ -80,7 +80,7 @@ fn a_command_without_room_for_its_answer_is_used_all_the_same() {
 }
 
 #[test]
-fn a_command_is_copied_as_far_as_there_is_room_for_it() {
+fn a_long_command_is_truncated() {
     every_kind(|packed, indirect| {
         let guest = Guest::new();
         guest.write(READ, &[1, 2, 3, 4, 5, 6]);
@@ -90,7 +90,7 @@ fn a_command_is_copied_as_far_as_there_is_room_for_it() {
 }
 
 #[test]
-fn room_before_the_command_or_outside_memory_is_a_breach() {
+fn a_misplaced_or_invalid_reply_buffer_is_a_breach() {
     every_kind(|packed, indirect| {
         let end = BASE + LEN as u64;
         let cases: [(&[Buffer], QueueError); 5] = [
@@ -112,7 +112,7 @@ fn room_before_the_command_or_outside_memory_is_a_breach() {
 }
 
 #[test]
-fn a_next_outside_the_ring_or_back_to_its_chain_is_a_breach() {
+fn an_out_of_range_or_looping_next_is_a_breach() {
     let split = layout(false);
     for (next, expected) in
         [(64, QueueError::Descriptor), (u16::MAX, QueueError::Descriptor), (0, QueueError::Chain)]
@@ -133,7 +133,7 @@ fn a_next_outside_the_ring_or_back_to_its_chain_is_a_breach() {
 }
 
 #[test]
-fn a_command_of_countless_descriptors_is_a_breach() {
+fn a_command_with_too_many_descriptors_is_a_breach() {
     for packed in [false, true] {
         let layout = Layout { size: 1024, ..layout(packed) };
         let guest = Guest::new();
@@ -150,7 +150,7 @@ fn a_command_of_countless_descriptors_is_a_breach() {
 
 proptest! {
     #[test]
-    fn nothing_outside_memory_is_written_whatever_the_ring_says(
+    fn no_command_makes_the_device_write_outside_memory(
         packed in any::<bool>(),
         bytes in proptest::collection::vec(any::<u8>(), 16 * 64),
         near in proptest::collection::vec((0usize..64, 0u64..0x20, any::<bool>()), 0..64),

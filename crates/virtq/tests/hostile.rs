@@ -87,7 +87,7 @@ const TABLE: u64 = BASE + 0x2000;
 const END: u64 = BASE + LEN as u64;
 
 #[test]
-fn a_breach_is_named_in_either_format() {
+fn breaches_are_reported_in_either_format() {
     use QueueError::*;
     let loops: Vec<Raw> = (0..SIZE).map(|next| (DATA, 1, NEXT, (next + 1) % SIZE)).collect();
     let cases: Vec<(&[Raw], QueueError)> = vec![
@@ -134,7 +134,7 @@ impl<'t> Translate<'t> for Piecemeal<'t, '_> {
 }
 
 #[test]
-fn what_lies_behind_a_chain_s_most_descriptors_is_not_read() {
+fn descriptors_beyond_a_chains_limit_are_not_read() {
     for packed in [false, true] {
         let (guest, count) = (Guest::new(), 4096);
         let layout = Layout { size: count, ..layout(packed) };
@@ -186,7 +186,7 @@ impl<'t> Translate<'t> for Pages<'t, '_> {
 }
 
 #[test]
-fn buffers_of_gigabytes_are_looked_up_as_far_as_a_frame_goes() {
+fn at_most_a_frames_bytes_of_a_buffer_are_looked_up() {
     let (whole, part) = ((DATA, u32::MAX, 0, 0), (DATA, u32::MAX, NEXT, 1));
     let chains: [&[Raw]; 2] = [&[whole], &[part, (DATA, u32::MAX, NEXT, 2), (DATA, u32::MAX, 0, 1)]];
     for packed in [false, true] {
@@ -226,7 +226,7 @@ fn buffers_of_gigabytes_are_looked_up_as_far_as_a_frame_goes() {
 }
 
 #[test]
-fn what_is_looked_at_ahead_is_no_more_than_can_be_asked_for() {
+fn prefetched_translations_are_bounded() {
     for packed in [false, true] {
         let layout = Layout { size: 128, ..layout(packed) };
         let guest = Guest::new();
@@ -281,7 +281,7 @@ impl<'t> Translate<'t> for Nothing {
 }
 
 #[test]
-fn a_miss_has_the_rest_of_its_burst_wanted_and_nothing_behind_it() {
+fn a_miss_requests_the_rest_of_its_burst_only() {
     const RING: u16 = 256;
     let place = |number: u16| DATA + 0x1000 * u64::from(number);
     for packed in [false, true] {
@@ -329,7 +329,7 @@ fn a_miss_has_the_rest_of_its_burst_wanted_and_nothing_behind_it() {
 }
 
 #[test]
-fn a_table_has_neither_tables_nor_loops() {
+fn nested_and_looping_tables_are_refused() {
     let tables: [(&[Raw], [Option<QueueError>; 2]); 4] = [
         (&[(TABLE, 16, INDIRECT, 0)], [Some(QueueError::Indirect); 2]),
         (&[(DATA, 1, NEXT, 1), (DATA, 1, NEXT, 0)], [Some(QueueError::Chain), None]),
@@ -352,7 +352,7 @@ fn a_table_has_neither_tables_nor_loops() {
 }
 
 #[test]
-fn indices_that_jump_and_numbers_outside_the_ring_are_named() {
+fn jumping_indices_and_invalid_descriptor_numbers_are_reported() {
     for (head, index, expected) in [
         (0, SIZE + 1, QueueError::Index),
         (0, u16::MAX, QueueError::Index),
@@ -402,7 +402,7 @@ impl<'t> Translate<'t> for Again<'t, '_> {
 }
 
 #[test]
-fn a_ring_that_is_filled_again_while_it_is_read_has_its_place_within_it() {
+fn a_ring_refilled_during_a_read_keeps_a_valid_position() {
     // A driver can't have more buffers in flight than the ring has descriptors.
     for frames in 1..30u16 {
         let (guest, layout) = (Guest::new(), Layout { size: 4, ..layout(true) });
@@ -425,7 +425,7 @@ fn a_ring_that_is_filled_again_while_it_is_read_has_its_place_within_it() {
 }
 
 #[test]
-fn what_comes_before_a_breach_is_shown_and_can_be_released() {
+fn chains_before_a_breach_are_shown_and_can_be_released() {
     for packed in [false, true] {
         let guest = Guest::new();
         let layout = layout(packed);
@@ -455,7 +455,7 @@ fn what_comes_before_a_breach_is_shown_and_can_be_released() {
 }
 
 #[test]
-fn receive_buffers_are_writable_and_within_memory() {
+fn receive_buffers_must_be_writable_and_within_memory() {
     use QueueError::*;
     let cases: [(&[Raw], QueueError); 4] = [
         (&[(DATA, 2048, 0, 0)], Direction),
@@ -473,7 +473,7 @@ fn receive_buffers_are_writable_and_within_memory() {
 }
 
 #[test]
-fn rings_of_impossible_sizes_or_places_are_refused() {
+fn rings_with_invalid_sizes_or_addresses_are_refused() {
     let guest = Guest::new();
     let size = |packed, size| Layout { packed, size, event_idx: false, indirect: false }.lengths().is_ok();
     assert_eq!(
@@ -574,7 +574,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
 
     #[test]
-    fn no_ring_makes_a_device_leave_the_memory(
+    fn no_ring_makes_a_device_access_other_memory(
         packed in any::<bool>(),
         event_idx in any::<bool>(),
         mergeable in any::<bool>(),
@@ -603,7 +603,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_a_ring_of_no_harm(
+    fn a_ring_of_random_bytes_is_harmless(
         packed in any::<bool>(),
         bytes in prop::collection::vec(any::<u8>(), 0..512),
         base in any::<u16>(),

@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 300 }))]
 
     #[test]
-    fn what_a_device_writes_into_its_ring_is_marked_and_nothing_else_is(
+    fn exactly_the_written_ring_pages_are_marked(
         packed in any::<bool>(),
         event_idx in any::<bool>(),
         receives in any::<bool>(),
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_former_device_held_back_is_shown_and_marked() {
+fn deferred_entries_of_a_previous_device_are_published_and_marked() {
     let layout = Layout { packed: false, size: 256, event_idx: true, indirect: true };
     let guest = Guest::new();
     let log = log(&guest);

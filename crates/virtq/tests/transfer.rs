@@ -97,7 +97,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// A device that checks the driver's flag only now and then, like one that holds interrupts back.
 #[test]
-fn an_interrupt_is_wanted_however_often_the_ring_went_round_meanwhile() {
+fn an_interrupt_is_wanted_after_any_number_of_wraps() {
     for (packed, rounds) in
         [true, false].into_iter().flat_map(|packed| (1..6).map(move |rounds| (packed, rounds)))
     {
@@ -157,14 +157,14 @@ fn one_write_stands_for_all(packed: bool) {
 }
 
 #[test]
-fn buffers_used_in_order_are_told_together() {
+fn buffers_used_in_order_take_one_entry() {
     one_write_stands_for_all(false);
     one_write_stands_for_all(true);
 }
 
 /// Runs of buffers in rings of any size are returned completely, in order, with their ids.
 #[test]
-fn runs_come_back_as_they_were_added() {
+fn runs_are_returned_as_added() {
     let rings = [(true, 5), (true, 8), (false, 8)];
     for ((packed, size), in_order) in rings.into_iter().flat_map(|ring| [(ring, false), (ring, true)]) {
         let layout = Layout { packed, size, event_idx: false, indirect: false };
@@ -210,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
     #[test]
-    fn chains_are_shown_as_they_were_made_and_come_back_in_order(
+    fn chains_are_shown_unchanged_and_returned_in_order(
         layout in layouts(),
         in_order in any::<bool>(),
         steps in steps(),
@@ -371,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 }))]
 
     #[test]
-    fn frames_arrive_whole_or_not_at_all(
+    fn frames_arrive_completely_or_not_at_all(
         layout in layouts(),
         mergeable in any::<bool>(),
         acts in acts(),

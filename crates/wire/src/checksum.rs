@@ -213,7 +213,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn zeros_are_no_valid_header() {
+    fn an_all_zero_header_is_invalid() {
         assert!(!is_valid(&[0; 20]) && is_valid(&[0xff; 20]));
     }
 

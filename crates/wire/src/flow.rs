@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_goes_by_its_mac_addresses() {
+    fn other_frames_use_their_mac_addresses() {
         let mut bytes = vec![7; 14];
         bytes[12..].copy_from_slice(&[8, 6]);
         let flow = Flow::parse(&bytes).unwrap();
@@ -182,7 +182,7 @@ mod tests {
 
     /// Similar flows spread evenly: no bucket of 64 has twice its share of 64 K flows.
     #[test]
-    fn near_flows_spread() {
+    fn similar_flows_spread_evenly() {
         let mut buckets = [[0u32; 64]; 2];
         for number in 0..65_536u32 {
             let [_, _, high, low] = number.to_be_bytes();
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_directions_have_one_symmetric_hash(a: [u8; 4], b: [u8; 4], p: u16, q: u16, key: u64) {
+        fn both_directions_have_the_same_hash(a: [u8; 4], b: [u8; 4], p: u16, q: u16, key: u64) {
             let there = Flow::parse(&udp4(a, b, p, q)).unwrap();
             let back = Flow::parse(&udp4(b, a, q, p)).unwrap();
             prop_assert_eq!(there.reversed(), back);
@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_flow_or_none(
+        fn any_bytes_give_a_flow_or_none(
             mut bytes in prop::collection::vec(any::<u8>(), 0..128), kind in 0usize..4,
         ) {
             let kinds = [[8, 0], [0x86, 0xdd], [0x81, 0], [8, 6]];

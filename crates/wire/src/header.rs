@@ -14,7 +14,7 @@ pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unali
         Self::ref_from_prefix(bytes).ok()
     }
 
-    /// The same, to change.
+    /// The same, mutable.
     #[inline(always)]
     fn split_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
         Self::mut_from_prefix(bytes).ok()
@@ -26,7 +26,7 @@ pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unali
         Some(Self::split(bytes)?.0)
     }
 
-    /// The same, to change.
+    /// The same, mutable.
     #[inline(always)]
     fn of_mut(bytes: &mut [u8]) -> Option<&mut Self> {
         Some(Self::split_mut(bytes)?.0)
@@ -47,7 +47,7 @@ pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unali
         self.as_bytes()
     }
 
-    /// The same, to change.
+    /// The same, mutable.
     #[inline(always)]
     fn bytes_mut(&mut self) -> &mut [u8] {
         self.as_mut_bytes()

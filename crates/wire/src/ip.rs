@@ -112,7 +112,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn options_end_at_the_list_or_at_the_first_broken_one() {
+    fn options_end_at_the_end_option_or_the_first_invalid_one() {
         let list: Vec<_> = options(&[1, 148, 4, 0, 0, 1, 0, 148]).collect();
         assert_eq!(list, [Some(&[148, 4, 0, 0][..])]);
         for broken in [&[7, 0][..], &[7, 1], &[7], &[7, 9, 1]] {

@@ -288,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn changes_keep_the_checksum_right(mut bytes: [u8; 20], tos: u8, ttl in 1u8..) {
+        fn setters_keep_the_checksum_valid(mut bytes: [u8; 20], tos: u8, ttl in 1u8..) {
             bytes[0] = 0x45;
             let ip = Ipv4::of_mut(&mut bytes).unwrap();
             ip.fill_checksum(&[]);

@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_again(bytes: [u8; 6]) {
+        fn displayed_addresses_parse_again(bytes: [u8; 6]) {
             let address = MacAddress(bytes);
             prop_assert_eq!(address.to_string().parse(), Ok(address));
             prop_assert_eq!(address.to_string().replace(':', "-").to_uppercase().parse(), Ok(address));
@@ -139,7 +139,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_an_address_or_an_error(text in "[0-9a-fA-F:+-]{0,20}") {
+        fn any_text_gives_an_address_or_an_error(text in "[0-9a-fA-F:+-]{0,20}") {
             if let Ok(address) = text.parse::<MacAddress>() {
                 let digits = text.to_lowercase().replace([':', '-'], "");
                 prop_assert_eq!(address.to_string().replace(':', ""), digits);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn errors_are_classified() {
         assert_eq!(Reader::new(&[0; 24]).unwrap_err(), PcapError::Mark);
         assert_eq!(Reader::new(&[0xd4, 0xc3, 0xb2]).unwrap_err(), PcapError::Truncated);
         let mut file = Header::ethernet().to_bytes().to_vec();

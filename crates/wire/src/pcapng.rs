@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_named() {
+    fn errors_are_classified() {
         let first = |bytes: &[u8]| Reader::new(bytes).next().and_then(Result::err);
         assert_eq!(first(&[0; 12]), Some(PcapngError::Mark));
         let mut file = Vec::new();

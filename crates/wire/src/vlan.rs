@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_tags_are_looked_through_and_no_more() {
+    fn at_most_two_tags_are_skipped() {
         let bytes = [0, 1, 0x81, 0x00, 0, 2, 0x81, 0x00, 0, 3, 0x08, 0x00, 0x45];
         let inner = untag(EtherType::SERVICE_VLAN, &bytes).unwrap();
         assert_eq!((inner.ethertype, inner.tags, inner.payload.len()), (EtherType::VLAN, 2, 5));

@@ -40,14 +40,14 @@ mod tests {
     }
 
     #[test]
-    fn its_element_runs_among_others() {
+    fn the_external_element_runs_with_built_in_ones() {
         let text = "InfiniteSource(LENGTH 100, LIMIT 3, STOP true) -> s :: SizeHistogram(64) -> Discard;
             Idle -> Strip(1) -> SizeHistogram -> Discard;";
         assert_eq!(output(&["--simtime", "-e", text, "-h", "s.histogram"]), "<128 3\n");
     }
 
     #[test]
-    fn its_element_is_documented() {
+    fn the_external_element_is_documented() {
         assert!(output(&["--elements"]).contains("SizeHistogram            counts packets"));
         assert!(output(&["--elements", "SizeHistogram"]).contains("`LEAST`"));
     }

@@ -58,7 +58,7 @@ fn frames_are_captured() {
 }
 
 #[test]
-fn a_wrong_file_is_told_where_and_why() {
+fn an_invalid_file_is_reported_with_position_and_reason() {
     let (lab, text) = lab("wrong");
     lab.file(&text.replace("snap-len = \"64B\"", "snaplen = \"64B\""));
     let check = lab.run(&["check", "lab.toml"]);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn processing_goes_on() {
+    fn processing_codes_continue_with_their_last_part() {
         use Processing::*;
         assert_eq!(processing("h/lh", true, 3, Push), [Pull, Push, Push]);
         assert_eq!(processing("a", true, 2, Push), [Agnostic, Agnostic]);

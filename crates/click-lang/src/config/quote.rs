@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn quoting_and_back() {
+    fn quoting_round_trips() {
         assert_eq!(quote(b""), "\"\"");
         assert_eq!(quote(b"a\"$\\\t\n\x01\xff"), "\"a\\\"\\$\\\\\\t\\n\\001\\377\"");
         let all: Vec<u8> = (0..=255).collect();

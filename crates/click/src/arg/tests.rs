@@ -23,7 +23,7 @@ fn by_position_and_by_keyword() {
 }
 
 #[test]
-fn errors_are_clicks() {
+fn error_messages_equal_clicks() {
     let mut value = 0u8;
     let mut wrong = args("300");
     wrong.read_p("SIZE", &mut value);
@@ -69,7 +69,7 @@ fn types() {
 }
 
 #[test]
-fn names_are_looked_up_outwards() {
+fn names_are_resolved_outwards() {
     let names = Names::default();
     names.define(NameKind::Ipv4, "gw", "a/info", &[10, 0, 0, 1]);
     assert_eq!(names.value(NameKind::Ipv4, "gw", "a/b/c"), Some(vec![10, 0, 0, 1]));

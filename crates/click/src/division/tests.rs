@@ -13,7 +13,7 @@ fn homes(members: &[Member<'_>], connections: &[(usize, usize)], balanced: bool)
 }
 
 #[test]
-fn what_is_connected_stays_together() {
+fn connected_elements_share_a_thread() {
     let mut members = ["a", "b", "c", "d"].map(member);
     members[1].thread = Some(1);
     members[2].thread = Some(2);
@@ -28,7 +28,7 @@ fn what_is_connected_stays_together() {
 }
 
 #[test]
-fn names_are_looked_up_as_routers_do() {
+fn mentioned_elements_are_found_as_by_the_router() {
     let texts = [
         ("COUNT_CALL 5 b.reset", true),
         ("\"$(b.count)\", x", true),
@@ -55,7 +55,7 @@ fn names_are_looked_up_as_routers_do() {
 }
 
 #[test]
-fn the_same_thing_outside_joins() {
+fn elements_with_a_common_resource_share_a_thread() {
     let mut members = ["a", "b", "c"].map(member);
     for (member, key) in members.iter_mut().zip(["port x", "port y", "port x"]) {
         member.shares = Some(key.into());
@@ -65,7 +65,7 @@ fn the_same_thing_outside_joins() {
 }
 
 #[test]
-fn what_acts_on_the_whole_lives_on_the_first_thread() {
+fn router_wide_elements_run_on_the_first_thread() {
     let mut members = ["s", "a", "b", "t", "i"].map(member);
     members[0].reach = Reach::Whole;
     members[0].configuration = "print a.count, print b.count";
@@ -84,7 +84,7 @@ fn what_acts_on_the_whole_lives_on_the_first_thread() {
 }
 
 #[test]
-fn parts_are_dealt_out_by_what_drives_them() {
+fn parts_are_distributed_by_their_driving_elements() {
     let mut members = ["a", "b", "c", "d", "e"].map(member);
     for at in [0, 1, 2, 3] {
         members[at].drives = true;
@@ -98,7 +98,7 @@ fn parts_are_dealt_out_by_what_drives_them() {
 proptest! {
     /// Connected or mentioned elements are on one thread, and all assigned threads exist.
     #[test]
-    fn nothing_is_torn(
+    fn divisions_never_separate_connected_elements(
         count in 1..12_usize,
         edges in prop::collection::vec((0..12_usize, 0..12_usize), 0..12),
         mentions in prop::collection::vec((0..12_usize, 0..12_usize), 0..6),

@@ -47,7 +47,7 @@ fn router() -> Router {
 }
 
 #[test]
-fn a_field_is_read_and_written_and_what_follows_a_write_follows_only_a_good_one() {
+fn only_successful_writes_run_the_change_hook() {
     let mut router = router();
     assert_eq!(router.read("s.limit").unwrap(), "7");
     router.write("s.limit 9").unwrap();
@@ -70,7 +70,7 @@ fn a_long_value_is_read_in_pieces() {
 }
 
 #[test]
-fn an_own_handler_overrides_only_the_way_that_it_declares() {
+fn a_custom_handler_overrides_only_its_declared_direction() {
     let mut router = router();
     router.write("s.limit 9").unwrap();
     assert_eq!(router.read("s.config").unwrap(), "LIMIT 9");
@@ -80,7 +80,7 @@ fn an_own_handler_overrides_only_the_way_that_it_declares() {
 }
 
 #[test]
-fn other_names_are_those_of_the_wildcard() {
+fn unknown_names_go_to_the_wildcard_handler() {
     let mut router = router();
     assert_eq!(router.read("s.anything at all").unwrap(), "anything(at all)");
     assert_eq!(router.write("s.anything x").unwrap_err(), HandlerError::failed("x"));

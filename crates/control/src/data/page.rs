@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_used_again_and_start_at_zero() {
+    fn entries_are_reused_and_start_at_zero() {
         let mut page = Page::new().unwrap();
         assert_eq!((page.take(2).unwrap(), page.take(1).unwrap(), page.take(4).unwrap()), (0, 2, 3));
         rustix::io::pwrite(&page.memfd, &7u64.to_ne_bytes(), 2 * ENTRY as u64).unwrap();

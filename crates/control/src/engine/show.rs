@@ -168,7 +168,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn the_words_are_those_that_the_data_path_writes() {
+    fn counter_names_match_the_data_path() {
         let counters = Counters::default();
         add(&counters.rx_bytes, 1500);
         add(&counters.faults, 2);

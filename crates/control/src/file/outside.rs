@@ -120,7 +120,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn names_and_numbers_are_found() {
+    fn user_names_and_numbers_are_resolved() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nkvm:x:107:\n";
         assert_eq!(number("kvm", passwd), Some(107));
         assert_eq!(number("1000", passwd), Some(1000));
@@ -148,7 +148,7 @@ user = "kvm"
 "#;
 
     #[test]
-    fn what_is_not_there_is_said_with_its_place() {
+    fn missing_files_are_reported_with_positions() {
         let folder = std::env::temp_dir().join(format!("ringway-outside-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("default")).unwrap();
         std::fs::write(folder.join("default/taken"), "").unwrap();
@@ -176,7 +176,7 @@ user = "kvm"
     }
 
     #[test]
-    fn what_has_no_end_is_not_read() {
+    fn endless_files_are_refused() {
         let folder = std::env::temp_dir().join(format!("ringway-endless-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let mode = rustix::fs::Mode::RWXU;

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn values_and_errors_are_told_apart() {
+    async fn replies_are_parsed_as_values_or_errors() {
         let good = answering("good", "200 Read handler 'c.count' OK\r\nDATA 3\r\n42\n");
         assert_eq!(read(&good, "c.count").await.unwrap(), b"42\n");
         let none = answering("none", "511 No handler named 'c.x'\r\n");

@@ -198,7 +198,7 @@ mod tests {
 
     /// The time limit is longer than the test, so that only the limit on connections can close silent ones.
     #[tokio::test]
-    async fn programs_that_say_nothing_delay_nobody() {
+    async fn silent_programs_delay_no_others() {
         let (path, mut door) = door("silent");
         let mut greetings = Greetings::new(Duration::from_secs(3600));
         let silent: Vec<_> = (0..GREETED + 4).map(|_| UnixStream::connect(&path).unwrap()).collect();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_says_nothing_is_not_waited_for_long() {
+    async fn a_silent_program_times_out() {
         let (path, mut door) = door("patience");
         let _silent = UnixStream::connect(&path).unwrap();
         let mut greetings = Greetings::new(Duration::from_millis(1));

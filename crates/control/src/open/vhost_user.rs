@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_front_end_waits_until_the_one_before_is_gone() {
+    async fn a_front_end_waits_until_its_predecessor_is_gone() {
         let path = std::env::temp_dir().join(format!("ringway-control-{}-second", std::process::id()));
         let listener = Listener::bind(&path, Access::default()).unwrap();
         let (told, mut inbox) = mpsc::unbounded_channel();

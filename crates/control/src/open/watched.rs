@@ -51,7 +51,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[tokio::test]
-    async fn a_listener_and_a_stream_are_heard() {
+    async fn a_listener_and_a_stream_report_events() {
         let path = std::env::temp_dir().join(format!("ringway-watched-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();

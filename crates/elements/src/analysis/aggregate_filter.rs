@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_rules_count_first() {
+    fn earlier_rules_take_precedence() {
         let mut filter = AggregateFilter::default();
         let range = |first, last, output| Range { first, last, output };
         assert!(filter.add(range(10, 20, Some(1))));

@@ -113,14 +113,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn prefixes_are_shared_as_before(key: u64, a in 1u32..u32::MAX, b in 1u32..u32::MAX) {
+        fn common_prefixes_are_preserved(key: u64, a in 1u32..u32::MAX, b in 1u32..u32::MAX) {
             let element = AnonymizeIpAddr { key, ..AnonymizeIpAddr::default() };
             let (new_a, new_b) = (element.change(a), element.change(b));
             prop_assert_eq!((a ^ b).leading_zeros(), (new_a ^ new_b).leading_zeros());
         }
 
         #[test]
-        fn classes_and_networks_are_kept(key: u64, address in 1u32..u32::MAX, other in 1u32..u32::MAX) {
+        fn classes_and_networks_are_preserved(key: u64, address in 1u32..u32::MAX, other in 1u32..u32::MAX) {
             let mut element = AnonymizeIpAddr { key, class: 3, ..AnonymizeIpAddr::default() };
             let class = |address: u32| (!address).leading_zeros().min(3);
             prop_assert_eq!(class(address), class(element.change(address)));

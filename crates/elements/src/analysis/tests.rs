@@ -64,7 +64,7 @@ fn fragments_wait_for_their_ports() {
 }
 
 #[test]
-fn icmp_errors_come_back_to_who_sent() {
+fn icmp_errors_are_returned_to_the_sender() {
     let rewriters = [
         "UDPRewriter(pattern 1.2.3.4 1024-65535# - - 0 0)",
         "IPRewriter(pattern 1.2.3.4 1024-65535# - - 0 0)",

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_come_sooner_by_the_square_root() {
+    fn drop_intervals_shrink_with_the_square_root() {
         let of = |count| CoDel { interval: 100, count, ..CoDel::default() }.after(1000) - 1000;
         assert_eq!([of(1), of(4), of(100)], [100 * MILLI, 50 * MILLI, 10 * MILLI]);
     }

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_follows_and_forgets() {
+    fn the_average_follows_the_queue_length() {
         let mut red = Red { rule: Rule { stability: 2, ..Rule::default() }, ..Red::default() };
         for _ in 0..100 {
             red.average(8, 0);

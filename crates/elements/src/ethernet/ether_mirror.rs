@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_change_places() {
+    fn addresses_are_swapped() {
         let mut addresses = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
         swap(&mut addresses);
         assert_eq!(addresses, [7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6]);

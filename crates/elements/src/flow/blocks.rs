@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_stay_and_come_again() {
+    fn entries_keep_their_numbers_and_are_reused() {
         let mut blocks = Blocks::default();
         for expected in 0..3000 {
             let number = blocks.take();

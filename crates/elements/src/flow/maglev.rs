@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_as_the_weights_are() {
+    fn shares_follow_the_weights() {
         let mut claims = claims(0..10);
         claims[3].weight = 2;
         claims[4].weight = 0;
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_goes_takes_few_others_places_along() {
+    fn removing_a_server_moves_few_other_entries() {
         let (before, after) =
             (places(&claims(0..20)), places(&claims((0..20).filter(|server| *server != 7))));
         let moved = before.iter().zip(&after).filter(|(old, new)| **old != 7 && old != new).count();

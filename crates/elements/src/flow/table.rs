@@ -288,7 +288,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_least_lately_seen_makes_room() {
+    fn the_least_recently_used_flow_is_evicted() {
         let mut table: FlowTable<u64, u32> = FlowTable::new(3, 7);
         for key in 0..3 {
             assert_eq!(table.add_one(key, key as u32 * 10, key).1, None);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sweep_finds_all_that_is_old() {
+    fn a_sweep_removes_all_expired_flows() {
         let mut table: FlowTable<u64, u64> = FlowTable::new(10_000, 7);
         for key in 0..5000 {
             table.add_one(key, key, key);
@@ -316,7 +316,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_a_map_is(steps in prop::collection::vec((0u8..3, 0u64..300), 0..900)) {
+        fn the_flow_table_equals_a_map(steps in prop::collection::vec((0u8..3, 0u64..300), 0..900)) {
             let mut table: FlowTable<u64, u64> = FlowTable::new(u32::MAX, 3);
             let mut model = BTreeMap::new();
             for (now, (step, key)) in steps.into_iter().enumerate() {

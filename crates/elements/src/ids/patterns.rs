@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_found_wherever_it_lies() {
+    fn a_pattern_is_found_at_any_offset() {
         let own = patterns(&["attack", "GET /evil", "xy", "\u{1}"], false);
         for before in 0..20 {
             for behind in 0..20 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_passes_the_filter_everywhere_is_searched_all_the_same() {
+    fn a_text_that_always_passes_the_filter_is_searched_correctly() {
         let many: Vec<String> = (0..300).map(|number| format!("aaaa{number}")).collect();
         let own = patterns(&many.iter().map(String::as_str).collect::<Vec<_>>(), false);
         let mut text = vec![b'a'; 5000];
@@ -176,7 +176,7 @@ mod tests {
     proptest! {
         /// Few letters, so that patterns overlap and occur.
         #[test]
-        fn it_finds_what_the_automaton_finds(
+        fn the_search_equals_aho_corasick(
             texts in prop::collection::vec(
                 prop::collection::vec(prop::sample::select(&b"abAB\x00 "[..]), 1..9), 1..40
             ),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn borders_are_given_where_segments_follow_one_another() {
+    fn segment_borders_are_returned_for_consecutive_segments() {
         let mut streams = Streams::new(2, 1, 4);
         const NONE: Flags = Flags(0);
         let mut take = |port, flags, sequence: u32, payload: &[u8]| {
@@ -158,7 +158,7 @@ mod tests {
     proptest! {
         /// However a stream is cut, each four bytes of it lie in a segment or across a border.
         #[test]
-        fn nothing_is_lost_between_segments(cuts in prop::collection::vec(1usize..9, 1..20)) {
+        fn matches_across_segments_are_covered(cuts in prop::collection::vec(1usize..9, 1..20)) {
             let stream: Vec<u8> = (0..cuts.iter().sum::<usize>()).map(|at| at as u8).collect();
             let (mut streams, mut seen, mut at) = (Streams::new(9, 1, 4), Vec::new(), 0);
             for length in cuts {

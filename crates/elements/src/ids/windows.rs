@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_has_a_window_for_even_and_one_for_odd_places() {
+    fn a_pattern_has_one_window_for_even_and_one_for_odd_offsets() {
         let patterns = boxed(&[b"abcd".to_vec(), b"abcdef".to_vec(), b"abc".to_vec()]);
         let [at_once, behind] = choose(&patterns, 0);
         let offsets = |entries: &[Entry]| -> Vec<(u32, u32)> {
@@ -286,7 +286,7 @@ mod tests {
     proptest! {
         /// Every place of every pattern is found, and nothing that is not there.
         #[test]
-        fn all_that_lies_in_a_text_is_found_and_nothing_else(
+        fn exactly_the_contained_patterns_are_found(
             patterns in prop::collection::vec(
                 prop::collection::vec(prop::sample::select(&b"abA\x00"[..]), 4..9), 1..30
             ),

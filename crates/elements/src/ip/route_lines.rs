@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_say_what_the_trie_says(
+        fn route_lines_equal_the_trie(
             routes in prop::collection::vec((0u32..4, 8u32..=26, any::<u32>(), any::<bool>()), 1..200),
             probes in prop::collection::vec((0u32..4, any::<u32>()), PACKETS),
             (hops, first) in (prop::sample::select(vec![3, 100]), prop::sample::select(vec![1, 256])),

@@ -613,7 +613,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
         #[test]
-        fn calls_that_are_under_way_at_once_don_t_get_in_each_others_way(
+        fn concurrent_handler_calls_do_not_interfere(
             calls in prop::collection::vec(
                 (0usize..3, any::<bool>(), prop::collection::vec(
                     (0u8..3, 0usize..4, 0u32..40, any::<u32>(), 0u32..300), 1..12)), 1..16),
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn gateways_that_change_without_end_take_no_more_memory() {
+    fn changing_gateways_use_constant_memory() {
         let (mut router, id) = lab();
         for gateway in 1..70_000 {
             router.write(&format!("r.set 10.0.0.0/24 {} 0", Ipv4Addr::from_bits(gateway))).unwrap();
@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_short_however_much_its_lines_cover() {
+    fn a_step_is_short_for_any_size_of_routes() {
         let (mut router, id) = lab();
         let longer: String =
             (0..2000).map(|at| format!("add 10.{}.{}.0/30 1\n", at / 256, at % 256)).collect();

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_found() {
+    fn port_commands_are_parsed() {
         let found = command(b"port  200,1,2,3,4,5\r\n").unwrap();
         assert_eq!((found.address, found.port), (0xc801_0203, 0x0405));
         assert_eq!(found.argument, 6..19);

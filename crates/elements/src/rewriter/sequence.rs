@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_shift_from_a_point_on() {
+    fn sequence_numbers_shift_from_a_point_on() {
         let mut shifts = Shifts::default();
         assert!(shifts.add(false, 30, -12));
         assert_eq!(shifts.sequence(false, 1), Some(1));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_remembered() {
+    fn the_number_of_remembered_changes_is_bounded() {
         let mut shifts = Shifts::default();
         for from in 0..1000 {
             assert!(shifts.add(true, from, 1));

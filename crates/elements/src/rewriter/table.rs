@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_first_makes_room() {
+    fn the_flow_that_expires_first_is_evicted() {
         let mut set = set(3, 0);
         for number in 0..3 {
             add(&mut set, number, false, number.into()).unwrap();
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_are_kept() {
+    fn reserved_capacity_is_available() {
         let mut set = set(2, 5);
         add(&mut set, 0, true, 0).unwrap();
         add(&mut set, 1, true, 1).unwrap();
@@ -624,7 +624,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn it_stays_whole(steps in proptest::collection::vec((0u8..4, 0u32..40), 0..300)) {
+        fn the_flow_set_stays_consistent(steps in proptest::collection::vec((0u8..4, 0u32..40), 0..300)) {
             let mut set = set(20, 5);
             for (now, (step, number)) in steps.into_iter().enumerate() {
                 let now = now as u64;

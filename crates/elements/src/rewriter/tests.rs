@@ -65,7 +65,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn flows_of_a_pattern_that_is_no_more_are_never_used(
+    fn flows_of_a_removed_pattern_are_never_used(
         steps in prop::collection::vec((0u8..10, 0usize..2, 0u32..3000, 1u32..700), 1..60),
     ) {
         let mut versions = [0, 1];
@@ -119,7 +119,7 @@ proptest! {
 }
 
 #[test]
-fn the_capacity_that_was_written_last_counts() {
+fn the_last_written_capacity_applies() {
     let mut router = build(&text([0, 1], ""));
     (0..2000).for_each(|number| assert!(send(&mut router, 0, number).is_some()));
     let (first, mut pieces) = (call(&router, "capacity", "10".into()), Pieces::default());
@@ -131,7 +131,7 @@ fn the_capacity_that_was_written_last_counts() {
 }
 
 #[test]
-fn what_was_being_forgotten_is_forgotten_by_the_next_router_too() {
+fn the_next_router_continues_removing_flows() {
     let mut router = build(&text([0, 1], ", REAP_TIME 0"));
     router.allow_reconfigure(Box::new(Again));
     (0..2000).for_each(|number| assert!(send(&mut router, 0, number).is_some()));
@@ -145,7 +145,7 @@ fn what_was_being_forgotten_is_forgotten_by_the_next_router_too() {
 }
 
 #[test]
-fn flows_of_a_router_that_was_replaced_go_away_in_pieces() {
+fn flows_of_a_replaced_router_are_removed_in_steps() {
     let more = "; s :: UDPRewriter(drop, CAPACITY r); Idle -> s -> Discard;";
     let mut router = build(&(text([0, 1], "") + more));
     (0..5000).for_each(|number| assert!(send(&mut router, 0, number).is_some()));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_high_and_lopsided_rates_stand_out() {
+    fn only_high_and_asymmetric_rates_are_blocked() {
         let block = CompareBlock { forward: 5, reverse: 2, threshold: 100 };
         assert!(block.stands_out(101, 0) && block.stands_out(50, 120));
         assert!(!block.stands_out(100, 0) && !block.stands_out(50, 125) && !block.stands_out(0, u32::MAX));

@@ -26,7 +26,7 @@ pub(super) fn update(crc: u32, bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn it_is_the_known_one() {
+    fn crc32_matches_the_check_value() {
         assert_eq!(!super::update(u32::MAX, b"123456789"), 0xcbf4_3926);
     }
 }

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_as_long_as_the_probability_says() {
+    fn gap_lengths_follow_the_probability() {
         assert_eq!([draw(0.0, 5), draw(1.0, 5), draw(1.0, u32::MAX)], [u64::MAX, 0, 0]);
         let numbers = (0..10_000u32).map(|number| number.wrapping_mul(429_496));
         let mean = numbers.map(|random| draw(0.1, random)).sum::<u64>() as f64 / 10_000.0;

@@ -21,7 +21,7 @@ fn through(dump: &str, fields: &str) -> String {
 }
 
 #[test]
-fn every_field_comes_back() {
+fn every_field_round_trips() {
     let lines = [
         ("timestamp ts_sec ts_usec1", "1.500000 1 1500000"),
         ("count link direction aggregate", "3 2 2 77"),
@@ -51,7 +51,7 @@ fn md5_is_written_both_ways() {
 }
 
 #[test]
-fn what_a_packet_lacks_is_a_dash() {
+fn missing_fields_are_written_as_a_dash() {
     assert_eq!(through("!proto I\n!data ip_src\n1.0.0.1\n", "sport tcp_seq src"), "- - 1.0.0.1\n");
     let dump = "!flowid 1.0.0.1 10 2.0.0.2 20 U\n!data ip_id sport\n5 -\n6 7\n";
     let expected = "5 1.0.0.1 10 2.0.0.2 20 U\n6 1.0.0.1 7 2.0.0.2 20 U\n";
@@ -59,14 +59,14 @@ fn what_a_packet_lacks_is_a_dash() {
 }
 
 #[test]
-fn broken_lines_are_said_once() {
+fn invalid_lines_are_reported_once() {
     assert_eq!(through("1 2\n3 4\n", "src"), "? no '!data' provided\n");
     assert_eq!(through("!data src\nx\ny\n", "src"), "? packet parse error\n");
     assert_eq!(through("!data nonsense src\n", "src"), "? unknown content type 'nonsense'\n");
 }
 
 #[test]
-fn broken_packets_are_marked() {
+fn invalid_packets_are_marked() {
     let pool = Pool::new();
     let writer = Writer { bad_packets: true, ..Writer::new("sport tcp_seq", false).unwrap() };
     let mut reader = Reader::default();
@@ -82,7 +82,7 @@ fn broken_packets_are_marked() {
 }
 
 #[test]
-fn packed_records_come_back() {
+fn binary_records_round_trip() {
     let pool = Pool::new();
     let fields = "timestamp ip_src sport tcp_opt ip_opt ip_frag count tcp_flags eth_src ts_usec1 payload_md5";
     let (binary, text) = (Writer::new(fields, true).unwrap(), Writer::new(fields, false).unwrap());

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_sessions() {
+    fn an_address_belongs_to_one_session() {
         let (mut sessions, none) = (Sessions::new(2, 1), Delegation::default());
         let (one, two) = (name(mac(1), 7), name(mac(2), 7));
         let (first, second) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_one_sessions() {
+    fn a_prefix_belongs_to_one_session() {
         let mut sessions = Sessions::new(3, 1);
         let prefix =
             |text: &str, length| Delegation::new(Prefix6 { address: text.parse().unwrap(), length }).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_holds_over_a_second() {
+    fn a_rate_limit_holds_over_a_second() {
         let mut direction = Direction::default();
         let passed = (0..10_000u64).filter(|step| direction.pass(1000, 1_000_000, SECOND + step * TICK / 10));
         // A second at a million bytes per second, plus the bucket's initial tenth of a second.

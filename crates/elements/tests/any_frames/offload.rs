@@ -259,7 +259,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
-    fn what_an_element_needs_completed_is(
+    fn packets_are_completed_for_elements_that_need_it(
         given in prop::collection::vec(given(), 1..4),
         burst in prop::sample::select(vec![1usize, 7, 64]),
     ) {

@@ -186,7 +186,7 @@ impl Bench {
 }
 
 #[test]
-fn unknown_addresses_are_flooded_and_known_ones_are_not() {
+fn only_unknown_addresses_are_flooded() {
     let mut bench = Bench::new(3);
     bench.send(0, &[frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(1));
@@ -199,7 +199,7 @@ fn unknown_addresses_are_flooded_and_known_ones_are_not() {
 }
 
 #[test]
-fn what_does_not_fit_waits_in_its_ring_and_is_dropped_after_hold() {
+fn frames_without_room_wait_in_their_ring_and_are_dropped_after_hold() {
     let mut bench = Bench::new(2);
     bench.teach();
     bench.set_room(1, 2);
@@ -230,7 +230,7 @@ fn what_does_not_fit_waits_in_its_ring_and_is_dropped_after_hold() {
 }
 
 #[test]
-fn a_port_that_asks_first_has_more_time_and_no_more_than_that() {
+fn an_outstanding_translation_extends_the_wait_within_bounds() {
     let mut bench = Bench::new(3);
     bench.teach();
     bench.set_room(1, 0);
@@ -262,7 +262,7 @@ fn a_port_that_asks_first_has_more_time_and_no_more_than_that() {
 }
 
 #[test]
-fn a_queue_that_another_worker_has_is_waited_for_no_longer_than_hold() {
+fn the_wait_for_a_queue_held_by_another_worker_is_bounded() {
     let mut bench = Bench::new(3);
     bench.teach();
     let slot = bench.world.rx[1].clone();
@@ -284,7 +284,7 @@ fn a_queue_that_another_worker_has_is_waited_for_no_longer_than_hold() {
 }
 
 #[test]
-fn a_copy_of_a_flood_for_a_queue_that_another_worker_has_gets_a_second_try() {
+fn a_flooded_frame_is_retried_once_for_a_queue_held_by_another_worker() {
     let mut bench = Bench::new(4);
     bench.teach();
     let slot = bench.world.rx[1].clone();
@@ -302,7 +302,7 @@ fn a_copy_of_a_flood_for_a_queue_that_another_worker_has_gets_a_second_try() {
 }
 
 #[test]
-fn a_full_port_delays_nobody_else() {
+fn a_full_port_delays_no_other_port() {
     let mut bench = Bench::new(4);
     bench.teach();
     bench.set_room(1, 0);
@@ -314,7 +314,7 @@ fn a_full_port_delays_nobody_else() {
 }
 
 #[test]
-fn a_port_that_frees_a_buffer_now_and_then_does_not_slow_what_goes_elsewhere() {
+fn a_slow_destination_does_not_slow_frames_to_other_ports() {
     let mut bench = Bench::new(3);
     bench.teach();
     bench.set_room(1, 0);
@@ -337,7 +337,7 @@ fn a_port_that_frees_a_buffer_now_and_then_does_not_slow_what_goes_elsewhere() {
 }
 
 #[test]
-fn a_port_slower_than_its_only_sender_is_waited_for_and_loses_nothing() {
+fn a_port_slower_than_its_only_sender_loses_no_frames() {
     let mut bench = Bench::new(2);
     bench.teach();
     bench.send(0, &[frame(1, 0, 60); 1000]);
@@ -350,7 +350,7 @@ fn a_port_slower_than_its_only_sender_is_waited_for_and_loses_nothing() {
 }
 
 #[test]
-fn a_flood_of_much_to_many_is_done_in_several_turns() {
+fn a_large_flood_takes_several_turns() {
     let mut bench = Bench::new(300);
     bench.teach();
     let long = frame(0xff, 0, 9000);
@@ -370,7 +370,7 @@ fn a_flood_of_much_to_many_is_done_in_several_turns() {
 }
 
 #[test]
-fn what_several_sources_bring_in_a_turn_is_notified_at_its_end() {
+fn notifications_of_several_sources_are_combined_at_the_end_of_the_turn() {
     let mut bench = Bench::new(4);
     bench.teach();
     bench.peers[1].0.lock().unwrap().can_hold = true;
@@ -386,7 +386,7 @@ fn what_several_sources_bring_in_a_turn_is_notified_at_its_end() {
 }
 
 #[test]
-fn what_a_queue_drops_after_all_is_not_counted_as_delivered() {
+fn frames_dropped_by_the_queue_are_not_counted_as_delivered() {
     let mut bench = Bench::new(2);
     bench.teach();
     bench.peers[1].0.lock().unwrap().lost = Lost { frames: 1, bytes: 60 };
@@ -415,7 +415,7 @@ fn broken_frames_are_dropped_and_counted() {
 }
 
 #[test]
-fn a_peer_that_is_away_gets_nothing_and_holds_nobody() {
+fn a_disconnected_peer_delays_nobody() {
     let mut bench = Bench::new(2);
     bench.teach();
     bench.peers[1].0.lock().unwrap().away = true;
@@ -435,7 +435,7 @@ fn a_frame_too_long_for_its_destination_is_dropped() {
 }
 
 #[test]
-fn a_frame_that_never_fits_whole_is_given_up_after_hold() {
+fn a_frame_that_never_fits_is_dropped_after_hold() {
     let mut bench = Bench::new(2);
     bench.teach();
     // IPv4 and TCP with 4000 bytes in segments of 1000, for a destination that has room for two of the four.

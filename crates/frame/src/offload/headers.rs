@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_cover_the_payload_once_in_order() {
+    fn segments_cover_the_payload_once_in_order() {
         for (payload, size) in [(0, 1), (1, 1), (99, 100), (100, 100), (101, 100), (SEGMENTS * 7, 7)] {
             let parts: Vec<Part> = headers().parts(payload, size).unwrap().collect();
             let mut end = 0;
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_and_too_long_parts_are_refused() {
+    fn too_many_and_too_long_segments_are_refused() {
         for (payload, size) in [(10, 0), (SEGMENTS * 7 + 1, 7), (65_508, 65_508)] {
             assert!(headers().parts(payload, size).is_err(), "{payload} by {size}");
         }

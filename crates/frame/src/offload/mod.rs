@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn segmentation_needs_a_size_a_checksum_and_a_grant() {
+    fn segmentation_requires_a_size_a_checksum_and_a_negotiated_feature() {
         let good = Offload { gso_type: 1, gso_size: 1448, ..Offload::checksum(34, 16) };
         assert_eq!(good.check(9000, Needs::ALL), Ok(good));
         assert_eq!(good.check(9000, Needs::CSUM), Err(OffloadError::UnknownGso));

@@ -16,7 +16,7 @@ fn clones_share_until_one_is_written_to() {
 }
 
 #[test]
-fn what_was_pulled_can_be_pushed_again() {
+fn pulled_bytes_can_be_pushed_again() {
     let pool = Pool::new();
     let mut packet = pool.copy(b"0123456789").unwrap();
     packet.set_network_header(2, 4);
@@ -53,7 +53,7 @@ fn room_grows_and_headers_move_along() {
 }
 
 #[test]
-fn memory_goes_round_and_outlives_the_pool() {
+fn memory_is_reused_and_outlives_the_pool() {
     let pool = Pool::new();
     let at = |packet: &Packet| packet.data().as_ptr();
     let packet = pool.copy(b"x").unwrap();
@@ -82,7 +82,7 @@ fn a_burst_filters_in_order() {
 
 proptest::proptest! {
     #[test]
-    fn data_is_what_was_written(steps in proptest::collection::vec((0u8..6, 0usize..300), 0..60)) {
+    fn packets_equal_a_vector_model(steps in proptest::collection::vec((0u8..6, 0usize..300), 0..60)) {
         let pool = Pool::new();
         let mut packet = pool.copy(&[7; 40]).unwrap();
         let mut model = alloc::vec![7u8; 40];

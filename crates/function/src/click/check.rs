@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn configuration_errors_are_reported_at_their_position() {
         assert_eq!(said("FromPort($IN) -> ToPort(b);", &["a", "b"]), [] as [&str; 0]);
         let unknown = said("FromPort(a) -> Nonsense(1)\n -> ToPort(b);", &["a", "b"]);
         assert!(unknown[0].starts_with("f.click:1:16: ") && unknown[0].contains("Nonsense"), "{unknown:?}");

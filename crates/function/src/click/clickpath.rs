@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_of_the_path_come_in_order() {
+    fn clickpath_directories_are_searched_in_order() {
         let folder = std::env::temp_dir().join(format!("ringway-clickpath-{}", std::process::id()));
         for part in ["a/conf/click", "a/conf", "b"] {
             std::fs::create_dir_all(folder.join(part)).unwrap();

@@ -352,7 +352,7 @@ mod tests {
     use ringway_click_lang::archive::Member;
 
     #[test]
-    fn an_archive_holds_its_configuration_as_config() {
+    fn an_archive_contains_its_configuration_as_config() {
         let member = |name: &str, data: &str| Member {
             name: name.into(),
             date: 0,

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_ones_are_refused() {
+    fn invalid_options_are_refused() {
         let options = parse("-Rt --elements Strip Print").unwrap();
         assert!(options.reconfigure && options.time);
         assert_eq!(options.elements, Some(vec!["Strip".to_string(), "Print".to_string()]));

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_clicks() {
+    fn stopwatch_lines_equal_clicks() {
         assert_eq!(line(1234, 50, 61_239), "1.234u 0.050s 1:01.24\n");
         let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 123 4 0 0 20";
         assert_eq!(times(stat), [1230, 40]);

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_found_behind_tags_and_without_a_link() {
+    fn ip_headers_are_found_after_tags_and_without_a_link_header() {
         let mut v4 = [0; 20];
         v4[0] = 0x45;
         v4[16..].copy_from_slice(&[10, 0, 0, 9]);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_none() {
+    fn truncated_headers_are_not_found() {
         assert_eq!(marked(&[0x45; 19], RAW), None);
         assert_eq!(marked(&[0x60; 39], RAW), None);
         assert_eq!(marked(&[0x46; 20], RAW), None);

@@ -14,7 +14,7 @@ pub fn dynamic_user(scope: &str, name: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn each_name_has_its_user() {
+    fn each_name_has_a_stable_distinct_user() {
         let users = ["a", "b", "c"].map(|name| super::dynamic_user("lab", name));
         assert!(users.iter().all(|user| (61_184..=65_519).contains(user)));
         assert!(users[0] != users[1] && users[1] != users[2], "{users:?}");

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hierarchies_are_found_with_our_group_in_them() {
+    fn cgroup_hierarchies_are_found_with_our_group() {
         let v2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
         let found = hierarchies("0::/user.slice/a.scope\n", v2);
         let folder = "/sys/fs/cgroup/user.slice";

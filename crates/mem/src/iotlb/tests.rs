@@ -173,7 +173,7 @@ fn shape(found: &Result<SpanMut<'_>, Fault>) -> Result<(usize, usize), Fault> {
 
 proptest! {
     #[test]
-    fn it_is_a_table_with_a_row_for_every_address(
+    fn the_iotlb_equals_a_table_with_a_row_per_address(
         steps in proptest::collection::vec(step(), 1..STEPS),
         joined in any::<bool>(),
     ) {
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bound_only_forgets(steps in proptest::collection::vec(step(), 1..STEPS), most in 1usize..8) {
+    fn an_entry_limit_only_evicts(steps in proptest::collection::vec(step(), 1..STEPS), most in 1usize..8) {
         let mut editor = Editor::new(memory(&[112], false), most);
         let (mut model, mut aside) = (Model::new(), Lookaside::default());
         for step in steps {
@@ -208,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_queue_remembers_is_what_holds(
+    fn cached_translations_equal_the_iotlb(
         steps in proptest::collection::vec((step(), 0..SPACE, 0u32..9, any::<bool>()), 1..STEPS),
         is_large in any::<bool>(),
     ) {
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn vm_memory_says_the_same(steps in proptest::collection::vec(step(), 1..STEPS)) {
+    fn results_equal_those_of_vm_memory(steps in proptest::collection::vec(step(), 1..STEPS)) {
         use vm_memory::{GuestAddress, Permissions};
         use vm_memory::iommu::Iotlb;
         let mut editor = Editor::new(memory(&[112], false), 1 << 16);
@@ -287,7 +287,7 @@ proptest! {
     }
 
     #[test]
-    fn rings_lie_together_or_not_at_all(
+    fn rings_are_translated_contiguously_or_not_at_all(
         steps in proptest::collection::vec(step(), 1..STEPS),
         at in 0..SPACE,
         len in 1u32..40,
@@ -368,7 +368,7 @@ fn many_entries_stay_in_order_and_in_chunks() {
 }
 
 #[test]
-fn what_is_taken_back_is_found_no_more_though_a_queue_remembers_it() {
+fn an_invalidated_range_misses_although_cached() {
     let memory = memory(&[64], false);
     let mut editor = Editor::new(memory.clone(), 4);
     let mut aside = Lookaside::default();
@@ -386,7 +386,7 @@ fn what_is_taken_back_is_found_no_more_though_a_queue_remembers_it() {
 }
 
 #[test]
-fn what_chance_has_let_go_of_no_queue_remembers() {
+fn evicted_ranges_are_dropped_from_caches() {
     let mut editor = Editor::new(memory(&[128], false), 4);
     let mut aside = Lookaside::default();
     for (round, user) in (0..20u64).zip([USER, USER + 64].into_iter().cycle()) {
@@ -401,7 +401,7 @@ fn what_chance_has_let_go_of_no_queue_remembers() {
 }
 
 #[test]
-fn many_are_found_as_each_alone_would_be_up_to_the_first_that_is_not() {
+fn batched_reads_equal_single_reads_up_to_the_first_miss() {
     let memory = memory(&[64, 64], false);
     let mut editor = Editor::new(memory, 16);
     editor.update(0, 16, USER, Access::READ).unwrap();
@@ -438,7 +438,7 @@ fn many_are_found_as_each_alone_would_be_up_to_the_first_that_is_not() {
 }
 
 #[test]
-fn a_turn_keeps_what_it_found_and_the_next_one_does_not() {
+fn cached_translations_last_for_their_turn_only() {
     let mut editor = Editor::new(memory(&[8192], false), 16);
     editor.update(0, 8192, USER, Access::BOTH).unwrap();
     let iotlb = editor.shared().clone();
@@ -458,7 +458,7 @@ fn a_turn_keeps_what_it_found_and_the_next_one_does_not() {
 }
 
 #[test]
-fn what_is_wanted_is_noted_once_and_not_without_end() {
+fn requested_misses_are_recorded_once_and_bounded() {
     let mut editor = Editor::new(memory(&[8192], false), 16);
     editor.update(0x1000, 0x1000, USER, Access::BOTH).unwrap();
     let mut aside = Lookaside::default();

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_ovirts() {
+    fn ranks_equal_ovirts() {
         // Of four hosts: the two best share the highest rank, the third has one less than the number of
         // better hosts.
         assert_eq!(points(Selector::Rank, &[1, 5, 1, 9]), [3.0, 1.0, 3.0, 0.0]);
@@ -166,7 +166,7 @@ mod tests {
     proptest! {
         /// Counting and sorting give the same ranks; a host's rank does not depend on its position.
         #[test]
-        fn ranks_say_how_many_are_not_better(
+        fn a_rank_counts_the_hosts_that_are_not_better(
             raw in prop::collection::vec(-50i32..50, 1..60),
             wide in any::<bool>(),
         ) {
@@ -180,7 +180,7 @@ mod tests {
 
         /// `top` returns the best hosts in order, for any order of the input.
         #[test]
-        fn the_top_is_a_sort(totals in prop::collection::vec(0u8..10, 0..100), seed in any::<u64>()) {
+        fn selecting_the_top_equals_sorting(totals in prop::collection::vec(0u8..10, 0..100), seed in any::<u64>()) {
             let totals: Vec<f64> = totals.into_iter().map(f64::from).collect();
             let rows: Vec<Row> = (0..totals.len() as Row).collect();
             let dice: Vec<u64> = rows.iter().map(|row| u64::from(*row) * 77).collect();

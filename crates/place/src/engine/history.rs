@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_many_bytes_of_decisions_are_kept() {
+    fn the_decision_history_is_limited_in_bytes() {
         let mut recent = Recent::default();
         let mut deleted = Vec::new();
         for id in 1..=200 {

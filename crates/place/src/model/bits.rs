@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_and_go() {
+    fn rows_are_set_and_cleared() {
         let mut bits = Bits::default();
         bits.set(70, true);
         bits.set(3, false);

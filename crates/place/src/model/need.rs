@@ -88,7 +88,7 @@ mod tests {
     use crate::object::Pinning;
 
     #[test]
-    fn overhead_is_ovirts() {
+    fn overhead_equals_ovirts() {
         let vm = Vm { sockets: 2, cores: 2, memory_mb: 4096, ..Vm::default() };
         let need = Need::of(&vm);
         assert_eq!((need.memory, need.committed), (4096 + 8 + 64, 4096 + 8 + 64 + 32));

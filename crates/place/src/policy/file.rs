@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_read() {
+    fn a_policy_is_parsed() {
         let text = "[policy.night]\nbase = \"none\"\nlast = \"Memory\"\nselector = \"scaled-sum\"\n\
             weights = { Packing = 3, HA = 1 }\nproperties = { HighUtilization = 70 }\n";
         let policies = read("p.toml", text, &[]).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_said_at_its_place() {
+    fn all_errors_are_reported_with_positions() {
         let text = "[policy.bad]\nfilters = [\"CPU\", \"Memry\", \"CPU\"]\nfirst = [\"CPU\", \"Memory\"]\n\
             weights = { Packing = -1, Nothing = 2 }\nproperties = { HighUtilization = \"20\", Hi = \"1\" }\n\
             selector = \"best\"\nfiltrs = 1\n[other]\n";
@@ -346,7 +346,7 @@ p.toml:8:2: there is no table `other`; write [policy.NAME]";
     }
 
     #[test]
-    fn built_in_policies_are_right() {
+    fn built_in_policies_are_valid() {
         for policy in built_in() {
             assert_eq!(check(&policy, &[]), [], "{}", policy.name);
         }
@@ -354,7 +354,7 @@ p.toml:8:2: there is no table `other`; write [policy.NAME]";
     }
 
     #[test]
-    fn what_means_nothing_is_said() {
+    fn settings_without_effect_are_reported() {
         let text = "[policy.a]\nfilters = [\"CPU\"]\nfirst = \"CPU\"\nlast = \"CPU\"\n\
             [policy.b]\nbase = \"none\"\n\
             properties = { FactFilter = \"t < 3\", MetricsWeightSetting = \"t\" }\n\

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_the_same_every_time_and_adds_up() {
+    fn a_simulation_is_deterministic_and_consistent() {
         let arrivals = Synthetic { count: 400, ..Synthetic::default() }.arrivals();
         let first = run(&plan("packing", false, 60_000), &arrivals).unwrap();
         assert_eq!(first, run(&plan("packing", false, 60_000), &arrivals).unwrap());
@@ -259,7 +259,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
         #[test]
-        fn rounds_that_are_left_out_would_have_done_nothing(
+        fn skipped_rounds_would_have_had_no_effect(
             seed: u64,
             policy in 0..5usize,
             (gap, lifetime, interval) in (1..1_000_000u64, 1..40_000_000u64, 5_000..90_000u64),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_years_take_no_time() {
+    fn idle_periods_are_simulated_quickly() {
         let mut arrivals = Synthetic { count: 50, gap: 1_000_000, ..Synthetic::default() }.arrivals();
         arrivals[49].at = LONGEST;
         // A round each millisecond.
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_already_and_what_is_barred_takes_room() {
+    fn running_vms_and_blacklisted_hosts_reduce_the_room() {
         let arrivals = Synthetic { count: 40, lifetime: None, ..Synthetic::default() }.arrivals();
         let plan = Plan { hosts: hosts(2, 1), ..plan("packing", true, 0) };
         let host = plan.hosts[0].name.clone();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_takes_at_least_as_much_as_best_fit() {
+    fn packing_places_at_least_as_many_as_best_fit() {
         for seed in 1..4 {
             let arrivals = Synthetic { count: 4000, seed, lifetime: None, ..Synthetic::default() }.arrivals();
             let ours = run(&Plan { seed, ..plan("packing", true, 0) }, &arrivals).unwrap();

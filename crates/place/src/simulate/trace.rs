@@ -260,7 +260,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn traces_are_read() {
+    fn traces_are_parsed() {
         let openb = "name,cpu_milli,memory_mib,num_gpu,creation_time,deletion_time\n\
             openb-pod-0001,12500,16384,1,10,20\nopenb-pod-0000,2000,4096,0,0,\n";
         let read_openb = read(TraceKind::Openb, "o", openb).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_placed() {
+    fn errors_have_positions() {
         let error = read(TraceKind::Vmagent, "v.csv", "vmid,cpu,memory,time,type\n0,x,2,0,0\n").unwrap_err();
         assert_eq!(error.to_string(), "v.csv:2: `x` is not a number");
         let error = read(TraceKind::Openb, "o.csv", "a\n1\n").unwrap_err().to_string();
@@ -289,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_readers(text in "(vmid,cpu,memory,time,type\n)?[0-9,.\nxe-]{0,200}") {
+        fn arbitrary_text_never_panics(text in "(vmid,cpu,memory,time,type\n)?[0-9,.\nxe-]{0,200}") {
             for kind in [TraceKind::Openb, TraceKind::Vmagent, TraceKind::Azure] {
                 let _ = read(kind, "f", &text);
             }

@@ -80,7 +80,7 @@ mod tests {
     proptest! {
         /// Attack: a store file written by another program.
         #[test]
-        fn nothing_in_a_store_breaks_the_reader(
+        fn arbitrary_store_entries_never_panic(
             key in ".{0,40}",
             value in prop::collection::vec(any::<u8>(), 0..60),
         ) {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_read_as_they_were_written() {
+    fn objects_round_trip() {
         for policy in crate::policy::built_in() {
             let (key, value) = encode(&Change::Policy(Arc::new(policy.clone())));
             let Some(Change::Policy(read)) = decode(&key, value.as_deref()) else { panic!("{key}") };

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_stretched_to_the_same_ends() {
+    fn scores_are_scaled_to_a_common_range() {
         let mut raw = [5, 10, 15];
         stretch(&mut raw);
         assert_eq!(raw, [1, 501, 1000]);

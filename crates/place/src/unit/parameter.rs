@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_plugins_allow_is_read() {
+    fn plugin_parameters_are_parsed() {
         let all = allowed("maximum_vm_count=[0-9]*; hour=([01]?[0-9]|2[0-3])").unwrap();
         assert!(all["maximum_vm_count"].is_match("12") && !all["hour"].is_match("24"));
         assert!(allowed("novalue").is_err() && allowed("a b=1").is_err() && allowed("a=(").is_err());

@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_read_as_they_were_written() {
+    fn handshake_messages_round_trip() {
         let hello = Hello { slots: [64, 128], slot_size: 2048, extra: 3, features: 1, largest: 1518 };
         assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
         assert_eq!(Welcome::from_bytes(&Welcome::ring(1).to_bytes()).unwrap().end(), Ok(1));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_open_is_filled_in() {
+    fn unset_parameters_use_defaults() {
         let hello = Hello { slots: [0, 128], ..Hello::default() };
         let geometry = hello.geometry(Kind::Port, &Geometry::default());
         assert_eq!(geometry, Geometry { slots: [512, 128], ..Geometry::default() });
@@ -203,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_is_read_without_harm(
+        fn arbitrary_messages_never_panic(
             mut bytes in prop::collection::vec(any::<u8>(), Welcome::SIZE),
             start in any::<bool>(),
         ) {

@@ -42,7 +42,7 @@ fn small() -> Geometry {
 }
 
 #[test]
-fn a_ring_is_found_as_it_was_laid_out() {
+fn an_attached_ring_equals_the_created_one() {
     let geometry = Geometry { features: 0x1f, largest: 1518, kind: Kind::Pipe, ..small() };
     let made = ring(geometry);
     let found = RingMemory::attach(made.region().clone()).unwrap();
@@ -56,7 +56,7 @@ fn a_ring_is_found_as_it_was_laid_out() {
 }
 
 #[test]
-fn what_no_ring_can_be_is_refused() {
+fn invalid_ring_parameters_are_refused() {
     let refused = |geometry: Geometry| geometry.header().unwrap_err();
     assert_eq!(refused(Geometry { slots: [32, 64], ..small() }), LayoutError::Slots(32));
     assert_eq!(refused(Geometry { slots: [64, 96], ..small() }), LayoutError::Slots(96));
@@ -96,7 +96,7 @@ fn buffers_have_their_own_bytes_and_bounds() {
 }
 
 #[test]
-fn a_slot_keeps_every_field() {
+fn slots_round_trip() {
     let made = ring(small());
     let slot =
         Slot { buf_idx: 0xabcd, len: 0x1234, flags: MOREFRAG, offload: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] };
@@ -105,7 +105,7 @@ fn a_slot_keeps_every_field() {
 }
 
 #[test]
-fn one_notification_is_wanted_for_what_was_asked() {
+fn an_armed_side_wants_exactly_one_notification() {
     let made = ring(small());
     let (mut producer, mut consumer) = (Producer::new(&made, TX), Consumer::new(&made, TX));
     let fill = |producer: &mut Producer, count| {
@@ -161,7 +161,7 @@ fn fill(made: &RingMemory, producer: &mut Producer, len: u16, number: u32) {
 
 proptest! {
     #[test]
-    fn a_ring_is_a_queue(steps in steps(), start in any::<u32>()) {
+    fn a_ring_behaves_like_a_queue(steps in steps(), start in any::<u32>()) {
         let made = ring(small());
         for side in [Side::Producer, Side::Consumer] {
             made.cell(RX, side, Word::Index).store(start, Ordering::Relaxed);
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn no_header_leads_outside_the_memory(words in prop::collection::vec((0usize..10, any::<u64>()), 0..4)) {
+    fn no_header_gives_offsets_outside_the_memory(words in prop::collection::vec((0usize..10, any::<u64>()), 0..4)) {
         let made = ring(small());
         let mut header = made.header().to_words();
         for (at, word) in words {

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_a_host_that_keeps_what_is_not_allocatable() {
+    fn a_node_reserves_its_unallocatable_resources() {
         let made = host(&node(), "edge", None);
         made.check().unwrap();
         assert_eq!(
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_taints_are_figures() {
+    fn labels_and_taints_become_facts() {
         let facts: Vec<(String, f64)> = facts(&node()).into_iter().collect();
         let of = |name: &str, value: f64| (name.to_string(), value);
         let expected = [
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_a_vm_of_what_it_requests() {
+    fn a_pod_becomes_a_vm_with_its_requests() {
         let requests = json!({ "requests": { "cpu": "1500m", "memory": "1500M" } });
         let web = pod(json!({ "containers": [{ "resources": requests }] }));
         let made = vm(&web, "edge", None).unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubernetes_can_size_is_bounded() {
+    fn sizes_from_kubernetes_are_bounded() {
         let long = "x".repeat(1 << 10);
         let many: BTreeMap<String, String> = (0..9999).map(|at| (format!("k{at}"), long.clone())).collect();
         let size = |labels: &[String]| labels.iter().map(String::len).sum::<usize>();

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_used_is_said_with_what_to_do() {
+    fn unsupported_kubeconfigs_are_reported_with_a_remedy() {
         let skip = "    insecure-skip-tls-verify: true\n";
         let cases = [
             (config("https://k:6443", skip, ""), "would believe whoever answers"),

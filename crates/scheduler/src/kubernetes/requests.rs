@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn overhead_and_requests_of_the_pod_as_a_whole() {
+    fn pod_overhead_and_pod_level_requests_count() {
         let overhead = json!({ "cpu": "250m", "memory": "120Mi" });
         let containers = json!([container("1", "256Mi")]);
         let spec = json!({ "containers": containers, "overhead": overhead });
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_that_is_resized_takes_what_it_has_until_it_has_less() {
+    fn a_resized_container_counts_its_larger_allocation() {
         let mut pod = json!({
             "spec": { "containers": [container("1", "100Mi")] },
             "status": { "containerStatuses": [{
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_said() {
+    fn invalid_quantities_are_reported() {
         let pod = json!({ "spec": { "containers": [container("much", "1")] } });
         let wrong = effective(&serde_json::from_value(pod).unwrap()).unwrap_err();
         assert_eq!(wrong, "`\"much\"` is not a quantity of cpu known here");

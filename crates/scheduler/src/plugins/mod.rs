@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_become_whole_numbers_of_the_same_order() {
+    fn scores_become_integers_in_the_same_order() {
         assert_eq!(whole(&[Some(3.0), None, Some(-1.0)]), [Some(3), None, Some(-1)]);
         assert_eq!(whole(&[Some(0.25), Some(3.0)]), [Some(250), Some(3000)]);
         assert_eq!(whole(&[Some(1e300), Some(f64::NAN)]), [Some(i64::MAX), Some(0)]);

@@ -205,7 +205,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_hears_changes_has_what_whoever_comes_later_gets(
+        fn changes_and_snapshots_give_the_same_picture(
             steps in prop::collection::vec(prop::collection::vec((0_u8..6, any::<bool>()), 0..4), 0..40),
         ) {
             let (mut picture, mut followed) = (Picture::default(), BTreeMap::new());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn vms_know_their_hosts_slot() {
+    fn vms_refer_to_their_hosts_slot() {
         let mut picture = Picture::default();
         picture.replace(vec![host("a"), host("b")], vec![vm("v", "b"), vm("lost", "nowhere")]);
         assert_eq!(picture.vm(&vm("v", "b"))["host"], 1);

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_plugins_are_short_lines() {
+    fn plugin_texts_are_truncated_to_single_lines() {
         let mut source = told(
             r#"{"ok": {"units": [{"name": "@", "kinds": ["filter", "filter"], "properties": "@",
                 "description": {"filter": "@"}}], "problems": [{"file": "@", "line": 1, "text": "@"}]}}"#,
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_can_not_be_is_the_unit_s_failure() {
+    fn an_invalid_reply_fails_its_unit() {
         for answer in [r#"{"id":1,"ok":"#, r#"{"id":1,"ok":[1e999]}"#, "\u{0}", r#"{"ok":{},"ok":{}}"#] {
             let mut source = told(answer);
             let request = Request { op: "score", body: b"{}".to_vec(), within: KEEPING };

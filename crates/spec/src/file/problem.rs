@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_words_are_found_and_far_ones_not() {
+    fn only_similar_words_are_suggested() {
         assert_eq!(nearest("swich", ["switch", "port"]), Some("switch"));
         assert_eq!(nearest("scoket", ["socket", "slots"]), Some("socket"));
         assert_eq!(nearest("slot_size", ["slot-size"]), Some("slot-size"));

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_with_units_are_read_exactly() {
+    fn numbers_with_units_are_parsed_exactly() {
         assert_eq!(duration("100us"), Ok(100_000));
         assert_eq!(duration("1.5ms"), Ok(1_500_000));
         assert_eq!(duration("0s"), Ok(0));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_said() {
+    fn invalid_units_get_suggestions() {
         assert_eq!(duration("100").unwrap_err().1, "write \"100us\", or with another of ns, us, ms or s");
         assert_eq!(
             size("2mb").unwrap_err(),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_reads_back() {
+    fn formatted_values_parse_again() {
         for value in [0, 1, 999, 1_000, 100_000, 1_500_000, u64::MAX] {
             assert_eq!(duration(&show_duration(value)), Ok(value));
             assert_eq!(size(&show_size(value)), Ok(value));

@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_first_rule_that_matches_counts(
+    fn the_first_matching_rule_decides(
         rules in rules(),
         frames in prop::collection::vec(frame(), 1..60),
     ) {
@@ -166,7 +166,7 @@ fn many_prefix_lengths_are_searched_in_few_tables() {
 }
 
 #[test]
-fn a_hundred_rules_are_told_as_one_program_and_run_apart() {
+fn a_hundred_rules_are_shown_as_one_program_and_run_separately() {
     let rule = |n: u32| format!("{} src net 10.{n}.0.0/16 and tcp dst port {}", n % 3, 1000 + n);
     let rules: Vec<String> = (0..100).map(rule).collect();
     let mut filter = Filter::compile(&rules, 3, &Scope::default(), &mut || ()).unwrap();
@@ -192,7 +192,7 @@ fn ten_thousand_hosts_in_one_rule() {
 }
 
 #[test]
-fn what_can_not_match_is_left_out() {
+fn unreachable_rules_are_omitted() {
     let mut rules: Vec<String> =
         (0..200).map(|n| format!("1 src host 10.0.0.{n} and dst port {n}")).collect();
     rules.push("0 all".into());

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_asked_again() {
+    fn known_results_are_not_tested_again() {
         let expected = " 0  12/08060000%ffff0000  yes->step 1  no->step 3
  1  20/00010000%ffff0000  yes->[0]  no->step 2
  2  20/00020000%ffff0000  yes->[1]  no->[3]
@@ -272,7 +272,7 @@ alignment offset 0
     }
 
     #[test]
-    fn short_packets_match_nothing_they_lack() {
+    fn missing_bytes_of_short_packets_never_match() {
         let program = compile("0/01 3/??, 1/0?, -");
         assert_eq!(program.run(&[1, 2]), Some(0));
         assert_eq!(program.run(&[2, 5]), Some(1));
@@ -283,7 +283,7 @@ alignment offset 0
     }
 
     #[test]
-    fn wrong_patterns() {
+    fn invalid_patterns_are_refused() {
         for pattern in ["", "x", "1", "1/1", "1/11%1", "99999999/11", "1/zz"] {
             let compiled = Program::compile(&[pattern.into()]);
             assert_eq!(compiled.is_err(), !pattern.is_empty(), "{pattern}");

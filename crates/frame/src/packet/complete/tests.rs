@@ -123,7 +123,7 @@ impl Shape {
 
 proptest! {
     #[test]
-    fn what_is_completed_is_right_wherever_the_data_begins(
+    fn completed_packets_are_valid_for_any_start_of_the_data(
         shape in shape(),
         // Bytes removed before completion, and whether the network header's offset is set.
         taken in prop::sample::select(vec![0usize, 14, 34]),
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn a_checksum_is_filled_before_its_header_is_taken_off(shape in shape(), behind in 1usize..8) {
+    fn a_checksum_is_filled_before_its_header_is_removed(shape in shape(), behind in 1usize..8) {
         let (frame, offload) = shape.frame();
         let mut packet = Pool::new().copy(&frame).unwrap();
         packet.set_offload(offload).unwrap();
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn any_metadata_ends_in_packets_or_an_error(
+    fn any_metadata_gives_packets_or_an_error(
         shape in shape(), raw: [u8; 10], honest in 0u8..3, at: prop::sample::Index, to: u8,
         pulled in 0usize..80, cut in 0usize..80, network in prop::option::of(-40isize..100),
     ) {

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rings_while_there_are_letters() {
+    fn the_mailbox_is_readable_while_it_has_messages() {
         let mailbox = Mailbox::new().unwrap();
         assert!(!rings(&mailbox) && mailbox.take().is_none());
         (0..3).for_each(|letter| mailbox.put_within(2, letter));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_letter_is_lost_between_threads() {
+    fn no_message_is_lost_between_threads() {
         let mailbox = Arc::new(Mailbox::new().unwrap());
         let writers = [0, 1].map(|writer| {
             let mailbox = mailbox.clone();

@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_added_comes_out_in_order(
+        fn output_is_written_in_order(
             lengths in prop::collection::vec(prop_oneof![0..100_usize, WHOLE - 2..WHOLE + 2], 0..20),
             steps in prop::collection::vec(1..40_000_usize, 1..5),
         ) {

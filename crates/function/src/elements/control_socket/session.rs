@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn known_talks_however_they_are_cut() {
+    fn sessions_are_independent_of_input_splitting() {
         let input = "read a.b\r\nwrite a.b 1 2\nREADDATA a.b 3\nabcWRITEUNTIL a.b .\nl\n.\n\
             read a.b\nread c\nfoo\nquit\n";
         let expected = "200 Read handler 'a.b' OK|DATA 1|x200 Write handler 'a.b' OK|\
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_say_how_long_their_data_are() {
+    fn llrpc_calls_state_their_data_length() {
         let input =
             "llrpc a#4004C005\nLLRPC a#80044006 4\n\0\n\0\0llrpc a#80044006\nllrpc a#80040006 0\nllrpc a\n";
         let expected = "200 LLRPC 'a#4004C005' OK|DATA 3|050200 LLRPC 'a#80044006' OK|DATA 0|\
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_at_once_costs_as_much_as_what_comes_in_pieces() {
+    fn large_and_split_inputs_have_linear_cost() {
         // Each of these would take hours if every line moved the rest of the input, or every byte caused a
         // new search.
         let (mut session, mut one) = (Session::default(), One("x".into()));
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_wait_for_answers_that_wait_and_go_on_behind_them() {
+    fn commands_wait_while_the_output_is_full() {
         let (mut session, mut one) = (Session::default(), One("x".into()));
         session.give(&b"read a.b\n".repeat(5000));
         let mut stops = run(&mut session, true, &mut one);
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_begins_again_with_another_router() {
+    fn unfinished_commands_restart_with_a_new_router() {
         let (mut session, mut one) = (Session::default(), One("abc".into()));
         session.give(b"read a.b\nwrite a.b new\n");
         session.run(false, &mut one);
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_and_endless_ones() {
+    fn invalid_and_endless_commands_are_refused() {
         assert!(talk("READDATA a.b 99999999999\n", 100).starts_with("500 "));
         assert!(talk("WRITE\n", 100).starts_with("500 "));
         assert!(talk(&"x".repeat(LONGEST_LINE + 2), 4096).starts_with("500 "));

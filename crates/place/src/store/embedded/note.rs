@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn notes_read_as_they_were_written(
+        fn notes_round_trip(
             batch in prop::collection::vec((any::<u64>(), prop::collection::vec(notes(), 0..4)), 0..4),
         ) {
             let mut bytes = Vec::new();
@@ -125,7 +125,7 @@ mod tests {
 
         /// Attack: a log written by another program.
         #[test]
-        fn no_bytes_break_the_reader(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn arbitrary_notes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = read(&bytes);
         }
     }

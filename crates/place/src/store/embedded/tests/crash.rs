@@ -130,7 +130,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_was_kept_is_there_after_any_crash(crashes in prop::collection::vec(crashes(), 1..6)) {
+    fn durable_writes_survive_any_crash(crashes in prop::collection::vec(crashes(), 1..6)) {
         let folder = Folder::new("crash");
         let path = folder.0.join("log");
         let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();

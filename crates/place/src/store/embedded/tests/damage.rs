@@ -129,7 +129,7 @@ impl Lab {
 }
 
 #[test]
-fn refused_files_are_left_as_they_are_and_the_way_out_is_said() {
+fn refused_files_are_unchanged_and_the_remedy_is_reported() {
     let lab = Lab::new("refused");
     let whole = || (lab.crashed.database.clone().unwrap(), lab.crashed.log.clone().unwrap());
     let flipped = |mut bytes: Vec<u8>, at: usize| {
@@ -161,7 +161,7 @@ fn refused_files_are_left_as_they_are_and_the_way_out_is_said() {
 }
 
 #[test]
-fn a_write_that_was_cut_short_is_left_out_and_said() {
+fn an_interrupted_write_is_ignored_and_reported() {
     let lab = Lab::new("cut");
     let log = lab.crashed.log.clone().unwrap();
     // The last record's second sector was never written.
@@ -180,7 +180,7 @@ fn a_write_that_was_cut_short_is_left_out_and_said() {
 }
 
 #[test]
-fn a_backup_comes_back_whole_or_not_at_all() {
+fn a_backup_is_restored_completely_or_refused() {
     let lab = Lab::new("backup");
     let path = lab.write(&lab.crashed);
     let to = lab.folder.0.join("copy");
@@ -216,7 +216,7 @@ fn a_backup_comes_back_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_can_be_read_of_a_damaged_store_is_kept() {
+fn salvage_keeps_all_readable_entries() {
     let lab = Lab::new("salvage");
     let mut log = lab.crashed.log.clone().unwrap();
     let database = lab.crashed.database.clone();

@@ -68,7 +68,7 @@ fn put(store: &Embedded, value: u8) -> Result<Revision, StoreError> {
 }
 
 #[test]
-fn a_full_disk_refuses_and_serves_again() {
+fn a_full_disk_refuses_writes_until_there_is_room() {
     let folder = Folder::new("full");
     let disk = Disk(Arc::new(InMemoryBackend::new()), Arc::default());
     let store = store(&disk, &folder, None);
@@ -98,7 +98,7 @@ fn a_full_disk_refuses_and_serves_again() {
 }
 
 #[test]
-fn a_log_without_room_refuses_and_ends() {
+fn a_full_log_refuses_writes() {
     let folder = Folder::new("full-log");
     let disk = Disk(Arc::new(InMemoryBackend::new()), Arc::default());
     let store = store(&disk, &folder, Some("/dev/full"));

@@ -39,7 +39,7 @@ fn keys(store: &dyn Store, at: Option<Revision>) -> Vec<String> {
 }
 
 #[test]
-fn both_stores_keep_compare_lease_and_forget() {
+fn both_stores_support_compare_lease_and_delete() {
     let folder = Folder::new("both");
     let path = folder.store();
     let embedded = Embedded::open(&path, 0).unwrap();
@@ -74,7 +74,7 @@ fn both_stores_keep_compare_lease_and_forget() {
 }
 
 #[test]
-fn what_is_durable_survives_and_leases_go_on() {
+fn durable_state_and_leases_survive_a_restart() {
     let folder = Folder::new("lease");
     let path = folder.store();
     let store = Embedded::open(&path, 5_000).unwrap();
