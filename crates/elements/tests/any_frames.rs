@@ -202,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_frames_panic_in_no_element(frames in frames(), burst in prop::sample::select(vec![1usize, 7, 64])) {
+    fn no_frame_causes_a_panic(frames in frames(), burst in prop::sample::select(vec![1usize, 7, 64])) {
         for class in ringway_elements::registry().iter() {
             for most in [false, true] {
                 if !run(class, false, most, burst, &frames) {
@@ -217,7 +217,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_handler_calls_panic_in_no_element(frames in frames(), calls in prop::collection::vec(call(), 1..12)) {
+    fn no_handler_call_causes_a_panic(frames in frames(), calls in prop::collection::vec(call(), 1..12)) {
         for class in ringway_elements::registry().iter() {
             let texts = [false, true].map(|pull| configuration(class, pull, true, &frames));
             let Some(mut router) = texts.iter().find_map(|text| build(text, 1)) else { continue };

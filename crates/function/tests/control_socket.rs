@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
 
     #[test]
-    fn arbitrary_handler_calls_panic_in_no_element(calls in prop::collection::vec(call(), 1..12)) {
+    fn no_handler_call_causes_a_panic(calls in prop::collection::vec(call(), 1..12)) {
         let registry = registry();
         for class in registry.iter() {
             let frames = [vec![0; 60]];

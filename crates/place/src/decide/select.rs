@@ -180,7 +180,7 @@ mod tests {
 
         /// `top` returns the best hosts in order, for any order of the input.
         #[test]
-        fn selecting_the_top_equals_sorting(totals in prop::collection::vec(0u8..10, 0..100), seed in any::<u64>()) {
+        fn the_top_equals_a_sort(totals in prop::collection::vec(0u8..10, 0..100), seed in any::<u64>()) {
             let totals: Vec<f64> = totals.into_iter().map(f64::from).collect();
             let rows: Vec<Row> = (0..totals.len() as Row).collect();
             let dice: Vec<u64> = rows.iter().map(|row| u64::from(*row) * 77).collect();

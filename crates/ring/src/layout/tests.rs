@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn no_header_gives_offsets_outside_the_memory(words in prop::collection::vec((0usize..10, any::<u64>()), 0..4)) {
+    fn offsets_stay_inside_the_memory(words in prop::collection::vec((0usize..10, any::<u64>()), 0..4)) {
         let made = ring(small());
         let mut header = made.header().to_words();
         for (at, word) in words {
