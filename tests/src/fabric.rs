@@ -1,6 +1,6 @@
 //! A running `ringway`.
 use crate::eventually;
-use ringway_guests::{Attachment, Guest, Interface, Kind, Spec, image};
+use ringway_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -17,8 +17,8 @@ pub fn has_uml() -> bool {
 }
 
 /// The kind of guest used as the other end in tests of another: the most lightweight one.
-pub fn second() -> Kind {
-    if has_uml() { Kind::Uml } else { Kind::Qemu }
+pub fn second() -> Runner {
+    if has_uml() { Runner::Uml } else { Runner::Qemu }
 }
 
 /// The release program, built by `cargo build --release -p ringway-cli`, next to this one.
@@ -115,14 +115,14 @@ impl Fabric {
     }
 
     /// Starts a guest on port `port` and waits until it is ready.
-    pub fn guest(&self, kind: Kind, port: &str, host: u8, options: &[&str]) -> Guest {
+    pub fn guest(&self, kind: Runner, port: &str, host: u8, options: &[&str]) -> Guest {
         self.guest_with(kind, port, host, |spec| {
             spec.interfaces[0].options = options.iter().map(ToString::to_string).collect();
         })
     }
 
     /// The same, with changes to its description.
-    pub fn guest_with(&self, kind: Kind, port: &str, host: u8, change: impl FnOnce(&mut Spec)) -> Guest {
+    pub fn guest_with(&self, kind: Runner, port: &str, host: u8, change: impl FnOnce(&mut Spec)) -> Guest {
         let attachment =
             Attachment::VhostUser { socket: self.socket(&format!("{port}.sock")), listen: false };
         let address = Some(format!("10.99.0.{host}/24"));

@@ -2,7 +2,7 @@
 //! driver with static mappings.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_guests::{Attachment, Guest, Interface, Iommu, Kind, Spec};
+use ringway_guests::{Attachment, Guest, Interface, Iommu, Runner, Spec};
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::numbered::{Talker, exchange};
@@ -80,7 +80,7 @@ fn kernel_driver(name: &str, fit: &Fit, iommu: Iommu, kernel: Option<[PathBuf; 2
     let folder = Folder::new(name).unwrap();
     let fabric = Fabric::up(folder.path(), name, &two_ports()).unwrap();
     let guest = |name: &str, host: u8, options: &[&str]| {
-        fabric.guest_with(Kind::Qemu, name, host, |spec| {
+        fabric.guest_with(Runner::Qemu, name, host, |spec| {
             (spec.program, spec.iommu, spec.memory) = (fit.program.clone(), Some(iommu), 256);
             if let Some([image, modules]) = kernel.clone() {
                 (spec.kernel, spec.modules) = (Some(image), Some(modules));
@@ -128,7 +128,7 @@ fn between_two_rings(fabric: &Fabric, fit: &Fit, iommu: Iommu) -> Option<Spec> {
         let options = options.iter().map(ToString::to_string).collect();
         Interface { mac, options, ..Interface::new(Attachment::VhostUser { socket, listen: false }) }
     });
-    let mut spec = Spec::new("driver", Kind::Qemu, interfaces.into());
+    let mut spec = Spec::new("driver", Runner::Qemu, interfaces.into());
     (spec.program, spec.iommu) = (fit.program.clone(), Some(iommu));
     if !vfio::carry(&mut spec) {
         say("a driver in a guest's user space left out: dpdk-testpmd is not installed");
@@ -204,7 +204,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_overreach"));
     let folder = Folder::new(name).unwrap();
     let fabric = Fabric::up(folder.path(), name, PATCHES).unwrap();
-    let guest = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+    let guest = fabric.guest_with(Runner::Qemu, "left", 1, |spec| {
         (spec.program, spec.iommu, spec.memory) = (fit.program.clone(), iommu, 512);
         spec.carried.push(program.clone());
         spec.append.push("nokaslr".into());

@@ -1,7 +1,7 @@
 //! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and their effects on ports.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_guests::{Guest, Kind, Spec, USERS};
+use ringway_guests::{Guest, Runner, Spec, USERS};
 use ringway_host::jail::can_change_user;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
@@ -19,8 +19,8 @@ fn two_ports() -> String {
 }
 
 /// The available kinds of guests.
-fn kinds() -> Vec<Kind> {
-    if fabric::has_uml() { vec![Kind::Uml, Kind::Qemu] } else { vec![Kind::Qemu] }
+fn kinds() -> Vec<Runner> {
+    if fabric::has_uml() { vec![Runner::Uml, Runner::Qemu] } else { vec![Runner::Qemu] }
 }
 
 /// `false`, with a message, if this distribution has no User-Mode Linux.
@@ -56,8 +56,8 @@ fn user_mode_linux() {
     }
     let folder = Folder::new("uml").unwrap();
     let fabric = Fabric::up(folder.path(), "uml", &two_ports()).unwrap();
-    let left = fabric.guest(Kind::Uml, "left", 1, &[]);
-    let right = fabric.guest(Kind::Uml, "right", 2, &[]);
+    let left = fabric.guest(Runner::Uml, "left", 1, &[]);
+    let right = fabric.guest(Runner::Uml, "right", 2, &[]);
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
 }
 
@@ -70,7 +70,7 @@ fn user_mode_linux_reaches_no_files_of_its_host() {
     let folder = Folder::new("reach").unwrap();
     let precious = folder.path().join("precious");
     std::fs::write(&precious, "what is the host's").unwrap();
-    let mut spec = Spec::new("reach", Kind::Uml, Vec::new());
+    let mut spec = Spec::new("reach", Runner::Uml, Vec::new());
     spec.drivers.push("hostfs".into());
     let guest = fabric::start(spec, &folder.path().join("guest"));
     ran(&guest, "mkdir /h && mount -t hostfs none /h && test -e /h/dev/null");
@@ -115,8 +115,8 @@ fn user_mode_linux_reconnects() {
     }
     let folder = Folder::new("umlgo").unwrap();
     let fabric = Fabric::up(folder.path(), "umlgo", &two_ports()).unwrap();
-    let left = fabric.guest(Kind::Uml, "left", 1, &[]);
-    let right = fabric.guest(Kind::Uml, "right", 2, &[]);
+    let left = fabric.guest(Runner::Uml, "left", 1, &[]);
+    let right = fabric.guest(Runner::Uml, "right", 2, &[]);
     assert!(reaches(&left, "10.99.0.2"), "no ping at first");
     left.reboot(BOOT).unwrap();
     assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
@@ -130,7 +130,7 @@ fn user_mode_linux_reconnects() {
     left.kill();
     drop(left);
     assert!(busy);
-    let left = fabric.guest(Kind::Uml, "left", 1, &[]);
+    let left = fabric.guest(Runner::Uml, "left", 1, &[]);
     assert!(reaches(&left, "10.99.0.2"), "no ping after a kill");
     assert!(reaches(&right, "10.99.0.1"), "no ping back after a kill");
 }
@@ -147,8 +147,8 @@ fn iperf_in_background(guest: &Guest) -> bool {
 fn qemu() {
     let folder = Folder::new("qemu").unwrap();
     let fabric = Fabric::up(folder.path(), "qemu", &two_ports()).unwrap();
-    let left = fabric.guest(Kind::Qemu, "left", 1, &[]);
-    let right = fabric.guest(Kind::Qemu, "right", 2, &["packed=on"]);
+    let left = fabric.guest(Runner::Qemu, "left", 1, &[]);
+    let right = fabric.guest(Runner::Qemu, "right", 2, &["packed=on"]);
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
     left.reboot(BOOT).unwrap();
     assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
@@ -161,7 +161,7 @@ fn qemu_is_plugged_in_and_out() {
     let ports = format!("{}{}", two_ports(), port("plugged", ""));
     let fabric = Fabric::up(folder.path(), "plug", &ports).unwrap();
     let qmp = folder.path().join("left.qmp");
-    let left = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+    let left = fabric.guest_with(Runner::Qemu, "left", 1, |spec| {
         managed(spec, &qmp);
         plugging::with_slot(spec);
     });
@@ -195,7 +195,7 @@ fn qemu_outlives_the_back_end() {
     let fabric = Fabric::up(folder.path(), "again", &text).unwrap();
     // The second fabric's socket has the same name, but is a different one.
     let shares = |spec: &mut Spec| spec.shared.push(folder.path().into());
-    let qemu = fabric.guest_with(Kind::Qemu, "left", 1, shares);
+    let qemu = fabric.guest_with(Runner::Qemu, "left", 1, shares);
     let other = fabric.guest(fabric::second(), "right", 2, &[]);
     assert!(reaches(&qemu, "10.99.0.2"), "no ping to the other guest");
     // User-Mode Linux does not reconnect, so the other guest is restarted after the crash.
@@ -213,7 +213,7 @@ fn qemu_with_two_queues_listens() {
     let socket = folder.path().join("qemu.fe");
     let (left, right) = (connecting_port("left", &socket, "queues = 2"), port("right", ""));
     let fabric = Fabric::up(folder.path(), "listen", &format!("[switch.main]\n{left}{right}")).unwrap();
-    let left = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+    let left = fabric.guest_with(Runner::Qemu, "left", 1, |spec| {
         spec.processors = 2;
         spec.interfaces[0].queues = 2;
         spec.interfaces[0].attachment = ringway_guests::Attachment::VhostUser { socket, listen: true };
@@ -238,8 +238,8 @@ fn user_mode_linux_with_two_queues() {
     let folder = Folder::new("umlmq").unwrap();
     let ports = [port("left", "queues = 2"), port("right", "queues = 2")].concat();
     let fabric = Fabric::up(folder.path(), "umlmq", &format!("[switch.main]\n{ports}")).unwrap();
-    let left = fabric.guest_with(Kind::Uml, "left", 1, |spec| spec.interfaces[0].queues = 2);
-    let right = fabric.guest_with(Kind::Uml, "right", 2, |spec| spec.interfaces[0].queues = 2);
+    let left = fabric.guest_with(Runner::Uml, "left", 1, |spec| spec.interfaces[0].queues = 2);
+    let right = fabric.guest_with(Runner::Uml, "right", 2, |spec| spec.interfaces[0].queues = 2);
     for guest in [&left, &right] {
         let channels = ran(guest, "ethtool -L eth0 combined 2; ethtool -l eth0");
         assert!(channels.matches("Combined:\t2").count() == 2, "{channels}");
@@ -259,8 +259,8 @@ fn qemu_with_two_queues() {
         spec.processors = 2;
         spec.interfaces[0].queues = 2;
     };
-    let left = fabric.guest_with(Kind::Qemu, "left", 1, two);
-    let _right = fabric.guest_with(Kind::Qemu, "right", 2, two);
+    let left = fabric.guest_with(Runner::Qemu, "left", 1, two);
+    let _right = fabric.guest_with(Runner::Qemu, "right", 2, two);
     assert!(reaches(&left, "10.99.0.2"), "no ping");
     let channels = ran(&left, "ethtool -l eth0");
     assert!(channels.matches('2').count() >= 2, "{channels}");
@@ -283,7 +283,7 @@ fn qemu_in_huge_pages() {
         if pages.is_none() {
             continue;
         }
-        let qemu = fabric.guest_with(Kind::Qemu, "left", 1, |spec| {
+        let qemu = fabric.guest_with(Runner::Qemu, "left", 1, |spec| {
             (spec.huge, spec.memory) = (Some(kilobytes), memory);
         });
         assert!(reaches(&other, "10.99.0.1"), "no ping into pages of {kilobytes} KiB");

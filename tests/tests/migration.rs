@@ -1,7 +1,7 @@
 //! A QEMU guest that is migrated from one port to another while it sends and receives.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_guests::{Attachment, Guest, Interface, Iommu, Kind, Spec};
+use ringway_guests::{Attachment, Guest, Interface, Iommu, Runner, Spec};
 use ringway_tests::fabric::{self, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::moving::expecting;
@@ -27,7 +27,7 @@ struct Case<'a> {
 
 /// A guest on a port, or one that is to arrive there.
 fn guest(fabric: &Fabric, folder: &Folder, port: &str, case: &Case<'_>, arrives: bool) -> Guest {
-    let mut spec = Spec::new("moving", Kind::Qemu, Vec::new());
+    let mut spec = Spec::new("moving", Runner::Qemu, Vec::new());
     let socket = fabric.socket(&format!("{port}.sock"));
     let attachment = Attachment::VhostUser { socket, listen: false };
     spec.interfaces = vec![Interface {
@@ -67,7 +67,7 @@ fn moves(name: &str, case: &Case<'_>) {
     let ports = format!("[switch.main]\n{}{}{}", port("left", ""), port("moved", ""), port("right", ""));
     let fabric = Fabric::up(folder.path(), name, &ports).unwrap();
     let left = guest(&fabric, &folder, "left", case, false);
-    let right = fabric.guest_with(Kind::Qemu, "right", 2, |spec| spec.program = case.fit.program.clone());
+    let right = fabric.guest_with(Runner::Qemu, "right", 2, |spec| spec.program = case.fit.program.clone());
     say(&format!("a guest that is moved, {:?} {:?}, runs in {}", case.iommu, case.options, left.note()));
     for guest in [&left, &right] {
         ran(guest, "dd if=/dev/urandom of=/tmp/file bs=64k count=128 2>/dev/null");

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::rig::WORKER;
 use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::run::Output;
-use ringway_guests::{Attachment, Guest, Interface, Kind, Spec, image};
+use ringway_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use ringway_spec::Poll;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::traffic::{iperf, ping};
@@ -24,7 +24,7 @@ const ITSELF: &str = "127.0.0.1";
 
 /// The monitor of the guests.
 struct Monitor {
-    kind: Kind,
+    kind: Runner,
     program: &'static str,
     /// Prefix of its keys.
     prefix: &'static str,
@@ -36,13 +36,13 @@ const QEMU: &str = "qemu-system-x86_64";
 /// User-Mode Linux.
 pub fn uml(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     let note = "User-Mode Linux guests; peer: the same guests over TAP and a Linux bridge";
-    run(plan, output, &Monitor { kind: Kind::Uml, program: "linux.uml", prefix: "guest", note })
+    run(plan, output, &Monitor { kind: Runner::Uml, program: "linux.uml", prefix: "guest", note })
 }
 
 /// QEMU, with KVM if it works.
 pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     let note = "QEMU's guests; peer: the same guests over TAP (vhost=off) and a Linux bridge";
-    run(plan, output, &Monitor { kind: Kind::Qemu, program: QEMU, prefix: "guest.qemu", note })
+    run(plan, output, &Monitor { kind: Runner::Qemu, program: QEMU, prefix: "guest.qemu", note })
 }
 
 /// QEMU's guests have a kernel that may have to be downloaded.
@@ -84,7 +84,7 @@ fn run(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor) -> Result<(), Fa
 }
 
 /// Starts two guests, which boot meanwhile.
-fn both(folder: &Path, name: &str, kind: Kind, interfaces: [Interface; 2]) -> Result<[Guest; 2], Failure> {
+fn both(folder: &Path, name: &str, kind: Runner, interfaces: [Interface; 2]) -> Result<[Guest; 2], Failure> {
     let mut host = 0;
     let guests = interfaces.map(|mut interface| {
         host += 1;

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::place::arguments::Place;
+use crate::place::arguments::PlaceArguments;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -162,7 +162,7 @@ Examples:
   ringway place run web-1 web-2
   ringway place why-not web-1 node-07
   ringway place --inventory examples/placement/inventory.toml try db-1   hosts and VMs of a file")]
-    Place(Box<Place>),
+    Place(Box<PlaceArguments>),
     /// Run a folder's placement plugins, and speak the plugin host's protocol on standard input and output.
     #[command(after_help = "\
 `python/PROTOCOL.md` has the protocol. Fabrics start plugin hosts by themselves.

@@ -27,7 +27,7 @@ mod up;
 use arguments::{Arguments, Command, GuestCommand, PluginHost, SwitchCommand};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
-use ringway_control::kinds::PortKind;
+use ringway_control::kinds::PortControl;
 use ringway_scheduler::plugins::{Folder, Options, become_host};
 use std::io::Write;
 use std::process::ExitCode;
@@ -37,9 +37,9 @@ use std::sync::OnceLock;
 #[derive(Clone, Copy, Default)]
 pub struct Kinds {
     /// The side of `control`.
-    pub control: &'static [&'static dyn PortKind],
+    pub control: &'static [&'static dyn PortControl],
     /// The side of the data path.
-    pub data: &'static [ringway_port::Kind],
+    pub data: &'static [ringway_port::PortKind],
 }
 
 static KINDS: OnceLock<Kinds> = OnceLock::new();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// A kind of object that can be started and stopped by name.
-pub struct Kind {
+pub struct ObjectKind {
     /// The word for one object in messages.
     word: &'static str,
     /// The API's path of all objects.
@@ -17,11 +17,11 @@ pub struct Kind {
 }
 
 /// A guest.
-pub const GUEST: Kind = Kind { word: "guest", all: "/v1/guests" };
+pub const GUEST: ObjectKind = ObjectKind { word: "guest", all: "/v1/guests" };
 /// A function.
-pub const FUNCTION: Kind = Kind { word: "function", all: "/v1/functions" };
+pub const FUNCTION: ObjectKind = ObjectKind { word: "function", all: "/v1/functions" };
 
-impl Kind {
+impl ObjectKind {
     /// The API's path of `what` of the object `name`.
     pub fn path(&self, name: &str, what: &str) -> Result<String, Fail> {
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
@@ -32,7 +32,7 @@ impl Kind {
 
     /// The error for an unknown name.
     pub fn unknown(&self, name: &str) -> Fail {
-        let Kind { word, .. } = self;
+        let ObjectKind { word, .. } = self;
         let name = name.escape_debug();
         Fail::Unknown(format!("there is no {word} \"{name}\"; `ringway {word} list` shows those there are"))
     }

@@ -34,14 +34,14 @@ struct Said {
 }
 
 /// Paths of a fabric.
-struct Place {
+struct FabricPaths {
     run: PathBuf,
     socket: PathBuf,
     log: PathBuf,
 }
 
-impl Place {
-    fn of(fabric: &Fabric, target: &Target) -> Place {
+impl FabricPaths {
+    fn of(fabric: &Fabric, target: &Target) -> FabricPaths {
         let run = match (&fabric.run, &target.fabric) {
             // A second fabric from the same file must not use the first one's run directory.
             (Some(run), None) => run.clone(),
@@ -50,7 +50,7 @@ impl Place {
         let socket = target.socket.clone().unwrap_or_else(|| run_dir::api_socket(&run));
         let mut log = run.clone().into_os_string();
         log.push(".log");
-        Place { run, socket, log: log.into() }
+        FabricPaths { run, socket, log: log.into() }
     }
 }
 
@@ -58,7 +58,7 @@ impl Place {
 pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     let (fabric, _) = check::load(target, &up.file)?;
     let file = std::path::absolute(&up.file).map_err(Fail::because)?;
-    let place = Place::of(&fabric, target);
+    let place = FabricPaths::of(&fabric, target);
     if up.detach {
         return detach(target, json, &up, &fabric, &place);
     }
@@ -97,7 +97,7 @@ fn ready(detached: bool) {
     }
 }
 
-fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &Place) -> Result<(), Fail> {
+fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
     let refused = |error: std::io::Error| {
         let how = "choose a run directory beside which you may write, in [fabric] or by RINGWAY_RUN";
         Fail::Failed(format!("the log {}: {error}; {how}", place.log.display()))
@@ -162,7 +162,7 @@ pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     // Errors of the file are reported by this process, which can show lines of the file.
     let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(Fail::because)?;
-    let socket = Place::of(&fabric, target).socket;
+    let socket = FabricPaths::of(&fabric, target).socket;
     if !socket.exists() {
         let how = format!("start it with `ringway up {}`", file.display());
         let what = format!("fabric {} is not up: there is no {}; {how}", fabric.name, socket.display());

@@ -4,7 +4,7 @@
 //! errors` of the parser for routers, `--- tool` and `--- tool errors` of the tools' parser, and with `---
 //! classes`, lines of `NAME PORTS PROCESSING FLOW`, `--- check`: errors of the graph, or the processing of
 //! each element's ports. `UPDATE_GOLDEN=1` writes the actual results to the files; review the difference.
-use ringway_click_lang::check::{Classes, ElementPorts, Facts, PortKind, check};
+use ringway_click_lang::check::{Classes, ElementPorts, Facts, PortMode, check};
 use ringway_click_lang::tools::ToolSource;
 use ringway_click_lang::{Anything, Diagnostics, Element, Graph, Limits, Severity, Source};
 use std::collections::BTreeMap;
@@ -96,13 +96,13 @@ fn checked(graph: &Graph, classes: &str) -> String {
     let Some(ports) = check(graph, &classes, &Limits::default(), &mut diagnostics) else {
         return diagnostics.to_string();
     };
-    let letter = |kind: &PortKind| match (kind.pull, kind.agnostic) {
+    let letter = |kind: &PortMode| match (kind.pull, kind.agnostic) {
         (false, false) => 'h',
         (false, true) => 'H',
         (true, false) => 'l',
         (true, true) => 'L',
     };
-    let letters = |kinds: &[PortKind]| kinds.iter().map(letter).collect::<String>();
+    let letters = |kinds: &[PortMode]| kinds.iter().map(letter).collect::<String>();
     let line = |(element, ports): (&Element, &ElementPorts)| {
         format!("{} {}/{}\n", element.name, letters(&ports.inputs), letters(&ports.outputs))
     };

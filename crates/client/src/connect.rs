@@ -3,7 +3,7 @@
 use crate::RingError;
 use crate::link::Link;
 use ringway_host::{Mapping, receive_with};
-use ringway_ring::{FEATURES, Hello, Kind, RX, RingMemory, TX, Welcome};
+use ringway_ring::{FEATURES, Hello, RX, RingKind, RingMemory, TX, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
@@ -74,7 +74,7 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>) -> Result<Got,
         descriptors.try_into().map_err(|_| RingError::Descriptors(count))?;
     let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
     let rings = match memory.kind() {
-        Kind::Pipe if end == 1 => [RX, TX],
+        RingKind::Pipe if end == 1 => [RX, TX],
         _ => [TX, RX],
     };
     Ok(Got { link: Arc::new(Link::new(memory, kick, call, socket)?), rings })

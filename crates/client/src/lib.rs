@@ -36,6 +36,6 @@ pub use connect::Asked;
 pub use error::RingError;
 pub use ring::{Coming, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
-pub use ringway_ring::{FRAGMENTS, Kind, MOREFRAG, Slot};
+pub use ringway_ring::{FRAGMENTS, MOREFRAG, RingKind, Slot};
 pub use rx::{Received, Rx};
 pub use tx::Tx;

@@ -3,7 +3,7 @@
 use crate::connect::{Asked, ask, connect, get};
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
-use ringway_ring::Kind;
+use ringway_ring::RingKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -67,7 +67,7 @@ impl Ring {
     }
 
     /// The kind of ring: to a port, or a pipe.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RingKind {
         self.link.memory.kind()
     }
 

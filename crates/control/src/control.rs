@@ -87,7 +87,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let (inbox, messages) = mpsc::unbounded_channel();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone());
-    let place = place::Place::at(file_of_places, fabric.placement.clone(), Box::new(here));
+    let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program, folder) = (options.host, options.program, run.made().map(PathBuf::from));
     let mut engine = Engine::start(&fabric, file, host, run, program, inbox.clone(), place.clone()).await?;
@@ -135,7 +135,7 @@ fn tell_extender(listener: &tokio::net::TcpListener) {
 }
 
 /// Serves kube-scheduler's extender, and nothing else, on a TCP address.
-async fn extend(listener: tokio::net::TcpListener, place: place::Place) {
+async fn extend(listener: tokio::net::TcpListener, place: place::Placer) {
     place::serve_extender(listener, place, place::Patience::default()).await;
 }
 

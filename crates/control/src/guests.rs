@@ -4,7 +4,7 @@ use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
 use crate::pages;
-use ringway_guests::{Attachment, Guest, Interface, Kind as Runner, Lease, Spec};
+use ringway_guests::{Attachment, Guest, Interface, Lease, Runner, Spec};
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
 use ringway_port::vhost_user::Settings;

@@ -5,7 +5,7 @@ use crate::link::{Link, LinkError};
 use crate::page::SharedPage;
 use crate::proto::{Call, Reply, Request, Said};
 use ringway_host::{Clock, EventFd, HostError, wait_readable};
-use ringway_port::Kind;
+use ringway_port::PortKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub enum DataError {
 
 /// Runs the `data` process over `socket`, its end of the link, until `control` says stop or is gone. Its ports are of
 /// [`ringway_port::KINDS`] and of `more`.
-pub fn run(socket: OwnedFd, more: &'static [Kind]) -> Result<(), DataError> {
+pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> {
     let link = Link::new(socket);
     let (call, descriptors) = link.receive::<Call>()?;
     let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };

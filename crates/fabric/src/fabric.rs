@@ -14,7 +14,7 @@ use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, KINDS, Kind, Peer};
+use ringway_port::{Context, Doorbell, KINDS, Peer, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, Maker, Making, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -114,7 +114,7 @@ pub struct Fabric {
     /// Ports whose peers cost too much.
     spent: Arc<Mutex<Vec<PortId>>>,
     /// Port kinds defined outside the project.
-    more: &'static [Kind],
+    more: &'static [PortKind],
     /// Former worlds, not reclaimed yet.
     leftovers: Leftovers,
 }
@@ -125,7 +125,7 @@ impl Fabric {
         workers: &[spec::Worker],
         page: Arc<dyn CountersPage>,
         seed: u64,
-        more: &'static [Kind],
+        more: &'static [PortKind],
     ) -> Result<Fabric, FabricError> {
         let published = Arc::new(Published::new(Arc::new(World::default())));
         let hash = FlowHash::new(seed.rotate_left(17));

@@ -124,7 +124,7 @@ const LOOK_IDLE: u64 = 1_000;
 /// Value of `last` that has a queue polled once, and sleep again if it has no frames.
 const LONG_AGO: u64 = 1;
 
-struct Slot {
+struct PolledQueue {
     source: Source,
     /// When the queue last had frames; 0: its bell was just rung.
     last: u64,
@@ -152,7 +152,7 @@ pub struct Worker {
     reader: Reader,
     clock: Clock,
     forwarder: Forwarder,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<PolledQueue>>,
     active: Vec<usize>,
     /// Armed queues that want to be polled without a kick, and when.
     timed: Vec<(u64, usize)>,
@@ -269,7 +269,7 @@ impl Worker {
         if self.slots.len() <= bit {
             self.slots.resize_with(bit + 1, || None);
         }
-        self.slots[bit] = Some(Slot { source, last: 0, active: false, armed: true });
+        self.slots[bit] = Some(PolledQueue { source, last: 0, active: false, armed: true });
         activate(&mut self.slots, &mut self.active, bit, 0);
     }
 
@@ -392,7 +392,7 @@ fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
 }
 
 /// Activates a queue that was kicked or rung for.
-fn ring(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) {
+fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usize) {
     if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
         add(&slot.source.counters.kicks, 1);
     }
@@ -400,7 +400,7 @@ fn ring(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize) {
 }
 
 /// Has the queue polled from now on, as one that last had frames at `last`. Always `false`, for `retain`.
-fn activate(slots: &mut [Option<Slot>], active: &mut Vec<usize>, bit: usize, last: u64) -> bool {
+fn activate(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usize, last: u64) -> bool {
     if let Some(slot) = slots.get_mut(bit).and_then(Option::as_mut)
         && !slot.active
     {

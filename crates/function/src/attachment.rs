@@ -3,7 +3,7 @@
 
 use crate::handed;
 use ringway_click::{Context, Failed, Timer};
-use ringway_client::{Asked, Coming, Kind, Ring, RingError};
+use ringway_client::{Asked, Coming, Ring, RingError, RingKind};
 use ringway_host::{EventFd, Wish, poll};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ impl Attachment {
         self.reason = error.to_string();
         // A pipe's next program may already be connected to this end, which must not leave.
         self.kept = match (self.become_as(State::Away), error) {
-            (State::Up(ring), RingError::Closed) if ring.kind() == Kind::Pipe => Some(ring.another()),
+            (State::Up(ring), RingError::Closed) if ring.kind() == RingKind::Pipe => Some(ring.another()),
             _ => None,
         };
     }

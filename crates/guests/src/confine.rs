@@ -1,7 +1,7 @@
 //! Confinement of the process that runs a guest.
 
 use super::user::Lease;
-use super::{Attachment, Error, Kind, Launch, Spec, image};
+use super::{Attachment, Error, Launch, Runner, Spec, image};
 use ringway_host::jail::{Fence, Jail, MemoryGroup, can_change_user, fence};
 use ringway_host::listener::{Access, Listener, OpenError};
 use rustix::fs::Mode;
@@ -36,9 +36,9 @@ pub fn suffices(spec: &Spec) -> Result<(), Error> {
     let (found, changes) = (fence(), can_change_user());
     let needed = match spec.kind {
         // With landlock alone a guest of our user would connect to our own sockets.
-        Kind::Uml if changes => Fence::Landlock,
-        Kind::Uml => Fence::Namespaces,
-        Kind::Qemu => Fence::None,
+        Runner::Uml if changes => Fence::Landlock,
+        Runner::Uml => Fence::Namespaces,
+        Runner::Qemu => Fence::None,
     };
     if found < needed {
         return Err(Error::Unconfined(spec.name.clone()));
@@ -127,7 +127,7 @@ impl Drop for Named {
 /// The memory limit of a guest's program.
 pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
     let guest = spec.memory << 20;
-    let beside = BESIDE[usize::from(spec.kind == Kind::Qemu)];
+    let beside = BESIDE[usize::from(spec.kind == Runner::Qemu)];
     match MemoryGroup::new(guest + guest / 8 + beside) {
         Ok(group) => Some(group),
         Err(error) => {
@@ -161,11 +161,11 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         links: launch.links.iter().cloned().chain([(exe, launch.program.clone())]).collect(),
         scratch: Some((
             launch.scratch.clone(),
-            SCRATCH + if spec.kind == Kind::Uml { spec.memory << 20 } else { 0 },
+            SCRATCH + if spec.kind == Runner::Uml { spec.memory << 20 } else { 0 },
         )),
         files: launch.preloaded.iter().map(|path| (path.clone(), ringway_host::ptrace_library())).collect(),
         network: has_tap,
-        is_uml: spec.kind == Kind::Uml,
+        is_uml: spec.kind == Runner::Uml,
         processes: Some(PROCESSES),
         memory: None,
     }

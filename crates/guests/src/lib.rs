@@ -35,7 +35,7 @@ const LARGEST_LOG: u64 = 16 << 20;
 
 /// The program that runs the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Runner {
     /// User-Mode Linux.
     Uml,
     /// QEMU.
@@ -87,7 +87,7 @@ pub struct Spec {
     /// Its name: letters, digits, `-` and `_`.
     pub name: String,
     /// The program that runs it.
-    pub kind: Kind,
+    pub kind: Runner,
     /// Memory in MiB.
     pub memory: u64,
     /// Size of huge pages for QEMU's memory in KiB; ordinary pages if none.
@@ -135,7 +135,7 @@ pub enum Iommu {
 
 impl Spec {
     /// A guest with 192 MiB and one processor.
-    pub fn new(name: &str, kind: Kind, interfaces: Vec<Interface>) -> Spec {
+    pub fn new(name: &str, kind: Runner, interfaces: Vec<Interface>) -> Spec {
         Spec {
             name: name.to_string(),
             kind,
@@ -289,7 +289,7 @@ fn image(
     let found = match (&spec.kernel, &spec.modules) {
         (Some(image), Some(modules)) => image::Kernel { image: image.clone(), modules: modules.clone() },
         (kernel, modules) => {
-            let usual = if spec.kind == Kind::Uml { image::uml()? } else { image::qemu()? };
+            let usual = if spec.kind == Runner::Uml { image::uml()? } else { image::qemu()? };
             image::Kernel {
                 image: kernel.clone().unwrap_or(usual.image),
                 modules: modules.clone().unwrap_or(usual.modules),
@@ -370,8 +370,8 @@ impl Guest {
         std::fs::create_dir_all(folder).map_err(at)?;
         let user = confine::user(&spec)?;
         let launch = match spec.kind {
-            Kind::Uml => uml::launch(&spec, folder, user.as_deref())?,
-            Kind::Qemu => qemu::launch(&spec, folder, user.as_deref())?,
+            Runner::Uml => uml::launch(&spec, folder, user.as_deref())?,
+            Runner::Qemu => qemu::launch(&spec, folder, user.as_deref())?,
         };
         let console = folder.join("console.log");
         let log = File::create(&console).map_err(at)?;

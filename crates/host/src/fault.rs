@@ -15,15 +15,15 @@ use std::sync::{Mutex, Once};
 
 /// An address range that a signal handler can read while other threads change it: the version is odd during a
 /// change, and different afterwards.
-struct Slot {
+struct WatchSlot {
     version: AtomicU32,
     lost: AtomicBool,
     begin: AtomicUsize,
     len: AtomicUsize,
 }
 
-static SLOTS: [Slot; MAPPINGS] = [const {
-    Slot {
+static SLOTS: [WatchSlot; MAPPINGS] = [const {
+    WatchSlot {
         version: AtomicU32::new(0),
         lost: AtomicBool::new(false),
         begin: AtomicUsize::new(0),
@@ -36,7 +36,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static FREE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 static LOSSES: AtomicU64 = AtomicU64::new(0);
 
-impl Slot {
+impl WatchSlot {
     fn set(&self, begin: usize, len: usize) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);

@@ -106,7 +106,7 @@ pub fn memfd_in(name: &str, size: usize, choice: PageChoice) -> Result<OwnedFd, 
 /// A reserved address range: guard page, mapping, guard page. An access beyond a peer's memory, by an error
 /// of ours, faults instead of reaching another peer's memory.
 #[derive(Debug)]
-struct Place {
+struct Reservation {
     whole: NonNull<u8>,
     len: usize,
     /// Where a mapping begins.
@@ -115,18 +115,18 @@ struct Place {
 }
 
 // SAFETY: an address range; nothing is touched through it here.
-unsafe impl Send for Place {}
+unsafe impl Send for Reservation {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for Reservation {}
 
 /// Places with guards. Each takes two entries more of the kernel's list of mappings (`vm.max_map_count`,
 /// 65,530), which must have room for every peer's regions.
 static GUARDED: AtomicUsize = AtomicUsize::new(0);
 const MOST_GUARDED: usize = 4096;
 
-impl Place {
+impl Reservation {
     /// Reserves a range for `mapped` bytes in pages of `page` bytes.
-    fn new(mapped: usize, page: usize) -> Result<Place, HostError> {
+    fn new(mapped: usize, page: usize) -> Result<Reservation, HostError> {
         let impossible = || HostError::Impossible { offset: 0, len: mapped as u64 };
         let is_guarded = GUARDED.fetch_add(1, Ordering::Relaxed) < MOST_GUARDED;
         if !is_guarded {
@@ -149,7 +149,7 @@ impl Place {
         let skip = (whole.addr().get() + guard).next_multiple_of(page) - whole.addr().get();
         // SAFETY: at most `guard + slack`, and so within the place.
         let base = unsafe { whole.add(skip) };
-        Ok(Place { whole, len, base, is_guarded })
+        Ok(Reservation { whole, len, base, is_guarded })
     }
 
     /// Maps `len` bytes of `file` at `offset`, `at` bytes from the start of the range.
@@ -175,7 +175,7 @@ fn release(is_guarded: bool) {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         // SAFETY: mapped by us, and no pointer into it remains: spans borrow the keeper.
         let _ = unsafe { rustix::mm::munmap(self.whole.as_ptr().cast(), self.len) };
@@ -223,7 +223,7 @@ unsafe impl Sync for Mapping {}
 /// Resources of a mapping, dropped in this order.
 #[derive(Debug)]
 struct Held {
-    place: Place,
+    place: Reservation,
     /// Bytes of the range, from its start, whose pages were already freed.
     emptied: usize,
     origin: Option<Origin>,
@@ -283,7 +283,7 @@ impl Mapping {
         let mapped = (end - begin).checked_next_multiple_of(page).ok_or(impossible)?;
         let share = account.take(mapped)?;
         let mapped = mapped as usize;
-        let place = Place::new(mapped, page as usize)?;
+        let place = Reservation::new(mapped, page as usize)?;
         place.map(0, mapped, file, begin)?;
         let watched = Watched::new(place.base.addr().get(), mapped).ok_or(HostError::TooManyMappings)?;
         let origin = match keep {
@@ -327,7 +327,7 @@ impl Mapping {
         };
         let share = account.take(at)?;
         let page = pages.iter().map(|(origin, ..)| origin.page).max().unwrap_or(PAGE);
-        let place = Place::new(mapped, page as usize)?;
+        let place = Reservation::new(mapped, page as usize)?;
         for (origin, offset, at, len) in pages {
             place.map(at as usize, len as usize, origin.file.as_fd(), offset)?;
         }
@@ -347,7 +347,7 @@ impl Mapping {
         // SAFETY: a new mapping at a place that the kernel chooses replaces nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), mapped, protection, flags) };
         let base = NonNull::new(base.named("mmap of memory")?.cast()).ok_or_else(impossible)?;
-        let place = Place { whole: base, len: mapped, base, is_guarded: false };
+        let place = Reservation { whole: base, len: mapped, base, is_guarded: false };
         let held = Held { place, emptied: 0, origin: None, _share: Share::nothing() };
         Ok(Arc::new(Mapping::new(0, len, Watched::nothing(), held)))
     }

@@ -30,10 +30,10 @@ impl Readers {
 }
 
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct ReaderSlot(AtomicU64);
 
 // One domain for the whole process, so that turns of different domains can't be confused.
-static SLOTS: [Slot; READERS] = [const { Slot(AtomicU64::new(FREE)) }; READERS];
+static SLOTS: [ReaderSlot; READERS] = [const { ReaderSlot(AtomicU64::new(FREE)) }; READERS];
 
 /// A thread's registration as a reader. Dropping it frees the slot.
 #[derive(Debug)]

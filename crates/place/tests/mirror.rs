@@ -3,7 +3,7 @@
 
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, Gone, Object};
-use ringway_place::object::{Host, Kind, Vm, VmStatus};
+use ringway_place::object::{Host, Vm, VmKind, VmStatus};
 use ringway_place::store::Memory;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn pod(name: &str, milli: u32) -> Vm {
     let cores = milli.div_ceil(1000).max(1);
     Vm {
         name: name.into(),
-        kind: Kind::Function,
+        kind: VmKind::Function,
         cores,
         milli_cpus: Some(milli),
         memory_mb: 1,

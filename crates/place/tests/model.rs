@@ -138,7 +138,7 @@ fn vm(choices: &mut Choices, name: String, hosts: &[&str]) -> Vm {
     };
     Vm {
         name,
-        kind: if choices.rarely(8) { Kind::Function } else { Kind::Vm },
+        kind: if choices.rarely(8) { VmKind::Function } else { VmKind::Vm },
         status,
         last_host: choices.rare(3, |choices| choices.one(hosts).to_string()),
         sockets: choices.one(&[1, 1, 2]),

@@ -1,6 +1,6 @@
 //! The kinds of port that the data path knows, a row each.
 
-use crate::{Kind, null, ring, source, tap, vhost_user};
+use crate::{PortKind, null, ring, source, tap, vhost_user};
 
 /// Every kind. A pipe has no row: its programs' frames do not pass the data path.
-pub const KINDS: &[Kind] = &[vhost_user::KIND, tap::KIND, ring::KIND, null::KIND, source::KIND];
+pub const KINDS: &[PortKind] = &[vhost_user::KIND, tap::KIND, ring::KIND, null::KIND, source::KIND];

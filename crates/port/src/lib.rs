@@ -16,7 +16,7 @@ pub mod vhost_user;
 
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;
-pub use peer::{Alarm, Context, Gone, Kind, NoPeer, Opened, Peer, PeerError, State, exactly};
+pub use peer::{Alarm, Context, Gone, NoPeer, Opened, Peer, PeerError, PortKind, State, exactly};
 
 use ringway_frame::{RxQueue, TxQueue};
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 pub type Opened = Result<(Box<dyn Peer>, Vec<Queue>), PeerError>;
 
 /// A kind of port on the side of the data path; [`crate::KINDS`] has a row for each.
-pub struct Kind {
+pub struct PortKind {
     /// The kind's name in the configuration file.
     pub name: &'static str,
     /// Makes a port of this kind, without a peer yet, and its queues: one for each of the context's counters.

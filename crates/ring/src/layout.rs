@@ -33,7 +33,7 @@ mod slot;
 mod tests;
 
 pub use consumer::Consumer;
-pub use geometry::{FEATURES, Geometry, Header, Kind, LayoutError, MAGIC, VERSION};
+pub use geometry::{FEATURES, Geometry, Header, LayoutError, MAGIC, RingKind, VERSION};
 pub use handshake::{HandshakeError, Hello, Welcome};
 pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;

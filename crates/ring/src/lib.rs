@@ -8,7 +8,7 @@ mod layout;
 mod notifier;
 
 pub use layout::{
-    Broken, Consumer, FEATURES, FRAGMENTS, Geometry, HandshakeError, Header, Hello, Kind, LayoutError, MAGIC,
-    MOREFRAG, Producer, RX, RingMemory, SLOTS_MAX, SLOTS_MIN, Slot, TX, VERSION, Welcome,
+    Broken, Consumer, FEATURES, FRAGMENTS, Geometry, HandshakeError, Header, Hello, LayoutError, MAGIC,
+    MOREFRAG, Producer, RX, RingKind, RingMemory, SLOTS_MAX, SLOTS_MIN, Slot, TX, VERSION, Welcome,
 };
 pub use notifier::{Notifier, Policy, View};

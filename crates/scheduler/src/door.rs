@@ -1,7 +1,7 @@
 //! Connections to the extender's address: at the limit, the longest idle one is closed for a new one.
 
 use super::routes::LARGEST;
-use super::{Failed, Place, extender_router};
+use super::{Failed, Placer, extender_router};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -48,7 +48,7 @@ impl Default for Patience {
 }
 
 /// Serves kube-scheduler's extender until it is dropped.
-pub async fn serve_extender(mut listener: TcpListener, place: Place, patience: Patience) {
+pub async fn serve_extender(mut listener: TcpListener, place: Placer, patience: Patience) {
     let router = extender_router(place);
     let mut room = Room::default();
     loop {

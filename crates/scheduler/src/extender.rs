@@ -5,7 +5,7 @@ use super::kubernetes::{Kubernetes, Pod, is_of_pod, name_of, vm, vm_name};
 use super::metrics::Verb;
 use super::pods::KEPT;
 use super::routes::{body, work};
-use super::{Failed, Place, PlaceRequest, Service};
+use super::{Failed, PlaceRequest, Placer, Service};
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -178,7 +178,7 @@ fn advice(
 }
 
 /// Waits briefly for nodes that kube-scheduler already knows and Ringway does not.
-async fn await_nodes(place: &Place, args: &Result<Json<ExtenderArgs>, JsonRejection>) {
+async fn await_nodes(place: &Placer, args: &Result<Json<ExtenderArgs>, JsonRejection>) {
     let opened = place.open_service();
     let kubernetes = opened.as_ref().and_then(|service| service.kubernetes.get());
     if let (Some(kubernetes), Ok(names)) =
@@ -192,7 +192,7 @@ async fn await_nodes(place: &Place, args: &Result<Json<ExtenderArgs>, JsonReject
 #[utoipa::path(post, path = "/v1/place/extender/filter", request_body = ExtenderArgs,
     responses((status = 200, body = ExtenderFilterResult)))]
 pub async fn filter(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Json<ExtenderFilterResult> {
     let (began, metrics) = (Instant::now(), place.metrics.clone());
@@ -227,7 +227,7 @@ pub async fn filter(
 #[utoipa::path(post, path = "/v1/place/extender/prioritize", request_body = ExtenderArgs,
     responses((status = 200, body = Vec<HostPriority>)))]
 pub async fn prioritize(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Result<Json<Vec<HostPriority>>, Failed> {
     let (began, metrics) = (Instant::now(), place.metrics.clone());
@@ -255,7 +255,7 @@ pub async fn prioritize(
 #[utoipa::path(post, path = "/v1/place/extender/bind", request_body = ExtenderBindingArgs,
     responses((status = 200, body = BindingResult)))]
 pub async fn bind(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     args: Result<Json<ExtenderBindingArgs>, JsonRejection>,
 ) -> Json<BindingResult> {
     let (began, metrics) = (Instant::now(), place.metrics.clone());
@@ -372,7 +372,7 @@ mod tests {
         serde_json::from_value(json!({ "Pod": pod, "NodeNames": ["n1", "n2", "n3", "gone"] })).unwrap()
     }
 
-    async fn bind_to(place: &Place, pod: &str, node: &str) -> BindingResult {
+    async fn bind_to(place: &Placer, pod: &str, node: &str) -> BindingResult {
         let binding = json!({ "PodName": pod, "PodNamespace": "shop", "PodUID": "u", "Node": node });
         bind(State(place.clone()), Ok(Json(serde_json::from_value(binding).unwrap()))).await.0
     }
@@ -381,7 +381,7 @@ mod tests {
     #[tokio::test]
     async fn binding_requires_a_followed_kubernetes_cluster() {
         let service = service();
-        let place = Place::on(service.clone());
+        let place = Placer::on(service.clone());
         assert_eq!(filter(State(place.clone()), Ok(Json(args()))).await.0.error, "");
         let error = bind_to(&place, "web", "n2").await.error;
         assert!(error.contains("run `ringway place kubernetes --kubeconfig FILE`"), "{error}");
@@ -393,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn decisions_are_stored_when_they_are_made() {
         let service = service();
-        let place = Place::on(service.clone());
+        let place = Placer::on(service.clone());
         let large = ExtenderArgs { node_names: Some(vec!["n1".into()]), ..args() };
         for _ in 0..3 {
             let reply = filter(State(place.clone()), Ok(Json(large.clone()))).await.0;
@@ -416,7 +416,7 @@ mod tests {
         let host = Host { name: "n9".into(), cluster: "far".into(), ..Host::default() };
         service.put(vec![Object::Host(Box::new(host))]).unwrap();
         let asked = ExtenderArgs { node_names: Some(vec!["n2".into(), "n9".into()]), ..args() };
-        let reply = filter(State(Place::on(service)), Ok(Json(asked))).await.0;
+        let reply = filter(State(Placer::on(service)), Ok(Json(asked))).await.0;
         assert_eq!(reply.node_names, Some(vec!["n2".to_string()]));
         assert!(reply.failed_nodes["n9"].starts_with("it is of cluster far"), "{reply:?}");
     }
@@ -424,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn replies_have_the_json_fields_of_kubernetes() {
         let service = service();
-        let place = Place::on(service.clone());
+        let place = Placer::on(service.clone());
         let reply = filter(State(place.clone()), Ok(Json(args()))).await.0;
         let reply = serde_json::to_value(reply).unwrap();
         assert_eq!(reply["NodeNames"], json!(["n2", "n3"]));

@@ -1,7 +1,7 @@
 //! Periodic work of placement: expiring leases, measuring this host, balancing clusters, and carrying out
 //! moves.
 
-use super::{Failed, Place, Service};
+use super::{Failed, Placer, Service};
 use ringway_place::engine::{BalanceStep, Engine, EngineError, MigrationState};
 use ringway_place::object::Executor;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +23,7 @@ pub struct Rounds {
 }
 
 /// Does periodic work until the task is aborted.
-pub fn keep(place: Place) -> JoinHandle<()> {
+pub fn keep(place: Placer) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = String::new();
         loop {

@@ -26,7 +26,7 @@ pub use door::{Patience, serve_extender};
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
 pub use fabric::{Fabric, Machine, Traffic};
 pub use keeper::keep;
-pub use opened::Place;
+pub use opened::Placer;
 pub use placement::Placement;
 use routes::extender_router;
 pub use routes::{description, not_so, router};

@@ -1,6 +1,6 @@
 //! `/metrics` in Prometheus' format, and `/healthz`, served beside the extender.
 
-use super::{Failed, Place, Service};
+use super::{Failed, Placer, Service};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -99,7 +99,7 @@ fn placed(service: &Service, into: &mut String) -> Result<(), Failed> {
 
 /// Figures for Prometheus.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, body = String)))]
-pub async fn metrics(State(place): State<Place>) -> Response {
+pub async fn metrics(State(place): State<Placer>) -> Response {
     let mut text = String::new();
     place.metrics.write(&mut text);
     let task = tokio::task::spawn_blocking(move || {
@@ -114,7 +114,7 @@ pub async fn metrics(State(place): State<Place>) -> Response {
 
 /// The health: errors, one per line, if any.
 #[utoipa::path(get, path = "/healthz", responses((status = 200, body = String), (status = 503, body = String)))]
-pub async fn healthz(State(place): State<Place>) -> Response {
+pub async fn healthz(State(place): State<Placer>) -> Response {
     let task = tokio::task::spawn_blocking(move || match place.service() {
         Ok(service) => service.kubernetes.get().map_or(Vec::new(), |kubernetes| kubernetes.troubles()),
         Err(failed) => vec![failed.to_string()],

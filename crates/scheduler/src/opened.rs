@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 /// Placement, opened or not.
 #[derive(Clone)]
-pub struct Place {
+pub struct Placer {
     path: Option<PathBuf>,
     /// The placement part of the fabric file.
     file: Arc<Mutex<Placement>>,
@@ -40,10 +40,10 @@ fn unless_full(done: Result<(), Failed>) -> Result<(), Failed> {
     }
 }
 
-impl Place {
+impl Placer {
     /// Placement on the store at `path`, with the fabric file's settings and the fabric of this host.
-    pub fn at(path: PathBuf, file: Placement, fabric: Box<dyn Fabric>) -> Place {
-        Place {
+    pub fn at(path: PathBuf, file: Placement, fabric: Box<dyn Fabric>) -> Placer {
+        Placer {
             path: Some(path),
             file: Arc::new(Mutex::new(file)),
             refused: Arc::default(),
@@ -56,8 +56,8 @@ impl Place {
     }
 
     /// Placement that is open.
-    pub fn on(service: Service) -> Place {
-        Place {
+    pub fn on(service: Service) -> Placer {
+        Placer {
             path: None,
             file: Arc::default(),
             refused: Arc::default(),

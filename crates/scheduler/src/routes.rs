@@ -3,8 +3,8 @@
 use super::extender::{bind, filter, prioritize};
 use super::metrics::{healthz, metrics};
 use super::{
-    BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, Place,
-    PlaceRequest, PluginsView, RevisionView, Service, StatusView, StoreView, UnitView, VmView, WhyNotRequest,
+    BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
+    Placer, PluginsView, RevisionView, Service, StatusView, StoreView, UnitView, VmView, WhyNotRequest,
 };
 use crate::Trouble;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -63,7 +63,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
 }
 
 /// These paths.
-pub fn router(place: Place) -> Router {
+pub fn router(place: Placer) -> Router {
     Router::new()
         .route("/v1/place", post(decide))
         .route("/v1/place/hosts", get(hosts))
@@ -95,7 +95,7 @@ pub fn router(place: Place) -> Router {
         .with_state(place)
 }
 
-fn extender_routes() -> Router<Place> {
+fn extender_routes() -> Router<Placer> {
     Router::new()
         .route("/v1/place/extender/filter", post(filter))
         .route("/v1/place/extender/prioritize", post(prioritize))
@@ -103,7 +103,7 @@ fn extender_routes() -> Router<Place> {
 }
 
 /// The extender's paths, for an address that kube-scheduler can reach, with health and metrics.
-pub(crate) fn extender_router(place: Place) -> Router {
+pub(crate) fn extender_router(place: Placer) -> Router {
     extender_routes()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
@@ -139,7 +139,7 @@ impl IntoResponse for Failed {
 
 /// Does something that may take a while, off the thread that answers others.
 pub(crate) async fn work<T: Send + 'static>(
-    place: Place,
+    place: Placer,
     what: impl FnOnce(&Service) -> Result<T, Failed> + Send + 'static,
 ) -> Result<Json<T>, Failed> {
     let done = tokio::task::spawn_blocking(move || what(&place.service()?)).await;
@@ -154,13 +154,13 @@ type Body<T> = Result<Json<T>, JsonRejection>;
 
 /// Every host, with its remaining resources.
 #[utoipa::path(get, path = "/v1/place/hosts", responses((status = 200, body = Vec<HostRow>)))]
-async fn hosts(State(place): State<Place>) -> Result<Json<Vec<HostRow>>, Failed> {
+async fn hosts(State(place): State<Placer>) -> Result<Json<Vec<HostRow>>, Failed> {
     work(place, Service::hosts).await
 }
 
 /// Every VM, with its reservation.
 #[utoipa::path(get, path = "/v1/place/vms", responses((status = 200, body = Vec<VmView>)))]
-async fn vms(State(place): State<Place>) -> Result<Json<Vec<VmView>>, Failed> {
+async fn vms(State(place): State<Placer>) -> Result<Json<Vec<VmView>>, Failed> {
     work(place, Service::vm_views).await
 }
 
@@ -169,7 +169,7 @@ async fn vms(State(place): State<Place>) -> Result<Json<Vec<VmView>>, Failed> {
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance",
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
-async fn maintain(State(place): State<Place>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
+async fn maintain(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
     work(place, move |service| service.maintain(&name)).await
 }
 
@@ -177,13 +177,13 @@ async fn maintain(State(place): State<Place>, Path(name): Path<String>) -> Resul
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/activate",
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
-async fn activate(State(place): State<Place>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
+async fn activate(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
     work(place, move |service| service.activate(&name)).await
 }
 
 /// Every policy.
 #[utoipa::path(get, path = "/v1/place/policies", responses((status = 200, body = Vec<Policy>)))]
-async fn policies(State(place): State<Place>) -> Result<Json<Vec<Policy>>, Failed> {
+async fn policies(State(place): State<Placer>) -> Result<Json<Vec<Policy>>, Failed> {
     work(place, Service::policies).await
 }
 
@@ -191,7 +191,7 @@ async fn policies(State(place): State<Place>) -> Result<Json<Vec<Policy>>, Faile
 #[utoipa::path(get, path = "/v1/place/policies/{name}",
     params(("name" = String, Path, description = "The policy")),
     responses((status = 200, body = Policy), (status = 404, body = Trouble)))]
-async fn policy(State(place): State<Place>, Path(name): Path<String>) -> Result<Json<Policy>, Failed> {
+async fn policy(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<Policy>, Failed> {
     work(place, move |service| service.policy(&name)).await
 }
 
@@ -210,7 +210,7 @@ struct Which {
     responses((status = 200, body = EventsView),
         (status = 409, body = Trouble, description = "The revision was compacted")))]
 async fn events(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<EventsView>, Failed> {
     let Query(which) = which.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
@@ -221,7 +221,7 @@ async fn events(
 #[utoipa::path(get, path = "/v1/place/store",
     responses((status = 200, body = StoreView),
         (status = 409, body = Trouble, description = "It can't be used, and why")))]
-async fn store(State(place): State<Place>) -> Result<Json<StoreView>, Failed> {
+async fn store(State(place): State<Placer>) -> Result<Json<StoreView>, Failed> {
     work(place, Service::store).await
 }
 
@@ -229,14 +229,17 @@ async fn store(State(place): State<Place>) -> Result<Json<StoreView>, Failed> {
 #[utoipa::path(post, path = "/v1/place/store/backup", request_body = BackupRequest,
     responses((status = 200, body = StoreView), (status = 409, body = Trouble),
         (status = 507, body = Trouble, description = "There is no room for it")))]
-async fn backup(State(place): State<Place>, request: Body<BackupRequest>) -> Result<Json<StoreView>, Failed> {
+async fn backup(
+    State(place): State<Placer>,
+    request: Body<BackupRequest>,
+) -> Result<Json<StoreView>, Failed> {
     let request = body(request)?;
     work(place, move |service| service.backup(request.path.as_ref())).await
 }
 
 /// Every unit that policies choose from.
 #[utoipa::path(get, path = "/v1/place/units", responses((status = 200, body = Vec<UnitView>)))]
-async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed> {
+async fn units(State(place): State<Placer>) -> Result<Json<Vec<UnitView>>, Failed> {
     work(place, |service| Ok(service.units())).await
 }
 
@@ -245,7 +248,7 @@ async fn units(State(place): State<Place>) -> Result<Json<Vec<UnitView>>, Failed
 #[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
     responses((status = 200, body = Vec<UnitView>), (status = 422, body = Trouble)))]
 async fn plugins(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     options: Body<crate::plugins::Options>,
 ) -> Result<Json<Vec<UnitView>>, Failed> {
     let options = body(options)?;
@@ -258,7 +261,7 @@ async fn plugins(
 
 /// The sources of external units, with their errors.
 #[utoipa::path(get, path = "/v1/place/plugins", responses((status = 200, body = PluginsView)))]
-async fn attached(State(place): State<Place>) -> Result<Json<PluginsView>, Failed> {
+async fn attached(State(place): State<Placer>) -> Result<Json<PluginsView>, Failed> {
     work(place, |service| Ok(service.plugins())).await
 }
 
@@ -266,7 +269,7 @@ async fn attached(State(place): State<Place>) -> Result<Json<PluginsView>, Faile
 #[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
     responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
         (status = 507, body = Trouble, description = "The disk is full")))]
-async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<Json<RevisionView>, Failed> {
+async fn objects(State(place): State<Placer>, new: Body<Vec<Object>>) -> Result<Json<RevisionView>, Failed> {
     let new = body(new)?;
     work(place, |service| service.put(new)).await
 }
@@ -280,7 +283,7 @@ async fn objects(State(place): State<Place>, new: Body<Vec<Object>>) -> Result<J
         (status = 409, body = Trouble, description = "It is in use"),
         (status = 507, body = Trouble, description = "The disk is full")))]
 async fn remove(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     Path((kind, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Failed> {
     let done = tokio::task::spawn_blocking(move || place.remove(&kind, &name)).await;
@@ -293,7 +296,7 @@ async fn remove(
         ("name" = String, Path, description = "The figure")),
     responses((status = 204), (status = 404, body = Trouble)))]
 async fn remove_fact(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     Path((host, name)): Path<(String, String)>,
 ) -> Result<StatusCode, Failed> {
     work(place, move |service| service.remove_fact(&host, &name)).await.map(|_| StatusCode::NO_CONTENT)
@@ -303,7 +306,10 @@ async fn remove_fact(
 #[utoipa::path(post, path = "/v1/place/facts", request_body = Vec<FactPush>,
     responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
         (status = 507, body = Trouble, description = "The disk is full")))]
-async fn facts(State(place): State<Place>, facts: Body<Vec<FactPush>>) -> Result<Json<RevisionView>, Failed> {
+async fn facts(
+    State(place): State<Placer>,
+    facts: Body<Vec<FactPush>>,
+) -> Result<Json<RevisionView>, Failed> {
     let facts = body(facts)?;
     work(place, |service| service.facts(facts)).await
 }
@@ -314,7 +320,7 @@ async fn facts(State(place): State<Place>, facts: Body<Vec<FactPush>>) -> Result
         (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble),
         (status = 507, body = Trouble, description = "The disk is full")))]
 async fn decide(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     request: Body<PlaceRequest>,
 ) -> Result<Json<DecisionView>, Failed> {
     let request = body(request)?;
@@ -326,7 +332,7 @@ async fn decide(
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble),
         (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble)))]
 async fn attempt(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     request: Body<PlaceRequest>,
 ) -> Result<Json<ExplainView>, Failed> {
     let request = body(request)?;
@@ -336,7 +342,7 @@ async fn attempt(
 /// Why a host would or would not run VMs.
 #[utoipa::path(post, path = "/v1/place/why-not", request_body = WhyNotRequest,
     responses((status = 200, body = WhyNot), (status = 404, body = Trouble)))]
-async fn why_not(State(place): State<Place>, request: Body<WhyNotRequest>) -> Result<Json<WhyNot>, Failed> {
+async fn why_not(State(place): State<Placer>, request: Body<WhyNotRequest>) -> Result<Json<WhyNot>, Failed> {
     let request = body(request)?;
     work(place, |service| service.why_not(request)).await
 }
@@ -352,7 +358,7 @@ struct Count {
 #[utoipa::path(get, path = "/v1/place/decisions", params(Count),
     responses((status = 200, body = Vec<DecisionView>)))]
 async fn decisions(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     count: Result<Query<Count>, QueryRejection>,
 ) -> Result<Json<Vec<DecisionView>>, Failed> {
     let Query(count) = count.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
@@ -364,7 +370,7 @@ async fn decisions(
     params(("id" = u64, Path, description = "Its number")),
     responses((status = 200, body = ExplainView), (status = 404, body = Trouble)))]
 async fn explain(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Json<ExplainView>, Failed> {
     let Path(id) = id.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
@@ -377,7 +383,7 @@ async fn explain(
     responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
         (status = 409, body = Trouble)))]
 async fn start_guest(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     Path(name): Path<String>,
 ) -> Result<Json<DecisionView>, Failed> {
     let done = tokio::task::spawn_blocking(move || place.start_guest(&name)).await;
@@ -388,7 +394,7 @@ async fn start_guest(
 #[utoipa::path(post, path = "/v1/place/vms/{name}/confirm",
     params(("name" = String, Path, description = "The VM")),
     responses((status = 204), (status = 404, body = Trouble)))]
-async fn confirm(State(place): State<Place>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
+async fn confirm(State(place): State<Placer>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
     work(place, move |service| service.confirm(&name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
@@ -396,7 +402,7 @@ async fn confirm(State(place): State<Place>, Path(name): Path<String>) -> Result
 #[utoipa::path(post, path = "/v1/place/vms/{name}/release",
     params(("name" = String, Path, description = "The VM")),
     responses((status = 204), (status = 404, body = Trouble)))]
-async fn release(State(place): State<Place>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
+async fn release(State(place): State<Placer>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
     work(place, move |service| service.release(&name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
@@ -404,7 +410,7 @@ async fn release(State(place): State<Place>, Path(name): Path<String>) -> Result
 #[utoipa::path(post, path = "/v1/place/balance", request_body = BalanceRequest,
     responses((status = 200, body = Vec<BalanceStep>), (status = 404, body = Trouble)))]
 async fn balance(
-    State(place): State<Place>,
+    State(place): State<Placer>,
     request: Body<BalanceRequest>,
 ) -> Result<Json<Vec<BalanceStep>>, Failed> {
     let request = body(request)?;
@@ -413,7 +419,7 @@ async fn balance(
 
 /// The last rounds of balancing in which something happened, newest first.
 #[utoipa::path(get, path = "/v1/place/balance", responses((status = 200, body = Vec<BalanceStep>)))]
-async fn rounds(State(place): State<Place>) -> Result<Json<Vec<BalanceStep>>, Failed> {
+async fn rounds(State(place): State<Placer>) -> Result<Json<Vec<BalanceStep>>, Failed> {
     work(place, |service| Ok(service.last_rounds())).await
 }
 

@@ -3,7 +3,7 @@
 
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
-use ringway_scheduler::{Patience, Place, Service, router, serve_extender};
+use ringway_scheduler::{Patience, Placer, Service, router, serve_extender};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,7 +31,7 @@ impl Api {
         let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
         let _ = std::fs::remove_file(&store);
         let service = Service::open(&store).unwrap();
-        let place = Place::on(service.clone());
+        let place = Placer::on(service.clone());
         let (said, heard) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -50,7 +50,7 @@ pub enum QueueError {
     /// The address has no known translation yet; retry the chain later.
     Miss,
     /// The ring's memory can't be used.
-    Place,
+    RingMemory,
 }
 
 impl QueueError {
@@ -65,7 +65,7 @@ impl QueueError {
         QueueError::Direction,
         QueueError::Address,
         QueueError::Miss,
-        QueueError::Place,
+        QueueError::RingMemory,
     ];
 
     /// The kind with this number, as in `kind as u8`.
@@ -102,7 +102,7 @@ impl core::fmt::Display for QueueError {
             }
             QueueError::Address => "a descriptor's address is outside the memory that was shared",
             QueueError::Miss => "the translation of an address is not known yet",
-            QueueError::Place => {
+            QueueError::RingMemory => {
                 "the ring's parts are misaligned, or scattered in the guest's memory and not whole pages; \
                  each part of a ring of 256 descriptors fits into 4 KB"
             }

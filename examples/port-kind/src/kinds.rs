@@ -1,7 +1,7 @@
 //! The side of `control`: reads the port's keys, and opens its file.
 
 use crate::capture::{KIND, Settings};
-use ringway_control::kinds::{Described, PortKind};
+use ringway_control::kinds::{Described, PortControl};
 use ringway_control::open::{Desk, OpenError};
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
@@ -12,12 +12,12 @@ use std::io::Write;
 use tokio::task::JoinHandle;
 
 /// The kinds of this program.
-pub const KINDS: &[&dyn PortKind] = &[&Capture];
+pub const KINDS: &[&dyn PortControl] = &[&Capture];
 
 /// `kind = "capture"`: frames are written to a file in pcap's format.
 struct Capture;
 
-impl PortKind for Capture {
+impl PortControl for Capture {
     fn name(&self) -> &'static str {
         KIND.name
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// What to place where, and why.
 #[derive(Args)]
-pub struct Place {
+pub struct PlaceArguments {
     /// Use the hosts and VMs of this file, and forget everything afterwards, instead of asking a running fabric.
     #[arg(long, global = true, value_name = "FILE")]
     pub inventory: Option<PathBuf>,

@@ -11,14 +11,14 @@ mod tell;
 use crate::arguments::Target;
 use crate::fail::Fail;
 use crate::text;
-use arguments::{Place, PlaceCommand, Vms};
+use arguments::{PlaceArguments, PlaceCommand, Vms};
 use ringway_place::object::Vm;
 use ringway_scheduler::plugins::Options;
 use ringway_scheduler::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
 use source::Source;
 
 /// Runs `ringway place`.
-pub fn place(target: &Target, json: bool, arguments: Place) -> Result<(), Fail> {
+pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(), Fail> {
     let plugins = source::options(&arguments.plugins, arguments.unconfined);
     let inventory = arguments.inventory.as_deref();
     if let PlaceCommand::Simulate(options) = &arguments.command {

@@ -49,7 +49,7 @@ pub enum Processing {
 
 /// A port after its processing is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortKind {
+pub struct PortMode {
     /// Whether it pulls. Undetermined agnostic ports push.
     pub pull: bool,
     /// Whether its class is agnostic.
@@ -60,9 +60,9 @@ pub struct PortKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElementPorts {
     /// Its inputs.
-    pub inputs: Vec<PortKind>,
+    pub inputs: Vec<PortMode>,
     /// Its outputs.
-    pub outputs: Vec<PortKind>,
+    pub outputs: Vec<PortMode>,
 }
 
 /// Checks a graph and determines its processing, as Click's drivers do before configuring elements.

@@ -1,5 +1,5 @@
 use super::code::processing;
-use super::{Classes, ElementPorts, Flow, PortKind, Processing, declaration};
+use super::{Classes, ElementPorts, Flow, PortMode, Processing, declaration};
 use crate::{Diagnostics, Graph, Limits, Port};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -162,8 +162,8 @@ impl<'a> Spread<'a> {
         }
     }
 
-    fn kinds(&self, side: usize, element: usize) -> Vec<PortKind> {
-        let kind = |place: usize| PortKind {
+    fn kinds(&self, side: usize, element: usize) -> Vec<PortMode> {
+        let kind = |place: usize| PortMode {
             pull: self.settled[side][place] == Processing::Pull,
             agnostic: self.given[side][place] == Processing::Agnostic,
         };

@@ -9,7 +9,7 @@ const DEPTH: u32 = 10;
 
 /// How a variable is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VariableSyntax {
     /// `$name`, `$?`, `$#`, `$$`
     Name,
     /// `${...}`
@@ -44,7 +44,7 @@ impl Budget {
 pub trait Variables {
     /// The value of the variable written as `name`: without `$` and brackets, but with the additional text in
     /// `${..}` and `$(..)`. `None` leaves the text unchanged. `depth` and `budget` are for nested expansions.
-    fn value(&self, name: &str, kind: Kind, depth: u32, budget: &Budget) -> Option<String>;
+    fn value(&self, name: &str, kind: VariableSyntax, depth: u32, budget: &Budget) -> Option<String>;
 }
 
 /// Replaces the variables in a configuration string (`cp_expand`): not in single quotes and comments; within
@@ -111,7 +111,7 @@ pub fn expand_at(
 /// A variable in a text.
 struct Reference<'a> {
     name: &'a str,
-    kind: Kind,
+    kind: VariableSyntax,
     nested: bool,
     end: usize,
 }
@@ -131,24 +131,24 @@ impl<'a> Reference<'a> {
                 let Some(length) = bytes[at + 2..].iter().position(|&byte| byte == b'}') else {
                     return Found::Unclosed;
                 };
-                (Kind::Braces, at + 2, length, at + 3 + length)
+                (VariableSyntax::Braces, at + 2, length, at + 3 + length)
             }
             Some(b'(') => {
                 let Some(end) = parenthesis_end(bytes, at + 2) else { return Found::Unclosed };
-                (Kind::Parentheses, at + 2, end - 1 - (at + 2), end)
+                (VariableSyntax::Parentheses, at + 2, end - 1 - (at + 2), end)
             }
             Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => {
                 let length = name_length(&bytes[at + 1..]);
-                (Kind::Name, at + 1, length, at + 1 + length)
+                (VariableSyntax::Name, at + 1, length, at + 1 + length)
             }
-            Some(b'?' | b'#' | b'$') => (Kind::Name, at + 1, 1, at + 2),
+            Some(b'?' | b'#' | b'$') => (VariableSyntax::Name, at + 1, 1, at + 2),
             _ => return Found::Nothing,
         };
         let name = slice(text, start, start + length);
         let nested = match kind {
-            Kind::Name => false,
-            Kind::Braces => name.contains('$'),
-            Kind::Parentheses => unquoted_dollar(name.as_bytes()),
+            VariableSyntax::Name => false,
+            VariableSyntax::Braces => name.contains('$'),
+            VariableSyntax::Parentheses => unquoted_dollar(name.as_bytes()),
         };
         Found::Reference(Self { name, kind, nested, end })
     }

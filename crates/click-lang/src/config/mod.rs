@@ -12,7 +12,7 @@ mod split;
 
 pub(crate) use assign::REST;
 pub use assign::assign_arguments;
-pub use expand::{Budget, Kind, Variables, expand, expand_at, expand_quoted};
+pub use expand::{Budget, VariableSyntax, Variables, expand, expand_at, expand_quoted};
 pub use integer::integer;
 pub use quote::{quote, quote_lines, unquote, unquote_text};
 pub(crate) use scan::is_space;

@@ -1,4 +1,4 @@
-use super::expand::{Budget, Kind, Variables, expand_at, name_length};
+use super::expand::{Budget, VariableSyntax, Variables, expand_at, name_length};
 use super::scan::skip_space;
 use super::split::{shift_word, slice};
 use alloc::collections::BTreeMap;
@@ -55,8 +55,8 @@ impl Scope {
 
 impl Variables for Scope {
     /// `name`, and in braces `name[index]` for a word of the value and `name-default`.
-    fn value(&self, text: &str, kind: Kind, depth: u32, budget: &Budget) -> Option<String> {
-        let braces = if kind == Kind::Braces { Braces::parse(text) } else { Braces::plain(text) };
+    fn value(&self, text: &str, kind: VariableSyntax, depth: u32, budget: &Budget) -> Option<String> {
+        let braces = if kind == VariableSyntax::Braces { Braces::parse(text) } else { Braces::plain(text) };
         if let Some(value) = self.get(braces.name) {
             let value = expand_at(value, self, false, depth + 1, budget);
             return Some(match braces.index {

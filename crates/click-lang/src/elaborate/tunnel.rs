@@ -5,16 +5,16 @@ use alloc::format;
 use alloc::vec::Vec;
 
 /// A node and a port number.
-type Place = (usize, usize);
+type NodePort = (usize, usize);
 
 /// A port of a tunnel: the neighbours of its two ends are connected with each other.
 #[derive(Debug)]
 struct End {
-    place: Place,
+    place: NodePort,
     output: bool,
     other: usize,
     /// The ports connected to this end; after expansion, those of real elements.
-    ports: Vec<Place>,
+    ports: Vec<NodePort>,
     state: State,
 }
 
@@ -57,7 +57,7 @@ impl Tunnels {
         true
     }
 
-    fn pair(&mut self, one: (Place, bool), two: (Place, bool)) -> usize {
+    fn pair(&mut self, one: (NodePort, bool), two: (NodePort, bool)) -> usize {
         let first = self.ends.len();
         for ((place, output), other) in [(one, first + 1), (two, first)] {
             self.index.insert((place.0, output, place.1), self.ends.len());
@@ -67,7 +67,7 @@ impl Tunnels {
     }
 
     /// The end at a port, created like that of port 0 if needed.
-    fn find(&mut self, place: Place, output: bool) -> Option<usize> {
+    fn find(&mut self, place: NodePort, output: bool) -> Option<usize> {
         if let Some(&end) = self.index.get(&(place.0, output, place.1)) {
             return Some(end);
         }
@@ -80,13 +80,13 @@ impl Tunnels {
 /// An end being expanded.
 struct Frame {
     end: usize,
-    connected: Vec<Place>,
+    connected: Vec<NodePort>,
     next: usize,
-    found: BTreeSet<Place>,
+    found: BTreeSet<NodePort>,
 }
 
 impl Elaborator<'_> {
-    fn is_tunnel(&self, place: Place) -> bool {
+    fn is_tunnel(&self, place: NodePort) -> bool {
         self.flat.nodes[place.0].class == TUNNEL
     }
 
@@ -125,7 +125,7 @@ impl Elaborator<'_> {
     }
 
     /// The ports of real elements behind a port.
-    fn real_ports(&mut self, place: Place, output: bool) -> Vec<Place> {
+    fn real_ports(&mut self, place: NodePort, output: bool) -> Vec<NodePort> {
         if !self.is_tunnel(place) {
             return alloc::vec![place];
         }
@@ -141,7 +141,7 @@ impl Elaborator<'_> {
         }
     }
 
-    fn misused(&mut self, place: Place, output: bool) {
+    fn misused(&mut self, place: NodePort, output: bool) {
         if self.tunnels.find(place, !output).is_some() {
             let node = &self.flat.nodes[place.0];
             let side = if output { "output" } else { "input" };

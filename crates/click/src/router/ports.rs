@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use ringway_click_lang::check::{self, Classes, Facts, PortKind};
+use ringway_click_lang::check::{self, Classes, Facts, PortMode};
 use ringway_click_lang::{Element, Limits};
 
 /// Attack: a pull through a million elements, which would overflow the stack. Largest number of elements in a
@@ -31,7 +31,7 @@ impl Router {
             return false;
         };
         let port =
-            |kind: &PortKind| PortInfo { pull: kind.pull, agnostic: kind.agnostic, peer: None, next: None };
+            |kind: &PortMode| PortInfo { pull: kind.pull, agnostic: kind.agnostic, peer: None, next: None };
         for (info, ports) in self.infos.iter_mut().zip(&ports) {
             info.inputs = ports.inputs.iter().map(port).collect();
             info.outputs = ports.outputs.iter().map(port).collect();

@@ -16,7 +16,7 @@ use crate::open::{OpenError, PeerEvent};
 use crate::run_dir::RunDir;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
-use ringway_scheduler::Place;
+use ringway_scheduler::Placer;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -126,7 +126,7 @@ pub struct Engine {
     backlog: VecDeque<Message>,
     /// The state that `data` last reported.
     known: proto::State,
-    place: Place,
+    place: Placer,
 }
 
 impl Engine {
@@ -138,7 +138,7 @@ impl Engine {
         run: RunDir,
         program: Program,
         inbox: Inbox,
-        place: Place,
+        place: Placer,
     ) -> Result<Engine, EngineError> {
         let bare = Fabric {
             switches: Vec::new(),

@@ -15,7 +15,7 @@ pub use function::Complaint;
 pub(crate) use outside::number;
 pub use port::{cidr, mac, shape, socket, station};
 
-use crate::kinds::PortKind;
+use crate::kinds::PortControl;
 use crate::lookups::LOOKUPS;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
@@ -45,7 +45,7 @@ pub struct Host {
     /// Finds plugin units, which may block for a while; if absent, there are none.
     pub find: Option<fn(&Options) -> Found>,
     /// Kinds of port from outside the project.
-    pub kinds: &'static [&'static dyn PortKind],
+    pub kinds: &'static [&'static dyn PortControl],
 }
 
 impl Host {

@@ -2,7 +2,7 @@
 
 use super::notify::notify;
 use super::{LONGEST_HOLD, SOCKET_PATH};
-use crate::kinds::{Described, KINDS, PortKind};
+use crate::kinds::{Described, KINDS, PortControl};
 use crate::lookups::MAC_FIX;
 use ringway_port::ring::Settings;
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
@@ -10,13 +10,17 @@ use ringway_spec::file::{Notes, Section, either};
 use ringway_spec::{IpNet, Kind, MacAddress, Notify, Port, Socket, To};
 
 /// Reads a port, whose kind is one of the project's or of `more`.
-pub fn port(mut section: Section<'_>, notes: &Notes, more: &'static [&'static dyn PortKind]) -> Option<Port> {
+pub fn port(
+    mut section: Section<'_>,
+    notes: &Notes,
+    more: &'static [&'static dyn PortControl],
+) -> Option<Port> {
     let name = section.path.strip_prefix("port.")?.to_string();
     let kinds = || KINDS.iter().chain(more).copied();
     let words: Vec<_> = kinds().map(|kind| (kind.name(), kind)).collect();
     let kind = section.word("kind", &words);
     if kind.is_none() && !section.has("kind") {
-        let list = either(kinds().map(PortKind::name));
+        let list = either(kinds().map(PortControl::name));
         section.missing("kind", &format!("add kind = \"...\": {list}"));
     }
     let to = section.string("switch", "main").map(To::Switch);
@@ -30,7 +34,7 @@ pub fn port(mut section: Section<'_>, notes: &Notes, more: &'static [&'static dy
     let notify = if kind.notifies() { notify(&mut section) } else { Notify::default() };
     let described = kind.read(&mut section, notes);
     section.finish(|key| {
-        let having = kinds().filter(|kind| kind.keys().contains(&key)).map(PortKind::name);
+        let having = kinds().filter(|kind| kind.keys().contains(&key)).map(PortControl::name);
         let having: Vec<&str> = having.collect();
         let word = kind.name();
         (!having.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", either(having)))

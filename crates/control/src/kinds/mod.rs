@@ -16,11 +16,11 @@ use ringway_spec::{Kind, MacAddress, Port, Socket};
 use tokio::task::JoinHandle;
 
 /// Every kind of the project.
-pub const KINDS: &[&dyn PortKind] =
+pub const KINDS: &[&dyn PortControl] =
     &[&vhost_user::VhostUser, &tap::Tap, &ring::Ring, &pipe::Pipe, &null::Null, &source::Source];
 
 /// A kind of port.
-pub trait PortKind: Sync {
+pub trait PortControl: Sync {
     /// Its name in the file.
     fn name(&self) -> &'static str;
 
@@ -75,6 +75,6 @@ pub struct Described {
 }
 
 /// The kind of this name among those of the project and `more`.
-pub fn find(name: &str, more: &'static [&'static dyn PortKind]) -> Option<&'static dyn PortKind> {
+pub fn find(name: &str, more: &'static [&'static dyn PortControl]) -> Option<&'static dyn PortControl> {
     KINDS.iter().chain(more).copied().find(|kind| kind.name() == name)
 }

@@ -1,6 +1,6 @@
 //! `kind = "null"`: discards the frames that it gets.
 
-use super::{Described, PortKind};
+use super::{Described, PortControl};
 use crate::open::{Desk, OpenError};
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 pub struct Null;
 
-impl PortKind for Null {
+impl PortControl for Null {
     fn name(&self) -> &'static str {
         ringway_port::null::KIND.name
     }

@@ -1,6 +1,6 @@
 //! `kind = "pipe"`: connects two programs directly.
 
-use super::{Described, PortKind};
+use super::{Described, PortControl};
 use crate::file::{shape, socket};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 pub struct Pipe;
 
-impl PortKind for Pipe {
+impl PortControl for Pipe {
     fn name(&self) -> &'static str {
         "pipe"
     }

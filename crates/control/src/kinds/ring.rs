@@ -1,6 +1,6 @@
 //! `kind = "ring"`: a program.
 
-use super::{Described, PortKind};
+use super::{Described, PortControl};
 use crate::file::{shape, socket};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 pub struct Ring;
 
-impl PortKind for Ring {
+impl PortControl for Ring {
     fn name(&self) -> &'static str {
         KIND.name
     }

@@ -1,6 +1,6 @@
 //! `kind = "source"`: sends the same frame without end.
 
-use super::{Described, PortKind};
+use super::{Described, PortControl};
 use crate::file::mac;
 use crate::open::{Desk, OpenError};
 use ringway_frame::LARGEST;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 pub struct Source;
 
-impl PortKind for Source {
+impl PortControl for Source {
     fn name(&self) -> &'static str {
         KIND.name
     }

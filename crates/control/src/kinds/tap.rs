@@ -1,6 +1,6 @@
 //! `kind = "tap"`: the host's network stack, by a TAP interface.
 
-use super::{Described, PortKind};
+use super::{Described, PortControl};
 use crate::file::{cidr, station};
 use crate::open::{Desk, OpenError, PAUSE};
 use ringway_host::PageChoice;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 pub struct Tap;
 
-impl PortKind for Tap {
+impl PortControl for Tap {
     fn name(&self) -> &'static str {
         KIND.name
     }

@@ -1,6 +1,6 @@
 //! `kind = "vhost-user"`: a guest, by virtio-net.
 
-use super::{Described, PortKind};
+use super::{Described, PortControl};
 use crate::file::{socket, station};
 use crate::open::{self, Desk, OpenError};
 use ringway_host::PageChoice;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 pub struct VhostUser;
 
-impl PortKind for VhostUser {
+impl PortControl for VhostUser {
     fn name(&self) -> &'static str {
         KIND.name
     }

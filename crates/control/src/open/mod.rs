@@ -9,7 +9,7 @@ pub(crate) mod vhost_user;
 mod watched;
 
 use crate::engine::{Inbox, Message};
-use crate::kinds::PortKind;
+use crate::kinds::PortControl;
 use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
 use ringway_host::listener::{self, Listener};
@@ -107,7 +107,7 @@ impl Opener {
     /// allocated in `pages`.
     pub fn start(
         port: &Port,
-        kind: &dyn PortKind,
+        kind: &dyn PortControl,
         epoch: u64,
         inbox: &Inbox,
         pages: PageChoice,

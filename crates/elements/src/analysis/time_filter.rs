@@ -18,7 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds, Raw};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
-use ringway_click_lang::config::{self, Budget, Kind, Variables};
+use ringway_click_lang::config::{self, Budget, VariableSyntax, Variables};
 
 pub static CLASS: Class =
     Class::new("TimeFilter", || Box::<TimeFilter>::default()).ports("1/1-2").processing("a/ah");
@@ -68,8 +68,8 @@ impl Default for TimeFilter {
 struct Time(u64);
 
 impl Variables for Time {
-    fn value(&self, name: &str, kind: Kind, _: u32, _: &Budget) -> Option<String> {
-        (name == "t" && kind != Kind::Parentheses).then(|| Stamp(self.0).to_string())
+    fn value(&self, name: &str, kind: VariableSyntax, _: u32, _: &Budget) -> Option<String> {
+        (name == "t" && kind != VariableSyntax::Parentheses).then(|| Stamp(self.0).to_string())
     }
 }
 

@@ -90,7 +90,7 @@ impl<A: Family> Arg for Share<A> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Assignment {
     server: u16,
     ended: bool,
 }
@@ -101,7 +101,7 @@ struct Balancer<A: Family> {
     vip: A,
     servers: Vec<Server<A>>,
     places: Vec<u16>,
-    connections: FlowTable<A::Connection, Place>,
+    connections: FlowTable<A::Connection, Assignment>,
     timeout: u64,
     seen: u64,
     other: u64,
@@ -157,7 +157,7 @@ impl<A: Family> Balancer<A> {
     }
 
     /// Releases the server of a connection that was removed from the table.
-    fn release(&mut self, place: Place) {
+    fn release(&mut self, place: Assignment) {
         if let Some(server) = self.servers.get_mut(usize::from(place.server)) {
             server.connections = server.connections.saturating_sub(1);
         }
@@ -173,7 +173,7 @@ impl<A: Family> Balancer<A> {
                 let server = self.choose(connection)?;
                 self.seen += 1;
                 self.servers[usize::from(server)].connections += 1;
-                let place = Place { server, ended: false };
+                let place = Assignment { server, ended: false };
                 let (number, evicted) = self.connections.add(hash, connection, place, now);
                 if let Some((_, place)) = evicted {
                     self.release(place);
@@ -201,7 +201,7 @@ impl<A: Family> Balancer<A> {
             return None;
         };
         let place = self.connections.get_mut(number)?;
-        let old = core::mem::replace(place, Place { server, ended: false });
+        let old = core::mem::replace(place, Assignment { server, ended: false });
         self.release(old);
         self.servers[usize::from(server)].connections += 1;
         Some(usize::from(server))

@@ -46,7 +46,7 @@ impl Key for u32 {
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Slot<K, V> {
+struct FlowEntry<K, V> {
     key: K,
     /// Next entry of the chain, plus 1; 0 at the end.
     next: u32,
@@ -57,7 +57,7 @@ struct Slot<K, V> {
 
 #[derive(Debug)]
 pub(crate) struct FlowTable<K, V> {
-    slots: Blocks<Slot<K, V>>,
+    slots: Blocks<FlowEntry<K, V>>,
     live: u32,
     capacity: u32,
     seed: u64,
@@ -191,7 +191,7 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         let number = self.slots.take();
         let head = self.buckets.get_mut(hash);
         let next = core::mem::replace(head, number + 1);
-        self.slots[number] = Slot { key, next, live: true, seen: now, value };
+        self.slots[number] = FlowEntry { key, next, live: true, seen: now, value };
         self.live += 1;
         self.grow();
         (number, evicted)

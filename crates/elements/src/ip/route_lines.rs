@@ -3,7 +3,7 @@
 //! routing lookups", 1997). Up to 16 runs take half a line of the cache, in which the run is found without
 //! a branch; more take a line of bits, and their next hops another. 200,000 prefixes take some 2 MB so,
 //! where the trie takes 57.
-use super::route_trie::{RouteTrie, Slot};
+use super::route_trie::{RouteTrie, TrieSlot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -92,10 +92,10 @@ impl RouteLines {
         trie: &RouteTrie<T>,
         leaf: impl Fn(u32) -> u16,
     ) {
-        let leaf = |slot: Slot| match slot {
-            Slot::Empty => 0,
-            Slot::Route(number) => leaf(number),
-            Slot::Deeper => DEEPER,
+        let leaf = |slot: TrieSlot| match slot {
+            TrieSlot::Empty => 0,
+            TrieSlot::Route(number) => leaf(number),
+            TrieSlot::Deeper => DEEPER,
         };
         for network in networks.start..networks.end.min(ROOTS) {
             self.give_back(self.root[network]);

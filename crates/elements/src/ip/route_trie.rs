@@ -18,7 +18,7 @@ const MOST_ROUTES: usize = 1 << 22;
 
 /// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum TrieSlot {
     /// No route.
     Empty,
     /// A route's number.
@@ -27,7 +27,7 @@ pub(super) enum Slot {
     Deeper,
 }
 
-impl Slot {
+impl TrieSlot {
     fn of(slot: u32) -> Self {
         match slot {
             0 => Self::Empty,
@@ -114,12 +114,12 @@ impl<T> RouteTrie<T> {
     }
 
     /// The slot of a 16-bit network, or else the slots of its 256 networks of 24 bits.
-    pub(super) fn network(&self, network: usize) -> Result<Slot, impl Iterator<Item = Slot>> {
+    pub(super) fn network(&self, network: usize) -> Result<TrieSlot, impl Iterator<Item = TrieSlot>> {
         let slot = self.root.get(network).copied().unwrap_or(0);
         let place = (slot ^ CHUNK) as usize;
         match self.chunks.get(place).filter(|_| slot & CHUNK != 0) {
-            Some(chunk) => Err(chunk.iter().map(|slot| Slot::of(*slot))),
-            None => Ok(Slot::of(slot)),
+            Some(chunk) => Err(chunk.iter().map(|slot| TrieSlot::of(*slot))),
+            None => Ok(TrieSlot::of(slot)),
         }
     }
 

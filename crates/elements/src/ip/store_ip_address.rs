@@ -22,7 +22,7 @@ pub static CLASS: Class = Class::new("StoreIPAddress", || Box::<StoreIpAddress>:
     .metadata(Metadata::Resolve);
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum AddressField {
     Data(usize),
     Source,
     Destination,
@@ -32,20 +32,20 @@ enum Place {
 #[derive(Debug)]
 pub struct StoreIpAddress {
     address: Option<Ipv4Addr>,
-    place: Place,
+    place: AddressField,
 }
 
 impl Default for StoreIpAddress {
     fn default() -> Self {
-        Self { address: None, place: Place::Data(0) }
+        Self { address: None, place: AddressField::Data(0) }
     }
 }
 
-fn place(text: &str, scope: &Scope) -> Result<Place, ArgError> {
+fn place(text: &str, scope: &Scope) -> Result<AddressField, ArgError> {
     match text.to_ascii_lowercase().as_str() {
-        "src" => Ok(Place::Source),
-        "dst" => Ok(Place::Destination),
-        _ => u32::parse(text, scope).map(|offset| Place::Data(offset as usize)),
+        "src" => Ok(AddressField::Source),
+        "dst" => Ok(AddressField::Destination),
+        _ => u32::parse(text, scope).map(|offset| AddressField::Data(offset as usize)),
     }
 }
 
@@ -67,16 +67,16 @@ impl StoreIpAddress {
     fn store(&self, packet: &mut Packet) -> bool {
         let address = self.address.map_or(packet.notes().dst_ip(), |address| address.octets());
         match self.place {
-            Place::Data(at) => {
+            AddressField::Data(at) => {
                 let fits = at + 4 <= packet.len();
                 if fits {
                     put(packet.data_mut(), at, address);
                 }
                 fits
             }
-            Place::Source | Place::Destination => {
+            AddressField::Source | AddressField::Destination => {
                 let transport = packet.network_header_len().unwrap_or(0);
-                let destination = matches!(self.place, Place::Destination);
+                let destination = matches!(self.place, AddressField::Destination);
                 let data = packet.network_data_mut();
                 data.and_then(|data| set_address(data, destination, transport, address)).is_some()
             }

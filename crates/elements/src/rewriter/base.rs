@@ -32,7 +32,7 @@ pub type Used<'a> = &'a dyn Fn(FlowKey) -> bool;
 
 /// The kind of rewriter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RewriterKind {
     /// TCP and UDP, in separate maps.
     Ip,
     /// TCP, adjusting sequence numbers.
@@ -49,7 +49,7 @@ pub enum Kind {
 
 /// Rewrites packets.
 pub struct Rewriter {
-    kind: Kind,
+    kind: RewriterKind,
     actions: Vec<Action>,
     /// The texts from which the actions were parsed.
     specs: Vec<String>,
@@ -87,7 +87,7 @@ struct Sought {
 
 impl Rewriter {
     /// A rewriter of a kind, to be configured.
-    pub fn make(kind: Kind) -> Box<dyn Element> {
+    pub fn make(kind: RewriterKind) -> Box<dyn Element> {
         Box::new(Self {
             kind,
             actions: Vec::new(),
@@ -109,7 +109,7 @@ impl Rewriter {
     }
 
     /// Its kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RewriterKind {
         self.kind
     }
 
@@ -120,22 +120,22 @@ impl Rewriter {
 
     fn tracking(&self, protocol: Protocol) -> Tracking {
         match self.kind {
-            Kind::Tcp => Tracking::Tcp,
-            Kind::Ip if protocol == Protocol::TCP => Tracking::Tcp,
-            Kind::Ip | Kind::Udp => Tracking::Udp,
+            RewriterKind::Tcp => Tracking::Tcp,
+            RewriterKind::Ip if protocol == Protocol::TCP => Tracking::Tcp,
+            RewriterKind::Ip | RewriterKind::Udp => Tracking::Udp,
             _ => Tracking::Plain,
         }
     }
 
     fn map(&self, protocol: Protocol) -> u32 {
-        self.maps[usize::from(self.kind == Kind::Ip && protocol != Protocol::TCP)]
+        self.maps[usize::from(self.kind == RewriterKind::Ip && protocol != Protocol::TCP)]
     }
 
     /// Normalizes a key for this kind of rewriter.
     fn normal(&self, key: FlowKey) -> FlowKey {
         match self.kind {
-            Kind::Address => FlowKey { source: key.source, ..FlowKey::default() },
-            Kind::Pair => FlowKey { source_port: 0, destination_port: 0, ..key },
+            RewriterKind::Address => FlowKey { source: key.source, ..FlowKey::default() },
+            RewriterKind::Pair => FlowKey { source_port: 0, destination_port: 0, ..key },
             _ => key,
         }
     }
@@ -145,7 +145,7 @@ impl Rewriter {
         let (flows, map) = (self.flows.borrow(), self.map(protocol));
         flows.find(map, self.normal(key)).or_else(|| {
             let reply = FlowKey { destination: key.destination, ..FlowKey::default() };
-            if self.kind == Kind::Address { flows.find(map, reply) } else { None }
+            if self.kind == RewriterKind::Address { flows.find(map, reply) } else { None }
         })
     }
 
@@ -179,7 +179,7 @@ impl Rewriter {
         input: usize,
         cx: &mut Context<'_>,
     ) -> Result<u32, Verdict> {
-        let (map, key, ping) = (self.map(protocol), self.normal(key), self.kind == Kind::Ping);
+        let (map, key, ping) = (self.map(protocol), self.normal(key), self.kind == RewriterKind::Ping);
         let flows = self.flows.clone();
         let used = |key| flows.borrow().find(map, key).is_some();
         let (rewritten, outputs) = match self.actions.get_mut(input) {
@@ -192,8 +192,9 @@ impl Rewriter {
                 None => (None, [0; 2]),
             },
         };
-        let rewritten = rewritten
-            .filter(|new| self.kind != Kind::Address || (new.destination | u32::from(new.source_port)) == 0);
+        let rewritten = rewritten.filter(|new| {
+            self.kind != RewriterKind::Address || (new.destination | u32::from(new.source_port)) == 0
+        });
         let Some(rewritten) = rewritten else {
             self.failures += 1;
             return Err(Verdict::Drop);
@@ -225,14 +226,14 @@ impl Rewriter {
         let data = packet.network_data()?;
         let ip = Ipv4::of(data)?;
         let protocol = ip.protocol;
-        if matches!(self.kind, Kind::Address | Kind::Pair) {
+        if matches!(self.kind, RewriterKind::Address | RewriterKind::Pair) {
             let (source, destination) = (ip.source.get(), ip.destination.get());
             return Some((protocol, FlowKey { source, destination, ..FlowKey::default() }));
         }
         let protocols: &[Protocol] = match self.kind {
-            Kind::Ip => &[Protocol::TCP, Protocol::UDP],
-            Kind::Tcp => &[Protocol::TCP],
-            Kind::Udp => &[Protocol::TCP, Protocol::UDP, Protocol::DCCP],
+            RewriterKind::Ip => &[Protocol::TCP, Protocol::UDP],
+            RewriterKind::Tcp => &[Protocol::TCP],
+            RewriterKind::Udp => &[Protocol::TCP, Protocol::UDP, Protocol::DCCP],
             _ => &[Protocol::ICMP],
         };
         let (.., transport) = Ipv4::parse(data)?;
@@ -241,7 +242,7 @@ impl Rewriter {
             return None;
         }
         let key = FlowKey::of(ip, transport)?;
-        if self.kind != Kind::Ping {
+        if self.kind != RewriterKind::Ping {
             return Some((protocol, key));
         }
         let identifier = icmp.identifier.get();
@@ -275,7 +276,7 @@ impl Rewriter {
     #[inline]
     fn find_sought(&self, Sought { protocol, key, hash }: Sought) -> Option<(u32, bool)> {
         let found = self.flows.borrow().find_hashed(self.map(protocol), self.normal(key), hash);
-        if found.is_none() && self.kind == Kind::Address { self.find(protocol, key) } else { found }
+        if found.is_none() && self.kind == RewriterKind::Address { self.find(protocol, key) } else { found }
     }
 
     #[inline]
@@ -291,7 +292,9 @@ impl Rewriter {
         let (number, reply) = match self.find_sought(sought) {
             Some(found) => found,
             // A reply without a request.
-            None if self.kind == Kind::Ping && key.source_port == key.destination_port.wrapping_add(1) => {
+            None if self.kind == RewriterKind::Ping
+                && key.source_port == key.destination_port.wrapping_add(1) =>
+            {
                 return self.other(port);
             }
             None => match self.add(protocol, key, port, cx) {
@@ -310,7 +313,7 @@ impl Rewriter {
         change::rewrite(packet, flow, reply, self.kind);
         let to = flow.rewritten(reply).destination;
         let output = flow.outputs[usize::from(reply)].into();
-        if self.note_destination && (self.kind != Kind::Address || reply) {
+        if self.note_destination && (self.kind != RewriterKind::Address || reply) {
             packet.notes_mut().set_dst_ip(to.to_be_bytes());
         }
         if let Some(at) = self.reply_note.filter(|_| reply) {
@@ -332,7 +335,7 @@ impl Rewriter {
         let seconds = |seconds: u64| seconds * SECOND;
         let plain = Timeouts {
             guarantee: seconds(5),
-            idle: seconds(if self.kind == Kind::Address { 7200 } else { 300 }),
+            idle: seconds(if self.kind == RewriterKind::Address { 7200 } else { 300 }),
             busy: seconds(300),
             done: 0,
         };
@@ -351,7 +354,7 @@ impl Rewriter {
         };
         let [plain, tcp, udp] = &mut self.timeouts;
         match self.kind {
-            Kind::Ip | Kind::Tcp => {
+            RewriterKind::Ip | RewriterKind::Tcp => {
                 time(args, "TIMEOUT", &mut tcp.busy);
                 time(args, "TCP_TIMEOUT", &mut tcp.busy);
                 time(args, "TCP_DONE_TIMEOUT", &mut tcp.done);
@@ -359,7 +362,7 @@ impl Rewriter {
                 time(args, "TCP_GUARANTEE", &mut tcp.guarantee);
                 time(args, "GUARANTEE", &mut tcp.guarantee);
             }
-            Kind::Udp => {
+            RewriterKind::Udp => {
                 time(args, "TIMEOUT", &mut udp.idle);
                 time(args, "GUARANTEE", &mut udp.guarantee);
             }
@@ -368,12 +371,12 @@ impl Rewriter {
                 time(args, "GUARANTEE", &mut plain.guarantee);
             }
         }
-        if matches!(self.kind, Kind::Ip | Kind::Udp) {
+        if matches!(self.kind, RewriterKind::Ip | RewriterKind::Udp) {
             time(args, "UDP_TIMEOUT", &mut udp.idle);
             time(args, "UDP_GUARANTEE", &mut udp.guarantee);
             udp.busy = udp.idle;
             time(args, "UDP_STREAMING_TIMEOUT", &mut udp.busy);
-            if self.kind == Kind::Udp {
+            if self.kind == RewriterKind::Udp {
                 time(args, "STREAMING_TIMEOUT", &mut udp.busy);
             }
         }
@@ -430,16 +433,16 @@ impl Rewriter {
         let (from, to) = (flow.keys[usize::from(reply)], flow.rewritten(reply));
         let address = Ipv4Addr::from_bits;
         let _ = match self.kind {
-            Kind::Address if reply => {
+            RewriterKind::Address if reply => {
                 write!(out, "{} => {}", address(from.destination), address(to.destination))
             }
-            Kind::Address => write!(out, "{} => {}", address(from.source), address(to.source)),
-            Kind::Pair => {
+            RewriterKind::Address => write!(out, "{} => {}", address(from.source), address(to.source)),
+            RewriterKind::Pair => {
                 let (from, to) = ((from.source, from.destination), (to.source, to.destination));
                 let (a, b, c, d) = (address(from.0), address(from.1), address(to.0), address(to.1));
                 write!(out, "({a}, {b}) => ({c}, {d})")
             }
-            Kind::Ping => {
+            RewriterKind::Ping => {
                 let part = |key: FlowKey| {
                     format!("({}, {}, {})", address(key.source), address(key.destination), key.source_port)
                 };
@@ -600,7 +603,7 @@ impl Element for Rewriter {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.default_timeouts();
         let mut note = Annotation::default();
-        if self.kind != Kind::Address {
+        if self.kind != RewriterKind::Address {
             args.read("DST_ANNO", &mut self.note_destination);
         }
         let given = args.read_with("REPLY_ANNO", ringway_click::arg::KEYWORD, &mut note, |text, scope| {
@@ -686,7 +689,7 @@ impl Element for Rewriter {
         let lookup =
             |name| Handler::read_with(name, |e: &mut Self, flow, cx| e.lookup(flow, cx)).parameters();
         let mut handlers = match self.kind {
-            Kind::Ip => Vec::from([
+            RewriterKind::Ip => Vec::from([
                 Self::table_handler("tcp_table", Some(Protocol::TCP)),
                 Self::table_handler("udp_table", Some(Protocol::UDP)),
                 Self::table_handler("tcp_mappings", Some(Protocol::TCP)).deprecated(),
@@ -698,7 +701,7 @@ impl Element for Rewriter {
                 Self::table_handler("mappings", None).deprecated(),
             ]),
         };
-        handlers.extend((self.kind == Kind::Tcp).then(|| lookup("lookup")));
+        handlers.extend((self.kind == RewriterKind::Tcp).then(|| lookup("lookup")));
         handlers.extend([
             Handler::read("table_size", Self::table_size),
             Handler::read("nmappings", Self::table_size).deprecated(),
@@ -759,7 +762,7 @@ impl Element for Rewriter {
     }
 
     fn cast(&self, kind: &str) -> bool {
-        kind == "IPRewriterBase" || (kind == "TCPRewriter" && self.kind == Kind::Ip)
+        kind == "IPRewriterBase" || (kind == "TCPRewriter" && self.kind == RewriterKind::Ip)
     }
 }
 

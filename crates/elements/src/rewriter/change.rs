@@ -1,5 +1,5 @@
 //! Writing a flow's new addresses, ports and sequence numbers into a packet, with its checksums (RFC 1624).
-use super::base::Kind;
+use super::base::RewriterKind;
 use super::table::{Flow, Tracking};
 use core::mem::offset_of;
 use ringway_click::Packet;
@@ -54,13 +54,13 @@ impl Transport<'_> {
 }
 
 /// Rewrites a packet of a flow, and updates the flow's state.
-pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: Kind) {
+pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: RewriterKind) {
     let to = flow.rewritten(reply);
     let Some((ip, _, transport)) = packet.network_data_mut().and_then(Ipv4::parse_mut) else { return };
     let (header, first) = (ip.header_len(), !ip.is_later_fragment());
     let total = usize::from(ip.total_length.get());
     let checksum = match (kind, ip.protocol) {
-        (Kind::Ping, _) => Protocol::ICMP.checksum_at(),
+        (RewriterKind::Ping, _) => Protocol::ICMP.checksum_at(),
         (_, protocol @ (Protocol::TCP | Protocol::UDP)) => protocol.checksum_at(),
         _ => None,
     };
@@ -69,15 +69,15 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: K
     let checksum = checksum.filter(|at| first && !(is_udp && get16(transport, *at) == Some(0)));
     let mut transport = Transport { bytes: transport, checksum };
     let (source, destination) = match (kind, reply) {
-        (Kind::Address, false) => (Some(to.source), None),
-        (Kind::Address, true) => (None, Some(to.destination)),
+        (RewriterKind::Address, false) => (Some(to.source), None),
+        (RewriterKind::Address, true) => (None, Some(to.destination)),
         _ => (Some(to.source), Some(to.destination)),
     };
     for (field, new) in [(&mut ip.source, source), (&mut ip.destination, destination)] {
         let (old, Some(new)) = (field.get(), new) else { continue };
         field.set(new);
         ip.checksum.set(update_u32(ip.checksum.get(), old, new));
-        if kind != Kind::Ping {
+        if kind != RewriterKind::Ping {
             transport.adjust(|sum| update_u32(sum, old, new));
         }
     }
@@ -85,8 +85,8 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: K
         return;
     }
     match kind {
-        Kind::Address | Kind::Pair => {}
-        Kind::Ping => {
+        RewriterKind::Address | RewriterKind::Pair => {}
+        RewriterKind::Ping => {
             transport.set16(
                 offset_of!(Icmp, identifier),
                 if reply { to.destination_port } else { to.source_port },

@@ -9,7 +9,7 @@
 //! - `DATA_REWRITER_INPUT`: its input whose specification applies to them.
 //!
 //! No handlers.
-use super::base::{Kind, Rewriter};
+use super::base::{Rewriter, RewriterKind};
 use super::key::FlowKey;
 use alloc::boxed::Box;
 use alloc::format;
@@ -135,7 +135,7 @@ impl Element for FtpPortMapper {
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let kind = |id: Option<ElementId>| cx.element::<Rewriter>(id?).map(Rewriter::kind);
-        if !matches!(kind(self.control), Some(Kind::Tcp | Kind::Ip)) {
+        if !matches!(kind(self.control), Some(RewriterKind::Tcp | RewriterKind::Ip)) {
             return Err(cx.error("CONTROL_REWRITER: element is not a TCPRewriter"));
         }
         let Some(data) = self.data.and_then(|data| cx.element::<Rewriter>(data)) else {

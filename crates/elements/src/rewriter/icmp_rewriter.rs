@@ -14,7 +14,7 @@
 //! Handlers: `drops` (read).
 //!
 //! Destination unreachable, source quench, redirect, time exceeded and parameter problem are errors (RFC 792).
-use super::base::{Kind, Rewriter};
+use super::base::{Rewriter, RewriterKind};
 use super::key::FlowKey;
 use crate::packet::{put, u16_at};
 use alloc::boxed::Box;
@@ -93,13 +93,13 @@ fn about(packet: &[u8]) -> Option<About> {
 }
 
 /// Whether a rewriter of this kind could have rewritten the quoted packet.
-fn is_for(kind: Kind, about: &About) -> bool {
+fn is_for(kind: RewriterKind, about: &About) -> bool {
     match kind {
-        Kind::Address | Kind::Pair => true,
-        Kind::Ip => about.whole && matches!(about.protocol, Protocol::TCP | Protocol::UDP),
-        Kind::Tcp => about.whole && about.protocol == Protocol::TCP,
-        Kind::Udp => about.whole && about.protocol != Protocol::ICMP,
-        Kind::Ping => about.whole && about.protocol == Protocol::ICMP,
+        RewriterKind::Address | RewriterKind::Pair => true,
+        RewriterKind::Ip => about.whole && matches!(about.protocol, Protocol::TCP | Protocol::UDP),
+        RewriterKind::Tcp => about.whole && about.protocol == Protocol::TCP,
+        RewriterKind::Udp => about.whole && about.protocol != Protocol::ICMP,
+        RewriterKind::Ping => about.whole && about.protocol == Protocol::ICMP,
     }
 }
 
@@ -168,8 +168,8 @@ impl IcmpRewriter {
                 (flow.rewritten(reply), flow.outputs[usize::from(reply)], flow.reply_note)
             });
             let (mut to, output, note) = found?;
-            let ports = !matches!(kind, Kind::Address | Kind::Pair) && about.whole;
-            if kind == Kind::Address {
+            let ports = !matches!(kind, RewriterKind::Address | RewriterKind::Pair) && about.whole;
+            if kind == RewriterKind::Address {
                 // Such flows have one address; the other stays.
                 match reply {
                     true => to.source = about.reply.source,

@@ -20,10 +20,10 @@
 //!
 //! Handlers: `table`, `size`, `table_size`, `drops`, `mapping_failures`, `evictions`, `patterns` (read);
 //! `capacity`, `pattern0`, `pattern1`, ... (read, write); `clear` (write).
-use super::base::{Kind, Rewriter};
+use super::base::{Rewriter, RewriterKind};
 use ringway_click::{Class, Metadata};
 
-pub static CLASS: Class = Class::new("IPAddrPairRewriter", || Rewriter::make(Kind::Pair))
+pub static CLASS: Class = Class::new("IPAddrPairRewriter", || Rewriter::make(RewriterKind::Pair))
     .ports("1-/1-")
     .processing("h")
     .metadata(Metadata::Resolve);

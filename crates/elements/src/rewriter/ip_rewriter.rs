@@ -24,10 +24,10 @@
 //! Handlers: `tcp_table`, `udp_table`, `tcp_lookup SADDR SPORT DADDR DPORT`, `size`, `table_size`,
 //! `drops`, `mapping_failures`, `evictions`, `patterns` (read); `capacity`, `pattern0`, `pattern1`, ... (read,
 //! write); `clear` (write).
-use super::base::{Kind, Rewriter};
+use super::base::{Rewriter, RewriterKind};
 use ringway_click::{Class, Metadata};
 
-pub static CLASS: Class = Class::new("IPRewriter", || Rewriter::make(Kind::Ip))
+pub static CLASS: Class = Class::new("IPRewriter", || Rewriter::make(RewriterKind::Ip))
     .ports("1-/1-")
     .processing("h")
     .metadata(Metadata::Resolve);

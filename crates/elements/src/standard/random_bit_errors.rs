@@ -18,14 +18,14 @@ pub static CLASS: Class = Class::new("RandomBitErrors", || Box::<RandomBitErrors
     .metadata(Metadata::Resolve);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum BitErrorKind {
     #[default]
     Flip,
     Set,
     Clear,
 }
 
-impl Kind {
+impl BitErrorKind {
     fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {
         match text {
             "flip" => Ok(Self::Flip),
@@ -39,7 +39,7 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct RandomBitErrors {
     probability: f64,
-    kind: Kind,
+    kind: BitErrorKind,
     active: bool,
     /// Bits that remain as they are before the next changes.
     gap: u64,
@@ -85,9 +85,9 @@ impl RandomBitErrors {
         while at < bits {
             let (byte, bit) = (&mut data[(at / 8) as usize], 1 << (at % 8));
             match self.kind {
-                Kind::Flip => *byte ^= bit,
-                Kind::Set => *byte |= bit,
-                Kind::Clear => *byte &= !bit,
+                BitErrorKind::Flip => *byte ^= bit,
+                BitErrorKind::Set => *byte |= bit,
+                BitErrorKind::Clear => *byte &= !bit,
             }
             at = at.saturating_add(1).saturating_add(draw(self.probability, cx.random()));
         }
@@ -99,7 +99,7 @@ impl Element for RandomBitErrors {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.active = true;
         args.read_mp("P", &mut self.probability);
-        args.read_with("KIND", POSITIONAL, &mut self.kind, Kind::parse);
+        args.read_with("KIND", POSITIONAL, &mut self.kind, BitErrorKind::parse);
         args.read_p("ACTIVE", &mut self.active);
         args.complete()?;
         probability(self.probability).map_err(|error| cx.error(alloc::format!("P: {error}")))?;
@@ -129,12 +129,12 @@ impl Element for RandomBitErrors {
                 Ok(())
             }),
             Handler::read("error_kind", |e: &Self| match e.kind {
-                Kind::Flip => "flip",
-                Kind::Set => "set",
-                Kind::Clear => "clear",
+                BitErrorKind::Flip => "flip",
+                BitErrorKind::Set => "set",
+                BitErrorKind::Clear => "clear",
             })
             .writes(|e: &mut Self, value, cx| {
-                e.kind = cx.parse_with(value, Kind::parse)?;
+                e.kind = cx.parse_with(value, BitErrorKind::parse)?;
                 Ok(())
             }),
             Handler::field("active", |e: &mut Self| &mut e.active),

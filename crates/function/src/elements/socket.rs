@@ -24,7 +24,7 @@
 mod link;
 
 use crate::file::reason;
-use link::{Kind, Link, Place, Wish};
+use link::{Link, SocketAddress, SocketKind, Wish};
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
 use std::io::ErrorKind;
@@ -209,24 +209,24 @@ impl Socket {
         let mut port = 0u16;
         let mut local = String::new();
         match self.wish.kind {
-            Kind::Tcp | Kind::Udp => {
+            SocketKind::Tcp | SocketKind::Udp => {
                 let (mut address, mut own) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
                 let mut own_port = 0u16;
                 args.read_mp("ADDR", &mut address);
                 args.read_mp("PORT", &mut port);
                 let given = [args.read_p("LOCAL_ADDR", &mut own), args.read_p("LOCAL_PORT", &mut own_port)];
-                self.wish.remote = Place::Address(address, port);
-                self.wish.local = given.contains(&true).then_some(Place::Address(own, own_port));
+                self.wish.remote = SocketAddress::Address(address, port);
+                self.wish.local = given.contains(&true).then_some(SocketAddress::Address(own, own_port));
             }
-            Kind::Unix | Kind::UnixDatagram => {
+            SocketKind::Unix | SocketKind::UnixDatagram => {
                 let mut file = ringway_click::arg::Filename::default();
                 args.read_mp("FILENAME", &mut file);
-                self.wish.remote = Place::File(file.0);
+                self.wish.remote = SocketAddress::File(file.0);
                 let mut own = ringway_click::arg::Filename::default();
                 if args.read_p("LOCAL_FILENAME", &mut own) {
                     local = own.0;
                 }
-                self.wish.local = (!local.is_empty()).then_some(Place::File(local));
+                self.wish.local = (!local.is_empty()).then_some(SocketAddress::File(local));
             }
         }
     }
@@ -242,10 +242,10 @@ impl Element for Socket {
         args.read_mp("TYPE", &mut kind);
         args.result()?;
         self.wish.kind = match kind.0.to_ascii_uppercase().as_str() {
-            "TCP" => Kind::Tcp,
-            "UDP" => Kind::Udp,
-            "UNIX" => Kind::Unix,
-            "UNIX_DGRAM" => Kind::UnixDatagram,
+            "TCP" => SocketKind::Tcp,
+            "UDP" => SocketKind::Udp,
+            "UNIX" => SocketKind::Unix,
+            "UNIX_DGRAM" => SocketKind::UnixDatagram,
             _ => return Err(cx.error(format!("unknown socket type `{}'", kind.0))),
         };
         self.read_place(args);

@@ -1,6 +1,6 @@
 //! Resource needs of VMs.
 
-use crate::object::{Cluster, Kind, Vm};
+use crate::object::{Cluster, Vm, VmKind};
 
 /// Load of a virtual CPU that was never measured, in percent (oVirt's `VcpuConsumptionPercentage`).
 pub const VCPU_LOAD: i32 = 10;
@@ -41,8 +41,8 @@ impl Need {
         let memory = vm.memory_mb as i32;
         // oVirt's VmOverheadCalculator: page tables and 64 MB from the start, 8 MB a virtual CPU later.
         let (fixed, later) = match vm.kind {
-            Kind::Vm => (memory / 512 + 64, 8 * cpus),
-            Kind::Function => (0, 0),
+            VmKind::Vm => (memory / 512 + 64, 8 * cpus),
+            VmKind::Function => (0, 0),
         };
         let plain = if vm.huge_page_kb.is_some() { 0 } else { memory };
         let percent = vm.cpu_percent.map_or(VCPU_LOAD, |percent| percent as i32);
@@ -93,7 +93,7 @@ mod tests {
         let need = Need::of(&vm);
         assert_eq!((need.memory, need.committed), (4096 + 8 + 64, 4096 + 8 + 64 + 32));
         assert_eq!((need.milli, need.load, need.special), (4000, 40, 0));
-        let function = Need::of(&Vm { kind: Kind::Function, ..vm.clone() });
+        let function = Need::of(&Vm { kind: VmKind::Function, ..vm.clone() });
         assert_eq!(function.committed, 4096);
         let pinned = Need::of(&Vm { pinning: Pinning::Dedicated, huge_page_kb: Some(2048), ..vm });
         assert_eq!((pinned.milli, pinned.load, pinned.special, pinned.memory), (0, 0, 1, 72));

@@ -13,4 +13,4 @@ pub use cluster::{Cluster, Executor};
 pub use group::{AffinityGroup, Rule};
 pub use host::{Blacklist, Device, Fact, HaAgent, Host, HostStatus, Load, NumaNode, Port, PortLoad};
 pub use pending::Pending;
-pub use vm::{Kind, Migration, NumaMode, Pinning, PortNeed, Vm, VmNic, VmNumaNode, VmStatus};
+pub use vm::{Migration, NumaMode, Pinning, PortNeed, Vm, VmKind, VmNic, VmNumaNode, VmStatus};

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// Kind of a VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum VmKind {
     /// A virtual machine.
     #[default]
     Vm,
@@ -125,7 +125,7 @@ pub struct Vm {
     /// Its cluster.
     pub cluster: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: VmKind,
     /// Its status.
     pub status: VmStatus,
     /// The host it runs on.
@@ -211,7 +211,7 @@ impl Default for Vm {
         Vm {
             name: String::new(),
             cluster: "default".into(),
-            kind: Kind::Vm,
+            kind: VmKind::Vm,
             status: VmStatus::Down,
             host: None,
             last_host: None,

@@ -54,8 +54,8 @@ pub fn is_exclusive(vm: &Vm) -> bool {
 /// none.
 fn overheads(vm: &Vm) -> (i64, i64) {
     match vm.kind {
-        Kind::Vm => (vm.memory_mb as i64 / 512 + 64, 8 * i64::from(vm.vcpus())),
-        Kind::Function => (0, 0),
+        VmKind::Vm => (vm.memory_mb as i64 / 512 + 64, 8 * i64::from(vm.vcpus())),
+        VmKind::Function => (0, 0),
     }
 }
 

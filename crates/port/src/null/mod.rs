@@ -6,12 +6,12 @@ mod tx;
 pub use rx::NullRx;
 pub use tx::NullTx;
 
-use crate::{Kind, NoPeer, Queue};
+use crate::{NoPeer, PortKind, Queue};
 use ringway_frame::{Caps, LARGEST, Needs};
 
 /// Discards every frame it receives.
-pub const KIND: Kind =
-    Kind { name: "null", open: |_| Ok((Box::new(NoPeer("null")), queues(&Config::default()))) };
+pub const KIND: PortKind =
+    PortKind { name: "null", open: |_| Ok((Box::new(NoPeer("null")), queues(&Config::default()))) };
 
 /// What the port claims to be able to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

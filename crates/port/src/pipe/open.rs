@@ -2,7 +2,7 @@
 
 use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone, say_no};
 use ringway_host::{EventFd, PageChoice, Pages};
-use ringway_ring::{Geometry, Hello, Kind};
+use ringway_ring::{Geometry, Hello, RingKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -60,7 +60,7 @@ impl Pipe {
     /// sizes that the first end asked for.
     pub fn join(&mut self, newcomer: Newcomer, hello: Hello) -> Result<(), PipeError> {
         self.sweep();
-        if let Err(error) = hello.geometry(Kind::Pipe, &self.otherwise).header() {
+        if let Err(error) = hello.geometry(RingKind::Pipe, &self.otherwise).header() {
             newcomer.refuse(&error.to_string());
             return Err(GreetError::from(error).into());
         }
@@ -75,7 +75,7 @@ impl Pipe {
     fn connect(&mut self) -> Result<(), PipeError> {
         let [Some(first), Some(second)] = &self.ends else { return Ok(()) };
         let made = || -> Result<Joined, GreetError> {
-            let made = Made::new(&first.hello.geometry(Kind::Pipe, &self.otherwise), self.pages)?;
+            let made = Made::new(&first.hello.geometry(RingKind::Pipe, &self.otherwise), self.pages)?;
             Ok(Joined { made, signals: [EventFd::new()?, EventFd::new()?] })
         };
         let joined = match made() {

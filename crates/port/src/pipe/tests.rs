@@ -52,7 +52,7 @@ fn two_programs_share_memory_and_a_third_is_refused() {
     let ((first, mine), (second, theirs)) = (one.got(), two.got());
     assert_eq!((first, second), (Ok(0), Ok(1)));
     let (mine, theirs) = (mine.unwrap(), theirs.unwrap());
-    assert_eq!((theirs.header().slots, theirs.kind()), ([64, 128], Kind::Pipe));
+    assert_eq!((theirs.header().slots, theirs.kind()), ([64, 128], RingKind::Pipe));
     let (mut producer, mut consumer) = (Producer::new(&mine, TX), Consumer::new(&theirs, TX));
     producer.room(&mine, 1).unwrap();
     producer.write(&mine, 0, Slot { buf_idx: 3, len: 60, ..Slot::default() });

@@ -2,7 +2,7 @@
 
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_host::{EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with};
-use ringway_ring::{Geometry, HandshakeError, Hello, Kind, LayoutError, RingMemory, Welcome};
+use ringway_ring::{Geometry, HandshakeError, Hello, LayoutError, RingKind, RingMemory, Welcome};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -92,7 +92,7 @@ impl Newcomer {
         hello: &Hello,
         otherwise: &Geometry,
     ) -> Result<Program, GreetError> {
-        let geometry = hello.geometry(Kind::Port, otherwise);
+        let geometry = hello.geometry(RingKind::Port, otherwise);
         let made = match Made::new(&geometry, pages) {
             Ok(made) => made,
             Err(error) => return self.fail(error),

@@ -1,7 +1,7 @@
 //! Programs as peers of a port.
 
 use super::{Config, Fault, RingPort};
-use crate::peer::{Alarm, Context, Gone, Kind, Peer, PeerError, State, exactly};
+use crate::peer::{Alarm, Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Queue, Silent};
 use ringway_frame::CountersRef;
 use ringway_host::{Clock, Mapping};
@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A program.
-pub const KIND: Kind = Kind { name: "ring", open };
+pub const KIND: PortKind = PortKind { name: "ring", open };
 
 struct Program {
     port: RingPort,

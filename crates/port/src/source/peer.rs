@@ -1,11 +1,11 @@
 //! A source has no peer.
 
 use super::{Config, Settings, queue};
-use crate::{Context, Kind, NoPeer, Peer, PeerError, Queue};
+use crate::{Context, NoPeer, Peer, PeerError, PortKind, Queue};
 use ringway_frame::LARGEST;
 
 /// A port that sends endlessly.
-pub const KIND: Kind = Kind { name: "source", open };
+pub const KIND: PortKind = PortKind { name: "source", open };
 
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
     let Settings { size, to, from, rate } = context.port.kind.settings()?;

@@ -2,12 +2,12 @@
 
 use super::{Config, Lost, Settings, TapPort};
 use crate::Queue;
-use crate::peer::{Alarm, Context, Gone, Kind, Peer, PeerError, State};
+use crate::peer::{Alarm, Context, Gone, Peer, PeerError, PortKind, State};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The host's stack.
-pub const KIND: Kind = Kind { name: "tap", open };
+pub const KIND: PortKind = PortKind { name: "tap", open };
 
 struct Stack {
     port: TapPort,

@@ -37,7 +37,7 @@ const BELL: u64 = 2;
 const RECEIVES: u64 = 16;
 
 /// One ring: its description as workers see it, and as the front-end set it up.
-struct Slot {
+struct RingSlot {
     published: Arc<Published<Option<Vring>>>,
     /// The published description, for the session thread.
     described: Arc<Option<Vring>>,
@@ -65,7 +65,7 @@ pub(super) struct Guest {
     shared: SharedMemory,
     session: Session,
     iotlb: DeviceIotlb,
-    slots: Vec<Slot>,
+    slots: Vec<RingSlot>,
     /// Former descriptions of rings, while several are replaced together.
     held: Option<Vec<Retired<Option<Vring>>>>,
     /// While the control queue is ours and runs.
@@ -102,7 +102,7 @@ impl Guest {
         let bell = Bell::default();
         let alarm = bell.clone();
         let budget = Arc::new(Budget::new(move || alarm.get().into_iter().for_each(EventFd::signal)));
-        let slot = |_| Slot {
+        let slot = |_| RingSlot {
             published: Arc::new(Published::new(Arc::new(None))),
             described: Arc::new(None),
             state: Arc::new(VringState::new(&budget)),
@@ -113,7 +113,7 @@ impl Guest {
             kick: None,
             known: 0,
         };
-        let slots: Vec<Slot> = (0..offer.rings).map(slot).collect();
+        let slots: Vec<RingSlot> = (0..offer.rings).map(slot).collect();
         let pairs = slots.as_chunks().0.iter().zip(counters.clone()).map(|([rx, tx], counters)| Queue {
             rx: Box::new(VringRx::new(rx.published.clone(), counters.clone())),
             tx: Box::new(VringTx::new(tx.published.clone(), counters)),
@@ -255,7 +255,7 @@ impl Guest {
 
     /// Whether both rings of any queue pair are enabled.
     pub(super) fn is_up(&self) -> bool {
-        let runs = |slot: &Slot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
+        let runs = |slot: &RingSlot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
         self.slots.as_chunks::<2>().0.iter().any(|pair| pair.iter().all(runs))
     }
 

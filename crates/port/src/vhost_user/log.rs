@@ -6,7 +6,7 @@ use ringway_host::{Account, HostError, Keep, Signal};
 use ringway_mem::iotlb::Access;
 use ringway_mem::{DirtyLog, Extent, Extents};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Log as Place, Ring as Said, VringAddr};
+use ringway_vhost_user::{Log as LogArea, Ring as RingConfig, VringAddr};
 use ringway_virtq::{LayoutError, Ring, Tracker};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl Log {
     pub(super) fn replace(
         &mut self,
         account: &Account,
-        place: Place,
+        place: LogArea,
         file: &OwnedFd,
     ) -> Result<Option<Arc<DirtyLog>>, HostError> {
         // Attack: an offset and a size whose sum overflows (CVE-2020-10722); a file that is not memory, or is
@@ -62,7 +62,7 @@ impl Logging {
     pub(super) fn of(
         log: &Log,
         space: &Space<'_>,
-        (features, said): (u64, &Said),
+        (features, said): (u64, &RingConfig),
         (parts, placed): ([(u64, u32, Access); 3], bool),
     ) -> Option<Box<Logging>> {
         let bits = log.bits.clone()?;

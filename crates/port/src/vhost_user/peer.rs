@@ -2,12 +2,12 @@
 
 use super::{Backend, Config, Settings, Without};
 use crate::Queue;
-use crate::peer::{Context, Gone, Kind, Peer, PeerError, State, exactly};
+use crate::peer::{Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use ringway_host::Clock;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A guest, by virtio-net over vhost-user.
-pub const KIND: Kind = Kind { name: "vhost-user", open };
+pub const KIND: PortKind = PortKind { name: "vhost-user", open };
 
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
     let settings: Settings = context.port.kind.settings()?;

@@ -12,7 +12,7 @@ use ringway_mem::iotlb::{Access, Editor};
 use ringway_mem::{DirtyLog, Kept, Memory, Region};
 use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Kick, Ring as Said};
+use ringway_vhost_user::{Kick, Ring as RingConfig};
 use ringway_virtq::{
     Areas, Cursor, Layout, LayoutError, PackedRing, QueueError, Ring, RxHeader, Signals, SplitRing,
 };
@@ -148,7 +148,7 @@ pub(super) enum Space<'a> {
 }
 
 /// Address, length and required access of each part of a ring.
-pub(super) fn parts(features: u64, said: &Said) -> Result<[(u64, u32, Access); 3], VringError> {
+pub(super) fn parts(features: u64, said: &RingConfig) -> Result<[(u64, u32, Access); 3], VringError> {
     let lengths = layout(features, said).lengths()?;
     let at = said.addresses.ok_or(VringError::Unplaced)?;
     // The device writes a packed ring's descriptors.
@@ -160,7 +160,7 @@ pub(super) fn parts(features: u64, said: &Said) -> Result<[(u64, u32, Access); 3
     ])
 }
 
-fn layout(features: u64, said: &Said) -> Layout {
+fn layout(features: u64, said: &RingConfig) -> Layout {
     let has = |bits| features & bits != 0;
     Layout {
         packed: has(virtio::RING_PACKED),
@@ -208,7 +208,7 @@ impl Vring {
     pub(super) fn new(
         space: Space<'_>,
         features: u64,
-        said: &Said,
+        said: &RingConfig,
         log: &Log,
         state: &Arc<VringState>,
     ) -> Result<Vring, VringError> {

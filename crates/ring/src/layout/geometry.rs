@@ -24,7 +24,7 @@ pub(super) const CELLS: usize = 1024;
 
 /// The two ends of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RingKind {
     /// A program and Ringway.
     Port,
     /// Two programs.
@@ -164,7 +164,7 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// The kind of ring.
-    pub kind: Kind,
+    pub kind: RingKind,
     /// Slots of the TX ring and of the RX ring.
     pub slots: [u32; 2],
     /// Bytes of a buffer.
@@ -179,7 +179,14 @@ pub struct Geometry {
 
 impl Default for Geometry {
     fn default() -> Geometry {
-        Geometry { kind: Kind::Port, slots: [512, 512], slot_size: 2048, extra: 0, features: 0, largest: 0 }
+        Geometry {
+            kind: RingKind::Port,
+            slots: [512, 512],
+            slot_size: 2048,
+            extra: 0,
+            features: 0,
+            largest: 0,
+        }
     }
 }
 
@@ -214,7 +221,7 @@ impl Geometry {
             magic: MAGIC,
             version: VERSION,
             features: self.features,
-            kind: u32::from(self.kind == Kind::Pipe),
+            kind: u32::from(self.kind == RingKind::Pipe),
             slots: self.slots,
             slot_size: self.slot_size,
             stride,
@@ -238,7 +245,7 @@ impl Geometry {
         }
         // Attack: the header may contain any numbers. The parameters are checked individually, and the
         // derived fields must equal the computed ones.
-        let kind = if header.kind == 0 { Kind::Port } else { Kind::Pipe };
+        let kind = if header.kind == 0 { RingKind::Port } else { RingKind::Pipe };
         let least = header.slots[0].saturating_add(header.slots[1]);
         let extra = header.buffers.checked_sub(least).ok_or(LayoutError::Buffers(header.buffers))?;
         let geometry = Geometry {

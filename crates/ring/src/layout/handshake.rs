@@ -6,7 +6,7 @@
 //! that grants a ring comes with three descriptors: the memory, the eventfd that the program writes and the
 //! eventfd that it reads.
 
-use super::geometry::{Geometry, Kind, MAGIC, VERSION};
+use super::geometry::{Geometry, MAGIC, RingKind, VERSION};
 
 /// A program's request. A number of 0 leaves the choice to Ringway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Hello {
     }
 
     /// The requested ring, with unset values taken from `otherwise`.
-    pub fn geometry(&self, kind: Kind, otherwise: &Geometry) -> Geometry {
+    pub fn geometry(&self, kind: RingKind, otherwise: &Geometry) -> Geometry {
         let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
         Geometry {
             kind,
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn unset_parameters_use_defaults() {
         let hello = Hello { slots: [0, 128], ..Hello::default() };
-        let geometry = hello.geometry(Kind::Port, &Geometry::default());
+        let geometry = hello.geometry(RingKind::Port, &Geometry::default());
         assert_eq!(geometry, Geometry { slots: [512, 128], ..Geometry::default() });
     }
 

@@ -1,6 +1,6 @@
 //! Access to a ring's memory.
 
-use super::geometry::{CELLS, CLOSED, Geometry, Header, Kind, LayoutError, PAGE};
+use super::geometry::{CELLS, CLOSED, Geometry, Header, LayoutError, PAGE, RingKind};
 use super::slot::Slot;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub(super) enum Word {
 pub struct RingMemory {
     region: Region,
     header: Header,
-    kind: Kind,
+    kind: RingKind,
     base: NonNull<u8>,
     slots: [NonNull<u8>; 2],
     buffers: NonNull<u8>,
@@ -79,7 +79,7 @@ impl RingMemory {
     }
 
     /// `header` was made by [`Geometry::header`], or equals its result.
-    fn within(region: Region, header: Header, kind: Kind) -> Result<RingMemory, LayoutError> {
+    fn within(region: Region, header: Header, kind: RingKind) -> Result<RingMemory, LayoutError> {
         let base = region.base();
         if header.bytes > region.len {
             return Err(LayoutError::Size);
@@ -100,7 +100,7 @@ impl RingMemory {
     }
 
     /// The kind of ring.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RingKind {
         self.kind
     }
 

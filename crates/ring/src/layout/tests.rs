@@ -43,11 +43,11 @@ fn small() -> Geometry {
 
 #[test]
 fn an_attached_ring_equals_the_created_one() {
-    let geometry = Geometry { features: 0x1f, largest: 1518, kind: Kind::Pipe, ..small() };
+    let geometry = Geometry { features: 0x1f, largest: 1518, kind: RingKind::Pipe, ..small() };
     let made = ring(geometry);
     let found = RingMemory::attach(made.region().clone()).unwrap();
     assert_eq!(found.header(), made.header());
-    assert_eq!(found.kind(), Kind::Pipe);
+    assert_eq!(found.kind(), RingKind::Pipe);
     assert_eq!(found.read_slot(RX, 3).buf_idx, 67);
     assert_eq!(found.read_slot(RX, 64 + 3).buf_idx, 67);
     assert!(!found.is_closed());

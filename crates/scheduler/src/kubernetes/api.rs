@@ -201,19 +201,19 @@ pub struct Status {
 }
 
 /// A kind of objects that is watched.
-pub trait Kind: DeserializeOwned + Send + 'static {
+pub trait Watched: DeserializeOwned + Send + 'static {
     /// Its name in metrics and messages.
     const NAME: &str;
     /// The API server's path of all objects, with `?` and a selector if needed.
     const PATH: &str;
 }
 
-impl Kind for Node {
+impl Watched for Node {
     const NAME: &str = "nodes";
     const PATH: &str = "/api/v1/nodes?";
 }
 
-impl Kind for Pod {
+impl Watched for Pod {
     const NAME: &str = "pods";
     /// Selects pods that are bound and have not terminated. Terminated pods count as deleted.
     const PATH: &str =

@@ -4,7 +4,7 @@ use super::api::{Metadata, Node, Pod, Taint, Toleration};
 use super::quantity;
 use super::requests::effective;
 use ringway_place::model::GUEST_OVERHEAD;
-use ringway_place::object::{Host, HostStatus, Kind, Migration, Vm, VmStatus};
+use ringway_place::object::{Host, HostStatus, Migration, Vm, VmKind, VmStatus};
 use std::collections::BTreeMap;
 
 /// Labels of hosts and VMs that were created from nodes and pods, and are deleted with them.
@@ -64,7 +64,7 @@ pub fn vm(pod: &Pod, cluster: &str, known: Option<&Vm>) -> Result<Vm, String> {
         return Err("`Pod.metadata.name` is missing".into());
     }
     let least = || Vm {
-        kind: Kind::Function,
+        kind: VmKind::Function,
         memory_mb: 1,
         milli_cpus: Some(0),
         migration: Migration::PinnedToHost,

@@ -1,6 +1,6 @@
 //! Whether all is well, and how much happened: for `/healthz` and `/metrics`.
 
-use super::api::{Kind, Node, Pod};
+use super::api::{Node, Pod, Watched};
 use std::fmt::Write;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;

@@ -19,7 +19,7 @@ pub use watch::BackOff;
 
 use super::{Failed, Service};
 use accounts::{Accounts, Nodes};
-use api::{Kind, Node};
+use api::{Node, Watched};
 use client::{Client, ClientError};
 use health::Health;
 use hyper::Method;

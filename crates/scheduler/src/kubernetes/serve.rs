@@ -1,7 +1,7 @@
 //! `ringway place kubernetes`: placement for a Kubernetes cluster in a separate process, without a fabric.
 
 use super::{BackOff, KubeconfigError, Kubernetes};
-use crate::{Failed, Patience, Place, Service, keep, router, serve_extender};
+use crate::{Failed, Patience, Placer, Service, keep, router, serve_extender};
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_place::engine::Object;
 use ringway_place::object::{Cluster, Executor};
@@ -82,7 +82,7 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     let (context, cluster) = (options.context.as_deref(), &options.cluster);
     let back_off = BackOff::default();
     let _following = Kubernetes::follow(&service, &options.kubeconfig, context, cluster, back_off)?;
-    let place = Place::on(service);
+    let place = Placer::on(service);
     let kept = keep(place.clone());
     let listener = UnixListener::from_std(api.as_fd().try_clone_to_owned()?.into())?;
     tracing::info!(%at, socket = %path.display(), "placement for Kubernetes is served");

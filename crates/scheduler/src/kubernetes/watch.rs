@@ -1,7 +1,7 @@
 //! Lists a kind of objects and watches changes: a lost connection continues at the last revision, or with a
 //! new list if that revision has expired.
 
-use super::api::{Kind, List, Status, WatchEvent};
+use super::api::{List, Status, WatchEvent, Watched};
 use super::client::{Client, ClientError};
 use super::health::Health;
 use hyper::Method;
@@ -56,7 +56,7 @@ pub struct Watcher<T> {
     pub back_off: BackOff,
 }
 
-impl<T: Kind> Watcher<T> {
+impl<T: Watched> Watcher<T> {
     /// Watches; ends when the receiver is gone.
     pub async fn run(self) {
         let feed = self.health.feed(T::NAME);

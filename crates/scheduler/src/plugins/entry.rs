@@ -1,6 +1,6 @@
 //! Hosts and VMs in the protocol's form (`python/PROTOCOL.md`).
 
-use ringway_place::object::{Kind, Migration, VmStatus};
+use ringway_place::object::{Migration, VmKind, VmStatus};
 use ringway_place::unit::{HostView, VmView};
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ pub(super) fn vm(view: &VmView, slot: Option<usize>) -> Map<String, Value> {
         "name": view.name,
         "host": slot,
         "state": state,
-        "kind": if view.kind == Kind::Function { "function" } else { "vm" },
+        "kind": if view.kind == VmKind::Function { "function" } else { "vm" },
         "cpus": view.vcpus(),
         "cpu_load": view.cpu_percent.unwrap_or(0),
         "memory": view.memory_mb,

@@ -24,14 +24,14 @@ const LONGEST_NAME: usize = 200;
 const LONGEST_TEXT: usize = 2000;
 
 /// The other end of a source.
-enum Place {
+enum Location {
     Folder(Folder),
     Service(Service),
 }
 
 /// A source.
 pub(super) struct Source {
-    place: Place,
+    place: Location,
     link: Option<Box<dyn Link>>,
     /// Revision of its copy of the inventory.
     has: Option<u64>,
@@ -92,14 +92,14 @@ struct Wrong {
 
 impl Source {
     pub fn folder(folder: Folder) -> Source {
-        Source::new(Place::Folder(folder))
+        Source::new(Location::Folder(folder))
     }
 
     pub fn service(service: Service) -> Source {
-        Source::new(Place::Service(service))
+        Source::new(Location::Service(service))
     }
 
-    fn new(place: Place) -> Source {
+    fn new(place: Location) -> Source {
         Source {
             place,
             link: None,
@@ -117,8 +117,8 @@ impl Source {
     /// Its folder or address.
     pub fn name(&self) -> String {
         match &self.place {
-            Place::Folder(folder) => folder.path.display().to_string(),
-            Place::Service(service) => service.url.clone(),
+            Location::Folder(folder) => folder.path.display().to_string(),
+            Location::Service(service) => service.url.clone(),
         }
     }
 
@@ -130,8 +130,8 @@ impl Source {
     /// How long one of its units may take.
     pub fn limit(&self) -> Duration {
         bounded(match &self.place {
-            Place::Folder(folder) => folder.limit_ms,
-            Place::Service(service) => service.limit_ms,
+            Location::Folder(folder) => folder.limit_ms,
+            Location::Service(service) => service.limit_ms,
         })
     }
 
@@ -146,10 +146,10 @@ impl Source {
                 return Err(format!("it is tried again in a moment: {}", self.why));
             }
             let started = match &self.place {
-                Place::Folder(folder) => {
+                Location::Folder(folder) => {
                     Process::start(options, folder).map(|it| Box::new(it) as Box<dyn Link>)
                 }
-                Place::Service(service) => Http::new(service).map(|it| Box::new(it) as Box<dyn Link>),
+                Location::Service(service) => Http::new(service).map(|it| Box::new(it) as Box<dyn Link>),
             };
             match started {
                 Ok(link) => self.link = Some(link),
@@ -168,7 +168,7 @@ impl Source {
 
     /// Restarts a folder's host if its Python was replaced; if the new one fails, the host keeps running.
     fn follow_python(&mut self, options: &Options) {
-        let Place::Folder(folder) = &self.place else { return };
+        let Location::Folder(folder) = &self.place else { return };
         let python = identity(&options.python);
         if python.is_none() || python == self.python || (self.link.is_some() && self.rests()) {
             return;

@@ -41,7 +41,7 @@ impl Problems {
     /// Every problem with its file, its line and column, from 1.
     pub fn places(&self) -> impl Iterator<Item = (&str, usize, usize, &Problem)> {
         self.list.iter().map(|problem| {
-            let place = Place::of(&self.text, problem.at.start);
+            let place = TextPosition::of(&self.text, problem.at.start);
             match &problem.elsewhere {
                 Some((file, line, column)) => (&**file, *line, *column, problem),
                 None => (&*self.file, place.line, place.column, problem),
@@ -61,7 +61,7 @@ impl Problems {
                 let _ = write!(out, "; {}", problem.fix);
             }
             if excerpts && problem.elsewhere.is_none() {
-                Place::of(&self.text, problem.at.start).excerpt(&self.text, &problem.at, &mut out);
+                TextPosition::of(&self.text, problem.at.start).excerpt(&self.text, &problem.at, &mut out);
             }
         }
         out
@@ -69,7 +69,7 @@ impl Problems {
 }
 
 /// A place in a text.
-struct Place {
+struct TextPosition {
     /// Line, from 1.
     line: usize,
     /// Column in characters, from 1.
@@ -78,15 +78,19 @@ struct Place {
     start: usize,
 }
 
-impl Place {
-    fn of(text: &str, at: usize) -> Place {
+impl TextPosition {
+    fn of(text: &str, at: usize) -> TextPosition {
         let mut at = at.min(text.len());
         while !text.is_char_boundary(at) {
             at -= 1;
         }
         let before = &text[..at];
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Place { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1, start }
+        TextPosition {
+            line: before.matches('\n').count() + 1,
+            column: before[start..].chars().count() + 1,
+            start,
+        }
     }
 
     fn excerpt(&self, text: &str, at: &Range<usize>, out: &mut String) {

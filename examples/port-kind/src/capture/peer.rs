@@ -3,22 +3,22 @@
 use super::Settings;
 use super::rx::CaptureRx;
 use ringway_port::null::NullTx;
-use ringway_port::{Context, Kind, Peer, PeerError, Queue, State, exactly};
+use ringway_port::{Context, Peer, PeerError, PortKind, Queue, State, exactly};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 /// Writes frames to a file.
-pub const KIND: Kind = Kind { name: "capture", open };
+pub const KIND: PortKind = PortKind { name: "capture", open };
 
 /// The file, once it is open. The session thread holds the lock only to store it.
-pub type Slot = Arc<Mutex<Option<File>>>;
+pub type SharedFile = Arc<Mutex<Option<File>>>;
 
-struct Capture(Slot);
+struct Capture(SharedFile);
 
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
     let settings: Settings = context.port.kind.settings()?;
-    let slot = Slot::default();
+    let slot = SharedFile::default();
     let rx = CaptureRx::new(slot.clone(), settings.snap_len, context.counters[0].clone());
     Ok((Box::new(Capture(slot)), vec![Queue { tx: Box::new(NullTx), rx: Box::new(rx) }]))
 }

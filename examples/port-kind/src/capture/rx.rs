@@ -1,6 +1,6 @@
 //! Where frames leave: a record of the file each.
 
-use super::peer::Slot;
+use super::peer::SharedFile;
 use ringway_frame::{Burst, Caps, CountersRef, LARGEST, Lost, Needs, Reason, RxQueue};
 use ringway_mem::Turn;
 use ringway_wire::pcap::Header;
@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A queue that is never full: a slow disk slows its worker down.
 pub struct CaptureRx {
-    slot: Slot,
+    slot: SharedFile,
     snap_len: u32,
     counters: CountersRef,
     /// Records of a burst, written together.
@@ -18,7 +18,7 @@ pub struct CaptureRx {
 
 impl CaptureRx {
     /// A queue that writes to the file in `slot`, and counts write errors in `counters`.
-    pub fn new(slot: Slot, snap_len: u32, counters: CountersRef) -> CaptureRx {
+    pub fn new(slot: SharedFile, snap_len: u32, counters: CountersRef) -> CaptureRx {
         CaptureRx { slot, snap_len, counters, records: Vec::new() }
     }
 }

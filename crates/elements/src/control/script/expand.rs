@@ -3,7 +3,7 @@ use super::{Script, function};
 use alloc::string::{String, ToString};
 use core::cell::RefCell;
 use ringway_click::{Context, HandlerError};
-use ringway_click_lang::config::{self, Budget, Kind, Variables, expand_at};
+use ringway_click_lang::config::{self, Budget, VariableSyntax, Variables, expand_at};
 
 /// Maximum number of bytes that an expansion reads and writes. Attack: a variable that doubles itself in a loop.
 const MOST: usize = 1 << 20;
@@ -16,8 +16,8 @@ struct Expander<'a, 'b, 'c> {
 }
 
 impl Variables for Expander<'_, '_, '_> {
-    fn value(&self, name: &str, kind: Kind, depth: u32, budget: &Budget) -> Option<String> {
-        if kind != Kind::Parentheses {
+    fn value(&self, name: &str, kind: VariableSyntax, depth: u32, budget: &Budget) -> Option<String> {
+        if kind != VariableSyntax::Parentheses {
             let inner = self.inner.borrow();
             return inner.0.variable(name, inner.1);
         }

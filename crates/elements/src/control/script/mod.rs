@@ -40,7 +40,7 @@ pub static CLASS: Class =
 
 /// When the script runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum ScriptType {
     #[default]
     Active,
     Passive,
@@ -55,7 +55,7 @@ enum Kind {
 pub struct Script {
     /// Whether this is a `DriverManager`.
     manager: bool,
-    kind: Kind,
+    kind: ScriptType,
     program: Program,
     labels: Vec<(String, usize)>,
     variables: Vec<(String, String)>,
@@ -85,21 +85,21 @@ impl Script {
         Self { manager: true, ..Self::default() }
     }
 
-    fn kind(text: &str, ports: bool, manager: bool) -> Result<Kind, &'static str> {
+    fn kind(text: &str, ports: bool, manager: bool) -> Result<ScriptType, &'static str> {
         let mut words = config::split_words(text).into_iter();
         let kind = match words.next().as_deref() {
-            None if manager => Kind::Driver,
-            None if ports => Kind::Packet,
-            None | Some("ACTIVE") => Kind::Active,
-            Some("PASSIVE") => Kind::Passive,
-            Some("PACKET" | "PUSH") => Kind::Packet,
-            Some("PROXY") => Kind::Proxy,
-            Some("DRIVER") => Kind::Driver,
+            None if manager => ScriptType::Driver,
+            None if ports => ScriptType::Packet,
+            None | Some("ACTIVE") => ScriptType::Active,
+            Some("PASSIVE") => ScriptType::Passive,
+            Some("PACKET" | "PUSH") => ScriptType::Packet,
+            Some("PROXY") => ScriptType::Proxy,
+            Some("DRIVER") => ScriptType::Driver,
             Some("SIGNAL") => {
                 let signals: Option<Vec<i32>> = words.by_ref().map(|word| signals::signal(&word)).collect();
                 let signals =
                     signals.filter(|all| !all.is_empty() && all.iter().all(|s| signals::catchable(*s)));
-                Kind::Signal(signals.ok_or("bad signal number")?)
+                ScriptType::Signal(signals.ok_or("bad signal number")?)
             }
             Some(_) => return Err("bad TYPE"),
         };
@@ -107,7 +107,7 @@ impl Script {
     }
 
     fn catch(&self, catch: bool, cx: &mut Context<'_>) {
-        if let Kind::Signal(signals) = &self.kind {
+        if let ScriptType::Signal(signals) = &self.kind {
             signals.iter().for_each(|signal| cx.catch_signal(*signal, catch));
         }
     }
@@ -143,18 +143,18 @@ impl Element for Script {
         args.complete()?;
         let ports = cx.ninputs() > 0 || cx.noutputs() > 0;
         self.kind = Self::kind(&kind.0, ports, self.manager).map_err(|text| cx.error(text))?;
-        if self.kind == Kind::Packet && cx.ninputs() == 0 {
+        if self.kind == ScriptType::Packet && cx.ninputs() == 0 {
             return Err(cx.error("PACKET script must have inputs"));
         }
-        if self.kind != Kind::Packet && ports {
+        if self.kind != ScriptType::Packet && ports {
             return Err(cx.error("ports allowed only on PACKET scripts"));
         }
         let id = cx.id();
-        if self.kind == Kind::Driver && !cx.router().manage_stop(id) {
+        if self.kind == ScriptType::Driver && !cx.router().manage_stop(id) {
             return Err(cx.error("router has more than one driver script"));
         }
         self.labels = program::labels(&arguments);
-        match Program::parse(&arguments, self.kind == Kind::Driver) {
+        match Program::parse(&arguments, self.kind == ScriptType::Driver) {
             Ok(program) => {
                 self.program = program;
                 Ok(())
@@ -173,7 +173,7 @@ impl Element for Script {
         self.timer = Some(timer);
         self.initialize_variables(cx);
         self.catch(true, cx);
-        if !matches!(self.kind, Kind::Active | Kind::Driver) {
+        if !matches!(self.kind, ScriptType::Active | ScriptType::Driver) {
             return Ok(());
         }
         match &self.program.steps[0] {
@@ -184,7 +184,7 @@ impl Element for Script {
                 }
             }
             Step::Pause(_) => {}
-            _ if self.kind == Kind::Driver => {
+            _ if self.kind == ScriptType::Driver => {
                 self.initial = true;
                 cx.router().adjust_runcount(-1);
             }
@@ -224,6 +224,6 @@ impl Element for Script {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        handlers::list(self.kind == Kind::Proxy, &self.program.exported)
+        handlers::list(self.kind == ScriptType::Proxy, &self.program.exported)
     }
 }

@@ -1,6 +1,6 @@
 //! Executing a script.
 use super::program::{End, Step, Target};
-use super::{Kind, Script};
+use super::{Script, ScriptType};
 use alloc::format;
 use alloc::string::{String, ToString};
 use ringway_click::Context;
@@ -100,7 +100,7 @@ impl Script {
         if end == End::Stop && because != Because::Router {
             cx.router().adjust_runcount(-1);
         }
-        if matches!(self.kind, Kind::Signal(_)) && matches!(end, End::End | End::Stop) {
+        if matches!(self.kind, ScriptType::Signal(_)) && matches!(end, End::End | End::Stop) {
             self.catch(true, cx);
         }
     }

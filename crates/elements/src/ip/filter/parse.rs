@@ -6,7 +6,7 @@
 //! term   = factor { [and | "&&"] factor }
 //! factor = (not | "!") factor | "(" expr ")" | true | false | condition
 //! ```
-use super::primitive::{Data, Field, Header, ICMP_TYPE, Kind, Primitive, Relation, Side, protocol_text};
+use super::primitive::{Data, Field, FieldKind, Header, ICMP_TYPE, Primitive, Relation, Side, protocol_text};
 use super::program::Expression;
 use crate::ip::names::{self, ICMP, TCP, TCP_OR_UDP, UDP};
 use alloc::format;
@@ -44,8 +44,8 @@ pub(super) fn words(text: &str) -> Vec<String> {
     words
 }
 
-fn type_word(word: &str) -> Option<Kind> {
-    let field = |bit, bits| Some(Kind::Field(Field { protocol: None, bit, bits }));
+fn type_word(word: &str) -> Option<FieldKind> {
+    let field = |bit, bits| Some(FieldKind::Field(Field { protocol: None, bit, bits }));
     match word {
         "vers" => field(0, 4),
         "hl" => field(4, 4),
@@ -54,17 +54,17 @@ fn type_word(word: &str) -> Option<Kind> {
         "len" => field(16, 16),
         "id" => field(32, 16),
         "ttl" => field(64, 8),
-        "win" => Some(Kind::Field(Field { protocol: Some(TCP), bit: 112, bits: 16 })),
+        "win" => Some(FieldKind::Field(Field { protocol: Some(TCP), bit: 112, bits: 16 })),
         "type" => Some(ICMP_TYPE),
-        "host" => Some(Kind::Host),
-        "net" => Some(Kind::Net),
-        "port" => Some(Kind::Port),
-        "proto" => Some(Kind::Protocol),
-        "opt" => Some(Kind::TcpOption),
-        "frag" => Some(Kind::Fragment),
-        "unfrag" => Some(Kind::Unfragmented),
-        "ect" => Some(Kind::EcnCapable),
-        "ce" => Some(Kind::Congestion),
+        "host" => Some(FieldKind::Host),
+        "net" => Some(FieldKind::Net),
+        "port" => Some(FieldKind::Port),
+        "proto" => Some(FieldKind::Protocol),
+        "opt" => Some(FieldKind::TcpOption),
+        "frag" => Some(FieldKind::Fragment),
+        "unfrag" => Some(FieldKind::Unfragmented),
+        "ect" => Some(FieldKind::EcnCapable),
+        "ce" => Some(FieldKind::Congestion),
         _ => None,
     }
 }
@@ -83,24 +83,32 @@ impl Meanings {
     /// The value of a name for `kind` and `protocol`, as far as these are known.
     fn of(
         word: &str,
-        kind: Option<Kind>,
+        kind: Option<FieldKind>,
         protocol: Option<u32>,
         scope: &Scope,
     ) -> Result<Option<Data>, String> {
         let tcp = names::port(word, NameKind::TcpPort, scope).map(u32::from);
         let udp = names::port(word, NameKind::UdpPort, scope).map(u32::from);
         let candidates = [
-            names::protocol(word, scope).map(|number| (Data::Protocol(number), Kind::Protocol, true)),
-            tcp.map(|port| (Data::Port(port), Kind::Port, matches!(protocol, None | Some(TCP | TCP_OR_UDP)))),
-            udp.map(|port| (Data::Port(port), Kind::Port, matches!(protocol, None | Some(UDP | TCP_OR_UDP)))),
+            names::protocol(word, scope).map(|number| (Data::Protocol(number), FieldKind::Protocol, true)),
+            tcp.map(|port| {
+                (Data::Port(port), FieldKind::Port, matches!(protocol, None | Some(TCP | TCP_OR_UDP)))
+            }),
+            udp.map(|port| {
+                (Data::Port(port), FieldKind::Port, matches!(protocol, None | Some(UDP | TCP_OR_UDP)))
+            }),
             tcp_flag(word).map(|flag| {
-                (Data::TcpOption(flag), Kind::TcpOption, matches!(protocol, None | Some(TCP | TCP_OR_UDP)))
+                (
+                    Data::TcpOption(flag),
+                    FieldKind::TcpOption,
+                    matches!(protocol, None | Some(TCP | TCP_OR_UDP)),
+                )
             }),
             names::icmp_type(word)
                 .map(|kind| (Data::IcmpType(kind.into()), ICMP_TYPE, matches!(protocol, None | Some(ICMP)))),
         ];
-        let known: Vec<(Data, Kind, bool)> = candidates.into_iter().flatten().collect();
-        let fits = |(_, own, fits): &&(Data, Kind, bool)| *fits && kind.is_none_or(|kind| kind == *own);
+        let known: Vec<(Data, FieldKind, bool)> = candidates.into_iter().flatten().collect();
+        let fits = |(_, own, fits): &&(Data, FieldKind, bool)| *fits && kind.is_none_or(|kind| kind == *own);
         let mut found = Self { all: known.iter().filter(fits).map(|(data, ..)| *data).collect() };
         found.all.dedup();
         match found.all[..] {
@@ -282,7 +290,7 @@ impl<'a> Parser<'a> {
             if primitive.kind.replace(kind).is_some() {
                 self.error("type specified twice");
             }
-            if let Kind::Field(Field { protocol: Some(protocol), .. }) = kind {
+            if let FieldKind::Field(Field { protocol: Some(protocol), .. }) = kind {
                 self.protocol(primitive, protocol);
             }
             return true;
@@ -354,7 +362,7 @@ impl<'a> Parser<'a> {
             self.error(format!("field [{at}:{length}] does not fit in a single word"));
         } else {
             let (bit, bits) = (at as u32 * 8, length as u32 * 8);
-            primitive.kind = Some(Kind::Field(Field { protocol: primitive.protocol, bit, bits }));
+            primitive.kind = Some(FieldKind::Field(Field { protocol: primitive.protocol, bit, bits }));
         }
     }
 
@@ -444,7 +452,7 @@ impl<'a> Parser<'a> {
             self.at += 2;
             return Data::Net(address, mask.to_bits());
         }
-        let prefix = if primitive.kind == Some(Kind::Net) { self.prefix(word, primitive) } else { None };
+        let prefix = if primitive.kind == Some(FieldKind::Net) { self.prefix(word, primitive) } else { None };
         prefix.unwrap_or(Data::Host(address))
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Field {
 
 /// The compared field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     Host,
     Net,
     Ether,
@@ -82,12 +82,12 @@ pub(super) enum Header {
     Ether,
 }
 
-pub(super) const ICMP_TYPE: Kind = Kind::Field(Field { protocol: Some(ICMP), bit: 0, bits: 8 });
+pub(super) const ICMP_TYPE: FieldKind = FieldKind::Field(Field { protocol: Some(ICMP), bit: 0, bits: 8 });
 
 /// A condition as written in the configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Primitive {
-    pub(super) kind: Option<Kind>,
+    pub(super) kind: Option<FieldKind>,
     pub(super) data: Data,
     pub(super) side: Option<Side>,
     pub(super) protocol: Option<u32>,
@@ -118,7 +118,7 @@ pub(super) fn protocol_text(protocol: u32) -> String {
     }
 }
 
-impl Kind {
+impl FieldKind {
     pub(super) fn text(self) -> String {
         let text = match self {
             Self::Host => "ip host",
@@ -149,7 +149,7 @@ impl Primitive {
             Some(Side::Both) => "src and dst ",
             None => "",
         };
-        format!("{side}{}", self.kind.map_or("<none>".to_string(), Kind::text))
+        format!("{side}{}", self.kind.map_or("<none>".to_string(), FieldKind::text))
     }
 
     fn wrong<T>(&self, what: &str) -> Result<T, String> {
@@ -162,44 +162,44 @@ impl Primitive {
             && self.kind.is_none()
         {
             self.data = match before.kind {
-                Some(Kind::Field(_)) => {
+                Some(FieldKind::Field(_)) => {
                     self.kind = before.kind;
                     Data::Number(number)
                 }
-                Some(Kind::Protocol) => Data::Protocol(number),
-                Some(Kind::Port) => Data::Port(number),
+                Some(FieldKind::Protocol) => Data::Protocol(number),
+                Some(FieldKind::Port) => Data::Port(number),
                 _ => return Err("specify header field or 'port'".into()),
             };
         }
         if self.kind.is_none() {
             let (kind, inherits) = match self.data {
-                Data::Host(_) => (Kind::Host, true),
-                Data::Net(..) => (Kind::Net, true),
-                Data::Ether(_) => (Kind::Ether, true),
-                Data::TcpOption(_) => (Kind::TcpOption, true),
-                Data::Port(_) => (Kind::Port, true),
+                Data::Host(_) => (FieldKind::Host, true),
+                Data::Net(..) => (FieldKind::Net, true),
+                Data::Ether(_) => (FieldKind::Ether, true),
+                Data::TcpOption(_) => (FieldKind::TcpOption, true),
+                Data::Port(_) => (FieldKind::Port, true),
                 Data::IcmpType(_) => (ICMP_TYPE, false),
-                Data::Protocol(_) => (Kind::Protocol, false),
-                Data::None if self.protocol.is_some() => (Kind::Protocol, false),
+                Data::Protocol(_) => (FieldKind::Protocol, false),
+                Data::None if self.protocol.is_some() => (FieldKind::Protocol, false),
                 _ => return Err("partial directive".into()),
             };
             self.kind = Some(kind);
             if inherits {
                 self.side = self.side.or(before.side);
             }
-            if kind == Kind::Port {
+            if kind == FieldKind::Port {
                 self.protocol = self.protocol.or(before.protocol);
             }
         }
-        if let Some(Kind::Field(Field { protocol: Some(protocol), .. })) = self.kind {
+        if let Some(FieldKind::Field(Field { protocol: Some(protocol), .. })) = self.kind {
             self.protocol = self.protocol.or(Some(protocol));
         }
         if self.header == Header::Unknown {
             let ether = matches!(self.data, Data::Ether(_));
             self.header = if ether { Header::Ether } else { Header::Ip };
         }
-        if self.header == Header::Ether && self.kind == Some(Kind::Host) {
-            self.kind = Some(Kind::Ether);
+        if self.header == Header::Ether && self.kind == Some(FieldKind::Host) {
+            self.kind = Some(FieldKind::Ether);
         }
         Ok(())
     }
@@ -241,25 +241,25 @@ impl Primitive {
     pub(super) fn expression(&mut self, before: &Self) -> Result<Expression, String> {
         self.complete(before)?;
         let kind = self.kind.ok_or("partial directive")?;
-        if self.header == Header::Ether && kind != Kind::Ether {
+        if self.header == Header::Ether && kind != FieldKind::Ether {
             return self.wrong("ip only");
         }
         let main = match kind {
-            Kind::Host | Kind::Net => self.host()?,
-            Kind::Ether => self.ether()?,
-            Kind::Protocol => return self.transport(),
-            Kind::Port => self.port()?,
-            Kind::TcpOption => self.tcp_option()?,
-            Kind::Fragment | Kind::Unfragmented => {
+            FieldKind::Host | FieldKind::Net => self.host()?,
+            FieldKind::Ether => self.ether()?,
+            FieldKind::Protocol => return self.transport(),
+            FieldKind::Port => self.port()?,
+            FieldKind::TcpOption => self.tcp_option()?,
+            FieldKind::Fragment | FieldKind::Unfragmented => {
                 if self.data != Data::None || self.mask != Data::None {
                     return self.wrong("value not supported");
                 }
                 let mask = ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET;
                 let whole = Expression::Test(Test::new(FRAGMENT, 0, mask.into()));
-                whole.not_if((kind == Kind::Fragment) != self.negated)
+                whole.not_if((kind == FieldKind::Fragment) != self.negated)
             }
-            Kind::EcnCapable | Kind::Congestion => self.ecn(kind)?,
-            Kind::Field(field) => {
+            FieldKind::EcnCapable | FieldKind::Congestion => self.ecn(kind)?,
+            FieldKind::Field(field) => {
                 let value = match self.data {
                     Data::Number(value) | Data::IcmpType(value) => value,
                     _ => return self.wrong("value missing"),
@@ -270,8 +270,10 @@ impl Primitive {
         };
         let mut all = Vec::new();
         all.extend(self.protocol.and_then(protocol_expression));
-        let transport =
-            matches!(kind, Kind::Port | Kind::TcpOption | Kind::Field(Field { protocol: Some(_), .. }));
+        let transport = matches!(
+            kind,
+            FieldKind::Port | FieldKind::TcpOption | FieldKind::Field(Field { protocol: Some(_), .. })
+        );
         all.extend(transport.then(|| Expression::Test(Test::new(FRAGMENT, 0, ipv4::FRAGMENT_OFFSET.into()))));
         all.push(main);
         Ok(Expression::And(all))
@@ -303,7 +305,7 @@ impl Primitive {
             Data::Number(given) | Data::Host(given) => mask = given,
             _ => return self.wrong("bad mask"),
         }
-        self.kind = Some(Kind::Host);
+        self.kind = Some(FieldKind::Host);
         let test = |offset| Expression::Test(Test::new(offset, value, mask));
         Ok(self.sides(test(SOURCE), test(DESTINATION)))
     }
@@ -391,19 +393,19 @@ impl Primitive {
         Ok(Expression::Test(Test::new(FLAGS, flag << 16, flag << 16)))
     }
 
-    fn ecn(&mut self, kind: Kind) -> Result<Expression, String> {
+    fn ecn(&mut self, kind: FieldKind) -> Result<Expression, String> {
         let found = match (kind, self.data) {
-            (Kind::EcnCapable, Data::None) => {
+            (FieldKind::EcnCapable, Data::None) => {
                 Comparison { value: 0, mask: 3, negated: !self.negated, greater: false }
             }
-            (Kind::EcnCapable, Data::Number(value)) => self.compare(value, 3)?,
-            (Kind::Congestion, Data::None) if self.mask == Data::None => {
+            (FieldKind::EcnCapable, Data::Number(value)) => self.compare(value, 3)?,
+            (FieldKind::Congestion, Data::None) if self.mask == Data::None => {
                 Comparison { value: 3, mask: 3, negated: self.negated, greater: false }
             }
             _ => return self.wrong("value not supported"),
         };
         let field = Field { protocol: None, bit: 8, bits: 8 };
-        self.kind = Some(Kind::Field(field));
+        self.kind = Some(FieldKind::Field(field));
         Ok(field_expression(field, found))
     }
 }

@@ -13,7 +13,7 @@ pub(super) type Entries = BTreeMap<Vec<u32>, Vec<u32>>;
 
 /// A slot of the hash table.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct HashSlot {
     /// The entry's number, counted from 1; 0 in an empty slot.
     entry: u32,
     /// The upper half of the entry's hash, so that values of other entries are rarely compared.
@@ -26,7 +26,7 @@ pub(super) struct Table {
     shape: Shape,
     /// The first rule of all.
     pub(super) first: u32,
-    slots: Vec<Slot>,
+    slots: Vec<HashSlot>,
     /// The values of the entries, one for each word of the shape.
     keys: Vec<u32>,
     /// Index in `rules` where an entry's rules begin; they end where the next entry's rules begin.
@@ -55,7 +55,7 @@ impl Table {
         let mut table = Self {
             shape,
             first: u32::MAX,
-            slots: vec![Slot::default(); size],
+            slots: vec![HashSlot::default(); size],
             keys: vec![],
             starts: vec![],
             rules: vec![],
@@ -66,7 +66,7 @@ impl Table {
             while table.slots[at].entry != 0 {
                 at = (at + 1) & (size - 1);
             }
-            table.slots[at] = Slot { entry: number as u32 + 1, tag: (hash >> 32) as u32 };
+            table.slots[at] = HashSlot { entry: number as u32 + 1, tag: (hash >> 32) as u32 };
             table.keys.extend(key);
             table.starts.push(table.rules.len() as u32);
             table.first = rules.first().copied().unwrap_or(u32::MAX).min(table.first);

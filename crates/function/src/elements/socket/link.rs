@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// Which kind of socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum SocketKind {
     #[default]
     Tcp,
     Udp,
@@ -21,18 +21,18 @@ pub enum Kind {
 
 /// Where a socket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SocketAddress {
     Address(Ipv4Addr, u16),
     File(String),
 }
 
-impl Default for Place {
+impl Default for SocketAddress {
     fn default() -> Self {
         Self::Address(Ipv4Addr::UNSPECIFIED, 0)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SocketAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address, port) => write!(f, "{address}:{port}"),
@@ -44,9 +44,9 @@ impl fmt::Display for Place {
 /// The requested socket.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    pub kind: Kind,
-    pub remote: Place,
-    pub local: Option<Place>,
+    pub kind: SocketKind,
+    pub remote: SocketAddress,
+    pub local: Option<SocketAddress>,
     pub client: bool,
     pub no_delay: bool,
     pub send_buffer: Option<u32>,
@@ -93,9 +93,9 @@ fn unix(file: &str) -> Result<SocketAddrUnix> {
 
 /// A socket, bound and connected as requested.
 fn open(wish: &Wish) -> Result<OwnedFd> {
-    let internet = matches!(wish.kind, Kind::Tcp | Kind::Udp);
+    let internet = matches!(wish.kind, SocketKind::Tcp | SocketKind::Udp);
     let family = if internet { AddressFamily::INET } else { AddressFamily::UNIX };
-    let stream = matches!(wish.kind, Kind::Tcp | Kind::Unix);
+    let stream = matches!(wish.kind, SocketKind::Tcp | SocketKind::Unix);
     let kind = if stream { SocketType::STREAM } else { SocketType::DGRAM };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     if let Some(bytes) = wish.send_buffer {
@@ -104,25 +104,25 @@ fn open(wish: &Wish) -> Result<OwnedFd> {
     if let Some(bytes) = wish.receive_buffer {
         sockopt::set_socket_recv_buffer_size(&socket, bytes as usize)?;
     }
-    if wish.kind == Kind::Tcp && !wish.client {
+    if wish.kind == SocketKind::Tcp && !wish.client {
         sockopt::set_socket_reuseaddr(&socket, true)?;
     }
     let own = if wish.client { wish.local.as_ref() } else { Some(&wish.remote) };
     match own {
-        Some(Place::Address(address, port)) => {
+        Some(SocketAddress::Address(address, port)) => {
             bind(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
         }
-        Some(Place::File(file)) => bind(&socket, &unix(file)?)?,
+        Some(SocketAddress::File(file)) => bind(&socket, &unix(file)?)?,
         None => {}
     }
     if wish.client {
         match &wish.remote {
             // Each packet has its own destination.
-            Place::Address(Ipv4Addr::UNSPECIFIED, _) if wish.kind == Kind::Udp => {}
-            Place::Address(address, port) => {
+            SocketAddress::Address(Ipv4Addr::UNSPECIFIED, _) if wish.kind == SocketKind::Udp => {}
+            SocketAddress::Address(address, port) => {
                 connect(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
             }
-            Place::File(file) => connect(&socket, &unix(file)?)?,
+            SocketAddress::File(file) => connect(&socket, &unix(file)?)?,
         }
     } else if stream {
         listen(&socket, 1)?;
@@ -138,46 +138,46 @@ impl Link {
     pub fn open(wish: &Wish) -> Result<Self> {
         let socket = open(wish)?;
         let own = if wish.client { wish.local.clone() } else { Some(wish.remote.clone()) };
-        let file = if let Some(Place::File(file)) = own { Some(file) } else { None };
+        let file = if let Some(SocketAddress::File(file)) = own { Some(file) } else { None };
         let (listener, stream, datagrams) = (None, None, None);
         let mut link =
             Self { listener, stream, datagrams, answers: !wish.client, last: None, sender: None, file };
         match (wish.kind, wish.client) {
-            (Kind::Tcp, true) => {
+            (SocketKind::Tcp, true) => {
                 let stream = TcpStream::from(socket);
                 stream.set_nodelay(wish.no_delay)?;
                 stream.set_nonblocking(true)?;
                 link.stream = Some(Box::new(stream));
             }
-            (Kind::Tcp, false) => {
+            (SocketKind::Tcp, false) => {
                 let listener = TcpListener::from(socket);
                 listener.set_nonblocking(true)?;
                 link.listener = Some(Listener::Tcp(listener));
             }
-            (Kind::Unix, true) => {
+            (SocketKind::Unix, true) => {
                 let stream = UnixStream::from(socket);
                 stream.set_nonblocking(true)?;
                 link.stream = Some(Box::new(stream));
             }
-            (Kind::Unix, false) => {
+            (SocketKind::Unix, false) => {
                 let listener = UnixListener::from(socket);
                 listener.set_nonblocking(true)?;
                 link.listener = Some(Listener::Unix(listener));
             }
-            (Kind::Udp, client) => {
+            (SocketKind::Udp, client) => {
                 let datagrams = UdpSocket::from(socket);
                 datagrams.set_nonblocking(true)?;
                 let to = match wish.remote {
-                    Place::Address(address, port) if client => Some(SocketAddrV4::new(address, port)),
+                    SocketAddress::Address(address, port) if client => Some(SocketAddrV4::new(address, port)),
                     _ => None,
                 };
                 link.datagrams = Some(Datagrams::Udp(datagrams, to));
             }
-            (Kind::UnixDatagram, client) => {
+            (SocketKind::UnixDatagram, client) => {
                 let datagrams = UnixDatagram::from(socket);
                 datagrams.set_nonblocking(true)?;
                 let to = match &wish.remote {
-                    Place::File(file) if client => Some(PathBuf::from(file)),
+                    SocketAddress::File(file) if client => Some(PathBuf::from(file)),
                     _ => None,
                 };
                 link.datagrams = Some(Datagrams::Unix(datagrams, to));

@@ -1,6 +1,6 @@
 //! A guest behind an IOMMU: resolving its rings' addresses, and prefetching translations of buffers.
 
-use super::{Guest, RECEIVES, Slot};
+use super::{Guest, RECEIVES, RingSlot};
 use crate::vhost_user::backend::SHARE;
 use crate::vhost_user::iommu::{Denied, Granted, Iommu};
 use crate::vhost_user::vring::{Space, parts};
@@ -93,7 +93,7 @@ impl Guest {
         let lies = |&(iova, len, _): &(u64, u32, _)| {
             iova <= last && iova.saturating_add(u64::from(len).saturating_sub(1)) >= first
         };
-        let is_there = |slot: &Slot| {
+        let is_there = |slot: &RingSlot| {
             let ring = slot.ring.as_ref().filter(|_| !(placed && slot.is_waiting));
             ring.and_then(|ring| parts(self.features, ring).ok()).is_some_and(|parts| parts.iter().any(lies))
         };
@@ -196,7 +196,7 @@ impl Guest {
             } else if self.begin(index, &ring).is_err() {
                 // The ring's addresses are granted, but it is not a valid ring.
                 self.slots[index].ring = Some(ring);
-                self.slots[index].state.fail(QueueError::Place);
+                self.slots[index].state.fail(QueueError::RingMemory);
             }
         }
         for index in (1..self.slots.len()).step_by(2) {

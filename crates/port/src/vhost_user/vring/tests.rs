@@ -10,7 +10,7 @@ use ringway_host::{EventFd, map_region, memfd, reclaim};
 use ringway_mem::{Hint, Memory, Published, Reader, Span, SpanMut};
 use ringway_ring::Policy;
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Ring as Said, VringAddr};
+use ringway_vhost_user::{Ring as RingConfig, VringAddr};
 use ringway_virtq::{Areas, Buffer, Driver, Layout, QueueError};
 use std::cell::Cell;
 use std::os::fd::AsFd;
@@ -29,7 +29,7 @@ const NOW: u64 = 1_000;
 struct Bench {
     memory: Arc<Memory>,
     features: u64,
-    said: Said,
+    said: RingConfig,
     state: Arc<VringState>,
     published: Arc<Published<Option<Vring>>>,
     counters: CountersRef,
@@ -43,13 +43,13 @@ impl Bench {
         let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, USER).unwrap()]).unwrap();
         let call = EventFd::new().unwrap();
         let [descriptors, available, used] = PLACES.map(|at| USER + at);
-        let mut said = Said::default();
+        let mut said = RingConfig::default();
         said.size = size;
         said.addresses = Some(VringAddr { index: 0, flags: 0, descriptors, used, available, log: 0 });
         said.call = Some(Arc::new(call.as_fd().try_clone_to_owned().unwrap()));
         said.enabled = true;
         let state = Arc::new(VringState::default());
-        state.restart(Said::first(features), features);
+        state.restart(RingConfig::first(features), features);
         let bench = Bench {
             memory: Arc::new(memory),
             features,
@@ -218,7 +218,7 @@ fn a_frame_is_read_however_its_header_is_split() {
         for cut in cuts {
             let chain = bench.chain(&bytes, cut);
             let mut driver = bench.driver();
-            bench.state.restart(Said::first(features), features);
+            bench.state.restart(RingConfig::first(features), features);
             for at in PLACES {
                 bench.span(at, 0x1_0000).write(&[0; 0x1_0000]);
             }

@@ -1,7 +1,7 @@
 //! Known ring attacks on back-ends, over split and packed rings, with and without an IOMMU. Each row is an
 //! attack that succeeded against a vhost back-end or a monitor, with its outcome here.
 
-use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, reflect};
 use crate::Queue;
 use crate::vhost_user::BackendError;
@@ -42,7 +42,7 @@ enum End {
 /// A guest's rings, written without regard to the protocol.
 struct Raw<'a> {
     space: &'a Space,
-    kind: Kind,
+    kind: GuestConfig,
 }
 
 impl Raw<'_> {
@@ -239,7 +239,7 @@ fn faults(counters: &CountersRef) -> u64 {
     counters.faults.load(Relaxed)
 }
 
-fn run((name, attack, end): Row, kind: Kind) {
+fn run((name, attack, end): Row, kind: GuestConfig) {
     let what = format!("{name}, packed {}, IOMMU {}", kind.packed, kind.iommu);
     let (mut backend, mut queues, counters) = port();
     let space = Space::new(kind);
@@ -302,7 +302,7 @@ fn run((name, attack, end): Row, kind: Kind) {
 fn known_attacks_fail() {
     for row in ROWS {
         for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-            run(*row, Kind { packed, iommu, page: 4096, ring: 256 });
+            run(*row, GuestConfig { packed, iommu, page: 4096, ring: 256 });
         }
     }
 }
@@ -311,7 +311,7 @@ fn known_attacks_fail() {
 fn replaced_call_descriptors_are_not_leaked() {
     // QEMU's virtio devices lost track of a notifier that the guest removed and added again (CVE-2024-4693).
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        let kind = GuestConfig { packed, iommu, page: 4096, ring: 256 };
         let (mut backend, mut queues, counters) = port();
         let space = Space::new(kind);
         let (mut rx, mut tx) = (space.driver(0), space.driver(1));
@@ -410,7 +410,7 @@ fn rewriting_a_ring_between_check_and_use_has_no_effect() {
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
         // The header in a descriptor of its own, or together with the frame.
         for lens in [&[112][..], &[12, 100]] {
-            let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+            let kind = GuestConfig { packed, iommu, page: 4096, ring: 256 };
             let (mut backend, mut queues, counters) = port();
             let space = Space::new(kind);
             let (mut rx, _tx) = (space.driver(0), space.driver(1));
@@ -519,7 +519,7 @@ impl Raw<'_> {
 fn attacks_on_the_control_queue_fail() {
     for (name, attack, loses) in COMMANDS {
         for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-            let kind = Kind { packed, iommu, page: 4096, ring: SLOTS };
+            let kind = GuestConfig { packed, iommu, page: 4096, ring: SLOTS };
             let (mut backend, mut queues, counters) = port();
             let space = Space::new(kind);
             let driver = space.driver(CONTROL as u32);

@@ -4,7 +4,7 @@
 //! The driver puts kernel addresses into descriptors: as a receive buffer, so that an incoming frame
 //! overwrites the kernel, and as a frame to send, so that the kernel's secrets leave the guest.
 
-use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, Space, add, framed};
 use super::rig::reflect;
 use crate::vhost_user::tests::session::port;
 use ringway_mem::Reader;
@@ -15,7 +15,7 @@ const KERNEL: u64 = 0x40_0000;
 const LEN: usize = 400;
 
 /// Whether the kernel was overwritten, and whether it was sent, with a guest of `kind`.
-fn reached(kind: Kind) -> [bool; 2] {
+fn reached(kind: GuestConfig) -> [bool; 2] {
     [true, false].map(|writes| {
         let (mut backend, mut queues, _) = port();
         let space = Space::new(kind);
@@ -44,7 +44,7 @@ fn reached(kind: Kind) -> [bool; 2] {
 #[test]
 fn a_user_space_driver_reaches_kernel_memory_only_without_an_iommu() {
     for packed in [false, true] {
-        let kind = |iommu| Kind { packed, iommu, page: 4096, ring: 256 };
+        let kind = |iommu| GuestConfig { packed, iommu, page: 4096, ring: 256 };
         assert_eq!(reached(kind(false)), [true, true], "the driver of a guest without an IOMMU can");
         assert_eq!(reached(kind(true)), [false, false], "a driver behind one can't");
     }

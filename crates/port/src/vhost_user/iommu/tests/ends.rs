@@ -1,6 +1,8 @@
 //! What a message revokes is revoked when the message is acknowledged, even if a worker was using it.
 
-use super::guest::{BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, USER, WRITE, add, framed};
+use super::guest::{
+    BOTH, CHANNEL, GuestConfig, Monitor, PART, READ, RINGS, RINGS_IOVA, USER, WRITE, add, framed,
+};
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, said_in_a_turn, with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Iotlb, Request};
@@ -89,10 +91,10 @@ impl Shared<'_> {
 
 #[test]
 fn revocations_hold_once_acknowledged_while_a_worker_runs() {
-    [Kind::ALL[0], Kind::ALL[1]].into_iter().for_each(ends_under_a_worker);
+    [GuestConfig::ALL[0], GuestConfig::ALL[1]].into_iter().for_each(ends_under_a_worker);
 }
 
-fn ends_under_a_worker(kind: Kind) {
+fn ends_under_a_worker(kind: GuestConfig) {
     // A packed ring that was reset starts from index 0, and its driver would have to do the same.
     let ways = Way::ALL.into_iter().filter(|way| !(kind.packed && *way == Way::Reset));
     let ways: Vec<Way> = ways.collect();
@@ -143,8 +145,9 @@ fn ends_under_a_worker(kind: Kind) {
 
 #[test]
 fn revocations_are_acknowledged_after_the_current_turn() {
-    for (kind, way) in
-        [Kind::ALL[0], Kind::ALL[1]].into_iter().flat_map(|kind| Way::ALL.map(|way| (kind, way)))
+    for (kind, way) in [GuestConfig::ALL[0], GuestConfig::ALL[1]]
+        .into_iter()
+        .flat_map(|kind| Way::ALL.map(|way| (kind, way)))
     {
         with(kind, |rig| {
             let (to, at) = (FROM + 0x1000, DATA + 0x1000);
@@ -169,7 +172,7 @@ fn revocations_are_acknowledged_after_the_current_turn() {
 
 #[test]
 fn rings_stop_when_the_iommu_feature_changes() {
-    for kind in [Kind::ALL[0], Kind::ALL[1]] {
+    for kind in [GuestConfig::ALL[0], GuestConfig::ALL[1]] {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, counters } = rig;
             let to = FROM + 0x1000;
@@ -213,7 +216,7 @@ fn rings_stop_when_the_iommu_feature_changes() {
 #[test]
 fn protocol_features_can_be_dropped_while_an_iommu_is_in_use() {
     // REPLY_ACK and the channel are dropped while rings run. Grants remain, and can still be revoked.
-    with(Kind::ALL[0], |rig| {
+    with(GuestConfig::ALL[0], |rig| {
         let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
         monitor.map(FROM, DATA, 0x2000, BOTH);
         space.span(DATA, 112).write(&framed(5, 100));
@@ -240,7 +243,7 @@ fn protocol_features_can_be_dropped_while_an_iommu_is_in_use() {
 
 #[test]
 fn a_ring_with_invalid_new_addresses_stops_when_its_old_ones_are_unmapped() {
-    for kind in [false, true].map(|packed| Kind { packed, iommu: true, page: 4096, ring: 256 }) {
+    for kind in [false, true].map(|packed| GuestConfig { packed, iommu: true, page: 4096, ring: 256 }) {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
             let to = FROM + 0x1_0000;

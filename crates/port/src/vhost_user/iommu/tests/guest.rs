@@ -36,7 +36,7 @@ pub(super) const CHANNEL: u64 = protocol::BACKEND_REQ
 
 /// Parameters of a guest.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
+pub(super) struct GuestConfig {
     pub packed: bool,
     pub iommu: bool,
     /// Page size of the guest's IOMMU.
@@ -45,13 +45,13 @@ pub(super) struct Kind {
     pub ring: u16,
 }
 
-impl Kind {
+impl GuestConfig {
     /// Split and packed, with small and large pages.
-    pub(super) const ALL: [Kind; 4] = [
-        Kind { packed: false, iommu: true, page: 4096, ring: 256 },
-        Kind { packed: true, iommu: true, page: 4096, ring: 256 },
-        Kind { packed: false, iommu: true, page: 2 << 20, ring: 256 },
-        Kind { packed: true, iommu: true, page: 2 << 20, ring: 256 },
+    pub(super) const ALL: [GuestConfig; 4] = [
+        GuestConfig { packed: false, iommu: true, page: 4096, ring: 256 },
+        GuestConfig { packed: true, iommu: true, page: 4096, ring: 256 },
+        GuestConfig { packed: false, iommu: true, page: 2 << 20, ring: 256 },
+        GuestConfig { packed: true, iommu: true, page: 2 << 20, ring: 256 },
     ];
 
     pub(super) fn features(self) -> u64 {
@@ -73,16 +73,16 @@ impl Kind {
 pub(super) struct Space {
     file: OwnedFd,
     pub memory: Memory,
-    kind: Kind,
+    kind: GuestConfig,
 }
 
 impl Space {
-    pub(super) fn new(kind: Kind) -> Space {
+    pub(super) fn new(kind: GuestConfig) -> Space {
         Space::of(kind, ringway_host::memfd("guest", SIZE as usize).unwrap())
     }
 
     /// The same in the given file, which must be large enough.
-    pub(super) fn of(kind: Kind, file: OwnedFd) -> Space {
+    pub(super) fn of(kind: GuestConfig, file: OwnedFd) -> Space {
         let region = ringway_host::map_region(&file, 0, SIZE, 0, 0).unwrap();
         Space { file, memory: Memory::new(vec![region]).unwrap(), kind }
     }
@@ -131,7 +131,7 @@ impl Space {
 pub(super) struct Monitor<'a> {
     pub front: Frontend<Wire<'a>>,
     channel: UnixStream,
-    kind: Kind,
+    kind: GuestConfig,
     /// Guest-physical page and permissions by page of IOVA.
     pub pages: BTreeMap<u64, (u64, u8)>,
     /// Misses received since the last answer, and access failures.
@@ -148,14 +148,14 @@ impl<'a> Monitor<'a> {
     }
 
     /// The same for another memory region.
-    pub(super) fn sharing(backend: &'a mut Backend, kind: Kind, share: SharedRegion) -> Monitor<'a> {
+    pub(super) fn sharing(backend: &'a mut Backend, kind: GuestConfig, share: SharedRegion) -> Monitor<'a> {
         Monitor::agreeing(backend, kind, share, 0)
     }
 
     /// The same with the features `more` added.
     pub(super) fn agreeing(
         backend: &'a mut Backend,
-        kind: Kind,
+        kind: GuestConfig,
         share: SharedRegion,
         more: u64,
     ) -> Monitor<'a> {

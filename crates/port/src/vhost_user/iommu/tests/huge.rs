@@ -1,6 +1,6 @@
 //! Huge pages that a guest shares although the system has none free.
 
-use super::guest::{BOTH, Kind, Monitor, Space, USER, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, Space, USER, add, framed};
 use super::rig::{next_one_works, reflect};
 use crate::vhost_user::BackendError;
 use crate::vhost_user::tests::session::port;
@@ -25,7 +25,7 @@ fn is_backed(file: &OwnedFd) -> bool {
 fn a_guest_whose_huge_pages_run_out_loses_its_port() {
     ringway_host::catch_sigbus().unwrap();
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-        let kind = Kind { packed, iommu, page: 2 << 20, ring: 256 };
+        let kind = GuestConfig { packed, iommu, page: 2 << 20, ring: 256 };
         let (mut backend, mut queues, counters) = port();
         let space = Space::new(kind);
         let (mut rx, mut tx) = (space.driver(0), space.driver(1));

@@ -1,6 +1,6 @@
 //! The dirty log that a front-end keeps during live migration.
 
-use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
 use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, said_in_a_turn, with};
 use crate::State;
 use crate::vhost_user::BackendError;
@@ -24,8 +24,8 @@ const IOVA: u64 = 0x9_4000_0000;
 const SKIP: u64 = 512;
 const BYTES: u64 = SIZE / 4096 / 8;
 
-fn kind((packed, iommu): (bool, bool)) -> Kind {
-    Kind { packed, iommu, page: 4096, ring: 256 }
+fn kind((packed, iommu): (bool, bool)) -> GuestConfig {
+    GuestConfig { packed, iommu, page: 4096, ring: 256 }
 }
 
 /// A log as the front-end sees it.
@@ -96,7 +96,7 @@ fn begin(monitor: &mut Monitor<'_>, bits: &Bits) {
 }
 
 /// Pages of the rings that the device writes.
-fn ring_pages(kind: Kind) -> BTreeSet<u64> {
+fn ring_pages(kind: GuestConfig) -> BTreeSet<u64> {
     let layout = kind.layout().lengths().unwrap();
     let part = |ring: u64, part: u64, len: u32| {
         let at = RINGS + (3 * ring + part) * PART;
@@ -118,7 +118,12 @@ fn pages(bytes: &[u8], before: &[u8]) -> BTreeSet<u64> {
 
 /// Passes one frame of `len` bytes into small and large buffers. Returns the marked pages and the changed
 /// ones.
-fn one_frame(rig: &mut Rig<'_>, kind: Kind, bits: &Bits, (round, len): (u64, usize)) -> [BTreeSet<u64>; 2] {
+fn one_frame(
+    rig: &mut Rig<'_>,
+    kind: GuestConfig,
+    bits: &Bits,
+    (round, len): (u64, usize),
+) -> [BTreeSet<u64>; 2] {
     let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
     let address = |at: u64| if kind.iommu { IOVA + at } else { at };
     space.span(DATA, len as u32 + 12).write(&framed(round, len));
@@ -437,7 +442,7 @@ fn a_log_of_any_length_is_written_only_within_its_bounds() {
 }
 
 /// Passes one frame into one buffer, without checking the log.
-fn one_frame_unlooked(rig: &mut Rig<'_>, kind: Kind, seed: u64) {
+fn one_frame_unlooked(rig: &mut Rig<'_>, kind: GuestConfig, seed: u64) {
     let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
     let address = |at: u64| if kind.iommu { IOVA + at } else { at };
     space.span(DATA, 1012).write(&framed(seed, 1000));
@@ -553,7 +558,7 @@ fn a_scattered_ring_is_logged_by_its_physical_pages() {
     // The second page of the descriptor area, or of the used ring, is at another place.
     const AWAY: u64 = 0x60_0000;
     for packed in [false, true] {
-        let kind = Kind { packed, iommu: true, page: 4096, ring: 512 };
+        let kind = GuestConfig { packed, iommu: true, page: 4096, ring: 512 };
         with(kind, |rig| {
             let Rig { space, monitor, .. } = rig;
             let part = if packed { 0 } else { 2 };
@@ -592,7 +597,7 @@ fn a_closed_session_releases_its_log() {
 fn the_first_log_marks_all_ring_pages() {
     for (packed, iommu) in KINDS {
         // A used ring or a descriptor ring takes two pages.
-        let kind = Kind { packed, iommu, page: 4096, ring: 512 };
+        let kind = GuestConfig { packed, iommu, page: 4096, ring: 512 };
         let (mut backend, _queues, _counters) = port();
         let (space, bits) = (super::guest::Space::new(kind), Bits::new());
         let _drivers = [0, 1, 2].map(|ring| space.driver(ring));

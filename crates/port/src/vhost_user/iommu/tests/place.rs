@@ -1,6 +1,6 @@
 //! Rings scattered in guest memory, as a driver's allocator may place them if it finds no larger piece.
 
-use super::guest::{BOTH, Kind, Monitor, PART, RINGS, RINGS_IOVA, SIZE, Space, USER, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, RINGS_IOVA, SIZE, Space, USER, add, framed};
 use super::rig::reflect;
 use crate::State;
 use crate::vhost_user::BackendError;
@@ -12,8 +12,8 @@ const DATA: u64 = 0x20_0000;
 const IOVA: u64 = 0x4000_0000;
 
 /// A guest whose descriptor rings take two pages.
-fn kind(packed: bool) -> Kind {
-    Kind { packed, iommu: true, page: 4096, ring: 512 }
+fn kind(packed: bool) -> GuestConfig {
+    GuestConfig { packed, iommu: true, page: 4096, ring: 512 }
 }
 
 #[test]

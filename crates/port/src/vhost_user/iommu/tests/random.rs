@@ -5,7 +5,7 @@
 //! memory may change either. Without an IOMMU all of its memory is granted. At times the front-end has logged what is
 //! written, as while it moves its guest: each page that changed has its bit then, and none has that may not be written.
 
-use super::guest::{BOTH, Kind, Monitor, READ, USER, WRITE};
+use super::guest::{BOTH, GuestConfig, Monitor, READ, USER, WRITE};
 use super::log::Bits;
 use super::rig::StopOnDrop;
 use crate::vhost_user::tests::session::port;
@@ -250,7 +250,7 @@ fn turn(reader: &mut Reader, queue: &mut Queue, sleeps: bool, what: &dyn Fn() ->
 fn life(
     (backend, queue): (&mut Backend, &mut Queue),
     (ground, random): (&mut Ground, &mut Random),
-    (kind, steps): (Kind, usize),
+    (kind, steps): (GuestConfig, usize),
     (reader, is_quiet): (&mut Reader, bool),
 ) -> usize {
     let seed = random.0;
@@ -342,7 +342,7 @@ fn lie(monitor: &mut Monitor<'_>, random: &mut Random) -> bool {
 }
 
 /// Enables, replaces or disables the log while rings run, as QEMU does. `false`: the session ended.
-fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
+fn log(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: GuestConfig) -> bool {
     let all = kind.features() | virtio::PROTOCOL_FEATURES;
     let mut requests = Vec::new();
     let on = random.below(3) > 0;
@@ -394,7 +394,7 @@ fn notify(monitor: &mut Monitor<'_>, ground: &Ground, random: &mut Random) -> bo
 }
 
 /// Removes or adds memory, negotiates other features, or resets the device. `false`: the session ended.
-fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: Kind) -> bool {
+fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, kind: GuestConfig) -> bool {
     let logs = if ground.log.is_on { virtio::LOG_ALL } else { 0 };
     let all = kind.features() | virtio::PROTOCOL_FEATURES | logs;
     let share = ground.share();
@@ -421,7 +421,7 @@ fn reshape(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, 
 fn start(
     monitor: &mut Monitor<'_>,
     ground: &mut Ground,
-    (random, kind): (&mut Random, Kind),
+    (random, kind): (&mut Random, GuestConfig),
     index: u32,
 ) -> bool {
     let at = if ground.iommu { IOVA } else { USER } + u64::from(index) * 3 * PAGE;
@@ -451,7 +451,7 @@ fn start(
 }
 
 /// Writes random descriptors, and makes some available.
-fn describe(ground: &mut Ground, random: &mut Random, kind: Kind) {
+fn describe(ground: &mut Ground, random: &mut Random, kind: GuestConfig) {
     let ring = random.below(2);
     let at = ring * 3 * PAGE;
     for _ in 0..1 + random.below(6) {
@@ -488,7 +488,7 @@ fn describe(ground: &mut Ground, random: &mut Random, kind: Kind) {
 }
 
 /// Fills both rings with valid buffers and makes some available, so that frames pass.
-fn post(ground: &mut Ground, random: &mut Random, kind: Kind) {
+fn post(ground: &mut Ground, random: &mut Random, kind: GuestConfig) {
     for ring in 0..2 {
         let at = ring * 3 * PAGE;
         let (flags, len) = ((ring ^ 1) << 1, if ring == 0 { 2000 } else { 72 + random.below(1500) });
@@ -518,7 +518,7 @@ fn steps() -> usize {
     std::env::var("RINGWAY_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(10_000)
 }
 
-fn run(kind: Kind) {
+fn run(kind: GuestConfig) {
     let mut ground = Ground::new(kind.iommu);
     let (mut backend, mut queues, _) = port();
     let mut reader = Reader::register().unwrap();
@@ -566,7 +566,7 @@ fn run(kind: Kind) {
 fn random_guests_stay_within_their_granted_memory() {
     for packed in [false, true] {
         for iommu in [false, true] {
-            run(Kind { packed, iommu, page: 4096, ring: 256 });
+            run(GuestConfig { packed, iommu, page: 4096, ring: 256 });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A guest behind a port with its rings started, and the turns of a worker.
 
-use super::guest::{BOTH, Kind, Monitor, Space, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, Space, add, framed};
 use crate::Queue;
 use crate::vhost_user::Backend;
 use crate::vhost_user::tests::session::port;
@@ -33,7 +33,7 @@ impl Drop for StopOnDrop<'_> {
 }
 
 /// Runs `test` with a guest of `kind` on a new port.
-pub(super) fn with(kind: Kind, test: impl FnOnce(&mut Rig<'_>)) {
+pub(super) fn with(kind: GuestConfig, test: impl FnOnce(&mut Rig<'_>)) {
     let (mut backend, mut queues, counters) = port();
     on((&mut backend, &mut queues[0], &counters), kind, test);
 }
@@ -41,7 +41,7 @@ pub(super) fn with(kind: Kind, test: impl FnOnce(&mut Rig<'_>)) {
 /// Runs `test` with a guest of `kind` on this port.
 pub(super) fn on(
     (backend, queue, counters): (&mut Backend, &mut Queue, &CountersRef),
-    kind: Kind,
+    kind: GuestConfig,
     test: impl FnOnce(&mut Rig<'_>),
 ) {
     let space = Space::new(kind);
@@ -56,7 +56,7 @@ pub(super) fn on(
 /// Whatever the last guest on the port did, the next one works.
 pub(super) fn next_one_works(
     (backend, queue, counters): (&mut Backend, &mut Queue, &CountersRef),
-    kind: Kind,
+    kind: GuestConfig,
     what: &str,
 ) {
     const DATA: u64 = 0x20_0000;

@@ -1,6 +1,6 @@
 //! Files that shrink while frames of their guest are in flight.
 
-use super::guest::{BOTH, Kind, Monitor, PART, RINGS, SIZE, Space, add, framed};
+use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, pass, reflect, with};
 use crate::State;
 use crate::vhost_user::BackendError;
@@ -17,7 +17,7 @@ const DATA: u64 = 0x20_0000;
 const LEN: usize = 212;
 
 /// A guest whose file is cut to `left` bytes while a frame waits.
-fn shrunk(kind: Kind, left: u64) {
+fn shrunk(kind: GuestConfig, left: u64) {
     let what = format!("{kind:?}, {left:#x} bytes left");
     let (mut backend, mut queues, counters) = port();
     // Ringway's own memfds are sealed; a guest's may not be.
@@ -57,7 +57,7 @@ fn shrunk(kind: Kind, left: u64) {
 fn a_guest_file_that_shrinks_under_traffic_closes_only_its_own_port() {
     ringway_host::catch_sigbus().unwrap();
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        let kind = GuestConfig { packed, iommu, page: 4096, ring: 256 };
         // A neighbour on another port works before and after.
         with(kind, |rig| {
             let mut works = || {
@@ -82,7 +82,7 @@ fn a_guest_file_that_shrinks_under_traffic_closes_only_its_own_port() {
 fn a_file_that_is_not_memory_backed_is_refused_or_closes_the_port() {
     let disk = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
     for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
-        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        let kind = GuestConfig { packed, iommu, page: 4096, ring: 256 };
         let (mut backend, mut queues, counters) = port();
         let space = Space::new(kind);
         let (mut rx, mut tx) = (space.driver(0), space.driver(1));

@@ -2,7 +2,7 @@
 
 use super::MOST;
 use super::guest::{
-    BOTH, CHANNEL, Kind, Monitor, PART, READ, RINGS, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed,
+    BOTH, CHANNEL, GuestConfig, Monitor, PART, READ, RINGS, RINGS_IOVA, SIZE, Space, USER, WRITE, add, framed,
 };
 use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, with};
 use crate::State;
@@ -36,7 +36,7 @@ fn counted(counters: &CountersRef) -> (u64, u64, u64, u64, u64) {
 
 #[test]
 fn frames_pass_through_scattered_pages() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
             // 256 pages, each at a scattered place; or identity-mapped in large pages.
@@ -78,7 +78,7 @@ fn frames_pass_through_scattered_pages() {
 
 #[test]
 fn single_use_buffer_mappings_lose_no_frame() {
-    for kind in [Kind::ALL[0], Kind::ALL[1]] {
+    for kind in [GuestConfig::ALL[0], GuestConfig::ALL[1]] {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
             let mut next = 0x8000_0000u64;
@@ -124,7 +124,7 @@ fn single_use_buffer_mappings_lose_no_frame() {
 
 #[test]
 fn frames_wait_for_the_translation_of_their_rx_buffer() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
             let (from, to) = (0x4000_0000, 0x4020_0000);
@@ -156,7 +156,7 @@ fn frames_wait_for_the_translation_of_their_rx_buffer() {
 
 #[test]
 fn a_remapping_revokes_the_old_translation() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
             let (from, to) = (0x4000_0000, 0x4020_0000);
@@ -196,7 +196,7 @@ fn a_remapping_revokes_the_old_translation() {
 
 #[test]
 fn a_remapped_ring_is_found_at_its_new_place_after_eviction() {
-    for kind in [Kind::ALL[0], Kind::ALL[1]] {
+    for kind in [GuestConfig::ALL[0], GuestConfig::ALL[1]] {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
             monitor.map(0x4000_0000, DATA, 0x1000, BOTH);
@@ -234,7 +234,7 @@ fn a_remapped_ring_is_found_at_its_new_place_after_eviction() {
 
 #[test]
 fn an_invalidation_of_all_rings_waits_once() {
-    for kind in [Kind::ALL[0], Kind::ALL[2]] {
+    for kind in [GuestConfig::ALL[0], GuestConfig::ALL[2]] {
         with(kind, |rig| {
             let before = ringway_host::graces();
             rig.monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 3).unwrap();
@@ -246,7 +246,7 @@ fn an_invalidation_of_all_rings_waits_once() {
 
 #[test]
 fn unmapped_memory_is_not_accessed() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
             let (from, to) = (0x4000_0000, 0x4020_0000);
@@ -286,10 +286,10 @@ fn unmapped_memory_is_not_accessed() {
 
 #[test]
 fn memory_is_not_accessed_after_an_unmap_while_a_worker_runs() {
-    [Kind::ALL[0], Kind::ALL[1]].into_iter().for_each(taken_back_under_a_worker);
+    [GuestConfig::ALL[0], GuestConfig::ALL[1]].into_iter().for_each(taken_back_under_a_worker);
 }
 
-fn taken_back_under_a_worker(kind: Kind) {
+fn taken_back_under_a_worker(kind: GuestConfig) {
     with(kind, |rig| {
         let Rig { space, rx, tx, monitor, queue, .. } = rig;
         let stop = AtomicBool::new(false);
@@ -335,7 +335,7 @@ fn taken_back_under_a_worker(kind: Kind) {
 
 #[test]
 fn a_forbidden_access_closes_the_port() {
-    for (kind, write) in Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+    for (kind, write) in GuestConfig::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
         with(kind, |rig| {
             let Rig { rx, tx, monitor, queue, counters, reader, .. } = rig;
             // The destination is read-only, or the source write-only.
@@ -365,7 +365,7 @@ fn a_forbidden_access_closes_the_port() {
 
 #[test]
 fn a_front_end_that_never_answers_misses_affects_only_itself() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         let (mut backend, mut queues, counters) = port();
         let space = Space::new(kind);
         let (_rx, mut tx) = (space.driver(0), space.driver(1));
@@ -402,7 +402,7 @@ fn a_front_end_that_never_answers_misses_affects_only_itself() {
 
 #[test]
 fn invalid_and_flooding_iotlb_updates_are_refused_or_bounded() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
             let wrong = [
@@ -451,7 +451,7 @@ fn invalid_and_flooding_iotlb_updates_are_refused_or_bounded() {
 
 #[test]
 fn an_unmapped_ring_resumes_when_mapped_again() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { space, rx, tx, monitor, queue, counters, reader } = rig;
             monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
@@ -487,7 +487,7 @@ fn an_unmapped_ring_resumes_when_mapped_again() {
 
 #[test]
 fn unanswered_misses_are_repeated_on_a_new_channel() {
-    for kind in Kind::ALL {
+    for kind in GuestConfig::ALL {
         with(kind, |rig| {
             let Rig { rx, tx, monitor, queue, reader, .. } = rig;
             monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
@@ -504,7 +504,7 @@ fn unanswered_misses_are_repeated_on_a_new_channel() {
 
 #[test]
 fn a_front_end_that_adds_memory_keeps_its_translations() {
-    let kind = Kind::ALL[0];
+    let kind = GuestConfig::ALL[0];
     with(kind, |rig| {
         let Rig { rx, tx, monitor, queue, reader, .. } = rig;
         monitor.map(0x4000_0000, DATA, 0x2000, BOTH);
@@ -529,7 +529,7 @@ fn no_iommu_is_offered_without_a_backend_channel() {
 #[test]
 fn a_queue_waiting_for_a_translation_does_not_block_the_others() {
     for (packed, iommu) in [(false, true), (true, true)] {
-        let kind = Kind { packed, iommu, page: 4096, ring: 256 };
+        let kind = GuestConfig { packed, iommu, page: 4096, ring: 256 };
         let (mut backend, mut queues, counters) = crate::vhost_user::tests::commands::port(2);
         let space = Space::new(kind);
         let mut drivers = [0, 1, 2, 3].map(|ring| space.driver(ring));
