@@ -1,4 +1,4 @@
-//! Makes the sources of the Python package `ringway` a part of this crate.
+//! Embeds the sources of the Python package `ringway` into this crate.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};

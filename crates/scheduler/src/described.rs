@@ -7,7 +7,7 @@ use ringway_place::object::Cluster;
 use ringway_place::policy::Policy;
 use std::collections::BTreeMap;
 
-/// The previous state.
+/// The state before a change of the file.
 struct Before {
     policies: BTreeMap<String, Policy>,
     clusters: BTreeMap<String, Cluster>,
@@ -138,7 +138,7 @@ pub(crate) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Fail
             Ok(()) => outcome.said.push(format!("{} {kind} {name}", step.verb())),
             Err(error) => {
                 outcome.refused.push(format!("{kind} {name} is left as it was: {error}"));
-                // It is still to go.
+                // It is still to be removed.
                 match kind {
                     "cluster" => left.clusters.insert(name.into()),
                     _ => left.policies.insert(name.into()),

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 /// Attack: endless connections, which would use up this process's descriptors. Largest number of connections.
 const CONNECTIONS: usize = 64;
 
-/// How long a client is waited for.
+/// Time limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
     /// Attack: a silent connection. Time limit for the head of its first request.
@@ -153,7 +153,7 @@ async fn serve(stream: TcpStream, router: Router, connection: Arc<Connection>, p
     let mut http = http1::Builder::new();
     let served = http.timer(TokioTimer::new()).header_read_timeout(patience.idle);
     let mut served = pin!(served.serve_connection(TokioIo::new(stream), service));
-    // However a connection ends, only its client is concerned.
+    // The end of a connection only concerns its client.
     let first = timeout(patience.first, served.as_mut()).await;
     if first.is_err() && connection.stage().0 != Stage::New {
         let _ = served.await;

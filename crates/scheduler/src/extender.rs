@@ -40,7 +40,7 @@ pub struct ExtenderFilterResult {
     pub node_names: Option<Vec<String>>,
     /// Nodes that can't, and why.
     pub failed_nodes: BTreeMap<String, String>,
-    /// Nodes that can't take the pod whatever pods are evicted, with reasons.
+    /// Nodes that can't take the pod even if pods are evicted, with reasons.
     pub failed_and_unresolvable_nodes: BTreeMap<String, String>,
     /// The error; empty if none.
     pub error: String,
@@ -52,7 +52,7 @@ pub struct ExtenderFilterResult {
 pub struct HostPriority {
     /// The node.
     pub host: String,
-    /// Its priority, 0 to 10; the most wins.
+    /// Its priority, 0 to 10; higher is better.
     pub score: i64,
 }
 
@@ -156,7 +156,7 @@ fn advice(
     uid: &str,
     purpose: Purpose,
 ) -> Result<Trace, Failed> {
-    // Attack: names and annotations without end would be remembered.
+    // Attack: endless names and annotations, which would be remembered.
     vm.check().map_err(EngineError::from)?;
     let now = service.clock.now();
     // The pod's own reservation from an earlier cycle must not be in its way.
@@ -278,8 +278,8 @@ pub async fn bind(
     Json(BindingResult { error: result.err().map(|failed| failed.to_string()).unwrap_or_default() })
 }
 
-/// Reserves a node for a pod. It is not waited for until that would survive a crash: the binding in Kubernetes does.
-/// Returns also whether the VM is there for that alone.
+/// Reserves a node for a pod. Does not wait until the reservation is durable, since the binding in Kubernetes is. Also
+/// returns whether the VM was created for this reservation.
 fn reserve(service: &Service, args: &ExtenderBindingArgs) -> Result<(Arc<Kubernetes>, bool), Failed> {
     let nobody = || {
         let what = "nothing here writes bindings to Kubernetes: run `ringway place kubernetes --kubeconfig \
@@ -336,7 +336,7 @@ fn give_back(service: &Service, name: &str, fresh: bool) -> Result<(), Failed> {
     }
 }
 
-/// Advice for a pod whose requests are unknown.
+/// Advice for a pod with unknown requests.
 fn unspoken_of(name: &str) -> String {
     let minutes = KEPT / 60_000;
     format!(

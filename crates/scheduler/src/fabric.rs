@@ -6,9 +6,9 @@ use ringway_place::object::{Fact, Migration, PortLoad, Vm, VmStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-/// Rates are of this long at least, in nanoseconds.
+/// Minimum time between two measurements of rates, in nanoseconds.
 const WINDOW: u64 = 5_000_000_000;
-/// Milliseconds after which rates are outdated.
+/// Milliseconds after which rates expire.
 const FRESH: u64 = 60_000;
 
 /// The fabric of this host. Methods block, and must be called on a thread that may block.

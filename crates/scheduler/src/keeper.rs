@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How often it checks for due work.
+/// Interval between checks for due work.
 const LOOK: Duration = Duration::from_secs(1);
 /// Number of recorded rounds in which something happened.
 const ROUNDS: usize = 100;
@@ -22,7 +22,7 @@ pub struct Rounds {
     last: VecDeque<BalanceStep>,
 }
 
-/// Does periodic work until the task is aborted.
+/// Does the periodic work until the task is aborted.
 pub fn keep(place: Placer) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut last = String::new();

@@ -1,5 +1,5 @@
-//! Placement as a service: the engine on a store in the run directory, its paths of the API, this host's figures,
-//! plugins, kube-scheduler's extender, and Kubernetes. `service.rs` is the one to read first.
+//! Placement as a service: the engine on a store in the run directory, its paths of the API, measurements of this
+//! host, plugins, kube-scheduler's extender, and Kubernetes. Read `service.rs` first.
 
 mod clock;
 mod described;

@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 
 /// Milliseconds between two measurements.
 const EACH: u64 = 1000;
-/// Milliseconds after which figures are written even without a notable change.
+/// Milliseconds after which figures are written even without a significant change.
 const STALE: u64 = 60_000;
 /// Milliseconds after which loads of ports are written.
 const PORTS: u64 = 5_000;
-/// Changes that are not notable: MB, and percent of the CPUs.
+/// Thresholds below which changes are not significant: MB, and percent of the CPUs.
 const LITTLE: (u64, u32) = (64, 5);
 
 /// The last measurements.
 #[derive(Default)]
 pub struct Measure {
     at: Option<u64>,
-    /// When figures were written, and which.
+    /// Time and content of the last written figures.
     written: Option<(u64, Load)>,
     cpu: Option<this_host::CpuTime>,
     nics: BTreeMap<String, this_host::NicCount>,
@@ -53,7 +53,7 @@ impl Measure {
         }
         objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
         if !objects.is_empty() {
-            // Measured a moment ago: ports may have been removed since.
+            // The ports were measured a moment ago and may have been removed since.
             service.engine.put_at(objects, now)?;
         }
         Ok(())
@@ -112,7 +112,7 @@ impl Measure {
     }
 }
 
-/// Whether two loads differ by a little only.
+/// Whether two loads differ only insignificantly.
 fn is_near(old: &Load, new: &Load) -> bool {
     let free = old.free_mb.unwrap_or(0).abs_diff(new.free_mb.unwrap_or(0)) <= LITTLE.0;
     let cpu = match (old.cpu_percent, new.cpu_percent) {

@@ -31,7 +31,7 @@ struct Asked {
     micros: AtomicU64,
 }
 
-/// Figures of the extender.
+/// Statistics of the extender.
 #[derive(Default)]
 pub struct Metrics([Asked; VERBS.len()]);
 
@@ -46,7 +46,7 @@ impl Metrics {
     }
 
     fn write(&self, into: &mut String) {
-        // To write to text can't fail.
+        // Writing to a string can't fail.
         let _ = into.write_str(
             "# HELP ringway_extender_failures_total Answers to kube-scheduler that were errors.\n\
              # TYPE ringway_extender_failures_total counter\n",

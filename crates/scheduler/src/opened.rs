@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Placement, opened or not.
+/// A handle to placement, whose store may not be open yet.
 #[derive(Clone)]
 pub struct Placer {
     path: Option<PathBuf>,
@@ -55,7 +55,7 @@ impl Placer {
         }
     }
 
-    /// Placement that is open.
+    /// A handle to an open service.
     pub fn on(service: Service) -> Placer {
         Placer {
             path: None,
@@ -73,19 +73,19 @@ impl Placer {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Placement if it is open, or if its store exists.
+    /// The service, if it is open or its store exists.
     fn kept(&self) -> Result<Option<Service>, Failed> {
         let open = self.service.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let there = open || self.path.as_ref().is_some_and(|path| Embedded::is_there(path));
         there.then(|| self.service()).transpose()
     }
 
-    /// Placement if it is open.
+    /// The service, if it is open.
     pub(crate) fn open_service(&self) -> Option<Service> {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens placement, with the current state of this host, and without expired reservations.
+    /// Opens the service, with the current state of this host, and without expired reservations.
     pub fn service(&self) -> Result<Service, Failed> {
         let mut opened = self.service.lock().unwrap_or_else(PoisonError::into_inner);
         let service = match (&*opened, &self.path) {
@@ -114,7 +114,7 @@ impl Placer {
         Ok(service)
     }
 
-    /// Opens the store. One that was refused is not read again before its files are others.
+    /// Opens the store. A damaged store is read again only after its files have changed.
     fn open(&self, path: &Path) -> Result<Service, Failed> {
         let stamp = || {
             [path.to_path_buf(), path.with_extension("redb.log")].map(|file| {
@@ -208,7 +208,7 @@ impl Placer {
     /// Applies a changed file. Returns the changes, in words.
     pub async fn become_as(&self, file: Placement) -> Vec<String> {
         let place = self.clone();
-        // It waits for the disk, and for plugins.
+        // The task waits for the disk, and for plugins.
         let task = tokio::task::spawn_blocking(move || place.take_over(file));
         task.await.unwrap_or_else(|error| vec![format!("placement: {error}")])
     }

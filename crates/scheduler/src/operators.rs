@@ -1,4 +1,4 @@
-//! Operators' requests: hosts in and out of use, events, the store and its backups.
+//! Requests of operators: maintenance of hosts, events, the store and its backups.
 
 use super::view::{EventsView, StatusView, StoreView, VmView};
 use super::{Failed, Service};
@@ -10,10 +10,10 @@ use std::sync::PoisonError;
 
 /// Attack: a store that changes endlessly. Largest number of revisions with known times.
 const STAMPS: usize = 20_000;
-/// Largest number of events in one answer.
+/// Largest number of events in one reply.
 const EVENTS: usize = 10_000;
 
-/// When revisions were first seen, oldest first. The first is of before the store was opened.
+/// When revisions were first seen, oldest first. The first entry is from before the store was opened.
 #[derive(Default)]
 pub(crate) struct Stamps(VecDeque<(u64, u64)>);
 
@@ -73,12 +73,12 @@ impl Service {
         policy.ok_or_else(|| EngineError::NoObject(what()).into())
     }
 
-    /// Takes a host out of use. Returns its new status.
+    /// Puts a host into maintenance. Returns its new status.
     pub fn maintain(&self, host: &str) -> Result<StatusView, Failed> {
         Ok(StatusView { status: self.engine.maintain(host)? })
     }
 
-    /// Takes a host into use.
+    /// Ends a host's maintenance. Returns its new status.
     pub fn activate(&self, host: &str) -> Result<StatusView, Failed> {
         Ok(StatusView { status: self.engine.activate(host)? })
     }

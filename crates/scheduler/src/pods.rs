@@ -22,7 +22,7 @@ pub struct Pods(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     pods: BTreeMap<String, Pod>,
-    /// Bytes of all of them.
+    /// Total bytes of all remembered pods.
     bytes: usize,
 }
 
@@ -46,7 +46,7 @@ impl Known {
         Some(pod)
     }
 
-    /// Whether there is no room for one more pod.
+    /// Whether there is no room for another pod.
     fn is_full(&self, bytes: usize) -> bool {
         !self.pods.is_empty() && (self.pods.len() >= MOST || self.bytes + bytes > BYTES)
     }
@@ -133,7 +133,7 @@ mod tests {
             known.bytes
         };
         assert!(bytes() <= BYTES);
-        // A pod that is seen again takes no more than before.
+        // A pod that is seen again takes no additional memory.
         let before = bytes();
         let labels = vec!["y".repeat(1 << 20)];
         pods.see(Vm { name: "p99".into(), labels, ..Vm::default() }, "u", 100);

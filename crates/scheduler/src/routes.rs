@@ -1,4 +1,4 @@
-//! The paths of the API that are about placement.
+//! Paths of the placement API.
 
 use super::extender::{bind, filter, prioritize};
 use super::metrics::{healthz, metrics};
@@ -57,7 +57,7 @@ pub(crate) const LARGEST: usize = 64 << 20;
 ))]
 struct Description;
 
-/// The description of these paths.
+/// The OpenAPI description of these paths.
 pub fn description() -> utoipa::openapi::OpenApi {
     Description::openapi()
 }
@@ -137,7 +137,7 @@ impl IntoResponse for Failed {
     }
 }
 
-/// Does something that may take a while, off the thread that answers others.
+/// Runs blocking work on another thread.
 pub(crate) async fn work<T: Send + 'static>(
     place: Placer,
     what: impl FnOnce(&Service) -> Result<T, Failed> + Send + 'static,
@@ -164,8 +164,8 @@ async fn vms(State(place): State<Placer>) -> Result<Json<Vec<VmView>>, Failed> {
     work(place, Service::vm_views).await
 }
 
-/// Takes a host out of use: it gets no new VMs, balancing rounds move its VMs away, and it is in maintenance
-/// when it is empty.
+/// Puts a host into maintenance: it gets no new VMs, balancing rounds migrate its VMs, and it is in maintenance when
+/// it is empty.
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance",
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
@@ -173,7 +173,7 @@ async fn maintain(State(place): State<Placer>, Path(name): Path<String>) -> Resu
     work(place, move |service| service.maintain(&name)).await
 }
 
-/// Takes a host into use.
+/// Ends a host's maintenance.
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/activate",
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
@@ -195,10 +195,10 @@ async fn policy(State(place): State<Placer>, Path(name): Path<String>) -> Result
     work(place, move |service| service.policy(&name)).await
 }
 
-/// Which changes.
+/// Selects events.
 #[derive(Deserialize, IntoParams)]
 struct Which {
-    /// Those after this revision; the newest if left out.
+    /// Events after this revision; the newest ones if unset.
     after: Option<u64>,
     /// Largest number of events; the last revision is always complete; default 100.
     count: Option<usize>,
@@ -265,7 +265,7 @@ async fn attached(State(place): State<Placer>) -> Result<Json<PluginsView>, Fail
     work(place, |service| Ok(service.plugins())).await
 }
 
-/// Puts objects in, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
+/// Adds or replaces objects, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
 #[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
     responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
         (status = 507, body = Trouble, description = "The disk is full")))]
@@ -290,7 +290,7 @@ async fn remove(
     done.map_err(|error| Failed::Conflict(error.to_string()))?.map(|()| StatusCode::NO_CONTENT)
 }
 
-/// Takes a figure about a host out.
+/// Deletes a fact about a host.
 #[utoipa::path(delete, path = "/v1/place/facts/{host}/{name}",
     params(("host" = String, Path, description = "The host"),
         ("name" = String, Path, description = "The figure")),
@@ -347,7 +347,7 @@ async fn why_not(State(place): State<Placer>, request: Body<WhyNotRequest>) -> R
     work(place, |service| service.why_not(request)).await
 }
 
-/// How many.
+/// Limits a list.
 #[derive(Deserialize, IntoParams)]
 struct Count {
     /// Largest number of decisions; default 20.

@@ -22,14 +22,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Attack: a request for a million VMs, or a preview of a million rounds. Limit of both.
 const MOST: usize = 10_000;
 
-/// How something failed.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failed {
     /// An unknown object.
     Unknown(String),
-    /// The request is wrong.
+    /// The request is invalid.
     Wrong(String),
-    /// It can't be done now.
+    /// The request can't be fulfilled now.
     Conflict(String),
     /// The disk is full.
     Full(String),
@@ -64,12 +64,12 @@ impl From<EngineError> for Failed {
     }
 }
 
-/// Placement.
+/// The placement service.
 #[derive(Clone)]
 pub struct Service {
     /// The engine.
     pub engine: Arc<Engine>,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
     pub(crate) rounds: Arc<Mutex<Rounds>>,
     pub(crate) pods: Arc<Pods>,
@@ -113,7 +113,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Placement that forgets everything.
+    /// A service with an in-memory store.
     pub fn in_memory() -> Result<Service, StoreError> {
         Service::on(Engine::open(Arc::new(Memory::default())), Clock::default())
     }
@@ -234,17 +234,17 @@ impl Service {
         Ok(RevisionView { revision: self.engine.put_at(objects, now)? })
     }
 
-    /// Takes an object out.
+    /// Deletes an object.
     pub fn remove(&self, kind: &str, name: &str) -> Result<(), Failed> {
         Ok(self.engine.remove(kind, name)?)
     }
 
-    /// Takes a figure about a host out.
+    /// Deletes a fact about a host.
     pub fn remove_fact(&self, host: &str, name: &str) -> Result<(), Failed> {
         Ok(self.engine.remove_fact(host, name)?)
     }
 
-    /// Puts figures from outside in.
+    /// Sets facts about hosts.
     pub fn facts(&self, facts: Vec<FactPush>) -> Result<RevisionView, Failed> {
         let now = self.clock.now();
         let object = |push: FactPush| {
@@ -268,7 +268,7 @@ impl Service {
                 return Err(Failed::Wrong(format!("VM {name} is named twice; name it once")));
             }
         }
-        // A new description would have no running VM, and lose its use of the host's resources.
+        // A new description would have no running VM, so the VM's resources on its host would not be counted.
         let running = |model: &Model| {
             let known = request.new.iter().filter_map(|vm| model.vm(&vm.name));
             let mut running = known.filter(|slot| slot.vm.runs());
@@ -287,7 +287,7 @@ impl Service {
         }
     }
 
-    /// Decides and reserves.
+    /// Decides where VMs run, and reserves their resources.
     pub fn place(&self, request: PlaceRequest) -> Result<DecisionView, Failed> {
         self.check(&request)?;
         let ask = request.ask(self.clock.now());
@@ -300,7 +300,7 @@ impl Service {
         }
         let decision = self.engine.place(ask);
         if decision.is_err() {
-            // If the request can't be judged, everything is restored.
+            // If the request can't be judged, all objects are restored.
             for (name, known) in before {
                 let _ = match known {
                     Some(vm) => self.engine.put(vec![Object::Vm(Box::new(vm))]).map(drop),
@@ -311,7 +311,7 @@ impl Service {
         Ok(decision?.into())
     }
 
-    /// Decides, and reserves nothing.
+    /// Decides where VMs would run, without a reservation.
     pub fn attempt(&self, request: PlaceRequest) -> Result<ExplainView, Failed> {
         self.check(&request)?;
         let ask = request.ask(self.clock.now());
@@ -334,7 +334,7 @@ impl Service {
         Ok(decisions.into_iter().map(DecisionView::from).collect())
     }
 
-    /// Everything about a decision.
+    /// The details of a decision.
     pub fn explain(&self, id: u64) -> Result<ExplainView, Failed> {
         Ok(self.engine.explain(id)?.into())
     }

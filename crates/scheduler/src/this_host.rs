@@ -41,7 +41,7 @@ pub(crate) fn free() -> (u64, u64) {
     (mb("MemAvailable"), mb("SwapFree"))
 }
 
-/// How long the CPUs have worked and waited, in ticks.
+/// Busy and idle time of the CPUs, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuTime {
     busy: u64,

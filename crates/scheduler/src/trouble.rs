@@ -14,7 +14,7 @@ pub struct Trouble {
     pub problems: Vec<ProblemView>,
 }
 
-/// Something wrong in a fabric file.
+/// An error in a fabric file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProblemView {
     /// The file.
@@ -30,7 +30,7 @@ pub struct ProblemView {
 }
 
 impl ProblemView {
-    /// Everything wrong in a file.
+    /// All errors in a file.
     pub fn list(problems: &Problems) -> Vec<ProblemView> {
         let view = |(file, line, column, problem): (&str, usize, usize, &Problem)| ProblemView {
             file: file.into(),

@@ -17,17 +17,17 @@ use utoipa::ToSchema;
 pub struct PlaceRequest {
     /// Names of known VMs.
     pub vms: Vec<String>,
-    /// VMs that are not: put in first, or only tried.
+    /// Unknown VMs: added first, or only tried.
     pub new: Vec<Vm>,
-    /// Policy instead of theirs.
+    /// Policy to use instead of their own.
     pub policy: Option<String>,
-    /// Hosts that alone may be chosen; none for all.
+    /// If not empty, only these hosts may be chosen.
     pub only: BTreeSet<String>,
-    /// Hosts that may not be chosen.
+    /// Hosts that must not be chosen.
     pub without: BTreeSet<String>,
     /// Whether the host a VM runs on may be chosen.
     pub stay: bool,
-    /// Settles ties; chosen if left out.
+    /// Seed that breaks ties; chosen at random if unset.
     pub seed: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ pub struct DecisionView {
     pub id: u64,
     /// The store's revision at the decision.
     pub revision: u64,
-    /// When.
+    /// Time of the decision.
     pub at: u64,
     /// The seed that broke ties.
     pub seed: u64,
@@ -125,7 +125,7 @@ impl Default for BalanceRequest {
     }
 }
 
-/// A figure about a host, pushed from outside.
+/// A fact about a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FactPush {
@@ -133,7 +133,7 @@ pub struct FactPush {
     pub host: String,
     /// Its name: a letter, then letters, digits and `_`.
     pub name: String,
-    /// The figure.
+    /// The value.
     pub value: f64,
     /// Milliseconds until it expires; never if unset.
     #[serde(default)]
@@ -145,7 +145,7 @@ pub struct FactPush {
 pub struct PluginsView {
     /// Those of the fabric's file.
     pub file: Vec<String>,
-    /// Those attached by hand.
+    /// Those attached by an operator.
     pub attached: Vec<String>,
     /// Errors: files that fail to load, hosts that fail to start.
     pub problems: Vec<String>,
@@ -161,7 +161,7 @@ pub struct VmView {
     pub reserved: Option<String>,
 }
 
-/// Whether a host may run anything.
+/// A host's status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusView {
     /// The status.
@@ -180,9 +180,9 @@ pub struct EventsView {
 /// The store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StoreView {
-    /// Its file; the log is beside it.
+    /// Path of its file; the log is in the same folder.
     pub path: String,
-    /// Why it can't be written; none if it can.
+    /// Why it can't be written; `None` if it can.
     pub full: Option<String>,
     /// Its contents.
     pub holds: Summary,
@@ -242,7 +242,7 @@ pub struct UnitView {
     pub external: bool,
 }
 
-/// Properties of a unit from outside, `key=regex;key=regex`.
+/// Properties of an external unit, `key=regex;key=regex`.
 fn outside_properties(text: &str) -> Vec<PropertyView> {
     let pairs = text.split(';').filter_map(|part| part.split_once('='));
     let view = |(name, regex): (&str, &str)| PropertyView {

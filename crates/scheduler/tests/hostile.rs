@@ -105,7 +105,7 @@ impl Lab {
         self.service.place(request).unwrap()
     }
 
-    /// Places until a unit answers again, however long its folder rests.
+    /// Places until a unit answers again, even while its folder is suspended.
     fn answers(&self, unit: &str) -> DecisionView {
         let end = Instant::now() + Duration::from_secs(240);
         loop {

@@ -72,7 +72,7 @@ fn by(method: &str, address: SocketAddr, path: &str, body: &[u8]) -> (u16, Strin
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
     write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
-    // A body that is refused may not be read to its end.
+    // The server may refuse a body before reading all of it.
     let _ = stream.write_all(body);
     let mut reply = Vec::new();
     let _ = stream.read_to_end(&mut reply);
@@ -221,7 +221,7 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
     let path = "/v1/place/extender/filter";
-    // It may have been refused, and hung up, before all is sent.
+    // The server may refuse and close before everything is sent.
     let _ = stream.write_all(format!("POST {path} HTTP/1.1\r\n{head}\r\n{length}\r\n\r\n").as_bytes());
     let _ = stream.write_all(body);
     let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -412,7 +412,8 @@ fn clients_with_a_request_have_a_longer_timeout() {
     ask();
 }
 
-/// Runs the test `name` by itself where files lie on a disk of 64 MB, and says so. `false` when it already does.
+/// Runs the test `name` again, in a mount namespace with a disk of 64 MB, and returns `true`; in that process, returns
+/// `false`.
 fn on_a_small_disk(name: &str) -> bool {
     const SMALL: &str = "RINGWAY_SMALL_DISK";
     if std::env::var_os(SMALL).is_some() {
@@ -448,7 +449,7 @@ fn a_full_disk_is_reported_until_there_is_room() {
     let asked = json!({ "new": [{ "name": "w", "memory_mb": 1 }] });
     let (status, said) = post(api.address, "/v1/place", &asked);
     assert_eq!(status, 507, "{said}");
-    // What was accepted is there; and maybe what was under way when the disk became full.
+    // Accepted objects are stored; possibly also the one in progress when the disk became full.
     let count =
         || serde_json::from_str::<Vec<Value>>(&by("GET", api.address, "/v1/place/vms", b"").1).unwrap().len();
     let accepted = put().2;

@@ -27,7 +27,7 @@ enum Answer {
     Lines(String),
     /// Lines, and then nothing more.
     Open(String),
-    /// The connection ends without an answer.
+    /// The connection ends without a reply.
     HangUp,
 }
 

@@ -1,4 +1,4 @@
-//! Units from outside, by the trait that placement uses: Python folders, and a service over HTTP.
+//! External units, through the trait that placement uses: Python folders, and a service over HTTP.
 
 use axum::extract::Path;
 use axum::routing::post;
@@ -224,7 +224,7 @@ fn changed_plugin_files_are_reloaded() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(filter(&mut plugins, "More", &["a"], &[]), Ok(Vec::new()));
-    // The same for another folder put in its place.
+    // The same for another folder that replaces it.
     let other = Plugin::new("reload-other", &[("other.py", &UNITS.replace("Few", "Other"))]);
     let away = other.0.with_extension("away");
     std::fs::rename(&folder.0, &away).expect("the folder goes");

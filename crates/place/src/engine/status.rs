@@ -6,7 +6,7 @@ use crate::model::{Change, HostSlot};
 use crate::object::{Host, HostStatus};
 
 impl Engine {
-    /// Takes a host out of use: it gets no new VMs, and balancing rounds move its VMs away. A host without
+    /// Puts a host into maintenance: it gets no new VMs, and balancing rounds move its VMs away. A host without
     /// VMs, running or pending, is in maintenance at once. Returns its new status.
     pub fn maintain(&self, host: &str) -> Result<HostStatus, EngineError> {
         self.switch(host, |slot| match slot.guests().next() {

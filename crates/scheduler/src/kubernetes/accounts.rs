@@ -1,4 +1,4 @@
-//! Keeps placement's hosts and VMs as Kubernetes' nodes and bound pods are.
+//! Keeps placement's hosts and VMs equal to Kubernetes' nodes and bound pods.
 
 use super::api::{Node, Pod, Taint};
 use super::describe::{self, bound, facts, host, intolerable, is_on_node, name_of, strict_taints, vm};
@@ -35,20 +35,20 @@ impl Nodes {
     }
 }
 
-/// Keeps accounts.
+/// Keeps placement's hosts and VMs equal to Kubernetes' nodes and pods.
 pub struct Accounts {
     service: Service,
     /// The default cluster of nodes.
     cluster: String,
     nodes: Arc<Nodes>,
     health: Arc<Health>,
-    /// Figures of each node.
+    /// Facts of each node.
     facts: BTreeMap<String, BTreeMap<String, f64>>,
     /// Facts from labels and taints of any node; nodes without them have 0.
     names: BTreeSet<String>,
 }
 
-/// Pending changes.
+/// Changes to be applied together.
 #[derive(Default)]
 struct Changes {
     objects: Vec<Object>,
@@ -56,7 +56,7 @@ struct Changes {
 }
 
 impl Accounts {
-    /// Accounts of nothing yet.
+    /// Accounts without any nodes and pods.
     pub fn new(service: Service, cluster: String, nodes: Arc<Nodes>, health: Arc<Health>) -> Accounts {
         Accounts { service, cluster, nodes, health, facts: BTreeMap::new(), names: BTreeSet::new() }
     }
@@ -64,7 +64,7 @@ impl Accounts {
     /// Applies updates of nodes.
     pub fn nodes(&mut self, updates: &[Update<Node>]) -> Result<(), Failed> {
         let listed = updates.iter().any(|update| matches!(update, Update::All(_)));
-        // The last word about each node.
+        // The last update of each node.
         let mut last: BTreeMap<&str, Option<&Node>> = BTreeMap::new();
         for update in updates {
             match update {
@@ -207,7 +207,7 @@ impl Accounts {
         let Some(mut made) = made.ok().filter(|vm| has_room && vm.check().is_ok()) else {
             return self.skip();
         };
-        // It runs, whatever policy it names.
+        // It runs, even if the policy that it names does not exist.
         made.policy = made.policy.filter(|policy| model.policy(policy).is_some());
         let made = bound(made, node);
         if known != Some(&made) {

@@ -24,7 +24,7 @@ pub struct Metadata {
     pub annotations: Annotations,
 }
 
-/// Attack: annotations of a quarter of a megabyte. These are read.
+/// The annotations that are read. Attack: annotations of a quarter of a megabyte.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Annotations {

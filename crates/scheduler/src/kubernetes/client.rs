@@ -1,4 +1,4 @@
-//! HTTP/1.1 to an API server: a few connections that are used again, and one for each watch.
+//! HTTP/1.1 to an API server: a few reused connections, and a separate one for each watch.
 
 use super::api::Status;
 use super::kubeconfig::{Access, KubeconfigError, Token, token};
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// Connections for requests at a time; more wait.
+/// Largest number of concurrent connections for requests; further requests wait.
 const CONNECTIONS: usize = 32;
 /// Time limit for connecting, and for a request.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The API server that `access` leads to; nothing is sent yet.
+    /// A client for the API server in `access`; it does not connect yet.
     pub fn new(access: Access) -> Client {
         Client { access, idle: Mutex::default(), room: Semaphore::new(CONNECTIONS) }
     }
@@ -149,7 +149,7 @@ impl Client {
         Ok(request)
     }
 
-    /// Sends a request on a connection that is there, or on a new one where none is or none is left that works.
+    /// Sends a request on an idle connection, or on a new one if there is no usable one.
     async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -174,7 +174,7 @@ impl Client {
         Ok((sender, response))
     }
 
-    /// Asks for something, and reads all of the answer.
+    /// Sends a request and reads the whole answer.
     pub async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
         // The semaphore is never closed.
         let _room = self.room.acquire().await;
@@ -217,7 +217,7 @@ where
     Ok(sender)
 }
 
-/// Makes the system probe whether the other side is still there.
+/// Enables TCP keep-alive, to detect a vanished peer.
 fn watch_over(stream: &TcpStream) -> io::Result<()> {
     use rustix::net::sockopt;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -254,9 +254,9 @@ const LINE: usize = 16 << 20;
 pub struct Stream {
     body: Incoming,
     read: Vec<u8>,
-    /// Where the next line begins.
+    /// Offset of the next line.
     from: usize,
-    /// Up to where no line ends.
+    /// End of the part that is known to contain no newline.
     searched: usize,
     /// Dropping it closes the connection.
     _sender: Sender,

@@ -17,7 +17,7 @@ const BYTES: usize = 64 << 10;
 const ZONE: usize = 63;
 /// Attack: endless facts. Largest number read per node.
 const FACTS: usize = 64;
-/// Most CPUs and most memory in MB that are believed.
+/// Largest accepted number of CPUs, and of MB of memory.
 const MOST_CPUS: u64 = 65_536;
 const MOST_MB: u64 = 1 << 30;
 
@@ -98,7 +98,7 @@ pub fn bound(mut vm: Vm, node: &str) -> Vm {
     vm
 }
 
-/// Whether a pod takes something of a node.
+/// Whether a pod uses resources of its node.
 pub fn is_on_node(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() && !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed")
 }
@@ -324,7 +324,7 @@ mod tests {
         assert!(size(&made.labels) < BYTES + LABELS && made.fault_domain.len() <= ZONE);
         assert_eq!((strict_taints(&node).len(), facts(&node).len()), (BYTES / 10 / 1024, 4));
         let mut web = pod(json!({}));
-        // The longest names that Kubernetes has will do.
+        // The longest possible names of Kubernetes are valid.
         (web.metadata.namespace, web.metadata.name) = ("n".repeat(63), "p".repeat(253));
         web.metadata.labels = many;
         let made = vm(&web, "edge", None).unwrap();

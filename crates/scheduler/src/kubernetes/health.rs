@@ -1,4 +1,4 @@
-//! Whether all is well, and how much happened: for `/healthz` and `/metrics`.
+//! Health and statistics, for `/healthz` and `/metrics`.
 
 use super::api::{Node, Pod, Watched};
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How long a watch may fail before it is reported.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Letters of a message that are kept.
+/// Largest number of characters of a message that are kept.
 const LETTERS: usize = 500;
 
 /// State of watching a kind of objects.
@@ -23,7 +23,7 @@ pub struct Feed {
 
 #[derive(Default)]
 struct State {
-    /// Whether a whole list was taken over.
+    /// Whether a complete list was applied.
     synced: bool,
     failing: Option<(Instant, String)>,
 }
@@ -36,7 +36,7 @@ impl Feed {
     /// Records a failure; returns whether it is a new one.
     pub fn fail(&self, why: &str) -> bool {
         let mut state = self.state();
-        // Attack: a message without end.
+        // Attack: an endless message.
         let why: String = why.chars().take(LETTERS).collect();
         let news = state.failing.as_ref().is_none_or(|(_, before)| *before != why);
         let since = state.failing.take().map_or_else(Instant::now, |(since, _)| since);
@@ -49,7 +49,7 @@ impl Feed {
         self.state().failing = None;
     }
 
-    /// Notes that a whole list was taken over.
+    /// Records that a complete list was applied.
     pub fn synced(&self) {
         self.state().synced = true;
     }
@@ -64,14 +64,14 @@ impl Feed {
     }
 }
 
-/// How Kubernetes is followed.
+/// The state of following Kubernetes.
 #[derive(Default)]
 pub struct Health {
     nodes: Feed,
     pods: Feed,
     /// Why received updates could not be stored, if they could not.
     store: Mutex<Option<String>>,
-    /// Objects that can't be used.
+    /// Objects that were skipped because they are invalid.
     pub skipped: AtomicU64,
     pub bound: AtomicU64,
     pub unbound: AtomicU64,
@@ -107,7 +107,7 @@ impl Health {
     pub fn write(&self, into: &mut String) {
         let feeds = [(Node::NAME, &self.nodes), (Pod::NAME, &self.pods)];
         let mut family = |name: &str, kind: &str, help: &str, of: &dyn Fn(&Feed) -> u64| {
-            // To write to text can't fail.
+            // Writing to a string can't fail.
             let _ = write!(into, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
             for (resource, feed) in feeds {
                 let _ = writeln!(into, "{name}{{resource=\"{resource}\"}} {}", of(feed));

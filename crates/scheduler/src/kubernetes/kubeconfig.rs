@@ -36,7 +36,7 @@ pub enum KubeconfigError {
     },
 }
 
-/// The way to an API server.
+/// Address and credentials of an API server.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Its host name or address, from the URL.
@@ -52,7 +52,7 @@ pub struct Access {
 #[derive(Clone, Debug)]
 pub enum Token {
     Text(String),
-    /// In a file, which is read again at each connection, since tokens of service accounts are renewed.
+    /// In a file, which is read again for each connection, since tokens of service accounts are renewed.
     File(PathBuf),
 }
 
@@ -137,7 +137,7 @@ fn json(yaml: &Yaml) -> Value {
     }
 }
 
-/// Reads a kubeconfig and words its errors.
+/// Reads a kubeconfig and formats its errors.
 struct Reader<'p> {
     path: &'p Path,
 }
@@ -257,7 +257,7 @@ fn parts(url: &str) -> Option<(bool, String, u16, String)> {
     Some((tls, host, port, uri.path().trim_end_matches('/').to_string()))
 }
 
-/// Reads the kubeconfig at `path`; of its contexts the one that is named, or its current one.
+/// Reads the kubeconfig at `path`, with the named context or its current one.
 pub fn read(path: &Path, context: Option<&str>) -> Result<Access, KubeconfigError> {
     let reader = Reader { path };
     let file = reader.file()?;

@@ -1,4 +1,4 @@
-//! Kubernetes: its nodes are hosts, its bound pods are VMs, and bindings are written to it.
+//! Kubernetes: nodes become hosts, bound pods become VMs, and bindings are written to it.
 
 mod accounts;
 mod api;
@@ -35,7 +35,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{interval, sleep, timeout};
 use watch::{Update, Watcher};
 
-/// Changes that are taken over in one go, and that wait for that at most; more wait in their connection.
+/// Largest number of updates that are applied together, and that are queued; further ones wait in their connection.
 const BATCH: usize = 1024;
 /// How long to wait for a node that kube-scheduler already knows.
 const NEWS: Duration = Duration::from_millis(500);
@@ -48,7 +48,7 @@ pub struct Kubernetes {
     client: Arc<Client>,
     nodes: Arc<Nodes>,
     health: Arc<Health>,
-    /// Told when nodes were taken over.
+    /// Signalled when nodes were applied.
     news: channel::Receiver<()>,
 }
 

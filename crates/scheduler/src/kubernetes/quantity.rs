@@ -1,4 +1,4 @@
-//! Quantities of Kubernetes: `500m`, `2`, `1Gi`, `1500M`, `2e3`, `.5`. Worked out exactly, and rounded up as Kubernetes
+//! Quantities of Kubernetes: `500m`, `2`, `1Gi`, `1500M`, `2e3`, `.5`. Computed exactly, and rounded up as Kubernetes
 //! does: 0.1 CPU is 100 thousandths, not 101.
 
 use serde_json::Value;

@@ -38,11 +38,11 @@ pub enum ServeError {
 
 /// Options of the server.
 pub struct Options {
-    /// The way to the API server.
+    /// Path of the kubeconfig.
     pub kubeconfig: PathBuf,
     /// A context of the kubeconfig instead of its current one.
     pub context: Option<String>,
-    /// The cluster that nodes are of.
+    /// The cluster to which nodes belong.
     pub cluster: String,
     /// The cluster's new policy, if it should change.
     pub policy: Option<String>,
@@ -52,7 +52,7 @@ pub struct Options {
     pub run: PathBuf,
     /// The API's socket; [`socket`] of the run directory if none.
     pub api: Option<PathBuf>,
-    /// Placement that forgets everything, instead of the one in the run directory.
+    /// An in-memory placement service instead of the one in the run directory.
     pub service: Option<Service>,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
-/// Objects a page of a list.
+/// Objects per page of a list.
 const PAGE: usize = 500;
 /// Attack: an endless list. Largest number of objects.
 const OBJECTS: usize = 1_000_000;
@@ -21,12 +21,12 @@ const OBJECTS: usize = 1_000_000;
 const WATCH: u64 = 240;
 const SILENT: Duration = Duration::from_secs(WATCH + 60);
 
-/// How long is waited before the next try: twice as long each time, up to the most.
+/// Delay before the next attempt: doubled each time, up to a maximum.
 #[derive(Clone, Copy, Debug)]
 pub struct BackOff {
-    /// The first wait.
+    /// The first delay.
     pub first: Duration,
-    /// The longest.
+    /// The longest delay.
     pub most: Duration,
 }
 
@@ -177,13 +177,13 @@ impl<T: Watched> Watcher<T> {
     }
 }
 
-/// Up to half as long again, by the clock.
+/// A random addition of up to half the delay, derived from the clock.
 fn jitter(wait: Duration) -> Duration {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     wait.mul_f64(f64::from(now.map_or(0, |now| now.subsec_nanos()) % 1000) / 2000.0)
 }
 
-/// A value in a query.
+/// A value escaped for a query.
 fn escaped(text: &str) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(byte);
     let escape = |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

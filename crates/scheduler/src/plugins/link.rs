@@ -13,7 +13,7 @@ pub(super) struct Request {
     pub within: Duration,
 }
 
-/// Why there is no answer. The other end is gone then.
+/// Why there is no reply. The other end is gone then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LinkError {
     /// It did not answer in time.

@@ -33,7 +33,7 @@ use source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// All units from outside.
+/// All external units.
 pub struct Plugins {
     options: Options,
     sources: Vec<Source>,

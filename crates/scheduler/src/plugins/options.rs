@@ -43,7 +43,7 @@ impl Options {
         self.folders.iter().any(|known| known.path.display().to_string() == folder)
     }
 
-    /// The first of the folders that isn't there.
+    /// The first folder that does not exist.
     pub fn lacks(&self) -> Option<&Path> {
         self.folders.iter().map(|folder| folder.path.as_path()).find(|path| !path.is_dir())
     }

@@ -22,7 +22,7 @@ const BEYOND: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_millis(500);
 /// Attack: an endless log line. Largest size in bytes.
 const LONGEST_LOG: u64 = 4096;
-/// Lines read ahead.
+/// Number of lines that are read ahead.
 const AHEAD: usize = 16;
 
 /// A running plugin host.
@@ -147,7 +147,7 @@ impl Link for Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The end of its input ends a host that is well.
+        // A healthy plugin host ends at the end of its input.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let Some(group) = Pid::from_raw(self.child.id().cast_signed()) else { return };
         let ended = || {

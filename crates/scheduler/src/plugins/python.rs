@@ -35,7 +35,7 @@ needed, more = [[os.path.realpath(path) for path in some if path] for some in (n
 found = {'version': sys.version_info[:2], 'program': sys.executable, 'needed': needed, 'more': more}
 print(json.dumps(found))
 ";
-/// How long that may take.
+/// Time limit for that query.
 const PATIENCE: Duration = Duration::from_secs(20);
 const OLDEST: (u32, u32) = (3, 11);
 
@@ -162,7 +162,7 @@ pub fn become_host(options: &Options, folder: &Folder) -> String {
     }
 }
 
-/// Whether a file of plugins is there that others than its owner can't read.
+/// Whether some file of plugins is readable by its owner only.
 fn is_private(folder: &Path) -> bool {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files = files.filter(|file| file.path().extension().is_some_and(|it| it == "py"));

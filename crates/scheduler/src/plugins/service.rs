@@ -17,7 +17,7 @@ pub(super) struct Http {
     ended: bool,
 }
 
-/// Where a service is.
+/// Host, port and path of a service.
 struct Address {
     authority: String,
     path: String,

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// How long a source that failed is left alone, at first and at most.
+/// Delay before a failed source is retried, at first and at most.
 const FIRST_REST: Duration = Duration::from_millis(200);
 const LONGEST_REST: Duration = Duration::from_secs(30);
 /// Time limit for calls that are not queries.
@@ -48,7 +48,7 @@ pub(super) struct Source {
     why: String,
 }
 
-/// An answer, or why a unit gave none.
+/// A reply, or the reason why a unit gave none.
 #[derive(Deserialize)]
 struct Answer<T> {
     ok: Option<T>,
@@ -228,7 +228,7 @@ impl Source {
         Ok(())
     }
 
-    /// Brings its picture up to date.
+    /// Updates the source's copy of the inventory.
     pub fn sync(&mut self, picture: &Picture) -> Result<(), String> {
         if self.is_stateless || self.has == Some(picture.revision) {
             return Ok(());
@@ -258,7 +258,7 @@ impl Source {
         self.has = matches!(answers.first(), Some(Ok(_))).then_some(revision);
     }
 
-    /// The answers to requests; fewer than requested if the source was lost.
+    /// The replies to requests; fewer than requested if the source was lost.
     pub fn ask<T: DeserializeOwned>(&mut self, requests: Vec<Request>) -> Vec<Result<T, String>> {
         let Some(link) = &mut self.link else { return vec![Err(self.why.clone())] };
         let raw = link.exchange(&requests);
@@ -289,7 +289,7 @@ impl Source {
         }
     }
 
-    /// Ends the other end; the delay until a restart grows with each failure in a row.
+    /// Closes the other end; the delay until a restart grows with each consecutive failure.
     fn lose(&mut self, error: &LinkError) -> String {
         self.link = None;
         self.has = None;
@@ -319,7 +319,7 @@ impl std::fmt::Display for Trouble {
 mod tests {
     use super::*;
 
-    /// Gives a fixed answer.
+    /// Gives a fixed reply.
     struct Told(&'static str);
 
     impl Link for Told {
