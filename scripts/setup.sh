@@ -9,7 +9,12 @@ needed=(
   iperf3:iperf3 qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
 )
 # Optional: without them, everything that does not need them still builds and runs.
-wanted=(linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump)
+wanted=(
+  linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump
+  /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
+)
+# Benchmarks run an Open vSwitch of their own: the service of a newly installed one is turned off again.
+had_switch=$(ls /usr/sbin/ovs-vswitchd 2>/dev/null || true)
 # For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
 [ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)
 
@@ -56,6 +61,9 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
     for package in "${optional[@]}"; do
       echo "setup: installing $package"
       install "$package" || echo "setup: $package is not to be had here; what needs it is left out" >&2
+      if [ "$package" = openvswitch-switch-dpdk ] && [ -z "$had_switch" ] && [ -d /run/systemd/system ]; then
+        as_root systemctl disable --now --quiet openvswitch-switch || true
+      fi
     done
   fi
 fi

@@ -1,5 +1,6 @@
 //! The result of a benchmark in the report.
 
+use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -8,7 +9,10 @@ use std::collections::BTreeMap;
 pub struct Entry {
     /// Median of our slices; none when the benchmark was left out.
     pub ours: Option<f64>,
-    /// Our best slice.
+    /// Bounds of our median that hold with 95% confidence; none of fewer than six slices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ours_interval: Option<[f64; 2]>,
+    /// Our best slice; no mark depends on it.
     pub best: Option<f64>,
     /// Median of the peer's slices.
     pub peer: Option<f64>,
@@ -16,9 +20,9 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// Unit of `ours`, `best` and `peer`.
     pub unit: String,
-    /// Bounds of `ratio` that hold with 95% confidence, by the order of the ratios; none of few slices.
+    /// Bounds of `ratio`, as `ours_interval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interval: Option<[f64; 2]>,
+    pub ratio_interval: Option<[f64; 2]>,
     /// Slices of ours.
     pub runs: usize,
     /// Difference of our highest and lowest slice, as a part of the median.
@@ -32,6 +36,9 @@ pub struct Entry {
     /// Figures by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// The machine's state meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
     /// A note for reading the figures, or why there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
@@ -71,6 +78,8 @@ pub struct Slices {
     pub ours: Vec<f64>,
     /// The same for the peer; empty if there is none.
     pub peer: Vec<f64>,
+    /// Why the peer's slices ended; ours went on alone.
+    pub lost: Option<String>,
 }
 
 /// The middle of some figures; none of none.
@@ -82,42 +91,56 @@ pub fn median(figures: &[f64]) -> Option<f64> {
     Some((upper + lower) / 2.0)
 }
 
-/// The 95% confidence interval of the median, from order statistics (the number of values below the median is
-/// binomial). None if there are too few values.
+/// The 95% confidence interval of the median, from order statistics: the number of values below the median is
+/// binomial. None of fewer than six values, of which even the whole range is not that certain.
 pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let count = sorted.len() as f64;
-    // The binomial distribution by the normal one, half a toss to the safe side.
-    let low = (count / 2.0 - 0.98 * count.sqrt() - 0.5).floor();
-    if count < 10.0 || low < 0.0 {
-        return None;
+    let count = sorted.len();
+    // Probability, and its logarithm, that exactly `rank` values are below the median, and that at most so many are.
+    let mut log = -(count as f64) * std::f64::consts::LN_2;
+    let (mut rank, mut sum) = (0, log.exp());
+    while sum <= 0.025 {
+        log += ((count - rank) as f64 / (rank + 1) as f64).ln();
+        rank += 1;
+        sum += log.exp();
     }
-    let low = low as usize;
-    Some([*sorted.get(low)?, *sorted.get(sorted.len() - 1 - low)?])
+    let low = rank.checked_sub(1)?;
+    Some([*sorted.get(low)?, *sorted.get(count - 1 - low)?])
 }
 
 impl Slices {
+    /// These pairs.
+    pub fn of(ours: &[f64], peer: &[f64]) -> Slices {
+        Slices { ours: ours.to_vec(), peer: peer.to_vec(), lost: None }
+    }
+
     /// The row that these slices make.
     pub fn entry(&self, unit: &str, better: Better) -> Entry {
         let highest = self.ours.iter().copied().max_by(f64::total_cmp);
         let lowest = self.ours.iter().copied().min_by(f64::total_cmp);
         let ours = median(&self.ours);
-        let ratios: Vec<f64> = self.ours.iter().zip(&self.peer).map(|(ours, peer)| ours / peer).collect();
+        let peer = if self.lost.is_none() { &self.peer[..] } else { &[] };
+        let ratios: Vec<f64> = self.ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect();
         let spread = match (highest, lowest, ours) {
             (Some(highest), Some(lowest), Some(ours)) if ours != 0.0 => (highest - lowest) / ours,
             _ => 0.0,
         };
-        Entry {
+        let entry = Entry {
             ours,
+            ours_interval: interval(&self.ours),
             best: if better == Better::More { highest } else { lowest },
-            peer: median(&self.peer),
+            peer: median(peer),
             ratio: median(&ratios),
-            interval: interval(&ratios),
+            ratio_interval: interval(&ratios),
             unit: unit.into(),
             runs: self.ours.len(),
             spread,
             ..Entry::default()
+        };
+        match &self.lost {
+            Some(why) => entry.note(format!("no peer: {why}")),
+            None => entry,
         }
     }
 }
@@ -128,35 +151,29 @@ impl Entry {
         Entry { note: format!("left out: {why}"), ..Entry::default() }
     }
 
-    /// Promises that the ratio reaches `bound`.
+    /// Promises that the median ratio is at least `bound`: the lower end of its interval reaches it.
     pub fn ratio_at_least(self, bound: f64) -> Entry {
-        let holds = self.ratio.is_some_and(|ratio| ratio >= bound);
+        let holds = self.ratio_interval.is_some_and(|[low, _]| low >= bound);
         self.mark(format!("ratio >= {bound}"), holds)
     }
 
-    /// Promises that the interval of the ratio reaches `bound`.
-    pub fn interval_reaches(self, bound: f64) -> Entry {
-        let holds = self.interval.map(|[_, high]| high).or(self.ratio).is_some_and(|high| high >= bound);
-        self.mark(format!("ratio >= {bound}"), holds)
-    }
-
-    /// Promises that the ratio does not pass `bound`.
+    /// Promises that the median ratio is at most `bound`, by the upper end of its interval.
     pub fn ratio_at_most(self, bound: f64) -> Entry {
-        let holds = self.ratio.is_some_and(|ratio| ratio <= bound);
+        let holds = self.ratio_interval.is_some_and(|[_, high]| high <= bound);
         self.mark(format!("ratio <= {bound}"), holds)
     }
 
-    /// Promises that the best slice reaches `bound`.
-    pub fn best_at_least(self, bound: f64) -> Entry {
-        let holds = self.best.is_some_and(|best| best >= bound);
-        let mark = format!("best >= {bound} {}", self.unit);
+    /// Promises that our median is at least `bound`, by the lower end of its interval.
+    pub fn at_least(self, bound: f64) -> Entry {
+        let holds = self.ours_interval.is_some_and(|[low, _]| low >= bound);
+        let mark = format!(">= {bound} {}", self.unit);
         self.mark(mark, holds)
     }
 
-    /// Promises that the best slice does not pass `bound`.
-    pub fn best_at_most(self, bound: f64) -> Entry {
-        let holds = self.best.is_some_and(|best| best <= bound);
-        let mark = format!("best <= {bound} {}", self.unit);
+    /// Promises that our median is at most `bound`, by the upper end of its interval.
+    pub fn at_most(self, bound: f64) -> Entry {
+        let holds = self.ours_interval.is_some_and(|[_, high]| high <= bound);
+        let mark = format!("<= {bound} {}", self.unit);
         self.mark(mark, holds)
     }
 
@@ -177,6 +194,16 @@ impl Entry {
         let figures = figures.iter().map(|(name, figure)| (name.to_string(), *figure)).collect();
         self.steps.push(Step { name: name.into(), figures });
         self
+    }
+
+    /// Adds a step with the medians of these slices, and the bounds of their ratio.
+    pub fn step_of(self, name: impl Into<String>, slices: &Slices) -> Entry {
+        let row = slices.entry("", Better::More);
+        let [low, high] = row.ratio_interval.map_or([None; 2], |bounds| bounds.map(Some));
+        let figures =
+            [("ours", row.ours), ("peer", row.peer), ("ratio", row.ratio), ("from", low), ("to", high)];
+        let figures = figures.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
+        self.step(name, &figures.collect::<Vec<_>>())
     }
 
     /// Sets the note.
@@ -200,29 +227,62 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 
-    #[test]
-    fn the_interval_narrows_with_more_samples() {
-        assert_eq!(interval(&[1.0; 9]), None);
-        let figures =
-            |count: u32| (0..count).map(|figure| f64::from(figure) / f64::from(count)).collect::<Vec<_>>();
-        // Ranks 40 and 61 of 100 (Conover, Practical Nonparametric Statistics, table of the binomial).
-        let [low, high] = interval(&figures(100)).unwrap();
-        assert!((0.38..=0.4).contains(&low) && (0.59..=0.62).contains(&high), "{low} {high}");
-        let [low, high] = interval(&figures(10_000)).unwrap();
-        assert!(low > 0.489 && high < 0.511);
-        let entry = Slices { ours: figures(100), peer: vec![1.0; 100] }.entry("Mpps", Better::More);
-        assert!(entry.clone().interval_reaches(0.55).marks[0].holds);
-        assert!(!entry.interval_reaches(0.65).marks[0].holds);
+    /// 1, 2, .. `count`, not in order.
+    fn ranks(count: u32) -> Vec<f64> {
+        (1..=count).rev().map(f64::from).collect()
     }
 
     #[test]
-    fn ratios_use_pairs_and_limits_use_the_best_run() {
-        let slices = Slices { ours: vec![10.0, 40.0, 20.0], peer: vec![10.0, 10.0, 40.0] };
-        let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.0).best_at_least(50.0);
+    fn the_interval_has_binomial_ranks() {
+        assert_eq!((interval(&[]), interval(&ranks(5))), (None, None));
+        // Ranks of a two-sided 95% interval of the median (tables of the sign test).
+        for (count, low, high) in [
+            (6, 1.0, 6.0),
+            (8, 1.0, 8.0),
+            (9, 2.0, 8.0),
+            (10, 2.0, 9.0),
+            (15, 4.0, 12.0),
+            (20, 6.0, 15.0),
+            (25, 8.0, 18.0),
+            (50, 18.0, 33.0),
+            (100, 40.0, 61.0),
+        ] {
+            assert_eq!(interval(&ranks(count)), Some([low, high]), "{count}");
+        }
+        let [low, high] = interval(&ranks(10_000)).unwrap();
+        assert!((4_900.0..4_904.0).contains(&low) && low + high == 10_001.0, "{low} {high}");
+    }
+
+    #[test]
+    fn ratios_use_pairs() {
+        let slices = Slices::of(&[10.0, 40.0, 20.0], &[10.0, 10.0, 40.0]);
+        let entry = slices.entry("Mpps", Better::More);
         assert_eq!((entry.ours, entry.best, entry.peer), (Some(20.0), Some(40.0), Some(10.0)));
         assert_eq!((entry.ratio, entry.runs, entry.spread), (Some(1.0), 3, 1.5));
-        assert_eq!(entry.marks.iter().map(|mark| mark.holds).collect::<Vec<_>>(), [true, false]);
-        let entry = slices.entry("us", Better::Less).best_at_most(10.0);
-        assert!(entry.marks[0].holds && entry.marks[0].mark == "best <= 10 us");
+        assert_eq!(slices.entry("us", Better::Less).best, Some(10.0));
+    }
+
+    #[test]
+    fn a_mark_needs_the_worse_end_of_its_interval() {
+        // Ranks 2 and 9 of ten: 2 to 9 for our median, 0.2 to 0.9 for the ratio's.
+        let entry = Slices::of(&ranks(10), &[10.0; 10]).entry("Mpps", Better::More);
+        assert_eq!((entry.ours_interval, entry.ratio_interval), (Some([2.0, 9.0]), Some([0.2, 0.9])));
+        let holds = |entry: Entry| entry.marks[0].holds;
+        assert!(holds(entry.clone().at_least(2.0)) && !holds(entry.clone().at_least(2.1)));
+        assert!(holds(entry.clone().at_most(9.0)) && !holds(entry.clone().at_most(8.9)));
+        assert!(holds(entry.clone().ratio_at_least(0.2)) && !holds(entry.clone().ratio_at_least(0.21)));
+        assert!(holds(entry.clone().ratio_at_most(0.9)) && !holds(entry.clone().ratio_at_most(0.89)));
+        assert_eq!(entry.at_least(2.0).marks[0].mark, ">= 2 Mpps");
+        let few = Slices::of(&[9.0; 5], &[]).entry("Mpps", Better::More);
+        assert!(!holds(few.at_least(1.0)));
+    }
+
+    #[test]
+    fn a_lost_peer_keeps_our_figures() {
+        let lost = Some("it hung".to_string());
+        let entry = Slices { lost, ..Slices::of(&ranks(8), &[1.0; 3]) }.entry("Mpps", Better::More);
+        assert_eq!((entry.ours, entry.peer, entry.ratio), (Some(4.5), None, None));
+        assert_eq!(entry.note, "no peer: it hung");
+        assert!(!entry.ratio_at_least(0.1).marks[0].holds);
     }
 }

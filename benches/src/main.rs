@@ -8,6 +8,7 @@ mod click;
 mod entry;
 mod huge;
 mod keys;
+mod machine;
 mod peer;
 mod plan;
 mod report;

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::entry::Slices;
+use crate::machine;
 use std::time::Duration;
 
 /// How long a benchmark measures.
@@ -22,13 +23,13 @@ impl Plan {
         Plan { seconds: self.seconds * part }
     }
 
-    /// Number of slices of length `slice`, at least three.
+    /// Number of slices of length `slice`, at least as many as an interval needs.
     pub fn slices(&self, slice: Duration) -> usize {
-        ((self.seconds / slice.as_secs_f64()).round() as usize).max(3)
+        ((self.seconds / slice.as_secs_f64()).round() as usize).max(6)
     }
 
     /// Alternating slices of ours and of the peer: machines change their speed within seconds, which affects
-    /// both.
+    /// both. If the peer fails, ours goes on alone.
     pub fn pairs(
         &self,
         slice: Duration,
@@ -37,8 +38,14 @@ impl Plan {
     ) -> Result<Slices, Failure> {
         let mut slices = Slices::default();
         for _ in 0..self.slices(2 * slice) {
+            machine::note();
             slices.ours.push(ours(slice)?);
-            slices.peer.push(peer(slice)?);
+            if slices.lost.is_none() {
+                match peer(slice) {
+                    Ok(figure) => slices.peer.push(figure),
+                    Err(error) => slices.lost = Some(error.to_string()),
+                }
+            }
         }
         Ok(slices)
     }
@@ -51,8 +58,37 @@ impl Plan {
     ) -> Result<Slices, Failure> {
         let mut slices = Slices::default();
         for _ in 0..self.slices(slice) {
+            machine::note();
             slices.ours.push(ours(slice)?);
         }
         Ok(slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_peer_keeps_our_slices() {
+        let plan = Plan::new(0.8);
+        let mut peers = 0;
+        let slices = plan.pairs(
+            Duration::from_millis(50),
+            |_| Ok(2.0),
+            |_| {
+                peers += 1;
+                if peers < 3 { Ok(1.0) } else { Err("it hung".into()) }
+            },
+        );
+        let slices = slices.unwrap();
+        assert_eq!((slices.ours.len(), slices.peer.len(), peers), (8, 2, 3));
+        assert_eq!(slices.lost.as_deref(), Some("it hung"));
+    }
+
+    #[test]
+    fn short_plans_have_an_interval() {
+        let slices = Plan::new(1.0).alone(Duration::from_secs(1), |_| Ok(1.0)).unwrap();
+        assert!(crate::entry::interval(&slices.ours).is_some());
     }
 }

@@ -1,6 +1,7 @@
 //! The report: a file for programs, a table for people.
 
 use crate::entry::Entry;
+use crate::machine::Machine;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -40,8 +41,13 @@ pub fn table(report: &Report, keys: &[String]) -> String {
     line(&mut out, &COLUMNS.map(String::from), &widths);
     for (entry, row) in &rows {
         line(&mut out, row, &widths);
-        if let Some([low, high]) = entry.interval {
-            let _ = writeln!(out, "    95% interval of the ratio: {} to {}", figure_of(low), figure_of(high));
+        for (name, interval) in [("ours", entry.ours_interval), ("the ratio", entry.ratio_interval)] {
+            if let Some(interval) = interval {
+                let _ = writeln!(out, "    95% interval of {name}: {}", bounds(interval));
+            }
+        }
+        if let Some(machine) = &entry.machine {
+            let _ = writeln!(out, "    {}", state(machine));
         }
         for (name, figure) in &entry.more {
             let _ = writeln!(out, "    {name}: {}", figure_of(*figure));
@@ -61,13 +67,39 @@ pub fn table(report: &Report, keys: &[String]) -> String {
     out
 }
 
-/// All rows as a table in Markdown, without notes and steps.
+/// All rows as a table in Markdown: medians with their intervals, and the machine's state; without notes and steps.
 pub fn markdown(report: &Report) -> String {
-    let mut out = format!("| {} |\n|{}\n", COLUMNS.join(" | "), "---|".repeat(COLUMNS.len()));
+    let columns = ["key", "ours", "best", "peer", "unit", "ratio", "mark", "holds", "line, ns", "loop, us"];
+    let mut out = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
     for (key, entry) in report {
-        let _ = writeln!(out, "| {} |", row(key, entry).join(" | "));
+        let [key, ours, best, peer, unit, ratio, _, mark, holds] = row(key, entry);
+        let with = |figure: String, interval: Option<[f64; 2]>| match interval {
+            Some(interval) => format!("{figure} ({})", bounds(interval)),
+            None => figure,
+        };
+        let (ours, ratio) = (with(ours, entry.ours_interval), with(ratio, entry.ratio_interval));
+        let machine = entry.machine.as_ref();
+        let [line, turns] = [machine.map(|machine| machine.line_ns), machine.map(|machine| machine.loop_us)]
+            .map(|of| {
+                of.map_or("-".to_string(), |[low, middle, high]| with(figure_of(middle), Some([low, high])))
+            });
+        let cells = [key, ours, best, peer, unit, ratio, mark, holds, line, turns];
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     out
+}
+
+fn bounds([low, high]: [f64; 2]) -> String {
+    format!("{} to {}", figure_of(low), figure_of(high))
+}
+
+/// The machine's state in words.
+fn state(Machine { line_ns, loop_us, samples }: &Machine) -> String {
+    let words = |[low, middle, high]: [f64; 3], unit: &str| {
+        format!("{} {unit} ({})", figure_of(middle), bounds([low, high]))
+    };
+    let (line, turns) = (words(*line_ns, "ns"), words(*loop_us, "us"));
+    format!("machine: a cache line there and back {line}, integer loop {turns}; {samples} samples")
 }
 
 fn line(out: &mut String, cells: &[String; 9], widths: &[usize; 9]) {
@@ -116,11 +148,16 @@ mod tests {
     use super::*;
     use crate::entry::{Better, Slices};
 
+    const MACHINE: Machine =
+        Machine { line_ns: [90.0, 100.0, 400.0], loop_us: [240.0, 250.0, 260.0], samples: 3 };
+    const INTERVAL: &str = "    95% interval of the ratio: 1.250 to 1.250";
+
     #[test]
     fn reports_round_trip() {
         let path = std::env::temp_dir().join(format!("ringway-bench-report-{}.json", std::process::id()));
-        let slices = Slices { ours: vec![1.0], peer: vec![2.0] };
-        let entry = slices.entry("us", Better::Less).ratio_at_most(1.0).with("floor", 3.5);
+        let slices = Slices::of(&[1.0; 6], &[2.0; 6]);
+        let mut entry = slices.entry("us", Better::Less).ratio_at_most(1.0).with("floor", 3.5);
+        entry.machine = Some(MACHINE);
         let report = Report::from([("a".into(), entry), ("b".into(), Entry::skipped("no peer"))]);
         write(&path, &report).unwrap();
         assert_eq!(read(&path), report);
@@ -130,14 +167,22 @@ mod tests {
 
     #[test]
     fn the_table_is_aligned_and_marks_failures() {
-        let entry =
-            Slices { ours: vec![12.5], peer: vec![10.0] }.entry("Mpps", Better::More).ratio_at_least(1.5);
+        let slices = Slices::of(&[12.5; 6], &[10.0; 6]);
+        let mut entry = slices.entry("Mpps", Better::More).ratio_at_least(1.5);
+        entry.machine = Some(MACHINE);
         let report =
             Report::from([("vhost.split.64".into(), entry), ("b".into(), Entry::skipped("no peer"))]);
         let text = table(&report, &["vhost.split.64".into(), "b".into()]);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].ends_with("ratio >= 1.5  NO"), "{text}");
         assert_eq!(lines[0].find("unit"), lines[1].find("Mpps"), "{text}");
-        assert_eq!(lines[3], "    left out: no peer");
+        assert_eq!(lines[2..4], ["    95% interval of ours: 12.50 to 12.50", INTERVAL], "{text}");
+        let machine = "    machine: a cache line there and back 100.0 ns (90.00 to 400.0), \
+            integer loop 250.0 us (240.0 to 260.0); 3 samples";
+        assert_eq!((lines[4], lines[6]), (machine, "    left out: no peer"), "{text}");
+        let text = markdown(&report);
+        let row = "| vhost.split.64 | 12.50 (12.50 to 12.50) | 12.50 | 10.00 | Mpps | 1.250 (1.250 to 1.250) \
+            | ratio >= 1.5 | NO | 100.0 (90.00 to 400.0) | 250.0 (240.0 to 260.0) |";
+        assert_eq!(text.lines().last(), Some(row));
     }
 }

@@ -1,14 +1,15 @@
-//! Each group in a process of its own, within its time.
+//! Each group in a process of its own, each key within its time.
 
 use crate::Failure;
 use crate::entry::Entry;
 use crate::huge::Pages;
 use crate::keys::{self, Group, Subject};
+use crate::machine;
 use crate::plan::Plan;
 use crate::report::{self, Report};
 use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// On a signal, restores the system's settings and ends.
@@ -48,17 +49,25 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Whether a key was asked for.
+    /// Whether a key was asked for. If it was, its measurement begins, and its time limit.
     pub fn wants(&self, key: &str) -> bool {
-        self.wanted.iter().any(|wanted| wanted == key)
+        let wants = self.wanted.iter().any(|wanted| wanted == key);
+        if wants {
+            machine::note();
+            // Without the mark, a measurement that hangs would end those after it too.
+            let _ = std::fs::write(mark(self.path), key);
+        }
+        wants
     }
 
     /// Keeps a row. One that was not asked for is forgotten.
     pub fn put(&mut self, key: &str, entry: Result<Entry, Failure>) {
-        if !self.wants(key) {
+        if !self.wanted.iter().any(|wanted| wanted == key) {
             return;
         }
-        let entry = entry.unwrap_or_else(Entry::skipped);
+        machine::note();
+        let mut entry = entry.unwrap_or_else(Entry::skipped);
+        entry.machine = machine::take();
         let figure = entry.ours.map_or(String::new(), |ours| format!(" {ours:.2} {}", entry.unit));
         let ratio = entry.ratio.map_or(String::new(), |ratio| format!(", ratio {ratio:.2}"));
         let note = if entry.ours.is_none() { format!(" {}", entry.note) } else { String::new() };
@@ -67,6 +76,7 @@ impl Output<'_> {
         if let Err(error) = report::write(self.path, &self.report) {
             eprintln!("{}: {error}", self.path.display());
         }
+        let _ = std::fs::remove_file(mark(self.path));
     }
 
     /// The same reason for every key that has no row.
@@ -96,23 +106,46 @@ pub fn inside(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> ExitC
     ExitCode::SUCCESS
 }
 
-/// Runs a group in another process; its rows.
+/// The file that names the key in hand.
+fn mark(report: &Path) -> PathBuf {
+    report.with_extension("key")
+}
+
+/// Runs a group in another process; its rows. A key that hangs, or ends the process, loses its own row: the others
+/// are measured by another process.
 pub fn outside(subject: &Subject, group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
     let path = scratch.join(format!("{}.json", group.name));
-    let limit = Duration::from_secs_f64(group.setup + 1.5 * plan.seconds * keys.len() as f64 * group.costs);
-    let why =
-        match start(subject, group, keys, plan, &path).and_then(|mut child| Ok(wait(&mut child, limit)?)) {
-            Ok(Some(status)) if status.success() => String::new(),
-            Ok(Some(status)) => format!("its process ended with {status}"),
-            Ok(None) => format!("it took longer than {:.0} s", limit.as_secs_f64()),
-            Err(error) => error.to_string(),
+    let limit = Duration::from_secs_f64(group.setup + 2.0 * plan.seconds * group.costs);
+    each(keys, &path, |keys| match start(subject, group, keys, plan, &path) {
+        Ok(mut child) => wait(&mut child, &path, limit),
+        Err(error) => Some(error.to_string()),
+    })
+}
+
+/// The rows of `keys`, from as many runs as it takes. A run writes rows to `path`, and returns why it ended early.
+fn each(keys: &[String], path: &Path, mut run: impl FnMut(&[String]) -> Option<String>) -> Report {
+    let mut report = Report::new();
+    let mut left = keys.to_vec();
+    while !left.is_empty() {
+        let why = run(&left);
+        report.extend(report::read(path));
+        let in_hand = std::fs::read_to_string(mark(path)).ok().filter(|key| !report.contains_key(key));
+        for file in [path, &mark(path)] {
+            // There is none if nothing was measured.
+            let _ = std::fs::remove_file(file);
+        }
+        let why = why.unwrap_or_else(|| "it gave no figure".into());
+        left.retain(|key| !report.contains_key(key));
+        // What fails before its first key would fail again.
+        let lost = match in_hand {
+            Some(key) => vec![key],
+            None => left.clone(),
         };
-    let mut report = report::read(&path);
-    for key in keys {
-        report.entry(key.clone()).or_insert_with(|| {
+        for key in lost {
             eprintln!("{key}: {why}");
-            Entry::skipped(&why)
-        });
+            left.retain(|other| *other != key);
+            report.insert(key, Entry::skipped(&why));
+        }
     }
     report
 }
@@ -151,19 +184,88 @@ fn start(
     child.map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()).into())
 }
 
-fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
-    let end = Instant::now() + limit;
+/// Waits for a group's process; why it ended early. Each key, and what comes before the first, may take `limit`.
+fn wait(child: &mut Child, path: &Path, limit: Duration) -> Option<String> {
+    let (mut since, mut last) = (Instant::now(), None);
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+        match child.try_wait() {
+            Ok(None) => (),
+            Ok(Some(status)) if status.success() => return None,
+            Ok(Some(status)) => return Some(format!("its process ended with {status}")),
+            Err(error) => return Some(error.to_string()),
         }
-        if Instant::now() > end {
+        let key = std::fs::read_to_string(mark(path)).ok();
+        if key != last {
+            (since, last) = (Instant::now(), key);
+        }
+        if since.elapsed() > limit {
             if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                 let _ = rustix::process::kill_process(process, Signal::KILL);
             }
-            child.wait()?;
-            return Ok(None);
+            let _ = child.wait();
+            return Some(format!("it took longer than {:.0} s", limit.as_secs_f64()));
         }
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn scratch_of(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("ringway-bench-run-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_hung_key_loses_only_its_row() {
+        let folder = scratch_of("hangs");
+        let path = folder.join("rows.json");
+        let mut runs = Vec::new();
+        let report = each(&keys(&["a", "b", "c"]), &path, |left| {
+            runs.push(left.to_vec());
+            let mut output = Output { path: &path, report: Report::new(), wanted: left };
+            for key in ["a", "b", "c"] {
+                if output.wants(key) {
+                    if key == "b" {
+                        return Some("it took longer than 9 s".into());
+                    }
+                    output.put(key, Ok(Entry { ours: Some(1.0), ..Entry::default() }));
+                }
+            }
+            None
+        });
+        assert_eq!(runs, [keys(&["a", "b", "c"]), keys(&["c"])]);
+        assert_eq!(report["b"].note, "left out: it took longer than 9 s");
+        assert_eq!((report["a"].ours, report["b"].ours, report["c"].ours), (Some(1.0), None, Some(1.0)));
+        assert!(report["a"].machine.is_some() || ringway_host::allowed_cores().unwrap().len() < 2);
+        remove(&folder);
+    }
+
+    #[test]
+    fn a_group_that_fails_early_runs_once() {
+        let folder = scratch_of("fails");
+        let mut runs = 0;
+        let report = each(&keys(&["a", "b"]), &folder.join("rows.json"), |_| {
+            runs += 1;
+            Some("no namespace".into())
+        });
+        assert_eq!((runs, report["a"].note.as_str(), report.len()), (1, "left out: no namespace", 2));
+        remove(&folder);
+    }
+
+    #[test]
+    fn a_hung_process_is_killed() {
+        let path = std::env::temp_dir().join("ringway-bench-run-no-such-folder/rows.json");
+        let shell = |command: &str| Command::new("sh").args(["-c", command]).spawn().unwrap();
+        assert_eq!(wait(&mut shell("exit 0"), &path, Duration::from_secs(60)), None);
+        let why = wait(&mut shell("exec sleep infinity"), &path, Duration::ZERO);
+        assert_eq!(why.as_deref(), Some("it took longer than 0 s"));
     }
 }

@@ -116,7 +116,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     };
     drop(ours);
     let queued = queued(plan, case, &frames, theirs(false, &queue(32)))?;
-    let mut entry = slices.entry("Mpps", Better::More).best_at_least(case.mark);
+    let mut entry = slices.entry("Mpps", Better::More).at_least(case.mark);
     if case.ratio > 0.0 && entry.ratio.is_some() {
         entry = entry.ratio_at_least(case.ratio);
     }

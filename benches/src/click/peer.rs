@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Time limit of one run, in addition to its measured time.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// Click's program, or FastClick's, whichever is named; the latter first.
 pub fn program() -> Option<PathBuf> {
     ["FASTCLICK", "CLICK"].iter().find_map(std::env::var_os).map(PathBuf::from)
@@ -77,7 +80,7 @@ pub fn rate(
         input.write_all(configuration.as_bytes())?;
         input.write_all(driver.as_bytes())?;
     }
-    let output = child.wait_with_output()?;
+    let output = crate::peer::finish(child, time + LIMIT)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let numbers: Vec<f64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
     match numbers[..] {

@@ -14,7 +14,7 @@ use ringway_tests::traffic::{iperf, ping};
 use std::path::Path;
 use std::time::Duration;
 
-const SLICE: Duration = Duration::from_secs(2);
+const SLICE: Duration = Duration::from_secs(1);
 const BOOT: Duration = Duration::from_secs(60);
 /// The receiver's address, in either world.
 const RECEIVER: &str = "10.99.0.2";

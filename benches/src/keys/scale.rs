@@ -5,7 +5,8 @@ use crate::entry::{Better, Entry, Slices};
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
 use crate::rig::program::{OnPort, on_port, on_worker};
-use crate::rig::stream::{Payload, Stream};
+use crate::rig::sequence::Payload;
+use crate::rig::stream::Stream;
 use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
@@ -65,13 +66,13 @@ fn ports(plan: &Plan) -> Result<Entry, Failure> {
         slices = plan.pairs(SLICE, |time| many.cost(time), |time| few.cost(time))?;
         drop(pinned);
         let entry = slices.entry("", Better::Less);
-        steps.push((count, entry.best.unwrap_or(f64::NAN), entry.ratio.unwrap_or(f64::NAN)));
+        steps.push((count, entry.ours.unwrap_or(f64::NAN), entry.ratio.unwrap_or(f64::NAN)));
     }
     let entry = slices.entry("ns", Better::Less).ratio_at_most(1.2);
     let entry =
         entry.note("a frame of 64 B among 1024 ports, all with programs, 2 of them active; peer: 2 ports");
-    Ok(steps.into_iter().fold(entry, |entry, (count, best, ratio)| {
-        entry.step(format!("{count} ports"), &[("ns a frame", best), ("ratio", ratio)])
+    Ok(steps.into_iter().fold(entry, |entry, (count, cost, ratio)| {
+        entry.step(format!("{count} ports"), &[("ns a frame", cost), ("ratio", ratio)])
     }))
 }
 
@@ -100,10 +101,12 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
     }
     let mut steps = steps.into_iter();
     let (one, two) = (steps.next().ok_or("no step")?, steps.next().ok_or("no step")?);
-    let mut entry = Slices { ours: two.1.ours.clone(), peer: one.1.ours.clone() }.entry("Mpps", Better::More);
+    let mut entry = Slices::of(&two.1.ours, &one.1.ours).entry("Mpps", Better::More);
     for (count, slices) in [one, two] {
-        let best = slices.entry("", Better::More).best.unwrap_or(f64::NAN);
-        entry = entry.step(format!("{count} workers"), &[("Mpps", best)]);
+        let row = slices.entry("", Better::More);
+        let figures =
+            [("Mpps", row.ours), ("best", row.best)].map(|(name, rate)| (name, rate.unwrap_or(f64::NAN)));
+        entry = entry.step(format!("{count} workers"), &figures);
     }
     let note = "two streams of 64 B, a thread each; with two workers a core has one and a thread";
     Ok(entry.with("memory, KB", resident()).note(note).note("peer: one worker"))

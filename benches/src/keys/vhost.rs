@@ -4,17 +4,19 @@
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::keys::Folder;
-use crate::peer::testpmd::{self, Testpmd};
+use crate::peer::ovs::Ovs;
+use crate::peer::{Peer, testpmd};
 use crate::plan::Plan;
 use crate::rig::fabric::{Rig, vhost_user};
 use crate::rig::front::{self, Connection};
 use crate::rig::guest::{Addresses, Busy, Guest, Iommu, Pair, Shape, Wires};
 use crate::rig::memory::GuestMemory;
+use crate::rig::sequence::Payload;
 use crate::rig::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -22,21 +24,37 @@ use std::time::{Duration, Instant};
 /// Descriptors of a ring.
 const RING: u16 = 1024;
 const SLICE: Duration = Duration::from_millis(100);
+const BASE: Shape = Shape { packed: false, ring: RING, frame: 64, iommu: Iommu::Off };
 
-/// The keys with their parameters.
-const SHAPES: [(&str, Shape); 4] = [
-    ("vhost.split.64", Shape { packed: false, ring: RING, frame: 64, iommu: Iommu::Off }),
-    ("vhost.packed.64", Shape { packed: true, ring: RING, frame: 64, iommu: Iommu::Off }),
-    ("vhost.split.1500", Shape { packed: false, ring: RING, frame: 1500, iommu: Iommu::Off }),
-    ("vhost.packed.1500", Shape { packed: true, ring: RING, frame: 1500, iommu: Iommu::Off }),
+/// The keys with their parameters, and the mark of the ratio to DPDK's; to Open vSwitch's it is [`OVS`].
+const SHAPES: [(&str, Shape, f64); 4] = [
+    ("split.64", BASE, 1.5),
+    ("packed.64", Shape { packed: true, ..BASE }, 1.4),
+    ("split.1500", Shape { frame: 1500, ..BASE }, 1.5),
+    ("packed.1500", Shape { packed: true, frame: 1500, ..BASE }, 1.5),
+];
+const OVS: f64 = 2.0;
+/// Names of the ports.
+const PORTS: [&str; 2] = ["left", "right"];
+/// Rule sets of Open vSwitch.
+const RULES: [(&str, &[&str]); 2] = [
+    ("NORMAL", &["actions=NORMAL"]),
+    ("one rule", &["in_port=1,actions=output:2", "in_port=2,actions=output:1"]),
 ];
 
 /// Runs the keys that are wanted.
 pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     two_cores()?;
-    for (key, shape) in SHAPES {
-        if output.wants(key) {
-            output.put(key, measure(plan, &shape));
+    for (key, shape, bound) in SHAPES {
+        let key = format!("vhost.{key}");
+        if output.wants(&key) {
+            output.put(&key, beside_dpdk(plan, &shape).map(|entry| entry.ratio_at_least(bound)));
+        }
+    }
+    for (key, shape, _) in SHAPES {
+        let key = format!("vhost.ovs.{key}");
+        if output.wants(&key) {
+            output.put(&key, beside_ovs(plan, &shape).map(|entry| entry.ratio_at_least(OVS)));
         }
     }
     Ok(())
@@ -90,72 +108,144 @@ pub fn ours(memories: &Memories, pair: &Pair<'_>, shape: &Shape) -> Result<(Rig,
     Ok((rig, connections))
 }
 
-/// DPDK's back-end, its front-ends connected, stopped.
-fn dpdk(
-    folder: &Path,
-    memories: &Memories,
-    pair: &Pair<'_>,
-    shape: &Shape,
-) -> Result<(Testpmd, [Connection; 2]), Failure> {
-    let paths = [folder.join("left"), folder.join("right")];
-    let mut testpmd = testpmd::back_end(folder, [&paths[0], &paths[1]], WORKER)?;
-    let sockets = [UnixStream::connect(&paths[0])?, UnixStream::connect(&paths[1])?];
-    let connections = connect(sockets, memories, &pair.wires(), shape)?;
-    testpmd.wait_for("now ready for processing", 2, Duration::from_secs(5))?;
-    Ok((testpmd, connections))
+/// Our fabric and its guests.
+struct Near<'m> {
+    rig: Rig,
+    _front: [Connection; 2],
+    pair: Pair<'m>,
 }
 
-fn measure(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
+impl<'m> Near<'m> {
+    fn new(memories: &'m Memories, shape: &Shape) -> Result<Near<'m>, Failure> {
+        let mut pair = pair(memories, shape)?;
+        pair.set_payload(Payload::Numbered)?;
+        let (rig, front) = ours(memories, &pair, shape)?;
+        Ok(Near { rig, _front: front, pair })
+    }
+
+    /// What a row says beside its slices.
+    fn figures(&self, entry: Entry, shape: &Shape) -> Entry {
+        let drops = self.rig.sum(|counters| {
+            let drops = counters.tx_drops.iter().chain(&counters.rx_drops);
+            drops.map(|count| count.load(Ordering::Relaxed)).sum()
+        });
+        let rate = entry.ours.unwrap_or(f64::NAN);
+        entry
+            .with("ticks a frame", ringway_host::ticks_per_second() / rate / 1e6)
+            .with("Gb/s", rate * f64::from(shape.frame) * 8e-3)
+            .with("frames lost", self.pair.lost as f64 + self.pair.missing() as f64)
+            .with("drops", drops as f64)
+            .with("notifications", self.rig.notifications() as f64)
+    }
+}
+
+/// A peer and its guests; it is stopped while it is not measured.
+struct Far<'m, P> {
+    peer: P,
+    _front: [Connection; 2],
+    pair: Pair<'m>,
+}
+
+impl<'m, P: Peer> Far<'m, P> {
+    /// Connects guests to a peer that has just been started, and exchanges frames.
+    fn new(
+        peer: P,
+        sockets: [PathBuf; 2],
+        memories: &'m Memories,
+        shape: &Shape,
+    ) -> Result<Far<'m, P>, Failure> {
+        let mut pair = pair(memories, shape)?;
+        pair.set_payload(Payload::Numbered)?;
+        let [left, right] = sockets;
+        let sockets = [UnixStream::connect(left)?, UnixStream::connect(right)?];
+        let front = connect(sockets, memories, &pair.wires(), shape)?;
+        let end = Instant::now() + Duration::from_secs(5);
+        while pair.run(SLICE)?.0 == 0 {
+            if Instant::now() > end {
+                return Err("no frame comes through the peer".into());
+            }
+        }
+        pair.drain()?;
+        peer.run(false)?;
+        Ok(Far { peer, _front: front, pair })
+    }
+
+    fn slice(&mut self, time: Duration) -> Result<f64, Failure> {
+        self.peer.run(true)?;
+        let rate = self.pair.rate(time);
+        self.peer.run(false)?;
+        rate
+    }
+
+    fn figures(&self, entry: Entry) -> Entry {
+        entry.with("frames lost by the peer", self.pair.lost as f64 + self.pair.missing() as f64)
+    }
+}
+
+/// Ours beside DPDK's vhost.
+fn beside_dpdk(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let (our_memories, their_memories) = (memories(shape)?, memories(shape)?);
-    let mut near = pair(&our_memories, shape)?;
-    let (rig, _ours) = ours(&our_memories, &near, shape)?;
-    let mut far = pair(&their_memories, shape)?;
-    let peer = dpdk(folder.path(), &their_memories, &far, shape);
+    let mut near = Near::new(&our_memories, shape)?;
+    let sockets = PORTS.map(|port| folder.path().join(port));
+    // Started before this thread is pinned, which the peer would inherit.
+    let far = testpmd::back_end(folder.path(), sockets.each_ref().map(PathBuf::as_path), WORKER)
+        .and_then(|testpmd| Far::new(testpmd, sockets, &their_memories, shape));
     let pinned = Pinned::to(LOAD)?;
-    learn(&mut near, &rig)?;
-    let slices = match &peer {
-        Ok((testpmd, _connections)) => {
-            far.run(SLICE)?;
-            far.drain()?;
-            testpmd.run(false)?;
-            plan.pairs(
-                SLICE,
-                |time| near.rate(time),
-                |time| {
-                    testpmd.run(true)?;
-                    let rate = far.rate(time);
-                    testpmd.run(false)?;
-                    rate
-                },
-            )?
+    learn(&mut near.pair, &near.rig)?;
+    let mut entry = match far {
+        Ok(mut far) => {
+            let slices = plan.pairs(SLICE, |time| near.pair.rate(time), |time| far.slice(time))?;
+            let entry = far.figures(near.figures(slices.entry("Mpps", Better::More), shape));
+            near.pair.set_payload(Payload::Untouched)?;
+            far.peer.run(true)?;
+            far.pair.set_payload(Payload::Untouched)?;
+            far.peer.run(false)?;
+            let untouched =
+                plan.part(0.3).pairs(SLICE, |time| near.pair.rate(time), |time| far.slice(time))?;
+            let entry = entry.step_of("payload not touched", &untouched);
+            entry.note("peer: DPDK testpmd, net_vhost, io forwarding")
         }
-        Err(_) => plan.alone(SLICE, |time| near.rate(time))?,
+        Err(error) => {
+            let slices = plan.alone(SLICE, |time| near.pair.rate(time))?;
+            near.figures(slices.entry("Mpps", Better::More), shape).note(format!("no peer: {error}"))
+        }
     };
-    let drops = rig.sum(|counters| {
-        counters.tx_drops.iter().chain(&counters.rx_drops).map(|count| count.load(Ordering::Relaxed)).sum()
-    });
-    let notifications = rig.notifications();
-    drop((rig, pinned));
-    let floor = floor(&plan.part(0.2), shape)?;
-    let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.5);
-    let best = entry.best.unwrap_or(f64::NAN);
-    let second = ringway_host::ticks_per_second();
-    let ticks = |rate: f64| second / rate / 1e6;
-    let mut entry = entry.with("best, ticks a frame", ticks(best)).with("floor, Mpps", floor);
-    entry =
-        entry.with("best, Gb/s", best * f64::from(shape.frame) * 8e-3).with("frames lost", near.lost as f64);
-    entry = entry.with("drops", drops as f64).with("notifications", notifications as f64);
+    drop((near, pinned));
+    entry = entry.with("floor, Mpps", floor(&plan.part(0.2), shape)?);
     if !our_memories[0].0.huge {
         entry = entry.note("the guests' memory is in 4 KB pages: no huge pages are free");
     }
-    if far.lost > 0 {
-        entry = entry.with("frames lost by the peer", far.lost as f64);
+    Ok(entry.note("each frame numbered and verified by the guests"))
+}
+
+/// Ours beside Open vSwitch, the faster of its rule sets.
+fn beside_ovs(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
+    let folder = Folder::new()?;
+    let (our_memories, their_memories) = (memories(shape)?, memories(shape)?);
+    let ovs = Ovs::start(folder.path(), &PORTS.map(String::from), WORKER)?;
+    let sockets = PORTS.map(|port| ovs.socket(port));
+    let mut far = Far::new(ovs, sockets, &their_memories, shape)?;
+    let mut near = Near::new(&our_memories, shape)?;
+    let _pinned = Pinned::to(LOAD)?;
+    learn(&mut near.pair, &near.rig)?;
+    let (mut rows, mut steps) = (Vec::new(), Entry::default());
+    for (name, rules) in RULES {
+        far.peer.run(true)?;
+        far.peer.set_rules(rules)?;
+        far.slice(SLICE)?;
+        let half = plan.part(0.5);
+        let slices = half.pairs(SLICE, |time| near.pair.rate(time), |time| far.slice(time))?;
+        steps = steps.step_of(name, &slices);
+        rows.push(slices.entry("Mpps", Better::More));
     }
-    match peer {
-        Ok(_) => Ok(entry.note("peer: DPDK testpmd, net_vhost, io forwarding")),
-        Err(error) => Ok(entry.note(format!("no peer: {error}"))),
-    }
+    let ratio = |row: &Entry| row.ratio.unwrap_or(f64::INFINITY);
+    let row = rows.into_iter().min_by(|one, other| ratio(one).total_cmp(&ratio(other)));
+    let row = Entry { steps: steps.steps, ..row.ok_or("no rule set")? };
+    let entry = far.figures(near.figures(row, shape));
+    Ok(entry.note(
+        "peer: Open vSwitch with DPDK, one PMD, the faster of its rule sets; frames numbered and verified",
+    ))
 }
 
 /// Exchanges frames until the switch knows both addresses.
@@ -189,5 +279,5 @@ fn floor(plan: &Plan, shape: &Shape) -> Result<f64, Failure> {
         slices
     });
     let slices: Slices = slices?;
-    Ok(slices.entry("Mpps", Better::More).best.unwrap_or(0.0))
+    Ok(slices.entry("Mpps", Better::More).ours.unwrap_or(0.0))
 }

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::keys::Folder;
+use crate::peer::Peer;
 use crate::peer::testpmd::{Testpmd, back_end, front_end};
 use crate::plan::Plan;
 use crate::rig::fabric::{Rig, listen, vhost_user};

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// Time limit of one transfer, in addition to its own time.
+const LIMIT: Duration = Duration::from_secs(10);
+
 /// Runs `ip` with these words.
 pub fn ip(words: &str) -> Result<(), Failure> {
     finished(&format!("ip {words}"), Command::new("ip").args(words.split_whitespace()).output()?)
@@ -118,7 +121,9 @@ impl Drop for IperfServer {
 /// Gb/s of one TCP stream from `space` to `address`.
 pub fn iperf(space: &Space, address: &str, time: Duration) -> Result<f64, Failure> {
     let seconds = format!("{}", time.as_secs_f64().ceil());
-    let output = space.command("iperf3").args(["-J", "-c", address, "-t", &seconds]).output()?;
+    let mut command = space.command("iperf3");
+    command.args(["-J", "-c", address, "-t", &seconds]).stdout(Stdio::piped());
+    let output = super::finish(command.spawn()?, time + LIMIT)?;
     let value: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     if let Some(error) = value.get("error").and_then(|error| error.as_str()) {
         return Err(format!("iperf3: {error}").into());

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The relay process, and the answering thread behind it.
 pub struct Relay {
@@ -20,6 +21,7 @@ impl Relay {
     pub fn start(core: usize) -> Result<Relay, Failure> {
         let _pinned = Pinned::to(core)?;
         let (ping, near) = UnixDatagram::pair()?;
+        ping.set_read_timeout(Some(Duration::from_secs(5)))?;
         let (far, pong) = UnixDatagram::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
         command

@@ -1,7 +1,8 @@
 //! DPDK's testpmd, controlled by its standard input.
 
+use super::Peer;
 use crate::{Failure, huge};
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,18 @@ impl Testpmd {
         Ok(())
     }
 
+    /// Forwards with this retry setting from now on: frames that a port does not take are tried again after `delay`
+    /// microseconds, at most `times` times.
+    pub fn retry(&mut self, delay: u32, times: u32) -> Result<(), Failure> {
+        const WORD: &str = "with retry - ports=";
+        let before = self.text().matches(WORD).count();
+        self.command("stop")?;
+        self.command("set fwd io retry")?;
+        self.command(&format!("set burst tx delay {delay} retry {times}"))?;
+        self.command("start")?;
+        self.wait_for(WORD, before + 1, Duration::from_secs(5))
+    }
+
     /// Frames that its first two ports have received.
     pub fn received(&mut self) -> Result<u64, Failure> {
         const WORD: &str = "RX-packets:";
@@ -102,13 +115,6 @@ impl Testpmd {
         let text = self.text();
         let last = text.rsplit(WORD).next().filter(|_| text.contains(WORD));
         Ok(last.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0))
-    }
-
-    /// Stops or continues it.
-    pub fn run(&self, on: bool) -> Result<(), Failure> {
-        let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
-        rustix::process::kill_process(process, if on { Signal::CONT } else { Signal::STOP })?;
-        Ok(())
     }
 
     /// The last lines of its output, for an error.
@@ -147,6 +153,12 @@ impl Testpmd {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
+    }
+}
+
+impl Peer for Testpmd {
+    fn run(&self, on: bool) -> Result<(), Failure> {
+        super::signal(&self.child, if on { Signal::CONT } else { Signal::STOP })
     }
 }
 

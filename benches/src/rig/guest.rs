@@ -1,18 +1,21 @@
 //! Two minimal guests: one thread keeps the four rings of two ports full.
 //!
-//! Frames are written once. A guest sends whenever it has a buffer, at most [`WINDOW`] frames ahead of what
-//! the other received, so that no back-end has to drop any.
+//! A guest sends whenever it has a buffer, at most [`WINDOW`] frames ahead of what the other received, so that no
+//! back-end has to drop any.
 
 use crate::Failure;
 use crate::rig::memory::{GuestMemory, at};
+use crate::rig::sequence::{self, Payload, Sequence};
 use ringway_host::EventFd;
-use ringway_mem::Memory;
+use ringway_mem::{Memory, SpanMut};
 use ringway_virtq::{Areas, Buffer, Driver, Layout};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of `virtio_net_hdr` with the number of buffers.
 const HEADER: u32 = 12;
+/// Everybody, as a guest's number.
+pub const BROADCAST: u8 = 255;
 /// Bytes of a buffer.
 const BUFFER: u32 = 2048;
 /// Frames that a guest may be ahead.
@@ -124,6 +127,8 @@ impl Addresses {
 struct Direction<'m> {
     driver: Driver<'m>,
     buffers: u64,
+    /// All of them.
+    bytes: SpanMut<'m>,
     len: u32,
     write: bool,
     iommu: Iommu,
@@ -133,13 +138,21 @@ struct Direction<'m> {
     free: Vec<u16>,
 }
 
+/// The frame of `len` bytes in a buffer, without its header.
+#[inline]
+fn frame_in(buffers: SpanMut<'_>, buffer: u16, len: u32) -> SpanMut<'_> {
+    let (_, rest) = buffers.split(usize::from(buffer) * BUFFER as usize + HEADER as usize);
+    rest.split(len as usize).0
+}
+
 impl Direction<'_> {
-    /// Posts the last `count` of the driver's buffers, the last one first.
+    /// Posts the last `count` of the driver's buffers, the last one first; `filled` gets each.
     #[inline]
-    fn add(&mut self, count: usize) -> Result<(), Failure> {
-        let Direction { driver, buffers, len, write, iommu, of, free } = self;
+    fn add(&mut self, count: usize, mut filled: impl FnMut(u16)) -> Result<(), Failure> {
+        let Direction { driver, buffers, len, write, iommu, of, free, .. } = self;
         let run = &free[free.len().saturating_sub(count)..];
         let described = run.iter().rev().map(|&buffer| {
+            filled(buffer);
             let address = iommu.address(*buffers + u64::from(buffer) * u64::from(BUFFER));
             Buffer { address, len: *len, write: *write }
         });
@@ -152,13 +165,14 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Takes back up to `most` buffers; returns their number. `used` gets the length written to each.
+    /// Takes back up to `most` buffers; returns their number. `used` gets each, and the length written to it.
     #[inline]
-    fn take_back(&mut self, most: usize, mut used: impl FnMut(u32)) -> Result<usize, Failure> {
+    fn take_back(&mut self, most: usize, mut used: impl FnMut(u16, u32)) -> Result<usize, Failure> {
         let Direction { driver, of, free, .. } = self;
         let count = driver.take_used_run(most, |id, len| {
-            used(len);
-            free.push(of[usize::from(id)]);
+            let buffer = of[usize::from(id)];
+            used(buffer, len);
+            free.push(buffer);
         })?;
         Ok(count)
     }
@@ -181,10 +195,16 @@ pub struct Guest<'m> {
     frame: u32,
     /// Frames sent and not yet received by the other.
     ahead: usize,
+    /// Whether frames are numbered and verified.
+    pub payload: Payload,
+    /// The number of the next frame sent.
+    next: u64,
+    /// The numbers of the frames received.
+    sequence: Sequence,
 }
 
 impl<'m> Guest<'m> {
-    /// A guest with address `02:00:00:00:00:<own>` that sends to `02:00:00:00:00:<other>`.
+    /// A guest with address `02:00:00:00:00:<own>` that sends to `02:00:00:00:00:<other>`, or to all.
     pub fn new(
         memory: &'m Memory,
         addresses: &Addresses,
@@ -197,6 +217,7 @@ impl<'m> Guest<'m> {
             Ok(Direction {
                 driver: Driver::new(&shape.layout(), areas)?,
                 buffers: addresses.buffers[index],
+                bytes: at(memory, addresses.buffers[index], u32::from(shape.ring) * BUFFER)?,
                 iommu: shape.iommu,
                 len,
                 write: index == 0,
@@ -206,7 +227,8 @@ impl<'m> Guest<'m> {
         };
         let (mut rx, mut tx) = (direction(0, BUFFER)?, direction(1, HEADER + shape.frame)?);
         let mut frame = vec![0; (HEADER + shape.frame) as usize];
-        frame[12..18].copy_from_slice(&[2, 0, 0, 0, 0, other]);
+        let to = if other == BROADCAST { [255; 6] } else { [2, 0, 0, 0, 0, other] };
+        frame[12..18].copy_from_slice(&to);
         frame[18..24].copy_from_slice(&[2, 0, 0, 0, 0, own]);
         frame[24..26].copy_from_slice(&[0x88, 0xb5]);
         for buffer in 0..shape.ring {
@@ -215,24 +237,40 @@ impl<'m> Guest<'m> {
             tx.free.push(buffer);
             rx.free.push(shape.ring - 1 - buffer);
         }
-        rx.add(usize::from(shape.ring))?;
+        rx.add(usize::from(shape.ring), |_| {})?;
         rx.driver.publish();
         rx.driver.set_flag(false);
         tx.driver.set_flag(false);
         let wires = Wires { kicks: [EventFd::new()?, EventFd::new()?], call: EventFd::new()? };
-        Ok(Guest { rx, tx, wires: Arc::new(wires), frame: shape.frame, ahead: 0 })
+        let (wires, payload, sequence) = (Arc::new(wires), Payload::Untouched, Sequence::default());
+        Ok(Guest { rx, tx, wires, frame: shape.frame, ahead: 0, payload, next: 0, sequence })
     }
 
-    /// Takes back sent buffers, and sends; returns the number of frames.
+    /// Sends what the other has room for; returns the number of frames.
     #[inline]
     fn send(&mut self) -> Result<usize, Failure> {
-        self.tx.take_back(usize::MAX, |_| {})?;
-        let count = BURST.min(WINDOW - self.ahead).min(self.tx.free.len());
+        let count = self.send_most(WINDOW - self.ahead)?;
+        self.ahead += count;
+        Ok(count)
+    }
+
+    /// Takes back sent buffers, and sends a burst of at most `most` frames; returns their number.
+    #[inline]
+    pub fn send_most(&mut self, most: usize) -> Result<usize, Failure> {
+        self.tx.take_back(usize::MAX, |_, _| {})?;
+        let count = BURST.min(most).min(self.tx.free.len());
         if count == 0 {
             return Ok(0);
         }
-        self.tx.add(count)?;
-        self.ahead += count;
+        let Guest { tx, frame, next, .. } = self;
+        let bytes = tx.bytes;
+        match self.payload {
+            Payload::Untouched => tx.add(count, |_| {})?,
+            Payload::Numbered => tx.add(count, |buffer| {
+                sequence::write(frame_in(bytes, buffer, *frame), *next);
+                *next += 1;
+            })?,
+        }
         self.tx.driver.publish();
         if self.tx.driver.wants_kick() {
             self.wires.kicks[1].signal();
@@ -242,19 +280,28 @@ impl<'m> Guest<'m> {
 
     /// Receives, and posts the buffers again; returns the number of frames.
     #[inline]
-    fn receive(&mut self) -> Result<usize, Failure> {
-        let whole = HEADER + self.frame;
+    pub fn receive(&mut self) -> Result<usize, Failure> {
+        let (frame, bytes, numbered) = (self.frame, self.rx.bytes, self.payload == Payload::Numbered);
         let mut wrong = None;
-        let count = self.rx.take_back(BURST, |len| {
-            if len != whole {
+        let count = self.rx.take_back(BURST, |buffer, len| {
+            if numbered {
+                sequence::prefetch(frame_in(bytes, buffer, frame).as_span());
+            }
+            if len != HEADER + frame {
                 wrong = Some(len);
             }
         })?;
         if let Some(len) = wrong {
-            return Err(format!("a frame of {len} bytes came, not {whole}").into());
+            return Err(format!("a frame of {len} bytes came, not {}", HEADER + frame).into());
         }
         if count > 0 {
-            self.rx.add(count)?;
+            if numbered {
+                let come = &self.rx.free[self.rx.free.len() - count..];
+                for &buffer in come {
+                    self.sequence.verify(frame_in(bytes, buffer, frame).as_span())?;
+                }
+            }
+            self.rx.add(count, |_| {})?;
             self.rx.driver.publish();
             if self.rx.driver.wants_kick() {
                 self.wires.kicks[0].signal();
@@ -329,6 +376,18 @@ impl Pair<'_> {
                 return Ok((total, (now - begin).as_secs_f64()));
             }
         }
+    }
+
+    /// Frames from now on are written and verified, or not.
+    pub fn set_payload(&mut self, payload: Payload) -> Result<(), Failure> {
+        self.drain()?;
+        self.guests.iter_mut().for_each(|guest| guest.payload = payload);
+        Ok(())
+    }
+
+    /// Numbers that the receivers missed.
+    pub fn missing(&self) -> u64 {
+        self.guests.iter().map(|guest| guest.sequence.missing).sum()
     }
 
     /// Receives until no frames are in flight, so that the back-end becomes idle.

@@ -2,6 +2,7 @@
 
 pub mod bare;
 pub mod fabric;
+pub mod fan;
 pub mod front;
 pub mod guest;
 pub mod mapper;
@@ -10,6 +11,7 @@ pub mod monitor;
 pub mod passing;
 pub mod program;
 pub mod returner;
+pub mod sequence;
 pub mod stream;
 
 use rustix::thread::CpuSet;

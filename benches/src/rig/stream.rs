@@ -2,21 +2,13 @@
 
 use crate::Failure;
 use crate::rig::program::OnPort;
+use crate::rig::sequence::{self, Payload, Sequence};
 use ringway_client::{Ring, Slot, Wait};
 use std::time::{Duration, Instant};
 
 const BURST: u32 = 64;
 /// Slices without a frame before that is a failure.
 const TRIES: usize = 5;
-
-/// How frames are made and taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Payload {
-    /// Prefilled, and not looked at.
-    Untouched,
-    /// Written by the sender and read by the receiver.
-    Touched,
-}
 
 /// Ethernet addresses of the frames: `02:00:00:00:00:<to>` from `02:00:00:00:00:<from>`; 255 is everybody.
 fn frame(size: usize, to: u8, from: u8) -> Vec<u8> {
@@ -34,6 +26,9 @@ pub struct Stream<'p> {
     to: Vec<&'p mut Ring>,
     frame: Vec<u8>,
     out: Vec<u8>,
+    /// The number of the next frame sent, and the numbers of those received by the first receiver.
+    next: u64,
+    sequence: Sequence,
 }
 
 impl<'p> Stream<'p> {
@@ -48,8 +43,8 @@ impl<'p> Stream<'p> {
         let to: Vec<&mut Ring> = to.into_iter().map(|program| &mut program.ring).collect();
         let sender = 2 * number + 1;
         let address = if to.len() == 1 { sender + 1 } else { 255 };
-        let mut stream =
-            Stream { from: &mut from.ring, to, frame: frame(size, address, sender), out: vec![0; size] };
+        let (frame, out, sequence) = (frame(size, address, sender), vec![0; size], Sequence::default());
+        let mut stream = Stream { from: &mut from.ring, to, frame, out, next: 0, sequence };
         if address != 255 {
             stream.learn()?;
         }
@@ -77,6 +72,11 @@ impl<'p> Stream<'p> {
         Ok(())
     }
 
+    /// Numbered frames that did not come.
+    pub fn missing(&self) -> u64 {
+        self.sequence.missing
+    }
+
     fn prefill(&mut self) {
         let tx = &self.from.tx;
         for ahead in 0..tx.slots() {
@@ -93,7 +93,7 @@ impl<'p> Stream<'p> {
         for _ in 0..TRIES {
             let (frames, seconds) = self.run(payload, time)?;
             if frames > 0 {
-                self.drain()?;
+                self.drain(payload)?;
                 return Ok(frames as f64 / seconds);
             }
         }
@@ -115,11 +115,11 @@ impl<'p> Stream<'p> {
     }
 
     /// Takes what is still under way.
-    fn drain(&mut self) -> Result<(), Failure> {
+    fn drain(&mut self, payload: Payload) -> Result<(), Failure> {
         let mut last = Instant::now();
         while last.elapsed() < Duration::from_millis(1) {
             for index in 0..self.to.len() {
-                if self.receive(index, Payload::Untouched)? > 0 {
+                if self.receive(index, payload)? > 0 {
                     last = Instant::now();
                 }
             }
@@ -129,10 +129,7 @@ impl<'p> Stream<'p> {
 
     #[inline]
     fn round(&mut self, payload: Payload) -> Result<u64, Failure> {
-        match payload {
-            Payload::Untouched => self.send_untouched()?,
-            Payload::Touched => self.send_touched()?,
-        }
+        self.send(payload)?;
         let mut received = 0;
         for index in 0..self.to.len() {
             received += self.receive(index, payload)?;
@@ -141,51 +138,15 @@ impl<'p> Stream<'p> {
     }
 
     #[inline]
-    fn send_untouched(&mut self) -> Result<(), Failure> {
-        let tx = &mut self.from.tx;
-        let room = tx.room(BURST)?.min(BURST);
-        for ahead in 0..room {
-            let slot = Slot { len: self.frame.len() as u16, ..tx.slot(ahead) };
-            tx.set_slot(ahead, slot);
-        }
-        tx.advance(room);
-        tx.sync()?;
-        Ok(())
-    }
-
-    #[inline]
-    fn send_touched(&mut self) -> Result<(), Failure> {
-        for _ in 0..BURST {
-            if !self.from.tx.push(&self.frame)? {
-                break;
-            }
-        }
-        self.from.tx.sync()?;
+    fn send(&mut self, payload: Payload) -> Result<(), Failure> {
+        let sent = send(self.from, self.frame.len(), payload, self.next)?;
+        self.next += u64::from(sent);
         Ok(())
     }
 
     #[inline]
     fn receive(&mut self, index: usize, payload: Payload) -> Result<u64, Failure> {
-        let rx = &mut self.to[index].rx;
-        if payload == Payload::Touched {
-            let mut received = 0;
-            while received < u64::from(BURST) && rx.pop(&mut self.out)?.is_some() {
-                received += 1;
-            }
-            rx.sync()?;
-            return Ok(received);
-        }
-        let filled = rx.available(BURST)?.min(BURST);
-        let mut bytes = 0;
-        for ahead in 0..filled {
-            bytes += u64::from(rx.slot(ahead).len);
-        }
-        if bytes != u64::from(filled) * self.frame.len() as u64 {
-            return Err("a frame came with another length".into());
-        }
-        rx.advance(filled);
-        rx.sync()?;
-        Ok(u64::from(filled))
+        receive(self.to[index], self.frame.len(), payload, &mut self.sequence)
     }
 
     /// Copies a second from the sender's buffers to the first receiver's, by this thread alone.
@@ -204,4 +165,56 @@ impl<'p> Stream<'p> {
         }
         Ok(done as f64 / begin.elapsed().as_secs_f64())
     }
+}
+
+/// Fills as many slots as there is room for, a burst at most, with prefilled frames of `size` bytes, the first of
+/// which has number `next`; returns their number.
+#[inline]
+pub fn send(ring: &mut Ring, size: usize, payload: Payload, next: u64) -> Result<u32, Failure> {
+    let tx = &mut ring.tx;
+    let room = tx.room(BURST)?.min(BURST);
+    for ahead in 0..room {
+        let slot = Slot { len: size as u16, ..tx.slot(ahead) };
+        if payload == Payload::Numbered {
+            let buffer = tx.buffer(slot.buf_idx, size as u32).ok_or("no such buffer")?;
+            sequence::write(buffer, next + u64::from(ahead));
+        }
+        tx.set_slot(ahead, slot);
+    }
+    tx.advance(room);
+    tx.sync()?;
+    Ok(room)
+}
+
+/// Takes a burst of frames of `size` bytes; returns their number.
+#[inline]
+pub fn receive(
+    ring: &mut Ring,
+    size: usize,
+    payload: Payload,
+    sequence: &mut Sequence,
+) -> Result<u64, Failure> {
+    let rx = &mut ring.rx;
+    let filled = rx.available(BURST)?.min(BURST);
+    let mut bytes = 0;
+    for ahead in 0..filled {
+        let slot = rx.slot(ahead);
+        bytes += usize::from(slot.len);
+        if payload == Payload::Numbered {
+            let buffer = rx.buffer(slot.buf_idx, size as u32).ok_or("no such buffer")?;
+            sequence::prefetch(buffer.as_span());
+        }
+    }
+    if bytes != filled as usize * size {
+        return Err("a frame came with another length".into());
+    }
+    if payload == Payload::Numbered {
+        for ahead in 0..filled {
+            let buffer = rx.buffer(rx.slot(ahead).buf_idx, size as u32).ok_or("no such buffer")?;
+            sequence.verify(buffer.as_span())?;
+        }
+    }
+    rx.advance(filled);
+    rx.sync()?;
+    Ok(u64::from(filled))
 }

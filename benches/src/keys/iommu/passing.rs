@@ -5,6 +5,8 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::keys::Folder;
 use crate::keys::iommu::{SLICE, SLICES};
+use crate::machine;
+use crate::peer::Peer;
 use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
 use crate::rig::bare::{Bare, Work};
@@ -125,12 +127,13 @@ pub fn measure(plan: &Plan, work: Work, on: &Shape) -> Result<Entry, Failure> {
     let count = plan.slices(SLICE * sides.len() as u32).max(SLICES);
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); sides.len()];
     for _ in 0..count {
+        machine::note();
         for ((name, side), rates) in sides.iter_mut().zip(&mut rates) {
             rates.push(side.slice(SLICE).map_err(|error| format!("{name}: {error}"))?);
         }
     }
     drop(pinned);
-    let mut entry = Slices { ours: rates[0].clone(), peer: rates[1].clone() }.entry("Mpps", Better::More);
+    let mut entry = Slices::of(&rates[0], &rates[1]).entry("Mpps", Better::More);
     for ((name, side), rates) in sides.iter_mut().zip(&rates) {
         let [back, guest] = side.busy()?;
         let rate = median(rates).unwrap_or(f64::NAN);
@@ -138,8 +141,8 @@ pub fn measure(plan: &Plan, work: Work, on: &Shape) -> Result<Entry, Failure> {
         entry = entry.step(*name, &figures);
     }
     if let [ours, _, on, off] = &rates[..] {
-        let theirs = Slices { ours: on.clone(), peer: off.clone() }.entry("Mpps", Better::More);
-        let both = Slices { ours: ours.clone(), peer: on.clone() }.entry("Mpps", Better::More);
+        let theirs = Slices::of(on, off).entry("Mpps", Better::More);
+        let both = Slices::of(ours, on).entry("Mpps", Better::More);
         entry = entry.with("DPDK's, on over off", theirs.ratio.unwrap_or(f64::NAN));
         entry = entry.with("ours over DPDK's, both on", both.ratio.unwrap_or(f64::NAN));
     }

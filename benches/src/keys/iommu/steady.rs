@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::keys::iommu::{SLICE, enough};
 use crate::keys::vhost::{self, Memories};
+use crate::machine;
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
 use crate::rig::front::{self, Connection};
@@ -117,13 +118,14 @@ pub fn measure(plan: &Plan, shape: Shape, stale: u64, other: Shape, mark: f64) -
         let pinned = Pinned::to(LOAD)?;
         let [ours, peer] = &mut sides;
         for _ in 0..count {
+            machine::note();
             slices.ours.push(ours.slice(SLICE)?);
             slices.peer.push(peer.slice(SLICE)?);
         }
         drop(pinned);
         sums.iter_mut().zip(sides).for_each(|(sum, side)| sum.add(side));
     }
-    let mut entry = slices.entry("Mpps", Better::More).interval_reaches(mark);
+    let mut entry = slices.entry("Mpps", Better::More).ratio_at_least(mark);
     let beside = if stale > 0 { "without stale pages" } else { "without an IOMMU" };
     for (name, sum) in
         [if stale > 0 { "with stale pages" } else { "behind an IOMMU" }, beside].iter().zip(&sums)
