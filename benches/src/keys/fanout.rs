@@ -62,7 +62,7 @@ fn fanout(plan: &Plan) -> Result<Entry, Failure> {
     }
     let (_, widest) = steps.last().ok_or("no step")?;
     let mut entry = widest.entry("ns", Better::Less);
-    // By the intervals' facing ends, as any mark.
+    // Judged by the ends of the intervals that face each other.
     let bounds = |slices: &Slices| interval(&slices.ours).unwrap_or([f64::NAN; 2]);
     let falls = bounds(&steps[0].1)[0] > bounds(widest)[1];
     entry = entry.ratio_at_most(0.2).mark("falls with the count", falls);

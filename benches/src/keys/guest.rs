@@ -66,21 +66,34 @@ fn run(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor) -> Result<(), Fa
     let near = both(folder.path(), "near", monitor.kind, near.map(Interface::new))?;
     rig.serve_accepting(&listeners, BOOT, Rig::is_up)?;
     let bridge = Bridge::new("rwbench", 2)?;
-    let far = both(folder.path(), "far", monitor.kind, [bridge.interface(0, 1), bridge.interface(1, 2)])?;
-    let worlds = [&near, &far];
+    let far = both(folder.path(), "far", monitor.kind, [bridge.interface(0, 1), bridge.interface(1, 2)]);
     rig.serve_while(|| -> Result<(), Failure> {
-        for guest in worlds.into_iter().flatten() {
-            guest.ready(BOOT)?;
-        }
-        for [_, receiver] in worlds {
-            receiver.run("iperf3 -s -D", Duration::from_secs(10))?;
-        }
-        for [sender, _] in worlds {
-            ping(sender, RECEIVER, 5, 56, 0.2)?;
-        }
-        measure(plan, output, monitor, worlds);
+        begin(&near)?;
+        let far = far.and_then(|guests| begin(&guests).map(|()| guests));
+        measure(plan, output, monitor, (&near, &far.map_err(|error| error.to_string())));
         Ok(())
     })
+}
+
+/// Waits until two guests exchange frames.
+fn begin(guests: &[Guest; 2]) -> Result<(), Failure> {
+    for guest in guests {
+        guest.ready(BOOT)?;
+    }
+    guests[1].run("iperf3 -s -D", Duration::from_secs(10))?;
+    ping(&guests[0], RECEIVER, 5, 56, 0.2)?;
+    Ok(())
+}
+
+/// Our guests and the peer's, or why there are none.
+type Worlds<'g> = (&'g [Guest; 2], &'g Result<[Guest; 2], String>);
+
+/// A figure of the peer's guests.
+fn theirs(
+    far: &Result<[Guest; 2], String>,
+    figure: impl FnOnce(&[Guest; 2]) -> Result<f64, Failure>,
+) -> Result<f64, Failure> {
+    far.as_ref().map_err(|error| error.clone().into()).and_then(figure)
 }
 
 /// Starts two guests, which boot meanwhile.
@@ -96,7 +109,7 @@ fn both(folder: &Path, name: &str, kind: Runner, interfaces: [Interface; 2]) -> 
     Ok([one?, two?])
 }
 
-fn measure(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor, [near, far]: [&[Guest; 2]; 2]) {
+fn measure(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor, (near, far): Worlds<'_>) {
     let Monitor { prefix, note, .. } = *monitor;
     let plan = plan.part(2.0);
     for (key, size) in [("udp.64", 22), ("udp.1500", 1458)] {
@@ -107,33 +120,37 @@ fn measure(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor, [near, far]:
                 let transfer = iperf(&guests[0], RECEIVER, time.as_secs(), &options)?;
                 Ok(transfer.datagrams / time.as_secs_f64() / 1e6)
             };
-            let slices = plan.pairs(SLICE, |time| rate(near, time), |time| rate(far, time));
+            let slices =
+                plan.pairs(SLICE, |time| rate(near, time), |time| theirs(far, |guests| rate(guests, time)));
             let entry = slices.map(|slices| slices.entry("Mpps", Better::More).ratio_at_least(3.0));
             output.put(&key, entry.map(|entry| entry.note(note).note("iperf3, datagrams received")));
         }
     }
     let (rtt, tcp) = (format!("{prefix}.rtt"), format!("{prefix}.tcp"));
     if output.wants(&rtt) {
-        output.put(&rtt, round_trips(&plan, [near, far]).map(|entry| entry.note(note)));
+        output.put(&rtt, round_trips(&plan, (near, far)).map(|entry| entry.note(note)));
     }
     if output.wants(&tcp) {
-        let entry = stream(&plan, [near, far]);
+        let entry = stream(&plan, (near, far));
         output.put(&tcp, entry.map(|entry| entry.note(note).note("iperf3, one stream")));
     }
 }
 
-fn stream(plan: &Plan, [near, far]: [&[Guest; 2]; 2]) -> Result<Entry, Failure> {
+fn stream(plan: &Plan, (near, far): Worlds<'_>) -> Result<Entry, Failure> {
     let rate = |address: &str, guests: &[Guest; 2], time: Duration| -> Result<f64, Failure> {
         Ok(iperf(&guests[0], address, time.as_secs(), "-i 0")?.rate)
     };
-    let slices: Slices =
-        plan.pairs(SLICE, |time| rate(RECEIVER, near, time), |time| rate(RECEIVER, far, time))?;
+    let slices: Slices = plan.pairs(
+        SLICE,
+        |time| rate(RECEIVER, near, time),
+        |time| theirs(far, |guests| rate(RECEIVER, guests, time)),
+    )?;
     near[0].run("iperf3 -s -D", Duration::from_secs(10))?;
     let itself = rate(ITSELF, near, SLICE)?;
     Ok(slices.entry("Gb/s", Better::More).ratio_at_least(2.0).with("loopback of a guest", itself))
 }
 
-fn round_trips(plan: &Plan, [near, far]: [&[Guest; 2]; 2]) -> Result<Entry, Failure> {
+fn round_trips(plan: &Plan, (near, far): Worlds<'_>) -> Result<Entry, Failure> {
     let to = |address: &str, guests: &[Guest; 2]| -> Result<f64, Failure> {
         let pings = ping(&guests[0], address, PINGS, 56, 0.005)?;
         if pings.lost() > 0 {
@@ -142,7 +159,8 @@ fn round_trips(plan: &Plan, [near, far]: [&[Guest; 2]; 2]) -> Result<Entry, Fail
         Ok(pings.quantile(0.5) * 1e3)
     };
     let slice = Duration::from_millis(700);
-    let slices: Slices = plan.pairs(slice, |_| to(RECEIVER, near), |_| to(RECEIVER, far))?;
+    let slices: Slices =
+        plan.pairs(slice, |_| to(RECEIVER, near), |_| theirs(far, |guests| to(RECEIVER, guests)))?;
     let itself = to(ITSELF, near)?;
     Ok(slices.entry("us", Better::Less).ratio_at_most(0.5).with("loopback of a guest", itself))
 }

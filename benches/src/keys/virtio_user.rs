@@ -10,6 +10,7 @@ use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::rig::{LOAD, WORKER, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -51,14 +52,7 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     near.begin()?;
     rig.serve_until(Duration::from_secs(5), Rig::is_up)?;
     near.0.run(false)?;
-    let theirs = [path("left.dpdk"), path("right.dpdk")];
-    let back = back_end(folder.path(), [&theirs[0], &theirs[1]], WORKER)?;
-    let far =
-        front_end(folder.path(), "far", [&theirs[0], &theirs[1]], LOAD, options, frame, &mut || Ok(()))?;
-    let mut far = Front(far);
-    far.begin()?;
-    far.0.run(false)?;
-    back.run(false)?;
+    let mut theirs = dpdk(folder.path(), options, frame).map_err(|error| error.to_string());
     let (mut worked, mut ran) = (0, Duration::ZERO);
     let slices = plan.pairs(
         SLICE,
@@ -70,6 +64,7 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
             rate
         },
         |time| {
+            let (back, far) = theirs.as_mut().map_err(|error| error.clone())?;
             back.run(true)?;
             let rate = far.rate(time);
             back.run(false)?;
@@ -77,8 +72,6 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
         },
     )?;
     let share = near.busy()?;
-    back.run(true)?;
-    let peer_share = far.busy()?;
     let detail = rig.fabric.state().ports.into_iter().next().map_or(String::new(), |port| port.detail);
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.2);
     let bursts = rig.sum(|counters| counters.bursts.load(Relaxed)).max(1);
@@ -86,9 +79,24 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     let entry = entry.with("notifications", rig.notifications() as f64);
     let entry = entry.with("frames a burst of ours", taken as f64 / bursts as f64);
     let entry = entry.with("worker's busy share", worked as f64 / ran.as_nanos() as f64);
-    let entry =
-        entry.with("front-end's busy share, ours", share).with("front-end's busy share, peer", peer_share);
+    let mut entry = entry.with("front-end's busy share, ours", share);
+    if let Ok((back, far)) = &mut theirs {
+        back.run(true)?;
+        entry = entry.with("front-end's busy share, peer", far.busy()?);
+    }
     Ok(entry.note(format!("agreed with us: {detail}; peer: DPDK testpmd, net_vhost")))
+}
+
+/// DPDK's back-end and its front-end, stopped.
+fn dpdk(folder: &Path, options: &str, frame: u32) -> Result<(Testpmd, Front), Failure> {
+    let sockets = [folder.join("left.dpdk"), folder.join("right.dpdk")];
+    let sockets = sockets.each_ref().map(PathBuf::as_path);
+    let back = back_end(folder, sockets, WORKER)?;
+    let mut far = Front(front_end(folder, "far", sockets, LOAD, options, frame, &mut || Ok(()))?);
+    far.begin()?;
+    far.0.run(false)?;
+    back.run(false)?;
+    Ok((back, far))
 }
 
 /// A virtio-user testpmd, stopped while the other side is measured.
