@@ -244,7 +244,6 @@ mod tests {
         assert_eq!(runs, [keys(&["a", "b", "c"]), keys(&["c"])]);
         assert_eq!(report["b"].note, "left out: it took longer than 9 s");
         assert_eq!((report["a"].ours, report["b"].ours, report["c"].ours), (Some(1.0), None, Some(1.0)));
-        assert!(report["a"].machine.is_some() || ringway_host::allowed_cores().unwrap().len() < 2);
         remove(&folder);
     }
 
