@@ -1,5 +1,5 @@
-//! Collects the elements' documentation: the lines `//!` at the top of each file under `src` that makes a
-//! class. What it writes is the inside of a slice of (class name, documentation).
+//! Collects the elements' documentation: the `//!` lines at the top of each file under `src` that declares a class.
+//! Writes the contents of a slice of (class name, documentation).
 use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The name in `Class::new("NAME", ...)` of a file that makes a class.
+/// The name in `Class::new("NAME", ...)` of a file that declares a class.
 fn class(source: &str) -> Option<&str> {
     let made = source.lines().position(|line| line.starts_with("pub static CLASS: Class"))?;
     let from: usize = source.split_inclusive('\n').take(made).map(str::len).sum();

@@ -74,7 +74,7 @@ impl Client {
             let soon = timeout(QUIET, exchange.as_mut()).await;
             if soon.is_err() && asks {
                 let seconds = QUIET.as_secs();
-                text::warn(&format!("{} has said nothing for {seconds} s; still waiting", socket.display()));
+                text::warn(&format!("{} has not answered for {seconds} s; still waiting", socket.display()));
             }
             match soon {
                 Ok(exchanged) => exchanged,

@@ -168,7 +168,7 @@ mod tests {
         let (mut from, to) = (fabric(from), fabric(to));
         let changes = between(&from, &to);
         changes.iter().for_each(|change| apply(&mut from, change));
-        assert_eq!(between(&from, &to), [], "what was changed is as it should be");
+        assert_eq!(between(&from, &to), [], "no further change is needed");
         changes.iter().map(ToString::to_string).collect()
     }
 

@@ -130,13 +130,14 @@ impl Guests {
         let name = guest.user.clone().unwrap_or_else(|| "of its own".into());
         let failed = |why: String| GuestError::User(guest.name.clone(), name.clone(), why);
         let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let wanted = guest.user.as_ref().map(|user| number(user, &known).ok_or("there is none of that name"));
+        let wanted =
+            guest.user.as_ref().map(|user| number(user, &known).ok_or("there is no user of that name"));
         let wanted = wanted.transpose().map_err(|why| failed(why.into()))?;
         let ours = rustix::process::geteuid().as_raw();
         match wanted {
             Some(0) => return Err(failed("a guest can't run as root".into())),
             Some(user) if user != ours && !can_change_user() => {
-                return Err(failed("only root can have it run as somebody else".into()));
+                return Err(failed("only root can run it as another user".into()));
             }
             _ if !can_change_user() => return Ok(None),
             _ => {}

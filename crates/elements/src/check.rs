@@ -1,4 +1,4 @@
-//! What elements that check headers share: they drop, count by reason and say so.
+//! Common code of elements that check headers: they drop packets, and count and report them by reason.
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -64,7 +64,7 @@ impl Check {
         cx.push(1, packet);
     }
 
-    /// The handlers of an element that has one: `drops`, and with DETAILS `drop_details`.
+    /// The handlers of an element with header checks: `drops`, and with DETAILS `drop_details`.
     pub(crate) fn handlers<E: Element>(&self, check: fn(&mut E) -> &mut Self) -> Vec<Handler> {
         let mut handlers =
             Vec::from([Handler::read_with("drops", move |e: &mut E, _, _| Ok(check(e).drops.to_string()))]);
@@ -79,7 +79,7 @@ impl Check {
     }
 }
 
-/// A kind of header that follows a noted IPv4 header.
+/// A kind of header that follows a marked IPv4 header.
 pub(crate) trait Header: 'static {
     /// Its name.
     const NAME: &'static str;

@@ -1,4 +1,4 @@
-//! What elements that set a field of a header share.
+//! Common code of elements that set a header field.
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -7,7 +7,7 @@ use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
 
 /// A header field of a few bits.
 pub(crate) trait Field: 'static {
-    /// The argument that gives its value.
+    /// The argument with its value.
     const ARGUMENT: &'static str;
     /// The handler that reads and writes it.
     const HANDLER: &'static str;

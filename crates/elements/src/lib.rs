@@ -1,8 +1,7 @@
-//! Click's element classes that need no operating system, a file each, in groups; each group lists its classes.
+//! Click's element classes that need no operating system, one file each, in groups; each group lists its classes.
 //!
 //! [`registry`] has all of them. The crate uses only the public interface of `ringway-click`, the runtime, so an
-//! element outside of this tree can do whatever one of these does. Read `standard/strip.rs` first: it is a whole
-//! element.
+//! element outside of this tree has the same abilities. Read `standard/strip.rs` first: it is a complete element.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What several elements do to packets and addresses alike.
+//! Operations on packets and addresses that several elements share.
 use alloc::format;
 use alloc::string::String;
 use ringway_click::arg::{ArgError, Scope, parse_int};
@@ -36,7 +36,7 @@ pub(crate) fn mac_handler<E: Element>(
     )
 }
 
-/// The noted IPv4 header, mutably, if the packet holds all of it.
+/// The marked IPv4 header, mutable, if the packet contains all of it.
 #[inline]
 pub(crate) fn ipv4_mut(packet: &mut Packet) -> Option<&mut Ipv4> {
     Some(Ipv4::parse_mut(packet.network_data_mut()?)?.0)
@@ -132,7 +132,7 @@ pub(crate) fn bounded<T: TryFrom<i128>>(
     move |text, _| parse_int(text, least, most)
 }
 
-/// Notes an Ethernet header of `length` bytes at the start of the packet; transport header annotations are kept.
+/// Marks an Ethernet header of `length` bytes at the start of the packet; transport header annotations are kept.
 #[inline]
 pub(crate) fn mark_ethernet(packet: &mut Packet, length: usize) {
     packet.set_mac_header(0);

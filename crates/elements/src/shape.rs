@@ -1,11 +1,11 @@
-//! What elements with a RATE share: their arguments, in packets or bytes.
+//! Common code of elements with a RATE: their arguments, in packets or bytes.
 use super::token_bucket::TokenBucket;
 use alloc::format;
 use alloc::string::{String, ToString};
 use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
 use ringway_click::{Context, Failed, HandlerError};
 
-/// A bucket of bytes may be overdrawn by a packet: one is let through while so many tokens are there.
+/// A bucket of bytes may be overdrawn by one packet: a packet passes if this many tokens are available.
 pub(super) const BYTES_AT_LEAST: u32 = 131_072;
 
 /// Whether packets or their bytes are counted.
@@ -62,7 +62,7 @@ impl Measure {
         Ok((rate, TokenBucket::new(rate, tokens.max(1))))
     }
 
-    /// Reads a rate that is written to a handler.
+    /// Parses a rate that is written to a handler.
     pub(super) fn parse_rate(self, cx: &Context<'_>, text: &str) -> Result<u32, HandlerError> {
         let parsed = match self {
             Self::Packets => cx.parse::<u32>(text),

@@ -1,8 +1,8 @@
-//! Times of packets, as Click prints them.
+//! Formatting of packets' times, as in Click.
 use core::fmt;
 use ringway_click::SECOND;
 
-/// Nanoseconds: seconds, a point, and six digits, or nine if they matter.
+/// Seconds, a point, and six digits, or nine if necessary; from nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp(pub(crate) u64);
 

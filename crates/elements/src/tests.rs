@@ -25,7 +25,7 @@ const ETHERNET: &[&str] = &[
     "StripToNetworkHeader",
 ];
 
-/// Elements for packets whose IPv4 header is noted, though it may be anything.
+/// Elements for packets with a marked IPv4 header, which may be arbitrary.
 const IP: &[&str] = &[
     "IPPrint(x, PAYLOAD hex)",
     "IPMirror",
@@ -64,7 +64,7 @@ const IP: &[&str] = &[
     "ICMPPingEncap(1.2.3.4, 5.6.7.8)",
 ];
 
-/// The same, of elements that must be pushed to.
+/// The same, for elements with push inputs.
 const PUSHED: &[&str] = &[
     "{ input -> r :: UDPRewriter(pattern 1.2.3.4 1-99 - - 0 0) \
      -> ICMPError(5.5.5.5, unreachable) -> ICMPRewriter(r) -> output }",
@@ -125,7 +125,7 @@ pub(super) fn run(text: &str, burst: usize) -> Router {
     router
 }
 
-/// A sound frame to begin with: UDP, TCP with options, ICMP, a fragment, ARP or IPv6.
+/// A valid initial frame: UDP, TCP with options, ICMP, a fragment, ARP or IPv6.
 fn seeds() -> impl Strategy<Value = Vec<u8>> {
     let ether = [2u8, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1];
     let ip = |head: [u8; 10], rest: &[u8]| {
@@ -192,7 +192,7 @@ fn a_filter_matches_its_patterns() {
     }
 }
 
-/// The counts of three sinks behind an element that gets six packets of an address and a port each.
+/// The counts of three sinks after an element that gets six packets with an address and a port each.
 fn shares(element: &str) -> [String; 3] {
     let text = format!(
         "InfiniteSource(LIMIT 6, STOP true, DATA \\<0102>) -> s :: {element} -> a :: Counter -> d :: Discard;

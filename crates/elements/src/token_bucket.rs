@@ -1,17 +1,17 @@
-//! Token buckets, as Click's shaping elements count: in milliseconds and in 2^32 parts of a full bucket.
+//! Token buckets, with the units of Click's shaping elements: milliseconds, and 2^-32 of a full bucket.
 use ringway_click::SECOND;
 
-/// Ticks a second.
+/// Ticks per second.
 const FREQUENCY: u64 = 1000;
-/// Nanoseconds of a tick.
+/// Nanoseconds per tick.
 const TICK: u64 = SECOND / FREQUENCY;
 /// A full bucket.
 const FULL: u64 = u32::MAX as u64;
 
-/// A bucket that fills with time.
+/// A bucket that fills over time.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
-    /// Parts of a token.
+    /// Fixed-point fractions of a token.
     scale: u64,
     a_tick: u64,
     parts: u64,
@@ -25,7 +25,7 @@ impl Default for TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket that gets `rate` tokens a second and holds `capacity` of them.
+    /// A full bucket that gets `rate` tokens per second, with a capacity of `capacity` tokens.
     pub fn new(rate: u32, capacity: u32) -> Self {
         let least = if rate == 0 { 1 } else { (u64::from(rate) - 1) / FREQUENCY + 1 };
         let scale = FULL / u64::from(capacity).max(least).max(1);
@@ -38,7 +38,7 @@ impl TokenBucket {
         self.parts = (u64::from(tokens) * self.scale).min(FULL);
     }
 
-    /// Lets time pass: `now` in nanoseconds.
+    /// Adds tokens for the time up to `now`, in nanoseconds.
     pub fn refill(&mut self, now: u64) {
         let tick = now / TICK;
         let parts = tick.saturating_sub(self.filled).saturating_mul(self.a_tick);
@@ -51,12 +51,12 @@ impl TokenBucket {
         u64::from(tokens) * self.scale <= self.parts
     }
 
-    /// Takes tokens, as far as there are any.
+    /// Removes tokens, as far as available.
     pub fn remove(&mut self, tokens: u32) {
         self.parts = self.parts.saturating_sub(u64::from(tokens) * self.scale);
     }
 
-    /// Takes tokens if all of them are there.
+    /// Removes tokens if all of them are available.
     pub fn remove_if(&mut self, tokens: u32) -> bool {
         let there = self.contains(tokens);
         if there {

@@ -1,5 +1,5 @@
-//! Every element is given random frames and mutated headers, at as few ports as it can have and at many:
-//! none may panic or give more packets than it got, and what it got it gives or counts.
+//! Every element gets random frames and mutated headers, with the minimum number of ports and with many: none may
+//! panic or emit more packets than it got, and each packet must be emitted or counted.
 #![allow(clippy::unwrap_used)]
 
 #[path = "any_frames/configuration.rs"]
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use ringway_click::{Class, Options, Recorder, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 
-/// Elements that make several packets of one, or packets by themselves.
+/// Elements that create packets, or several from one.
 const MULTIPLY: &[&str] = &[
     "IP6NDSolicitor",
     "IPFragmenter",
@@ -40,8 +40,8 @@ const MULTIPLY: &[&str] = &[
     "TCPFragmenter",
 ];
 
-/// Elements that count what they drop or hold, by these handlers; all others give what they got, as long
-/// as all their outputs are connected.
+/// Elements that count dropped or stored packets, by these handlers; all others emit what they got, if all their
+/// outputs are connected.
 const ACCOUNTS: &[(&str, &[&str])] = &[
     ("AddressTranslator", &["drops"]),
     ("AggregateIPFlows", &["length"]),
@@ -86,7 +86,7 @@ const ACCOUNTS: &[(&str, &[&str])] = &[
     ("StoreUDPTimeSeqRecord", &["drops"]),
 ];
 
-/// Frames each begin with one of these and are changed from there.
+/// Seeds of frames, which are then mutated.
 fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let arp = "ffffffffffff0200000000010806000108000604000102000000000101020304000000000000050607080000";
     let udp = "0200000000020200000000010800450000200001000040110000010203040506070800050006000c\
@@ -137,7 +137,7 @@ fn number(router: &mut Router, handler: &str) -> u64 {
     router.read(handler).unwrap().trim().parse().unwrap()
 }
 
-/// How many packets went in and came out.
+/// Number of packets in and out.
 fn counts(router: &mut Router, class: &Class, most: bool) -> (u64, u64) {
     let (inputs, outputs) = sides(class, most);
     let mut sum = |name: &str, ports: usize| {
@@ -154,7 +154,7 @@ fn turns(router: &mut Router) {
     }
 }
 
-/// Runs it for a while; false if it could not be built.
+/// Runs an element for some time; false if it could not be built.
 fn run(class: &Class, pull: bool, most: bool, burst: usize, frames: &[Vec<u8>]) -> bool {
     let Some(mut router) = build(&configuration(class, pull, most, frames), burst) else { return false };
     turns(&mut router);
@@ -185,11 +185,11 @@ fn every_element_is_covered_by_these_tests() {
     let frames = [vec![0; 60]];
     let built = |class: &Class| run(class, false, false, 1, &frames) || run(class, true, false, 1, &frames);
     let left: Vec<&str> = registry.iter().filter(|class| !built(class)).map(|class| class.name).collect();
-    // These are there to keep a router from being built.
+    // These prevent a router from being built.
     assert_eq!(left, ["Error", "Message"]);
 }
 
-/// A low-level remote procedure call: numbers as Click makes them of a small one and a size, those of Switch, and any.
+/// An LLRPC: numbers in Click's encoding of a small number and a size, those of Switch, and random ones.
 fn call() -> impl Strategy<Value = (u32, Vec<u8>)> {
     let made =
         (0..4u32, 0..0x1000u32, 0..64u32).prop_map(|(way, size, own)| way << 30 | size << 16 | 0x4000 | own);

@@ -1,4 +1,4 @@
-//! The runtime with the elements: order of packets, handlers, hot swap, errors.
+//! Tests of the runtime with the elements: order of packets, handlers, hot swap, errors.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use ringway_click::{Options, Rebuild, Recorder, Router, Succession, Turn};
@@ -184,7 +184,7 @@ fn a_new_configuration_takes_over_with_its_state() {
     assert!(next.read("handlers").unwrap().contains("hotconfig\tw"));
 }
 
-/// A clock that goes on by 60 us whenever it is looked at.
+/// A clock that advances by 60 us each time it is read.
 struct Ticking(u64);
 
 impl ringway_click::Time for Ticking {

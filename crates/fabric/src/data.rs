@@ -26,7 +26,7 @@ pub enum DataError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// A bug in this program.
-    #[error("a thread that serves sessions failed, which is a fault of ours; see the log")]
+    #[error("a session thread failed because of a bug in Ringway; see the log")]
     Panicked,
 }
 

@@ -352,10 +352,7 @@ impl Fabric {
 
     fn replace_worker(&mut self, worker: usize) -> Vec<String> {
         let WorkerRecord { spec, .. } = &self.workers[worker];
-        tracing::error!(
-            worker = spec.name,
-            "a worker failed, which is a fault of ours; its ports begin anew"
-        );
+        tracing::error!(worker = spec.name, "a worker failed because of a bug in Ringway; its ports restart");
         let handle = match spawn_worker(spec, &self.published, self.hash, &self.bell) {
             Ok(handle) => handle,
             Err(error) => {

@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(byte, *b"x");
         assert_eq!(handed.connect("b").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(keeper.join().unwrap(), [1]);
-        assert!(handed.connect("c").is_err() && handed.connect("b").is_err(), "nobody is there any more");
+        assert!(handed.connect("c").is_err() && handed.connect("b").is_err(), "the other end is gone");
     }
 
     fn libc_enoent() -> u8 {

@@ -237,7 +237,7 @@ pub enum Error {
         console: PathBuf,
     },
     /// Its kernel restarted, and the command was lost.
-    #[error("guest {name} began anew before it answered: {command}")]
+    #[error("guest {name} was restarted before it answered: {command}")]
     BeganAnew {
         /// The guest.
         name: String,

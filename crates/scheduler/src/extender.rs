@@ -340,8 +340,8 @@ fn give_back(service: &Service, name: &str, fresh: bool) -> Result<(), Failed> {
 fn unspoken_of(name: &str) -> String {
     let minutes = KEPT / 60_000;
     format!(
-        "nobody said within {minutes} minutes what pod {} takes: let kube-scheduler ask `filter` or \
-         `prioritize` before, or put it in as a VM of that name",
+        "no request within {minutes} minutes said what pod {} requires: let kube-scheduler call `filter` or \
+         `prioritize` before, or add it as a VM of that name",
         name.escape_debug()
     )
 }

@@ -38,7 +38,7 @@ pub enum PcapngError {
     #[error("a block of {0} bytes: not a multiple of 4 from 12 to {LONGEST_BLOCK}, or other than at its end")]
     BlockLen(u32),
     /// A block too short for its contents.
-    #[error("a block of type {0:#x} is too short for what it says it holds")]
+    #[error("a block of type {0:#x} is too short for its contents")]
     Short(u32),
     /// A packet with an undeclared interface.
     #[error("a packet of interface {0}, which the file doesn't describe")]

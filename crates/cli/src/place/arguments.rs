@@ -377,8 +377,8 @@ pub struct Kubernetes {
     /// The cluster's policy; the one it has if left out.
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// Serve the extender, `/metrics` and `/healthz` over HTTP on this address. It asks nobody who they are,
-    /// and writes bindings: leave it on a loopback address.
+    /// Serve the extender, `/metrics` and `/healthz` over HTTP on this address. Clients are not
+    /// authenticated, and it writes bindings: leave it on a loopback address.
     #[arg(long, default_value = "127.0.0.1:10263", value_name = "ADDRESS:PORT")]
     pub listen: std::net::SocketAddr,
     /// How logs are written.

@@ -108,7 +108,7 @@ fn tell(restored: &Restored, json: bool) {
         return text::json(restored);
     }
     println!("{}: {}", restored.path.display(), in_words(&restored.holds));
-    restored.kept.iter().for_each(|kept| println!("what was there is {}", kept.display()));
+    restored.kept.iter().for_each(|kept| println!("the previous file is {}", kept.display()));
     restored.lost.iter().for_each(|lost| text::warn(lost));
 }
 

@@ -176,7 +176,7 @@ async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Res
 #[utoipa::path(post, path = "/v1/guests/{name}/exec",
     params(("name" = String, Path, description = "The guest")),
     request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = Trouble),
-    (status = 409, body = Trouble, description = "It does not run, or began anew or ended meanwhile"),
+    (status = 409, body = Trouble, description = "It does not run, or was restarted or ended meanwhile"),
     (status = 504, body = Trouble, description = "It did not answer in time")))]
 async fn exec(
     State(inbox): State<Inbox>,

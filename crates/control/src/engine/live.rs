@@ -278,7 +278,7 @@ impl Engine {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = watched {
-            tracing::warn!(worker, error, "a peer that holds this worker by its memory can't be told");
+            tracing::warn!(worker, error, "a peer that blocks this worker by its memory can't be detected");
         }
     }
 }

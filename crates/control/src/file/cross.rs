@@ -254,7 +254,7 @@ fn users(fabric: &Fabric, notes: &Notes) {
             let owner = port.socket.as_ref().and_then(|socket| socket.owner.as_ref());
             if owner.is_some() && owner != guest.user.as_ref() {
                 let at = notes.of(&format!("port.{}.owner", port.name));
-                let fix = format!("leave `owner` out; `user` in [guest.{name}] says who that is");
+                let fix = format!("leave `owner` out; `user` in [guest.{name}] determines it");
                 notes.wrong(&at, format!("the socket belongs to the user of guest {name}"), fix);
             }
         }

@@ -1,9 +1,9 @@
-//! `AggregateFilter(ACTION AGGREGATES, ...)`: sorts packets by their aggregate annotation.
+//! `AggregateFilter(ACTION AGGREGATES, ...)`: classifies packets by their aggregate annotation.
 //!
 //! Ports: one push input, any number of push outputs.
 //!
 //! Arguments: rules, tried in order. ACTION is an output's number, `allow` (0), `drop` or `deny`; AGGREGATES are
-//! numbers and ranges `A-B` between spaces, or `all` or `-`. What no rule names is dropped.
+//! numbers and ranges `A-B` separated by spaces, or `all` or `-`. Packets that match no rule are dropped.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;

@@ -1,10 +1,11 @@
-//! `AggregateFirst`: lets the first packet of each aggregate pass.
+//! `AggregateFirst`: passes the first packet of each aggregate.
 //!
 //! Ports: one input; one output, and optionally a push output for all later packets.
 //!
-//! At most 16777216 aggregates are known; when there are more, some old one's next packet counts as its first.
+//! At most 16777216 aggregates are remembered; if there are more, an old one is forgotten, and its next packet counts
+//! as its first.
 //!
-//! Handlers: `count` (aggregates known) (read); `clear` (write): forgets them.
+//! Handlers: `count` (remembered aggregates) (read); `clear` (write): forgets all aggregates.
 use crate::flow::table::{FlowTable, LARGEST};
 use crate::packet::divert;
 use alloc::boxed::Box;

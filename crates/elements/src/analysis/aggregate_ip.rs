@@ -1,18 +1,17 @@
-//! `AggregateIP(FIELD, INCREMENTAL, UNSHIFT_IP_ADDR)`: sets packets' aggregate annotation to a field of their
-//! headers.
+//! `AggregateIP(FIELD, INCREMENTAL, UNSHIFT_IP_ADDR)`: sets packets' aggregate annotation to a header field.
 //!
-//! Ports: one input, one output, push or pull; a second output, push, gets packets that lack the field, which are
-//! dropped without it: too short, later fragments, other protocols.
+//! Ports: one input, one output, push or pull; a second output, push, gets packets without the field, which are
+//! dropped if there is no second output: packets that are too short, later fragments, other protocols.
 //!
 //! Arguments:
 //! - `FIELD`: a field by name: `ip` with `vers`, `hl`, `tos`, `dscp`, `ecn`, `len`, `id`, `off`, `rf`, `df`, `mf`,
 //!   `fragoff`, `ttl`, `proto`, `sum`, `src`, `dst`; `udp` with `sport`, `dport`, `len`, `sum`; `tcp` with `sport`,
 //!   `dport`, `seq`, `ackno`, `hl`, `flags`, `urg`, `ack`, `psh`, `rst`, `syn`, `fin`, `win`, `sum`, `urp`; `icmp`
-//!   with `type`, `code`, `sum`; `sport`, `dport`. Or by place behind `ip`, `transp`, `payload` or a protocol:
-//!   `[BYTE]`, `[BYTE:COUNT]`, `[FIRST-LAST]`, and the same in bits between braces. `/BITS` takes the first bits of
-//!   it, `& MASK` those of a mask without gaps. It must lie in one word of 32 bits.
-//! - `INCREMENTAL`: puts it behind the bits of the aggregate that is there; false by default.
-//! - `UNSHIFT_IP_ADDR`: leaves parts of addresses where they stand in the address; false by default.
+//!   with `type`, `code`, `sum`; `sport`, `dport`. Or by position after `ip`, `transp`, `payload` or a protocol:
+//!   `[BYTE]`, `[BYTE:COUNT]`, `[FIRST-LAST]`, and the same in bits in braces. `/BITS` selects its first bits, `&
+//!   MASK` those of a contiguous mask. The field must be within one 32-bit word.
+//! - `INCREMENTAL`: appends it to the bits of the existing aggregate; false by default.
+//! - `UNSHIFT_IP_ADDR`: keeps parts of addresses at their position in the address; false by default.
 //!
 //! Handlers: `header`, `bit_offset`, `bit_length` (read).
 use super::ip_field::{Header, IpField};

@@ -1,16 +1,17 @@
 //! `AggregateIPAddrPair(TIMEOUT, REAP)`: sets packets' aggregate annotation to the number of their pair of IPv4
-//! addresses, counted from 1, and the paint to their direction: 0 as the pair's first packet, 1 for replies.
+//! addresses, counted from 1, and the paint to their direction: 0 in the direction of the pair's first packet, 1 for
+//! replies.
 //!
-//! Ports: one input, one output, push or pull; a second output, push, gets packets without IPv4 header, and those of
-//! new pairs when there are 1048576, which are dropped without it.
+//! Ports: one input, one output, push or pull; a second output, push, gets packets without an IPv4 header, and those
+//! of new pairs if there are 1048576 already; without a second output these are dropped.
 //!
 //! Arguments:
-//! - `TIMEOUT`: after how long without packets a pair gets another number; never by default.
-//! - `REAP`: how often pairs that are over are forgotten; 20 minutes.
+//! - `TIMEOUT`: time without packets after which a pair gets a new number; never by default.
+//! - `REAP`: interval at which expired pairs are removed; 20 minutes.
 //!
-//! Time is that of the packets' timestamps.
+//! Times are the packets' timestamps.
 //!
-//! Handlers: `clear` (write), forgets all pairs.
+//! Handlers: `clear` (write): removes all pairs.
 use crate::packet::divert;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,22 +1,23 @@
 //! `AggregateIPFlows([keywords])`: sets packets' aggregate annotation to the number of their TCP or UDP flow, and the
-//! paint to their direction: 0 as the flow's first packet, 1 for replies.
+//! paint to their direction: 0 in the direction of the flow's first packet, 1 for replies.
 //!
-//! Ports: one input, one output, push or pull; a second output, push, gets what belongs to no flow: other protocols,
-//! packets too short, fragments whose ports are not known.
+//! Ports: one input, one output, push or pull; a second output, push, gets packets without a flow: other protocols,
+//! packets that are too short, fragments with unknown ports.
 //!
 //! Arguments:
-//! - `TCP_TIMEOUT`, `TCP_DONE_TIMEOUT`, `UDP_TIMEOUT`: after how long without packets a flow is over, and the next
-//!   packet begins a new one: 24 hours; 30 seconds after FIN both ways or a reset; 1 minute.
-//! - `FRAGMENTS`: whether fragments without ports wait for the one that has them; later packets between the same
-//!   addresses wait behind them. True if pushed to, else it can't be.
-//! - `FRAGMENT_TIMEOUT`: how long they wait; 30 seconds.
-//! - `REAP`: how often flows that are over are forgotten; 20 minutes.
-//! - `ICMP`: whether ICMP errors get the aggregate of the flow they are about, and its packet's paint plus 2; false.
+//! - `TCP_TIMEOUT`, `TCP_DONE_TIMEOUT`, `UDP_TIMEOUT`: time without packets after which a flow has ended, and the next
+//!   packet begins a new one: 24 hours; 30 seconds after FIN in both directions or a reset; 1 minute.
+//! - `FRAGMENTS`: whether fragments without ports wait for the fragment that has them; later packets between the same
+//!   addresses then wait too. True if the input is push; otherwise not supported.
+//! - `FRAGMENT_TIMEOUT`: how long fragments wait; 30 seconds.
+//! - `REAP`: interval at which expired flows are removed; 20 minutes.
+//! - `ICMP`: whether ICMP errors get the aggregate of the flow that they refer to, and the paint of its packet plus 2;
+//!   false.
 //!
-//! Time is that of the packets' timestamps.
+//! Times are the packets' timestamps.
 //!
-//! Handlers: `length` (read): fragments, and packets behind them, that wait; `clear` (write): forgets all flows, and
-//! what waits is sent on.
+//! Handlers: `length` (read): waiting fragments and packets; `clear` (write): removes all flows, and emits waiting
+//! packets.
 use super::fragments::{Fragments, Tag};
 use crate::rewriter::key::FlowKey;
 use alloc::boxed::Box;

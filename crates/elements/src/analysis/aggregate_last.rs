@@ -1,15 +1,15 @@
-//! `AggregateLast([STOP_AFTER_CLEAR])`: keeps the last packet of each aggregate, and sends it when it is told to clear,
-//! with the aggregate's packets, bytes and first timestamp noted (extra packets, extra length, first timestamp).
+//! `AggregateLast([STOP_AFTER_CLEAR])`: stores the last packet of each aggregate, and emits it on `clear`, with
+//! annotations for the aggregate's packets, bytes and first timestamp (extra packets, extra length, first timestamp).
 //!
-//! Ports: one push input; one push output, and optionally a second one for packets that were not the last.
+//! Ports: one push input; one push output, and optionally a second one for packets that are not the last.
 //!
 //! Arguments:
 //! - `STOP_AFTER_CLEAR`: the driver stops after `clear`; false by default.
 //!
-//! At most 65536 aggregates are known; when there are more, of sixteen the least lately seen one's packet is sent, and
-//! it begins anew.
+//! At most 65536 aggregates are stored; if there are more, the packet of the least recently used of sixteen is
+//! emitted, and that aggregate is removed.
 //!
-//! Handlers: `count` (aggregates known) (read); `clear` (write): sends all packets and forgets the aggregates.
+//! Handlers: `count` (stored aggregates) (read); `clear` (write): emits all packets and removes the aggregates.
 use crate::flow::table::FlowTable;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

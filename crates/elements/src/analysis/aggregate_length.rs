@@ -1,9 +1,10 @@
-//! `AggregateLength(IP)`: sets packets' aggregate annotation to their length, what was not captured included.
+//! `AggregateLength(IP)`: sets packets' aggregate annotation to their length, including bytes that were not captured.
 //!
-//! Ports: one input, one output, push or pull; a second output, push, gets packets without network header if IP.
+//! Ports: one input, one output, push or pull; a second output, push, gets packets without a network header if IP is
+//! true.
 //!
 //! Arguments:
-//! - `IP`: counts from the network header on; false by default.
+//! - `IP`: measures from the network header on; false by default.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};

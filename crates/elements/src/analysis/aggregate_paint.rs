@@ -3,8 +3,8 @@
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `BITS`: how many of the paint's low bits; 8 by default.
-//! - `INCREMENTAL`: puts them behind the bits of the aggregate that is there; false by default.
+//! - `BITS`: number of the paint's low bits; 8 by default.
+//! - `INCREMENTAL`: appends them to the bits of the existing aggregate; false by default.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};

@@ -1,17 +1,16 @@
-//! `AnonymizeIPAddr(CLASS, PRESERVE_8)`: replaces the addresses of IPv4 packets so that those that shared
-//! a prefix still do, and nothing else is to be learned of them (as Minshall's tcpdpriv does with -A50;
-//! Xu, Fan, Ammar and Moon, "Prefix-preserving IP address anonymization", 2002).
+//! `AnonymizeIPAddr(CLASS, PRESERVE_8)`: replaces the addresses of IPv4 packets so that common prefixes stay common
+//! and nothing else can be learned about them (as Minshall's tcpdpriv does with -A50; Xu, Fan, Ammar and Moon,
+//! "Prefix-preserving IP address anonymization", 2002).
 //!
-//! Ports: one input, one output, push or pull. The IPv4 header must be noted; its checksum is updated.
+//! Ports: one input, one output, push or pull. The IPv4 header must be marked; its checksum is updated.
 //!
 //! Arguments:
-//! - `CLASS`: so many leading one bits stay as they are, with the zero behind them: 3 keeps classes A, B
-//!   and C; 0 by default.
-//! - `PRESERVE_8`: networks of 8 bits, between spaces, that stay as they are.
+//! - `CLASS`: number of leading one bits that are preserved, with the following zero: 3 preserves classes A, B and C;
+//!   0 by default.
+//! - `PRESERVE_8`: networks of 8 bits, separated by spaces, that are preserved.
 //!
-//! 0.0.0.0 and 255.255.255.255 stay as they are. The key is made of the router's random numbers
-//! (`RandomSeed`). It has 64 bits and the mixing is no cipher's: who can choose addresses may learn it. No
-//! handlers.
+//! 0.0.0.0 and 255.255.255.255 are preserved. The key consists of the router's random numbers (`RandomSeed`). It has
+//! 64 bits, and the mixing function is not a cipher: an attacker who can choose addresses may learn it. No handlers.
 use crate::packet::ipv4_mut;
 use alloc::boxed::Box;
 use alloc::format;

@@ -1,4 +1,4 @@
-//! Fragments that wait for the one that has their ports.
+//! Fragments that wait for the fragment with their ports.
 use alloc::collections::{BTreeMap, VecDeque};
 use ringway_click::Packet;
 use ringway_wire::{Header, Ipv4, Protocol};

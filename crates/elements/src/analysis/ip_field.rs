@@ -1,18 +1,18 @@
-//! Fields of IPv4 packets by name or place: `ip src/8`, `tcp[13]`, `transp{4:2}`, `ip[8:2] & 0x3f0`.
+//! Fields of IPv4 packets by name or position: `ip src/8`, `tcp[13]`, `transp{4:2}`, `ip[8:2] & 0x3f0`.
 use crate::ip::names::parse_protocol;
 use ringway_click::Packet;
 use ringway_click::arg::{Scope, parse_int};
 use ringway_wire::{self as wire, Ipv4, Tcp, tcp, udp};
 
-/// The origin of a field's offset.
+/// The header relative to which a field's offset is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     Ip,
-    /// The header behind IPv4's, of any protocol.
+    /// The header after IPv4's, of any protocol.
     Transport,
-    /// The same, of TCP or UDP.
+    /// The same, but only TCP's or UDP's.
     TcpOrUdp,
-    /// The same, of one protocol.
+    /// The same, but only one protocol's.
     Protocol(wire::Protocol),
     /// The payload of TCP or UDP.
     Payload,
@@ -29,7 +29,7 @@ impl Header {
         })
     }
 
-    /// Where it begins in an IPv4 packet.
+    /// Its offset in an IPv4 packet.
     fn start(self, ip: &[u8]) -> Option<usize> {
         use wire::Protocol;
         let (ip, _, transport) = Ipv4::parse(ip)?;
@@ -59,13 +59,13 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IpField {
     pub(super) header: Header,
-    /// The first bit.
+    /// Index of the first bit.
     pub(super) offset: u32,
-    /// How many bits.
+    /// Number of bits.
     pub(super) length: u32,
 }
 
-/// Fields by header and name: the first bit, and how many.
+/// Fields by header and name, with first bit and number of bits.
 const FIELDS: &[(&str, &str, u32, u32)] = &[
     ("ip", "vers", 0, 4),
     ("ip", "hl", 4, 4),
@@ -112,14 +112,14 @@ const FIELDS: &[(&str, &str, u32, u32)] = &[
     ("icmp", "sum", 16, 16),
 ];
 
-/// Bits that a place may count. Attack: places whose numbers overflow.
+/// Maximum bit position. Attack: positions whose arithmetic overflows.
 const MOST: u32 = 1 << 16;
 
 const EXPECTED: &str = "expected 'HEADER [NAME] [{OFFSET:LENGTH}] [/PREFIX] [& MASK]'";
 const BAD_PLACE: &str = "bad offset or length in TCP/IP field";
 const BAD_MASK: &str = "bad prefix or mask in TCP/IP field";
 
-/// A named field; `sport` and `dport` by themselves and those of `ip` are TCP's or UDP's.
+/// A named field; `sport` and `dport`, alone or after `ip`, are those of TCP or UDP.
 fn named(header: &str, name: &str) -> Option<(Header, u32, u32)> {
     let row = |header: &str| FIELDS.iter().find(|(own, field, ..)| *own == header && *field == name);
     let (own, _, offset, length) =
@@ -134,7 +134,7 @@ fn named(header: &str, name: &str) -> Option<(Header, u32, u32)> {
     Some((header, offset, length))
 }
 
-/// The place between brackets: the first, and how many, in units of `unit` bits.
+/// The position in brackets: the first bit and the number of bits, from units of `unit` bits.
 fn place(text: &str, unit: u32) -> Option<(u32, u32)> {
     let number = |text: &str| parse_int::<u32>(text.trim(), 0, i128::from(MOST / unit)).ok();
     let (first, count) = match text.split_once([':', ',']) {
@@ -153,10 +153,10 @@ fn until<'a>(text: &'a str, marks: &[char]) -> (&'a str, &'a str) {
 }
 
 impl IpField {
-    /// Reads a field.
+    /// Parses a field.
     ///
     /// # Errors
-    /// An error message in Click's words.
+    /// An error message with Click's text.
     pub(super) fn parse(text: &str, scope: &Scope) -> Result<Self, &'static str> {
         let text = text.trim().trim_matches('"');
         let (names, mut rest) = until(text, &['[', '{', '/', '&']);
@@ -200,7 +200,7 @@ impl IpField {
         Self { header, offset, length }.limited(rest)
     }
 
-    /// Its part that `/BITS` and `& MASK` name.
+    /// The part of it selected by `/BITS` or `& MASK`.
     fn limited(mut self, mut rest: &str) -> Result<Self, &'static str> {
         if let Some(behind) = rest.strip_prefix('/') {
             let (bits, more) = until(behind, &['&']);
@@ -218,7 +218,7 @@ impl IpField {
         if rest.trim().is_empty() { Ok(self) } else { Err("garbage after field specification") }
     }
 
-    /// The 32-bit word of a packet that holds the field, which must lie in one.
+    /// The 32-bit word of a packet that contains the field.
     pub(super) fn word(&self, packet: &Packet) -> Option<u32> {
         let ip = packet.network_data()?;
         let at = self.header.start(ip)? + self.offset as usize / 32 * 4;

@@ -1,5 +1,4 @@
-//! Elements that measure traffic: they look at timestamps and at aggregates, numbers that stand for a
-//! packet's flow or network.
+//! Elements that measure traffic, by timestamps and by aggregates: numbers that identify a packet's flow or network.
 use ringway_click::Class;
 
 pub mod aggregate_filter;

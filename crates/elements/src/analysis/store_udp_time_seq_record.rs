@@ -1,16 +1,16 @@
-//! `StoreUDPTimeSeqRecord(OFFSET, DELTA)`: writes a number and the time into UDP datagrams, or how long
-//! they took since.
+//! `StoreUDPTimeSeqRecord(OFFSET, DELTA)`: writes a sequence number and the time into UDP datagrams, or the time that
+//! passed since then.
 //!
-//! Ports: one input, one output, push or pull. What is no UDP over IPv4 or IPv6 with 20 bytes of payload
-//! is dropped.
+//! Ports: one input, one output, push or pull. Packets other than UDP over IPv4 or IPv6 with at least 20 bytes of
+//! payload are dropped.
 //!
 //! Arguments:
-//! - `OFFSET`: where the IP header begins; 0 by default.
-//! - `DELTA`: whether the time since is written, instead of the number and the time; false by default.
+//! - `OFFSET`: offset of the IP header; 0 by default.
+//! - `DELTA`: whether the elapsed time is written, instead of the number and the time; false by default.
 //!
-//! The payload begins with the number, seconds and nanoseconds, seconds and nanoseconds of the difference:
-//! 4 bytes each, in network order. UDP's checksum is computed anew unless there is none. Handlers:
-//! `count`, `drops` (read).
+//! The payload begins with the number, seconds and nanoseconds of the time, seconds and nanoseconds of the difference:
+//! 4 bytes each, in network byte order. The UDP checksum is recomputed unless there is none. Handlers: `count`,
+//! `drops` (read).
 use crate::ip::transport::Transport;
 use crate::packet::retain_counting;
 use alloc::boxed::Box;
@@ -23,7 +23,7 @@ pub static CLASS: Class = Class::new("StoreUDPTimeSeqRecord", || Box::<StoreUdpT
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// Count, time, and what passed since an earlier time; both in seconds and nanoseconds.
+/// Number, time, and the time since an earlier timestamp; times in seconds and nanoseconds.
 type Record = [U32; 5];
 
 #[derive(Debug, Default)]

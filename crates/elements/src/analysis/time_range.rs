@@ -1,9 +1,9 @@
-//! `TimeRange([SIMPLE])`: notes the earliest and the latest timestamp of the packets that pass.
+//! `TimeRange([SIMPLE])`: records the earliest and the latest timestamp of packets.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `SIMPLE`: timestamps only grow; false by default.
+//! - `SIMPLE`: timestamps never decrease; false by default.
 //!
 //! Handlers: `first`, `last`, `range` (both), `interval` (their difference) (read); `reset` (write).
 use alloc::boxed::Box;
@@ -21,7 +21,7 @@ pub struct TimeRange {
 
 impl Element for TimeRange {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        // Both ends are compared in any case, which costs next to nothing.
+        // Both ends are always compared, at negligible cost.
         args.read("SIMPLE", &mut false);
         args.complete()
     }

@@ -1,11 +1,11 @@
-//! `AdaptiveRED(TARGET, MAX_P, QUEUES, STABILITY, GENTLE)`: drops packets at random so that queues are
-//! about TARGET long on average (Floyd, Gummadi and Shenker, "Adaptive RED", 2001).
+//! `AdaptiveRED(TARGET, MAX_P, QUEUES, STABILITY, GENTLE)`: drops packets at random so that the average length of
+//! queues is about TARGET (Floyd, Gummadi and Shenker, "Adaptive RED", 2001).
 //!
 //! Ports and handlers: those of `RED`.
 //!
 //! Arguments:
-//! - `TARGET`: that length. MIN_THRESH is half of it, MAX_THRESH half as much again.
-//! - `MAX_P`: what the probability is at first; 0.02 by default. Twice a second it grows or shrinks.
+//! - `TARGET`: the target length. MIN_THRESH is half of it, MAX_THRESH one and a half times it.
+//! - `MAX_P`: initial value of the probability; 0.02 by default. It is adjusted twice a second.
 //! - The others: those of `RED`.
 use super::red::Red;
 use alloc::boxed::Box;

@@ -1,11 +1,11 @@
-//! The queues that an element looks at.
+//! The queues that an element observes.
 use crate::standard::queue::Queue;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::{Context, ElementId, Failed};
 
-/// Queues, by name or the nearest.
+/// Queues, given by name, or the nearest ones.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     named: String,

@@ -1,9 +1,9 @@
-//! `DriverManager(INSTRUCTIONS...)`: a script that says what happens when the driver is asked to stop.
+//! `DriverManager(INSTRUCTIONS...)`: a script that decides what happens when the driver is asked to stop.
 //!
 //! Ports: none.
 //!
-//! Arguments: instructions, see `Script`; its type is `DRIVER`. Whenever the driver would stop, the script goes on by a
-//! step; the driver stops when the script has ended.
+//! Arguments: instructions, see `Script`; its type is `DRIVER`. Whenever the driver is about to stop, the script
+//! continues by one step; the driver stops when the script has ended.
 //!
 //! Handlers: those of `Script`.
 use super::script::Script;

@@ -1,6 +1,6 @@
-//! `Error(...)`: keeps the router from being built.
+//! `Error(...)`: prevents the router from being built.
 //!
-//! Ports: any number of inputs and outputs, of any kind. Takes whatever arguments; no handlers.
+//! Ports: any number of inputs and outputs, of any kind. Accepts any arguments; no handlers.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed};

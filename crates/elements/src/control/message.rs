@@ -1,10 +1,10 @@
-//! `Message(MESSAGE, TYPE)`: says something when the router is built.
+//! `Message(MESSAGE, TYPE)`: prints a message when the router is built.
 //!
 //! No ports, no handlers.
 //!
 //! Arguments:
 //! - `MESSAGE`: the text.
-//! - `TYPE`: `MESSAGE` (default), `WARNING`, or `ERROR`, with which the router is not built.
+//! - `TYPE`: `MESSAGE` (default), `WARNING`, or `ERROR`, which prevents the router from being built.
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use ringway_click::arg::{Args, Text, Word};

@@ -1,4 +1,4 @@
-//! Elements that steer a configuration: scripts, errors, messages.
+//! Elements that control a configuration: scripts, errors, messages.
 use ringway_click::Class;
 
 pub mod driver_manager;

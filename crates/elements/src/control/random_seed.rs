@@ -1,14 +1,14 @@
-//! `RandomSeed(SEED)`: chooses what random numbers the router's elements get.
+//! `RandomSeed(SEED)`: seeds the random number generator of the router's elements.
 //!
 //! No ports.
 //!
 //! Arguments:
-//! - `SEED`: the same numbers follow the same seed; without it they differ from run to run. Where elements draw
-//!   from a range (rewriters' patterns, RandomSwitch, Script's `random`), they are Click's with GNU's C library.
+//! - `SEED`: the same seed gives the same numbers; without it they differ in each run. Numbers that elements draw from
+//!   a range (rewriters' patterns, RandomSwitch, Script's `random`) are those of Click with GNU's C library.
 //!
-//! With `ringway click -j N` each thread draws these numbers for itself.
+//! With `ringway click -j N` each thread has its own generator.
 //!
-//! Handlers: `seed` (write): the same; empty for other numbers each time.
+//! Handlers: `seed` (write): a new seed; an empty value chooses an unpredictable one.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;

@@ -1,4 +1,4 @@
-//! ARP packets for IPv4 on Ethernet (RFC 826): offsets, and how to make one.
+//! ARP packets for IPv4 on Ethernet (RFC 826): parsing and construction.
 use crate::packet::mark_ethernet;
 use core::net::Ipv4Addr;
 use ringway_click::{Annotations, Context, Packet};

@@ -1,4 +1,4 @@
-//! What ARP has learned, and the packets that wait for it.
+//! Addresses learned by ARP, and the packets that wait for them.
 use crate::packet::mac_text;
 use crate::stamp::Stamp;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -11,9 +11,9 @@ use ringway_wire::MacAddress;
 
 /// Nanoseconds per jiffy, Click's unit of time.
 const JIFFY: u64 = SECOND / 1000;
-/// Maximum number of entries, whatever is configured. Attack: a scan of all addresses.
+/// Maximum number of entries, regardless of the configuration. Attack: a scan of all addresses.
 const MOST_ENTRIES: usize = 1 << 20;
-/// Maximum number of waiting packets, whatever is configured. Attack: a scan of all addresses.
+/// Maximum number of waiting packets, regardless of the configuration. Attack: a scan of all addresses.
 const MOST_PACKETS: usize = 1 << 20;
 /// Jiffies between queries for an address: at first, and after [`PATIENCE`] unanswered queries.
 const INTERVAL: u64 = 100;

@@ -1,10 +1,10 @@
-//! `ARPFaker(DSTIP, DSTETH, SRCIP, SRCETH)`: tells a host every ten seconds, unasked, where another one is.
+//! `ARPFaker(DSTIP, DSTETH, SRCIP, SRCETH)`: sends a host an unsolicited ARP reply every ten seconds.
 //!
 //! Ports: no inputs; one push output.
 //!
 //! Arguments:
-//! - `DSTIP`, `DSTETH`: who is told.
-//! - `SRCIP`, `SRCETH`: who is where.
+//! - `DSTIP`, `DSTETH`: addresses of the receiver.
+//! - `SRCIP`, `SRCETH`: the announced addresses.
 //!
 //! No handlers.
 use super::arp;

@@ -1,9 +1,9 @@
 //! `ARPPrint(LABEL, TIMESTAMP, ETHER, ACTIVE)`: prints ARP packets, as tcpdump does.
 //!
-//! Ports: one input, one output, push or pull. Packets whose network header is not known are not printed.
+//! Ports: one input, one output, push or pull. Packets without a marked network header are not printed.
 //!
 //! Arguments:
-//! - `LABEL`: stands before each line.
+//! - `LABEL`: prefix of each line.
 //! - `TIMESTAMP`: prints the time; true by default.
 //! - `ETHER`: prints the Ethernet addresses; false by default.
 //! - `ACTIVE`: whether it prints; true by default.

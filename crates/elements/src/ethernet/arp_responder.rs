@@ -1,10 +1,10 @@
-//! `ARPResponder(PREFIX.. ETH, ...)`: answers ARP requests.
+//! `ARPResponder(PREFIX.. ETH, ...)`: replies to ARP requests.
 //!
-//! Ports: one input for Ethernet frames; one output for replies, and optionally a push output for everything that is
-//! no request it can answer.
+//! Ports: one input for Ethernet frames; one output for replies, and optionally a push output for everything except
+//! requests that it can answer.
 //!
-//! Arguments: each some addresses or prefixes and the Ethernet address that is told for them, or a name of both. The
-//! longest prefix counts, and of equal ones the last.
+//! Arguments: in each, some addresses or prefixes and the Ethernet address to reply with, or a name for both. The
+//! longest prefix is used, and of equal ones the last.
 //!
 //! Handlers: `table` (read); `lookup` (read, with an address); `add`, `remove` (write).
 use super::arp;

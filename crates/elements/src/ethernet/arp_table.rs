@@ -1,14 +1,14 @@
-//! `ARPTable(CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, CAPACITY_SLIM_FACTOR, TIMEOUT)`: holds what ARP has
-//! learned, for one or several ARPQuerier.
+//! `ARPTable(CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, CAPACITY_SLIM_FACTOR, TIMEOUT)`: stores addresses
+//! learned by ARP, for one or more ARPQuerier elements.
 //!
 //! No ports.
 //!
 //! Arguments:
-//! - `CAPACITY`: packets that may wait for an answer; 2048 by default.
-//! - `ENTRY_CAPACITY`: addresses it knows at most; not limited if 0, as by default.
-//! - `ENTRY_PACKET_CAPACITY`: packets that may wait for one address; not limited if 0, as by default.
-//! - `CAPACITY_SLIM_FACTOR`: one part of so many is dropped when too many packets wait; 2 by default.
-//! - `TIMEOUT`: how long an answer counts; 5 minutes by default, for ever if 0.
+//! - `CAPACITY`: maximum number of packets that wait for a reply; 2048 by default.
+//! - `ENTRY_CAPACITY`: maximum number of addresses; unlimited if 0, as by default.
+//! - `ENTRY_PACKET_CAPACITY`: maximum number of packets that wait for one address; unlimited if 0, as by default.
+//! - `CAPACITY_SLIM_FACTOR`: the fraction 1/FACTOR of waiting packets is dropped when too many wait; 2 by default.
+//! - `TIMEOUT`: lifetime of a learned address; 5 minutes by default, unlimited if 0.
 //!
 //! Handlers: `table`, `drops`, `count`, `length` (read); `insert`, `delete`, `clear` (write).
 use super::arp_entries::{ArpEntries, jiffies};
@@ -20,7 +20,7 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Timer};
 
 pub static CLASS: Class = Class::new("ARPTable", || Box::<ArpTable>::default()).live();
 
-/// Holds addresses.
+/// Stores addresses.
 #[derive(Debug, Default)]
 pub struct ArpTable {
     pub(super) entries: ArpEntries,

@@ -1,10 +1,10 @@
-//! `CheckARPHeader(OFFSET, VERBOSE, DETAILS)`: lets only sound ARP packets pass, and notes where their header is.
+//! `CheckARPHeader(OFFSET, VERBOSE, DETAILS)`: passes only valid ARP packets, and marks their header.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet the header begins; 0 by default.
-//! - `VERBOSE`: says each bad packet, not only the first.
+//! - `OFFSET`: offset of the header in the packet; 0 by default.
+//! - `VERBOSE`: reports each bad packet, not only the first.
 //! - `DETAILS`: counts bad packets by reason.
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read).

@@ -1,13 +1,14 @@
-//! `EnsureEther(ETHERTYPE, SRC, DST)`: puts an Ethernet header before packets that don't seem to have one.
+//! `EnsureEther(ETHERTYPE, SRC, DST)`: prepends an Ethernet header to packets that don't seem to have one.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `ETHERTYPE`: what a made header says; 0x800 by default.
-//! - `SRC`, `DST`: its addresses; 1:1:1:1:1:1 and 2:2:2:2:2:2 by default.
+//! - `ETHERTYPE`: EtherType of an added header; 0x800 by default.
+//! - `SRC`, `DST`: addresses of an added header; 1:1:1:1:1:1 and 2:2:2:2:2:2 by default.
 //!
-//! No handlers. Packets whose network header is not known pass unchanged, and so do those with an Ethernet header of IP
-//! before it, which is uncovered if it was stripped. Others lose what stands before their network header.
+//! No handlers. Packets without a marked network header pass unchanged. So do packets with an Ethernet header for IP
+//! before the network header; if it was stripped, it is restored. For other packets, the bytes before their network
+//! header are removed first.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
@@ -15,7 +16,7 @@ use ringway_wire::{EtherType, Ethernet, Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::default()).ports("1/1");
 
-/// Puts headers where they lack.
+/// Adds missing headers.
 #[derive(Debug, Default)]
 pub struct EnsureEther {
     header: Ethernet,

@@ -1,9 +1,9 @@
-//! `EtherEncap(ETHERTYPE, SRC, DST)`: puts an Ethernet header before packets.
+//! `EtherEncap(ETHERTYPE, SRC, DST)`: prepends an Ethernet header to packets.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `ETHERTYPE`: what the frame carries.
+//! - `ETHERTYPE`: the EtherType of the payload.
 //! - `SRC`, `DST`: addresses.
 //!
 //! Handlers: `src`, `dst`, `ethertype` (read, write).
@@ -16,7 +16,7 @@ use ringway_wire::{EtherType, Ethernet, Header};
 
 pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default()).ports("1/1").live();
 
-/// Puts headers before packets.
+/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct EtherEncap {
     header: Ethernet,

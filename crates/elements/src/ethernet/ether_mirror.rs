@@ -23,8 +23,8 @@ impl Element for EtherMirror {
     }
 }
 
-/// The last six bytes before the first six, by three writes of words that overlap: a rotation in memory
-/// waits for its own writes, and shifting two words into one takes longer.
+/// The last six bytes before the first six, by three overlapping writes: a rotation in memory waits for its own
+/// writes, and shifting two words into one takes longer.
 #[inline]
 fn swap(addresses: &mut [u8; 12]) {
     let [a, b, c, d, e, f, ..] = *addresses;

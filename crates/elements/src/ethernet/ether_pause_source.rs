@@ -1,16 +1,15 @@
-//! `EtherPauseSource(SRC, PAUSETIME, [keywords])`: makes frames that ask a neighbour to pause (IEEE 802.3,
-//! annex 31B).
+//! `EtherPauseSource(SRC, PAUSETIME, [keywords])`: generates frames that ask a neighbour to pause (IEEE 802.3, annex
+//! 31B).
 //!
-//! Ports: no inputs; one output, push or pull. Pushing, it makes one each INTERVAL; pulled from, one each
-//! time.
+//! Ports: no inputs; one output, push or pull. If push, it generates a frame per INTERVAL; if pull, one per pull.
 //!
 //! Arguments:
-//! - `SRC`: the Ethernet address that frames come from.
-//! - `PAUSETIME`: how long to pause, in the time of 512 bits each.
-//! - `DST`: whom to ask; 01-80-C2-00-00-01, which bridges keep to themselves, by default.
-//! - `LIMIT`: frames in all; no limit if negative, as by default.
+//! - `SRC`: source Ethernet address.
+//! - `PAUSETIME`: duration of the pause, in units of 512 bit times.
+//! - `DST`: destination; 01-80-C2-00-00-01 by default, which bridges don't forward.
+//! - `LIMIT`: frames in total; no limit if negative, as by default.
 //! - `INTERVAL`: time between frames; 1s by default.
-//! - `ACTIVE`: whether it makes frames; true by default.
+//! - `ACTIVE`: whether it generates frames; true by default.
 //!
 //! Handlers: `count` (read); `src`, `dst`, `pausetime`, `limit`, `active` (read, write); `reset_counts`
 //! (write).
@@ -26,7 +25,7 @@ pub static CLASS: Class = Class::new("EtherPauseSource", || Box::<EtherPauseSour
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// Bytes of a frame without its check sequence.
+/// Length of a frame without its check sequence.
 const FRAME: usize = 60;
 /// PAUSE's opcode.
 const PAUSE: u16 = 1;

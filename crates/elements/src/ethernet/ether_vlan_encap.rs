@@ -1,13 +1,13 @@
-//! `EtherVLANEncap(ETHERTYPE, SRC, DST, VLAN_TCI, VLAN_PCP, VLAN_ID, NATIVE_VLAN)`: puts an Ethernet header with a
-//! VLAN tag before packets.
+//! `EtherVLANEncap(ETHERTYPE, SRC, DST, VLAN_TCI, VLAN_PCP, VLAN_ID, NATIVE_VLAN)`: prepends an Ethernet header with a
+//! VLAN tag to packets.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `ETHERTYPE`: what the frame carries.
+//! - `ETHERTYPE`: the EtherType of the payload.
 //! - `SRC`, `DST`: addresses.
 //! - `VLAN_TCI`: the tag control information, or `ANNO` for that of the VLAN_TCI annotation.
-//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead.
+//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead of VLAN_TCI.
 //! - `NATIVE_VLAN`: the VLAN whose frames get no tag; 0 by default, -1 for none.
 //!
 //! Handlers: `config` (read); `src`, `dst`, `ethertype`, `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan` (read,
@@ -25,7 +25,7 @@ use ringway_wire::{EtherType, Ethernet, Header, MacAddress, Vlan, vlan::Tagged};
 pub static CLASS: Class =
     Class::new("EtherVLANEncap", || Box::<EtherVlanEncap>::default()).ports("1/1").live();
 
-/// Puts headers before packets.
+/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct EtherVlanEncap {
     tag: Tag,

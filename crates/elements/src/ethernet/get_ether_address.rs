@@ -4,7 +4,7 @@
 //!
 //! Arguments:
 //! - `ANNO`: the annotation, 6 bytes.
-//! - `OFFSET`: where in the packet the address is, or `src` or `dst` of an Ethernet header.
+//! - `OFFSET`: offset of the address in the packet, or `src` or `dst` of an Ethernet header.
 //!
 //! No handlers.
 use super::address_offset;

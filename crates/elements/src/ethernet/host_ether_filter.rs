@@ -1,5 +1,5 @@
-//! `HostEtherFilter(ETHER, DROP_OWN, DROP_OTHER, OFFSET)`: lets Ethernet frames for this host pass, and notes how each
-//! was addressed.
+//! `HostEtherFilter(ETHER, DROP_OWN, DROP_OTHER, OFFSET)`: passes Ethernet frames for this host, and sets the packet
+//! type annotation.
 //!
 //! Ports: one input; one output, and optionally a push output for frames that are filtered out.
 //!
@@ -7,7 +7,7 @@
 //! - `ETHER`: this host's address.
 //! - `DROP_OWN`: whether frames from this address are filtered out; false by default.
 //! - `DROP_OTHER`: whether frames for other hosts are; true by default.
-//! - `OFFSET`: where in the packet the header begins; 0 by default.
+//! - `OFFSET`: offset of the header in the packet; 0 by default.
 //!
 //! Handlers: `ether` (read, write). The packet type becomes host, broadcast, multicast or other host. Frames too short
 //! for their header are filtered out.

@@ -1,6 +1,6 @@
-//! `ListenEtherSwitch(TIMEOUT)`: a learning Ethernet switch that copies every frame to one more output.
+//! `ListenEtherSwitch(TIMEOUT)`: a learning Ethernet switch that copies every frame to an additional output.
 //!
-//! Ports: any number of push inputs, as many push outputs, and one more output.
+//! Ports: any number of push inputs, the same number of push outputs, and one additional output.
 //!
 //! Arguments and handlers: those of `EtherSwitch`.
 use super::ether_switch::EtherSwitch;

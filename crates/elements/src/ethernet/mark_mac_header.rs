@@ -1,10 +1,10 @@
-//! `MarkMACHeader(OFFSET, LENGTH)`: notes where a packet's MAC header is.
+//! `MarkMACHeader(OFFSET, LENGTH)`: marks a packet's MAC header.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet it begins; 0 by default.
-//! - `LENGTH`: if not 0, as by default, its length: the network header is noted behind it.
+//! - `OFFSET`: its offset in the packet; 0 by default.
+//! - `LENGTH`: length of the MAC header; if not 0, the network header is marked after it. 0 by default.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("MarkMACHeader", || Box::<MarkMacHeader>::default()).ports("1/1").live();
 
-/// Notes headers.
+/// Marks headers.
 #[derive(Debug, Default)]
 pub struct MarkMacHeader {
     offset: u32,

@@ -4,7 +4,7 @@
 //!
 //! Arguments:
 //! - `VLAN_TCI`: the tag control information.
-//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead.
+//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead of VLAN_TCI.
 //!
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp` (read, write).
 use super::vlan::{self, Tag};

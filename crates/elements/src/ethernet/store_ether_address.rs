@@ -4,8 +4,8 @@
 //!
 //! Arguments:
 //! - `ADDR`: the address.
-//! - `OFFSET`: where in the packet, or `src` or `dst` of an Ethernet header.
-//! - `ANNO`: the annotation that holds the address, instead of ADDR.
+//! - `OFFSET`: offset in the packet, or `src` or `dst` of an Ethernet header.
+//! - `ANNO`: annotation with the address, instead of ADDR.
 //!
 //! Handlers: `addr` (read, write).
 use super::address_offset;

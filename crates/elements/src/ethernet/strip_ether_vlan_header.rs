@@ -1,10 +1,10 @@
-//! `StripEtherVLANHeader(NATIVE_VLAN)`: takes the Ethernet header off, with a VLAN tag if there is one, and notes the
+//! `StripEtherVLANHeader(NATIVE_VLAN)`: removes the Ethernet header, with its VLAN tag if there is one, and stores the
 //! tag in the VLAN_TCI annotation.
 //!
 //! Ports: one input; one output, and optionally a push output for frames without a tag if there is no native VLAN.
 //!
 //! Arguments:
-//! - `NATIVE_VLAN`: what is noted for frames without a tag; 0 by default. -1: they are bad.
+//! - `NATIVE_VLAN`: VLAN of frames without a tag; 0 by default. -1: such frames are bad.
 //!
 //! No handlers.
 use super::vlan;
@@ -19,7 +19,7 @@ pub static CLASS: Class = Class::new("StripEtherVLANHeader", || Box::<StripEther
     .processing("a/ah")
     .live();
 
-/// Takes headers off.
+/// Removes headers.
 #[derive(Debug, Default)]
 pub struct StripEtherVlanHeader {
     native: i32,

@@ -1,21 +1,21 @@
-//! The tag that elements of VLANs write: from their arguments, or from the packet's annotation.
+//! The VLAN tag that elements write: from their arguments, or from the packet's annotation.
 use crate::packet::bounded;
 use alloc::format;
 use alloc::string::{String, ToString};
 use ringway_click::arg::{Args, KEYWORD, POSITIONAL, Word};
 use ringway_click::{Annotations, Element, Handler, HandlerError, Packet};
 
-/// Which tag control information to write.
+/// The tag control information to write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tag {
-    /// If it does not come from the annotation.
+    /// Its value, unless it comes from the annotation.
     pub(super) tci: u16,
     pub(super) annotation: bool,
-    /// The VLAN whose frames bear no tag; -1 if there is none.
+    /// The VLAN whose frames have no tag; -1 if there is none.
     pub(super) native: i32,
 }
 
-/// Where the annotation holds the tag, in network order.
+/// Offset of the tag in the annotation area, in network byte order.
 pub(super) fn annotated(packet: &Packet) -> u16 {
     u16::from_be_bytes(packet.notes().get(Annotations::VLAN_TCI))
 }
@@ -52,7 +52,7 @@ impl Tag {
         (i32::from(tci & 0xfff) != self.native).then_some(tci)
     }
 
-    /// The part of a configuration that stands for it.
+    /// Its part of a configuration.
     pub(super) fn configuration(&self) -> String {
         let mut text = match self.annotation {
             true => "ANNO".to_string(),
@@ -64,7 +64,7 @@ impl Tag {
         text
     }
 
-    /// Takes a tag that is written to a handler.
+    /// Parses a tag that is written to a handler.
     pub(super) fn set_tci(&mut self, value: &str) -> Result<(), HandlerError> {
         match value.trim() {
             "ANNO" => self.annotation = true,
@@ -73,7 +73,7 @@ impl Tag {
         Ok(())
     }
 
-    /// The handlers `vlan_tci`, `vlan_id` and `vlan_pcp` of an element that has one.
+    /// The handlers `vlan_tci`, `vlan_id` and `vlan_pcp` of an element with a tag.
     pub(super) fn handlers<E: Element>(tag: fn(&mut E) -> &mut Self) -> [Handler; 3] {
         let tci = Handler::read_with("vlan_tci", move |e: &mut E, _, _| {
             let tag = tag(e);

@@ -1,10 +1,10 @@
-//! `VLANDecap(ANNO, ETHERTYPE)`: takes the VLAN tag out of Ethernet frames and notes it.
+//! `VLANDecap(ANNO, ETHERTYPE)`: removes the VLAN tag from Ethernet frames and stores it in an annotation.
 //!
 //! Ports: one input, one output, push or pull. Frames without a tag pass unchanged.
 //!
 //! Arguments:
 //! - `ANNO`: whether the VLAN_TCI annotation is set; true by default.
-//! - `ETHERTYPE`: what announces a tag; 0x8100 by default.
+//! - `ETHERTYPE`: EtherType of a tag; 0x8100 by default.
 //!
 //! No handlers.
 use super::vlan;
@@ -16,7 +16,7 @@ use ringway_wire::{EtherType, Ethernet, Header, Vlan, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("VLANDecap", || Box::<VlanDecap>::default()).ports("1/1");
 
-/// Takes tags out.
+/// Removes tags.
 #[derive(Debug, Default)]
 pub struct VlanDecap {
     annotate: bool,

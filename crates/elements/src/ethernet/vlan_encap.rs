@@ -1,12 +1,12 @@
-//! `VLANEncap(VLAN_TCI, VLAN_PCP, VLAN_ID, NATIVE_VLAN, ETHERTYPE)`: puts a VLAN tag into Ethernet frames.
+//! `VLANEncap(VLAN_TCI, VLAN_PCP, VLAN_ID, NATIVE_VLAN, ETHERTYPE)`: inserts a VLAN tag into Ethernet frames.
 //!
 //! Ports: one input, one output, push or pull. Frames too short for their addresses are dropped.
 //!
 //! Arguments:
 //! - `VLAN_TCI`: the tag control information, or `ANNO` for that of the VLAN_TCI annotation.
-//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead.
+//! - `VLAN_ID`, `VLAN_PCP`: its identifier and priority, instead of VLAN_TCI.
 //! - `NATIVE_VLAN`: the VLAN whose frames get no tag; 0 by default, -1 for none.
-//! - `ETHERTYPE`: announces the tag; 0x8100 by default.
+//! - `ETHERTYPE`: EtherType of the tag; 0x8100 by default.
 //!
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`, `ethertype` (read, write).
 use super::vlan::Tag;
@@ -19,7 +19,7 @@ use ringway_wire::{EtherType, Ethernet, Header, U16, Vlan, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();
 
-/// Puts tags into frames.
+/// Inserts tags.
 #[derive(Debug, Default)]
 pub struct VlanEncap {
     tag: Tag,

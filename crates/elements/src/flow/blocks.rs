@@ -1,5 +1,4 @@
-//! Places that never move, by number: blocks of them, made as they are needed, and given out again when they are
-//! free.
+//! Numbered entries that never move: allocated in blocks on demand, and reused when free.
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 

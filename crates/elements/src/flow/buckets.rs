@@ -1,5 +1,5 @@
-//! Heads of chains, found by hash. They grow without a pause: when there are too few twice as many are made, and who
-//! adds something moves a few of the old ones' chains.
+//! Buckets of a hash table, each the head of a chain. They grow without a pause: the number doubles when there are too
+//! few, and each insertion moves a few chains of the old buckets.
 use alloc::vec;
 use alloc::vec::Vec;
 

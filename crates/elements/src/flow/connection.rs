@@ -1,4 +1,4 @@
-//! Which flow an IP packet belongs to.
+//! The flow of an IP packet.
 use super::table::{Key, fold};
 use crate::rewriter::key::FlowKey;
 use alloc::format;
@@ -78,7 +78,7 @@ pub(crate) struct Headers<C = Connection> {
 }
 
 impl Headers {
-    /// Reads a packet whose IPv4 header is noted and valid; ports are 0 if absent, as in later fragments.
+    /// Parses a packet with a marked, valid IPv4 header; ports are 0 if absent, as in later fragments.
     #[inline]
     pub(crate) fn of(packet: &Packet) -> Option<Self> {
         let (ip, _, segment) = Ipv4::parse(packet.network_data()?).filter(|(ip, ..)| ip.version() == 4)?;
@@ -100,7 +100,7 @@ impl Headers {
 }
 
 impl Headers<Connection6> {
-    /// Reads a packet whose IPv6 header is noted and valid; ports are 0 if absent, as in all fragments.
+    /// Parses a packet with a marked, valid IPv6 header; ports are 0 if absent, as in all fragments.
     pub(crate) fn of_ip6(packet: &Packet) -> Option<Self> {
         let ip = ipv6::Packet::parse(packet.network_data()?)?;
         let upper = ip.upper()?;
@@ -133,7 +133,7 @@ pub(super) trait Ends: Key + core::fmt::Debug {
     /// Information elements of the source and destination addresses, and the length of each in bytes.
     const ADDRESSES: ([u16; 2], u16);
 
-    /// Both addresses and both ports, in network order.
+    /// Both addresses and both ports, in network byte order.
     fn write(&self, out: &mut Vec<u8>);
 
     /// The protocol.

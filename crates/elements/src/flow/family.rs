@@ -1,4 +1,4 @@
-//! What a load balancer does the same with IPv4 and with IPv6.
+//! The code of a load balancer that is common to IPv4 and IPv6.
 use super::connection::{Connection, Connection6, Headers};
 use super::table::{Key, fold};
 use crate::rewriter::key::FlowKey;

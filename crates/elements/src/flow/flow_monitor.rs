@@ -1,24 +1,24 @@
-//! `FlowMonitor(CAPACITY, IDLE_TIMEOUT, ACTIVE_TIMEOUT, DOMAIN)`: counts packets and bytes of each IPv4 and IPv6
-//! flow, and reports flows as IPFIX messages (RFC 7011).
+//! `FlowMonitor(CAPACITY, IDLE_TIMEOUT, ACTIVE_TIMEOUT, DOMAIN)`: counts packets and bytes of each IPv4 and IPv6 flow,
+//! and exports flows as IPFIX messages (RFC 7011).
 //!
-//! Ports: one input, one output, push or pull; a second output, push, gets the messages: payloads of UDP, each with
-//! its template, for `UDPIPEncap`. A flow is addresses, ports and protocol, one way; without ports, as in ICMP, in
-//! fragments of IPv4 but the first and in all of IPv6, the addresses and the protocol. Packets need a noted IP
-//! header; others pass uncounted.
+//! Ports: one input, one output, push or pull; a second output, push, gets the messages: UDP payloads, each with its
+//! template, for `UDPIPEncap`. A flow is identified by addresses, ports and protocol in one direction; without ports,
+//! as for ICMP, for IPv4 fragments except the first and for all IPv6 fragments, by addresses and protocol. Packets
+//! need a marked IP header; others pass uncounted.
 //!
 //! Arguments:
-//! - `CAPACITY`: flows at most of each IP version; 1048576. When there are more, of sixteen the least lately seen is
-//!   reported and forgotten, which counts as an eviction.
-//! - `IDLE_TIMEOUT`: a flow without packets for so long has ended; 15 seconds. So has a TCP connection 1 second after
-//!   FIN or RST.
-//! - `ACTIVE_TIMEOUT`: a flow that goes on is reported so often; 30 minutes.
-//! - `DOMAIN`: the observation domain that messages name; 0.
+//! - `CAPACITY`: maximum number of flows per IP version; 1048576. If there are more, the least recently used of
+//!   sixteen is exported and removed, which counts as an eviction.
+//! - `IDLE_TIMEOUT`: time without packets after which a flow has ended; 15 seconds. A TCP connection ends 1 second
+//!   after FIN or RST.
+//! - `ACTIVE_TIMEOUT`: export interval of a flow that continues; 30 minutes.
+//! - `DOMAIN`: the observation domain of the messages; 0.
 //!
-//! Reports come up to a quarter of IDLE_TIMEOUT late, at most a second.
+//! Exports are delayed by up to a quarter of IDLE_TIMEOUT, at most a second.
 //!
-//! Handlers: `count` (flows now), `flows` (ever seen), `packets`, `bytes`, `other` (packets uncounted), `evictions`,
-//! `records` (reported), `capacity` (read); `table` (read, with how many lines, 100 by default): addresses, ports,
-//! protocol, packets, bytes since the last report; `flush` (write): reports and forgets all.
+//! Handlers: `count` (current flows), `flows` (total flows), `packets`, `bytes`, `other` (uncounted packets),
+//! `evictions`, `records` (exported), `capacity` (read); `table` (read, with the number of lines, 100 by default):
+//! addresses, ports, protocol, packets, bytes since the last export; `flush` (write): exports and removes all flows.
 use super::connection::{Connection, Connection6, Ends, Headers};
 use super::ipfix::{self, End, Record};
 use super::table::{FlowTable, USUAL};

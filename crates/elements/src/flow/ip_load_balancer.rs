@@ -1,27 +1,27 @@
-//! `IPLoadBalancer(VIP, SERVER, ..., CAPACITY, TIMEOUT)`: shares connections to one address among servers.
+//! `IPLoadBalancer(VIP, SERVER, ..., CAPACITY, TIMEOUT)`: distributes connections to one address over servers.
 //!
-//! A new connection's server is chosen by Maglev's consistent hashing (Eisenbud et al., NSDI 2016), so that a server
-//! that comes or goes changes few others' choices, and several balancers agree; from then on a table keeps the
+//! The server of a new connection is chosen by Maglev's consistent hashing (Eisenbud et al., NSDI 2016), so that
+//! adding or removing a server affects few other choices, and several balancers agree. Afterwards a table keeps the
 //! connection with its server.
 //!
-//! Ports: input 0: packets from clients; those to VIP go to output 0, their destination the server's. Input 1
-//! (optional): packets from servers; those of known connections go to output 1, their source VIP. Output 2
-//! (optional): all others: not TCP or UDP, later fragments, of IPv6 all fragments, other addresses, unknown
-//! connections, no server; without it they are dropped. All push. Packets need a noted IP header; the destination
-//! annotation is set.
+//! Ports: input 0: packets from clients; those to VIP go to output 0 with the server as destination. Input 1
+//! (optional): packets from servers; those of known connections go to output 1 with VIP as source. Output 2
+//! (optional): all others: neither TCP nor UDP, later fragments, all IPv6 fragments, other addresses, unknown
+//! connections, no server; without output 2 they are dropped. All ports are push. Packets need a marked IP header; the
+//! destination annotation is set.
 //!
 //! Arguments:
-//! - `VIP`: the address that clients know, of IPv4 or IPv6; servers' are of the same.
-//! - `SERVER`: an address, and a weight from 1 to 100 if it is not 1; as often as there are servers, at most 4096. By
-//!   position, or as keyword.
-//! - `CAPACITY`: connections at most; 1048576. When there are more, of sixteen the least lately seen is forgotten,
-//!   which counts as an eviction; its next packet gets the server that it would get now.
-//! - `TIMEOUT`: a connection without packets for so long is forgotten; 5 minutes. 10 seconds after FIN or RST.
+//! - `VIP`: the address that clients use, IPv4 or IPv6; the servers' addresses are of the same version.
+//! - `SERVER`: an address, and a weight from 1 to 100 (1 by default); once per server, at most 4096. By position or as
+//!   keyword.
+//! - `CAPACITY`: maximum number of connections; 1048576. If there are more, the least recently used of sixteen is
+//!   removed, which counts as an eviction; its next packet is assigned like a new connection's.
+//! - `TIMEOUT`: time without packets after which a connection is removed; 5 minutes. 10 seconds after FIN or RST.
 //!
-//! Handlers: `servers` (read): address, weight, state, connections, packets; `count` (connections now), `connections`
-//! (ever seen), `evictions`, `other`, `capacity` (read); `lookup SADDR SPORT DPORT PROTO` (read): a connection's
-//! server; `add` (write): a server with weight, or a new weight; `drain` (write): a server gets no more connections;
-//! `remove` (write): the same, and its connections get other servers.
+//! Handlers: `servers` (read): address, weight, state, connections, packets; `count` (current connections),
+//! `connections` (total), `evictions`, `other`, `capacity` (read); `lookup SADDR SPORT DPORT PROTO` (read): a
+//! connection's server; `add` (write): a server with weight, or a new weight; `drain` (write): a server gets no more
+//! connections; `remove` (write): the same, and its connections are moved to other servers.
 use super::connection::Headers;
 use super::family::Family;
 use super::maglev::{self, Claim, PLACES};

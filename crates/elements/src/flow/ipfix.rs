@@ -1,4 +1,4 @@
-//! Flow records as IPFIX messages (RFC 7011; information elements by IANA's numbers).
+//! Flow records as IPFIX messages (RFC 7011), with IANA's information element numbers.
 use super::connection::Ends;
 use alloc::vec::Vec;
 use ringway_click::SECOND;

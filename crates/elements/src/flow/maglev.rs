@@ -1,6 +1,6 @@
-//! Which server a new flow gets: Maglev's table (Eisenbud et al., "Maglev: a fast and reliable software network load
-//! balancer", NSDI 2016, 3.4). Each server claims places in an order of its own, in turn; a server that goes or comes
-//! changes few places of the others.
+//! Assignment of new flows to servers: Maglev's table (Eisenbud et al., "Maglev: a fast and reliable software network
+//! load balancer", NSDI 2016, 3.4). Servers claim table entries in turn, each in its own order; adding or removing a
+//! server changes few entries of the others.
 use super::table::fold;
 use alloc::vec;
 use alloc::vec::Vec;

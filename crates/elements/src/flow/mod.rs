@@ -1,4 +1,4 @@
-//! Elements that know each flow: they count it, or keep it with the server it once got.
+//! Elements with per-flow state: flow statistics and load balancing.
 use ringway_click::Class;
 
 pub(crate) mod blocks;

@@ -1,11 +1,11 @@
-//! A bounded table of flows, or of anything else that packets are counted under: found by key, swept by age.
+//! A bounded table of flows, or of other things that packets are counted by, with lookup by key and expiry by age.
 //!
-//! Chains of slots, a slot a cache line or a few; the slots never move. The table grows without a pause
-//! ([`Buckets`]). A hand goes round the
-//! slots; it finds what is old, and who must go when the table is full: of the next few, the least lately seen.
+//! Chains of slots, each slot of one or a few cache lines; slots never move. The table grows without a pause
+//! ([`Buckets`]). A clock hand passes over the slots; it finds expired entries, and the entry to evict when the table
+//! is full: of the next few, the least recently used.
 //!
-//! A look-up takes two lines that are in no cache: the bucket and the slot. A burst asks for all its buckets
-//! ([`FlowTable::approach`]), then for all its slots ([`FlowTable::near`]), and looks then.
+//! A lookup takes two uncached lines: the bucket and the slot. A burst first prefetches all its buckets
+//! ([`FlowTable::approach`]), then all its slots ([`FlowTable::near`]), and then does the lookups.
 use super::blocks::Blocks;
 use super::buckets::{Buckets, MOVES};
 use ringway_frame::prefetch;

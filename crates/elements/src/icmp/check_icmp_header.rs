@@ -1,12 +1,12 @@
-//! `CheckICMPHeader(VERBOSE, DETAILS)`: lets only IPv4 packets with a sound ICMP header and checksum pass.
+//! `CheckICMPHeader(VERBOSE, DETAILS)`: passes only IPv4 packets with a valid ICMP header and checksum.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
 //! Arguments:
-//! - `VERBOSE`: says each bad packet, not only the first.
+//! - `VERBOSE`: reports each bad packet, not only the first.
 //! - `DETAILS`: counts bad packets by reason.
 //!
-//! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be noted and checked already.
+//! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be marked and checked before.
 use crate::check::{Header, HeaderCheck};
 use crate::ip::transport::Transport;
 use alloc::boxed::Box;
@@ -19,7 +19,7 @@ pub static CLASS: Class = Class::new("CheckICMPHeader", || Box::<HeaderCheck<Rul
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// Its rules.
+/// The check of ICMP headers.
 struct Rules;
 
 impl Header for Rules {

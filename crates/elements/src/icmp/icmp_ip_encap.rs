@@ -1,11 +1,11 @@
-//! `ICMPIPEncap(SRC, DST, TYPE, CODE, IDENTIFIER)`: puts ICMP and IPv4 headers before packets.
+//! `ICMPIPEncap(SRC, DST, TYPE, CODE, IDENTIFIER)`: prepends ICMP and IPv4 headers to packets.
 //!
 //! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `SRC`, `DST`: addresses.
-//! - `TYPE`, `CODE`: of the message, by number or name.
-//! - `IDENTIFIER`: of echoes and their like; 0 by default. They are numbered.
+//! - `TYPE`, `CODE`: type and code of the message, by number or name.
+//! - `IDENTIFIER`: identifier of echoes and similar messages; 0 by default. Messages have increasing sequence numbers.
 //!
 //! Handlers: `src`, `dst` (read, write).
 use super::message::Message;
@@ -21,7 +21,7 @@ pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::defau
     .flags("A")
     .metadata(Metadata::Resolve);
 
-/// Puts headers before packets.
+/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct IcmpIpEncap {
     message: Message,

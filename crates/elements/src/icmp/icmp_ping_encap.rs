@@ -1,10 +1,10 @@
-//! `ICMPPingEncap(SRC, DST, IDENTIFIER)`: makes packets the contents of ICMP echo requests.
+//! `ICMPPingEncap(SRC, DST, IDENTIFIER)`: prepends ICMP echo request and IPv4 headers to packets.
 //!
 //! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `SRC`, `DST`: addresses.
-//! - `IDENTIFIER`: of all requests; 0 by default. They are numbered.
+//! - `IDENTIFIER`: identifier of all requests; 0 by default. Requests have increasing sequence numbers.
 //!
 //! Handlers: `src`, `dst` (read, write).
 use super::message::Message;
@@ -18,7 +18,7 @@ pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::d
     .flags("A")
     .metadata(Metadata::Resolve);
 
-/// Makes requests.
+/// Creates requests.
 #[derive(Debug, Default)]
 pub struct IcmpPingEncap {
     message: Message,

@@ -2,7 +2,8 @@
 //!
 //! Ports: one input; one output, and optionally a push output for everything else.
 //!
-//! No arguments, no handlers. The IPv4 header must be noted. Requests to broadcasts of the link are not answered.
+//! No arguments, no handlers. The IPv4 header must be marked. Requests received as link-level broadcasts are not
+//! answered.
 use crate::ip::transport::Transport;
 use crate::packet::divert;
 use alloc::boxed::Box;
@@ -16,7 +17,7 @@ pub static CLASS: Class = Class::new("ICMPPingResponder", || Box::<IcmpPingRespo
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// Answers.
+/// Replies to requests.
 #[derive(Debug, Default)]
 pub struct IcmpPingResponder;
 

@@ -1,4 +1,4 @@
-//! ICMP messages that elements put before packets.
+//! Construction of ICMP messages from packets.
 use crate::ip::encap::{Destination, Encap};
 use alloc::string::ToString;
 use core::net::Ipv4Addr;
@@ -32,7 +32,7 @@ impl Message {
         self.encap.destination = Destination::Address(destination);
     }
 
-    /// The handlers `src` and `dst` of an element that has one.
+    /// The handlers `src` and `dst` of an element with a message.
     pub(super) fn handlers<E: Element>(message: fn(&mut E) -> &mut Self) -> [Handler; 2] {
         let source = Handler::field("src", move |e: &mut E| &mut message(e).encap.source);
         let destination =
@@ -44,7 +44,7 @@ impl Message {
         [source, destination].map(|handler| handler.calm().error("expected IP address"))
     }
 
-    /// Puts the headers before a packet; false if it would be too long.
+    /// Prepends the headers to a packet; false if it would be too long.
     pub(super) fn wrap(&mut self, packet: &mut Packet) -> bool {
         // Types with identifier and sequence number (RFC 792, RFC 950).
         let numbered = matches!(self.kind, v4::ECHO_REPLY | v4::ECHO | v4::TIMESTAMP..=v4::MASK_REPLY);

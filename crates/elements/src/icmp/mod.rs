@@ -1,4 +1,4 @@
-//! Elements that read and write ICMP for IPv4.
+//! Elements for ICMP over IPv4.
 use ringway_click::Class;
 
 pub mod check_icmp_header;

@@ -1,23 +1,24 @@
-//! `IDSMatcher(PATTERN, ..., NOCASE, FLOWS)`: sorts packets by whether what they carry holds one of many patterns.
+//! `IDSMatcher(PATTERN, ..., NOCASE, FLOWS)`: classifies packets by whether their payload contains one of many
+//! patterns.
 //!
-//! Ports: one push input; output 0: packets without a pattern; output 1 (optional): packets with one, else dropped.
-//! Of IP packets whose header is noted, the payload of TCP and UDP is searched, of other protocols and of fragments
-//! that lack their header what follows the IP headers; of all others the whole packet.
+//! Ports: one push input; output 0: packets without a match; output 1 (optional): packets with a match, otherwise
+//! dropped. For IP packets with a marked header, the payload of TCP and UDP is searched; for other protocols, and
+//! fragments without the transport header, all bytes after the IP headers; for all other packets the whole packet.
 //!
 //! Arguments:
-//! - `PATTERN`: bytes, as a Click string: `"/cgi-bin/"`, `\<90 90 90>`. As often as there are patterns, by position
-//!   or as keyword; 1048576 patterns and 64 MB at most.
+//! - `PATTERN`: bytes, as a Click string: `"/cgi-bin/"`, `\<90 90 90>`. Once per pattern, by position or as keyword;
+//!   at most 1048576 patterns and 64 MB.
 //! - `NOCASE`: whether the case of ASCII letters does not matter; false by default.
-//! - `FLOWS`: so many TCP connections, each direction by itself, are followed from segment to segment, at most
-//!   1048576; 0 by default. Then a pattern is found, too, that is split over segments which come in order: the last
-//!   of them goes to output 1, those before it are gone. Of a connection as many bytes are kept as the longest
-//!   pattern has less one, at most 255; what a pattern has before is not found. Segments that come again change
-//!   nothing. After one that comes too early the connection begins anew, so what is split there is not found; nor
-//!   is it in IP fragments, and across UDP datagrams. If there are more connections, of sixteen the least lately
-//!   seen is forgotten.
+//! - `FLOWS`: number of TCP connections, counted per direction, that are followed across segments, at most 1048576; 0
+//!   by default. A pattern that is split over consecutive segments is then found too: the last segment goes to output
+//!   1, the earlier ones were already sent. Per connection, the last bytes are kept: one less than the length of the
+//!   longest pattern, at most 255; longer beginnings of a pattern are not found. Retransmitted segments have no
+//!   effect. After a segment that arrives too early the connection starts over, so patterns split there are not found;
+//!   neither are patterns split over IP fragments or UDP datagrams. If there are more connections, the least recently
+//!   used of sixteen is removed.
 //!
-//! Handlers: `packets` (searched), `matches`, `drops` (matches without output 1), `patterns` (how many) (read);
-//! `table` (read): of each pattern that was found its place in the list from 0 and how often, a packet counting for
+//! Handlers: `packets` (searched), `matches`, `drops` (matches without output 1), `patterns` (their number) (read);
+//! `table` (read): for each pattern that was found, its index and the number of packets, where each packet counts for
 //! one of its patterns; with FLOWS `split` (matches across segments), `flows`, `evictions`, `gaps` (read); `reset`
 //! (write).
 use super::patterns::Patterns;

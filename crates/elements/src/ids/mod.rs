@@ -1,4 +1,4 @@
-//! Elements that look for patterns in what packets carry.
+//! Elements that search packets for patterns.
 use ringway_click::Class;
 
 pub mod ids_matcher;

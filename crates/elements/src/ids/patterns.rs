@@ -1,12 +1,11 @@
-//! Many patterns looked for at once.
+//! Simultaneous search for many patterns.
 //!
-//! A filter names the few places of a text where a pattern may lie ([`Windows`]); there it is compared. So
-//! the cost of a byte is a few instructions that wait for nothing, where an automaton (Aho, Corasick,
-//! "Efficient string matching", 1975) waits for its last transition. Patterns shorter than a window have a
-//! filter of their own, two bytes wide.
+//! A filter finds the few offsets of a text at which a pattern may be ([`Windows`]); only there the patterns are
+//! compared. So each byte costs a few independent instructions, whereas an automaton (Aho, Corasick, "Efficient string
+//! matching", 1975) waits for its last transition. Patterns shorter than a window have a separate filter of two bytes.
 //!
-//! Attack: texts made to pass the filters everywhere. What is compared is counted, and past a bound that
-//! grows with the text an automaton goes on in its place, whose time is linear in the text whatever it holds.
+//! Attack: texts that pass the filters everywhere. Comparisons are counted, and beyond a limit proportional to the
+//! text's length an automaton continues instead, whose time is linear for any text.
 use super::windows::{CASE, Lists, Windows};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError};
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! The ends of what TCP connections carried last, so that a pattern is found that lies across two segments.
+//! The last bytes of TCP connections, to find patterns that span two segments.
 use crate::flow::connection::{Connection6, Headers};
 use crate::flow::table::FlowTable;
 use alloc::vec::Vec;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a stream is cut, each four bytes of it lie in a segment or across a border.
+        /// However a stream is cut, each sequence of four bytes is within a segment or across a border.
         #[test]
         fn matches_across_segments_are_covered(cuts in prop::collection::vec(1usize..9, 1..20)) {
             let stream: Vec<u8> = (0..cuts.iter().sum::<usize>()).map(|at| at as u8).collect();

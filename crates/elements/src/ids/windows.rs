@@ -1,15 +1,14 @@
-//! Places of a text at which patterns of four bytes and more may lie.
+//! Offsets of a text at which patterns of at least four bytes may be.
 //!
-//! Of each pattern two windows of four bytes are chosen, one that begins at an even place of the pattern and
-//! one at an odd place. Wherever the pattern lies, one of them begins at an even place of the text, so only
-//! these are looked up: half as many as there are bytes (Wu, Manber, "A fast algorithm for multi-pattern
-//! searching", 1994, passes over bytes because of what blocks may follow; Choi et al., "DFC: accelerating
-//! string pattern matching for network applications", NSDI 2016, filters windows). A pattern of four bytes
-//! has one window alone. Where that begins at an odd place, the three bytes that it shares with the place
-//! before it are what is looked up.
+//! For each pattern two windows of four bytes are chosen, one at an even offset in the pattern and one at an odd
+//! offset. Wherever the pattern is, one of them is at an even offset of the text, so only even offsets are looked up:
+//! half as many as there are bytes (Wu, Manber, "A fast algorithm for multi-pattern searching", 1994, skips bytes
+//! according to the possible following blocks; Choi et al., "DFC: accelerating string pattern matching for network
+//! applications", NSDI 2016, filters windows). A pattern of four bytes has only one window. If that is at an odd
+//! offset, its three bytes from the preceding even offset on are looked up.
 //!
-//! A first filter fits the first-level cache. Its hits are written down without a branch, which would be
-//! mispredicted each time, and seen to afterwards, by a second filter that is much larger and then a list.
+//! A first filter fits into the first-level cache. Its hits are recorded without a branch, which would be mispredicted
+//! each time, and processed afterwards by a second, much larger filter and then a list.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -284,7 +283,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every place of every pattern is found, and nothing that is not there.
+        /// Every occurrence of every pattern is found, and nothing else.
         #[test]
         fn exactly_the_contained_patterns_are_found(
             patterns in prop::collection::vec(

@@ -1,11 +1,11 @@
 //! `AddressInfo(NAME ADDRESS ..., ...)`: names addresses.
 //!
-//! No ports, no handlers. The names are known in the compound where it stands, and in those inside.
+//! No ports, no handlers. The names are valid in its compound element and in those inside.
 //!
-//! Arguments: a name and any number of its addresses each: IPv4 and IPv6 addresses and prefixes, Ethernet addresses.
-//! Which is meant comes from where the name is used, or from what is put behind it: `NAME:ip`, `NAME:ipnet`,
-//! `NAME:ip6`, `NAME:ip6net`, `NAME:eth`; `NAME:bcast` is the last address of the IPv4 prefix, `NAME:gw` its first
-//! host. A prefix with host bits names the address too, and the address is meant where either may stand.
+//! Arguments: in each, a name and any number of addresses: IPv4 and IPv6 addresses and prefixes, Ethernet addresses.
+//! Which one is meant depends on where the name is used, or on a suffix: `NAME:ip`, `NAME:ipnet`, `NAME:ip6`,
+//! `NAME:ip6net`, `NAME:eth`; `NAME:bcast` is the last address of the IPv4 prefix, `NAME:gw` its first host. A prefix
+//! with host bits defines the address too, which is preferred where both are possible.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;

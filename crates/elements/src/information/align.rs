@@ -1,4 +1,4 @@
-//! `Align(MODULUS, OFFSET)`: passes packets on: here no element minds how packets lie in memory.
+//! `Align(MODULUS, OFFSET)`: passes packets on. No element here depends on the alignment of packets in memory.
 //!
 //! Ports: one input, one output, push or pull.
 //!

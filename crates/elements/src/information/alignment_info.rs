@@ -1,4 +1,4 @@
-//! `AlignmentInfo(...)`: tells what `click-align` found out of alignment; it does nothing here.
+//! `AlignmentInfo(...)`: the results of Click's `click-align`; has no effect here.
 //!
 //! Ports: none. Arguments: any.
 use alloc::boxed::Box;

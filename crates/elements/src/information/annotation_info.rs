@@ -1,10 +1,9 @@
 //! `AnnotationInfo(NAME OFFSET SIZE, ..., CHECK_OVERLAP NAMES)`: names annotations.
 //!
-//! No ports, no handlers. The names are known in the compound where it stands, and in those inside.
+//! No ports, no handlers. The names are valid in its compound element and in those inside.
 //!
-//! Arguments: a name, where the annotation begins and how many bytes it has (1 if that is missing), each;
-//! and
-//! - `CHECK_OVERLAP`: names of annotations of which no two may share a byte, between spaces.
+//! Arguments: in each, a name, the annotation's offset and its size in bytes (1 by default); and
+//! - `CHECK_OVERLAP`: names of annotations that must not overlap, separated by spaces.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

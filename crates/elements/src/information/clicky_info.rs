@@ -1,4 +1,4 @@
-//! `ClickyInfo(...)`: tells how the program Clicky draws a configuration; it does nothing here.
+//! `ClickyInfo(...)`: how the program Clicky draws a configuration; has no effect here.
 //!
 //! Ports: none. Arguments: any.
 use alloc::boxed::Box;

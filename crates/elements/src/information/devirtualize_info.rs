@@ -1,4 +1,4 @@
-//! `DevirtualizeInfo(...)`: tells Click's program `click-devirtualize` what to do; it does nothing here.
+//! `DevirtualizeInfo(...)`: settings of Click's program `click-devirtualize`; has no effect here.
 //!
 //! Ports: none. Arguments: any.
 use super::clicky_info::ClickyInfo;

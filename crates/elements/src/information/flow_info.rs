@@ -1,4 +1,4 @@
-//! `FlowInfo(...)`: tells flow codes for programs that read configurations; it does nothing here.
+//! `FlowInfo(...)`: flow codes for programs that read configurations; has no effect here.
 //!
 //! Ports: none. Arguments: any.
 use alloc::boxed::Box;

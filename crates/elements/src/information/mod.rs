@@ -1,4 +1,4 @@
-//! Elements that tell others, or programs, something.
+//! Elements with information for other elements or programs.
 use ringway_click::Class;
 
 pub mod address_info;

@@ -1,10 +1,9 @@
 //! `PortInfo(NAME PORT[/PROTOCOL] NAME..., ...)`: names TCP and UDP ports.
 //!
-//! No ports, no handlers. The names are known in the compound where it stands, and in those inside.
+//! No ports, no handlers. The names are valid in its compound element and in those inside.
 //!
-//! Arguments: a name, a port and further names each, as the lines of `/etc/services`; what is behind a `#` is a
-//! comment. `PROTOCOL` is `tcp` or `udp`; without it the name means the port of both. The port may be a name that is
-//! known already.
+//! Arguments: in each, a name, a port and further names, like the lines of `/etc/services`; a `#` begins a comment.
+//! `PROTOCOL` is `tcp` or `udp`; without it the name is valid for both. The port may be a name that is already known.
 use crate::ip::names;
 use alloc::boxed::Box;
 use alloc::format;

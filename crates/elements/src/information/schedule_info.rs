@@ -1,9 +1,9 @@
-//! `ScheduleInfo(ELEMENT TICKETS, ...)`: how much of the time elements' tasks get.
+//! `ScheduleInfo(ELEMENT TICKETS, ...)`: sets the share of time that elements' tasks get.
 //!
 //! Ports: none.
 //!
 //! Arguments:
-//! - `ELEMENT TICKETS`: an element, or a compound for all in it; 1 is the default, 2 twice as much.
+//! - `ELEMENT TICKETS`: an element, or a compound for all elements in it; 1 is the default, 2 twice as much.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

@@ -1,4 +1,4 @@
-//! `ScheduleLinux(...)`: tells that other processes run too, which they do anyway; it does nothing here.
+//! `ScheduleLinux(...)`: yields to other processes in Click's kernel module; has no effect here.
 //!
 //! Ports: none. Arguments: any.
 use alloc::boxed::Box;

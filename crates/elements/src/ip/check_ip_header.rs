@@ -1,16 +1,16 @@
-//! `CheckIPHeader(OFFSET, BADSRC, INTERFACES, GOODDST, CHECKSUM, VERBOSE, DETAILS)`: lets only packets
-//! with a sound IPv4 header pass, cuts them to the length it says, and notes where it is.
+//! `CheckIPHeader(OFFSET, BADSRC, INTERFACES, GOODDST, CHECKSUM, VERBOSE, DETAILS)`: passes only packets with a valid
+//! IPv4 header, truncates them to the header's length, and marks the header.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet the header begins; 0 by default.
-//! - `BADSRC`: source addresses that must not be, unless the destination is in GOODDST.
-//! - `INTERFACES`: prefixes of this host: their broadcast addresses, 0.0.0.0 and 255.255.255.255 become
-//!   BADSRC, their addresses GOODDST.
-//! - `GOODDST`: destinations for which BADSRC does not matter.
+//! - `OFFSET`: offset of the header in the packet; 0 by default.
+//! - `BADSRC`: invalid source addresses, unless the destination is in GOODDST.
+//! - `INTERFACES`: prefixes of this host: their broadcast addresses, 0.0.0.0 and 255.255.255.255 are added to BADSRC,
+//!   their addresses to GOODDST.
+//! - `GOODDST`: destinations for which BADSRC is not checked.
 //! - `CHECKSUM`: whether the header's checksum is checked; true by default.
-//! - `VERBOSE`: says each bad packet, not only the first.
+//! - `VERBOSE`: reports each bad packet, not only the first.
 //! - `DETAILS`: counts bad packets by reason.
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read).

@@ -1,5 +1,4 @@
-//! `CheckIPHeader2(OFFSET, [keywords])`: does what `CheckIPHeader` does, but without looking at the
-//! checksum.
+//! `CheckIPHeader2(OFFSET, [keywords])`: like `CheckIPHeader`, but without checking the checksum.
 //!
 //! Ports, arguments and handlers: those of `CheckIPHeader`; `CHECKSUM` is false by default.
 use super::check_ip_header::CheckIpHeader;

@@ -1,12 +1,12 @@
-//! `CheckUDPHeader(VERBOSE, DETAILS)`: lets only IPv4 packets with a sound UDP header and checksum pass.
+//! `CheckUDPHeader(VERBOSE, DETAILS)`: passes only IPv4 packets with a valid UDP header and checksum.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
 //! Arguments:
-//! - `VERBOSE`: says each bad packet, not only the first.
+//! - `VERBOSE`: reports each bad packet, not only the first.
 //! - `DETAILS`: counts bad packets by reason.
 //!
-//! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be noted and checked already.
+//! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be marked and checked before.
 use super::transport::Transport;
 use crate::check::{Header, HeaderCheck};
 use alloc::boxed::Box;
@@ -18,7 +18,7 @@ pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<HeaderCheck<Rule
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// Its rules.
+/// The check of UDP headers.
 struct Rules;
 
 impl Header for Rules {

@@ -1,14 +1,13 @@
-//! `DecIPTTL(ACTIVE, MULTICAST)`: counts down the time to live of IPv4 packets, and filters out those
-//! whose time is over.
+//! `DecIPTTL(ACTIVE, MULTICAST)`: decrements the time to live of IPv4 packets, and filters out expired packets.
 //!
-//! Ports: one input; one output, and optionally a push output for packets whose time is over.
+//! Ports: one input; one output, and optionally a push output for expired packets.
 //!
 //! Arguments:
-//! - `ACTIVE`: whether it does anything; true by default.
-//! - `MULTICAST`: whether it does so for multicasts; true by default.
+//! - `ACTIVE`: whether it does so; true by default.
+//! - `MULTICAST`: whether it does so for multicast packets; true by default.
 //!
-//! Handlers: `drops` (read); `active` (read, write). The checksum is updated (RFC 1624). Packets without a
-//! whole header pass unchanged.
+//! Handlers: `drops` (read); `active` (read, write). The checksum is updated (RFC 1624). Packets without a complete
+//! header pass unchanged.
 use crate::packet::divert;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,7 +18,7 @@ use ringway_wire::Ipv4;
 pub static CLASS: Class =
     Class::new("DecIPTTL", || Box::<DecIpTtl>::default()).ports("1/1-2").processing("a/ah");
 
-/// Counts down.
+/// Decrements the time to live.
 #[derive(Debug, Default)]
 pub struct DecIpTtl {
     active: bool,

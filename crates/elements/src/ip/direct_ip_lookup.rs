@@ -2,12 +2,12 @@
 //!
 //! Ports: one push input; push outputs. Packets without a route are dropped.
 //!
-//! Arguments: each a route: a prefix, the next hop if it isn't the destination itself, and the output.
+//! Arguments: one route each: a prefix, the next hop if it is not the destination itself, and the output.
 //!
-//! Handlers: `table`, `drops`; `lookup` (read, with an address); `add`, `set`, `remove`, `ctrl`, `flush` (write).
-//! The longest prefix that contains a packet's noted destination counts; the next hop is noted in its place. All
-//! elements that look up routes share one table, in which a lookup takes one to three reads however many routes there
-//! are; they differ only in name, for old configurations' sake.
+//! Handlers: `table`, `drops`; `lookup` (read, with an address); `add`, `set`, `remove`, `ctrl`, `flush` (write). The
+//! longest prefix that contains a packet's destination annotation decides; the annotation is set to the next hop. All
+//! elements that look up IPv4 routes have the same table, in which a lookup takes one to three reads for any number of
+//! routes; they differ only in name, for compatibility with existing configurations.
 use super::route_table::RouteTable;
 use alloc::boxed::Box;
 use ringway_click::Class;

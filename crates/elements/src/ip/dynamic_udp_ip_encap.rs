@@ -1,8 +1,8 @@
-//! `DynamicUDPIPEncap(SRC, SPORT, DST, DPORT, CHECKSUM, INTERVAL)`: puts UDP and IPv4 headers before
-//! packets, with ports that grow.
+//! `DynamicUDPIPEncap(SRC, SPORT, DST, DPORT, CHECKSUM, INTERVAL)`: prepends UDP and IPv4 headers to packets, with
+//! increasing ports.
 //!
 //! Ports, arguments and handlers: those of `UDPIPEncap`, and
-//! - `INTERVAL`: after so many packets both ports grow by one; never if 0, as by default.
+//! - `INTERVAL`: number of packets after which both ports are incremented; never if 0, as by default.
 use super::udp_ip_encap::UdpIpEncap;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};

@@ -1,11 +1,11 @@
-//! The IPv4 header that elements put before packets.
+//! The IPv4 header that elements prepend to packets.
 use core::fmt;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Scope};
 use ringway_click::{Element, Handler, Packet, PacketBurst};
 use ringway_wire::{Header, Ipv4, Protocol, Sum, ipv4};
 
-/// Where packets go: to one address, or each to the one that is noted.
+/// The destination: one address, or each packet's destination annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     Address(Ipv4Addr),
@@ -37,7 +37,7 @@ impl fmt::Display for Destination {
 }
 
 impl Destination {
-    /// The address for a packet, which is noted.
+    /// The address for a packet, which is also stored in the annotation.
     #[inline]
     pub(crate) fn of(self, packet: &mut Packet) -> [u8; 4] {
         match self {
@@ -50,7 +50,7 @@ impl Destination {
     }
 }
 
-/// A header to put before packets.
+/// A header to prepend to packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encap {
     pub(crate) source: Ipv4Addr,
@@ -77,7 +77,7 @@ impl Default for Encap {
 }
 
 impl Encap {
-    /// The handlers `src` and `dst` of an element that has one.
+    /// The handlers `src` and `dst` of an element with a header.
     pub(crate) fn handlers<E: Element>(encap: fn(&mut E) -> &mut Self) -> [Handler; 2] {
         [
             Handler::field("src", move |e: &mut E| &mut encap(e).source),
@@ -85,8 +85,8 @@ impl Encap {
         ]
     }
 
-    /// Puts the header before a packet, and lets `fill` write `behind` bytes that follow it: it is given all bytes
-    /// from there on and the pseudo header's sum. False if the packet would be too long.
+    /// Prepends the header to a packet, and lets `fill` write the following `behind` bytes: it gets all bytes after
+    /// the header, and the pseudo header's sum. False if the packet would be too long.
     #[inline]
     pub(crate) fn wrap(
         &mut self,

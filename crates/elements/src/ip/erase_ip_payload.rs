@@ -1,7 +1,7 @@
-//! `EraseIPPayload`: makes all zeros what TCP and UDP carry; lengths and checksums stay.
+//! `EraseIPPayload`: zeroes the payload of TCP and UDP; lengths and checksums stay unchanged.
 //!
-//! Ports: one input, one output, push or pull. No arguments, no handlers. The IPv4 header must be noted. Of later
-//! fragments everything behind the IPv4 header is erased.
+//! Ports: one input, one output, push or pull. No arguments, no handlers. The IPv4 header must be marked. For later
+//! fragments everything after the IPv4 header is zeroed.
 use super::transport::Transport;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};

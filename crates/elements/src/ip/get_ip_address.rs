@@ -3,9 +3,9 @@
 //! Ports: one input, one output, push or pull. Packets too short pass unchanged.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet the address is.
-//! - `IP`: `src` or `dst` of the IPv4 header, instead.
-//! - `ANNO`: the annotation, 4 bytes; the destination by default.
+//! - `OFFSET`: offset of the address in the packet.
+//! - `IP`: `src` or `dst` of the IPv4 header, instead of OFFSET.
+//! - `ANNO`: the annotation, 4 bytes; the destination annotation by default.
 //!
 //! No handlers.
 use alloc::boxed::Box;

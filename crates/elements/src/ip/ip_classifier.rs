@@ -1,9 +1,9 @@
-//! `IPClassifier(PATTERN, ...)`: sorts IPv4 packets by their contents.
+//! `IPClassifier(PATTERN, ...)`: classifies IPv4 packets by their contents.
 //!
-//! Ports: one push input; as many push outputs as there are patterns.
+//! Ports: one push input; one push output per pattern.
 //!
-//! Arguments: each a pattern; a packet goes out of the output of the first that matches it, and without one it is
-//! dropped. A pattern is an expression of conditions with `and` (`&&`, or nothing), `or` (`||`), `not` (`!`),
+//! Arguments: one pattern each; a packet goes to the output of the first pattern that it matches, and is dropped if
+//! there is none. A pattern is an expression of conditions with `and` (`&&`, or nothing), `or` (`||`), `not` (`!`),
 //! parentheses and `A ? B : C`; or `-`, `any`, `all`, `true`, `false`. Conditions, each with an optional mask (`& M`)
 //! and relation (`=`, `!=`, `<`, `>`, `<=`, `>=`):
 //! - `[src|dst|src or dst|src and dst] host ADDRESS`, `net PREFIX`, `net ADDRESS mask MASK`, or the address alone;
@@ -13,10 +13,10 @@
 //! - `ip[POS:LEN]`, `tcp[POS:LEN]`, `transp[POS:LEN]`, ...: bytes of a header, at most four;
 //! - `[src|dst] ether host ADDRESS`.
 //!
-//! What a condition leaves out is taken from the one before it: `src port 80 or 443`. Conditions on ports and the
-//! like hold for first fragments only.
+//! Omitted parts of a condition are taken from the previous one: `src port 80 or 443`. Conditions on transport headers
+//! only match first fragments.
 //!
-//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops` (read). The IPv4 header must be noted.
+//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops` (read). The IPv4 header must be marked.
 use super::filter::Filter;
 use alloc::boxed::Box;
 use alloc::format;
@@ -28,7 +28,7 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progr
 pub static CLASS: Class =
     Class::new("IPClassifier", || Box::<IpClassifier>::default()).ports("1/-").processing("h").live();
 
-/// Sorts packets.
+/// Classifies packets.
 #[derive(Debug, Default)]
 pub struct IpClassifier {
     patterns: Vec<String>,

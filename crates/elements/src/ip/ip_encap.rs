@@ -1,11 +1,11 @@
-//! `IPEncap(PROTO, SRC, DST, TOS, TTL, DSCP, ECT, CE, DF)`: puts an IPv4 header before packets.
+//! `IPEncap(PROTO, SRC, DST, TOS, TTL, DSCP, ECT, CE, DF)`: prepends an IPv4 header to packets.
 //!
 //! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `PROTO`: the protocol, by number or name.
 //! - `SRC`: the source address.
-//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
+//! - `DST`: the destination, or `DST_ANNO` for the destination annotation.
 //! - `TOS`, or `DSCP` with `ECT` (a Boolean, or 2) or `CE`: type of service; 0 by default.
 //! - `TTL`: time to live; 250 by default.
 //! - `DF`: packets must not be fragmented; false by default.
@@ -22,13 +22,13 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBu
 pub static CLASS: Class =
     Class::new("IPEncap", || Box::<IpEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// Puts headers before packets.
+/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct IpEncap {
     encap: Encap,
 }
 
-/// Parses ECT: 0 for none, else the ECN bits.
+/// Parses ECT: 0 for none, otherwise the ECN bits.
 fn ect(text: &str, _: &Scope) -> Result<u8, ArgError> {
     match (parse_bool(text), text) {
         (Some(set), _) => Ok(u8::from(set)),

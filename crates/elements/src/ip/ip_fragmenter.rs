@@ -1,14 +1,15 @@
-//! `IPFragmenter(MTU, HONOR_DF, VERBOSE, HEADROOM)`: cuts IPv4 packets that are too long into fragments (RFC 791, 2.3).
+//! `IPFragmenter(MTU, HONOR_DF, VERBOSE, HEADROOM)`: splits IPv4 packets that are too long into fragments (RFC 791,
+//! 2.3).
 //!
 //! Ports: one push input; one push output, and optionally another for packets that must not be fragmented.
 //!
 //! Arguments:
-//! - `MTU`: bytes of an IPv4 packet at most, at least 8.
-//! - `HONOR_DF`: whether a packet may forbid to be fragmented; true by default.
-//! - `VERBOSE`: says each packet that must not be fragmented, not only the first five.
-//! - `HEADROOM`: room before each fragment but the first; as usual by default.
+//! - `MTU`: maximum length of an IPv4 packet in bytes, at least 8.
+//! - `HONOR_DF`: whether the DF flag is respected; true by default.
+//! - `VERBOSE`: reports each packet that must not be fragmented, not only the first five.
+//! - `HEADROOM`: headroom of each fragment except the first; the usual one by default.
 //!
-//! Handlers: `drops`, `fragments` (read). What stands before the IPv4 header stays with the first fragment.
+//! Handlers: `drops`, `fragments` (read). Bytes before the IPv4 header stay with the first fragment.
 use super::transport::Transport;
 use crate::packet::cut_to;
 use alloc::boxed::Box;
@@ -23,10 +24,10 @@ pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::def
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Maximum headroom of a packet. Attack: a configuration that asks for more memory than there is.
+/// Maximum headroom of a packet. Attack: a configuration that requests more memory than available.
 const MOST_HEADROOM: u32 = 1 << 16;
 
-/// Cuts packets.
+/// Fragments packets.
 #[derive(Debug, Default)]
 pub struct IpFragmenter {
     mtu: u32,
@@ -109,7 +110,7 @@ impl IpFragmenter {
         self.rest(&whole, (first, length), ip, cx);
     }
 
-    /// Makes the fragments after the first.
+    /// Creates the fragments after the first.
     fn rest(
         &mut self,
         whole: &Packet,

@@ -1,8 +1,8 @@
-//! `IPGWOptions(MYADDR, OTHERADDRS)`: does what a router does with IPv4 options: records routes and times
-//! (RFC 791, 3.1; RFC 1812, 5.2.4).
+//! `IPGWOptions(MYADDR, OTHERADDRS)`: processes IPv4 options as a router does: records routes and times (RFC 791, 3.1;
+//! RFC 1812, 5.2.4).
 //!
-//! Ports: one input; one output, and optionally a push output for packets with bad options, where the
-//! ICMP_PARAMPROB annotation says what is bad.
+//! Ports: one input; one output, and optionally a push output for packets with invalid options, with the offset of the
+//! error in the ICMP_PARAMPROB annotation.
 //!
 //! Arguments:
 //! - `MYADDR`: the address to record.
@@ -56,7 +56,7 @@ impl Element for IpGwOptions {
 }
 
 impl Own {
-    /// Processes a packet's options. If one is bad, notes its position and returns false.
+    /// Processes a packet's options. For an invalid one, stores its offset and returns false.
     #[inline]
     pub(super) fn handle(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
         // The byte read first if the packet is too short.

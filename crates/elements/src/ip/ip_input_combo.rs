@@ -1,11 +1,11 @@
-//! `IPInputCombo(COLOR, BADSRC, INTERFACES, GOODDST)`: what a router does with a frame that arrives, in one element:
-//! `Paint(COLOR) -> Strip(14) -> CheckIPHeader(..) -> GetIPAddress(16)`.
+//! `IPInputCombo(COLOR, BADSRC, INTERFACES, GOODDST)`: a router's input processing in one element: `Paint(COLOR) ->
+//! Strip(14) -> CheckIPHeader(..) -> GetIPAddress(16)`.
 //!
 //! Ports: one input, one output, push or pull. Bad packets are dropped.
 //!
 //! Arguments:
 //! - `COLOR`: the paint.
-//! - `BADSRC`, `INTERFACES`, `GOODDST`: as CheckIPHeader's.
+//! - `BADSRC`, `INTERFACES`, `GOODDST`: as for CheckIPHeader.
 //!
 //! Handlers: `drops` (read).
 use super::check_ip_header::CheckIpHeader;

@@ -1,4 +1,4 @@
-//! A line of text about an IPv4 packet.
+//! A text line that describes an IPv4 packet.
 use super::names;
 use alloc::string::String;
 use core::fmt::{Display, Write};

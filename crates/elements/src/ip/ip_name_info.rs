@@ -1,12 +1,12 @@
-//! `IPNameInfo`: holds the names of IP protocols, ports, ICMP types and codes, which are known in any case.
+//! `IPNameInfo`: provides the names of IP protocols, ports, ICMP types and codes, which are always known here.
 //!
-//! No ports, no arguments, no handlers. It is there for old configurations.
+//! No ports, no arguments, no handlers. It exists for compatibility with existing configurations.
 use alloc::boxed::Box;
 use ringway_click::{Class, Element};
 
 pub static CLASS: Class = Class::new("IPNameInfo", || Box::<IpNameInfo>::default()).phase(Class::INFO);
 
-/// Holds names.
+/// Provides names.
 #[derive(Debug, Default)]
 pub struct IpNameInfo;
 

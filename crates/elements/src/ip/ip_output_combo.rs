@@ -1,16 +1,16 @@
-//! `IPOutputCombo(COLOR, IPADDR, MTU)`: what a router does with a packet before it leaves, in one element: drops
-//! broadcasts, `PaintTee(COLOR)`, `IPGWOptions(IPADDR)`, `FixIPSrc(IPADDR)`, `DecIPTTL`, and tells which need an
+//! `IPOutputCombo(COLOR, IPADDR, MTU)`: a router's output processing in one element: drops broadcasts,
+//! `PaintTee(COLOR)`, `IPGWOptions(IPADDR)`, `FixIPSrc(IPADDR)`, `DecIPTTL`, and a check of the length for an
 //! IPFragmenter.
 //!
-//! Ports: one push input; five push outputs: good packets, copies of those that leave where they came from, bad
-//! options, time to live over, longer than MTU.
+//! Ports: one push input; five push outputs: valid packets, copies of packets that leave through the interface they
+//! came from, invalid options, expired time to live, longer than MTU.
 //!
 //! Arguments:
-//! - `COLOR`: the paint of packets that came from where they leave.
-//! - `IPADDR`: this host's address there.
-//! - `MTU`: bytes of a packet at most.
+//! - `COLOR`: the paint of packets that came from this interface.
+//! - `IPADDR`: this host's address on this interface.
+//! - `MTU`: maximum length of a packet in bytes.
 //!
-//! Handlers: `drops` (read): broadcasts, and packets without a whole header.
+//! Handlers: `drops` (read): broadcasts, and packets without a complete header.
 use super::ip_gw_options::Own;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ use ringway_wire::Ipv4;
 pub static CLASS: Class =
     Class::new("IPOutputCombo", || Box::<IpOutputCombo>::default()).ports("1/5").processing("h");
 
-/// Makes packets ready to leave.
+/// Prepares packets for output.
 #[derive(Debug, Default)]
 pub struct IpOutputCombo {
     color: u8,

@@ -1,17 +1,17 @@
 //! `IPPrint(LABEL, CONTENTS, PAYLOAD, MAXLENGTH, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ACTIVE)`:
-//! prints IPv4 packets, as tcpdump does.
+//! prints IPv4 packets like tcpdump.
 //!
-//! Ports: one input, one output, push or pull. Packets whose network header is not known are not printed.
+//! Ports: one input, one output, push or pull. Packets without a marked network header are not printed.
 //!
 //! Arguments:
-//! - `LABEL`: stands before each line.
-//! - `CONTENTS`: prints the packet too: `NONE` (default), `HEX`, `ASCII`, or a Boolean.
-//! - `PAYLOAD`: prints what is behind the transport header instead: `NO` (default), `HEX`, `ASCII`.
-//! - `MAXLENGTH`: bytes of that at most; 1500 by default, all if negative.
+//! - `LABEL`: prefix of each line.
+//! - `CONTENTS`: also prints the packet: `NONE` (default), `HEX`, `ASCII`, or a Boolean.
+//! - `PAYLOAD`: prints the bytes after the transport header instead: `NO` (default), `HEX`, `ASCII`.
+//! - `MAXLENGTH`: maximum number of these bytes; 1500 by default, unlimited if negative.
 //! - `TIMESTAMP`: prints the time; true by default.
-//! - `ID`, `TTL`, `TOS`, `LENGTH`, `PAINT`, `AGGREGATE`: print those too; false by default.
-//! - `SWAP`: whether identifiers of ICMP echoes are printed in network order; else with their bytes
-//!   swapped; true by default.
+//! - `ID`, `TTL`, `TOS`, `LENGTH`, `PAINT`, `AGGREGATE`: also print these fields; false by default.
+//! - `SWAP`: whether identifiers of ICMP echoes are printed in network byte order, otherwise byte-swapped; true by
+//!   default.
 //! - `ACTIVE`: whether it prints; true by default.
 //!
 //! Handlers: `active` (read, write).

@@ -1,16 +1,16 @@
-//! `IPReassembler(HIMEM, MAX_MTU_ANNO)`: puts fragments of IPv4 packets together again (RFC 791, 3.2).
+//! `IPReassembler(HIMEM, MAX_MTU_ANNO)`: reassembles fragmented IPv4 packets (RFC 791, 3.2).
 //!
-//! Ports: one input; one output, and optionally a push output for what is there of packets that were not complete
+//! Ports: one input; one output, and optionally a push output for the available parts of packets that were incomplete
 //! after 30 seconds.
 //!
 //! Arguments:
-//! - `HIMEM`: bytes that incomplete packets may take; 262144 by default. When there are more, the oldest are dropped
-//!   until three quarters are left.
-//! - `MAX_MTU_ANNO`: an annotation of 2 bytes where the length of the largest fragment is noted.
+//! - `HIMEM`: maximum memory of incomplete packets in bytes; 262144 by default. If exceeded, the oldest are dropped
+//!   until it is three quarters full.
+//! - `MAX_MTU_ANNO`: a two-byte annotation for the length of the largest fragment.
 //!
-//! Handlers: `dump`; `length`: fragments that wait; `merged`: fragments that are part of another packet now, the one
-//! that stands for it not counted; `drops`: fragments given up (read). What stands before the first fragment's
-//! header stays there. Fragments that contradict themselves are dropped.
+//! Handlers: `dump`; `length`: waiting fragments; `merged`: fragments merged into other packets, without the first of
+//! each; `drops`: dropped fragments (read). Bytes before the first fragment's header stay there. Fragments that
+//! contradict each other are dropped.
 use super::transport::Transport;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -35,7 +35,7 @@ const PATIENCE: u64 = 30 * SECOND;
 const INTERVAL: u64 = 10 * SECOND;
 /// Memory of an incomplete packet besides its payload.
 const OVERHEAD: usize = 256;
-/// Maximum number of separate ranges received of a packet. Attack: every other piece of eight bytes.
+/// Maximum number of separate ranges received of a packet. Attack: fragments with every other piece of eight bytes.
 const MOST_RANGES: usize = 64;
 
 /// Source, destination, protocol, identification.
@@ -101,7 +101,7 @@ impl Assembly {
     }
 }
 
-/// Puts fragments together.
+/// Reassembles packets.
 #[derive(Debug, Default)]
 pub struct IpReassembler {
     assemblies: BTreeMap<Key, Assembly>,

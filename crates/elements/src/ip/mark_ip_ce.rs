@@ -1,10 +1,10 @@
-//! `MarkIPCE(FORCE)`: marks IPv4 packets as having met congestion (RFC 3168), and drops those whose ends don't know
-//! of that.
+//! `MarkIPCE(FORCE)`: sets the congestion experienced mark of IPv4 packets (RFC 3168), and drops packets of flows
+//! without ECN support.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a complete header pass unchanged.
 //!
 //! Arguments:
-//! - `FORCE`: marks all, drops none; false by default.
+//! - `FORCE`: marks all packets, drops none; false by default.
 //!
 //! Handlers: `drops` (read). The checksum is updated.
 use crate::packet::ipv4_mut;
@@ -15,7 +15,7 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 pub static CLASS: Class = Class::new("MarkIPCE", || Box::<MarkIpCe>::default()).ports("1/1");
 
-/// Marks packets.
+/// Sets the congestion mark.
 #[derive(Debug, Default)]
 pub struct MarkIpCe {
     force: bool,

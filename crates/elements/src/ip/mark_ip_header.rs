@@ -1,9 +1,9 @@
-//! `MarkIPHeader(OFFSET)`: notes where a packet's IPv4 header is, without checking it.
+//! `MarkIPHeader(OFFSET)`: marks a packet's IPv4 header, without checking it.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet it begins; 0 by default.
+//! - `OFFSET`: its offset in the packet; 0 by default.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("MarkIPHeader", || Box::<MarkIpHeader>::default()).ports("1/1");
 
-/// Notes headers.
+/// Marks headers.
 #[derive(Debug, Default)]
 pub struct MarkIpHeader {
     offset: u32,

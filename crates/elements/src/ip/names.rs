@@ -1,5 +1,4 @@
-//! Names of protocols, ports, ICMP types and codes (the IANA's registries, in the spelling of Click's
-//! manual).
+//! Names of protocols, ports, ICMP types and codes (IANA registries, with the spelling of Click's manual).
 use crate::summary::names::{ICMP_TYPES, icmp_codes};
 use ringway_click::arg::{Arg, ArgError, NameKind, Scope};
 use ringway_wire::Protocol;

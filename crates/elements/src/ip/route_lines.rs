@@ -1,8 +1,7 @@
-//! What a [`RouteTrie`] says, for each 256 networks of 24 bits: where runs of networks with the same next
-//! hop begin, and the next hops themselves (after Degermark et al., "Small forwarding tables for fast
-//! routing lookups", 1997). Up to 16 runs take half a line of the cache, in which the run is found without
-//! a branch; more take a line of bits, and their next hops another. 200,000 prefixes take some 2 MB so,
-//! where the trie takes 57.
+//! A compact form of a [`RouteTrie`]: for each 256 networks of 24 bits, where runs of networks with the same next hop
+//! begin, and the next hops (after Degermark et al., "Small forwarding tables for fast routing lookups", 1997). Up to
+//! 16 runs take half a cache line, in which the run is found without a branch; more runs take a line of bits, and
+//! another line for their next hops. 200,000 prefixes take about 2 MB in this form, and 57 MB in the trie.
 use super::route_trie::{RouteTrie, TrieSlot};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The routing table behind all elements that look up IPv4 routes.
+//! The routing table of all elements that look up IPv4 routes.
 use super::route_lines::{DEEPER, ROOTS, RouteLines};
 use super::route_trie::{RouteTrie, networks};
 use super::{bare_prefix, prefix_text};
@@ -116,13 +116,13 @@ struct Hop {
 /// The hop of addresses without a route.
 const NOWHERE: Hop = Hop { gateway: [0; 4], port: u32::MAX };
 
-/// Next hops without duplicates. Lines refer to them by index, so indexes 0 and [`DEEPER`] are no hops.
+/// Distinct next hops. Lines refer to them by index, so indexes 0 and [`DEEPER`] are no hops.
 #[derive(Debug, Default)]
 struct Hops {
     all: Vec<Hop>,
     /// Their indexes, and the number of routes that use them.
     known: BTreeMap<Hop, (u32, u32)>,
-    /// Indexes of unused hops. Attack: gateways that change without end.
+    /// Indexes of unused hops. Attack: endless changes of gateways.
     free: Vec<u32>,
 }
 
@@ -163,7 +163,7 @@ const DEEPER_PLACE: usize = DEEPER as usize;
 #[derive(Debug, Default)]
 pub struct RouteTable {
     routes: RouteTrie<Route>,
-    /// The lookup structure for packets: a copy of `routes` as far as it reaches.
+    /// The lookup structure for packets: a copy of `routes`, as far as it is updated.
     lines: RouteLines,
     hops: Hops,
     /// Indexed by route number: the index in `hops`.
@@ -258,8 +258,8 @@ impl RouteTable {
         self.lines.refresh(networks, &self.routes, leaf);
     }
 
-    /// The hop indexes of addresses; 0 for none. Looks in the trie where prefixes are longer than lines hold, or there
-    /// are more hops than lines can name.
+    /// The hop indexes of addresses; 0 for none. Uses the trie for prefixes that are too long for lines, or if there
+    /// are more hops than lines can refer to.
     #[inline]
     fn hops_of(&self, addresses: &[u32]) -> [u32; PACKETS] {
         let mut places = [0; PACKETS];
@@ -307,7 +307,7 @@ impl RouteTable {
         }
     }
 
-    /// Executes commands, one a line; either all of them take effect or none.
+    /// Executes commands, one per line; either all of them take effect or none.
     fn control(
         &mut self,
         text: &str,
@@ -360,7 +360,7 @@ impl RouteTable {
         }
     }
 
-    /// Removes all routes: lookups find none at once, memory is freed in pieces.
+    /// Removes all routes: lookups find none at once, and memory is freed in steps.
     fn flush(&mut self, pieces: &mut Pieces) -> Progress {
         let old: Option<Box<Self>> = pieces.kept();
         let mut old = old.unwrap_or_else(|| {
@@ -425,7 +425,7 @@ impl RouteTable {
         })
     }
 
-    /// Executes one command written to the handler of its name, after changes under way.
+    /// Executes the command given by a handler's name, after changes in progress.
     fn write_command(
         &mut self,
         name: &str,
@@ -638,7 +638,7 @@ mod tests {
                     pieces[at] = Pieces::default();
                     waiting[at].pop();
                 }
-                // During a change, packets only take hops that some route to their destination has had.
+                // During a change, packets are only sent to hops that some route to their destination has had.
                 let to = address(high, low);
                 if let Some(gateway) = asked(&mut router, id, &[to])[0] {
                     let way = gateway.to_bits();

@@ -1,6 +1,5 @@
-//! Longest-prefix match: a trie of strides 16, 8 and 8 with prefixes expanded to slots (Srinivasan,
-//! Varghese, "Fast address lookups using controlled prefix expansion", 1999). A lookup reads one to three
-//! words.
+//! Longest-prefix match: a trie with strides of 16, 8 and 8 bits, and prefixes expanded to slots (Srinivasan,
+//! Varghese, "Fast address lookups using controlled prefix expansion", 1999). A lookup reads one to three words.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;

@@ -4,7 +4,7 @@
 //!
 //! Arguments:
 //! - `IPADDR`: the address.
-//! - `ANNO`: the annotation, 4 bytes; the destination by default.
+//! - `ANNO`: the annotation, 4 bytes; the destination annotation by default.
 //!
 //! Handlers: `addr` (read, write).
 use alloc::boxed::Box;

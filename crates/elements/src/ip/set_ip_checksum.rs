@@ -1,6 +1,6 @@
 //! `SetIPChecksum`: computes the checksum of IPv4 headers.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header are dropped.
+//! Ports: one input, one output, push or pull. Packets without a complete header are dropped.
 //!
 //! No arguments. Handlers: `drops` (read).
 use alloc::boxed::Box;

@@ -1,6 +1,6 @@
 //! `SetIPDSCP(DSCP)`: sets the differentiated services code point of IPv4 packets.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a complete header pass unchanged.
 //!
 //! Arguments:
 //! - `DSCP`: the code point, 0 to 63 (RFC 2474).

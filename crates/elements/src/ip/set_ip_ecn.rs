@@ -1,6 +1,6 @@
 //! `SetIPECN(ECN)`: sets the explicit congestion notification of IPv4 packets.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a complete header pass unchanged.
 //!
 //! Arguments:
 //! - `ECN`: `0` to `3`, `no` (or `-`), `ect1` (`ECT(1)`), `ect2` (`ECT(0)`), `ce` (`CE`) (RFC 3168).

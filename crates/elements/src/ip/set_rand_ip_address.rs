@@ -1,10 +1,10 @@
-//! `SetRandIPAddress(PREFIX, LIMIT)`: notes a random address of a prefix as destination.
+//! `SetRandIPAddress(PREFIX, LIMIT)`: sets the destination annotation to a random address of a prefix.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
 //! - `PREFIX`: the prefix.
-//! - `LIMIT`: how many different addresses at most; not limited if negative, as by default.
+//! - `LIMIT`: maximum number of different addresses; unlimited if negative, as by default.
 //!
 //! No handlers.
 use super::bare_prefix;
@@ -16,10 +16,10 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("SetRandIPAddress", || Box::<SetRandIpAddress>::default()).ports("1/1");
 
-/// Maximum number of addresses. Attack: a configuration that asks for more memory than there is.
+/// Maximum number of addresses. Attack: a configuration that requests more memory than available.
 const MOST: i32 = 1 << 20;
 
-/// Notes addresses.
+/// Sets the destination annotation.
 #[derive(Debug, Default)]
 pub struct SetRandIpAddress {
     address: u32,

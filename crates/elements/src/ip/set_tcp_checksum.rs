@@ -1,12 +1,11 @@
 //! `SetTCPChecksum(FIXOFF)`: computes the checksum of TCP over IPv4.
 //!
-//! Ports: one input, one output, push or pull. Fragments, truncated packets and those that are no TCP are
-//! dropped.
+//! Ports: one input, one output, push or pull. Fragments, truncated packets and packets other than TCP are dropped.
 //!
 //! Arguments:
-//! - `FIXOFF`: mends a data offset that is smaller than a header or larger than the packet; false by default.
+//! - `FIXOFF`: corrects a data offset that is smaller than a header or larger than the packet; false by default.
 //!
-//! Handlers: `drops` (read). The IPv4 header must be noted.
+//! Handlers: `drops` (read). The IPv4 header must be marked.
 use super::transport::Transport;
 use crate::packet::retain_counting;
 use alloc::boxed::Box;

@@ -1,9 +1,9 @@
 //! `SetUDPChecksum`: computes the checksum of UDP over IPv4.
 //!
-//! Ports: one input; one output, and optionally a push output for packets that have none: fragments, truncated ones,
-//! those that are no UDP.
+//! Ports: one input; one output, and optionally a push output for packets without a checksum: fragments, truncated
+//! packets, packets other than UDP.
 //!
-//! No arguments, no handlers. The IPv4 header must be noted.
+//! No arguments, no handlers. The IPv4 header must be marked.
 use super::transport::Transport;
 use crate::packet::divert;
 use alloc::boxed::Box;

@@ -3,9 +3,9 @@
 //! Ports: one input; one output, and optionally a push output for packets that are too short.
 //!
 //! Arguments:
-//! - `ADDR`: the address; the noted destination by default.
-//! - `OFFSET`: where in the packet, or `src` or `dst` of the IPv4 header. There the checksums of the header, TCP and
-//!   UDP are kept right.
+//! - `ADDR`: the address; the destination annotation by default.
+//! - `OFFSET`: offset in the packet, or `src` or `dst` of the IPv4 header, in which case the checksums of the header,
+//!   TCP and UDP are updated.
 //!
 //! No handlers.
 use crate::packet::{divert, put};

@@ -1,14 +1,14 @@
-//! `StripIPHeader`: takes off the IPv4 header, and what stands before it.
+//! `StripIPHeader`: removes the IPv4 header, and the bytes before it.
 //!
-//! Ports: one input, one output, push or pull. Packets whose header is not known pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a marked header pass unchanged.
 //!
-//! No arguments, no handlers. UnstripIPHeader brings it back.
+//! No arguments, no handlers. UnstripIPHeader restores the header.
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 
 pub static CLASS: Class = Class::new("StripIPHeader", || Box::<StripIpHeader>::default()).ports("1/1");
 
-/// Takes headers off.
+/// Removes headers.
 #[derive(Debug, Default)]
 pub struct StripIpHeader;
 

@@ -1,6 +1,6 @@
-//! `StripToNetworkHeader`: makes packets begin with their network header.
+//! `StripToNetworkHeader`: removes the bytes before the network header.
 //!
-//! Ports: one input, one output, push or pull. Packets whose network header is not known pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a marked network header pass unchanged.
 //!
 //! No arguments, no handlers.
 use alloc::boxed::Box;
@@ -9,7 +9,7 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 pub static CLASS: Class =
     Class::new("StripToNetworkHeader", || Box::<StripToNetworkHeader>::default()).ports("1/1");
 
-/// Strips packets.
+/// Removes bytes before the network header.
 #[derive(Debug, Default)]
 pub struct StripToNetworkHeader;
 

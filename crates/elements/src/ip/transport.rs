@@ -1,4 +1,4 @@
-//! The transport part of IPv4 packets, bounded by what the headers say and by what is there.
+//! The transport part of IPv4 packets, limited by the lengths in the headers and by the available bytes.
 use ringway_click::Packet;
 use ringway_wire::{Ipv4, Protocol, Sum};
 
@@ -33,7 +33,7 @@ impl Transport {
         })
     }
 
-    /// Reads it from a packet whose header is noted.
+    /// Parses a packet with a marked header.
     #[inline]
     pub(crate) fn of_packet(packet: &Packet) -> Option<Self> {
         Self::of(packet.network_data()?)

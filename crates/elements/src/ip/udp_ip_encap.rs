@@ -1,11 +1,11 @@
-//! `UDPIPEncap(SRC, SPORT, DST, DPORT, CHECKSUM)`: puts UDP and IPv4 headers before packets.
+//! `UDPIPEncap(SRC, SPORT, DST, DPORT, CHECKSUM)`: prepends UDP and IPv4 headers to packets.
 //!
 //! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `SRC`, `SPORT`: source address and port.
-//! - `DST`, `DPORT`: destination; DST may be `DST_ANNO` for the one that is noted.
-//! - `CHECKSUM`: whether UDP's is computed; true by default.
+//! - `DST`, `DPORT`: destination; DST may be `DST_ANNO` for the destination annotation.
+//! - `CHECKSUM`: whether the UDP checksum is computed; true by default.
 //!
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::encap::Encap;
@@ -22,7 +22,7 @@ pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default
     .live()
     .metadata(Metadata::Resolve);
 
-/// Puts headers before packets.
+/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct UdpIpEncap {
     encap: Encap,

@@ -1,6 +1,7 @@
-//! `UnstripIPHeader`: brings back the IPv4 header that StripIPHeader took off.
+//! `UnstripIPHeader`: restores the IPv4 header removed by StripIPHeader.
 //!
-//! Ports: one input, one output, push or pull. Packets whose header is not known, or there, pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a marked header, or whose header is present, pass
+//! unchanged.
 //!
 //! No arguments, no handlers.
 use alloc::boxed::Box;
@@ -8,7 +9,7 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 
 pub static CLASS: Class = Class::new("UnstripIPHeader", || Box::<UnstripIpHeader>::default()).ports("1/1");
 
-/// Brings headers back.
+/// Restores headers.
 #[derive(Debug, Default)]
 pub struct UnstripIpHeader;
 

@@ -1,24 +1,24 @@
 //! `AddressTranslator(N, [STATIC_PORTS, MAPPING, ...], DYNAMIC, [PORTS, INWARD, ADDRESS, ...])`: translates addresses
 //! and ports of IPv6 packets with TCP, UDP or ICMPv6.
 //!
-//! Ports: input 0: outward packets; they go to output 0 with another source. Input 1: inward packets; they go to
-//! output 1 with another destination. All push. What has no mapping and gets none, fragments, and other protocols are
-//! dropped.
+//! Ports: input 0: outward packets; they go to output 0 with a translated source. Input 1: inward packets; they go to
+//! output 1 with a translated destination. All ports are push. Packets without a mapping, fragments, and other
+//! protocols are dropped.
 //!
 //! Arguments, by position:
-//! - `N`: how many mappings are given. If there are any, `STATIC_PORTS` says whether they map ports, too, and each is
-//!   `INNER MAPPED`, or `INNER PORT MAPPED PORT`.
-//! - `DYNAMIC`: whether others are made as packets come. If so:
-//! - `PORTS`: whether they map ports, too.
-//! - `INWARD`: true if inward packets make them, false if outward ones do.
-//! - `ADDRESS`: without PORTS each an address to map to, for one host at a time; with PORTS one argument,
-//!   `ADDRESS FIRST LAST`: the address and its ports. When ports run out, of sixteen
-//!   flows the least lately seen gives its own away.
+//! - `N`: number of static mappings. If there are any, `STATIC_PORTS` says whether they map ports too, and each
+//!   mapping is `INNER MAPPED`, or `INNER PORT MAPPED PORT`.
+//! - `DYNAMIC`: whether packets create further mappings. If so:
+//! - `PORTS`: whether these map ports too.
+//! - `INWARD`: true if inward packets create them, false if outward packets do.
+//! - `ADDRESS`: without PORTS, addresses to map to, each for one host at a time; with PORTS one argument, `ADDRESS
+//!   FIRST LAST`: the address and its ports. If no port is free, the least recently used of sixteen flows loses its
+//!   port.
 //!
-//! The identifier of an echo stands for its ports. Packets begin with their IPv6 header, or have it noted.
+//! The identifier of an echo is used as its ports. Packets begin with their IPv6 header, or have it marked.
 //!
-//! Handlers: `drops`, `evictions`, `table` (read): a mapping made from packets a line: inside, mapped, and outside
-//! with PORTS.
+//! Handlers: `drops`, `evictions`, `table` (read): one line per dynamic mapping: inside, mapped, and outside with
+//! PORTS.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -321,7 +321,7 @@ impl AddressTranslator {
         self.read_dynamic(&texts[at + 3..], ports, scope)
     }
 
-    /// The mappings, in pieces.
+    /// The mappings, in steps.
     fn table(&self, pieces: &mut Pieces) -> Progress {
         match &self.dynamic {
             Dynamic::None => Progress::Done,

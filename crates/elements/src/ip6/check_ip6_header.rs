@@ -1,11 +1,12 @@
-//! `CheckIP6Header(BADADDRS, OFFSET)`: lets only packets with a sound IPv6 header pass, cuts them to the
-//! length it says, and notes where it is.
+//! `CheckIP6Header(BADADDRS, OFFSET)`: passes only packets with a valid IPv6 header, truncates them to the header's
+//! length, and marks the header.
 //!
 //! Ports: one input; one output, and optionally a push output for bad packets.
 //!
 //! Arguments:
-//! - `BADADDRS`: source addresses that must not be, between spaces. Groups never may (RFC 4291, 2.7).
-//! - `OFFSET`: where in the packet the header begins; 0 by default.
+//! - `BADADDRS`: invalid source addresses, separated by spaces. Multicast addresses are always invalid (RFC 4291,
+//!   2.7).
+//! - `OFFSET`: offset of the header in the packet; 0 by default.
 //!
 //! Handlers: `drops` (read).
 use crate::packet::divert_counting;

@@ -1,6 +1,7 @@
-//! `DecIP6HLIM`: counts down the hop limit of IPv6 packets, and filters out those for which it is over.
+//! `DecIP6HLIM`: decrements the hop limit of IPv6 packets, and filters out expired packets.
 //!
-//! Ports: one input; one output, and optionally a push output for those. Packets without a whole header pass unchanged.
+//! Ports: one input; one output, and optionally a push output for expired packets. Packets without a complete header
+//! pass unchanged.
 //!
 //! No arguments. Handlers: `drops` (read).
 use crate::packet::divert;
@@ -12,7 +13,7 @@ use ringway_wire::Ipv6;
 pub static CLASS: Class =
     Class::new("DecIP6HLIM", || Box::<DecIp6Hlim>::default()).ports("1/1-2").processing("a/ah");
 
-/// Counts down.
+/// Decrements the hop limit.
 #[derive(Debug, Default)]
 pub struct DecIp6Hlim {
     drops: u64,

@@ -1,9 +1,9 @@
-//! `GetIP6Address(OFFSET)`: notes an address in packets as their IPv6 destination.
+//! `GetIP6Address(OFFSET)`: copies an address from packets to their IPv6 destination annotation.
 //!
 //! Ports: one input, one output, push or pull. Packets too short pass unchanged.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet the address is.
+//! - `OFFSET`: offset of the address in the packet.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("GetIP6Address", || Box::<GetIp6Address>::default()).ports("1/1");
 
-/// Notes addresses.
+/// Copies addresses.
 #[derive(Debug, Default)]
 pub struct GetIp6Address {
     offset: u32,

@@ -4,10 +4,10 @@
 //!
 //! Arguments:
 //! - `SRC`: this host's address.
-//! - `TYPE`, `CODE`: of the error. `packet too big` (2) tells an MTU of 1500; `parameter problem` (4) tells what the
-//!   ICMP_PARAMPROB annotation says.
+//! - `TYPE`, `CODE`: type and code of the error. `packet too big` (2) contains an MTU of 1500; `parameter problem` (4)
+//!   contains the ICMP_PARAMPROB annotation.
 //!
-//! Handlers: `drops` (read). Errors, groups and broadcasts are dropped without an answer.
+//! Handlers: `drops` (read). Errors, multicasts and broadcasts are dropped without a reply.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
@@ -24,7 +24,7 @@ pub static CLASS: Class =
 /// Maximum length of an error message, which every link accepts (RFC 8200, 5).
 const LARGEST: usize = 1280;
 
-/// Makes errors.
+/// Creates errors.
 #[derive(Debug)]
 pub struct Icmp6Error {
     source: Ipv6Addr,

@@ -1,11 +1,11 @@
-//! `IP6Encap(PROTO, SRC, DST, HLIM, CLASS)`: puts an IPv6 header before packets.
+//! `IP6Encap(PROTO, SRC, DST, HLIM, CLASS)`: prepends an IPv6 header to packets.
 //!
 //! Ports: one input, one output, push or pull. Packets longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `PROTO`: the protocol, by number or name.
 //! - `SRC`: the source address.
-//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
+//! - `DST`: the destination, or `DST_ANNO` for the destination annotation.
 //! - `HLIM`: hop limit; 250 by default.
 //! - `CLASS`: traffic class; 0 by default.
 //!
@@ -22,7 +22,7 @@ use ringway_wire::{Header, Ipv6, Protocol};
 pub static CLASS: Class =
     Class::new("IP6Encap", || Box::<Ip6Encap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// Puts headers before packets.
+/// Prepends headers.
 #[derive(Debug)]
 pub struct Ip6Encap {
     protocol: Protocol,

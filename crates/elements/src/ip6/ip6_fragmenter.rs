@@ -1,15 +1,15 @@
-//! `IP6Fragmenter(MTU)`: cuts IPv6 packets that are too long into fragments (RFC 8200, 4.5).
+//! `IP6Fragmenter(MTU)`: splits IPv6 packets that are too long into fragments (RFC 8200, 4.5).
 //!
-//! Ports: one push input; one push output, and optionally another for packets that can't be cut: without a sound
-//! header, shorter than it says, fragments already, or with headers too long for the MTU.
+//! Ports: one push input; one push output, and optionally another for packets that can't be fragmented: with an
+//! invalid header, truncated, already fragments, or with headers too long for the MTU.
 //!
-//! IPv6 lets only a packet's source do so; a router tells it by `ICMP6Error` with type 2 instead.
+//! In IPv6 only a packet's source fragments; a router sends an error by `ICMP6Error` with type 2 instead.
 //!
 //! Arguments:
-//! - `MTU`: bytes of an IPv6 packet at most, at least 56.
+//! - `MTU`: maximum length of an IPv6 packet in bytes, at least 56.
 //!
-//! Handlers: `drops`, `fragments` (read). The header is that which is noted, else at the beginning; what stands
-//! before it stays with the first fragment.
+//! Handlers: `drops`, `fragments` (read). The header is the marked one, otherwise the one at the beginning; bytes
+//! before it stay with the first fragment.
 use crate::packet::cut_to;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

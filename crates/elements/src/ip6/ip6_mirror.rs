@@ -1,8 +1,8 @@
 //! `IP6Mirror`: swaps source and destination of IPv6 packets: addresses, and ports of TCP and UDP.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a complete header pass unchanged.
 //!
-//! No arguments, no handlers. Checksums stay right, as they don't depend on the order.
+//! No arguments, no handlers. Checksums stay valid, since they don't depend on the order.
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
 use ringway_wire::{Header, Ipv6, Protocol};

@@ -1,11 +1,10 @@
-//! `IP6NDAdvertiser(PREFIX.. ETH, ...)`: answers neighbor solicitations (RFC 4861, 7.2.4).
+//! `IP6NDAdvertiser(PREFIX.. ETH, ...)`: replies to neighbor solicitations (RFC 4861, 7.2.4).
 //!
 //! Ports: one input for Ethernet frames; one output for advertisements. Everything else is dropped.
 //!
-//! Arguments: each some addresses or prefixes and the Ethernet address that is told for them. The longest prefix
-//! counts.
+//! Arguments: in each, some addresses or prefixes and the Ethernet address to reply with. The longest prefix is used.
 //!
-//! Handlers: `drops` (read): what was no solicitation for one of the addresses.
+//! Handlers: `drops` (read): packets that are not solicitations for one of the addresses.
 use super::neighbor;
 use alloc::boxed::Box;
 use alloc::format;
@@ -19,7 +18,7 @@ use ringway_wire::icmp::{Neighbor, v6};
 
 pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser>::default()).ports("1/1");
 
-/// Answers solicitations.
+/// Replies to solicitations.
 #[derive(Debug, Default)]
 pub struct Ip6NdAdvertiser {
     entries: Vec<(Prefix6, MacAddress)>,

@@ -1,14 +1,14 @@
-//! `IP6NDSolicitor(IP, ETH)`: puts an Ethernet header before IPv6 packets, and asks by neighbor discovery for
-//! addresses it does not know (RFC 4861, 7.2).
+//! `IP6NDSolicitor(IP, ETH)`: prepends an Ethernet header to IPv6 packets, and resolves unknown addresses by neighbor
+//! discovery (RFC 4861, 7.2).
 //!
-//! Ports: input 0 for IPv6 packets with their destination noted, input 1 for advertisements in Ethernet frames;
-//! output 0 for frames, and optionally output 1 for solicitations. All push.
+//! Ports: input 0 for IPv6 packets with a destination annotation, input 1 for advertisements in Ethernet frames;
+//! output 0 for frames, and optionally output 1 for solicitations. All ports are push.
 //!
 //! Arguments:
 //! - `IP`, `ETH`: this host's addresses.
 //!
-//! Handlers: `table`, `stats`, `length` (packets that wait), `drops` (read). One packet waits for each address;
-//! what is known counts for 5 minutes.
+//! Handlers: `table`, `stats`, `length` (waiting packets), `drops` (read). One packet waits for each address; learned
+//! addresses are valid for 5 minutes.
 use super::neighbor;
 use crate::packet::{mac_text, mark_ethernet};
 use crate::stamp::Stamp;
@@ -42,7 +42,7 @@ struct Neighbor {
     waiting: Option<Packet>,
 }
 
-/// Asks for addresses.
+/// Resolves addresses.
 #[derive(Debug)]
 pub struct Ip6NdSolicitor {
     ip: Ipv6Addr,

@@ -2,10 +2,10 @@
 //!
 //! Ports: one push input; push outputs. Packets without a route are dropped.
 //!
-//! Arguments: each a route: a prefix, the next hop if it isn't the destination itself, and the output.
+//! Arguments: one route each: a prefix, the next hop if it is not the destination itself, and the output.
 //!
-//! Handlers: `table`, `drops` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The
-//! longest prefix that contains a packet's noted destination counts; the next hop is noted in its place.
+//! Handlers: `table`, `drops` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The longest
+//! prefix that contains a packet's destination annotation decides; the annotation is set to the next hop.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -168,7 +168,7 @@ impl LookupIp6Route {
         Some(hop.port)
     }
 
-    /// Reads the routes, in pieces.
+    /// Reads the routes, in steps.
     fn table(&self, pieces: &mut Pieces) -> Progress {
         // Length and address of the last route read.
         let last: Option<(u8, u128)> = pieces.kept();
@@ -189,7 +189,7 @@ impl LookupIp6Route {
         if count == LINES { pieces.keep(next) } else { Progress::Done }
     }
 
-    /// Executes commands, one a line, in pieces.
+    /// Executes commands, one per line, in steps.
     fn control(
         &mut self,
         value: &str,

@@ -1,9 +1,9 @@
-//! `MarkIP6Header(OFFSET)`: notes where a packet's IPv6 header is, without checking it.
+//! `MarkIP6Header(OFFSET)`: marks a packet's IPv6 header, without checking it.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `OFFSET`: where in the packet it begins; 0 by default.
+//! - `OFFSET`: its offset in the packet; 0 by default.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ use ringway_wire::{Header, Ipv6};
 
 pub static CLASS: Class = Class::new("MarkIP6Header", || Box::<MarkIp6Header>::default()).ports("1/1");
 
-/// Notes headers.
+/// Marks headers.
 #[derive(Debug, Default)]
 pub struct MarkIp6Header {
     offset: u32,

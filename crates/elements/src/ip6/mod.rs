@@ -1,4 +1,4 @@
-//! Elements that read and write IPv6 headers and neighbor discovery.
+//! Elements for IPv6 headers and neighbor discovery.
 use ringway_click::Class;
 
 pub mod address_translator;

@@ -1,10 +1,10 @@
-//! `ProtocolTranslator46`: makes IPv4 packets IPv6 ones (RFC 7915).
+//! `ProtocolTranslator46`: translates IPv4 packets to IPv6 (RFC 7915).
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Packets begin with their IP header. IPv4 addresses are the IPv4-mapped ones of IPv6, `::ffff:ADDRESS`. ICMP echoes
-//! and errors are translated, errors with the header of the packet they are about. What can't be is dropped: other
-//! ICMP, fragments of ICMP, fragments of UDP without checksum.
+//! and errors are translated, errors with the header of the packet that they quote. Untranslatable packets are
+//! dropped: other ICMP, fragments of ICMP, fragments of UDP without checksum.
 //!
 //! No arguments. Handlers: `drops` (read).
 use super::siit;

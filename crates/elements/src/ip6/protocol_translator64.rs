@@ -1,10 +1,10 @@
-//! `ProtocolTranslator64`: makes IPv6 packets IPv4 ones (RFC 7915).
+//! `ProtocolTranslator64`: translates IPv6 packets to IPv4 (RFC 7915).
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Packets begin with their IP header. IPv4 addresses are the IPv4-mapped ones of IPv6, `::ffff:ADDRESS`. ICMP echoes
-//! and errors are translated, errors with the header of the packet they are about. What can't be is dropped: other
-//! addresses, other ICMP, fragments of ICMP, packets with a routing header.
+//! and errors are translated, errors with the header of the packet that they quote. Untranslatable packets are
+//! dropped: other addresses, other ICMP, fragments of ICMP, packets with a routing header.
 //!
 //! No arguments. Handlers: `drops` (read).
 use super::siit;

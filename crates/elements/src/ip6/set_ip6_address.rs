@@ -1,4 +1,4 @@
-//! `SetIP6Address(IPADDR)`: notes an IPv6 address as the destination of packets.
+//! `SetIP6Address(IPADDR)`: sets packets' IPv6 destination annotation.
 //!
 //! Ports: one input, one output, push or pull.
 //!
@@ -13,7 +13,7 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("SetIP6Address", || Box::<SetIp6Address>::default()).ports("1/1");
 
-/// Notes addresses.
+/// Sets the destination annotation.
 #[derive(Debug, Default)]
 pub struct SetIp6Address {
     address: [u8; 16],

@@ -1,5 +1,5 @@
-//! Translation of IPv4 headers to IPv6's and back, without state (RFC 7915). An IPv4 address is an IPv4-mapped one of
-//! IPv6, so that checksums which cover addresses stay as they are: the mapped ones add nothing to a sum.
+//! Stateless translation between IPv4 and IPv6 headers (RFC 7915). IPv4 addresses become IPv4-mapped ones of IPv6, so
+//! that checksums over addresses stay valid: the mapped prefix adds nothing to a sum.
 use crate::ip::transport::Transport;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_click::Packet;
@@ -116,7 +116,7 @@ pub(super) fn to_four(packet: &mut Packet) -> Option<()> {
     }
     let length = u16::try_from(packet.len() + Ipv4::LEN).ok()?;
     let mut header = four(source, destination, (tos, protocol, hops), length);
-    // Who fragments in IPv4 makes up its own identification; what came whole must not be cut.
+    // A router that fragments in IPv4 chooses the identification; unfragmented IPv6 packets must not be fragmented.
     header.fragment.set(DONT_FRAGMENT);
     if let Some(fragment) = fragment {
         header.identification.set(fragment.identification.get() as u16);

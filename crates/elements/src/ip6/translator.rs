@@ -1,4 +1,4 @@
-//! What both translators of protocols are: an element that translates packets, and drops what can't be.
+//! Common code of both protocol translators: an element that translates packets, and drops untranslatable ones.
 use crate::packet::retain_counting;
 use alloc::vec::Vec;
 use ringway_click::{Context, Element, Handler, Packet, PacketBurst};

@@ -1,4 +1,4 @@
-//! What all rewriters have in common: inputs, a table of flows, handlers.
+//! Common code of all rewriters: inputs, the flow table, handlers.
 use super::change;
 use super::key::FlowKey;
 use super::pattern::{Action, Pattern};
@@ -22,9 +22,9 @@ use ringway_click::{
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 
-/// Flows that are removed or examined in one piece, before packets are processed again.
+/// Maximum number of flows that are removed or examined in one step, before packets are processed again.
 const STEPS: u32 = 256;
-/// Nanoseconds between two such pieces.
+/// Nanoseconds between two such steps.
 const PAUSE: u64 = 100_000;
 
 /// Returns whether a reply key is in use.
@@ -51,7 +51,7 @@ pub enum RewriterKind {
 pub struct Rewriter {
     kind: RewriterKind,
     actions: Vec<Action>,
-    /// The texts from which the actions were parsed.
+    /// The texts of the input specifications.
     specs: Vec<String>,
     /// The index in the flow set of each input's owner.
     owners: Vec<u32>,
@@ -86,7 +86,7 @@ struct Sought {
 }
 
 impl Rewriter {
-    /// A rewriter of a kind, to be configured.
+    /// A rewriter of a kind, before configuration.
     pub fn make(kind: RewriterKind) -> Box<dyn Element> {
         Box::new(Self {
             kind,
@@ -534,7 +534,7 @@ impl Rewriter {
         own.map(|owner| owner.count).sum()
     }
 
-    /// Sets the capacity, and removes flows beyond it, in pieces.
+    /// Sets the capacity, and removes flows beyond it, in steps.
     fn set_capacity(
         &mut self,
         value: &str,
@@ -554,7 +554,7 @@ impl Rewriter {
         Ok(if done { Progress::Done } else { pieces.keep(true) })
     }
 
-    /// Removes all flows, in pieces.
+    /// Removes all flows, in steps.
     fn clear(&mut self, pieces: &mut Pieces) -> Progress {
         let mut flows = self.flows.borrow_mut();
         let from: Option<u32> = pieces.kept();
@@ -594,7 +594,7 @@ fn mapped_outputs(mapper: ElementId, cx: &Context<'_>) -> Option<Vec<[u16; 2]>> 
 /// Reads patterns with outputs, for mappers.
 ///
 /// # Errors
-/// In words.
+/// The error in words.
 pub fn parse_patterns(texts: &[String], scope: &Scope) -> Result<Vec<(Pattern, [u16; 2])>, String> {
     texts.iter().map(|text| super::pattern::parse_pattern(text, scope, usize::MAX)).collect()
 }
@@ -746,7 +746,7 @@ impl Element for Rewriter {
                 own.renew_owner(*owner);
             }
         }
-        // A handler of the old element may have been removing flows, too.
+        // A handler of the old element may have been removing flows.
         self.stale = Some(0);
         (self.failures, self.drops) = (from.failures, from.drops);
         drop((own, old));

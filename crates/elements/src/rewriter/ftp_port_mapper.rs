@@ -1,12 +1,12 @@
-//! `FTPPortMapper(CONTROL_REWRITER, DATA_REWRITER, DATA_REWRITER_INPUT)`: rewrites FTP's PORT commands for
-//! clients behind a rewriter (RFC 959), and prepares it for the data connection they announce.
+//! `FTPPortMapper(CONTROL_REWRITER, DATA_REWRITER, DATA_REWRITER_INPUT)`: rewrites FTP's PORT commands of clients
+//! behind a rewriter (RFC 959), and adds a flow for the announced data connection.
 //!
-//! Ports: one input, one output, push or pull. It stands before the control connection's rewriter.
+//! Ports: one input, one output, push or pull. It precedes the control connection's rewriter.
 //!
 //! Arguments:
-//! - `CONTROL_REWRITER`: the TCPRewriter or IPRewriter that control packets come to next.
+//! - `CONTROL_REWRITER`: the TCPRewriter or IPRewriter that follows for control packets.
 //! - `DATA_REWRITER`: the rewriter for data connections.
-//! - `DATA_REWRITER_INPUT`: its input whose specification applies to them.
+//! - `DATA_REWRITER_INPUT`: its input whose specification is used for them.
 //!
 //! No handlers.
 use super::base::{Rewriter, RewriterKind};

@@ -1,15 +1,15 @@
 //! `ICMPRewriter(MAPS, DST_ANNO, REPLY_ANNO)`: rewrites ICMP errors about packets that rewriters have rewritten, so
-//! that they speak of the original packets and reach their senders.
+//! that they refer to the original packets and reach their senders.
 //!
-//! Ports: one push input; output 0 gets what was rewritten; a second output gets ICMP that is no error or belongs to
-//! no flow, else that is dropped; what is not ICMP always is.
+//! Ports: one push input; output 0 gets rewritten packets; a second output gets ICMP packets that are not errors or
+//! belong to no flow, which are dropped without it. Other protocols are always dropped.
 //!
 //! Arguments:
-//! - `MAPS`: names of rewriters, in the order in which they are asked. With `NAME:OFFSET`, the packets of its flows
-//!   take the output they take there, plus OFFSET.
-//! - `DST_ANNO`: whether the destination annotation follows; true.
-//! - `REPLY_ANNO`: an annotation of one byte; errors about what a flow's originator sent get the value that its first
-//!   packet had.
+//! - `MAPS`: names of rewriters, in the order in which they are tried. With `NAME:OFFSET`, packets of its flows go to
+//!   the output they have there, plus OFFSET.
+//! - `DST_ANNO`: whether the destination annotation is updated; true.
+//! - `REPLY_ANNO`: a one-byte annotation; errors about packets of a flow's originator get the value of its first
+//!   packet.
 //!
 //! Handlers: `drops` (read).
 //!
@@ -170,7 +170,7 @@ impl IcmpRewriter {
             let (mut to, output, note) = found?;
             let ports = !matches!(kind, RewriterKind::Address | RewriterKind::Pair) && about.whole;
             if kind == RewriterKind::Address {
-                // Such flows have one address; the other stays.
+                // These flows have one address; the other is unchanged.
                 match reply {
                     true => to.source = about.reply.source,
                     false => to.destination = about.reply.destination,

@@ -1,8 +1,8 @@
-//! `IPRewriterPatterns(NAME SADDR SPORT DADDR DPORT, ...)`: gives names to patterns of rewriters.
+//! `IPRewriterPatterns(NAME SADDR SPORT DADDR DPORT, ...)`: names patterns of rewriters.
 //!
 //! Ports: none.
 //!
-//! Arguments: each a name and a pattern.
+//! Arguments: in each, a name and a pattern.
 //!
 //! No handlers.
 use super::pattern::Pattern;
@@ -16,7 +16,7 @@ pub static CLASS: Class = Class::new("IPRewriterPatterns", || Box::<IpRewriterPa
     .phase(Class::INFO + 1)
     .reach(Reach::Each);
 
-/// Gives names.
+/// Provides names of patterns.
 #[derive(Debug, Default)]
 pub struct IpRewriterPatterns;
 

@@ -1,4 +1,4 @@
-//! Elements that rewrite addresses and ports, and remember how.
+//! Elements that rewrite addresses and ports, with flow tables.
 use ringway_click::Class;
 
 pub mod base;

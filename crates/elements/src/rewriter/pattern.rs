@@ -1,4 +1,4 @@
-//! What rewriters do with packets of new flows.
+//! How rewriters handle packets of new flows.
 use super::key::FlowKey;
 use crate::rewriter::base::Used;
 use alloc::format;
@@ -39,11 +39,10 @@ fn mark<'a>(text: &'a str, pattern: &mut Pattern) -> &'a str {
 }
 
 impl Pattern {
-    /// Reads `SADDR DADDR`, `SADDR DADDR SPORT`, `SADDR SPORT DADDR DPORT` or a name that
-    /// IPRewriterPatterns gave.
+    /// Parses `SADDR DADDR`, `SADDR DADDR SPORT`, `SADDR SPORT DADDR DPORT` or a name declared by IPRewriterPatterns.
     ///
     /// # Errors
-    /// In words.
+    /// The error in words.
     pub fn parse(words: &[String], scope: &Scope) -> Result<Self, String> {
         let mut pattern = Self { keep_first: true, ports: words.len() >= 3, ..Self::default() };
         let (source, source_port, destination, destination_port) = match words {
@@ -223,7 +222,7 @@ pub enum Action {
 /// Parses the two outputs at the end of a specification.
 ///
 /// # Errors
-/// In words.
+/// The error in words.
 pub fn parse_outputs(words: &[String], scope: &Scope, outputs: usize) -> Result<[u16; 2], String> {
     let [forward, reply] = words else { return Err("bad forward port".into()) };
     let forward = u16::parse(forward, scope).map_err(|_| "bad forward port")?;
@@ -237,7 +236,7 @@ pub fn parse_outputs(words: &[String], scope: &Scope, outputs: usize) -> Result<
 /// Parses a pattern and two outputs.
 ///
 /// # Errors
-/// In words.
+/// The error in words.
 pub fn parse_pattern(text: &str, scope: &Scope, outputs: usize) -> Result<(Pattern, [u16; 2]), String> {
     let words = config::split_words(text);
     let Some((ports, pattern)) = words.len().checked_sub(2).map(|at| words.split_at(at)).map(|(a, b)| (b, a))
@@ -255,7 +254,7 @@ impl Action {
     /// Parses an input specification.
     ///
     /// # Errors
-    /// A message in Click's words.
+    /// A message with Click's text.
     pub fn parse(text: &str, scope: &Scope, outputs: usize) -> Result<Self, String> {
         let (word, rest) = config::shift_word(text);
         let rest = rest.trim_ascii();

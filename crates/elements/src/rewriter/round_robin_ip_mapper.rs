@@ -1,9 +1,8 @@
-//! `RoundRobinIPMapper(PATTERN1, PATTERN2, ...)`: gives rewriters a pattern in turn for each new flow.
+//! `RoundRobinIPMapper(PATTERN1, PATTERN2, ...)`: assigns rewriters' new flows to patterns in turn.
 //!
 //! Ports: none.
 //!
-//! Arguments: patterns with two outputs each, `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`, as rewriters have
-//! them.
+//! Arguments: patterns with two outputs each, `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`, as for rewriters.
 //!
 //! No handlers.
 use super::base::{Used, parse_patterns};

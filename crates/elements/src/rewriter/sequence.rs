@@ -1,4 +1,4 @@
-//! How TCP sequence numbers shift when payload is rewritten to another length.
+//! The shift of TCP sequence numbers when rewriting changes the payload's length.
 use alloc::vec::Vec;
 
 /// Shifts remembered in a direction. Attack: a sender whose payload is rewritten again and again.

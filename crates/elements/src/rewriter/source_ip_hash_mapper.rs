@@ -1,14 +1,13 @@
-//! `SourceIPHashMapper(NNODES SEED, PATTERN1 ID1, PATTERN2 ID2, ...)`: gives rewriters a pattern for each
-//! new flow, the same for all flows of a source address.
+//! `SourceIPHashMapper(NNODES SEED, PATTERN1 ID1, PATTERN2 ID2, ...)`: assigns rewriters' new flows to patterns, the
+//! same for all flows of a source address.
 //!
-//! Addresses are spread by consistent hashing: if a pattern is added or taken away, few addresses get
-//! another.
+//! Addresses are distributed by consistent hashing: if a pattern is added or removed, few addresses change theirs.
 //!
 //! Ports: none.
 //!
 //! Arguments:
-//! - `NNODES SEED`: points on the circle for each pattern, and a number that goes into the hash.
-//! - `PATTERN ID`: `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT` and a number that stands for the pattern.
+//! - `NNODES SEED`: number of points on the circle for each pattern, and a seed for the hash.
+//! - `PATTERN ID`: `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT` and a number that identifies the pattern.
 //!
 //! No handlers.
 use super::base::Used;

@@ -1,8 +1,9 @@
-//! Flows of one or more rewriters: found by both directions' identifiers, bounded, the least useful replaced.
+//! Flows of one or more rewriters: looked up by the keys of both directions, limited in number, with eviction of the
+//! least useful.
 //!
-//! The table grows without a pause: flows lie in blocks that never move, and [`Buckets`] move little by
-//! little. Expiries are in two heaps, guaranteed and not; an expiry that only moves on is put right when it
-//! comes to the top.
+//! The table grows without a pause: flows are in blocks that never move, and [`Buckets`] move gradually. Expiry times
+//! are in two heaps, for guaranteed flows and for others; an expiry time that was only postponed is corrected when it
+//! reaches the top.
 use super::key::FlowKey;
 use super::sequence::Shifts;
 use crate::flow::blocks::Blocks;
@@ -16,7 +17,7 @@ pub const LARGEST: u32 = 1 << 24;
 /// Flows examined to find one to evict. Attack: packets of all flows, then a new one, which would cause every flow to
 /// be moved within the heap first.
 const PATIENCE: u32 = 64;
-/// The same where many flows are removed.
+/// The same while many flows are removed.
 const HASTE: u32 = 8;
 /// Default number of flows.
 pub const USUAL: u32 = 1 << 22;
@@ -67,7 +68,7 @@ pub struct Flow {
     /// The map that holds both keys.
     pub map: u32,
     pub(super) next: [u32; 2],
-    /// Which input made it, and which of its patterns.
+    /// The input that added it, and the epoch of the input's pattern.
     pub owner: u32,
     pub(super) epoch: u8,
     /// Outputs for packets of the flow and of its reply.

@@ -4,20 +4,19 @@
 //! Ports: any number of push inputs and outputs.
 //!
 //! Arguments:
-//! - `INPUTSPEC`, one for each input: what happens to packets of new flows. `drop`; `pass [OUTPUT]`, which
-//!   remembers nothing; `keep FOUTPUT ROUTPUT`; `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`; `pattern
-//!   NAME FOUTPUT ROUTPUT`; or the
-//!   name of a mapper such as RoundRobinIPMapper. A `-` leaves a field as it is. A range `L-H` lets the
-//!   rewriter choose so that flows stay apart: preferably what the packet has, else at random; with `#`
-//!   behind it in order, with `?`
-//!   always at random.
-//! - `TCP_TIMEOUT`, `TCP_NODATA_TIMEOUT`, `TCP_DONE_TIMEOUT`: lifetimes of connections with data in both
-//!   directions (a day), without (5 minutes), ended (4 minutes); `TCP_GUARANTEE`: no flow is given up
-//!   sooner after a packet (5 s).
-//! - `MAPPING_CAPACITY`: flows at most, 4194304 by default; or the name of another rewriter, to share its.
-//! - `REAP_INTERVAL`: how often expired flows are looked for; 15 minutes.
-//! - `DST_ANNO`: whether the destination annotation follows; true.
-//! - `REPLY_ANNO`: an annotation of one byte; replies get the value that the first packet had.
+//! - `INPUTSPEC`, one for each input: what happens to packets of new flows. `drop`; `pass [OUTPUT]`, without creating
+//!   a flow; `keep FOUTPUT ROUTPUT`; `pattern SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`; `pattern NAME FOUTPUT
+//!   ROUTPUT`; or the name of a mapper such as RoundRobinIPMapper. A `-` leaves a field unchanged. For a range `L-H`
+//!   the rewriter chooses a value that keeps flows distinct: preferably the packet's own, otherwise a random one; with
+//!   a `#` after the range in order, with a `?` always a random one.
+//! - `TCP_TIMEOUT`, `TCP_NODATA_TIMEOUT`, `TCP_DONE_TIMEOUT`: lifetimes of connections with data in both directions (a
+//!   day), without (5 minutes), ended (4 minutes); `TCP_GUARANTEE`: no flow is removed earlier than this after its
+//!   last packet (5 s).
+//! - `MAPPING_CAPACITY`: maximum number of flows, 4194304 by default; or the name of another rewriter, to share its
+//!   capacity.
+//! - `REAP_INTERVAL`: interval at which expired flows are removed; 15 minutes.
+//! - `DST_ANNO`: whether the destination annotation is updated; true.
+//! - `REPLY_ANNO`: a one-byte annotation; replies get the value of the first packet.
 //!
 //! Handlers: `table`, `lookup SADDR SPORT DADDR DPORT`, `size`, `table_size`, `drops`, `mapping_failures`,
 //! `evictions`, `patterns` (read); `capacity`, `pattern0`, `pattern1`, ... (read, write); `clear` (write).

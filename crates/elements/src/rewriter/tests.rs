@@ -90,7 +90,7 @@ proptest! {
                 }
             };
             under_way.extend(begun.map(|call| (call, Pieces::default())));
-            // One that has just begun is not the one that goes on, as a rule.
+            // Usually, a flow that has just begun is not the one that continues.
             if !under_way.is_empty() {
                 let at = number as usize % under_way.len();
                 let (call, mut pieces) = under_way.swap_remove(at);
@@ -139,7 +139,7 @@ fn the_next_router_continues_removing_flows() {
     assert_eq!(router.call_write_on(&clear, &mut pieces), Ok(Progress::More));
     router.write(&format!("hotconfig {}", text([0, 1], ", REAP_TIME 0"))).unwrap();
     let mut next = router.successor().unwrap();
-    // Without a time to look for expired flows it does so no more, once that is done.
+    // Without an interval for expired flows, this ends once it is done.
     assert!((0..1000).any(|_| next.turn() == Turn::Idle));
     assert_eq!(counts(&mut next), (0, 0, 0));
 }

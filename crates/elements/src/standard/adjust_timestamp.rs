@@ -3,13 +3,13 @@
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `TIME`: what to add, in seconds unless it has a unit; may be negative.
+//! - `TIME`: the time to add, in seconds unless it has a unit; may be negative.
 //! - `FIRST`: if true, the first timestamp annotation is changed instead.
 //! - `ALL`: if true, timestamps of 0, which packets without one have, are changed too.
 //!
 //! Handlers: `time` (read, write): the time that is added.
 //!
-//! Times before 1970 are negative: what adds and prints them takes timestamps as signed.
+//! Times before 1970 are negative: timestamps are treated as signed when they are adjusted and printed.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
@@ -20,7 +20,7 @@ use ringway_click::{
 
 pub static CLASS: Class = Class::new("AdjustTimestamp", || Box::<AdjustTimestamp>::default()).ports("1/1");
 
-/// A duration either way.
+/// A duration, possibly negative.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shift {
     back: bool,

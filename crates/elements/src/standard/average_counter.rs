@@ -1,9 +1,9 @@
-//! `AverageCounter(IGNORE)`: counts packets and bytes, and says their mean rate from the first to the last.
+//! `AverageCounter(IGNORE)`: counts packets and bytes, and computes their mean rate from the first to the last.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `IGNORE`: for so many seconds after the first packet nothing is counted; 0 by default.
+//! - `IGNORE`: number of seconds after the first packet during which nothing is counted; 0 by default.
 //!
 //! Handlers: `count`, `byte_count`, `rate`, `byte_rate` (read); `reset` (write).
 use alloc::boxed::Box;

@@ -1,11 +1,11 @@
-//! `BandwidthRatedUnqueue(RATE, BURST_DURATION, BURST_BYTES)`: pulls packets and pushes them on at a rate.
+//! `BandwidthRatedUnqueue(RATE, BURST_DURATION, BURST_BYTES)`: pulls packets and pushes them on at a limited rate.
 //!
 //! Ports: one pull input, one push output.
 //!
 //! Arguments:
-//! - `RATE`: bytes a second.
-//! - `BURST_DURATION`: for how long it may save up; 20 ms by default.
-//! - `BURST_BYTES`: how much it may save up instead.
+//! - `RATE`: bytes per second.
+//! - `BURST_DURATION`: maximum burst, as a duration at RATE; 20 ms by default.
+//! - `BURST_BYTES`: maximum burst, instead.
 //!
 //! Handlers: `rate`, `active` (read, write); `calls` (read); those of its task.
 use super::rated_pull::RatedPull;

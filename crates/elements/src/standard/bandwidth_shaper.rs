@@ -1,9 +1,10 @@
-//! `BandwidthShaper(RATE)`: lets so many bytes a second be pulled.
+//! `BandwidthShaper(RATE)`: limits the rate at which packets are pulled, in bytes.
 //!
-//! Ports: one pull input; one pull output, and optionally another, where packets are had while output 0 gives none.
+//! Ports: one pull input; one pull output, and optionally another from which packets can be pulled while output 0 is
+//! limited.
 //!
 //! Arguments:
-//! - `RATE`: bytes a second.
+//! - `RATE`: bytes per second.
 //!
 //! Handlers: `rate` (read, write), `reset` (write).
 use super::gap::Gap;

@@ -3,7 +3,7 @@
 //! Ports: one input, two push outputs.
 //!
 //! Arguments:
-//! - `THRESH`: the threshold, in the unit of whoever sets the annotation; 0 lets everything pass.
+//! - `THRESH`: the threshold, in the unit of the annotation; 0 passes everything.
 //!
 //! Handlers: `thresh` (read, write).
 use crate::packet::divert;

@@ -1,10 +1,10 @@
-//! `Burster(INTERVAL, BURST)`: pulls some packets at intervals and pushes them on.
+//! `Burster(INTERVAL, BURST)`: pulls several packets at intervals and pushes them on.
 //!
 //! Ports: one pull input, one push output.
 //!
 //! Arguments:
-//! - `INTERVAL`: in seconds unless it has a unit; a microsecond at least.
-//! - `BURST`: how many packets at most each time; 8 by default.
+//! - `INTERVAL`: in seconds unless it has a unit; at least one microsecond.
+//! - `BURST`: maximum number of packets each time; 8 by default.
 //!
 //! Handlers: `interval`, `burst` (read, write); those of its task.
 use super::timed_pull::TimedPull;

@@ -1,11 +1,11 @@
-//! `Bypass(ACTIVE, INLINE)`: leads packets over output 1 (pulls over input 1) while it is active.
+//! `Bypass(ACTIVE, INLINE)`: routes packets through output 1 (pulls through input 1) while it is active.
 //!
-//! Ports: one or two inputs and outputs, push or pull. Push: what comes back to input 1 goes on to output 0. Pull: who
-//! pulls at output 1 gets what is at input 0.
+//! Ports: one or two inputs and outputs, push or pull. Push: packets that return to input 1 go to output 0. Pull:
+//! pulls from output 1 are served from input 0.
 //!
 //! Arguments:
 //! - `ACTIVE`: false by default.
-//! - `INLINE`: accepted; it always stays in line.
+//! - `INLINE`: accepted without effect.
 //!
 //! Handlers: `active` (read, write).
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! `CheckCRC32`: lets packets pass whose last 4 bytes are the CRC that `SetCRC32` put there, without it.
+//! `CheckCRC32`: passes packets whose last 4 bytes are the CRC added by `SetCRC32`, and removes it.
 //!
 //! Ports: one input; one output, and optionally a push output for all others.
 //!

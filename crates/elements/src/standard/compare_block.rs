@@ -1,16 +1,14 @@
-//! `CompareBlock(FWD_WEIGHT, REV_WEIGHT, THRESH)`: singles out packets of those who send much more than
-//! they get.
+//! `CompareBlock(FWD_WEIGHT, REV_WEIGHT, THRESH)`: selects packets of senders that send much more than they receive.
 //!
 //! Ports: one push input, two push outputs.
 //!
 //! Arguments:
-//! - `FWD_WEIGHT`, `REV_WEIGHT`: what the rates noted in a packet are multiplied by before they are
-//!   compared.
-//! - `THRESH`: where neither rate is above it, nothing is singled out.
+//! - `FWD_WEIGHT`, `REV_WEIGHT`: factors for the rate annotations before they are compared.
+//! - `THRESH`: if neither rate is above it, the packet is not selected.
 //!
-//! A packet goes to output 1 if its forward rate, weighted, is above its reverse rate, and one of them
-//! above THRESH; else to output 0. The rates are the annotations FWD_RATE and REV_RATE. Handlers:
-//! `fwd_weight`, `rev_weight`, `thresh` (read, write).
+//! A packet goes to output 1 if its weighted forward rate is above its weighted reverse rate, and one of the rates is
+//! above THRESH; otherwise to output 0. The rates are the annotations FWD_RATE and REV_RATE. Handlers: `fwd_weight`,
+//! `rev_weight`, `thresh` (read, write).
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;

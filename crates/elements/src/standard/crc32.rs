@@ -1,4 +1,4 @@
-//! The CRC of Ethernet (IEEE 802.3, 3.2.9), a byte at a time.
+//! The CRC of Ethernet (IEEE 802.3, 3.2.9), computed bytewise.
 
 const POLYNOMIAL: u32 = 0xedb8_8320;
 

@@ -1,12 +1,12 @@
-//! `DRRSched(QUANTUM)`: pulls from inputs so that each gets the same share of bytes (deficit round robin,
-//! Shreedhar and Varghese 1995).
+//! `DRRSched(QUANTUM)`: pulls from inputs so that each gets an equal share of bytes (deficit round robin, Shreedhar
+//! and Varghese 1995).
 //!
 //! Ports: any number of pull inputs, one pull output.
 //!
 //! Arguments:
-//! - `QUANTUM`: bytes an input may send more each round; 500 by default.
+//! - `QUANTUM`: additional bytes of an input per round; 500 by default.
 //!
-//! No handlers. Inputs that say they are empty are not asked, and save nothing up.
+//! No handlers. Inputs that signal that they are empty are not pulled, and accumulate no credit.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;

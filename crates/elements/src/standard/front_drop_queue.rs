@@ -1,6 +1,6 @@
-//! `FrontDropQueue(CAPACITY)`: keeps packets, first in, first out; when it is full the oldest makes room.
+//! `FrontDropQueue(CAPACITY)`: stores packets, first in, first out; when it is full the oldest packet is dropped.
 //!
-//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//! Ports: one push input; one pull output, and optionally a push output for dropped packets.
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};

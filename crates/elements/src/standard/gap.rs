@@ -1,4 +1,4 @@
-//! What `Shaper` and `BandwidthShaper` share.
+//! Common code of `Shaper` and `BandwidthShaper`.
 use crate::shape::Measure;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;

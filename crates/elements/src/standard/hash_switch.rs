@@ -1,11 +1,11 @@
-//! `HashSwitch(OFFSET, LENGTH)`: sends packets to the output that a hash of some of their bytes names, so that equal
-//! bytes take the same way.
+//! `HashSwitch(OFFSET, LENGTH)`: sends packets to an output chosen by a hash of some of their bytes, so that packets
+//! with equal bytes take the same output.
 //!
 //! Ports: one push input, one or more push outputs.
 //!
 //! Arguments:
-//! - `OFFSET`: where the bytes begin.
-//! - `LENGTH`: how many they are. Packets that end before go to output 0.
+//! - `OFFSET`: offset of these bytes.
+//! - `LENGTH`: their number. Shorter packets go to output 0.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};

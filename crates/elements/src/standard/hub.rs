@@ -1,6 +1,6 @@
-//! `Hub`: sends a copy of each packet to every output but the one with its input's number.
+//! `Hub`: sends a copy of each packet to every output except the one with the number of its input.
 //!
-//! Ports: as many push inputs as push outputs. No arguments, no handlers.
+//! Ports: the same number of push inputs and push outputs. No arguments, no handlers.
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, PacketBurst};
 

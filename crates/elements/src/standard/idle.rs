@@ -1,8 +1,8 @@
-//! `Idle`: drops what is pushed to it and gives nothing when pulled.
+//! `Idle`: drops pushed packets, and returns none when pulled.
 //!
 //! Ports: any number of inputs and outputs, each push or pull. No arguments.
 //!
-//! Handlers: `count` (read): packets dropped.
+//! Handlers: `count` (read): dropped packets.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
@@ -14,7 +14,7 @@ pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
     .flow("x/y")
     .metadata(Metadata::Ignores);
 
-/// Neither emits nor provides packets.
+/// Drops pushed packets, and provides none.
 #[derive(Debug, Default)]
 pub struct Idle {
     count: u64,

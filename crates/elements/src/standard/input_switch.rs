@@ -1,4 +1,4 @@
-//! `InputSwitch(INPUT)`: lets packets of one input through, which a handler chooses; those of others are dropped.
+//! `InputSwitch(INPUT)`: passes packets of one input, which a handler selects; packets of other inputs are dropped.
 //!
 //! Ports: any number of push inputs, one push output.
 //!

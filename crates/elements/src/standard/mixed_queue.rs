@@ -1,7 +1,7 @@
-//! `MixedQueue(CAPACITY)`: keeps packets; those of input 0 go out last, those of input 1 first, and for
-//! these the last makes room.
+//! `MixedQueue(CAPACITY)`: stores packets; packets of input 0 are appended and packets of input 1 are prepended. If it
+//! is full, the last packet is dropped for one of input 1.
 //!
-//! Ports: two push inputs; one pull output, and optionally a push output for packets dropped.
+//! Ports: two push inputs; one pull output, and optionally a push output for dropped packets.
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};

@@ -1,6 +1,6 @@
-//! `MSQueue(CAPACITY)`: keeps packets, first in, first out; the same as `NotifierQueue`, as a router has one thread.
+//! `MSQueue(CAPACITY)`: stores packets, first in, first out; the same as `NotifierQueue`, as a router has one thread.
 //!
-//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//! Ports: one push input; one pull output, and optionally a push output for dropped packets.
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};

@@ -1,9 +1,9 @@
-//! `NotifierDebug`: says what notifiers it sees.
+//! `NotifierDebug`: shows the state of notifiers.
 //!
 //! Ports: one input, one output, push or pull. No arguments.
 //!
-//! Handlers: `signal` (read): upstream's if it is pulled from, else downstream's: kind, word, mask and value of each
-//! word of notifiers; `*` if it is active.
+//! Handlers: `signal` (read): upstream's if its input is pull, otherwise downstream's: kind, word, mask and value of
+//! each word of notifiers; `*` if it is active.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Failed, Handler, Signal};

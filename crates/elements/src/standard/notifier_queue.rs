@@ -1,6 +1,6 @@
-//! `NotifierQueue(CAPACITY)`: keeps packets, first in, first out, and says when it is empty.
+//! `NotifierQueue(CAPACITY)`: stores packets, first in, first out, and notifies of emptiness.
 //!
-//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//! Ports: one push input; one pull output, and optionally a push output for dropped packets.
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};

@@ -1,4 +1,4 @@
-//! `Null`: passes packets on as they are.
+//! `Null`: passes packets on unchanged.
 //!
 //! Ports: one input, one output, push or pull. No arguments, no handlers.
 use alloc::boxed::Box;

@@ -1,9 +1,9 @@
 //! `NumberPacket(OFFSET)`: writes a counter into packets, 8 bytes, little-endian.
 //!
-//! Ports: one input, one output, push or pull. Packets too short for it are made longer.
+//! Ports: one input, one output, push or pull. Packets that are too short are extended.
 //!
 //! Arguments:
-//! - `OFFSET`: where; 40 by default.
+//! - `OFFSET`: offset of the counter; 40 by default.
 //!
 //! Handlers: `count` (read), `reset` (write).
 use crate::packet::grow;

@@ -1,10 +1,10 @@
-//! `Pad(LENGTH, ZERO)`: makes packets longer.
+//! `Pad(LENGTH, ZERO)`: zero-pads packets.
 //!
-//! Ports: one input, one output, push or pull. Packets that cannot be made so long are dropped.
+//! Ports: one input, one output, push or pull. Packets that can't be extended that far are dropped.
 //!
 //! Arguments:
-//! - `LENGTH`: bytes they have at least; by default as many as their extra length annotation says are missing.
-//! - `ZERO`: accepted; what is added is always zero.
+//! - `LENGTH`: minimum length in bytes; by default the captured length plus the extra length annotation.
+//! - `ZERO`: accepted without effect; added bytes are always zero.
 use crate::packet::grow;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;

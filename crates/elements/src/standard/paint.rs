@@ -4,7 +4,7 @@
 //!
 //! Arguments:
 //! - `COLOR`: 0 to 255.
-//! - `ANNO`: another annotation of a byte; `PAINT` by default.
+//! - `ANNO`: another one-byte annotation; `PAINT` by default.
 //!
 //! Handlers: `color` (read, write).
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packe
 
 pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1");
 
-/// Reads ANNO: where a byte of annotation is.
+/// Parses ANNO: the offset of a one-byte annotation.
 pub(super) fn paint_annotation(args: &mut Args) -> usize {
     let mut annotation = Annotation { offset: Annotations::PAINT, size: 1 };
     args.read_with("ANNO", POSITIONAL, &mut annotation, |text, scope| Annotation::of_size(text, 1, scope));

@@ -1,9 +1,9 @@
-//! `PaintSwitch(ANNO)`: sends packets to the output that their paint annotation names.
+//! `PaintSwitch(ANNO)`: sends packets to the output with the number of their paint annotation.
 //!
 //! Ports: one push input, any number of push outputs; paint 255 goes to all of them.
 //!
 //! Arguments:
-//! - `ANNO`: another annotation of a byte; `PAINT` by default.
+//! - `ANNO`: another one-byte annotation; `PAINT` by default.
 use super::paint::paint_annotation;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;

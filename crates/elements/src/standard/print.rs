@@ -3,10 +3,10 @@
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `LABEL`: stands before each line.
-//! - `MAXLENGTH`: bytes to print at most; 24 by default, -1 for all.
+//! - `LABEL`: prefix of each line.
+//! - `MAXLENGTH`: maximum number of bytes to print; 24 by default, -1 for all.
 //! - `CONTENTS`: `HEX` (default), `ASCII`, `NONE`, or a Boolean.
-//! - `TIMESTAMP`, `PRINTANNO`, `HEADROOM`: print those too; false by default.
+//! - `TIMESTAMP`, `PRINTANNO`, `HEADROOM`: also print these; false by default.
 //! - `ACTIVE`: whether it prints; true by default.
 //!
 //! Handlers: `active` (read, write).

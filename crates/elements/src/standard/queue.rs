@@ -1,13 +1,12 @@
-//! `Queue(CAPACITY)`: keeps packets, first in, first out, until they are pulled.
+//! `Queue(CAPACITY)`: stores packets, first in, first out, until they are pulled.
 //!
-//! Ports: one push input; one pull output, and optionally a push output for packets that find it full.
+//! Ports: one push input; one pull output, and optionally a push output for packets that arrive when it is full.
 //!
 //! Arguments:
-//! - `CAPACITY`: packets it holds at most; 1000 by default.
+//! - `CAPACITY`: maximum number of packets; 1000 by default.
 //!
-//! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`,
-//! `reset_counts` (write). It says when it is empty and when it is full, so that who pulls or pushes may
-//! sleep.
+//! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`, `reset_counts` (write).
+//! It notifies of emptiness and fullness, so that pulling and pushing tasks can sleep.
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -43,7 +42,7 @@ const PATIENCE: u32 = 9;
 /// Maximum capacity. Attack: a configuration that exhausts memory.
 const LARGEST: u32 = 1 << 24;
 
-/// Keeps packets.
+/// Stores packets.
 #[derive(Debug, Default)]
 pub struct Queue {
     mode: Mode,

@@ -1,6 +1,7 @@
-//! `QuickNoteQueue(CAPACITY)`: keeps packets, first in, first out, and says at the first pull in vain that it is empty.
+//! `QuickNoteQueue(CAPACITY)`: stores packets, first in, first out, and notifies of emptiness at the first
+//! unsuccessful pull.
 //!
-//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//! Ports: one push input; one pull output, and optionally a push output for dropped packets.
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};

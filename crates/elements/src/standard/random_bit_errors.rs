@@ -1,4 +1,4 @@
-//! `RandomBitErrors(P, KIND, ACTIVE)`: changes each bit of each packet with some probability.
+//! `RandomBitErrors(P, KIND, ACTIVE)`: changes each bit of each packet with a given probability.
 //!
 //! Ports: one input, one output, push or pull.
 //!
@@ -41,7 +41,7 @@ pub struct RandomBitErrors {
     probability: f64,
     kind: BitErrorKind,
     active: bool,
-    /// Bits that remain as they are before the next changes.
+    /// Number of unchanged bits before the next change.
     gap: u64,
 }
 
@@ -49,8 +49,8 @@ fn probability(value: f64) -> Result<f64, ArgError> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(ArgError::other("out of range, bound 1")) }
 }
 
-/// How many tries fail before one succeeds: doubling tries until the chance that all failed is below the number drawn,
-/// and then halving (no logarithm without an operating system's library).
+/// The number of failures before a success: doubles the tries until the probability that all fail is below the random
+/// number, and then bisects (no logarithm is available without an operating system's library).
 fn draw(probability: f64, random: u32) -> u64 {
     if probability <= 0.0 {
         return u64::MAX;

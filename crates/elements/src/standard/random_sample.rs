@@ -1,11 +1,12 @@
-//! `RandomSample(P, DROP, ACTIVE)`: lets packets pass at random.
+//! `RandomSample(P, DROP, ACTIVE)`: passes packets at random.
 //!
-//! Ports: one input, one or two outputs; packets that don't pass are pushed to output 1 if it is there, else dropped.
+//! Ports: one input, one or two outputs; packets that don't pass are pushed to output 1 if it exists, otherwise
+//! dropped.
 //!
 //! Arguments:
 //! - `P`, also `SAMPLE`: the probability that a packet passes, from 0 to 1.
-//! - `DROP`: the probability that it does not, instead.
-//! - `ACTIVE`: if false, all pass.
+//! - `DROP`: the probability that a packet is dropped, instead.
+//! - `ACTIVE`: if false, all packets pass.
 //!
 //! Handlers: `sampling_prob`, `drop_prob`, `active` (read, write); `drops` (read): packets that did not pass.
 use alloc::boxed::Box;
@@ -28,7 +29,7 @@ fn is_probability(value: f64) -> bool {
     (0.0..=1.0).contains(&value)
 }
 
-/// A probability that is written to a handler.
+/// Parses a probability that is written to a handler.
 fn probability(value: &str, cx: &Context<'_>) -> Result<f64, HandlerError> {
     let given = cx.parse(value).ok().filter(|given| is_probability(*given));
     given.ok_or_else(|| HandlerError::failed("expected a probability between 0 and 1"))

@@ -1,10 +1,10 @@
-//! `RandomSource(LENGTH, LIMIT, BURST, ACTIVE, TIMESTAMP, STOP, END_CALL)`: makes packets of bytes by
-//! chance as fast as it can.
+//! `RandomSource(LENGTH, LIMIT, BURST, ACTIVE, TIMESTAMP, STOP, END_CALL)`: generates packets of random bytes as fast
+//! as possible.
 //!
 //! Ports: no inputs; one output, push or pull.
 //!
 //! Arguments:
-//! - `LENGTH`: bytes of a packet.
+//! - `LENGTH`: length of a packet in bytes.
 //! - The others: those of `InfiniteSource`.
 //!
 //! Handlers: those of `InfiniteSource` but `data`.

@@ -1,4 +1,4 @@
-//! `RandomSwitch`: sends each packet to an output chosen at random, all as likely.
+//! `RandomSwitch`: sends each packet to a random output, with equal probabilities.
 //!
 //! Ports: one push input, one or more push outputs. No arguments, no handlers.
 use alloc::boxed::Box;

@@ -1,11 +1,11 @@
-//! `RatedUnqueue(RATE, BURST_DURATION, BURST_SIZE)`: pulls packets and pushes them on at a rate.
+//! `RatedUnqueue(RATE, BURST_DURATION, BURST_SIZE)`: pulls packets and pushes them on at a limited rate.
 //!
 //! Ports: one pull input, one push output.
 //!
 //! Arguments:
-//! - `RATE`: packets a second.
-//! - `BURST_DURATION`: for how long it may save up; 20 ms by default.
-//! - `BURST_SIZE`: how much it may save up instead.
+//! - `RATE`: packets per second.
+//! - `BURST_DURATION`: maximum burst, as a duration at RATE; 20 ms by default.
+//! - `BURST_SIZE`: maximum burst, instead.
 //!
 //! Handlers: `rate`, `active` (read, write); `calls` (read); those of its task.
 use super::rated_pull::RatedPull;

@@ -1,12 +1,12 @@
-//! `RecordTimestamp(N, OFFSET)`: records when each packet passes, for a TimestampDiff.
+//! `RecordTimestamp(N, OFFSET)`: records the time of each packet, for a TimestampDiff.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `N`: how many times are kept; 65536 by default. Older ones are overwritten.
-//! - `OFFSET`: where in the packet a NumberPacket wrote its number; by default packets are counted here.
+//! - `N`: number of recorded times; 65536 by default. Older ones are overwritten.
+//! - `OFFSET`: offset of the number written by a NumberPacket; by default packets are counted here.
 //!
-//! Handlers: `count` (read): how many times were recorded.
+//! Handlers: `count` (read): number of recorded times.
 use crate::packet::bounded;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -20,7 +20,7 @@ pub static CLASS: Class = Class::new("RecordTimestamp", || Box::<RecordTimestamp
 /// Maximum number of times stored. Attack: a configuration that exhausts memory.
 const MOST: i128 = 1 << 24;
 
-/// The number that a NumberPacket wrote.
+/// The number written by a NumberPacket.
 pub(super) fn number(packet: &Packet, offset: u32) -> Option<u64> {
     let place = packet.data().get(offset as usize..)?.first_chunk()?;
     Some(u64::from_le_bytes(*place))

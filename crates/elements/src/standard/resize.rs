@@ -1,9 +1,9 @@
-//! `Resize(HEAD, TAIL)`: adds bytes to packets or takes them off, in front and behind.
+//! `Resize(HEAD, TAIL)`: adds or removes bytes at the front and at the end of packets.
 //!
-//! Ports: one input, one output, push or pull. Packets that cannot be made so long are dropped.
+//! Ports: one input, one output, push or pull. Packets that can't be extended that far are dropped.
 //!
 //! Arguments:
-//! - `HEAD`, `TAIL`: bytes to add; negative to take off; 0 by default.
+//! - `HEAD`, `TAIL`: number of bytes to add; negative to remove; 0 by default.
 use crate::packet::grow;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;

@@ -1,7 +1,7 @@
 //! `RoundRobinSched`: pulls from each input in turn.
 //!
-//! Ports: any number of pull inputs, one pull output. No arguments, no handlers. Inputs that say they are
-//! empty are not asked.
+//! Ports: any number of pull inputs, one pull output. No arguments, no handlers. Inputs that signal that they are
+//! empty are not pulled.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst, Signal};
@@ -11,7 +11,7 @@ pub static CLASS: Class = Class::new("RoundRobinSched", || Box::<RoundRobinSched
     .processing("l")
     .flags("S0");
 
-/// Pulls in turn.
+/// Pulls from the inputs in turn.
 #[derive(Debug, Default)]
 pub struct RoundRobinSched {
     next: usize,

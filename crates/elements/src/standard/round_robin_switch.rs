@@ -1,4 +1,4 @@
-//! `RoundRobinSwitch`: sends each packet to the output after the last one's.
+//! `RoundRobinSwitch`: sends packets to outputs in turn.
 //!
 //! Ports: one push input, one or more push outputs. No arguments, no handlers.
 use alloc::boxed::Box;

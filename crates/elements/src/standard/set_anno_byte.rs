@@ -3,7 +3,7 @@
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `ANNO`: an annotation of a byte, by name or offset.
+//! - `ANNO`: a one-byte annotation, by name or offset.
 //! - `VALUE`: 0 to 255.
 //!
 //! Handlers: `anno` (read): its offset; `value` (read, write).

@@ -1,6 +1,6 @@
-//! `SetCRC32`: puts a CRC of 4 bytes behind packets, for `CheckCRC32`.
+//! `SetCRC32`: appends a CRC of 4 bytes to packets, for `CheckCRC32`.
 //!
-//! Ports: one input, one output, push or pull. Packets that can't grow any more are dropped.
+//! Ports: one input, one output, push or pull. Packets that can't be extended are dropped.
 use super::crc32;
 use alloc::boxed::Box;
 use ringway_click::{Class, Context, Element, Metadata, PacketBurst};

@@ -1,4 +1,4 @@
-//! `SetPacketType(TYPE)`: sets how packets are said to have been addressed.
+//! `SetPacketType(TYPE)`: sets packets' packet type annotation.
 //!
 //! Ports: one input, one output, push or pull.
 //!

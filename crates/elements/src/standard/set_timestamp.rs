@@ -5,7 +5,7 @@
 //! Arguments:
 //! - `TIMESTAMP`: seconds since 1970; now by default.
 //! - `FIRST`: sets the first timestamp annotation instead.
-//! - `DELTA`: sets it to the time since the timestamp it has.
+//! - `DELTA`: sets it to the time since the packet's timestamp.
 use alloc::boxed::Box;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};

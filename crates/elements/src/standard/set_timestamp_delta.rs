@@ -3,8 +3,8 @@
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `TYPE`: `RANGE` (default): to the first packet's; `NOW`: to the present; `FIRST`: to the packet's own first
-//!   timestamp annotation.
+//! - `TYPE`: `RANGE` (default): relative to the first packet's; `NOW`: to the current time; `FIRST`: to the packet's
+//!   own first timestamp annotation.
 //!
 //! Handlers: `first` (read): the first packet's; `reset` (write).
 use alloc::boxed::Box;

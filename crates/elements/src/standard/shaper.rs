@@ -1,9 +1,10 @@
-//! `Shaper(RATE)`: lets so many packets a second be pulled.
+//! `Shaper(RATE)`: limits the rate at which packets are pulled.
 //!
-//! Ports: one pull input; one pull output, and optionally another, where packets are had while output 0 gives none.
+//! Ports: one pull input; one pull output, and optionally another from which packets can be pulled while output 0 is
+//! limited.
 //!
 //! Arguments:
-//! - `RATE`: packets a second.
+//! - `RATE`: packets per second.
 //!
 //! Handlers: `rate` (read, write), `reset` (write).
 use super::gap::Gap;

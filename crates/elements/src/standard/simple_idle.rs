@@ -1,8 +1,8 @@
-//! `SimpleIdle`: drops what is pushed to it and gives nothing when pulled, and tells nobody so.
+//! `SimpleIdle`: drops pushed packets, and returns none when pulled, without notification.
 //!
 //! Ports: any number of inputs and outputs, each push or pull. No arguments.
 //!
-//! Handlers: `count` (read): packets dropped.
+//! Handlers: `count` (read): dropped packets.
 use super::idle::Idle;
 use alloc::boxed::Box;
 use ringway_click::{Class, Metadata};

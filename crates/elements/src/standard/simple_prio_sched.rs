@@ -1,5 +1,5 @@
-//! `SimplePrioSched`: pulls from the first input that has a packet. It neither heeds nor says whether
-//! there is something.
+//! `SimplePrioSched`: pulls from the first input that has a packet. It neither uses nor provides notification of empty
+//! inputs.
 //!
 //! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
 use super::prio_sched::PrioSched;

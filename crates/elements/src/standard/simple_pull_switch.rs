@@ -1,4 +1,4 @@
-//! `SimplePullSwitch(INPUT)`: pulls from one input, which a handler chooses; it says nothing of whether it is empty.
+//! `SimplePullSwitch(INPUT)`: pulls from one input, which a handler selects, without notification of emptiness.
 //!
 //! Ports: any number of pull inputs, one pull output.
 //!

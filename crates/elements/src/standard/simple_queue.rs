@@ -1,6 +1,6 @@
-//! `SimpleQueue(CAPACITY)`: keeps packets, first in, first out, and says nothing of whether it is empty or full.
+//! `SimpleQueue(CAPACITY)`: stores packets, first in, first out, without notification of emptiness or fullness.
 //!
-//! Ports: one push input; one pull output, and optionally a push output for packets dropped.
+//! Ports: one push input; one pull output, and optionally a push output for dropped packets.
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};

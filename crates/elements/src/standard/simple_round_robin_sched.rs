@@ -1,5 +1,4 @@
-//! `SimpleRoundRobinSched`: pulls from each input in turn. It neither heeds nor says whether there is
-//! something.
+//! `SimpleRoundRobinSched`: pulls from each input in turn. It neither uses nor provides notification of empty inputs.
 //!
 //! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
 use super::round_robin_sched::RoundRobinSched;

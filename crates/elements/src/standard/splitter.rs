@@ -1,11 +1,11 @@
-//! What `RatedSplitter` and `BandwidthRatedSplitter` share.
+//! Common code of `RatedSplitter` and `BandwidthRatedSplitter`.
 use crate::shape::{BYTES_AT_LEAST, Measure};
 use crate::token_bucket::TokenBucket;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Context, Element, Failed, Handler, PacketBurst};
 
-/// Lets a rate through.
+/// Passes packets up to a rate.
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
     measure: Measure,

@@ -1,9 +1,9 @@
-//! `StaticPullSwitch(INPUT)`: pulls from one input for good.
+//! `StaticPullSwitch(INPUT)`: pulls from one fixed input.
 //!
 //! Ports: any number of pull inputs, one pull output. No handlers.
 //!
 //! Arguments:
-//! - `INPUT`: the input; negative to give nothing.
+//! - `INPUT`: the input; negative for none.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};

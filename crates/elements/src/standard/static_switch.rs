@@ -1,4 +1,4 @@
-//! `StaticSwitch(OUTPUT)`: sends packets to one output for good.
+//! `StaticSwitch(OUTPUT)`: sends packets to one fixed output.
 //!
 //! Ports: one push input, any number of push outputs.
 //!

@@ -3,10 +3,10 @@
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `OFFSET`: where; negative counts from the end.
-//! - `DATA`: what.
-//! - `MASK`: which bits of it; all by default.
-//! - `GROW`: whether packets too short for it are made longer; false by default.
+//! - `OFFSET`: offset of the bytes; negative counts from the end.
+//! - `DATA`: the new bytes.
+//! - `MASK`: which bits are overwritten; all by default.
+//! - `GROW`: whether packets that are too short are extended; false by default.
 use crate::packet::grow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

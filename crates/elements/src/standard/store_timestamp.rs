@@ -1,10 +1,10 @@
-//! `StoreTimestamp(OFFSET, TAIL)`: writes packets' timestamps into their data: seconds and nanoseconds, 4
-//! bytes each, in network order.
+//! `StoreTimestamp(OFFSET, TAIL)`: writes packets' timestamps into their data: seconds and nanoseconds, 4 bytes each,
+//! in network byte order.
 //!
-//! Ports: one input, one output, push or pull. Packets that can't grow enough are dropped.
+//! Ports: one input, one output, push or pull. Packets that can't be extended are dropped.
 //!
 //! Arguments, one of them:
-//! - `OFFSET`: where it is written; shorter packets grow.
+//! - `OFFSET`: offset of the timestamp; shorter packets are extended.
 //! - `TAIL`: true to append it.
 //!
 //! Handlers: `drops` (read).
@@ -23,7 +23,7 @@ const MOST: u32 = 1 << 16;
 
 #[derive(Debug, Default)]
 pub struct StoreTimestamp {
-    /// None to append.
+    /// `None` to append.
     offset: Option<usize>,
     drops: u64,
 }

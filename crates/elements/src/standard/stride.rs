@@ -1,4 +1,4 @@
-//! Turns in proportion to tickets, for `StrideSched` and `StrideSwitch`.
+//! Stride scheduling in proportion to tickets, for `StrideSched` and `StrideSwitch`.
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ pub(super) struct Strides {
 }
 
 impl Strides {
-    /// Reads as many numbers of tickets as there are ports.
+    /// Reads one number of tickets per port.
     pub(super) fn read(
         args: &mut Args,
         cx: &mut Context<'_>,
@@ -84,14 +84,14 @@ impl Strides {
         self.order.insert(waiting + at, port);
     }
 
-    /// The port whose turn comes after `others` other ports.
+    /// The next port, after skipping `others` ports.
     pub(super) fn after(&self, others: usize) -> Option<usize> {
         self.order.get(others).copied()
     }
 
-    /// The first `count` ports have had their turns.
+    /// Advances the first `count` ports by their strides.
     pub(super) fn turn(&mut self, count: usize) {
-        // The rest stays in order; these find their places in it one after another.
+        // The others stay in order; these are inserted one after another.
         for waiting in (0..count).rev() {
             let port = self.order.remove(0);
             let client = &mut self.clients[port];
@@ -100,7 +100,7 @@ impl Strides {
         }
     }
 
-    /// The handlers `tickets0`, `tickets1`, ... of an element that has them.
+    /// The handlers `tickets0`, `tickets1`, ... of an element with tickets.
     pub(super) fn handlers<E: Element>(&self, strides: fn(&mut E) -> &mut Self) -> Vec<Handler> {
         let tickets = |port: usize| {
             let name = format!("tickets{port}");

@@ -4,7 +4,7 @@
 //! Ports: as many pull inputs as there are arguments, one pull output.
 //!
 //! Arguments:
-//! - `TICKETS`: 0 to 32768, one for each input; an input with none is never asked.
+//! - `TICKETS`: 0 to 32768, one for each input; an input with 0 is never pulled.
 //!
 //! Handlers: `tickets0`, `tickets1`, ... (read, write).
 use super::stride::Strides;

@@ -4,7 +4,7 @@
 //! Ports: one push input, as many push outputs as there are arguments.
 //!
 //! Arguments:
-//! - `TICKETS`: 0 to 32768, one for each output; an output with none gets nothing.
+//! - `TICKETS`: 0 to 32768, one for each output; an output with 0 gets no packets.
 //!
 //! Handlers: `tickets0`, `tickets1`, ... (read, write).
 use super::stride::Strides;

@@ -1,9 +1,9 @@
-//! `Strip(LENGTH)`: takes bytes off the front of packets.
+//! `Strip(LENGTH)`: removes bytes from the front of packets.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `LENGTH`: how many bytes; shorter packets become empty.
+//! - `LENGTH`: number of bytes; shorter packets become empty.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("Strip", || Box::<Strip>::default()).ports("1/1");
 
-/// Takes bytes off.
+/// Removes bytes.
 #[derive(Debug, Default)]
 pub struct Strip {
     bytes: u32,

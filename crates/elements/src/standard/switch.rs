@@ -1,4 +1,4 @@
-//! `Switch(OUTPUT)`: sends packets to one output, which a handler chooses.
+//! `Switch(OUTPUT)`: sends packets to one output, which a handler selects.
 //!
 //! Ports: one push input, any number of push outputs.
 //!

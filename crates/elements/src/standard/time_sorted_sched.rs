@@ -1,12 +1,12 @@
 //! `TimeSortedSched(STOP, BUFFER)`: merges packets of several inputs by their timestamps.
 //!
-//! Ports: any number of pull inputs, one pull output. It says when all of them are empty.
+//! Ports: any number of pull inputs, one pull output. It signals when all of them are empty.
 //!
 //! Arguments:
-//! - `STOP`: stops the driver when there is nothing more; false by default.
-//! - `BUFFER`: packets of an input that it holds, so that a little disorder is mended; 1 by default.
+//! - `STOP`: stops the driver when all inputs have ended; false by default.
+//! - `BUFFER`: number of buffered packets per input, which corrects minor disorder; 1 by default.
 //!
-//! Handlers: `well_ordered` (read): whether all came in order.
+//! Handlers: `well_ordered` (read): whether all packets were in order.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ pub struct TimeSortedSched {
     last: u64,
     arrivals: u64,
     inputs: Vec<(Signal, u32)>,
-    /// By time and arrival; with the input each came from.
+    /// Ordered by time and arrival, with their input.
     held: BTreeMap<(u64, u64), (usize, Packet)>,
     note: Option<Note>,
 }

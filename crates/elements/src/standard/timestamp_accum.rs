@@ -1,8 +1,9 @@
-//! `TimestampAccum`: adds up how much time has passed since the timestamps of packets.
+//! `TimestampAccum`: accumulates the time that has passed since packets' timestamps.
 //!
 //! Ports: one input, one output, push or pull. No arguments.
 //!
-//! Handlers: `count`, `time`, `average_time` (read): packets, seconds in all and each; `reset_counts` (write).
+//! Handlers: `count`, `time`, `average_time` (read): packets, total seconds, and seconds per packet; `reset_counts`
+//! (write).
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, PacketBurst, Timestamp};

@@ -1,17 +1,15 @@
-//! `TimestampDiff(RECORDER, OFFSET, N, MAXDELAY)`: measures how long numbered packets took from a
-//! RecordTimestamp to here.
+//! `TimestampDiff(RECORDER, OFFSET, N, MAXDELAY)`: measures the delay of numbered packets since a RecordTimestamp.
 //!
-//! Ports: one input; one output, and optionally a push output for packets that the recorder does not know.
+//! Ports: one input; one output, and optionally a push output for packets that are unknown to the recorder.
 //!
 //! Arguments:
 //! - `RECORDER`: the RecordTimestamp.
-//! - `OFFSET`: where in the packet a NumberPacket wrote its number; 40 by default.
-//! - `N`: how many of the last delays are kept; 65536 by default.
-//! - `MAXDELAY`: the first packet that took more than so many milliseconds is told of; 1000 by default.
+//! - `OFFSET`: offset of the number written by a NumberPacket; 40 by default.
+//! - `N`: number of recorded delays; 65536 by default.
+//! - `MAXDELAY`: the first packet with a delay of more than this many milliseconds is reported; 1000 by default.
 //!
-//! Handlers: `count`, `average`, `min`, `max`, `median`, `perc` (with a parameter, 0 to 100), `std_dev`,
-//! in microseconds of those that are kept; `unknown`: packets the recorder does not know (read); `reset`
-//! (write).
+//! Handlers: `count`, `average`, `min`, `max`, `median`, `perc` (with a parameter, 0 to 100), `std_dev`, in
+//! microseconds over the recorded delays; `unknown`: packets unknown to the recorder (read); `reset` (write).
 use super::record_timestamp::{RecordTimestamp, number};
 use crate::packet::bounded;
 use alloc::boxed::Box;

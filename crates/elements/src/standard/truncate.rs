@@ -1,10 +1,10 @@
-//! `Truncate(LENGTH, EXTRA_LENGTH)`: cuts packets off.
+//! `Truncate(LENGTH, EXTRA_LENGTH)`: truncates packets.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `LENGTH`: bytes that remain at most.
-//! - `EXTRA_LENGTH`: whether the extra length annotation tells of what was cut off; true by default.
+//! - `LENGTH`: maximum length in bytes.
+//! - `EXTRA_LENGTH`: whether the removed bytes are added to the extra length annotation; true by default.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};

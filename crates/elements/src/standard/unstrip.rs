@@ -1,9 +1,9 @@
-//! `Unstrip(LENGTH)`: brings bytes back that were taken off the front of packets.
+//! `Unstrip(LENGTH)`: restores bytes that were removed from the front of packets.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `LENGTH`: how many bytes; at most 65535.
+//! - `LENGTH`: number of bytes; at most 65535.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("Unstrip", || Box::<Unstrip>::default()).ports("1/1");
 
-/// Brings bytes back.
+/// Restores bytes.
 #[derive(Debug, Default)]
 pub struct Unstrip {
     bytes: u16,

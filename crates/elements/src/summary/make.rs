@@ -1,4 +1,4 @@
-//! Making a packet of the fields of a record.
+//! Constructing a packet from the fields of a record.
 use super::field::{Field, Value};
 use super::read::Flow;
 use super::view::{SEQUENCED, place};
@@ -106,7 +106,7 @@ impl Maker {
         }
     }
 
-    /// Makes an IP header. False if the packet has another protocol than `protocol`; 0 is any protocol.
+    /// Creates an IP header. False if the packet has another protocol than `protocol`; 0 is any protocol.
     fn make_ip(&mut self, protocol: Protocol) -> bool {
         if self.other {
             return false;
@@ -125,7 +125,7 @@ impl Maker {
         protocol == ANY || own == ANY || own == protocol
     }
 
-    /// Makes a transport header of the packet's protocol. False if that header would be in another fragment.
+    /// Creates a transport header of the packet's protocol. False if that header would be in another fragment.
     fn make_transport(&mut self) -> bool {
         let Ipv4 { protocol, .. } = self.ip();
         if self.ip().is_later_fragment() {
@@ -337,7 +337,7 @@ impl Maker {
         }
     }
 
-    /// Makes the headers; returns the payload's offset from the network header.
+    /// Creates the headers; returns the payload's offset from the network header.
     fn begin_payload(&mut self) -> usize {
         if self.make_ip(ANY) {
             self.make_transport();

@@ -1,8 +1,8 @@
-//! Click's IP summary dumps: packets as lines of chosen fields, or packed. The format is told in the
+//! Click's IP summary dumps: packets as lines of selected fields, or as binary records. The format is described in the
 //! documentation of Click's ToIPSummaryDump.
 //!
-//! A [`Reader`] takes lines or packed records and makes packets of them; a [`Writer`] makes records of
-//! packets. Nothing here does I/O.
+//! A [`Reader`] parses lines or binary records into packets; a [`Writer`] formats packets as records. This module does
+//! no I/O.
 mod field;
 mod ip_options;
 mod make;

@@ -1,4 +1,4 @@
-//! The text of a field as its value.
+//! Parsing a field's text.
 use super::field::{Field, Stored, Value};
 use super::{ip_options, names, tcp_options, write};
 use alloc::vec::Vec;
@@ -145,7 +145,7 @@ fn flags(text: &str) -> Option<u64> {
     })
 }
 
-/// Reads a field from the front of a packed record.
+/// Parses a field at the start of a binary record.
 pub(super) fn packed<'a>(field: Field, bytes: &mut &'a [u8]) -> Option<Value<'a>> {
     let size = match field.stored() {
         Stored::Bytes(size) => size,

@@ -17,7 +17,7 @@ const VERSION: (u32, u32) = (1, 3);
 /// Maximum number of fields of a record. Attack: a `!data` line of millions of names, each of which costs time for
 /// every line.
 const MOST_FIELDS: usize = 256;
-/// Maximum length of a packed record. Attack: a record that claims 2 GB, which the reader would buffer.
+/// Maximum length of a binary record. Attack: a record that claims 2 GB, which the reader would buffer.
 const LONGEST_RECORD: u32 = 1 << 20;
 
 /// Default addresses and ports of packets.
@@ -51,7 +51,7 @@ pub enum Item {
     Error(String),
 }
 
-/// Length and format of a packed record.
+/// Length and format of a binary record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLength {
     /// Number of bytes after the length field.
@@ -60,7 +60,7 @@ pub struct RecordLength {
     pub text: bool,
 }
 
-/// Parses the length field at the start of a packed record.
+/// Parses the length field at the start of a binary record.
 ///
 /// # Errors
 /// A message, if the record is too short or too long.
@@ -213,7 +213,7 @@ impl Reader {
         }
     }
 
-    /// Reads a packed record, without its length field.
+    /// Parses a binary record, without its length field.
     pub fn record(&mut self, record: &[u8], make: &mut Make<'_>) -> Item {
         self.maker.begin(Protocol(self.protocol), self.flow);
         let found = self.put_packed(record);

@@ -1,4 +1,4 @@
-//! Reading a field's text piece by piece.
+//! Scanning a field's text.
 use alloc::vec::Vec;
 use core::fmt::Write;
 

@@ -3,7 +3,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::{Annotations, HEADROOM, Packet, Pool};
 
-/// Reads a dump's text; writes what was read with these fields.
+/// Reads a dump's text, and writes its packets with these fields.
 fn through(dump: &str, fields: &str) -> String {
     let pool = Pool::new();
     let mut reader = Reader::default();

@@ -1,4 +1,4 @@
-//! A packet as the fields of a dump see it.
+//! The fields of a dump, read from a packet.
 use super::field::{Field, Value};
 use alloc::string::String;
 use core::fmt::Write;
@@ -146,7 +146,7 @@ impl<'a> View<'a> {
             .then_some(self.transport)
     }
 
-    /// Notes why a field that ends `length` bytes into a header is missing.
+    /// Records why a field that ends `length` bytes into a header is missing.
     fn missing(&mut self, header: Header, length: usize) {
         if self.bad.is_some() {
             return;
@@ -170,7 +170,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The value of a field; `None` if the packet lacks the field, in which case an error in the packet is noted.
+    /// The value of a field; `None` if the packet lacks the field, in which case an error in the packet is recorded.
     pub(super) fn value(&mut self, field: Field) -> Option<Value<'a>> {
         if let Some(value) = self.noted(field) {
             return Some(Value::Number(value));

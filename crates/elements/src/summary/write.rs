@@ -36,7 +36,7 @@ impl Writer {
     /// Parses field names separated by spaces.
     ///
     /// # Errors
-    /// A message for each bad name, in Click's words.
+    /// A message for each invalid name, with Click's text.
     pub fn new(names: &str, binary: bool) -> Result<Self, Vec<String>> {
         let (mut fields, mut errors) = (Vec::new(), Vec::new());
         for word in config::split_words(names) {

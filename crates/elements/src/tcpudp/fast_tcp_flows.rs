@@ -1,19 +1,20 @@
-//! `FastTCPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, ACTIVE)`: makes Ethernet
-//! frames of TCP, of many flows in random order: of each a SYN, data, a FIN. Their sequence numbers mean nothing.
+//! `FastTCPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, ACTIVE)`: generates Ethernet
+//! frames with TCP, of many flows in random order: for each flow a SYN, data, a FIN. Their sequence numbers are
+//! arbitrary.
 //!
 //! Ports: no inputs; one pull output.
 //!
 //! Arguments:
-//! - `RATE`: frames a second at most; with 0 as many as are pulled.
-//! - `LIMIT`: frames in all, besides FINs of the flows that are open then; no limit if negative.
-//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `RATE`: maximum number of frames per second; with 0 unlimited.
+//! - `LIMIT`: frames in total, in addition to the FINs of flows that are then open; no limit if negative.
+//! - `LENGTH`: length of a frame in bytes, at least 60.
 //! - `SRCETH`, `SRCIP`, `DSTETH`, `DSTIP`: addresses.
-//! - `FLOWS`: flows at a time, at most 1048576. Each has random ports.
-//! - `FLOWSIZE`: frames of a flow, at least 3; then another takes its place.
-//! - `ACTIVE`: whether it makes frames; true by default.
+//! - `FLOWS`: number of concurrent flows, at most 1048576. Each flow has random ports.
+//! - `FLOWSIZE`: frames per flow, at least 3; then a new flow replaces it.
+//! - `ACTIVE`: whether it generates frames; true by default.
 //!
-//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
-//! `limit`, `reset`, `active` (write).
+//! Handlers: `count` (read); `rate` (read, write): its value when read is the rate reached once LIMIT frames are
+//! generated, 0 before; `limit`, `reset`, `active` (write).
 use super::flows::{Flow, Flows};
 use super::pace::Pace;
 use super::template::{Ends, Template};

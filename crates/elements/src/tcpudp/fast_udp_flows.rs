@@ -1,20 +1,20 @@
-//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, CHECKSUM, ACTIVE)`: makes
-//! Ethernet frames of UDP, of many flows in random order.
+//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, CHECKSUM, ACTIVE)`: generates
+//! Ethernet frames with UDP, of many flows in random order.
 //!
 //! Ports: no inputs; one pull output.
 //!
 //! Arguments:
-//! - `RATE`: frames a second at most; with 0 as many as are pulled.
-//! - `LIMIT`: frames in all; no limit if negative.
-//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `RATE`: maximum number of frames per second; with 0 unlimited.
+//! - `LIMIT`: frames in total; no limit if negative.
+//! - `LENGTH`: length of a frame in bytes, at least 60.
 //! - `SRCETH`, `SRCIP`, `DSTETH`, `DSTIP`: addresses.
-//! - `FLOWS`: flows at a time, at most 1048576. Each has random ports.
-//! - `FLOWSIZE`: frames of a flow; then another takes its place.
-//! - `CHECKSUM`: whether UDP's is computed; true by default.
-//! - `ACTIVE`: whether it makes frames; true by default.
+//! - `FLOWS`: number of concurrent flows, at most 1048576. Each flow has random ports.
+//! - `FLOWSIZE`: frames per flow; then a new flow replaces it.
+//! - `CHECKSUM`: whether the UDP checksum is computed; true by default.
+//! - `ACTIVE`: whether it generates frames; true by default.
 //!
-//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
-//! `length` (read, write); `limit`, `reset`, `active` (write).
+//! Handlers: `count` (read); `rate` (read, write): its value when read is the rate reached once LIMIT frames are
+//! generated, 0 before; `length` (read, write); `limit`, `reset`, `active` (write).
 use super::flows::Flows;
 use super::pace::Pace;
 use super::template::{Ends, Template};

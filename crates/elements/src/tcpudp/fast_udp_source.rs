@@ -1,19 +1,19 @@
 //! `FastUDPSource(RATE, LIMIT, LENGTH, SRCETH, SRCIP, SPORT, DSTETH, DSTIP, DPORT, CHECKSUM, INTERVAL, ACTIVE)`:
-//! makes Ethernet frames of UDP, all alike.
+//! generates identical Ethernet frames with UDP.
 //!
 //! Ports: no inputs; one pull output.
 //!
 //! Arguments:
-//! - `RATE`: frames a second at most; with 0 as many as are pulled.
-//! - `LIMIT`: frames in all; no limit if negative.
-//! - `LENGTH`: bytes of a frame, at least 60.
+//! - `RATE`: maximum number of frames per second; with 0 unlimited.
+//! - `LIMIT`: frames in total; no limit if negative.
+//! - `LENGTH`: length of a frame in bytes, at least 60.
 //! - `SRCETH`, `SRCIP`, `SPORT`, `DSTETH`, `DSTIP`, `DPORT`: addresses and ports.
-//! - `CHECKSUM`: whether UDP's is computed; true by default.
-//! - `INTERVAL`: after so many frames both ports are one higher; with 0, as by default, they stay.
-//! - `ACTIVE`: whether it makes frames; true by default.
+//! - `CHECKSUM`: whether the UDP checksum is computed; true by default.
+//! - `INTERVAL`: number of frames after which both ports are incremented; never if 0, as by default.
+//! - `ACTIVE`: whether it generates frames; true by default.
 //!
-//! Handlers: `count` (read); `rate` (read, write): read it is the rate reached when LIMIT frames are made, else 0;
-//! `limit`, `reset`, `active` (write).
+//! Handlers: `count` (read); `rate` (read, write): its value when read is the rate reached once LIMIT frames are
+//! generated, 0 before; `limit`, `reset`, `active` (write).
 use super::pace::Pace;
 use super::template::{Ends, Template};
 use alloc::boxed::Box;

@@ -1,4 +1,4 @@
-//! Flows of which sources make frames in random order.
+//! Flows for sources that generate frames in random order.
 use alloc::format;
 use alloc::vec::Vec;
 use ringway_click::Context;
@@ -7,7 +7,7 @@ use ringway_click::arg::Args;
 /// Maximum number of flows. Attack: a configuration that exhausts memory.
 const MOST: u32 = 1 << 20;
 
-/// A flow's ports, and the number of its frames made so far.
+/// A flow's ports, and the number of its frames generated so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) ports: [u16; 2],

@@ -1,4 +1,4 @@
-//! How fast sources make packets, how many, and how fast they did.
+//! Rate limit, total limit and rate measurement of sources.
 use crate::token_bucket::TokenBucket;
 use alloc::string::ToString;
 use ringway_click::arg::Args;
@@ -8,7 +8,7 @@ use ringway_click::{Context, Element, Handler, Note, NoteKind, Packet, PacketBur
 pub(super) struct Pace {
     /// Packets per second; 0 for no limit.
     rate: u32,
-    /// Packets in all; negative for no limit.
+    /// Total number of packets; negative for no limit.
     limit: i64,
     pub(super) active: bool,
     count: u64,
@@ -76,7 +76,7 @@ impl Pace {
         false
     }
 
-    /// Makes due packets until the burst holds `max`; `make` gets the number of packets made before.
+    /// Generates due packets until the burst has `max` packets; `make` gets the number of packets generated before.
     pub(super) fn fill(
         &mut self,
         max: usize,
@@ -112,7 +112,7 @@ impl Pace {
         }
     }
 
-    /// Counts a packet made.
+    /// Counts a generated packet.
     pub(super) fn made(&mut self, now: u64) {
         if self.count == 0 {
             self.first = now;

@@ -1,13 +1,13 @@
-//! `BalancedThreadSched(INTERVAL, INCREASING)`: shares a configuration out among threads. With
-//! `ringway click -j N` the parts of it that have nothing to do with one another, and that no StaticThreadSched
-//! speaks of, are dealt out to the threads with least to do, those with most sources and sinks first; once, so
-//! nothing moves later. Without, one thread runs everything.
+//! `BalancedThreadSched(INTERVAL, INCREASING)`: distributes a configuration over threads. With `ringway click -j N`,
+//! independent parts of the configuration that are not assigned by a StaticThreadSched are assigned to the threads
+//! with the least load, parts with the most sources and sinks first; only once, so nothing moves later. Without `-j`,
+//! one thread runs everything.
 //!
 //! Ports: none.
 //!
 //! Arguments:
-//! - `INTERVAL`: milliseconds from one time to the next, 1000 by default; changes nothing.
-//! - `INCREASING`: whether the tasks that cost least come first, true by default; changes nothing.
+//! - `INTERVAL`: milliseconds between two distributions, 1000 by default; has no effect.
+//! - `INCREASING`: whether the cheapest tasks come first, true by default; has no effect.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Reach};

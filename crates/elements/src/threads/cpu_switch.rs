@@ -1,5 +1,5 @@
-//! `CPUSwitch`: sends packets to the output of the thread that runs it. What is connected is always run by
-//! one thread here, so that is output 0.
+//! `CPUSwitch`: sends packets to the output with the number of the current thread. Connected elements are always run
+//! by one thread here, so this is output 0.
 //!
 //! Ports: one push input, one or more push outputs. No arguments, no handlers.
 use alloc::boxed::Box;

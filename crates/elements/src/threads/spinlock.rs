@@ -1,4 +1,4 @@
-//! What the elements that take locks share.
+//! Common code of elements with locks.
 use alloc::format;
 use alloc::string::String;
 use ringway_click::arg::{Args, NameKind, Word};

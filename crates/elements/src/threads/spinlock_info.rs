@@ -1,10 +1,10 @@
 //! `SpinlockInfo(NAME, ...)`: names locks.
 //!
-//! No ports, no handlers. The names are known in the compound where it stands, and in those inside.
+//! No ports, no handlers. The names are valid in its compound element and in those inside.
 //!
 //! Arguments: names.
 //!
-//! One thread runs all that takes one lock, so nobody ever waits for it.
+//! One thread runs all elements with the same lock, so no element ever waits for it.
 use alloc::boxed::Box;
 use ringway_click::arg::{Args, NameKind};
 use ringway_click::{Class, Context, Element, Failed, Reach};

@@ -1,10 +1,10 @@
-//! `SpinlockPush(LOCK)`: holds a lock while packets are pushed on. One thread runs all that takes one
-//! lock, so it need not wait, and packets pass.
+//! `SpinlockPush(LOCK)`: holds a lock while packets are pushed on. One thread runs all elements with the same lock, so
+//! it never waits, and packets pass.
 //!
 //! Ports: one input, one output, push.
 //!
 //! Arguments:
-//! - `LOCK`: a name that a SpinlockInfo gave.
+//! - `LOCK`: a name declared by a SpinlockInfo.
 //!
 //! No handlers.
 use super::spinlock::Spinlock;

@@ -1,13 +1,13 @@
-//! `StaticThreadSched(ELEMENT THREAD, ...)`: which thread runs elements. With `ringway click -j N` it runs all
-//! that they are connected with, too, and all that names them or that they name; of several threads said for one
-//! such part the first counts. Without, one thread runs everything: the number is kept, and the handler
-//! `home_thread` of the elements answers it.
+//! `StaticThreadSched(ELEMENT THREAD, ...)`: assigns elements to threads. With `ringway click -j N` the thread also
+//! runs all elements that are connected with the element, that it names, or that name it; if several threads are given
+//! for such a part, the first is used. Without `-j`, one thread runs everything: the number is stored, and returned by
+//! the elements' handler `home_thread`.
 //!
 //! Ports: none.
 //!
 //! Arguments:
-//! - `ELEMENT THREAD`: an element, or a compound for all in it, and a thread's number. What is said nearer to an
-//!   element counts more.
+//! - `ELEMENT THREAD`: an element, or a compound for all elements in it, and a thread's number. The most specific
+//!   setting applies.
 use alloc::boxed::Box;
 use alloc::format;
 use ringway_click::arg::Args;

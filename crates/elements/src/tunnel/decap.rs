@@ -1,4 +1,4 @@
-//! What elements that take packets out of a tunnel share.
+//! Common code of decapsulating elements.
 use crate::packet::divert_counting;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;

@@ -1,15 +1,15 @@
-//! `GREDecap(PROTO, KEY)`: takes packets out of GRE (RFC 2784; RFC 2890 for key and sequence number, which is not
-//! looked at). Of IPv4 packets the header and its destination are noted. The key, 0 if there is none, is noted in the
-//! aggregate annotation.
+//! `GREDecap(PROTO, KEY)`: decapsulates GRE packets (RFC 2784; RFC 2890 for the key, and for the sequence number,
+//! which is not checked). For IPv4 packets, the header is marked and the destination annotation set. The key, 0 if
+//! there is none, is stored in the aggregate annotation.
 //!
 //! Ports: one input; one output, and optionally a push output for all other packets, unchanged: not GRE, another
-//! protocol or key, a wrong checksum, headers that lie, IPv4 fragments. Packets need a noted IPv4 header.
+//! protocol or key, an invalid checksum, invalid headers, IPv4 fragments. Packets need a marked IPv4 header.
 //!
 //! Arguments:
-//! - `PROTO`: the Ethernet type of what is carried; 0x0800 by default.
+//! - `PROTO`: the EtherType of the payload; 0x0800 by default.
 //! - `KEY`: only packets with this key; by default any or none.
 //!
-//! Handlers: `drops` (read): packets that were none.
+//! Handlers: `drops` (read): packets that were not decapsulated.
 use super::decap::{Decap, Tunnel};
 use crate::ip::transport::Transport;
 use alloc::boxed::Box;

@@ -1,14 +1,14 @@
-//! `GREEncap(SRC, DST, PROTO, KEY, CHECKSUM, TTL)`: puts GRE and IPv4 headers before packets (RFC 2784; RFC 2890 for
+//! `GREEncap(SRC, DST, PROTO, KEY, CHECKSUM, TTL)`: prepends GRE and IPv4 headers to packets (RFC 2784; RFC 2890 for
 //! the key).
 //!
 //! Ports: one input, one output, push or pull. Packets that would be longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `SRC`: the source address.
-//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
-//! - `PROTO`: the Ethernet type of what is carried; 0x0800 by default.
-//! - `KEY`: a number that both ends know; none by default.
-//! - `CHECKSUM`: whether to make one over header and payload; false by default.
+//! - `DST`: the destination, or `DST_ANNO` for the destination annotation.
+//! - `PROTO`: the EtherType of the payload; 0x0800 by default.
+//! - `KEY`: a number agreed upon by both ends; none by default.
+//! - `CHECKSUM`: whether a checksum over header and payload is added; false by default.
 //! - `TTL`: time to live; 64 by default.
 //!
 //! Handlers: `src`, `dst` (read, write).

@@ -44,7 +44,7 @@ impl SessionFrame {
         })
     }
 
-    /// Removes all headers before the PPP payload, and notes the network header of IPv4 or IPv6.
+    /// Removes all headers before the PPP payload, and marks the network header of IPv4 or IPv6.
     #[inline]
     pub(super) fn strip(&self, packet: &mut Packet) {
         packet.set_mac_header(0);

@@ -1,26 +1,27 @@
-//! `PPPoEConcentrator(ETH, SESSION, ..., CAPACITY)`: the data path of a broadband access server: IPv4 and IPv6
-//! packets of PPPoE sessions (RFC 2516), each counted and, if asked for, held to a rate.
+//! `PPPoEConcentrator(ETH, SESSION, ..., CAPACITY)`: the data path of a broadband access server: IPv4 and IPv6 packets
+//! of PPPoE sessions (RFC 2516), counted and optionally rate-limited per session.
 //!
-//! Ports: input 0: frames from subscribers; the packets of known sessions go to output 0, without headers and
-//! padding, their IP header and destination noted. Input 1: IP packets for subscribers, the header noted; they go
-//! to output 1 as frames of the session whose address, or prefix, holds their destination. Output 2 (optional): all
-//! else, unchanged: discovery, PPP's control protocols, IPv6 from link-local addresses (by which a subscriber asks
-//! for its prefix) and to them, frames to other stations, sessions and addresses that are not known. All push.
+//! Ports: input 0: frames from subscribers; the packets of known sessions go to output 0, without headers and padding,
+//! with marked IP header and destination annotation. Input 1: IP packets for subscribers, with marked header; they go
+//! to output 1 as frames of the session whose address or prefix contains their destination. Output 2 (optional): all
+//! other frames and packets, unchanged: discovery, PPP's control protocols, IPv6 from and to link-local addresses (by
+//! which a subscriber requests its prefix), frames to other stations, unknown sessions and addresses. All ports are
+//! push.
 //!
-//! A packet whose source is not its session's is dropped (RFC 2827). Frames carry 1492 bytes of IP: put an
+//! A packet with a source other than its session's is dropped (RFC 2827). Frames carry 1492 bytes of IP: put an
 //! `IPFragmenter(1492)` before input 1.
 //!
 //! Arguments:
 //! - `ETH`: its own Ethernet address.
-//! - `SESSION`: the subscriber's Ethernet address, the session's number, the subscriber's IPv4 address, its IPv6
-//!   prefix of at most 64 bits if it has one, and the bandwidth in each direction if it is to be bounded; a tenth
-//!   of a second's may come at once. As often as there are sessions, by position or as keyword.
-//! - `CAPACITY`: sessions at most; 1048576. More are refused.
+//! - `SESSION`: the subscriber's Ethernet address, the session's number, the subscriber's IPv4 address, optionally its
+//!   IPv6 prefix of at most 64 bits, and optionally the maximum bandwidth in each direction; bursts of up to a tenth
+//!   of a second are permitted. Once per session, by position or as keyword.
+//! - `CAPACITY`: maximum number of sessions; 1048576. More are refused.
 //!
-//! Handlers: `add` (write): a session as SESSION says, or new values for one; `remove` (write): `ETH NUMBER`;
-//! `session` (read, `ETH NUMBER`): address, prefix or `-`, rate in bytes a second; packets, bytes and drops for the
-//! rate from the subscriber; the same to it; `table` (read, with how many lines, 100 by default): Ethernet address,
-//! number, then the same, a session a line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`,
+//! Handlers: `add` (write): a session in the form of SESSION, or new values for one; `remove` (write): `ETH NUMBER`;
+//! `session` (read, `ETH NUMBER`): address, prefix or `-`, rate in bytes per second; packets, bytes and rate drops
+//! from the subscriber; the same to it; `table` (read, with the number of lines, 100 by default): Ethernet address,
+//! number, then the same, one session per line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`,
 //! `malformed` (read).
 use super::pppoe::{self, SessionFrame, Wrong};
 use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
@@ -230,7 +231,7 @@ impl PppoeConcentrator {
         Ok(name(cx.parse(ethernet).map_err(wrong)?, cx.parse(number).map_err(wrong)?))
     }
 
-    /// Reads sessions, in pieces: as many as the parameter says, 100 by default.
+    /// Reads sessions, in steps: the number in the parameter, 100 by default.
     fn table(
         &mut self,
         parameter: &str,

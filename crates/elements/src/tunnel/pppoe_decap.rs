@@ -1,9 +1,9 @@
-//! `PPPoEDecap`: takes IPv4 and IPv6 packets out of PPPoE session frames (RFC 2516), without the frame's padding.
-//! The session is noted in the aggregate annotation, the IP header and its destination too.
+//! `PPPoEDecap`: decapsulates IPv4 and IPv6 packets of PPPoE session frames (RFC 2516), without the frame's padding.
+//! The session is stored in the aggregate annotation; the IP header is marked and the destination annotation set.
 //!
 //! Ports: one input; one output, and optionally a push output for all other frames, unchanged.
 //!
-//! Handlers: `drops` (read): frames that are none or whose headers lie.
+//! Handlers: `drops` (read): invalid frames.
 use super::decap::{Decap, Tunnel};
 use super::pppoe::SessionFrame;
 use alloc::boxed::Box;

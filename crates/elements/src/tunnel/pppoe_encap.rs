@@ -1,7 +1,7 @@
-//! `PPPoEEncap(SRC, DST, SESSION)`: puts Ethernet, PPPoE and PPP headers before IPv4 packets (RFC 2516).
+//! `PPPoEEncap(SRC, DST, SESSION)`: prepends Ethernet, PPPoE and PPP headers to IPv4 packets (RFC 2516).
 //!
-//! Ports: one input, one output, push or pull. Packets of more than 65533 bytes are dropped; those of more than 1492
-//! make frames that Ethernet does not carry, so fragment them before.
+//! Ports: one input, one output, push or pull. Packets of more than 65533 bytes are dropped; packets of more than 1492
+//! bytes give frames that are too long for Ethernet, so fragment them before.
 //!
 //! Arguments:
 //! - `SRC`, `DST`: Ethernet addresses.

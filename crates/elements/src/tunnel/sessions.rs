@@ -1,5 +1,5 @@
-//! Sessions of a concentrator: found by the subscriber's Ethernet address and session number, or by the address or
-//! the IPv6 prefix that the subscriber was given.
+//! Sessions of a concentrator, looked up by the subscriber's Ethernet address and session number, or by the
+//! subscriber's address or IPv6 prefix.
 use crate::flow::table::FlowTable;
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -65,7 +65,7 @@ pub(super) struct Delegation {
 }
 
 impl Delegation {
-    /// Of a prefix; `None` if it is longer than 64 bits.
+    /// The prefix; `None` if it is longer than 64 bits.
     pub(super) fn new(prefix: Prefix6) -> Option<Self> {
         let length = prefix.length;
         if !(1..=64).contains(&length) {

@@ -1,14 +1,14 @@
-//! `VXLANDecap(VNI, DPORT)`: takes Ethernet frames out of VXLAN packets (RFC 7348). The network's identifier is noted
-//! in the aggregate annotation.
+//! `VXLANDecap(VNI, DPORT)`: decapsulates Ethernet frames of VXLAN packets (RFC 7348). The network identifier is
+//! stored in the aggregate annotation.
 //!
 //! Ports: one input; one output, and optionally a push output for all other packets, unchanged: not VXLAN, another
-//! network, headers that lie, IPv4 fragments. Packets need a noted IPv4 header; the UDP checksum is not looked at.
+//! network, invalid headers, IPv4 fragments. Packets need a marked IPv4 header; the UDP checksum is not checked.
 //!
 //! Arguments:
-//! - `VNI`: only this network's frames; all by default.
+//! - `VNI`: passes only frames of this network; all by default.
 //! - `DPORT`: the destination port; 4789 by default.
 //!
-//! Handlers: `drops` (read): packets that were none.
+//! Handlers: `drops` (read): packets that were not decapsulated.
 use super::decap::{Decap, Tunnel};
 use super::vxlan_encap::LARGEST;
 use crate::ip::transport::Transport;

@@ -1,13 +1,13 @@
-//! `VXLANEncap(SRC, DST, VNI, DPORT, TTL)`: puts VXLAN, UDP and IPv4 headers before Ethernet frames (RFC 7348).
+//! `VXLANEncap(SRC, DST, VNI, DPORT, TTL)`: prepends VXLAN, UDP and IPv4 headers to Ethernet frames (RFC 7348).
 //!
-//! The UDP source port is made of a hash of the frame's addresses, and of its IPv4 addresses and ports, so that a
-//! flow takes one path and different flows different ones. The UDP checksum is 0, as the RFC wants it.
+//! The UDP source port is a hash of the frame's Ethernet addresses, and of its IPv4 addresses and ports, so that a
+//! flow takes one path and different flows different ones. The UDP checksum is 0, as required by the RFC.
 //!
 //! Ports: one input, one output, push or pull. Frames that would be longer than 65535 bytes are dropped.
 //!
 //! Arguments:
 //! - `SRC`: the source address.
-//! - `DST`: the destination, or `DST_ANNO` for the one that is noted.
+//! - `DST`: the destination, or `DST_ANNO` for the destination annotation.
 //! - `VNI`: the network's identifier, 24 bits.
 //! - `DPORT`: the destination port; 4789 by default.
 //! - `TTL`: time to live; 64 by default.

@@ -1,8 +1,8 @@
-//! A configuration for each element class, as tests of all of them need it.
+//! A configuration for each element class, for tests of all of them.
 use ringway_click::Class;
 use std::fmt::Write;
 
-/// Arguments for elements that need some.
+/// Arguments of elements that require some.
 pub const ARGUMENTS: &[(&str, &str)] = &[
     ("AddressTranslator", "0, true, true, false, 2001:db8::9 7 8"),
     ("AdjustTimestamp", "1s"),
@@ -108,7 +108,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("UDPIP6Encap", "fe80::1, 5, fe80::2, 6"),
 ];
 
-/// Another element that some need.
+/// Another element that some elements require.
 const OTHERS: &[(&str, &str)] = &[
     ("FTPPortMapper", "Idle -> other :: TCPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
     ("RED", "Idle -> other :: Queue -> Idle"),
@@ -120,7 +120,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("TimestampDiff", "Idle -> other :: RecordTimestamp -> Idle"),
 ];
 
-/// How many ports of a side a class needs at least, or has at most; where it has any number, three.
+/// The minimum or maximum number of a class's ports on one side; three if unlimited.
 fn ports(code: &str, most: bool) -> usize {
     let code = code.trim_matches(['=', '+']);
     let (least, last) = code.split_once('-').unwrap_or((code, code));
@@ -128,7 +128,7 @@ fn ports(code: &str, most: bool) -> usize {
     if most { last.parse().unwrap_or(3).max(least) } else { least }
 }
 
-/// A class's inputs and outputs.
+/// Numbers of a class's inputs and outputs.
 pub fn sides(class: &Class, most: bool) -> (usize, usize) {
     let (inputs, outputs) = class.ports.split_once('/').unwrap_or((class.ports, class.ports));
     let inputs = ports(inputs, most);
@@ -136,7 +136,7 @@ pub fn sides(class: &Class, most: bool) -> (usize, usize) {
     (inputs, if outputs.starts_with('=') { inputs + more } else { ports(outputs, most) })
 }
 
-/// A configuration in which frames go through one element.
+/// A configuration that passes frames through one element.
 pub fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) -> String {
     let of = |list: &'static [(&str, &str)]| list.iter().find(|(name, _)| *name == class.name);
     let (inputs, outputs) = sides(class, most);
@@ -152,7 +152,7 @@ pub fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) 
         }
         "StrideSched" => vec!["3"; inputs].join(", "),
         "StrideSwitch" => vec!["3"; outputs].join(", "),
-        // One less than outputs.
+        // One fewer than outputs.
         "Meter" | "BandwidthMeter" => ["100", "200"][..outputs - 1].join(", "),
         _ => of(ARGUMENTS).map_or(String::new(), |(_, text)| (*text).to_string()),
     };

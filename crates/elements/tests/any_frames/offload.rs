@@ -1,5 +1,5 @@
-//! Offload metadata through every element: what comes out and is then completed must be what comes out of it given
-//! completed frames.
+//! Offload metadata through every element: its output, completed afterwards, must equal its output for completed
+//! frames.
 use super::configuration::{ARGUMENTS, sides};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// Arguments of classes that can't do with those for any frames.
+/// Arguments of classes that need others than for random frames.
 const MORE: &[(&str, &str)] = &[
     ("AdjustTimestamp", "1"),
     ("Align", "4, 0"),
@@ -52,16 +52,16 @@ const MORE: &[(&str, &str)] = &[
     ("UDPRewriter", "pattern 1.0.0.1 1024-65535# - - 0 0"),
 ];
 
-/// Classes that count packets or decide about whole ones, so that segments fare otherwise.
+/// Classes that count packets or treat whole packets, so that segments are treated differently.
 const COUNT: &[&str] =
     &["AggregateFirst", "AggregateLast", "BandwidthShaper", "IDSMatcher", "ReplayUnqueue", "Shaper"];
 
-/// Classes that write to an Ethernet header, which has to be there.
+/// Classes that require an Ethernet header, since they write to it.
 const ETHERNET: &[&str] = &["EtherMirror", "EtherRewrite", "StoreEtherAddress"];
-/// Classes that take every packet for IPv6.
+/// Classes that treat every packet as IPv6.
 const SIX: &[&str] = &["DecIP6HLIM", "SetIP6DSCP"];
 
-/// A frame as a guest leaves it.
+/// A frame as sent by a guest.
 #[derive(Clone, Debug)]
 struct Given {
     bytes: Vec<u8>,
@@ -122,7 +122,7 @@ impl Element for Kept {
     }
 }
 
-/// TCP or UDP over either IP; with a `size`, to be cut into segments.
+/// TCP or UDP over either IP version; with a `size`, to be segmented.
 fn given() -> impl Strategy<Value = Given> {
     let payload = prop::collection::vec(any::<u8>(), 60..3000);
     let size = prop_oneof![Just(0u16), 200u16..1500];
@@ -167,7 +167,7 @@ fn given() -> impl Strategy<Value = Given> {
     })
 }
 
-/// The same, completed.
+/// The same frame, completed.
 fn completed(all: &[Given]) -> Vec<Given> {
     let (pool, mut done) = (Pool::new(), Vec::new());
     for given in all {
@@ -181,8 +181,7 @@ fn completed(all: &[Given]) -> Vec<Given> {
     done
 }
 
-/// How an element is asked: whether packets are pulled out of its inputs and its outputs, and whether it has as many
-/// ports as it can have.
+/// How an element is run: whether its inputs and outputs are pull, and whether it has the maximum number of ports.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     pulls: bool,
@@ -194,7 +193,7 @@ fn ways() -> impl Iterator<Item = Way> {
     (0..8).map(|way| Way { pulls: way & 1 > 0, pulled: way & 2 > 0, most: way & 4 > 0 })
 }
 
-/// Of some frames those that a class can be given.
+/// The frames that are suitable for a class.
 fn suited(class: &Class, given: &[Given]) -> Vec<Given> {
     let mut given = given.to_vec();
     if ETHERNET.contains(&class.name) {
@@ -219,7 +218,7 @@ fn configuration(class: &Class, way: Way) -> String {
     text
 }
 
-/// What comes out of an element, if it can be built.
+/// The output of an element, if it can be built.
 fn through(class: &Class, way: Way, burst: usize, given: &[Given]) -> Option<Vec<Vec<u8>>> {
     let text = configuration(class, way);
     let parsed = Source::new(&text, "config").read(&mut Anything);
@@ -255,7 +254,7 @@ fn compare(class: &Class, burst: usize, given: &[Given]) {
 }
 
 proptest! {
-    // The same cases each time: an element that takes a packet for what it is not may change how the rest is read.
+    // The same cases each time: an element that misinterprets a packet may change how the rest is read.
     #![proptest_config(ProptestConfig { cases: 6, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]

@@ -213,7 +213,7 @@ impl Fabric {
         let mut event = None;
         if matches!(job, Job::Renew) {
             if let Err(error) = self.add_port(spec, counters) {
-                tracing::error!(port = name, %error, "the port can't begin anew");
+                tracing::error!(port = name, %error, "the port can't be restarted");
             }
             let reason = "its worker failed; see the log".to_string();
             event = Some(Event::Detached { port: name.into(), reason, fault: false, rest: 0 });

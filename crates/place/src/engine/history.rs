@@ -275,9 +275,9 @@ impl Engine {
                 let kept = entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok());
                 let note = match kept {
                     Some(_) => String::new(),
-                    None => format!(
-                        "only what was chosen is still known; the last {FULL} decisions are kept in full"
-                    ),
+                    None => {
+                        format!("only the choice is still known; the last {FULL} decisions are kept in full")
+                    }
                 };
                 Ok(Explained { decision, traces: kept.unwrap_or_default(), note })
             }

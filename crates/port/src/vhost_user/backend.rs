@@ -62,9 +62,7 @@ pub enum BackendError {
     #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
     Grown,
     /// The file behind the guest's memory, or its log, shrank.
-    #[error(
-        "the guest's memory, or the log of what is written there, was taken away: its file became shorter"
-    )]
+    #[error("the guest's memory or its dirty log was lost: its file shrank")]
     Lost,
     /// The system refused.
     #[error("the connection to the front-end failed: {0}")]

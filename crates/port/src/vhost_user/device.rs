@@ -563,7 +563,7 @@ impl Device for Guest {
 
     fn set_log(&mut self, place: LogPlace, file: OwnedFd) -> Result<(), Refused> {
         let former = self.shared.log.replace(&self.shared.account, place, &file);
-        let former = former.map_err(|error| Refused(format!("the log of what is written: {error}")))?;
+        let former = former.map_err(|error| Refused(format!("the dirty log: {error}")))?;
         self.publish_each(0..self.slots.len());
         if former.is_none() {
             let described = self.slots.iter().filter_map(|slot| Option::as_ref(&slot.described));

@@ -34,16 +34,16 @@ const LINK: u32 = 18;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VringError {
     /// The ring's address is not set.
-    #[error("it was not said where the ring lies")]
+    #[error("the ring's address is not set")]
     Unplaced,
     /// A part of the ring lies outside the shared memory.
-    #[error("the {0} lies outside the memory that was shared")]
+    #[error("the {0} is outside the shared memory")]
     Outside(&'static str),
     /// The call or error descriptor can't be used for signalling.
     #[error("a descriptor for interrupts or errors is {0}")]
     Signal(SignalError),
     /// A part of the ring is scattered in guest memory and can't be mapped contiguously.
-    #[error("it lies scattered in the guest's memory, and not in whole pages of it")]
+    #[error("it is scattered in guest memory, and not in whole pages")]
     Scattered,
     /// The parts don't form a valid ring.
     #[error(transparent)]

@@ -116,7 +116,7 @@ impl Health {
         family("ringway_kubernetes_lists_total", "counter", "Lists that were asked for.", &|feed| {
             feed.lists.load(Relaxed)
         });
-        family("ringway_kubernetes_events_total", "counter", "Changes that were heard of.", &|feed| {
+        family("ringway_kubernetes_events_total", "counter", "Received changes.", &|feed| {
             feed.events.load(Relaxed)
         });
         family("ringway_kubernetes_failures_total", "counter", "Lists and watches that failed.", &|feed| {

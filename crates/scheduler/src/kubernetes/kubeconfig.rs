@@ -182,7 +182,7 @@ impl Reader<'_> {
     fn tls(&self, cluster: &Cluster, user: &User) -> Result<Arc<ClientConfig>, KubeconfigError> {
         if cluster.insecure_skip_tls_verify {
             return Err(self.wrong(
-                "insecure-skip-tls-verify would believe whoever answers; name the server's \
+                "insecure-skip-tls-verify would trust any server; name the server's \
                  certificate-authority instead",
             ));
         }
@@ -325,7 +325,7 @@ mod tests {
     fn unsupported_kubeconfigs_are_reported_with_a_remedy() {
         let skip = "    insecure-skip-tls-verify: true\n";
         let cases = [
-            (config("https://k:6443", skip, ""), "would believe whoever answers"),
+            (config("https://k:6443", skip, ""), "would trust any server"),
             (config("https://k:6443", "", ""), "the cluster has no certificate-authority"),
             (config("https://k:6443", "    certificate-authority-data: '!'\n", ""), "no base64"),
             (config("https://k:6443", "    certificate-authority-data: aGk=\n", ""), "has no certificate"),

@@ -351,10 +351,10 @@ impl External for Plugins {
             }
             (Some("sleep" | "wake"), _) => {
                 let host = action.host.and_then(|slot| self.picture.name(slot).cloned());
-                let host = host.ok_or_else(|| wrong("it switches what is no host"))?;
+                let host = host.ok_or_else(|| wrong("it switches an unknown host"))?;
                 Ok(Some(ExternalAction::Power { host, on, reason }))
             }
-            (Some("migrate"), _) => Err(wrong("it moves what is no VM")),
+            (Some("migrate"), _) => Err(wrong("it moves an unknown VM")),
             (Some(other), _) => Err(wrong(&format!("there is no action {other}"))),
         }
     }

@@ -76,7 +76,7 @@ impl Process {
         let line = self.line(Instant::now() + START, START)?;
         match serde_json::from_slice(&line) {
             Ok(Hello { ringway_plugin_host: 1 }) => Ok(()),
-            _ => Err(LinkError::Gone("what was started is no plugin host of this version".into())),
+            _ => Err(LinkError::Gone("the started program is not a plugin host of this version".into())),
         }
     }
 
@@ -114,7 +114,7 @@ impl Process {
             || serde_json::from_slice::<Head>(&line).is_ok_and(|head| head.id == Some(id));
         match is_asked {
             true => Ok(line),
-            false => Err(LinkError::Gone("the plugin host answered what was not asked".into())),
+            false => Err(LinkError::Gone("the plugin host sent an unexpected answer".into())),
         }
     }
 }

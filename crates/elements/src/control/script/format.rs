@@ -1,4 +1,4 @@
-//! Text of numbers, as C's `printf` writes them.
+//! Formatting of numbers, as by C's `printf`.
 use alloc::format;
 use alloc::string::{String, ToString};
 use ringway_click::arg::parse_saturating;

@@ -1,4 +1,4 @@
-//! What a script computes: handlers that need nothing but their parameters.
+//! Functions of scripts: handlers that depend on nothing but their parameters.
 use super::format;
 use alloc::string::{String, ToString};
 use ringway_click::HandlerError;
@@ -12,7 +12,7 @@ pub(super) const NAMES: &[&str] = &[
     "rem", "sprintf", "sub", "unquote",
 ];
 
-/// A number as scripts know them.
+/// A number of scripts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Number {
     Whole(i64),

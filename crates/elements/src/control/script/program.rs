@@ -71,7 +71,7 @@ fn builtin(label: &str) -> Option<Target> {
 }
 
 impl Program {
-    /// Parses arguments, an instruction each; returns all errors found.
+    /// Parses arguments, one instruction each; returns all errors found.
     pub(super) fn parse(arguments: &[String], driver: bool) -> Result<Self, Vec<String>> {
         let mut program = Self::default();
         let mut labels: BTreeMap<String, usize> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Makes decision programs shorter: a branch goes past tests whose outcome is certain by then, tests are sorted,
-//! joined where one can do for two, and dropped where nobody comes.
+//! Optimization of decision programs: branches skip tests whose result is known, tests are sorted, merged if one can
+//! replace two, and removed if unreachable.
 use super::program::{Jump, Step, Test};
 use alloc::vec;
 use alloc::vec::Vec;

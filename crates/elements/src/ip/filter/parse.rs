@@ -1,4 +1,4 @@
-//! The language of filters: expressions of conditions as tcpdump has them.
+//! The language of filters: expressions of conditions, as in tcpdump.
 //!
 //! ```text
 //! expr   = orexpr | orexpr ? expr : expr
@@ -80,7 +80,7 @@ struct Meanings {
 }
 
 impl Meanings {
-    /// The value of a name for `kind` and `protocol`, as far as these are known.
+    /// The value of a name for `kind` and `protocol`, if these are known.
     fn of(
         word: &str,
         kind: Option<FieldKind>,
@@ -141,7 +141,7 @@ impl<'a> Parser<'a> {
     /// Reads all of `words`.
     ///
     /// # Errors
-    /// Error messages, one a line.
+    /// Error messages, one per line.
     pub(super) fn read(words: &'a [String], scope: &'a Scope) -> Result<Expression, Vec<String>> {
         let before = Primitive::default();
         let mut parser = Self { words, at: 0, depth: 0, scope, before, errors: Vec::new() };
