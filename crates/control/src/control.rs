@@ -129,7 +129,7 @@ fn tell_extender(listener: &tokio::net::TcpListener) {
     if let Ok(at) = listener.local_addr() {
         tracing::info!(%at, "the extender of kube-scheduler is served");
         if !at.ip().is_loopback() {
-            tracing::warn!(%at, "clients are not authenticated: any client that can reach this address can reserve hosts");
+            tracing::warn!(%at, "clients are not authenticated: anyone who reaches it can reserve hosts");
         }
     }
 }

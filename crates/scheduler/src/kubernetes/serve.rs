@@ -87,7 +87,7 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     let listener = UnixListener::from_std(api.as_fd().try_clone_to_owned()?.into())?;
     tracing::info!(%at, socket = %path.display(), "placement for Kubernetes is served");
     if !at.ip().is_loopback() {
-        tracing::warn!(%at, "clients are not authenticated: any client that can reach this address can bind pods");
+        tracing::warn!(%at, "clients are not authenticated: anyone who reaches it can bind pods");
     }
     let (mut interrupted, mut terminated) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
