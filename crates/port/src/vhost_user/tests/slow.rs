@@ -70,3 +70,18 @@ fn a_front_end_with_a_slow_socket_is_disconnected() {
     assert!(matches!(end, Some(BackendError::Slow)), "{end:?}");
     assert_eq!(counters.faults.load(Relaxed), 1);
 }
+
+#[test]
+fn a_front_end_is_disconnected_if_receiving_from_its_socket_is_slow() {
+    let (mut backend, _queues, counters): (Backend, _, _) = port();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let _watchers = watch_by_thousands(&ours);
+    backend.connect(theirs.into()).unwrap();
+    let bytes = Request::SetOwner.encode(false).bytes;
+    let end = (0..100).find_map(|_| {
+        ours.write_all(&bytes).unwrap();
+        backend.readable().err()
+    });
+    assert!(matches!(end, Some(BackendError::Slow)), "{end:?}");
+    assert_eq!(counters.faults.load(Relaxed), 1);
+}
