@@ -4,7 +4,7 @@
 use super::kubernetes::{Kubernetes, Pod, is_of_pod, name_of, vm, vm_name};
 use super::metrics::Verb;
 use super::pods::KEPT;
-use super::routes::{body, work};
+use super::routes::{body, decided, work};
 use super::{Failed, PlaceRequest, Placer, Service};
 use axum::Json;
 use axum::extract::State;
@@ -108,6 +108,11 @@ fn names(args: &ExtenderArgs) -> Result<BTreeSet<String>, Failed> {
     args.node_names.as_ref().map(|_| names).ok_or_else(missing)
 }
 
+/// How many nodes are named.
+fn named(args: &Result<Json<ExtenderArgs>, JsonRejection>) -> usize {
+    args.as_ref().map_or(0, |args| args.node_names.as_ref().map_or(0, Vec::len))
+}
+
 /// Judges nodes for a pod, and remembers the pod. Its cluster is the first node's.
 ///
 /// The decision is stored when it is made: the suitable nodes, or that there are none. The latter is stored
@@ -197,6 +202,7 @@ pub async fn filter(
 ) -> Json<ExtenderFilterResult> {
     let (began, metrics) = (Instant::now(), place.metrics.clone());
     await_nodes(&place, &args).await;
+    let nodes = named(&args);
     let filtered = |service: &Service| {
         let Judged { trace, nodes, others, missing } = judge(service, &body(args)?, Purpose::Filter)?;
         let mut result =
@@ -216,7 +222,7 @@ pub async fn filter(
         }
         Ok(result)
     };
-    let result = work(place, filtered).await;
+    let result = decided(place, nodes, filtered).await;
     metrics.answered(Verb::Filter, began, result.is_err());
     result.unwrap_or_else(|failed| {
         Json(ExtenderFilterResult { error: failed.to_string(), ..ExtenderFilterResult::default() })
@@ -231,6 +237,7 @@ pub async fn prioritize(
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Result<Json<Vec<HostPriority>>, Failed> {
     let (began, metrics) = (Instant::now(), place.metrics.clone());
+    let nodes = named(&args);
     let prioritized = |service: &Service| {
         let Judged { trace, nodes, others, missing } = judge(service, &body(args)?, Purpose::Prioritize)?;
         let scores: BTreeMap<&str, f64> =
@@ -245,7 +252,7 @@ pub async fn prioritize(
         let all = nodes.iter().chain(others.keys()).chain(&missing);
         Ok(all.map(|node| HostPriority { host: node.clone(), score: priority(node) as i64 }).collect())
     };
-    let result = work(place, prioritized).await;
+    let result = decided(place, nodes, prioritized).await;
     metrics.answered(Verb::Prioritize, began, result.is_err());
     result
 }
@@ -262,7 +269,8 @@ pub async fn bind(
     let bound = async {
         let args = body(args)?;
         let asked = args.clone();
-        let Json((kubernetes, fresh)) = work(place.clone(), move |service| reserve(service, &asked)).await?;
+        let Json((kubernetes, fresh)) =
+            decided(place.clone(), 1, move |service| reserve(service, &asked)).await?;
         let ExtenderBindingArgs { pod_name, pod_namespace, pod_uid, node } = &args;
         let namespace = if pod_namespace.is_empty() { "default" } else { pod_namespace };
         let done = kubernetes.bind(namespace, pod_name, pod_uid, node).await;

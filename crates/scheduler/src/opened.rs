@@ -80,6 +80,13 @@ impl Placer {
         there.then(|| self.service()).transpose()
     }
 
+    /// The service, if decisions with it take microseconds: it is open, in a process of its own, and no external
+    /// unit is asked.
+    pub(crate) fn quick_service(&self) -> Option<Service> {
+        let service = self.open_service().filter(|_| self.path.is_none())?;
+        service.engine.external_units().is_empty().then_some(service)
+    }
+
     /// The service, if it is open.
     pub(crate) fn open_service(&self) -> Option<Service> {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -183,13 +183,21 @@ pub struct ListMetadata {
     pub rest: String,
 }
 
-/// A line of a watch.
-#[derive(Debug, Deserialize)]
-pub struct WatchEvent {
+/// A line of a watch, whose type says what its object is.
+#[derive(Debug, Default, Deserialize)]
+pub struct WatchEvent<T> {
     #[serde(rename = "type")]
     pub kind: String,
-    #[serde(default)]
-    pub object: Value,
+    #[serde(default = "Option::default")]
+    pub object: Option<T>,
+}
+
+/// The metadata of any object.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AnyObject {
+    #[serde(deserialize_with = "nullable")]
+    pub metadata: Metadata,
 }
 
 /// An error of the API server.

@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
 /// Why placement can't be served.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,8 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     let path = options.api.unwrap_or_else(|| socket(&options.run));
     let api = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
     let failed = |error| ServeError::Extender(options.listen, error);
-    let extender = TcpListener::bind(options.listen).await.map_err(failed)?;
+    let extender = std::net::TcpListener::bind(options.listen).map_err(failed)?;
+    extender.set_nonblocking(true).map_err(failed)?;
     let at = extender.local_addr()?;
     let (context, cluster) = (options.context.as_deref(), &options.cluster);
     let back_off = BackOff::default();
@@ -89,17 +91,34 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     if !at.ip().is_loopback() {
         tracing::warn!(%at, "clients are not authenticated: anyone who reaches it can bind pods");
     }
+    let extended = extend(extender, place.clone())?;
     let (mut interrupted, mut terminated) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let done = tokio::select! {
         done = axum::serve(listener, router(place.clone())).into_future() => done,
-        () = serve_extender(extender, place, Patience::default()) => Ok(()),
+        _ = extended => Ok(()),
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),
     };
     kept.abort();
     tracing::info!("down");
     Ok(done?)
+}
+
+/// Serves the extender on a thread of its own, so that kube-scheduler's queries don't wait for watched changes. The
+/// receiver learns when it ends.
+fn extend(listener: std::net::TcpListener, place: Placer) -> io::Result<oneshot::Receiver<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (ended, ends) = oneshot::channel();
+    std::thread::Builder::new().name("extender".into()).spawn(move || {
+        runtime.block_on(async {
+            if let Ok(listener) = TcpListener::from_std(listener) {
+                serve_extender(listener, place, Patience::default()).await;
+            }
+        });
+        drop(ended);
+    })?;
+    Ok(ends)
 }
 
 /// Creates the cluster, with the requested policy. Pods are never moved.

@@ -1,12 +1,11 @@
 //! Lists a kind of objects and watches changes: a lost connection continues at the last revision, or with a
 //! new list if that revision has expired.
 
-use super::api::{List, Status, WatchEvent, Watched};
+use super::api::{AnyObject, List, Status, WatchEvent, Watched};
 use super::client::{Client, ClientError};
 use super::health::Health;
 use hyper::Method;
 use hyper::body::Bytes;
-use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -137,8 +136,7 @@ impl<T: Watched> Watcher<T> {
                 if line.iter().all(u8::is_ascii_whitespace) {
                     continue;
                 }
-                let event: WatchEvent = serde_json::from_slice(line)?;
-                if !self.event(event, from).await? {
+                if !self.event(line, from).await? {
                     return Ok(());
                 }
                 said_nothing = false;
@@ -154,24 +152,23 @@ impl<T: Watched> Watcher<T> {
     }
 
     /// Handles a line of a watch. Returns whether to continue.
-    async fn event(
-        &self,
-        WatchEvent { kind, object }: WatchEvent,
-        from: &mut String,
-    ) -> Result<bool, ClientError> {
+    async fn event(&self, line: &[u8], from: &mut String) -> Result<bool, ClientError> {
+        let WatchEvent { kind, object } = serde_json::from_slice::<WatchEvent<AnyObject>>(line)?;
         if kind == "ERROR" {
-            let status: Status = serde_json::from_value(object).unwrap_or_default();
-            let error = ClientError::Refused { code: status.code, message: status.message };
+            let status = serde_json::from_slice::<WatchEvent<Status>>(line).unwrap_or_default();
+            let Status { code, message } = status.object.unwrap_or_default();
+            let error = ClientError::Refused { code, message };
             return if error.is_gone() { Ok(false) } else { Err(error) };
         }
-        if let Some(revision) = object.pointer("/metadata/resourceVersion").and_then(Value::as_str) {
-            *from = revision.to_string();
+        let revision = object.unwrap_or_default().metadata.resource_version;
+        if !revision.is_empty() {
+            *from = revision;
         }
         if kind == "BOOKMARK" {
             return Ok(true);
         }
         self.health.feed(T::NAME).events.fetch_add(1, Relaxed);
-        let object: T = serde_json::from_value(object)?;
+        let Some(object) = serde_json::from_slice::<WatchEvent<T>>(line)?.object else { return Ok(true) };
         let update = if kind == "DELETED" { Update::Gone(object) } else { Update::One(object) };
         Ok(self.updates.send(update).await.is_ok())
     }
