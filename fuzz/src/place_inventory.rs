@@ -2,7 +2,7 @@
 
 use ringway_place::decide::Ask;
 use ringway_place::engine::{Engine, Object};
-use ringway_place::inventory::{Beside, read};
+use ringway_place::inventory::{KnownObjects, read};
 use ringway_place::store::Memory;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const MOST: usize = 300;
 /// Parses `data` as an inventory. Accepted objects can be added, placed and balanced.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let objects = match read("fuzz.toml", text, &Beside::default()) {
+    let objects = match read("fuzz.toml", text, &KnownObjects::default()) {
         Ok(objects) => objects,
         Err(problems) => {
             assert!(!problems.to_string().is_empty(), "a file was refused without a reason");

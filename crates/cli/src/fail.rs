@@ -33,7 +33,7 @@ pub enum Fail {
 
 /// The JSON form of an error.
 #[derive(serde::Serialize)]
-struct Said {
+struct ErrorView {
     error: String,
     /// The exit code.
     code: u8,
@@ -68,12 +68,12 @@ impl Fail {
         }
     }
 
-    fn view(&self) -> Said {
+    fn view(&self) -> ErrorView {
         let problems = match self {
             Fail::File(problems) => ProblemView::list(problems),
             _ => Vec::new(),
         };
-        Said { error: self.to_string(), code: self.code(), problems }
+        ErrorView { error: self.to_string(), code: self.code(), problems }
     }
 
     fn print_text(&self) {

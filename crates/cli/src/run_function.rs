@@ -1,7 +1,7 @@
 //! The process of a function.
 
 use crate::fail::Fail;
-use ringway_control::function::{Said, Start};
+use ringway_control::function::{FunctionMessage, Start};
 use ringway_fabric::{Link, LinkError};
 use ringway_function::click::Configuration;
 use ringway_function::click::function;
@@ -43,11 +43,13 @@ pub fn run() -> Result<(), Fail> {
         ports: &start.ports,
     };
     // If `control` is gone, sending fails, and `hold` ends this process.
-    let say = |said: Said| drop(link.send(&said, &[]));
-    function::run(configuration, &start.handlers, start.burst as usize, || say(Said::Up)).map_err(|wrong| {
-        say(Said::Wrong(wrong.clone()));
-        Fail::Failed(wrong)
-    })
+    let say = |said: FunctionMessage| drop(link.send(&said, &[]));
+    function::run(configuration, &start.handlers, start.burst as usize, || say(FunctionMessage::Up)).map_err(
+        |wrong| {
+            say(FunctionMessage::Wrong(wrong.clone()));
+            Fail::Failed(wrong)
+        },
+    )
 }
 
 /// Ends this process when its link to `control` is closed.

@@ -27,7 +27,7 @@ const READY: &str = "ready";
 const TAIL: u64 = 4096;
 
 #[derive(Serialize)]
-struct Said {
+struct UpView {
     fabric: String,
     socket: PathBuf,
     log: PathBuf,
@@ -130,7 +130,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
         child.wait().map_err(Fail::because)?;
         return Err(Fail::Failed(last_words(&mut log, before, &place.log)));
     }
-    let said = Said { fabric: fabric.name.clone(), socket: place.socket.clone(), log: place.log.clone() };
+    let said = UpView { fabric: fabric.name.clone(), socket: place.socket.clone(), log: place.log.clone() };
     if json {
         text::json(&said);
     } else {

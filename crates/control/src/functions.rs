@@ -3,7 +3,7 @@
 use crate::api::FunctionView;
 use crate::engine::{Inbox, Message};
 use crate::file::Fabric;
-use crate::function::{Ended, Process, Said, Start, handlers};
+use crate::function::{Ended, FunctionMessage, Process, Start, handlers};
 use ringway_host::{SocketFile, SocketRights};
 use ringway_spec::{Configuration, Function};
 use std::collections::BTreeMap;
@@ -95,7 +95,7 @@ pub struct FunctionEvent {
 
 #[derive(Debug)]
 enum What {
-    Said(Said),
+    Message(FunctionMessage),
     Ended(Ended),
     /// It is time to start it again.
     Again,
@@ -179,7 +179,7 @@ impl Functions {
             &self.arguments,
             record.listener.socket(),
             record.doors.clone(),
-            move |what| said(What::Said(what)),
+            move |what| said(What::Message(what)),
             move |what| ended(What::Ended(what)),
         );
         record.turn = turn;
@@ -213,16 +213,16 @@ impl Functions {
     }
 
     /// News of a function's process.
-    pub fn heard(&mut self, event: FunctionEvent) {
+    pub fn handle_event(&mut self, event: FunctionEvent) {
         let FunctionEvent { name, turn, what } = event;
         let Some(record) = self.records.get_mut(&name).filter(|record| record.turn == turn) else { return };
         match (what, &mut record.life) {
-            (What::Said(Said::Up), Life::Running { up, .. }) => {
+            (What::Message(FunctionMessage::Up), Life::Running { up, .. }) => {
                 tracing::info!(function = name, "up");
                 *up = true;
                 record.reason.clear();
             }
-            (What::Said(Said::Wrong(why)), _) => record.reason = why.trim().replace('\n', "; "),
+            (What::Message(FunctionMessage::Wrong(why)), _) => record.reason = why.trim().replace('\n', "; "),
             (What::Ended(Ended { status, last }), Life::Running { .. }) => {
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
                 self.again(&name, reason);

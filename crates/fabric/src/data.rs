@@ -3,7 +3,7 @@
 use crate::fabric::{Done, Fabric, FabricError, Job};
 use crate::link::{Link, LinkError};
 use crate::page::SharedPage;
-use crate::proto::{Call, Reply, Request, Said};
+use crate::proto::{Call, DataMessage, Reply, Request};
 use ringway_host::{Clock, EventFd, HostError, wait_readable};
 use ringway_port::PortKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -137,13 +137,13 @@ impl Data {
         }
     }
 
-    fn send(&self, said: &Said) -> Result<(), DataError> {
+    fn send(&self, said: &DataMessage) -> Result<(), DataError> {
         let _sending = locked(&self.sending);
         Ok(self.link.send(said, &[])?)
     }
 
     fn reply(&self, id: u64, reply: Reply) -> Result<(), DataError> {
-        self.send(&Said::Reply { id, reply })
+        self.send(&DataMessage::Reply { id, reply })
     }
 
     /// Serves as leader `number`.
@@ -168,7 +168,7 @@ impl Data {
             if round.is_over(self.clock.now(), &ready) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
                 for event in events {
-                    self.send(&Said::Event(event))?;
+                    self.send(&DataMessage::Event(event))?;
                 }
                 for (name, job) in jobs {
                     if let After::Stop = self.work(number, &name, job, None)? {
@@ -177,7 +177,7 @@ impl Data {
                 }
             }
             if ready[0]
-                && let After::Stop = self.hear(number)?
+                && let After::Stop = self.handle_requests(number)?
             {
                 return Ok(());
             }
@@ -220,13 +220,13 @@ impl Data {
 
     fn done(&self, done: Done) -> Result<(), DataError> {
         if let Some(event) = done.event {
-            self.send(&Said::Event(event))?;
+            self.send(&DataMessage::Event(event))?;
         }
         done.call.map_or(Ok(()), |id| self.reply(id, replied(done.result.map(|()| Reply::Done))))
     }
 
     /// Carries out the requests of `control`.
-    fn hear(&self, number: u64) -> Result<After, DataError> {
+    fn handle_requests(&self, number: u64) -> Result<After, DataError> {
         let (Call { id, request }, descriptors) = match self.link.receive::<Call>() {
             Ok(received) => received,
             // `control` is gone, so no further request can come.

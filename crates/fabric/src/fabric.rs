@@ -248,7 +248,7 @@ impl Fabric {
         self.ports.insert(name, record);
         self.publish();
         for ((worker, bit), source) in told.into_iter().zip(sources) {
-            self.workers[worker].handle.tell(Command::Add { bit, source });
+            self.workers[worker].handle.send(Command::Add { bit, source });
         }
         Ok(())
     }
@@ -340,7 +340,7 @@ impl Fabric {
         if let [Ok(stat), Ok(schedstat)] = copies {
             self.watchdog.see(name, ThreadFiles::new([stat, schedstat]));
         }
-        worker.handle.tell(Command::Watch(ThreadFiles::new(files)));
+        worker.handle.send(Command::Watch(ThreadFiles::new(files)));
         Ok(())
     }
 
@@ -558,7 +558,7 @@ mod tests {
         add("c", "w0", 2, null());
         let frames = || page[1].rx_frames.load(Relaxed);
         until(|| frames() > 1000);
-        fabric.workers[0].handle.tell(Command::Add { bit: 100, source: wrong() });
+        fabric.workers[0].handle.send(Command::Add { bit: 100, source: wrong() });
         until(|| fabric.workers[0].handle.is_gone());
         let before = frames();
         let names: Vec<String> = fabric

@@ -1,8 +1,8 @@
-//! What `control` and `data` say to each other: JSON over a stream socket pair, descriptors beside it.
+//! Messages between `control` and `data`: JSON over a stream socket pair, with descriptors.
 //!
-//! `control` sends [`Call`]s and gets one [`Said::Reply`] for each, in any order; what is asked about one port is done
-//! in order. `data` sends [`Said::Event`]s whenever something happens. Names were checked by `control`; `data` still
-//! refuses what it doesn't know.
+//! `control` sends [`Call`]s and gets one [`DataMessage::Reply`] for each, in any order; calls about one port are
+//! executed in order. `data` sends [`DataMessage::Event`]s whenever something happens. Names were checked by
+//! `control`; `data` still refuses unknown ones.
 
 use ringway_spec::{MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
@@ -84,10 +84,10 @@ pub enum Request {
     Stop,
 }
 
-/// What `data` says.
+/// A message of `data`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Said {
+pub enum DataMessage {
     /// The answer to a call.
     Reply {
         /// The call's number.

@@ -91,7 +91,7 @@ fn locked(commands: &Commands) -> MutexGuard<'_, Option<Vec<Command>>> {
 
 impl Handle {
     /// Sends a command; it is carried out before the worker's next turn. If the worker is gone, the command is dropped.
-    pub fn tell(&self, command: Command) {
+    pub fn send(&self, command: Command) {
         if let Some(commands) = locked(&self.commands).as_mut() {
             commands.push(command);
         }
@@ -106,14 +106,14 @@ impl Handle {
     /// Takes queue `bit` back; it arrives after the current turn.
     pub fn take_back(&self, bit: usize) -> Receiver<Option<Source>> {
         let (to, from) = std::sync::mpsc::sync_channel(1);
-        self.tell(Command::Remove { bit, to });
+        self.send(Command::Remove { bit, to });
         from
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.tell(Command::Stop);
+        self.send(Command::Stop);
     }
 }
 
@@ -446,7 +446,7 @@ pub(crate) mod tests {
         let (worker, handle) = Worker::new(policy, published, FlowHash::new(1), alarm.clone()).unwrap();
         let thread = std::thread::spawn(move || worker.run());
         assert!(!handle.is_gone());
-        handle.tell(Command::Add { bit: 0, source: wrong() });
+        handle.send(Command::Add { bit: 0, source: wrong() });
         assert!(thread.join().is_err() && handle.is_gone() && alarm.clear());
         assert!(handle.take_back(0).recv().is_err());
         ringway_host::grace();

@@ -23,7 +23,7 @@ const TABLES: [&str; 8] = ["cluster", "host", "vm", "group", "policy", "load", "
 
 /// Existing objects that the file may refer to.
 #[derive(Clone, Debug, Default)]
-pub struct Beside {
+pub struct KnownObjects {
     /// Units from outside.
     pub units: Vec<ExternalUnit>,
     /// Hosts.
@@ -36,7 +36,7 @@ pub struct Beside {
 
 /// Reads the text of a file named `file` in messages. Policies come first, then clusters, hosts,
 /// measurements, VMs, groups.
-pub fn read(file: &str, text: &str, beside: &Beside) -> Result<Vec<Object>, Problems> {
+pub fn read(file: &str, text: &str, beside: &KnownObjects) -> Result<Vec<Object>, Problems> {
     let notes = Notes::default();
     let table = parse(text, LARGEST, &notes);
     let list = notes.into_problems();
@@ -129,7 +129,7 @@ impl Reader<'_> {
     }
 
     /// Reports references to unknown objects, one per table.
-    fn check_names(&mut self, beside: &Beside) {
+    fn check_names(&mut self, beside: &KnownObjects) {
         let (mut hosts, mut policies) = (HashMap::new(), HashMap::new());
         policies.extend(built_in().into_iter().map(|policy| (policy.name.clone(), Arc::new(policy))));
         for (object, _) in &self.objects {
@@ -386,7 +386,7 @@ mod tests {
             memory-mb = 4096\nnetworks = [\"blue\"]\n\
             [vm.web]\nmemory_mb = 1024\nproperties = { FactFilter = \"t < 3\" }\n\
             [[fact]]\nhost = \"node-03\"\nname = \"t\"\nvalue = 2\n";
-        let objects = read("i.toml", text, &Beside::default()).unwrap();
+        let objects = read("i.toml", text, &KnownObjects::default()).unwrap();
         assert_eq!(objects.len(), 14);
         assert!(matches!(&objects[3], Object::Host(host) if host.name == "node-03" && host.cores == 8));
         assert!(matches!(&objects[12], Object::Fact(fact) if fact.value == 2.0));
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn all_errors_are_reported_with_positions() {
         let text = "[host.a]\ncores = 0\n[host.b]\ncoers = 4\n[hots.c]\n[policy.p]\nfilters = [\"x\"]\n";
-        let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
+        let said = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[0], "i.toml:1:7: host a: `cores` is 0; permitted: 1 to 65536");
         assert_eq!(lines[1], "i.toml:4:1: a host has no key `coers`; did you mean `cores`?");
@@ -407,7 +407,7 @@ mod tests {
     fn custom_properties_are_checked_with_positions() {
         let text = "[cluster.c]\nproperties = { HighUtilization = 70, LowUtilization = \"99\" }\n\
             [vm.v.properties]\nFactFiltr = \"t < 3\"\nFactFilter = \"t <\"\n";
-        let said = read("i.toml", text, &Beside::default()).unwrap_err().to_string();
+        let said = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
         let lines: Vec<&str> = said.lines().collect();
         assert!(lines[0].starts_with("i.toml:2:55: LowUtilization = \"99\" does not match"), "{said}");
         assert_eq!(lines[1], "i.toml:4:13: there is no property `FactFiltr`; did you mean `FactFilter`?");
@@ -423,11 +423,11 @@ mod tests {
             [[fact]]\nname = \"t\"\nvalue = 1\nhost = \"b\"\n[[blacklist]]\nhost = \"b\"\n\
             [vm.v]\ncount = 3\nstatus = \"up\"\nhost = \"b\"\n[vm.w]\npolicy = \"p\"\nmoved-at = 99999999\n\
             [vm.down]\nhost = \"b\"\n";
-        let lines = |beside: &Beside| match read("i.toml", text, beside) {
+        let lines = |beside: &KnownObjects| match read("i.toml", text, beside) {
             Err(problems) => problems.to_string().lines().map(String::from).collect(),
             Ok(_) => Vec::new(),
         };
-        let said: Vec<String> = lines(&Beside::default());
+        let said: Vec<String> = lines(&KnownObjects::default());
         let begin = [
             "i.toml:2:10: cluster c: there is no policy \"nigt\"",
             "i.toml:4:14: cluster d: nothing reads FactFilter",
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(said.len(), begin.len(), "{said:#?}");
         assert!(said.iter().zip(begin).all(|(said, begin)| said.starts_with(begin)), "{said:#?}");
         let (hosts, policies) = (BTreeSet::from(["b".to_string()]), BTreeSet::from(["p".to_string()]));
-        let said = lines(&Beside { hosts, policies, now: Some(9_999_999), ..Beside::default() });
+        let said = lines(&KnownObjects { hosts, policies, now: Some(9_999_999), ..KnownObjects::default() });
         assert_eq!(said.len(), 4, "{said:#?}");
         assert!(
             said[3].starts_with("i.toml:22:12: VM w: `moved_at` is 99999999, and it is 9999999"),
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_per_host() {
-        let read = |keys: &str| read("i.toml", &format!("[host.a]\n{keys}\n"), &Beside::default());
+        let read = |keys: &str| read("i.toml", &format!("[host.a]\n{keys}\n"), &KnownObjects::default());
         for (keys, what) in [
             ("devices = [{ name = \"gpu\" }, { name = \"gpu\" }]", "`devices` has gpu twice"),
             ("ports = [{ name = \"p\" }, { name = \"p\" }]", "`ports` has p twice"),

@@ -134,8 +134,8 @@ fn json<T: serde::Serialize>(object: &T) -> serde_json::Value {
 /// Every TOML example that placement can read is valid.
 #[test]
 fn the_example_inventories_are_valid() {
-    use ringway_place::inventory::{Beside, read as inventory};
-    let beside = Beside { hosts: ["node-2".to_string()].into(), ..Beside::default() };
+    use ringway_place::inventory::{KnownObjects, read as inventory};
+    let beside = KnownObjects { hosts: ["node-2".to_string()].into(), ..KnownObjects::default() };
     let mut count = 0;
     for page in ["placement.md", "inventory.md"] {
         for block in read(page).split("```toml\n").skip(1) {

@@ -24,7 +24,7 @@ const VERBS: [(Verb, &str); 3] =
 
 /// Number of calls, and their durations.
 #[derive(Default)]
-struct Asked {
+struct CallStats {
     failed: AtomicU64,
     /// By [`ENDS`]; the last one counts longer durations.
     took: [AtomicU64; ENDS.len() + 1],
@@ -33,7 +33,7 @@ struct Asked {
 
 /// Statistics of the extender.
 #[derive(Default)]
-pub struct Metrics([Asked; VERBS.len()]);
+pub struct Metrics([CallStats; VERBS.len()]);
 
 impl Metrics {
     /// Records an answer to a call received at `began`.

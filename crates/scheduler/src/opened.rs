@@ -213,7 +213,7 @@ impl Placer {
     }
 
     /// Applies a changed file. Returns the changes, in words.
-    pub async fn become_as(&self, file: Placement) -> Vec<String> {
+    pub async fn apply_file(&self, file: Placement) -> Vec<String> {
         let place = self.clone();
         // The task waits for the disk, and for plugins.
         let task = tokio::task::spawn_blocking(move || place.take_over(file));

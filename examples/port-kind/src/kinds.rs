@@ -2,7 +2,7 @@
 
 use crate::capture::{KIND, Settings};
 use ringway_control::kinds::{Described, PortControl};
-use ringway_control::open::{Desk, OpenError};
+use ringway_control::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, Port};
@@ -39,7 +39,7 @@ impl PortControl for Capture {
     fn open(
         &self,
         port: &Port,
-        mut desk: Desk,
+        mut desk: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let settings: Settings = desk.settings(port)?;

@@ -6,12 +6,12 @@ use crate::fail::Fail;
 use crate::input;
 use crate::text::{self, Table, cell};
 use ringway_place::engine::Object;
-use ringway_place::inventory::Beside;
+use ringway_place::inventory::KnownObjects;
 use ringway_place::object::Host;
 use ringway_place::policy::{self, Policy, built_in};
 use ringway_place::simulate::{
     Arrival, LONGEST, MIXES, Plan, Report, Sample, Synthetic, TraceKind, csv, hosts, read, read_nodes,
-    run_beside, svg,
+    run_with, svg,
 };
 use ringway_place::unit::{External, ExternalUnit};
 use ringway_scheduler::Clock;
@@ -87,7 +87,7 @@ impl Scene {
             return Err(Fail::Failed(what.into()));
         }
         let now = Some(Clock::default().now());
-        let beside = Beside { units: scene.units.clone(), now, ..Beside::default() };
+        let beside = KnownObjects { units: scene.units.clone(), now, ..KnownObjects::default() };
         scene.beside = source::read(file, &beside)?;
         scene.hosts = of_cluster(&scene.beside, options.cluster.as_deref(), file)?;
         Ok(scene)
@@ -176,7 +176,7 @@ fn one(options: &Simulate, scene: &Scene, policy: Policy, arrivals: &[Arrival]) 
     };
     let start = || Box::new(Plugins::start(scene.plugins.clone())) as Box<dyn External>;
     let external = (!scene.plugins.is_empty()).then(start);
-    run_beside(&plan, &scene.beside, external, arrivals).map_err(Fail::because)
+    run_with(&plan, &scene.beside, external, arrivals).map_err(Fail::because)
 }
 
 fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {

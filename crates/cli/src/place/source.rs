@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::input;
 use crate::text;
 use ringway_place::engine::{BalanceStep, HostRow, Object, WhyNot};
-use ringway_place::inventory::{self, Beside};
+use ringway_place::inventory::{self, KnownObjects};
 use ringway_place::policy::Policy;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
 use ringway_scheduler::plugins::{Folder, Options};
@@ -26,7 +26,7 @@ pub enum Source {
 }
 
 /// Reads an inventory file.
-pub fn read(file: &Path, beside: &Beside) -> Result<Vec<Object>, Fail> {
+pub fn read(file: &Path, beside: &KnownObjects) -> Result<Vec<Object>, Fail> {
     let text = input::text(file, inventory::LARGEST, "an inventory file")?;
     inventory::read(&file.display().to_string(), &text, beside)
         .map_err(|problems| Fail::Inventory(problems.to_string()))
@@ -240,8 +240,8 @@ impl Source {
     }
 
     /// The existing objects that a file may refer to.
-    pub fn beside(&mut self) -> Result<Beside, Fail> {
-        Ok(Beside {
+    pub fn beside(&mut self) -> Result<KnownObjects, Fail> {
+        Ok(KnownObjects {
             units: self.external()?,
             hosts: self.hosts()?.into_iter().map(|host| host.name).collect(),
             policies: self.policies()?.into_iter().map(|policy| policy.name).collect(),

@@ -5,7 +5,7 @@ mod page;
 pub use page::{Page, PageError};
 
 use crate::engine::{Inbox, Message};
-use ringway_fabric::proto::{Call, Reply, Request, Said};
+use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
 use ringway_fabric::{Link, LinkError};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -178,15 +178,15 @@ fn write(link: &Link, calls: &Receiver<(Call, Vec<OwnedFd>)>) {
 /// Dispatches replies and events of `data` until the link is closed.
 fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
     loop {
-        match link.receive::<Said>() {
-            Ok((Said::Reply { id, reply }, _)) => {
+        match link.receive::<DataMessage>() {
+            Ok((DataMessage::Reply { id, reply }, _)) => {
                 let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(answer) = pending.as_mut().and_then(|pending| pending.remove(&id)) {
                     // The caller may have timed out.
                     let _ = answer.send(reply);
                 }
             }
-            Ok((Said::Event(event), _)) => {
+            Ok((DataMessage::Event(event), _)) => {
                 let _ = inbox.send(Message::FromData(event));
             }
             Err(LinkError::Closed) => return,

@@ -107,7 +107,7 @@ impl Engine {
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(function_failure)))
             }
-            Ask::Become(new, answer) => drop(answer.send(self.become_as(new).await)),
+            Ask::Become(new, answer) => drop(answer.send(self.apply(new).await)),
             // `serve` handles `Shutdown`, and `question` answered the queries.
             _ => {}
         }
@@ -134,7 +134,7 @@ impl Engine {
         Ok(TableView { switch: name, entries: entries.into_iter().map(view).collect() })
     }
 
-    async fn become_as(&mut self, new: NewFabric) -> Result<Changes, Failure> {
+    async fn apply(&mut self, new: NewFabric) -> Result<Changes, Failure> {
         let host = file::Host { run: Some(self.run.path().into()), ..self.host.clone() };
         let (name, text) = (new.file.clone(), new.text);
         let check = self.program.check;
@@ -155,7 +155,7 @@ impl Engine {
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;
         self.file = new.file;
         let mut changes = Changes { changes };
-        changes.changes.extend(self.place.become_as(target.placement.clone()).await);
+        changes.changes.extend(self.place.apply_file(target.placement.clone()).await);
         self.fabric.placement = target.placement;
         Ok(changes)
     }

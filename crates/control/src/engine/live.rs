@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Handles an event from `data`.
-    pub(super) async fn heard(&mut self, event: Event) {
+    pub(super) async fn handle_event(&mut self, event: Event) {
         match event {
             Event::Changed(state) => {
                 let Some(live) = self.live.get_mut(&state.name) else { return };

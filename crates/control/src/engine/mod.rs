@@ -186,7 +186,7 @@ impl Engine {
                 }
                 Message::Down => break,
                 Message::Ask(ask) => self.answer(ask).await,
-                Message::FromData(event) => self.heard(event).await,
+                Message::FromData(event) => self.handle_event(event).await,
                 Message::DataEnded { generation, status } => self.data_ended(generation, &status),
                 Message::StartData => self.restart_data().await,
                 Message::Peer(event) => self.peer(event).await,
@@ -195,7 +195,7 @@ impl Engine {
                     self.attached(&port, epoch, serial, attached);
                 }
                 Message::Guest(event) => self.guests.started(event),
-                Message::Function(event) => self.functions.heard(event),
+                Message::Function(event) => self.functions.handle_event(event),
             }
         }
         self.down().await;

@@ -35,7 +35,7 @@ pub struct Start {
 
 /// Messages from a function's process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Said {
+pub enum FunctionMessage {
     /// The configuration is running.
     Up,
     /// The configuration can't run, with the reason.

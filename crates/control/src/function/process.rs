@@ -1,6 +1,6 @@
 //! The process of a function: starting it, connecting it to its ports, noticing its end.
 
-use super::{Said, Start, lines};
+use super::{FunctionMessage, Start, lines};
 use ringway_fabric::{Link, LinkError};
 use ringway_host::{receive_with, send_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -41,7 +41,7 @@ impl Process {
         arguments: &[OsString],
         listener: &UnixListener,
         doors: Vec<PathBuf>,
-        mut said: impl FnMut(Said) + Send + 'static,
+        mut said: impl FnMut(FunctionMessage) + Send + 'static,
         ended: impl FnOnce(Ended) + Send + 'static,
     ) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
@@ -69,9 +69,9 @@ impl Process {
         };
         let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
         thread("doors").spawn(move || open_doors(&keeper, &doors))?;
-        let heard = link.clone();
+        let receiver = link.clone();
         thread("says").spawn(move || {
-            while let Ok((what, _)) = heard.receive::<Said>() {
+            while let Ok((what, _)) = receiver.receive::<FunctionMessage>() {
                 said(what);
             }
         })?;

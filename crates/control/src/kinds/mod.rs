@@ -9,7 +9,7 @@ mod source;
 mod tap;
 mod vhost_user;
 
-use crate::open::{Desk, OpenError};
+use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port, Socket};
@@ -36,7 +36,12 @@ pub trait PortControl: Sync {
     ///
     /// # Errors
     /// The port can't work.
-    fn open(&self, port: &Port, desk: Desk, pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError>;
+    fn open(
+        &self,
+        port: &Port,
+        desk: EngineHandle,
+        pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError>;
 
     /// Whether its peer is notified, so that it has the key `notify`.
     fn notifies(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `kind = "null"`: discards the frames that it gets.
 
 use super::{Described, PortControl};
-use crate::open::{Desk, OpenError};
+use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, Port};
@@ -25,7 +25,7 @@ impl PortControl for Null {
     fn open(
         &self,
         _port: &Port,
-        _desk: Desk,
+        _desk: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         Ok(None)

@@ -2,7 +2,7 @@
 
 use super::{Described, PortControl};
 use crate::file::{shape, socket};
-use crate::open::{self, Desk, OpenError};
+use crate::open::{self, EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::ring::{KIND, Settings};
 use ringway_spec::file::{Notes, Section};
@@ -25,7 +25,12 @@ impl PortControl for Ring {
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
     }
 
-    fn open(&self, port: &Port, desk: Desk, pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(
+        &self,
+        port: &Port,
+        desk: EngineHandle,
+        pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let door = desk.ring_door(port)?;
         let settings: Settings = desk.settings(port)?;
         Ok(Some(tokio::spawn(open::ring::serve(desk, door, settings.geometry(), pages))))

@@ -2,7 +2,7 @@
 
 use super::{Described, PortControl};
 use crate::file::mac;
-use crate::open::{Desk, OpenError};
+use crate::open::{EngineHandle, OpenError};
 use ringway_frame::LARGEST;
 use ringway_host::PageChoice;
 use ringway_port::source::{KIND, SHORTEST, Settings};
@@ -34,7 +34,7 @@ impl PortControl for Source {
     fn open(
         &self,
         _port: &Port,
-        _desk: Desk,
+        _desk: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         Ok(None)

@@ -2,7 +2,7 @@
 
 use super::{Described, PortControl};
 use crate::file::{cidr, station};
-use crate::open::{Desk, OpenError, PAUSE};
+use crate::open::{EngineHandle, OpenError, PAUSE};
 use ringway_host::PageChoice;
 use ringway_port::tap::{KIND, Settings, open};
 use ringway_spec::file::{Notes, Section};
@@ -47,7 +47,12 @@ impl PortControl for Tap {
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues }
     }
 
-    fn open(&self, port: &Port, desk: Desk, _pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(
+        &self,
+        port: &Port,
+        desk: EngineHandle,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let settings: Settings = desk.settings(port)?;
         let opened = open(&settings, port.queues);
         let descriptors = opened.map_err(|error| desk.no_door(io::Error::other(error)))?;
@@ -73,7 +78,7 @@ impl PortControl for Tap {
 }
 
 /// Reports the interface with these `descriptors`, then each interface that replaces it.
-async fn keep(mut desk: Desk, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
+async fn keep(mut desk: EngineHandle, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
     desk.arrived(descriptors, true);
     desk.wait().await;
     loop {

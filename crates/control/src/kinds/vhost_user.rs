@@ -2,7 +2,7 @@
 
 use super::{Described, PortControl};
 use crate::file::{socket, station};
-use crate::open::{self, Desk, OpenError};
+use crate::open::{self, EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::vhost_user::{KIND, MEMORY, PAIRS, Settings, Without};
 use ringway_spec::file::{Notes, Section, either, nearest};
@@ -34,7 +34,12 @@ impl PortControl for VhostUser {
         Described { kind: Kind::new(self.name(), &settings), socket, queues }
     }
 
-    fn open(&self, port: &Port, desk: Desk, _pages: PageChoice) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(
+        &self,
+        port: &Port,
+        desk: EngineHandle,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let settings: Settings = desk.settings(port)?;
         if settings.server {
             let listener = desk.listen(port)?;

@@ -113,7 +113,7 @@ impl Opener {
         pages: PageChoice,
     ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
-        let desk = Desk::new(port.name.clone(), epoch, inbox.clone(), watched);
+        let desk = EngineHandle::new(port.name.clone(), epoch, inbox.clone(), watched);
         let task = kind.open(port, desk, pages)?;
         Ok(task.map(|task| Opener { done, task }))
     }
@@ -121,9 +121,9 @@ impl Opener {
     /// Tells the opener that peer number `serial` is detached, so that it brings the next.
     pub fn gone(&self, serial: u64) {
         self.done.send_if_modified(|done| {
-            let news = *done < serial;
+            let is_later = *done < serial;
             *done = serial.max(*done);
-            news
+            is_later
         });
     }
 
@@ -136,7 +136,7 @@ impl Opener {
 }
 
 /// The opener task's connection to the engine.
-pub struct Desk {
+pub struct EngineHandle {
     port: String,
     epoch: u64,
     inbox: Inbox,
@@ -145,9 +145,9 @@ pub struct Desk {
     log: LogLimit,
 }
 
-impl Desk {
-    fn new(port: String, epoch: u64, inbox: Inbox, done: watch::Receiver<u64>) -> Desk {
-        Desk { port, epoch, inbox, serial: 0, done, log: LogLimit::of_port() }
+impl EngineHandle {
+    fn new(port: String, epoch: u64, inbox: Inbox, done: watch::Receiver<u64>) -> EngineHandle {
+        EngineHandle { port, epoch, inbox, serial: 0, done, log: LogLimit::of_port() }
     }
 
     /// The port's settings.

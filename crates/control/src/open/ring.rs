@@ -1,6 +1,6 @@
 //! Programs on rings and pipes: allocating their memory, and noticing when they disconnect.
 
-use super::{Desk, Watched, What};
+use super::{EngineHandle, Watched, What};
 use ringway_host::PageChoice;
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
@@ -15,13 +15,18 @@ use tokio::task::{AbortHandle, JoinSet};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Largest number of connections that have not sent their hello. Attack: endless connections that send nothing; the
 /// oldest is closed for a new one.
-const GREETED: usize = 64;
+const PENDING: usize = 64;
 
 /// Serves a ring port: one program at a time.
-pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {
-    let mut greetings = Greetings::new(PATIENCE);
+pub async fn serve(
+    mut desk: EngineHandle,
+    mut door: Watched<RingListener>,
+    otherwise: Geometry,
+    pages: PageChoice,
+) {
+    let mut pending = PendingHellos::new(PATIENCE);
     loop {
-        match next(&mut desk, &mut door, &mut greetings, &otherwise, pages).await {
+        match next(&mut desk, &mut door, &mut pending, &otherwise, pages).await {
             Ok((descriptors, mut program)) => {
                 desk.arrived(descriptors, true);
                 let serial = desk.serial;
@@ -41,14 +46,14 @@ pub async fn serve(mut desk: Desk, mut door: Watched<RingListener>, otherwise: G
 
 /// Waits for the next program and allocates its ring; returns the descriptors for `data` as well.
 async fn next(
-    desk: &mut Desk,
+    desk: &mut EngineHandle,
     door: &mut Watched<RingListener>,
-    greetings: &mut Greetings,
+    pending: &mut PendingHellos,
     otherwise: &Geometry,
     pages: PageChoice,
 ) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
     loop {
-        let welcomed = match greetings.next(door).await? {
+        let welcomed = match pending.next(door).await? {
             Ok((newcomer, hello)) => newcomer.welcome_in(pages, &hello, otherwise).map_err(io::Error::other),
             Err(error) => Err(error),
         };
@@ -69,23 +74,23 @@ async fn accept(door: &mut Watched<RingListener>) -> io::Result<Newcomer> {
 }
 
 /// A connection and its hello, or why none was received.
-type Greeted = io::Result<(Newcomer, Hello)>;
+type HelloResult = io::Result<(Newcomer, Hello)>;
 
 /// Connections whose hello is awaited, each in a task of its own.
-struct Greetings {
+struct PendingHellos {
     patience: Duration,
-    tasks: JoinSet<Greeted>,
+    tasks: JoinSet<HelloResult>,
     /// The tasks, oldest connection first.
     waiting: VecDeque<AbortHandle>,
 }
 
-impl Greetings {
-    fn new(patience: Duration) -> Greetings {
-        Greetings { patience, tasks: JoinSet::new(), waiting: VecDeque::new() }
+impl PendingHellos {
+    fn new(patience: Duration) -> PendingHellos {
+        PendingHellos { patience, tasks: JoinSet::new(), waiting: VecDeque::new() }
     }
 
     /// The next connection whose hello was received or failed; an error is the listener's. Cancel-safe.
-    async fn next(&mut self, door: &mut Watched<RingListener>) -> io::Result<Greeted> {
+    async fn next(&mut self, door: &mut Watched<RingListener>) -> io::Result<HelloResult> {
         loop {
             tokio::select! {
                 // Connections with a hello have priority over new ones.
@@ -96,24 +101,24 @@ impl Greetings {
                         return Ok(greeted);
                     }
                 }
-                newcomer = accept(door) => self.greet(newcomer?),
+                newcomer = accept(door) => self.start(newcomer?),
             }
         }
     }
 
-    fn greet(&mut self, newcomer: Newcomer) {
+    fn start(&mut self, newcomer: Newcomer) {
         self.waiting.retain(|task| !task.is_finished());
-        if self.waiting.len() == GREETED
+        if self.waiting.len() == PENDING
             && let Some(first) = self.waiting.pop_front()
         {
             first.abort();
         }
-        self.waiting.push_back(self.tasks.spawn(greet(newcomer, self.patience)));
+        self.waiting.push_back(self.tasks.spawn(read_hello(newcomer, self.patience)));
     }
 }
 
 /// Waits for a connection's hello.
-async fn greet(newcomer: Newcomer, patience: Duration) -> Greeted {
+async fn read_hello(newcomer: Newcomer, patience: Duration) -> HelloResult {
     let mut newcomer = Watched::new(newcomer)?;
     let said = newcomer.until(|newcomer| newcomer.hello().map_err(io::Error::other));
     let hello = tokio::time::timeout(patience, said).await.map_err(|_| io::ErrorKind::TimedOut)??;
@@ -126,9 +131,14 @@ async fn hung_up(program: &mut Watched<Program>) {
 }
 
 /// Serves a pipe port: two programs at a time, without `data`.
-pub async fn join(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Geometry, pages: PageChoice) {
+pub async fn join(
+    mut desk: EngineHandle,
+    mut door: Watched<RingListener>,
+    otherwise: Geometry,
+    pages: PageChoice,
+) {
     let mut pipe = Pipe::new(otherwise).in_pages(pages);
-    let mut greetings = Greetings::new(PATIENCE);
+    let mut pending = PendingHellos::new(PATIENCE);
     loop {
         // Duplicates, since the pipe owns the original sockets.
         let watched: io::Result<Vec<_>> =
@@ -142,7 +152,7 @@ pub async fn join(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Ge
         };
         desk.say(What::Programs(pipe.programs()));
         tokio::select! {
-            greeted = greetings.next(&mut door) => match greeted {
+            greeted = pending.next(&mut door) => match greeted {
                 Ok(greeted) => {
                     let joined = greeted
                         .and_then(|(newcomer, hello)| pipe.join(newcomer, hello).map_err(io::Error::other));
@@ -163,15 +173,15 @@ pub async fn join(mut desk: Desk, mut door: Watched<RingListener>, otherwise: Ge
 async fn any(sockets: &mut [Watched<OwnedFd>]) {
     match sockets {
         [] => std::future::pending().await,
-        [one] => news(one).await,
+        [one] => readable(one).await,
         [one, two, ..] => tokio::select! {
-            () = news(one) => {}
-            () = news(two) => {}
+            () = readable(one) => {}
+            () = readable(two) => {}
         },
     }
 }
 
-async fn news(socket: &mut Watched<OwnedFd>) {
+async fn readable(socket: &mut Watched<OwnedFd>) {
     // The pipe finds an error itself when it reads the socket.
     let _ = socket.until(|_| Ok(Some(()))).await;
 }
@@ -200,12 +210,12 @@ mod tests {
     #[tokio::test]
     async fn silent_programs_delay_no_others() {
         let (path, mut door) = door("silent");
-        let mut greetings = Greetings::new(Duration::from_secs(3600));
-        let silent: Vec<_> = (0..GREETED + 4).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let mut pending = PendingHellos::new(Duration::from_secs(3600));
+        let silent: Vec<_> = (0..PENDING + 4).map(|_| UnixStream::connect(&path).unwrap()).collect();
         for _ in 0..3 {
             let mut program = UnixStream::connect(&path).unwrap();
             program.write_all(&Hello::default().to_bytes()).unwrap();
-            assert!(greetings.next(&mut door).await.unwrap().is_ok());
+            assert!(pending.next(&mut door).await.unwrap().is_ok());
         }
         // The first program displaced a fifth silent connection; its own slot was then free for the next two programs.
         let is_let_go: Vec<bool> = silent.iter().map(is_let_go).collect();
@@ -217,8 +227,8 @@ mod tests {
     async fn a_silent_program_times_out() {
         let (path, mut door) = door("patience");
         let _silent = UnixStream::connect(&path).unwrap();
-        let mut greetings = Greetings::new(Duration::from_millis(1));
-        let error = greetings.next(&mut door).await.unwrap().unwrap_err();
+        let mut pending = PendingHellos::new(Duration::from_millis(1));
+        let error = pending.next(&mut door).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

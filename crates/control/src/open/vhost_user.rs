@@ -1,6 +1,6 @@
 //! vhost-user front-ends: accepting them as a server, or connecting to them as a client.
 
-use super::{Desk, Watched, What};
+use super::{EngineHandle, Watched, What};
 use ringway_host::listener::{self, Listener, Retry};
 use std::io;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// otherwise any client with access to the socket could take over a running guest's port. The next front-end waits,
 /// connected but not served, until the previous one is gone; so a VMM can restart and reconnect before the end of its
 /// previous connection was noticed.
-pub async fn serve(mut desk: Desk, mut door: Watched<Listener>) {
+pub async fn serve(mut desk: EngineHandle, mut door: Watched<Listener>) {
     loop {
         match door.until(|door| door.accept().map_err(io::Error::other)).await {
             Ok(socket) => {
@@ -22,7 +22,7 @@ pub async fn serve(mut desk: Desk, mut door: Watched<Listener>) {
 }
 
 /// Client: connects to the front-end, and reconnects without end.
-pub async fn connect(mut desk: Desk, path: PathBuf) {
+pub async fn connect(mut desk: EngineHandle, path: PathBuf) {
     let mut retry = Retry::default();
     let mut told = false;
     loop {
@@ -69,7 +69,7 @@ mod tests {
         let listener = Listener::bind(&path, Access::default()).unwrap();
         let (told, mut inbox) = mpsc::unbounded_channel();
         let (done, watched) = watch::channel(0);
-        let desk = Desk::new("p".into(), 1, told, watched);
+        let desk = EngineHandle::new("p".into(), 1, told, watched);
         let task = tokio::spawn(serve(desk, Watched::new(listener).unwrap()));
         let mut fronts = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
         for (serial, front) in (1..).zip(&mut fronts) {

@@ -240,7 +240,7 @@ impl Fabric {
             }
         }
         for (slot, source) in record.slots.iter().zip(sources) {
-            self.workers[slot.worker].handle.tell(Command::Add { bit: slot.bit, source });
+            self.workers[slot.worker].handle.send(Command::Add { bit: slot.bit, source });
         }
         found?;
         self.free_bits(former);

@@ -120,7 +120,7 @@ fn stages(policy: &Policy) -> Vec<Stage<'_>> {
 }
 
 /// Hosts that filters from outside rejected, by filter, with their reasons.
-type Said = HashMap<String, HashMap<Row, String>>;
+type UnitReasons = HashMap<String, HashMap<Row, String>>;
 
 fn filter(
     context: &Context<'_>,
@@ -128,7 +128,7 @@ fn filter(
     outside: &mut Outside<'_>,
     kept: &mut Kept,
     choice: &mut Choice,
-) -> Said {
+) -> UnitReasons {
     kept.all(&context.cluster.columns.present);
     choice.hosts = kept.left();
     for (index, stage) in stages.iter().enumerate() {
@@ -164,8 +164,8 @@ fn filter_outside(
     outside: &mut Outside<'_>,
     kept: &mut Kept,
     choice: &mut Choice,
-) -> Said {
-    let mut said = Said::new();
+) -> UnitReasons {
+    let mut said = UnitReasons::new();
     let units: Vec<(usize, &str, bool)> = stages
         .iter()
         .enumerate()
@@ -291,7 +291,7 @@ fn weights_outside(
 fn trace(
     context: &Context<'_>,
     stages: &[Stage<'_>],
-    said: &Said,
+    said: &UnitReasons,
     weighed: Vec<Weighed>,
     scratch: &Scratch,
     choice: &Choice,

@@ -45,11 +45,11 @@ type Later = BinaryHeap<Reverse<(u64, String)>>;
 
 /// Runs a plan over arrivals, in the order of their times.
 pub fn run(plan: &Plan, arrivals: &[Arrival]) -> Result<Report, EngineError> {
-    run_beside(plan, &[], None, arrivals)
+    run_with(plan, &[], None, arrivals)
 }
 
 /// As `run`, with additional objects, such as permanent VMs, facts and groups, and with external units.
-pub fn run_beside(
+pub fn run_with(
     plan: &Plan,
     beside: &[Object],
     external: Option<Box<dyn External>>,
@@ -302,7 +302,7 @@ mod tests {
             let arrivals = Synthetic { mix, count: 8, gap, lifetime: Some(lifetime), seed }.arrivals();
             let plan = Plan { hosts, policy, interval, samples: 50, until_full: false, seed };
             let all = run_through(&plan, &beside, None, &arrivals, false).unwrap();
-            prop_assert_eq!(run_beside(&plan, &beside, None, &arrivals).unwrap(), all);
+            prop_assert_eq!(run_with(&plan, &beside, None, &arrivals).unwrap(), all);
         }
     }
 
@@ -328,7 +328,7 @@ mod tests {
             ..Vm::default()
         };
         let barred = Object::Blacklist(Blacklist { host, ..Blacklist::default() });
-        let placed = |beside: &[Object]| run_beside(&plan, beside, None, &arrivals).unwrap().placed;
+        let placed = |beside: &[Object]| run_with(&plan, beside, None, &arrivals).unwrap().placed;
         assert!(placed(&[]) > 0 && placed(&[]) == run(&plan, &arrivals).unwrap().placed);
         assert_eq!(placed(&[Object::Vm(Box::new(there)), barred]), 0);
     }

@@ -136,7 +136,7 @@ impl Plugins {
     }
 
     /// Queries units, those of one source together.
-    fn ask<T: DeserializeOwned>(&mut self, question: &Asked<'_>, units: &[&str]) -> Outcome<T> {
+    fn ask<T: DeserializeOwned>(&mut self, question: &UnitQuery<'_>, units: &[&str]) -> Outcome<T> {
         let mut outcome: Outcome<T> = BTreeMap::new();
         let mut by_source: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
         for unit in units {
@@ -158,7 +158,7 @@ impl Plugins {
     fn ask_source<T: DeserializeOwned>(
         &mut self,
         place: usize,
-        question: &Asked<'_>,
+        question: &UnitQuery<'_>,
         units: &[&str],
     ) -> Vec<Result<T, String>> {
         let source = &mut self.sources[place];
@@ -176,7 +176,7 @@ impl Plugins {
 }
 
 /// The common fields of a query to several units.
-struct Asked<'q> {
+struct UnitQuery<'q> {
     kind: ExternalKind,
     at: Option<(u64, u64)>,
     /// The hosts' slots, in their order.
@@ -186,7 +186,7 @@ struct Asked<'q> {
     properties: &'q BTreeMap<String, String>,
 }
 
-impl Asked<'_> {
+impl UnitQuery<'_> {
     fn request(&self, unit: &str, picture: &Picture, limit: Duration, hosts: Option<&[Value]>) -> Request {
         let op = match self.kind {
             ExternalKind::Filter => "filter",
@@ -217,7 +217,7 @@ impl Asked<'_> {
     }
 }
 
-impl Asked<'_> {
+impl UnitQuery<'_> {
     /// Indices, in the query's list, of the hosts that a filter rejects.
     fn rejected(&self, unit: &str, accepted: Accepted) -> Result<Rejected, ExternalError> {
         let hosts = accepted.hosts.into_bytes();
@@ -308,7 +308,7 @@ impl External for Plugins {
     fn filter(&mut self, units: &[String], question: &Question<'_>) -> Outcome<Rejected> {
         let (slots, mask) = self.picture.slots(question.hosts);
         let (vm, properties) = (Some(question.vm), question.properties);
-        let asked = Asked { kind: ExternalKind::Filter, at: self.at, slots, mask, vm, properties };
+        let asked = UnitQuery { kind: ExternalKind::Filter, at: self.at, slots, mask, vm, properties };
         let names: Vec<&str> = units.iter().map(String::as_str).collect();
         let answers = self.ask::<Accepted>(&asked, &names);
         let answers = answers.into_iter();
@@ -318,7 +318,7 @@ impl External for Plugins {
     fn score(&mut self, units: &[(String, u32)], question: &Question<'_>) -> Outcome<Scores> {
         let (slots, mask) = self.picture.slots(question.hosts);
         let (vm, properties) = (Some(question.vm), question.properties);
-        let asked = Asked { kind: ExternalKind::Score, at: self.at, slots, mask, vm, properties };
+        let asked = UnitQuery { kind: ExternalKind::Score, at: self.at, slots, mask, vm, properties };
         let names: Vec<&str> = units.iter().map(|(unit, _)| unit.as_str()).collect();
         let answers = self.ask::<Scored>(&asked, &names);
         let answers = answers.into_iter();
@@ -333,7 +333,7 @@ impl External for Plugins {
     ) -> Result<Option<ExternalAction>, ExternalError> {
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let (slots, mask) = self.picture.slots(&hosts);
-        let asked = Asked { kind: ExternalKind::Balance, at: self.at, slots, mask, vm: None, properties };
+        let asked = UnitQuery { kind: ExternalKind::Balance, at: self.at, slots, mask, vm: None, properties };
         let answer = self.ask::<Action>(&asked, &[unit]).remove(unit);
         let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
         let wrong = |what: &str| error(unit, &format!("result: {what}"));

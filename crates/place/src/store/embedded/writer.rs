@@ -20,7 +20,7 @@ const RECORD: usize = 256 << 10;
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Result of the database thread for a batch.
-pub(super) enum Told {
+pub(super) enum WriterEvent {
     /// The batch is in the database.
     Done,
     /// The disk is full; the batch is tried again.
@@ -63,7 +63,7 @@ fn keep_up(
     open: &Open,
     database: Database,
     behind: &Receiver<(u64, Batch)>,
-    tell: &SyncSender<Told>,
+    tell: &SyncSender<WriterEvent>,
     progress: &Progress,
 ) {
     let mut database = Some(database);
@@ -76,10 +76,10 @@ fn keep_up(
                 Ok(())
             });
             let told = match done {
-                Ok(()) => Told::Done,
+                Ok(()) => WriterEvent::Done,
                 Err(Error::Io(error)) if is_full(&error) => {
                     // The receiver may be gone, and one message suffices.
-                    let _ = tell.try_send(Told::Full(error.to_string()));
+                    let _ = tell.try_send(WriterEvent::Full(error.to_string()));
                     // Changes missing in the database are in the log.
                     if progress.is_closing() {
                         return;
@@ -87,7 +87,7 @@ fn keep_up(
                     std::thread::sleep(RETRY);
                     continue;
                 }
-                Err(error) => Told::Failed(error.to_string()),
+                Err(error) => WriterEvent::Failed(error.to_string()),
             };
             if tell.send(told).is_err() {
                 return;
@@ -105,7 +105,7 @@ pub(super) struct Writer<'p> {
     /// Channel to the database thread, with the number of the newest record.
     pub sender: Sender<(u64, Batch)>,
     /// Says when that is done.
-    pub told: Receiver<Told>,
+    pub told: Receiver<WriterEvent>,
     pub busy: bool,
     pub progress: &'p Progress,
 }
@@ -173,9 +173,9 @@ impl Writer<'_> {
     fn wait(&mut self) -> Result<(), String> {
         while self.busy {
             match self.told.recv() {
-                Ok(Told::Done) => self.busy = false,
-                Ok(Told::Full(what)) => self.progress.full(what),
-                Ok(Told::Failed(what)) => return Err(what),
+                Ok(WriterEvent::Done) => self.busy = false,
+                Ok(WriterEvent::Full(what)) => self.progress.full(what),
+                Ok(WriterEvent::Failed(what)) => return Err(what),
                 Err(_) => return Err("the thread of the database ended".into()),
             }
         }

@@ -1,6 +1,6 @@
 //! Crashes at every point: within a record, between log and database, at the change of halves.
 
-use super::super::writer::{Told, Writer};
+use super::super::writer::{Writer, WriterEvent};
 use super::super::{database, note};
 use super::*;
 use crate::store::memory::Version;
@@ -89,7 +89,7 @@ fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Kno
         let mut bytes = Vec::new();
         note::write(&mut bytes, known.revision, &batch[0].1);
         let large = !writer.log.can_have(bytes.len());
-        (0..4).for_each(|_| tell.send(Told::Done).unwrap());
+        (0..4).for_each(|_| tell.send(WriterEvent::Done).unwrap());
         writer.keep(&bytes, batch).unwrap();
         late.extend(behind.try_iter());
         let last = index + 1 == crash.steps.len();
