@@ -15,9 +15,9 @@ pub fn called_so() -> Option<ExitCode> {
     Some(ExitCode::from(click::run(&arguments, Terminal)))
 }
 
-/// Runs Click's driver, which prints its own errors.
+/// Runs Click's driver, which prints its own errors, with columns and proposals.
 pub fn run(arguments: &[String]) -> Result<(), Fail> {
-    match click::run(arguments, Terminal) {
+    match click::run_explaining(arguments, Terminal) {
         0 => Ok(()),
         status => Err(Fail::Status(status)),
     }

@@ -25,25 +25,32 @@ pub struct Diagnostic {
     pub shown: bool,
     /// Click's text; may have several lines.
     pub text: String,
+    /// A proposal, which Click lacks.
+    pub hint: Option<String>,
 }
 
 impl fmt::Display for Diagnostic {
     /// Formats as Click does: `file:line: text`, each line with the landmark if Click's has it, a warning
-    /// with `warning: `.
+    /// with `warning: `. The alternate form has columns and hints too.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in self.text.lines().enumerate() {
             if number > 0 {
                 writeln!(f)?;
             }
-            if let Some(landmark) = self.landmark.as_ref().filter(|_| self.shown) {
-                write!(f, "{landmark}: ")?;
+            match self.landmark.as_ref().filter(|_| self.shown) {
+                Some(landmark) if f.alternate() => write!(f, "{landmark:#}: ")?,
+                Some(landmark) => write!(f, "{landmark}: ")?,
+                None => {}
             }
             if number == 0 && self.severity == Severity::Warning {
                 write!(f, "warning: ")?;
             }
             write!(f, "{line}")?;
         }
-        Ok(())
+        match &self.hint {
+            Some(hint) if f.alternate() => write!(f, "; {hint}"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -85,7 +92,14 @@ impl Diagnostics {
         self.errors += usize::from(severity == Severity::Error);
         // Attack: a configuration with an error in every byte.
         if self.list.len() < self.limit {
-            self.list.push(Diagnostic { severity, landmark, shown, text });
+            self.list.push(Diagnostic { severity, landmark, shown, text, hint: None });
+        }
+    }
+
+    /// Adds a proposal to the last diagnostic.
+    pub fn hint(&mut self, hint: Option<String>) {
+        if let Some(last) = self.list.last_mut().filter(|_| hint.is_some()) {
+            last.hint = hint;
         }
     }
 
@@ -107,8 +121,9 @@ impl Diagnostics {
 
 impl Extend<Diagnostic> for Diagnostics {
     fn extend<T: IntoIterator<Item = Diagnostic>>(&mut self, more: T) {
-        for Diagnostic { severity, landmark, shown, text } in more {
+        for Diagnostic { severity, landmark, shown, text, hint } in more {
             self.push(severity, landmark, shown, text);
+            self.hint(hint);
         }
     }
 }
@@ -122,8 +137,11 @@ impl<'a> IntoIterator for &'a Diagnostics {
 }
 
 impl fmt::Display for Diagnostics {
-    /// One diagnostic per line, as Click's programs print them.
+    /// One diagnostic per line, as Click's programs print them; in the alternate form with columns and hints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.list.iter().try_for_each(|diagnostic| writeln!(f, "{diagnostic}"))
+        self.list.iter().try_for_each(|diagnostic| match f.alternate() {
+            true => writeln!(f, "{diagnostic:#}"),
+            false => writeln!(f, "{diagnostic}"),
+        })
     }
 }

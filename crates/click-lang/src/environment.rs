@@ -1,9 +1,15 @@
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// Information that the parser needs from its caller.
 pub trait Environment {
     /// Whether there is an element class of that name.
     fn has_class(&self, name: &str) -> bool;
+
+    /// The names of all element classes, for proposals; none by default.
+    fn classes(&self) -> Vec<&str> {
+        Vec::new()
+    }
 
     /// Whether a package that the configuration requires is there.
     fn has_package(&mut self, name: &str) -> bool;

@@ -3,7 +3,7 @@ use core::fmt;
 
 /// Where something stands in a configuration.
 ///
-/// `Display` prints Click's form, `file:line`; the column is for renderers that want more.
+/// `Display` prints Click's form, `file:line`; its alternate form has the column too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Landmark {
     /// The file as the user or a `# line` directive named it; may be empty.
@@ -25,9 +25,10 @@ impl fmt::Display for Landmark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let open = self.file.ends_with(|last: char| last == ':' || last.is_ascii_whitespace());
         match (self.line, open) {
-            (0, _) => write!(f, "{}", self.file),
-            (line, true) => write!(f, "{}{line}", self.file),
-            (line, false) => write!(f, "{}:{line}", self.file),
+            (0, _) => write!(f, "{}", self.file)?,
+            (line, true) => write!(f, "{}{line}", self.file)?,
+            (line, false) => write!(f, "{}:{line}", self.file)?,
         }
+        if f.alternate() && self.line > 0 && self.column > 0 { write!(f, ":{}", self.column) } else { Ok(()) }
     }
 }

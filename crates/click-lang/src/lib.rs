@@ -20,6 +20,7 @@ mod graph;
 mod landmark;
 mod lexer;
 mod limits;
+pub mod near;
 mod parse;
 mod source;
 pub mod tools;

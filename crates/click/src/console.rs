@@ -5,6 +5,19 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 
+/// A network device whose name may stand for its addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address.
+    pub ethernet: Option<[u8; 6]>,
+    /// Its primary IPv4 address and its mask.
+    pub address: Option<[[u8; 4]; 2]>,
+    /// The gateway of its default route.
+    pub gateway: Option<[u8; 4]>,
+}
+
 /// The input and output of a router.
 pub trait Console {
     /// Prints a line of chatter, without its newline. A program prints it to standard error.
@@ -38,6 +51,11 @@ pub trait Console {
     /// Id of the process that runs the router; 0 if there are no processes.
     fn process(&self) -> u32 {
         0
+    }
+
+    /// Lists the machine's network devices; none by default.
+    fn devices(&self) -> fn() -> Vec<Device> {
+        Vec::new
     }
 }
 

@@ -7,16 +7,20 @@ use crate::{
     Packet, PacketBurst, Pieces, Progress, Router, Search, Signal, Task, Timer,
 };
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use arrayvec::ArrayVec;
 use core::any::Any;
 use core::fmt;
+
+/// Attack: handlers that call each other. Largest number of nested calls that elements are lent to.
+const DEEPEST: u32 = 32;
 
 /// Number of outputs to which packets can be distributed at once.
 const OUTPUTS: usize = u64::BITS as usize - 1;
 
 /// An element's view of its router while it runs. The element is taken out of the router meanwhile, so
-/// packets and writes to it are deferred until it returns, and reads fail.
+/// packets and writes to it are deferred until it returns, and reads fail, unless it lends itself
+/// ([`Context::lend`]).
 pub struct Context<'a> {
     pub(crate) router: &'a mut Router,
     pub(crate) id: ElementId,
@@ -517,14 +521,49 @@ impl<'a> Context<'a> {
         self.router.with(id, change)
     }
 
+    /// Parses a call such as `e.count` or `stop`.
+    ///
+    /// # Errors
+    /// [`HandlerError::NoElement`].
+    pub fn parse_call(&self, text: &str) -> Result<HandlerCall, HandlerError> {
+        self.router.parse_call(text, self.name())
+    }
+
     /// Finds the handler of a call such as `e.count` or `stop`, and checks that it is writable (or readable).
     ///
     /// # Errors
     /// [`HandlerError`], with Click's text.
     pub fn handler_call(&self, text: &str, write: bool) -> Result<HandlerCall, HandlerError> {
-        let call = self.router.parse_call(text, self.name())?;
+        let call = self.parse_call(text)?;
         self.router.check_call(&call, write)?;
+        if call.element.is_some() && self.ninputs() + self.noutputs() > 0 {
+            self.router.lends.set(true);
+        }
         Ok(call)
+    }
+
+    /// Calls a function; a heading is printed before its first error.
+    pub fn under<R>(&mut self, heading: String, call: impl FnOnce(&mut Context<'_>) -> R) -> R {
+        let (id, eager) = (self.id, self.eager);
+        self.router.under(heading, |router| call(&mut Context::new(router, id, eager)))
+    }
+
+    /// Prints an error of a handler call under the headings of the calls in progress.
+    pub fn complain(&mut self, text: &str) {
+        self.router.complain(text);
+    }
+
+    /// Number of errors printed by [`Context::complain`].
+    pub fn complaints(&self) -> u64 {
+        self.router.complaints.count
+    }
+
+    /// Reports that a handler call can't work, and which name is meant.
+    pub fn call_error(&mut self, error: &HandlerError) -> Failed {
+        let hint = self.router.proposal(error, self.id);
+        let failed = self.error(error.to_string());
+        self.router.hint(hint);
+        failed
     }
 
     /// Reads a handler.
@@ -583,6 +622,39 @@ impl<'a> Context<'a> {
         value: &str,
     ) -> Result<(), HandlerError> {
         self.router.call_own(self.id, element, (name, value, true)).map(drop)
+    }
+
+    /// Calls a function in which the running element, `own`, can be read, written and given packets. Costs nothing
+    /// unless elements call handlers while they handle packets.
+    pub fn lend<E: Element + Default, R>(&mut self, own: &mut E, call: impl FnOnce(&mut Self) -> R) -> R {
+        if self.router.lends.get() { self.lend_to_call(own, call) } else { call(self) }
+    }
+
+    /// The same, for calls of handlers.
+    pub fn lend_to_call<E: Element + Default, R>(
+        &mut self,
+        own: &mut E,
+        call: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        if self.router.lent >= DEEPEST || self.router.element(self.id).is_some() {
+            return call(self);
+        }
+        self.router.lent += 1;
+        self.router.put(self.id, Box::new(core::mem::take(own)));
+        let result = call(self);
+        let back = self.router.take(self.id).and_then(|back| (back as Box<dyn Any>).downcast().ok());
+        if let Some(back) = back {
+            *own = *back;
+        }
+        self.router.lent -= 1;
+        result
+    }
+
+    /// Writes a handler, which may use the running element, `own`, meanwhile; prints its error.
+    pub fn write_lending<E: Element + Default>(&mut self, own: &mut E, call: &HandlerCall) {
+        if let Err(error) = self.lend_to_call(own, |cx| cx.write(call)) {
+            self.chatter(format_args!("{error}"));
+        }
     }
 
     /// Performs deferred writes to this element immediately.

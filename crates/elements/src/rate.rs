@@ -1,66 +1,102 @@
-//! Rates as Click's elements measure them: an exponentially weighted moving average over periods of a
-//! tenth of a second.
+//! Rates as Click's elements measure them: an exponentially weighted moving average over milliseconds.
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use ringway_click::SECOND;
 
-/// A period.
-const PERIOD: u64 = SECOND / 10;
+/// Periods a second.
+const FREQUENCY: u64 = 1000;
 /// Each period counts `2^-WEIGHT`.
 const WEIGHT: u32 = 4;
-/// Bits of fraction of the average.
+/// Bits of fraction of an average, and of one of large numbers.
 const SCALE: u32 = 10;
+const COARSE: u32 = 4;
+/// Empty periods after which nothing is left of an average.
+const FORGOTTEN: u64 = 100;
 
 /// How many of something there are a second.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    period: Option<u64>,
+    /// Bits of fraction of the average.
+    scale: u32,
+    period: u64,
     total: u64,
     average: u64,
 }
 
+impl Default for Rate {
+    fn default() -> Self {
+        Self { scale: SCALE, period: 0, total: 0, average: 0 }
+    }
+}
+
 impl Rate {
+    /// A rate of large numbers, such as bytes.
+    pub fn coarse() -> Self {
+        Self { scale: COARSE, ..Self::default() }
+    }
+
     /// Counts `count` at the time `now`, in nanoseconds.
     pub fn update(&mut self, now: u64, count: u64) {
-        let period = now / PERIOD;
-        match self.period {
-            Some(own) if own == period => {}
-            Some(own) => {
-                self.end_period();
-                // Whole empty periods; the average is 0 after a few hundred.
-                for _ in 1..period.saturating_sub(own).min(1000) {
-                    self.end_period();
-                }
-                self.period = Some(period);
+        let period = now / (SECOND / FREQUENCY);
+        if self.period != period {
+            let empty = period.saturating_sub(self.period + 1);
+            self.end_period();
+            if empty >= FORGOTTEN {
+                self.average = 0;
+            } else {
+                (0..empty).for_each(|_| self.end_period());
             }
-            None => self.period = Some(period),
+            self.period = period;
         }
         self.total = self.total.saturating_add(count);
     }
 
     fn end_period(&mut self) {
-        let scaled = core::mem::take(&mut self.total).saturating_mul(1 << SCALE);
-        let half = 1 << (WEIGHT - 1);
-        self.average = if scaled >= self.average {
-            self.average + ((scaled - self.average + half) >> WEIGHT)
-        } else {
-            self.average - ((self.average - scaled + half) >> WEIGHT)
-        };
+        let scaled = core::mem::take(&mut self.total).min(u64::from(u32::MAX)) << self.scale;
+        let difference = (scaled + (1 << (WEIGHT - 1))).cast_signed() - self.average.cast_signed();
+        self.average = self.average.saturating_add_signed(difference >> WEIGHT);
     }
 
-    /// The rate, rounded down.
-    pub fn whole(&self) -> u64 {
-        self.average.saturating_mul(SECOND / PERIOD) >> SCALE
+    /// The average of a period, in units of [`Rate::scale`].
+    pub fn scaled(&self) -> u64 {
+        self.average
     }
 
-    /// The rate times `factor`, as text with up to three decimals.
-    pub fn text(&mut self, now: u64, factor: u64) -> String {
+    /// What [`Rate::scaled`] is at this rate per second.
+    pub fn scale(rate: u32) -> u64 {
+        (u64::from(rate) << SCALE) / FREQUENCY
+    }
+
+    /// The rate times `2^factor`, as text.
+    pub fn text(&mut self, now: u64, factor: u32) -> String {
         self.update(now, 0);
-        let thousandths =
-            (u128::from(self.average) * u128::from(factor) * u128::from(SECOND / PERIOD) * 1000) >> SCALE;
-        let text = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
-        text.trim_end_matches('0').trim_end_matches('.').into()
+        real(u128::from(self.average * FREQUENCY), self.scale - factor)
     }
+
+    /// An average of a period as a rate per second, as text.
+    pub fn unscale(average: u64) -> String {
+        real(u128::from(average * FREQUENCY), SCALE)
+    }
+}
+
+/// `value * 2^-bits` with as few decimals as tell it from its neighbours.
+fn real(value: u128, bits: u32) -> String {
+    let unit = 1u128 << bits;
+    let (mut whole, fraction) = (value / unit, value % unit);
+    for decimals in 0..=bits {
+        let power = 10u128.pow(decimals);
+        let (digits, rest) = (fraction * power / unit, fraction * power % unit);
+        if 2 * rest.min(unit - rest) < power {
+            let digits = digits + u128::from(2 * rest > unit);
+            whole += digits / power;
+            let text = match decimals {
+                0 => whole.to_string(),
+                _ => format!("{whole}.{:0w$}", digits % power, w = decimals as usize),
+            };
+            return text;
+        }
+    }
+    whole.to_string()
 }
 
 #[cfg(test)]
@@ -69,12 +105,26 @@ mod tests {
 
     #[test]
     fn a_steady_rate_is_measured_and_decays() {
+        const PERIOD: u64 = SECOND / FREQUENCY;
         let mut rate = Rate::default();
-        for period in 0..200 {
-            rate.update(period * PERIOD, 10);
+        (0..200).for_each(|period| rate.update(period * PERIOD, 1));
+        assert_eq!(rate.text(200 * PERIOD, 0), "993.164");
+        assert_eq!(rate.text(u64::MAX / 2, 0), "0");
+    }
+
+    #[test]
+    fn numbers_have_as_many_decimals_as_they_need() {
+        for (thousandths, expected) in [
+            (0u128, "0"),
+            (1, "0.001"),
+            (8000, "7.8125"),
+            (51_000, "49.805"),
+            (81_000, "79.102"),
+            (60_000_000, "58593.75"),
+            (179_000, "174.805"),
+            (1023, "0.999"),
+        ] {
+            assert_eq!(real(thousandths, SCALE), expected);
         }
-        let found: f64 = rate.text(200 * PERIOD, 1).parse().unwrap();
-        assert!((95.0..=105.0).contains(&found), "{found}");
-        assert_eq!(rate.text(u64::MAX / 2, 1), "0.068");
     }
 }

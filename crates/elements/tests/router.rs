@@ -115,10 +115,37 @@ fn invalid_arguments_give_clicks_messages() {
     let expected = "config:1: While configuring 'c :: Counter':
   FOO: unknown argument
 config:1: While configuring 'Queue@3 :: Queue':
-  CAPACITY: parse error
+  CAPACITY: invalid number
 Router could not be initialized!
 ";
     assert_eq!(errors(text), expected);
+}
+
+#[test]
+fn misspelt_names_are_proposed() {
+    let explained = |text: &str| {
+        let parsed = Source::new(text, "config").read(&mut Anything);
+        let options = Options::simulated(1, Recorder::default(), text);
+        let built = Router::build(parsed.graph, &ringway_elements::registry(), options);
+        format!("{:#}", built.err().unwrap().diagnostics)
+    };
+    let first = |text: &str| explained(text).lines().take(2).map(str::trim).collect::<Vec<_>>().join(" ");
+    assert_eq!(
+        first("Idle ->\n Conter -> Discard"),
+        "config:2:2: unknown element class 'Conter'; did you mean 'Counter'? Router could not be initialized!"
+    );
+    assert_eq!(
+        first("Idle -> c :: Counter(COUNTCALL 5 x) -> Discard"),
+        "config:1:9: While configuring 'c :: Counter': \
+         COUNTCALL: unknown argument; did you mean 'COUNT_CALL'?"
+    );
+    for (call, expected) in [
+        ("kount.reset", "no element named 'kount'; did you mean 'count'?"),
+        ("count.reste", "no 'count.reste' write handler; did you mean 'reset'?"),
+    ] {
+        let text = format!("Idle -> c :: Counter(COUNT_CALL 5 {call}) -> count :: Counter -> Discard");
+        assert_eq!(first(&text), format!("config:1:9: While initializing 'c :: Counter': {expected}"));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod port;
 mod require;
 
 use crate::lexer::{Lexeme, Reader, Token};
+use crate::near::proposal;
 use crate::tree::{Body, Compound, CompoundId, ERROR, ROOT, Tree, Type, TypeId};
 use crate::{Diagnostics, Environment, Landmark, Limits};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -326,6 +327,8 @@ impl<'a> Parser<'a> {
         }
         if report {
             self.error(format!("unknown element class '{name}'"));
+            let hint = proposal(name, self.environment.classes());
+            self.diagnostics.hint(hint);
         }
         self.declare(name, Body::Error)
     }

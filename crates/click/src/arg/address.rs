@@ -1,5 +1,5 @@
 //! Addresses, prefixes, ports.
-use super::{Arg, ArgError, NameKind, Scope};
+use super::{Arg, ArgError, NameKind, Scope, parse_saturating};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_click_lang::config;
@@ -9,10 +9,15 @@ fn named<const N: usize>(text: &str, kind: NameKind, scope: &Scope) -> Option<[u
     scope.names().value(kind, text, scope.element_name())?.try_into().ok()
 }
 
-/// An address derived from a named prefix: with `:bcast` its broadcast address, with `:gw` its first host.
-fn derived(text: &str, scope: &Scope) -> Option<Ipv4Addr> {
-    let (name, suffix) = text.rsplit_once(':')?;
-    let [a, b, c, d, mask @ ..] = named::<8>(name, NameKind::Ipv4Prefix, scope)?;
+/// The address of a network device.
+fn of_device<const N: usize>(text: &str, kind: NameKind, scope: &Scope) -> Result<[u8; N], ArgError> {
+    let found = scope.names().device(kind, text).and_then(|value| value.try_into().ok());
+    found.ok_or(ArgError::Parse)
+}
+
+/// An address derived from a prefix: with `:bcast` its broadcast address, with `:gw` its first host.
+fn derived(prefix: [u8; 8], suffix: &str) -> Option<Ipv4Addr> {
+    let [a, b, c, d, mask @ ..] = prefix;
     let (network, mask) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes(mask));
     match suffix {
         "bcast" => Some(Ipv4Addr::from_bits(network | !mask)),
@@ -21,17 +26,30 @@ fn derived(text: &str, scope: &Scope) -> Option<Ipv4Addr> {
     }
 }
 
-/// An IPv4 address, or a name of one.
+/// An IPv4 address, or a name of one: `NAME:gw` is a device's default gateway.
 impl Arg for Ipv4Addr {
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
-        if let Some(address) = derived(text, scope) {
+        let suffixed = text.rsplit_once(':');
+        if let Some((name, suffix)) = suffixed
+            && let Some(prefix) = named(name, NameKind::Ipv4Prefix, scope)
+            && let Some(address) = derived(prefix, suffix)
+        {
             return Ok(address);
         }
         let name = text.strip_suffix(":ip").unwrap_or(text);
         if let Some(address) = named::<4>(name, NameKind::Ipv4, scope) {
             return Ok(address.into());
         }
-        text.parse().map_err(|_| ArgError::Parse)
+        if let Ok(address) = text.parse() {
+            return Ok(address);
+        }
+        let Some((name, suffix @ ("gw" | "bcast"))) = suffixed else {
+            return of_device::<4>(name, NameKind::Ipv4, scope).map(Self::from);
+        };
+        match of_device::<4>(name, NameKind::Gateway, scope) {
+            Ok(gateway) if suffix == "gw" => Ok(gateway.into()),
+            _ => derived(of_device(name, NameKind::Ipv4Prefix, scope)?, suffix).ok_or(ArgError::Parse),
+        }
     }
 }
 
@@ -53,18 +71,26 @@ impl Arg for MacAddress {
         if let Some(address) = named::<6>(name, NameKind::Ethernet, scope) {
             return Ok(MacAddress(address));
         }
-        let separator = if text.contains('-') { '-' } else { ':' };
-        let mut address = [0; 6];
-        let mut parts = text.split(separator);
-        for byte in &mut address {
-            let part = parts.next().filter(|part| (1..=2).contains(&part.len())).ok_or(ArgError::Parse)?;
-            if !part.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                return Err(ArgError::Parse);
-            }
-            *byte = u8::from_str_radix(part, 16).map_err(|_| ArgError::Parse)?;
+        match numbers(text) {
+            Some(address) => Ok(MacAddress(address)),
+            None => of_device(name, NameKind::Ethernet, scope).map(MacAddress),
         }
-        if parts.next().is_some() { Err(ArgError::Parse) } else { Ok(MacAddress(address)) }
     }
+}
+
+/// Six hexadecimal numbers.
+fn numbers(text: &str) -> Option<[u8; 6]> {
+    let separator = if text.contains('-') { '-' } else { ':' };
+    let mut address = [0; 6];
+    let mut parts = text.split(separator);
+    for byte in &mut address {
+        let part = parts.next().filter(|part| (1..=2).contains(&part.len()))?;
+        if !part.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(address)
 }
 
 /// An IPv4 prefix: `10.0.0.1/8`, `10.0.0.0/255.0.0.0`, or a name of one. The address may have host bits.
@@ -122,7 +148,11 @@ impl Arg for Prefix {
             let [a, b, c, d, e, f, g, h] = value;
             return Ok(Self { address: [a, b, c, d].into(), mask: [e, f, g, h].into() });
         }
-        let (address, length) = text.rsplit_once('/').ok_or(ArgError::Parse)?;
+        let Some((address, length)) = text.rsplit_once('/') else {
+            let name = text.strip_suffix(":ipnet").ok_or(ArgError::Parse)?;
+            let [a, b, c, d, e, f, g, h] = of_device(name, NameKind::Ipv4Prefix, scope)?;
+            return Ok(Self { address: [a, b, c, d].into(), mask: [e, f, g, h].into() });
+        };
         let address = Ipv4Addr::parse(address, scope).or_else(|error| shortened(address).ok_or(error))?;
         let mask = match length.parse::<u32>() {
             Ok(length @ 0..=32) => mask(length),
@@ -178,7 +208,21 @@ impl Arg for IpPort {
                 return Ok(Self(u16::from_be_bytes(port)));
             }
         }
-        u16::parse(text, scope).map(Self)
+        Self::number(text).map(Self)
+    }
+}
+
+impl IpPort {
+    /// The port of this number.
+    ///
+    /// # Errors
+    /// [`ArgError`], with Click's text.
+    pub fn number(text: &str) -> Result<u16, ArgError> {
+        match parse_saturating(text, 0, u16::MAX.into()) {
+            Some((port, false)) => u16::try_from(port).map_err(|_| ArgError::Parse),
+            Some(_) => Err(ArgError::other("overflow, range 0-65535")),
+            None => Err(ArgError::Parse),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use ringway_click_lang::near::proposal;
 
 /// How an argument may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +67,15 @@ pub struct Args {
     scope: Scope,
     report: Rc<RefCell<Report>>,
     failed: bool,
+    /// Keywords that the element has asked for.
+    keywords: Vec<String>,
 }
 
 impl Args {
     /// None as yet.
     pub(crate) fn new(names: Rc<Names>, element: &str, report: Rc<RefCell<Report>>) -> Self {
         let scope = Scope::new(names, element);
-        Self { arguments: Vec::new(), states: Vec::new(), scope, report, failed: false }
+        Self { arguments: Vec::new(), states: Vec::new(), scope, report, failed: false, keywords: Vec::new() }
     }
 
     pub(crate) fn add(&mut self, argument: String) {
@@ -180,6 +183,7 @@ impl Args {
 
     /// The text of an argument; `None` if it is not given, which is an error if it is mandatory.
     fn find(&mut self, keyword: &str, how: How) -> Option<String> {
+        self.keywords.push(keyword.into());
         let mut found: Option<(usize, usize)> = None;
         for (index, state) in self.states.iter_mut().enumerate() {
             let State::Keyword(length) = *state else { continue };
@@ -224,7 +228,9 @@ impl Args {
                 State::Keyword(length) => {
                     let keyword = self.arguments[index].get(..length).unwrap_or_default();
                     let text = format!("{keyword}: unknown argument");
+                    let hint = proposal(keyword, self.keywords.iter().map(String::as_str));
                     self.error(text);
+                    self.report.borrow_mut().diagnostics.hint(hint);
                 }
                 State::Position | State::Read => {}
             }

@@ -1,10 +1,10 @@
 //! Names of elements, and names defined by AddressInfo, PortInfo and similar elements.
-use crate::ElementId;
+use crate::{Device, ElementId};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{OnceCell, RefCell};
 use ringway_click_lang::Graph;
 
 /// The kind of value of a defined name.
@@ -30,6 +30,8 @@ pub enum NameKind {
     IpProtocol,
     /// A pattern of rewriters, as text.
     Pattern,
+    /// The gateway of a network device: 4 bytes.
+    Gateway,
     /// A lock: nothing.
     Spinlock,
 }
@@ -39,6 +41,10 @@ pub enum NameKind {
 pub struct Names {
     elements: BTreeMap<String, ElementId>,
     defined: RefCell<BTreeMap<(NameKind, String), Vec<u8>>>,
+    /// Lists the network devices.
+    list: Option<fn() -> Vec<Device>>,
+    /// The network devices, once a name was looked for among them.
+    devices: OnceCell<Vec<Device>>,
 }
 
 /// A name's compound, with its slash; nothing at the top.
@@ -47,15 +53,16 @@ fn compound(name: &str) -> &str {
 }
 
 impl Names {
-    pub(crate) fn new(graph: &Graph) -> Self {
-        Self::of(graph.elements.iter().map(|element| element.name.as_str()))
+    pub(crate) fn new(graph: &Graph, devices: fn() -> Vec<Device>) -> Self {
+        let names = graph.elements.iter().map(|element| element.name.as_str());
+        Self { list: Some(devices), ..Self::of(names) }
     }
 
     /// Those of elements in configuration order.
     pub(crate) fn of<'a>(elements: impl Iterator<Item = &'a str>) -> Self {
         let numbered = elements.enumerate();
         let elements = numbered.map(|(index, name)| (name.into(), ElementId(index as u32))).collect();
-        Self { elements, defined: RefCell::default() }
+        Self { elements, ..Self::default() }
     }
 
     /// Tries `name` in the compound of `context`, then in the enclosing ones.
@@ -81,6 +88,22 @@ impl Names {
     pub fn define(&self, kind: NameKind, name: &str, context: &str, value: &[u8]) {
         let full = format!("{}{name}", compound(context));
         self.defined.borrow_mut().insert((kind, full), value.to_vec());
+    }
+
+    /// The address of the network device of this name.
+    pub fn device(&self, kind: NameKind, name: &str) -> Option<Vec<u8>> {
+        let list = self.list?;
+        let device = self.devices.get_or_init(list).iter().find(|device| device.name == name)?;
+        match kind {
+            NameKind::Ethernet => device.ethernet.map(Vec::from),
+            NameKind::Ipv4 => device.address.map(|[address, _]| address.into()),
+            NameKind::Ipv4Prefix => device.address.map(|[address, mask]| {
+                let network = u32::from_be_bytes(address) & u32::from_be_bytes(mask);
+                [network.to_be_bytes(), mask].concat()
+            }),
+            NameKind::Gateway => device.gateway.map(Vec::from),
+            _ => None,
+        }
     }
 
     /// The value of a name.

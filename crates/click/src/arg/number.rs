@@ -47,11 +47,11 @@ pub fn parse_saturating(text: &str, least: i128, most: i128) -> Option<(i128, bo
 /// # Errors
 /// [`ArgError`], with Click's text if it is too large or small.
 pub fn parse_int<T: TryFrom<i128>>(text: &str, least: i128, most: i128) -> Result<T, ArgError> {
-    let (value, bounded) = parse_saturating(text, least, most).ok_or(ArgError::Parse)?;
+    let (value, bounded) = parse_saturating(text, least, most).ok_or(ArgError::Number)?;
     if bounded {
         return Err(ArgError::Other(format!("out of range, bound {value}")));
     }
-    T::try_from(value).map_err(|_| ArgError::Parse)
+    T::try_from(value).map_err(|_| ArgError::Number)
 }
 
 macro_rules! integers {

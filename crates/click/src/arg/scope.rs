@@ -38,6 +38,8 @@ impl Scope {
 pub enum ArgError {
     /// The text does not have the syntax of the type.
     Parse,
+    /// The text is not a number.
+    Number,
     /// Something else, in words.
     Other(String),
 }
@@ -53,6 +55,7 @@ impl fmt::Display for ArgError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Parse => f.write_str("parse error"),
+            Self::Number => f.write_str("invalid number"),
             Self::Other(text) => f.write_str(text),
         }
     }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::Device;
+use ringway_wire::MacAddress;
 use std::net::Ipv4Addr;
 
 fn args(text: &str) -> Args {
@@ -32,7 +34,7 @@ fn error_messages_equal_clicks() {
     let mut wrong = args("x, y, FOO 3");
     wrong.read_mp("SIZE", &mut value);
     assert_eq!(wrong.complete(), Err(Failed));
-    assert_eq!(said(&wrong), "SIZE: parse error; FOO: unknown argument; too many arguments");
+    assert_eq!(said(&wrong), "SIZE: invalid number; FOO: unknown argument; too many arguments");
     let mut missing = args("");
     missing.read_mp("SIZE", &mut value);
     assert_eq!(said(&missing), "SIZE: required argument missing");
@@ -104,4 +106,38 @@ proptest::proptest! {
         let _ = Bandwidth::parse(&text, &scope);
         let _ = Fixed::<28>::parse(&text, &scope);
     }
+}
+
+#[test]
+fn names_of_devices_stand_for_their_addresses() {
+    let devices: fn() -> Vec<Device> = || {
+        let (ethernet, gateway) = (Some([2, 0, 0, 0, 0, 1]), Some([10, 0, 0, 9]));
+        let address = Some([[10, 0, 0, 5], [255, 255, 255, 0]]);
+        vec![
+            Device { name: "eth0".into(), ethernet, address, gateway },
+            Device {
+                name: "lo".into(),
+                address: Some([[127, 0, 0, 1], [255, 0, 0, 0]]),
+                ..Device::default()
+            },
+        ]
+    };
+    let names = Names::new(&ringway_click_lang::Graph::default(), devices);
+    names.define(NameKind::Ipv4, "lo", "e", &[1, 2, 3, 4]);
+    let scope = Scope::new(Rc::new(names), "e");
+    let v4 = |text: &str| Ipv4Addr::parse(text, &scope).ok().map(|address| address.to_string());
+    assert_eq!(v4("eth0").as_deref(), Some("10.0.0.5"));
+    assert_eq!(v4("eth0:ip").as_deref(), Some("10.0.0.5"));
+    assert_eq!(v4("eth0:gw").as_deref(), Some("10.0.0.9"));
+    assert_eq!(v4("eth0:bcast").as_deref(), Some("10.0.0.255"));
+    assert_eq!(v4("lo:gw").as_deref(), Some("127.0.0.1"));
+    assert_eq!(v4("lo").as_deref(), Some("1.2.3.4"), "AddressInfo comes first");
+    assert_eq!((v4("eth1"), v4("eth1:gw"), v4("eth0:eth")), (None, None, None));
+    let mac = |text: &str| MacAddress::parse(text, &scope).ok();
+    let expected = Some(MacAddress([2, 0, 0, 0, 0, 1]));
+    assert_eq!((mac("eth0"), mac("eth0:eth"), mac("lo")), (expected, expected, None));
+    assert_eq!(Prefix::parse("eth0/24", &scope).unwrap().address, Ipv4Addr::new(10, 0, 0, 5));
+    let network = Prefix { address: Ipv4Addr::new(10, 0, 0, 0), mask: Ipv4Addr::new(255, 255, 255, 0) };
+    assert_eq!(Prefix::parse("eth0:ipnet", &scope), Ok(network));
+    assert!(Prefix::parse("eth0", &scope).is_err(), "the name alone is an address");
 }

@@ -17,12 +17,24 @@ pub enum HandlerError {
     Busy(String),
     /// The handler's own error.
     Failed(String),
+    /// A script ended by `error`, with this text.
+    Script(String),
 }
 
 impl HandlerError {
     /// There is no handler of this name.
     pub fn missing(name: &str) -> Self {
         Self::NoHandler(name.to_string(), "")
+    }
+
+    /// The status that a script sees: Click's for errors of elements (EINVAL) and of scripts. None if there was
+    /// no call.
+    pub fn status(&self) -> Option<i32> {
+        match self {
+            Self::Busy(_) | Self::Failed(_) => Some(-22),
+            Self::Script(_) => Some(-1),
+            Self::NoElement(_) | Self::NoHandler(..) | Self::NoParameters(_) => None,
+        }
     }
 
     /// The handler reports an error.
@@ -45,7 +57,7 @@ impl fmt::Display for HandlerError {
             Self::NoHandler(name, way) => write!(f, "no '{name}' {way} handler"),
             Self::NoParameters(name) => write!(f, "read handler '{name}' does not take parameters"),
             Self::Busy(name) => write!(f, "'{name}' is in the middle of something"),
-            Self::Failed(text) => f.write_str(text),
+            Self::Failed(text) | Self::Script(text) => f.write_str(text),
         }
     }
 }

@@ -8,6 +8,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use ringway_click_lang::near::proposal;
 use ringway_click_lang::{Diagnostics, Graph, config};
 
 /// Attack: a configuration whose compounds multiply. Largest number of elements of a router.
@@ -43,6 +44,15 @@ pub struct BuildError {
     pub diagnostics: Diagnostics,
 }
 
+impl BuildError {
+    /// An error that is not about the configuration.
+    pub fn other(text: String) -> Self {
+        let mut diagnostics = Diagnostics::new(1);
+        diagnostics.error(None, text);
+        Self { diagnostics }
+    }
+}
+
 impl core::fmt::Display for BuildError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.diagnostics.fmt(f)
@@ -71,7 +81,7 @@ impl Router {
 
     /// A router without elements.
     pub(super) fn unbuilt(graph: Graph, options: Options) -> Self {
-        let names = Rc::new(Names::new(&graph));
+        let names = Rc::new(Names::new(&graph, options.console.devices()));
         let mut router = Self {
             elements: Vec::new(),
             infos: Vec::new(),
@@ -95,6 +105,9 @@ impl Router {
             blocked: Default::default(),
             deferred: Default::default(),
             budget: u32::MAX,
+            complaints: Default::default(),
+            lends: Default::default(),
+            lent: 0,
             looped: 0,
             incomplete: 0,
             runcount: 1,
@@ -161,7 +174,10 @@ impl Router {
         for element in &self.graph.elements {
             let Some(class) = registry.find(&element.class) else {
                 let text = format!("unknown element class '{}'", element.class);
-                self.report.borrow_mut().diagnostics.error(element.landmark.clone(), text);
+                let hint = proposal(&element.class, registry.iter().map(|class| class.name));
+                let diagnostics = &mut self.report.borrow_mut().diagnostics;
+                diagnostics.error(element.landmark.clone(), text);
+                diagnostics.hint(hint);
                 good = false;
                 continue;
             };

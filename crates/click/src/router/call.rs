@@ -45,6 +45,17 @@ impl Router {
         info.handler_infos.iter().chain(tasks.iter().map(|task| &task.info)).cloned().collect()
     }
 
+    /// Whether an element has a handler of this name.
+    pub fn has_handler(&self, id: ElementId, name: &str) -> bool {
+        self.info(id).handler_infos.iter().any(|own| own.name == name)
+    }
+
+    /// Whether a call's handler is one that all elements have.
+    pub fn is_common(&self, call: &HandlerCall) -> bool {
+        let declared = call.element.and_then(|id| self.declared(id, &call.handler, false));
+        declared.is_none() && own(COMMON, &call.handler).is_some()
+    }
+
     fn own_handlers(&self) -> Vec<HandlerInfo> {
         let replaceable = self.rebuild.is_some() || self.asked.is_some();
         let mut infos: Vec<HandlerInfo> = GLOBAL.iter().map(|global| global.info.clone()).collect();
@@ -66,7 +77,8 @@ impl Router {
         Some((handlers, found))
     }
 
-    fn full_name(&self, call: &HandlerCall) -> String {
+    /// `element.handler`, or `handler` if it is the router's.
+    pub fn full_name(&self, call: &HandlerCall) -> String {
         match call.element {
             Some(id) => format!("{}.{}", self.name(id), call.handler),
             None => call.handler.clone(),

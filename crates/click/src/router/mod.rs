@@ -37,7 +37,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 
 use ringway_click_lang::{Graph, Landmark};
@@ -120,6 +120,10 @@ pub struct Router {
     blocked: VecDeque<Work>,
     /// Writes to elements that were running.
     deferred: VecDeque<HandlerCall>,
+    /// Whether elements call handlers while they handle packets, so that those that run lend themselves.
+    pub(crate) lends: Cell<bool>,
+    /// Number of running elements that are lent.
+    pub(crate) lent: u32,
     /// How many more bursts may be handed over in this turn.
     budget: u32,
     /// Packets dropped because a turn handed over too many.
@@ -129,6 +133,7 @@ pub struct Router {
     runcount: i64,
     stop_element: Option<ElementId>,
     report: Rc<RefCell<Report>>,
+    pub(crate) complaints: report::Complaints,
     building: bool,
     random: Random,
     /// When the turn began, on the steady clock.
@@ -246,8 +251,9 @@ impl Router {
         let mut element = self.take(id)?;
         let mut cx = Context::new(self, id, true);
         let result = run(&mut *element, &mut cx);
-        cx.flush();
+        let base = cx.emissions();
         self.put(id, element);
+        self.pass_on(id, base);
         Some(result)
     }
 

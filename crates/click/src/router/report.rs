@@ -1,8 +1,10 @@
 //! Error reports of a configuration, in Click's words and order.
 use super::Router;
-use crate::Failed;
+use crate::{ElementId, Failed, HandlerError};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
+use ringway_click_lang::near::proposal;
 use ringway_click_lang::{Diagnostics, Landmark};
 
 /// Attack: a configuration with an error in each of a million elements. Largest number of stored messages.
@@ -63,6 +65,44 @@ impl Report {
     }
 }
 
+/// Errors of handler calls while the router runs.
+#[derive(Default)]
+pub(crate) struct Complaints {
+    /// The headings of the calls in progress, outermost first, and whether they have been printed.
+    headings: Vec<(String, bool)>,
+    /// Number of errors.
+    pub(crate) count: u64,
+}
+
+impl Router {
+    /// Calls a function; a heading is printed before its first error.
+    pub(crate) fn under<R>(&mut self, heading: String, call: impl FnOnce(&mut Self) -> R) -> R {
+        self.complaints.headings.push((heading, false));
+        let result = call(self);
+        self.complaints.headings.pop();
+        result
+    }
+
+    /// Prints an error under the headings of the calls in progress; nothing if it has no text.
+    pub(crate) fn complain(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        self.complaints.count += 1;
+        let depth = self.complaints.headings.len();
+        for at in 0..depth {
+            let (heading, printed) = &mut self.complaints.headings[at];
+            if !core::mem::replace(printed, true) {
+                let line = format!("{}{heading}", "  ".repeat(at));
+                self.chatter(format_args!("{line}"));
+            }
+        }
+        for line in text.lines() {
+            self.chatter(format_args!("{}{line}", "  ".repeat(depth)));
+        }
+    }
+}
+
 fn indented(text: &str) -> String {
     let mut out = String::new();
     for (index, line) in text.lines().enumerate() {
@@ -79,6 +119,28 @@ impl Router {
         }
         self.console.chatter(&text);
         Failed
+    }
+
+    /// Adds a proposal to the last message while the router is built.
+    pub(crate) fn hint(&mut self, hint: Option<String>) {
+        if self.building {
+            self.report.borrow_mut().diagnostics.hint(hint);
+        }
+    }
+
+    /// The name that a handler call from this element probably means.
+    pub(crate) fn proposal(&self, error: &HandlerError, from: ElementId) -> Option<String> {
+        match error {
+            HandlerError::NoElement(name) => proposal(name, self.ids().map(|id| self.name(id))),
+            HandlerError::NoHandler(call, way) => {
+                let call = self.parse_call(call, self.name(from)).ok()?;
+                let infos = self.handlers(call.element);
+                let fit =
+                    infos.iter().filter(|info| if *way == "write" { info.writable } else { info.readable });
+                proposal(&call.handler, fit.map(|info| info.name.as_ref()))
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn report_message(&mut self, text: String) {

@@ -104,7 +104,7 @@ impl Element for AggregatePacketCounter {
     }
 
     fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        cx.pull(port, max, burst);
+        cx.lend(self, |cx| cx.pull(port, max, burst));
         self.note(port, burst);
     }
 

@@ -110,11 +110,10 @@ impl TimeFilter {
     /// Calls the handler. Its writes to this element take effect immediately.
     fn report(&mut self, at: u64, cx: &mut Context<'_>) {
         let text = config::expand(&self.call, &Time(at), &Budget::new(LONGEST_CALL));
-        let done = cx.handler_call(&text, true).and_then(|call| cx.write(&call));
-        if let Err(error) = done {
-            cx.chatter(format_args!("{error}"));
+        match cx.handler_call(&text, true) {
+            Ok(call) => cx.write_lending(self, &call),
+            Err(error) => cx.chatter(format_args!("{error}")),
         }
-        cx.do_own_writes(self);
     }
 }
 

@@ -48,7 +48,7 @@ pub struct CoDel {
 impl CoDel {
     /// The next packet, and whether it may be dropped. An empty queue ends the dropping state.
     fn look(&mut self, now: u64, cx: &mut Context<'_>) -> Option<(Packet, bool)> {
-        let Some(mut packet) = cx.pull_one(0) else {
+        let Some(mut packet) = cx.lend(self, |cx| cx.pull_one(0)) else {
             (self.first_above, self.dropping) = (0, false);
             return None;
         };

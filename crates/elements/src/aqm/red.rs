@@ -253,7 +253,7 @@ impl Element for Red {
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         while burst.len() < max {
-            let Some(packet) = cx.pull_one(0) else { return };
+            let Some(packet) = cx.lend(self, |cx| cx.pull_one(0)) else { return };
             if let Some(packet) = self.pass(packet, cx) {
                 burst.push(packet);
             }

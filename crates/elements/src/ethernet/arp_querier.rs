@@ -155,7 +155,7 @@ impl Element for ArpQuerier {
             Handler::read("queries", |e: &Self| e.queries),
             Handler::read("responses", |e: &Self| e.responses),
             Handler::read("drops", |e: &Self| e.drops),
-            Handler::field("ipaddr", |e: &mut Self| &mut e.ip),
+            Handler::field("ipaddr", |e: &mut Self| &mut e.ip).error("expected IP address"),
             Handler::field("broadcast", |e: &mut Self| &mut e.broadcast),
             Handler::write("insert", |e: &mut Self, value, cx| e.change(true, value, cx)),
             Handler::write("delete", |e: &mut Self, value, cx| e.change(false, value, cx)),

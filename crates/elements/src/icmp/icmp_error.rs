@@ -17,8 +17,10 @@ use crate::ip::names::{icmp_code, parse_icmp_type};
 use crate::ip::transport::Transport;
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Ipv4List, MANDATORY_POSITIONAL, Word};
 use ringway_click::{
@@ -42,7 +44,8 @@ pub struct IcmpError {
     mtu: u16,
     path_mtu: u16,
     fix: bool,
-    id: u16,
+    /// The next identification, common to the errors of a router.
+    id: Rc<Cell<u16>>,
     drops: u64,
 }
 
@@ -56,7 +59,7 @@ impl Default for IcmpError {
             mtu: 576,
             path_mtu: 0,
             fix: true,
-            id: 1,
+            id: Rc::new(Cell::new(1)),
             drops: 0,
         }
     }
@@ -81,6 +84,21 @@ impl Element for IcmpError {
         };
         (self.code, self.broadcasts) = (code, broadcasts.0);
         Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let first = cx.router().ids().find_map(|id| cx.element::<Self>(id).map(|other| other.id.clone()));
+        if let Some(first) = first {
+            self.id = first;
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        if let Some(from) = from.downcast_ref::<Self>() {
+            self.id.set(from.id.get());
+        }
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -157,7 +175,7 @@ impl IcmpError {
         *ip = Ipv4 {
             version_ihl: 4 << 4 | (header / 4) as u8,
             total_length: (length as u16).into(),
-            identification: self.id.into(),
+            identification: self.id.get().into(),
             ttl: 200,
             protocol: Protocol::ICMP,
             source: self.source.to_bits().into(),
@@ -177,7 +195,7 @@ impl IcmpError {
         });
         behind.copy_from_slice(&data[..quoted]);
         Icmp::fill_checksum(message, Sum::new())?;
-        self.id = self.id.wrapping_add(1);
+        self.id.set(self.id.get().wrapping_add(1));
         made.set_network_header(0, header);
         let notes = made.notes_mut();
         notes.set_dst_ip(transport.source.to_be_bytes());

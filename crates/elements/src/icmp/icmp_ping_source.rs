@@ -1,5 +1,5 @@
-//! `ICMPPingSource(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP)`: sends ICMP echo requests, and
-//! takes note of the replies.
+//! `ICMPPingSource(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP, MIRROR)`: sends ICMP echo
+//! requests, and records the replies.
 //!
 //! Ports: optionally one push input for replies; one output, push or pull, for requests.
 //!
@@ -11,7 +11,10 @@
 //! - `LIMIT`: requests in all; no limit if negative, as by default.
 //! - `ACTIVE`: whether it sends; true by default.
 //! - `VERBOSE`: prints a line for each reply; true by default.
-//! - `STOP`: stops the driver after LIMIT requests; false by default.
+//! - `STOP`: stops the driver an interval after LIMIT requests; false by default.
+//! - `MIRROR`: sends the next request at once when a reply arrives, of the same length; false by default.
+//!
+//! If replies are taken and VERBOSE is true, the summary is printed at the end.
 //!
 //! Handlers: `active`, `src`, `dst`, `interval`, `limit` (read, write); `count`, `summary`, `rtt_min`, `rtt_avg`,
 //! `rtt_max` (read); `reset_counts` (write).
@@ -23,6 +26,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
+use core::fmt::Write;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
     Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Note, NoteKind, Packet, PacketBurst,
@@ -40,6 +45,88 @@ pub static CLASS: Class = Class::new("ICMPPingSource", || Box::<IcmpPingSource>:
 /// Maximum number of requests without a reply.
 const WINDOW: usize = 1024;
 
+/// Time to live of requests.
+const TTL: u8 = 200;
+
+/// A request that was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Request {
+    /// When; 0 if there was none.
+    at: u64,
+    answered: bool,
+}
+
+/// Replies and their round-trip times in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trips {
+    replies: u64,
+    duplicates: u64,
+    shortest: u64,
+    longest: u64,
+    total: u64,
+    /// The sum of the squares.
+    squares: u64,
+}
+
+impl Trips {
+    fn add(&mut self, time: Option<u64>) {
+        if let Some(time) = time {
+            self.shortest = if self.replies == 0 { time } else { self.shortest.min(time) };
+            self.longest = self.longest.max(time);
+            self.total = self.total.saturating_add(time);
+            self.squares = self.squares.saturating_add(time.saturating_mul(time));
+        }
+        self.replies += 1;
+    }
+
+    fn average(&self) -> u64 {
+        self.total / self.replies.max(1)
+    }
+
+    fn deviation(&self) -> u64 {
+        let mean = self.average();
+        (self.squares / self.replies.max(1)).saturating_sub(mean.saturating_mul(mean)).isqrt()
+    }
+
+    fn text(&self, sent: u64) -> String {
+        let Self { replies, duplicates, shortest, longest, .. } = *self;
+        let mut text = format!("{sent} packets transmitted, {} received", replies - duplicates);
+        if duplicates > 0 {
+            let _ = write!(text, ", +{duplicates} duplicates");
+        }
+        if let Some(lost) = (sent.saturating_sub(replies - duplicates) * 100).checked_div(sent) {
+            let _ = writeln!(text, ", {lost}% packet loss");
+        }
+        if replies > 0 {
+            let times = [shortest, self.average(), longest, self.deviation()].map(Milliseconds);
+            let [shortest, average, longest, deviation] = times;
+            let _ = writeln!(text, "rtt min/avg/max/mdev = {shortest}/{average}/{longest}/{deviation}");
+        }
+        text
+    }
+}
+
+/// Microseconds as milliseconds.
+#[derive(Clone, Copy)]
+struct Milliseconds(u64);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+/// Microseconds as seconds.
+#[derive(Clone, Copy)]
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);
+        write!(f, "{}s", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
 /// Sends requests.
 #[derive(Debug, Default)]
 pub struct IcmpPingSource {
@@ -51,12 +138,10 @@ pub struct IcmpPingSource {
     verbose: bool,
     stop: bool,
     count: u64,
-    replies: u64,
-    /// When each of the last requests was sent, by sequence number; 0 once its reply has arrived.
-    sent: Vec<u64>,
-    shortest: u64,
-    longest: u64,
-    total: u64,
+    mirror: bool,
+    /// The last requests, by sequence number.
+    sent: Vec<Request>,
+    trips: Trips,
     timer: Option<Timer>,
     note: Option<Note>,
 }
@@ -65,6 +150,7 @@ impl Element for IcmpPingSource {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut interval = Nanoseconds(SECOND);
         (self.limit, self.active, self.verbose) = (-1, true, true);
+        self.message.encap.ttl = TTL;
         self.message.read_addresses(args);
         args.read("INTERVAL", &mut interval);
         args.read("IDENTIFIER", &mut self.message.id);
@@ -73,12 +159,16 @@ impl Element for IcmpPingSource {
         args.read("ACTIVE", &mut self.active);
         args.read("VERBOSE", &mut self.verbose);
         args.read("STOP", &mut self.stop);
+        args.read("MIRROR", &mut self.mirror);
         args.complete()?;
+        if self.mirror && !cx.output_is_push(0) {
+            return Err(cx.error("MIRROR invalid on pull element"));
+        }
         if self.data.len() > 0xffff - 28 {
             return Err(cx.error("DATA too long"));
         }
         self.interval = interval.0.max(1000);
-        self.sent = vec![0; WINDOW];
+        self.sent = vec![Request::default(); WINDOW];
         self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
         Ok(())
     }
@@ -94,16 +184,15 @@ impl Element for IcmpPingSource {
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
         if !self.may_send() {
+            if self.stop && self.active {
+                cx.stop();
+            }
             return;
         }
-        if let Some(packet) = self.request(cx) {
-            cx.push(0, packet);
+        if let Some(packet) = self.request(None, cx) {
+            cx.lend(self, |cx| cx.push(0, packet));
         }
-        if self.may_send() {
-            cx.set_timer_again(timer, self.interval);
-        } else if self.stop {
-            cx.stop();
-        }
+        cx.set_timer_again(timer, self.interval);
     }
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -112,9 +201,12 @@ impl Element for IcmpPingSource {
                 if let Some(note) = self.note {
                     cx.sleep(note);
                 }
+                if core::mem::take(&mut self.stop) {
+                    cx.stop();
+                }
                 return;
             }
-            if let Some(packet) = self.request(cx) {
+            if let Some(packet) = self.request(None, cx) {
                 burst.push(packet);
             }
         }
@@ -122,7 +214,11 @@ impl Element for IcmpPingSource {
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.drain() {
-            self.reply(&packet, cx);
+            let Some(data) = self.reply(&packet, cx).filter(|_| self.mirror) else { continue };
+            let data = packet.network_data().and_then(|all| all.get(data..)).unwrap_or(&[]);
+            if let Some(request) = self.request(Some(data), cx) {
+                cx.push(0, request);
+            }
         }
     }
 
@@ -130,10 +226,10 @@ impl Element for IcmpPingSource {
         let [source, destination] = Message::handlers(|e: &mut Self| &mut e.message);
         [
             Handler::read("count", |e: &Self| e.count),
-            Handler::read("summary", Self::summary),
-            Handler::read("rtt_min", |e: &Self| Stamp(e.shortest)),
-            Handler::read("rtt_avg", |e: &Self| Stamp(e.average())),
-            Handler::read("rtt_max", |e: &Self| Stamp(e.longest)),
+            Handler::read("summary", |e: &Self| e.trips.text(e.count)),
+            Handler::read("rtt_min", |e: &Self| Seconds(e.trips.shortest)),
+            Handler::read("rtt_avg", |e: &Self| Seconds(e.trips.average())),
+            Handler::read("rtt_max", |e: &Self| Seconds(e.trips.longest)),
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox(),
             source,
             destination,
@@ -145,11 +241,19 @@ impl Element for IcmpPingSource {
             ),
             Handler::field("limit", |e: &mut Self| &mut e.limit).calm(),
             Handler::button("reset_counts", |e: &mut Self, _| {
-                (e.count, e.replies, e.shortest, e.longest, e.total) = (0, 0, 0, 0, 0);
+                (e.count, e.trips) = (0, Trips::default());
+                e.sent.fill(Request::default());
             }),
         ]
         .map(|handler| handler.then(Self::schedule))
         .into()
+    }
+
+    fn cleanup(&mut self, cx: &mut Context<'_>) {
+        if self.verbose && cx.ninputs() > 0 {
+            let name = cx.declaration();
+            self.trips.text(self.count).lines().for_each(|line| cx.chatter(format_args!("{name}: {line}")));
+        }
     }
 }
 
@@ -169,60 +273,48 @@ impl IcmpPingSource {
         }
     }
 
-    fn request(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
-        let mut packet = cx.make_packet(HEADROOM + 28, self.data.len(), 0)?;
-        packet.data_mut().copy_from_slice(&self.data);
-        let now = cx.now();
-        self.sent[usize::from(self.message.sequence) % WINDOW] = now;
+    /// The next request, with this data in place of its own.
+    fn request(&mut self, data: Option<&[u8]>, cx: &mut Context<'_>) -> Option<Packet> {
+        let data = data.unwrap_or(&self.data);
+        let mut packet = cx.make_packet(HEADROOM + 28, data.len(), 0)?;
+        packet.data_mut().copy_from_slice(data);
+        let at = cx.now();
+        // Sequence numbers and identifications from 1 to 0xffff.
+        self.message.sequence = (self.count % 0xffff) as u16 + 1;
+        self.message.encap.id = self.message.sequence;
+        self.sent[usize::from(self.message.sequence) % WINDOW] = Request { at, answered: false };
         self.message.wrap(&mut packet);
-        packet.notes_mut().timestamp = now;
+        packet.notes_mut().timestamp = at;
         self.count += 1;
         Some(packet)
     }
 
-    fn reply(&mut self, packet: &Packet, cx: &mut Context<'_>) {
-        let Some(data) = packet.network_data() else { return };
-        let (Some(transport), Some((ip, _, message))) = (Transport::of(data), Ipv4::parse(data)) else {
-            return;
-        };
-        let ours = |icmp: &&Icmp| {
-            let ours = transport.protocol == Protocol::ICMP && !transport.later;
-            ours && icmp.kind == ECHO_REPLY && icmp.identifier == self.message.id
-        };
-        let Some(sequence) = Icmp::of(message).filter(ours).map(|icmp| icmp.sequence_number.get()) else {
-            return;
-        };
-        let sent = core::mem::take(&mut self.sent[usize::from(sequence) % WINDOW]);
-        if sent == 0 {
-            return;
+    /// Takes note of a reply; returns where its data begins in the IP packet.
+    fn reply(&mut self, packet: &Packet, cx: &mut Context<'_>) -> Option<usize> {
+        let data = packet.network_data()?;
+        let (transport, (ip, _, message)) = (Transport::of(data)?, Ipv4::parse(data)?);
+        let icmp = Icmp::of(message).filter(|_| transport.protocol == Protocol::ICMP && !transport.later)?;
+        if icmp.kind != ECHO_REPLY || icmp.identifier != self.message.id {
+            return None;
         }
-        let trip = cx.now().saturating_sub(sent);
-        self.shortest = if self.replies == 0 { trip } else { self.shortest.min(trip) };
-        self.longest = self.longest.max(trip);
-        self.total += trip;
-        self.replies += 1;
+        let sequence = icmp.sequence_number.get();
+        let request = &mut self.sent[usize::from(sequence) % WINDOW];
+        let payload = transport.header + Icmp::LEN;
+        if request.at == 0 {
+            return Some(payload);
+        }
+        self.trips.duplicates += u64::from(core::mem::replace(&mut request.answered, true));
+        let arrived = Some(packet.notes().timestamp).filter(|arrived| *arrived > 0);
+        let trip = arrived.map(|arrived| arrived.saturating_sub(request.at) / 1000);
+        self.trips.add(trip);
         if self.verbose {
             let name = cx.declaration();
-            let (from, length) = (ip.source_addr(), data.len());
-            let (ttl, time) = (ip.ttl, Stamp(trip));
+            let (from, length, ttl) = (ip.source_addr(), data.len().saturating_sub(payload), ip.ttl);
+            let time = Milliseconds(trip.unwrap_or(0));
             cx.chatter(format_args!(
-                "{name}: {length} bytes from {from}: icmp_seq={sequence} ttl={ttl} time={time}"
+                "{name}: {length} bytes from {from}: icmp_seq={sequence} ttl={ttl} time={time} ms"
             ));
         }
-    }
-
-    /// The average round-trip time.
-    fn average(&self) -> u64 {
-        self.total / self.replies.max(1)
-    }
-
-    fn summary(&self) -> String {
-        let (sent, received) = (self.count, self.replies);
-        let lost = sent.saturating_sub(received) * 100 / sent.max(1);
-        let times = format!("{}/{}/{}", Stamp(self.shortest), Stamp(self.average()), Stamp(self.longest));
-        format!(
-            "{sent} packets transmitted, {received} received, {lost}% packet loss\n\
-             rtt min/avg/max = {times}\n"
-        )
+        Some(payload)
     }
 }

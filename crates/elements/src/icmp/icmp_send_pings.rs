@@ -1,5 +1,5 @@
-//! `ICMPSendPings(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP)`: sends ICMP echo requests; an
-//! older name of ICMPPingSource.
+//! `ICMPSendPings(SRC, DST, INTERVAL, IDENTIFIER, DATA, LIMIT, ACTIVE, VERBOSE, STOP, MIRROR)`: sends ICMP echo
+//! requests; an older name of ICMPPingSource.
 //!
 //! Ports, arguments and handlers: those of `ICMPPingSource`.
 use super::icmp_ping_source::IcmpPingSource;

@@ -20,7 +20,7 @@ pub(super) struct Message {
 impl Default for Message {
     fn default() -> Self {
         let encap = Encap { protocol: Protocol::ICMP, ttl: 255, id: 1, ..Encap::default() };
-        Self { encap, kind: v4::ECHO, code: 0, id: 0, sequence: 0 }
+        Self { encap, kind: v4::ECHO, code: 0, id: 0, sequence: 1 }
     }
 }
 

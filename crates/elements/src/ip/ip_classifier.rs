@@ -45,7 +45,10 @@ impl Element for IpClassifier {
         let numbered = self.patterns.iter().enumerate();
         let rules: Vec<String> = numbered.map(|(port, pattern)| format!("{port} {pattern}")).collect();
         match Filter::compile(&rules, outputs, args.scope(), &mut || cx.breathe()) {
-            Ok(filter) => self.filter = filter,
+            Ok(filter) => {
+                filter.warnings.iter().for_each(|warning| cx.message(warning.as_str()));
+                self.filter = filter;
+            }
             Err(errors) => errors.into_iter().for_each(|error| args.error(error)),
         }
         args.complete()?;

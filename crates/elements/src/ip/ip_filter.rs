@@ -28,7 +28,10 @@ impl Element for IpFilter {
         let rules = args.take_rest();
         let outputs = cx.noutputs();
         match Filter::compile(&rules, outputs, args.scope(), &mut || cx.breathe()) {
-            Ok(filter) => self.filter = filter,
+            Ok(filter) => {
+                filter.warnings.iter().for_each(|warning| cx.message(warning.as_str()));
+                self.filter = filter;
+            }
             Err(errors) => errors.into_iter().for_each(|error| args.error(error)),
         }
         args.complete()

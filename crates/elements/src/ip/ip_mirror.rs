@@ -1,4 +1,5 @@
-//! `IPMirror(DST_ANNO)`: swaps source and destination of IPv4 packets: addresses, and ports of TCP and UDP.
+//! `IPMirror(DST_ANNO)`: swaps source and destination of IPv4 packets: addresses, ports of TCP and UDP, and TCP's
+//! sequence and acknowledgment numbers.
 //!
 //! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
 //!
@@ -9,7 +10,7 @@
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
-use ringway_wire::{Ipv4, Protocol};
+use ringway_wire::{Header, Ipv4, Protocol, Udp};
 
 pub static CLASS: Class = Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1");
 
@@ -36,9 +37,13 @@ impl IpMirror {
         let Some(data) = packet.network_data_mut() else { return };
         let Some((ip, _, behind)) = Ipv4::parse_mut(data) else { return };
         core::mem::swap(&mut ip.source, &mut ip.destination);
-        let ports = matches!(ip.protocol, Protocol::TCP | Protocol::UDP) && !ip.is_later_fragment();
-        if ports && let Some(ports) = behind.first_chunk_mut::<4>() {
-            ports.rotate_left(2);
+        let tcp = ip.protocol == Protocol::TCP;
+        let transport = (tcp || ip.protocol == Protocol::UDP) && !ip.is_later_fragment();
+        if transport && behind.len() >= Udp::LEN {
+            behind[..4].rotate_left(2);
+            if let Some(numbers) = behind.get_mut(4..12).filter(|_| tcp) {
+                numbers.rotate_left(4);
+            }
         }
         let destination = ip.destination.to_bytes();
         if self.annotate {

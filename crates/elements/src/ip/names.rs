@@ -1,6 +1,6 @@
 //! Names of protocols, ports, ICMP types and codes (IANA registries, with the spelling of Click's manual).
 use crate::summary::names::{ICMP_TYPES, icmp_codes};
-use ringway_click::arg::{Arg, ArgError, NameKind, Scope};
+use ringway_click::arg::{Arg, ArgError, IpPort, NameKind, Scope};
 use ringway_wire::Protocol;
 
 pub(crate) const ICMP: u32 = Protocol::ICMP.0 as u32;
@@ -99,7 +99,7 @@ pub(crate) fn port(name: &str, kind: NameKind, scope: &Scope) -> Option<u16> {
 
 /// Parses a port given by number or name, of the protocol `kind`.
 pub(crate) fn parse_port(kind: NameKind) -> impl FnOnce(&str, &Scope) -> Result<u16, ArgError> {
-    move |text, scope| port(text, kind, scope).map_or_else(|| u16::parse(text, scope), Ok)
+    move |text, scope| port(text, kind, scope).map_or_else(|| IpPort::number(text), Ok)
 }
 
 /// The ICMP type of this name.

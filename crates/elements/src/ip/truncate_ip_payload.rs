@@ -1,18 +1,18 @@
 //! `TruncateIPPayload(LENGTH, TRANSPORT, EXTRA_LENGTH)`: cuts IPv4 packets after so many bytes of payload.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a noted network header are cut after so many bytes.
 //!
 //! Arguments:
-//! - `LENGTH`: bytes to keep behind the headers.
-//! - `TRANSPORT`: whether headers of TCP and UDP count as headers; false by default.
+//! - `LENGTH`: bytes to keep behind the headers; 0 by default.
+//! - `TRANSPORT`: whether headers of TCP, UDP and ICMP count as headers; true by default.
 //! - `EXTRA_LENGTH`: whether the bytes that were cut off are added to the EXTRA_LENGTH annotation; true by default.
 //!
 //! No handlers. The headers still tell the old length.
-use super::transport::Transport;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
-use ringway_wire::{Header, Protocol, Tcp, Udp};
+use ringway_wire::icmp::v4::{TIMESTAMP, TIMESTAMP_REPLY};
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, Udp};
 
 pub static CLASS: Class = Class::new("TruncateIPPayload", || Box::<TruncateIpPayload>::default())
     .ports("1/1")
@@ -21,14 +21,14 @@ pub static CLASS: Class = Class::new("TruncateIPPayload", || Box::<TruncateIpPay
 /// Cuts packets.
 #[derive(Debug, Default)]
 pub struct TruncateIpPayload {
-    length: u32,
+    length: u16,
     transport: bool,
     extra: bool,
 }
 
 impl Element for TruncateIpPayload {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        self.extra = true;
+        (self.transport, self.extra) = (true, true);
         args.read_p("LENGTH", &mut self.length);
         args.read_p("TRANSPORT", &mut self.transport);
         args.read("EXTRA_LENGTH", &mut self.extra);
@@ -37,8 +37,7 @@ impl Element for TruncateIpPayload {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         for packet in burst.iter_mut() {
-            let Some(keep) = self.keep(packet) else { continue };
-            let cut = packet.len().saturating_sub(keep);
+            let cut = packet.len().saturating_sub(self.keep(packet));
             packet.take(cut);
             if self.extra && cut > 0 {
                 let extra = packet.notes().u32(Annotations::EXTRA_LENGTH);
@@ -49,16 +48,30 @@ impl Element for TruncateIpPayload {
 }
 
 impl TruncateIpPayload {
-    fn keep(&self, packet: &Packet) -> Option<usize> {
-        let data = packet.network_data()?;
-        let transport = Transport::of(data)?;
-        let behind = match transport.protocol {
-            _ if !self.transport || transport.later => 0,
-            Protocol::TCP => Tcp::header_len_of(data.get(transport.header..)?)?,
-            Protocol::UDP => Udp::LEN,
-            _ => 0,
+    fn keep(&self, packet: &Packet) -> usize {
+        let length = usize::from(self.length);
+        let (Some(data), Some(at)) = (packet.network_data(), packet.network_header()) else { return length };
+        let header = Ipv4::padded(data);
+        let headers = match header.header_len() {
+            ..Ipv4::LEN => Ipv4::LEN,
+            own if self.transport => own + transport_header(header.protocol, data.get(own..).unwrap_or(&[])),
+            own => own,
         };
-        let at = packet.network_header()?;
-        usize::try_from(at).ok().map(|at| at + transport.header + behind + self.length as usize)
+        usize::try_from(at).unwrap_or(0) + headers + length
+    }
+}
+
+/// Length of a transport header, as far as it can be told.
+fn transport_header(protocol: Protocol, data: &[u8]) -> usize {
+    match protocol {
+        Protocol::TCP => Tcp::header_len_of(data).map_or(Tcp::LEN, |length| length.max(Tcp::LEN)),
+        Protocol::UDP => Udp::LEN,
+        // Timestamps follow the header of requests and replies for them (RFC 792).
+        Protocol::ICMP => match Icmp::of(data).map(|icmp| icmp.kind) {
+            Some(TIMESTAMP | TIMESTAMP_REPLY) => Icmp::LEN + 12,
+            Some(_) => Icmp::LEN,
+            None => 0,
+        },
+        _ => 0,
     }
 }

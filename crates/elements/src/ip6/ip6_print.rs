@@ -37,7 +37,7 @@ impl Element for Ip6Print {
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.iter() {
             if let Some(line) = self.line(packet) {
-                cx.chatter(format_args!("{line}"));
+                cx.chatter(format_args!("{}", line.trim_end_matches('\n')));
             }
         }
     }

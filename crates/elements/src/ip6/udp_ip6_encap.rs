@@ -48,7 +48,7 @@ impl UdpIp6Encap {
         *ip = Ipv6 {
             payload_length: length.into(),
             next_header: Protocol::UDP,
-            hop_limit: 250,
+            hop_limit: 255,
             source: self.source.to_bits().into(),
             destination: destination.into(),
             ..Ipv6::EMPTY

@@ -6,7 +6,7 @@
 //! Arguments: bandwidths such as `384kbps`, or bytes a second, each above the one before it. Below the
 //! first packets go to output 0, from it on to output 1, and so forth. The rate is a moving average.
 //!
-//! Handlers: `rate` (in bytes a second), `rates` (read).
+//! Handlers: `rate` (in bytes a second), `meters` (read).
 use super::metering::Metering;
 use crate::shape::Measure;
 use alloc::boxed::Box;

@@ -84,7 +84,7 @@ impl Element for Clipboard {
     }
 
     fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        cx.pull(port, max, burst);
+        cx.lend(self, |cx| cx.pull(port, max, burst));
         self.pass(port, burst);
     }
 }

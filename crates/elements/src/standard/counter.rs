@@ -10,10 +10,11 @@
 //! `count_call`, `byte_count_call` (read, write).
 use crate::rate::Rate;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::ArgError;
-use ringway_click::arg::{Args, KEYWORD, Scope};
+use ringway_click::arg::{Args, Raw, Scope, parse_saturating};
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, PacketBurst};
 use ringway_click_lang::config;
 
@@ -29,11 +30,16 @@ struct Trigger {
 }
 
 impl Trigger {
-    fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
+    fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {
         let (number, text) = config::shift_word(text);
-        let at =
-            ringway_click::arg::Arg::parse(number, scope).map_err(|_| ArgError::other("type mismatch"))?;
-        Ok(Self { at: Some(at), text: text.into(), call: None, done: false })
+        let most = u64::MAX;
+        let at = match parse_saturating(number, 0, most.into()) {
+            Some((at, false)) => u64::try_from(at).ok(),
+            Some(_) => return Err(ArgError::Other(format!("overflow, max {most}"))),
+            None => None,
+        };
+        let at = Some(at.ok_or_else(|| ArgError::other("type mismatch"))?);
+        Ok(Self { at, text: text.into(), call: None, done: false })
     }
 
     fn resolve(&mut self, cx: &mut Context<'_>) -> Result<(), HandlerError> {
@@ -41,15 +47,6 @@ impl Trigger {
             self.call = Some(cx.handler_call(&self.text, true)?);
         }
         Ok(())
-    }
-
-    fn pull(&mut self, cx: &mut Context<'_>) {
-        self.done = true;
-        if let Some(call) = &self.call
-            && let Err(error) = cx.write(call)
-        {
-            cx.chatter(format_args!("{error}"));
-        }
     }
 
     /// The handler that reads and writes one of a counter's.
@@ -68,7 +65,7 @@ impl Trigger {
 }
 
 /// Counts packets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counter {
     count: u64,
     bytes: u64,
@@ -78,7 +75,28 @@ pub struct Counter {
     at_bytes: Trigger,
 }
 
+impl Default for Counter {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            bytes: 0,
+            rate: Rate::default(),
+            byte_rate: Rate::coarse(),
+            at_count: Trigger::default(),
+            at_bytes: Trigger::default(),
+        }
+    }
+}
+
 impl Counter {
+    /// Calls the handler of a trigger, once.
+    fn call(&mut self, trigger: fn(&mut Self) -> &mut Trigger, cx: &mut Context<'_>) {
+        let done = core::mem::replace(&mut trigger(self).done, true);
+        if let Some(call) = trigger(self).call.clone().filter(|_| !done) {
+            cx.write_lending(self, &call);
+        }
+    }
+
     fn reset(&mut self, _: &mut Context<'_>) {
         (self.count, self.bytes, self.at_count.done, self.at_bytes.done) = (0, 0, false, false);
     }
@@ -86,14 +104,22 @@ impl Counter {
 
 impl Element for Counter {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        args.read_with("COUNT_CALL", KEYWORD, &mut self.at_count, Trigger::parse);
-        args.read_with("BYTE_COUNT_CALL", KEYWORD, &mut self.at_bytes, Trigger::parse);
+        for (name, trigger) in [("COUNT_CALL", &mut self.at_count), ("BYTE_COUNT_CALL", &mut self.at_bytes)] {
+            let mut text = Raw::default();
+            if !args.read(name, &mut text) {
+                continue;
+            }
+            match Trigger::parse(&text.0, args.scope()) {
+                Ok(parsed) => *trigger = parsed,
+                Err(error) => args.error(format!("{name} {error}")),
+            }
+        }
         args.complete()
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.at_count.resolve(cx).map_err(|error| cx.error(error.to_string()))?;
-        self.at_bytes.resolve(cx).map_err(|error| cx.error(error.to_string()))
+        self.at_count.resolve(cx).map_err(|error| cx.call_error(&error))?;
+        self.at_bytes.resolve(cx).map_err(|error| cx.call_error(&error))
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -104,11 +130,18 @@ impl Element for Counter {
         let now = cx.coarse_now();
         self.rate.update(now, burst.len() as u64);
         self.byte_rate.update(now, bytes as u64);
-        if self.at_count.at.is_some_and(|at| before < at && at <= self.count) && !self.at_count.done {
-            self.at_count.pull(cx);
+        if let Some(at) = self.at_count.at
+            && before < at
+            && at <= self.count
+        {
+            // The handler reads the number that it waits for.
+            let more = self.count - at;
+            self.count = at;
+            self.call(|e| &mut e.at_count, cx);
+            self.count += more;
         }
-        if self.at_bytes.at.is_some_and(|at| at <= self.bytes) && !self.at_bytes.done {
-            self.at_bytes.pull(cx);
+        if self.at_bytes.at.is_some_and(|at| at <= self.bytes) {
+            self.call(|e| &mut e.at_bytes, cx);
         }
     }
 
@@ -116,9 +149,9 @@ impl Element for Counter {
         [
             Handler::read("count", |e: &Self| e.count),
             Handler::read("byte_count", |e: &Self| e.bytes),
-            Handler::read_with("rate", |e: &mut Self, _, cx| Ok(e.rate.text(cx.coarse_now(), 1))),
-            Handler::read_with("bit_rate", |e: &mut Self, _, cx| Ok(e.byte_rate.text(cx.coarse_now(), 8))),
-            Handler::read_with("byte_rate", |e: &mut Self, _, cx| Ok(e.byte_rate.text(cx.coarse_now(), 1))),
+            Handler::read_with("rate", |e: &mut Self, _, cx| Ok(e.rate.text(cx.coarse_now(), 0))),
+            Handler::read_with("bit_rate", |e: &mut Self, _, cx| Ok(e.byte_rate.text(cx.coarse_now(), 3))),
+            Handler::read_with("byte_rate", |e: &mut Self, _, cx| Ok(e.byte_rate.text(cx.coarse_now(), 0))),
             Handler::button("reset", Self::reset),
             Handler::button("reset_counts", Self::reset).uncommon(),
             Trigger::handler("count_call", |e| &mut e.at_count),
@@ -131,8 +164,7 @@ impl Element for Counter {
         let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.count, self.bytes) = (from.count, from.bytes);
-            (self.rate, self.byte_rate) =
-                (core::mem::take(&mut from.rate), core::mem::take(&mut from.byte_rate));
+            (self.rate, self.byte_rate) = (from.rate, from.byte_rate);
         }
     }
 }

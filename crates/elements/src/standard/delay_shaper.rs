@@ -48,7 +48,7 @@ impl Element for DelayShaper {
         let (Some(note), Some(timer)) = (self.note, self.timer) else { return };
         let now = cx.now();
         if self.held.is_none() {
-            self.held = cx.pull_one(0).map(|packet| {
+            self.held = cx.lend(self, |cx| cx.pull_one(0)).map(|packet| {
                 let stamp = packet.notes().timestamp;
                 // As in Click, a timestamp in the first second counts as unset.
                 let began = if stamp < SECOND { now } else { stamp };

@@ -44,7 +44,7 @@ impl Element for DelayUnqueue {
         let mut worked = false;
         loop {
             if self.held.is_none() {
-                self.held = cx.pull_one(0);
+                self.held = cx.lend(self, |cx| cx.pull_one(0));
                 if let Some(packet) = &mut self.held {
                     let stamp = packet.notes().timestamp;
                     // As in Click, a timestamp in the first second counts as unset.
@@ -67,7 +67,7 @@ impl Element for DelayUnqueue {
                 }
                 return worked;
             }
-            cx.push(0, packet);
+            cx.lend(self, |cx| cx.push(0, packet));
             worked = true;
         }
     }

@@ -60,7 +60,7 @@ impl Element for Discard {
         let mut burst = PacketBurst::new();
         let wanted = left;
         while left > 0 {
-            cx.pull(0, left, &mut burst);
+            cx.lend(self, |cx| cx.pull(0, left, &mut burst));
             if burst.is_empty() {
                 break;
             }

@@ -4,7 +4,7 @@
 //! Ports: any number of pull inputs, one pull output.
 //!
 //! Arguments:
-//! - `QUANTUM`: additional bytes of an input per round; 500 by default.
+//! - `QUANTUM`: additional bytes of an input per round; 500 by default. The first input begins with none.
 //!
 //! No handlers. Inputs that signal that they are empty are not pulled, and accumulate no credit.
 use alloc::boxed::Box;
@@ -77,9 +77,6 @@ impl Element for DrrSched {
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         for port in 0..cx.ninputs() {
             self.inputs.push(Input { signal: cx.upstream_empty_signal(port, None), ..Input::default() });
-        }
-        if let Some(first) = self.inputs.first_mut() {
-            first.deficit = self.quantum.into();
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ impl InfiniteSource {
         &mut self,
         max: usize,
         cx: &mut Context<'_>,
-        mut give: impl FnMut(&mut Context<'_>, ringway_click::Packet),
+        mut give: impl FnMut(&mut Self, &mut Context<'_>, ringway_click::Packet),
     ) {
         for _ in 0..max {
             let Some(mut packet) = cx.packet(&self.template) else { return };
@@ -87,16 +87,14 @@ impl InfiniteSource {
             if self.timestamp {
                 packet.notes_mut().timestamp = cx.packet_time();
             }
+            give(self, cx, packet);
             self.count += 1;
-            give(cx, packet);
         }
     }
 
     fn at_end(&mut self, cx: &mut Context<'_>) {
-        if let Some(call) = &self.end
-            && let Err(error) = cx.write(call)
-        {
-            cx.chatter(format_args!("{error}"));
+        if let Some(call) = self.end.clone() {
+            cx.write_lending(self, &call);
         }
     }
 
@@ -157,7 +155,7 @@ impl Element for InfiniteSource {
         }
         if !self.end_text.0.is_empty() {
             let call = cx.handler_call(&self.end_text.0, true);
-            self.end = Some(call.map_err(|error| cx.error(error.to_string()))?);
+            self.end = Some(call.map_err(|error| cx.call_error(&error))?);
         }
         Ok(())
     }
@@ -167,7 +165,7 @@ impl Element for InfiniteSource {
             return false;
         }
         let count = self.left().min(self.burst as u64) as usize;
-        self.make(count, cx, |cx, packet| cx.push(0, packet));
+        self.make(count, cx, |e, cx, packet| cx.lend(e, |cx| cx.push(0, packet)));
         if count > 0 {
             cx.reschedule(task);
         } else {
@@ -179,7 +177,7 @@ impl Element for InfiniteSource {
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let left = self.left();
         if self.active && left > 0 {
-            self.make(left.min(max as u64) as usize, cx, |_, packet| burst.push(packet));
+            self.make(left.min(max as u64) as usize, cx, |_, _, packet| burst.push(packet));
             return;
         }
         if self.active {

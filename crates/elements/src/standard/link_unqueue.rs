@@ -41,7 +41,7 @@ impl LinkUnqueue {
         let arrives = now.saturating_add(self.latency);
         let mut worked = false;
         while self.last().is_none_or(|last| last <= arrives) && self.link.len() < MOST {
-            let Some(mut packet) = cx.pull_one(0) else {
+            let Some(mut packet) = cx.lend(self, |cx| cx.pull_one(0)) else {
                 self.back_to_back = false;
                 break;
             };
@@ -80,7 +80,7 @@ impl Element for LinkUnqueue {
         let now = cx.now();
         let mut worked = self.take_in(now, cx);
         while let Some(packet) = self.link.pop_front_if(|packet| packet.notes().timestamp <= now) {
-            cx.push(0, packet);
+            cx.lend(self, |cx| cx.push(0, packet));
             worked = true;
         }
         let active = cx.is_active(&self.signal);

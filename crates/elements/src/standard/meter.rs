@@ -6,7 +6,7 @@
 //! output 0, from it on to output 1, and so forth. The rate is a moving average; all packets go where it
 //! points. `RatedSplitter` shares them out instead.
 //!
-//! Handlers: `rate`, `rates` (read).
+//! Handlers: `rate`, `meters` (read).
 use super::metering::Metering;
 use crate::shape::Measure;
 use alloc::boxed::Box;

@@ -14,7 +14,8 @@ const MOST: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct Metering {
     measure: Measure,
-    rates: Vec<u32>,
+    /// Rates as [`Rate::scaled`] compares them.
+    limits: Vec<u64>,
     rate: Rate,
 }
 
@@ -24,18 +25,20 @@ impl Metering {
     }
 
     fn read_rates(&mut self, args: &mut Args, cx: &Context<'_>) -> Result<(), String> {
+        let mut last = None;
         for (number, text) in args.take_rest().iter().enumerate() {
             let rate = match self.measure {
                 Measure::Packets => cx.parse::<u32>(text),
                 Measure::Bytes => cx.parse::<Bandwidth>(text).map(|bandwidth| bandwidth.0),
             };
-            let rate = rate.map_err(|error| format!("rate {}: {error}", number + 1))?;
-            if self.rates.last().is_some_and(|last| *last >= rate) {
+            let rate = rate.map_err(|_| format!("argument {} syntax error", number + 1))?;
+            if last.is_some_and(|last| last >= rate) {
                 return Err(format!("rate {} must be > rate {number}", number + 1));
             }
-            self.rates.push(rate);
+            last = Some(rate);
+            self.limits.push(Rate::scale(rate));
         }
-        match self.rates.len() {
+        match self.limits.len() {
             0 => Err("too few arguments; one or more rates are needed".to_string()),
             MOST.. => Err(format!("at most {} rates", MOST - 1)),
             _ => Ok(()),
@@ -48,8 +51,8 @@ impl Element for Metering {
         let read = self.read_rates(args, cx);
         args.complete()?;
         read.map_err(|error| cx.error(error))?;
-        if cx.noutputs() != self.rates.len() + 1 {
-            let wanted = self.rates.len() + 1;
+        if cx.noutputs() != self.limits.len() + 1 {
+            let wanted = self.limits.len() + 1;
             return Err(cx.error(format!("need {wanted} outputs, one for each rate and one above")));
         }
         Ok(())
@@ -60,17 +63,16 @@ impl Element for Metering {
         for packet in burst.drain() {
             let count = if self.measure == Measure::Bytes { packet.len() as u64 } else { 1 };
             self.rate.update(now, count);
-            let rate = self.rate.whole();
-            let output = self.rates.partition_point(|own| u64::from(*own) <= rate);
+            let output = self.limits.partition_point(|limit| *limit <= self.rate.scaled());
             cx.push(output, packet);
         }
     }
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read_with("rate", |e: &mut Self, _, cx| Ok(e.rate.text(cx.steady(), 1))),
-            Handler::read("rates", |e: &Self| {
-                e.rates.iter().map(|rate| e.measure.text(*rate) + "\n").collect::<String>()
+            Handler::read_with("rate", |e: &mut Self, _, cx| Ok(e.rate.text(cx.steady(), 0))),
+            Handler::read("meters", |e: &Self| {
+                e.limits.iter().map(|limit| Rate::unscale(*limit)).collect::<String>()
             }),
         ]
         .into()

@@ -69,7 +69,7 @@ impl Element for PullSwitch {
 
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         if let Ok(input) = usize::try_from(self.input) {
-            cx.pull(input, max, burst);
+            cx.lend(self, |cx| cx.pull(input, max, burst));
         }
         if burst.is_empty() {
             self.tell(cx);

@@ -11,7 +11,8 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, Search};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError};
+use ringway_click::{Note, NoteKind, Packet, PacketBurst, Search};
 
 pub static CLASS: Class =
     Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();
@@ -173,7 +174,8 @@ impl Element for Queue {
             Handler::read("length", |e: &Self| e.packets.len()),
             Handler::read("highwater_length", |e: &Self| e.highest),
             Handler::read("capacity", |e: &Self| e.capacity).calm().writes(|e: &mut Self, value, cx| {
-                let capacity: u32 = cx.parse(value)?;
+                let wrong = |error| HandlerError::failed(alloc::format!("CAPACITY: {error}"));
+                let capacity: u32 = cx.parse(value).map_err(wrong)?;
                 e.resize(capacity.min(LARGEST) as usize, cx);
                 cx.set_configuration(&alloc::format!("CAPACITY {capacity}"));
                 Ok(())

@@ -48,7 +48,7 @@ impl Element for RandomSample {
         }
         self.drop = if given[2] { drop } else { 1.0 - sample };
         if !is_probability(self.drop) {
-            return Err(cx.error("probability must be between 0 and 1"));
+            return Err(cx.error("sampling probability must be between 0 and 1"));
         }
         Ok(())
     }

@@ -77,14 +77,14 @@ impl Element for RatedPull {
         }
         let mut burst = PacketBurst::new();
         while burst.len() < cx.burst() && self.bucket.contains(self.needed()) {
-            let Some(packet) = cx.pull_one(0) else { break };
+            let Some(packet) = cx.lend(self, |cx| cx.pull_one(0)) else { break };
             let tokens = if self.measure == Measure::Bytes { packet.len() as u32 } else { 1 };
             self.bucket.remove(tokens);
             burst.push(packet);
         }
         let worked = !burst.is_empty();
         self.pushes = self.pushes.wrapping_add(burst.len() as u32);
-        cx.push_burst(0, &mut burst);
+        cx.lend(self, |cx| cx.push_burst(0, &mut burst));
         if !worked {
             self.in_vain = self.in_vain.wrapping_add(1);
             if !cx.is_active(&self.signal) {

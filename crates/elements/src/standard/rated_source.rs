@@ -11,6 +11,8 @@
 //! - `STOP`: stops the driver after LIMIT packets.
 //! - `BANDWIDTH`: bytes a second instead of RATE.
 //!
+//! It begins with a hundredth of a second's packets at once, but at least two.
+//!
 //! Handlers: `data`, `rate`, `limit`, `active`, `length`, `stop` (read, write; `stop` read only); `count` (read);
 //! `reset` (write); those of its task if the output is push.
 use super::infinite_source::{DEFAULT_DATA, LARGEST};
@@ -54,7 +56,6 @@ impl RatedSource {
         let burst = if rate < 200 { 2 } else { rate / 100 };
         self.rate = rate;
         self.bucket = TokenBucket::new(rate, burst.max(least));
-        self.bucket.set(1);
     }
 
     fn done(&self) -> bool {
@@ -70,7 +71,6 @@ impl RatedSource {
         }
         let mut packet = cx.packet(&self.template)?;
         packet.notes_mut().timestamp = cx.now();
-        self.count += 1;
         Some(packet)
     }
 
@@ -105,7 +105,9 @@ impl Element for RatedSource {
             }
             rate = bandwidth.0 / length;
         }
-        self.set_rate(rate, 0);
+        let least =
+            if bandwidth.0 > 0 { u32::try_from(self.length).unwrap_or(0).saturating_mul(2) } else { 0 };
+        self.set_rate(rate, least);
         Ok(())
     }
 
@@ -113,9 +115,6 @@ impl Element for RatedSource {
         if cx.output_is_push(0) {
             self.task = Some(cx.new_task(true));
         }
-        let now = cx.steady();
-        self.bucket.refill(now);
-        self.bucket.set(1);
         self.timer = Some(cx.new_timer());
         Ok(())
     }
@@ -131,7 +130,8 @@ impl Element for RatedSource {
             return false;
         }
         if let Some(packet) = self.make(cx) {
-            cx.push(0, packet);
+            cx.lend(self, |cx| cx.push(0, packet));
+            self.count += 1;
             cx.reschedule(task);
             return true;
         }
@@ -159,6 +159,7 @@ impl Element for RatedSource {
         }
         if let Some(packet) = self.make(cx) {
             burst.push(packet);
+            self.count += 1;
         }
     }
 
@@ -175,6 +176,9 @@ impl Element for RatedSource {
             Handler::read("rate", |e: &Self| e.rate).calm().writes(|e: &mut Self, value, cx| {
                 let rate = cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?;
                 e.set_rate(rate, 0);
+                let now = cx.steady();
+                e.bucket.refill(now);
+                e.bucket.set(1);
                 Ok(())
             }),
             Handler::field("limit", |e: &mut Self| &mut e.limit).calm().error("syntax error"),

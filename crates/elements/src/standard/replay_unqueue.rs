@@ -33,7 +33,7 @@ impl ReplayUnqueue {
         // Attack: a source that never ends; LIMIT bounds the stored packets.
         let room = self.limit as usize - self.kept.len();
         let mut burst = PacketBurst::new();
-        cx.pull(0, room.min(cx.burst()), &mut burst);
+        cx.lend(self, |cx| cx.pull(0, room.min(cx.burst()), &mut burst));
         let got = burst.len();
         self.kept.extend(burst.drain());
         let ended = got == 0 && !self.kept.is_empty();
@@ -44,8 +44,9 @@ impl ReplayUnqueue {
     /// Emits a burst of stored packets. Returns whether to continue.
     fn replay(&mut self, cx: &mut Context<'_>) -> bool {
         let end = (self.next + cx.burst().max(1)).min(self.kept.len());
-        for packet in &self.kept[self.next..end] {
-            cx.push(0, packet.clone());
+        for at in self.next..end {
+            let packet = self.kept[at].clone();
+            cx.lend(self, |cx| cx.push(0, packet));
         }
         self.next = end;
         if end < self.kept.len() {

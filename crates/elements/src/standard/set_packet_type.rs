@@ -35,7 +35,7 @@ impl Element for SetPacketType {
         args.complete()?;
         let name = word.0.to_ascii_uppercase();
         let found = TYPES.iter().find(|(own, _)| *own == name);
-        self.kind = found.ok_or_else(|| cx.error(format!("no packet type called '{}'", word.0)))?.1;
+        self.kind = found.ok_or_else(|| cx.error(format!("unrecognized packet type '{}'", word.0)))?.1;
         Ok(())
     }
 

@@ -32,7 +32,7 @@ impl Element for Suppressor {
 
     fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         if self.active.get(port) == Some(&true) {
-            cx.pull(port, max, burst);
+            cx.lend(self, |cx| cx.pull(port, max, burst));
         }
     }
 

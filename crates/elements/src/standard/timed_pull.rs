@@ -11,8 +11,11 @@ const SHORTEST: u64 = 1000;
 pub(super) struct TimedPull {
     burst: u32,
     interval: u64,
+    task: Option<Task>,
     timer: Option<Timer>,
     signal: Signal,
+    /// Whether the timer's last expiry was a pull's time.
+    pulled: bool,
 }
 
 impl TimedPull {
@@ -34,34 +37,38 @@ impl Element for TimedPull {
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let task = cx.new_task(true);
         self.signal = cx.upstream_empty_signal(0, Some(task));
-        self.timer = Some(cx.new_timer());
+        (self.task, self.timer) = (Some(task), Some(cx.new_timer()));
         Ok(())
     }
 
-    /// Packets are available again: schedules the next pull one interval after the last one.
+    /// Pulls a burst, and again an interval later as long as there may be more.
     fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
         let Some(timer) = self.timer.filter(|timer| !cx.is_timer_set(*timer)) else { return false };
-        let next = cx.timer_expiry(timer).saturating_add(self.interval);
-        let now = cx.steady();
-        cx.set_timer(timer, next.max(now));
-        true
-    }
-
-    fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
         let mut left = self.burst as usize;
         let mut burst = PacketBurst::new();
-        let mut worked = false;
         while left > 0 {
-            cx.pull(0, left.min(cx.burst()), &mut burst);
+            cx.lend(self, |cx| cx.pull(0, left.min(cx.burst()), &mut burst));
             if burst.is_empty() {
                 break;
             }
-            worked = true;
             left = left.saturating_sub(burst.len());
-            cx.push_burst(0, &mut burst);
+            cx.lend(self, |cx| cx.push_burst(0, &mut burst));
         }
-        if worked || cx.is_active(&self.signal) {
+        if left == self.burst as usize && !cx.is_active(&self.signal) {
+            self.pulled = false;
+            return false;
+        }
+        if core::mem::replace(&mut self.pulled, true) {
             cx.set_timer_again(timer, self.interval);
+        } else {
+            cx.set_timer_after(timer, self.interval);
+        }
+        true
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(task) = self.task {
+            cx.reschedule(task);
         }
     }
 

@@ -38,7 +38,7 @@ impl Element for TimedSink {
     }
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
-        self.count += u64::from(cx.pull_one(0).is_some());
+        self.count += u64::from(cx.lend(self, |cx| cx.pull_one(0)).is_some());
         cx.set_timer_again(timer, self.interval);
     }
 

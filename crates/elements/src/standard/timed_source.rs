@@ -83,7 +83,7 @@ impl Element for TimedSource {
         if let Some(mut packet) = cx.packet(&self.data) {
             packet.notes_mut().timestamp = cx.now();
             self.count += 1;
-            cx.push(0, packet);
+            cx.lend(self, |cx| cx.push(0, packet));
         }
         cx.set_timer_again(timer, self.interval);
     }

@@ -72,13 +72,13 @@ impl Element for Unqueue {
         let mut worked = 0;
         let mut burst = PacketBurst::new();
         while worked < wanted && self.active {
-            cx.pull(0, wanted - worked, &mut burst);
+            cx.lend(self, |cx| cx.pull(0, wanted - worked, &mut burst));
             if burst.is_empty() {
                 break;
             }
             worked += burst.len();
             self.count = self.count.wrapping_add(burst.len() as u32);
-            cx.push_burst(0, &mut burst);
+            cx.lend(self, |cx| cx.push_burst(0, &mut burst));
         }
         if worked == wanted || cx.is_active(&self.signal) {
             cx.reschedule(task);

@@ -1,14 +1,14 @@
-//! `TCPFragmenter(MTU, MTU_ANNO)`: cuts TCP segments over IPv4 into several with less payload.
+//! `TCPFragmenter(MTU, MTU_ANNO)`: cuts TCP segments over IPv4 into several that are not longer than an MTU.
 //!
 //! Ports: one push input, one push output.
 //!
 //! Arguments:
-//! - `MTU`: bytes of payload a segment may have; 0, as by default, leaves all as they are.
-//! - `MTU_ANNO`: an annotation of two bytes that, unless it is 0, says so for a packet.
+//! - `MTU`: bytes that a packet may have from the IPv4 header on.
+//! - `MTU_ANNO`: an annotation of two bytes that, unless it is 0, says so for a packet. The smaller value counts.
 //!
-//! Each piece has the headers of the whole, what stands before them included, with lengths, sequence
-//! number and checksums its own; FIN and PSH are on the last only. What is no whole TCP segment passes.
-//! The IPv4 header must be noted. Handlers: `fragments`, `fragmented`, `count` (read).
+//! At least one of them is needed. Each piece has the headers of the whole, what stands before them included, with
+//! lengths, sequence number and checksums its own; FIN is on the last only. What is no whole TCP segment passes. The
+//! IPv4 header must be noted. Handlers: `fragments`, `fragmented_count`, `count` (read).
 use crate::ip::transport::Transport;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,8 +24,6 @@ pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::d
 
 /// Maximum number of pieces of a packet. Attack: an MTU of one byte, which splits a packet into tens of thousands.
 const MOST: usize = 1024;
-/// Flags that only the last piece keeps.
-const LAST_ONLY: Flags = Flags::FIN.with(Flags::PSH);
 
 #[derive(Debug, Default)]
 pub struct TcpFragmenter {
@@ -57,9 +55,10 @@ impl Parts {
 }
 
 impl TcpFragmenter {
-    fn limit(&self, packet: &Packet) -> usize {
+    fn mtu(&self, packet: &Packet) -> usize {
         let noted = self.annotation.map_or(0, |at| packet.notes().u16(at));
-        usize::from(if noted > 0 { noted } else { self.mtu })
+        let given = [noted, self.mtu].into_iter().filter(|mtu| *mtu > 0);
+        given.min().unwrap_or(0).into()
     }
 
     /// The piece with the payload bytes `from..to`.
@@ -89,7 +88,7 @@ impl TcpFragmenter {
         let tcp = Tcp::of_mut(segment)?;
         tcp.sequence_number.set(tcp.sequence_number.get().wrapping_add(from as u32));
         if !last {
-            tcp.flags = tcp.flags.without(LAST_ONLY);
+            tcp.flags = tcp.flags.without(Flags::FIN);
         }
         let pseudo = ip.pseudo_header(u16::try_from(segment.len()).unwrap_or(u16::MAX));
         Tcp::fill_checksum(segment, pseudo)?;
@@ -99,14 +98,14 @@ impl TcpFragmenter {
     /// Passes the packet or its pieces to `give`.
     fn cut(&mut self, packet: Packet, cx: &mut Context<'_>, mut give: impl FnMut(&mut Context<'_>, Packet)) {
         self.count += 1;
-        let limit = self.limit(&packet);
-        let parts = Parts::of(&packet).filter(|parts| {
+        let mtu = self.mtu(&packet);
+        let parts = Parts::of(&packet).and_then(|parts| {
             let payload = parts.end - parts.payload;
-            limit > 0 && payload > limit && payload.div_ceil(limit) <= MOST
+            let limit = mtu.checked_sub(parts.payload - parts.ip).filter(|limit| *limit > 0)?;
+            (payload >= limit && payload.div_ceil(limit) <= MOST).then_some((parts, payload, limit))
         });
-        let Some(parts) = parts else { return give(cx, packet) };
+        let Some((parts, payload, limit)) = parts else { return give(cx, packet) };
         self.fragmented += 1;
-        let payload = parts.end - parts.payload;
         for from in (0..payload).step_by(limit) {
             if let Some(piece) = self.piece(&packet, &parts, from, payload.min(from + limit), cx) {
                 self.pieces += 1;
@@ -117,13 +116,17 @@ impl TcpFragmenter {
 }
 
 impl Element for TcpFragmenter {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut annotation = Annotation::default();
-        args.read_p("MTU", &mut self.mtu);
+        args.read("MTU", &mut self.mtu);
         let of = |text: &str, scope: &_| Annotation::of_size(text, 2, scope);
         let given = args.read_with("MTU_ANNO", KEYWORD, &mut annotation, of);
         self.annotation = given.then_some(annotation.offset);
-        args.complete()
+        args.complete()?;
+        if self.mtu == 0 && !given {
+            return Err(cx.error("at least one of MTU and MTU_ANNO must be set"));
+        }
+        Ok(())
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -135,7 +138,7 @@ impl Element for TcpFragmenter {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("fragments", |e: &Self| e.pieces),
-            Handler::read("fragmented", |e: &Self| e.fragmented),
+            Handler::read("fragmented_count", |e: &Self| e.fragmented),
             Handler::read("count", |e: &Self| e.count),
         ]
         .into()

@@ -72,7 +72,10 @@ fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
                     Some(own) => (Some(own), ""),
                     None => (place, doing),
                 };
-                let what = if doing.is_empty() { text.to_string() } else { format!("{doing} {text}") };
+                let mut what = if doing.is_empty() { text.to_string() } else { format!("{doing} {text}") };
+                if let Some(hint) = &diagnostic.hint {
+                    what = format!("{what}; {hint}");
+                }
                 complaints.push(Complaint {
                     file: at.map_or(String::new(), |at| at.file.to_string()),
                     line: at.map_or(0, |at| at.line as usize),

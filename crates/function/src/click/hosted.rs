@@ -1,6 +1,7 @@
 //! A console with the files and processes of the machine.
-use ringway_click::Console;
-use ringway_host::read_whole;
+use crate::file::reason;
+use ringway_click::{Console, Device};
+use ringway_host::{network_devices, read_whole};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
 
@@ -21,14 +22,14 @@ impl<C: Console> Console for Hosted<C> {
 
     fn read_file(&mut self, name: &str) -> Result<Vec<u8>, String> {
         let read = std::fs::File::open(name).and_then(|file| read_whole(file, LARGEST));
-        read.map_err(|error| format!("{name}: {error}"))
+        read.map_err(|error| format!("{name}: {}", reason(&error)))
     }
 
     fn write_file(&mut self, name: &str, bytes: &[u8], append: bool) -> Result<(), String> {
         let mut options = std::fs::OpenOptions::new();
         options.create(true).write(true).append(append).truncate(!append);
         let written = options.open(name).and_then(|mut file| file.write_all(bytes));
-        written.map_err(|error| format!("{name}: {error}"))
+        written.map_err(|error| format!("{name}: {}", reason(&error)))
     }
 
     fn kill(&mut self, signal: i32, process: i32) -> bool {
@@ -40,5 +41,17 @@ impl<C: Console> Console for Hosted<C> {
 
     fn process(&self) -> u32 {
         std::process::id()
+    }
+
+    fn devices(&self) -> fn() -> Vec<Device> {
+        || {
+            let device = |device: ringway_host::NetworkDevice| Device {
+                name: device.name,
+                ethernet: device.ethernet,
+                address: device.address.map(|both| both.map(|address| address.octets())),
+                gateway: device.gateway.map(|gateway| gateway.octets()),
+            };
+            network_devices().into_iter().map(device).collect()
+        }
     }
 }

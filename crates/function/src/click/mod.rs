@@ -25,8 +25,8 @@ pub use recorder::Recorder;
 pub use surroundings::{Host, Machine, PROVIDED};
 pub use terminal::Terminal;
 
-use ringway_click::{Clock, Console, Rebuild, Registry, Router};
-use ringway_click_lang::{Graph, archive};
+use ringway_click::{BuildError, Clock, Console, Rebuild, Registry, Router};
+use ringway_click_lang::{Diagnostics, Graph, archive};
 use ringway_host::read_whole;
 use std::cell::RefCell;
 use std::fs::File;
@@ -48,11 +48,25 @@ pub fn run(arguments: &[String], console: impl Console + Clone + Send + 'static)
     run_with(registry(), arguments, console)
 }
 
-/// The same with additional element classes, for programs with their own elements.
+/// The same; messages about the configuration have columns, and propose names that are close to misspelt ones.
+pub fn run_explaining(arguments: &[String], console: impl Console + Clone + Send + 'static) -> u8 {
+    run_as(registry(), arguments, console, true)
+}
+
+/// [`run`] with additional element classes, for programs with their own elements.
 pub fn run_with(
     registry: Registry,
     arguments: &[String],
     console: impl Console + Clone + Send + 'static,
+) -> u8 {
+    run_as(registry, arguments, console, false)
+}
+
+fn run_as(
+    registry: Registry,
+    arguments: &[String],
+    console: impl Console + Clone + Send + 'static,
+    explain: bool,
 ) -> u8 {
     let mut console = console;
     match Options::parse(arguments) {
@@ -62,7 +76,7 @@ pub fn run_with(
             }
             let own = console.clone();
             let own = Rc::new(move || Box::new(Hosted(own.clone())) as Box<dyn Console + Send>);
-            Driver { options, registry, console: &mut console, own, others: None }.run()
+            Driver { options, registry, console: &mut console, own, explain, others: None }.run()
         }
         Err(Usage::Help) => {
             console.output(options::HELP.as_bytes());
@@ -88,6 +102,8 @@ struct Driver<'a> {
     own: Rc<dyn Fn() -> Box<dyn Console + Send>>,
     /// The router's other threads, if any.
     others: Option<Rc<OtherThreads>>,
+    /// Messages have columns and proposals.
+    explain: bool,
 }
 
 impl Driver<'_> {
@@ -166,17 +182,17 @@ impl Driver<'_> {
         // Simulated time has a single order of events, and so a single thread.
         let threads = if options.simulated.is_some() { 1 } else { options.threads };
         let (graph, said) = builder.reader.read(&text, file);
-        self.say(&said.to_string());
+        self.say_all(&said);
         let (graph, options) = (graph?, builder.options(clock, text));
         let registry = &builder.reader.registry;
         let built = match threads {
-            1 => Router::build(graph, registry, options).map_err(|error| error.to_string()),
+            1 => Router::build(graph, registry, options),
             _ => self.build_divided(graph, registry, options, machine),
         };
         match built {
             Ok(mut router) => {
                 if self.options.warnings {
-                    self.say(&router.diagnostics().to_string());
+                    self.say_all(&router.diagnostics());
                 }
                 if self.options.reconfigure {
                     let rebuild: Box<dyn Rebuild> =
@@ -186,7 +202,7 @@ impl Driver<'_> {
                 Some(router)
             }
             Err(error) => {
-                self.say(&error);
+                self.say_all(&error.diagnostics);
                 None
             }
         }
@@ -200,22 +216,22 @@ impl Driver<'_> {
         registry: &Registry,
         options: ringway_click::Options,
         machine: Machine,
-    ) -> Result<Router, String> {
+    ) -> Result<Router, BuildError> {
         let (threads, core) = (self.options.threads, self.options.affinity);
         let (burst, seed) = (options.burst, options.seed);
-        let built = Router::configured(graph, registry, options, threads);
-        let mut router = built.map_err(|error| error.to_string())?;
+        let mut router = Router::configured(graph, registry, options, threads)?;
         let division = router.divide();
         if !division.is_whole() {
             let console = &*self.own;
             let graph = router.graph();
             let plan = Plan { threads, graph, registry, burst, machine, seed, core, console };
-            let others = OtherThreads::new(&plan, &division).map_err(|error| error.to_string())?;
+            let others =
+                OtherThreads::new(&plan, &division).map_err(|error| BuildError::other(error.to_string()))?;
             router.live_on(&division, 0);
             router.reach(Box::new(Reach(others.clone())));
             self.others = Some(others);
         }
-        router.begin().map_err(|error| error.to_string())
+        router.begin()
     }
 
     /// Pins this thread to its core, if configured.
@@ -228,7 +244,8 @@ impl Driver<'_> {
         }
     }
 
-    fn say(&mut self, lines: &str) {
+    fn say_all(&mut self, said: &Diagnostics) {
+        let lines = if self.explain { format!("{said:#}") } else { said.to_string() };
         if !lines.is_empty() {
             self.console.chatter(lines.trim_end_matches('\n'));
         }

@@ -71,6 +71,10 @@ impl Environment for Host<'_> {
         self.registry.find(name).is_some()
     }
 
+    fn classes(&self) -> Vec<&str> {
+        self.registry.iter().map(|class| class.name).collect()
+    }
+
     fn has_package(&mut self, name: &str) -> bool {
         PROVIDED.contains(&name) || self.registry.find(name).is_some()
     }

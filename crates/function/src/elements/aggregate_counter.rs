@@ -92,7 +92,7 @@ impl Limit {
 
     fn resolve(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if let Then::Call(text, call) = &mut self.then {
-            *call = Some(cx.handler_call(text, true).map_err(|error| cx.error(error.to_string()))?);
+            *call = Some(cx.handler_call(text, true).map_err(|error| cx.call_error(&error))?);
         }
         Ok(())
     }
@@ -111,12 +111,7 @@ impl AggregateCounter {
                 cx.stop();
             }
             Then::Freeze => self.frozen = true,
-            Then::Call(_, Some(call)) => {
-                if let Err(error) = cx.write(&call) {
-                    cx.chatter(format_args!("{error}"));
-                }
-                cx.do_own_writes(self);
-            }
+            Then::Call(_, Some(call)) => cx.write_lending(self, &call),
             Then::Nothing | Then::Call(_, None) => {}
         }
     }
@@ -223,7 +218,7 @@ impl Element for AggregateCounter {
     }
 
     fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        cx.pull(port, max, burst);
+        cx.lend(self, |cx| cx.pull(port, max, burst));
         for packet in burst.iter() {
             self.update(packet, port == 1, cx);
         }

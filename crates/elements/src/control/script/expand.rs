@@ -1,8 +1,8 @@
 //! Variables of a script, and the text of handlers that stands for `$(..)`.
-use super::{Script, function};
+use super::Script;
 use alloc::string::{String, ToString};
 use core::cell::RefCell;
-use ringway_click::{Context, HandlerError};
+use ringway_click::{Context, HandlerCall, HandlerError};
 use ringway_click_lang::config::{self, Budget, VariableSyntax, Variables, expand_at};
 
 /// Maximum number of bytes that an expansion reads and writes. Attack: a variable that doubles itself in a loop.
@@ -25,11 +25,16 @@ impl Variables for Expander<'_, '_, '_> {
         let call = expand_at(name, self, true, depth + 1, budget);
         let mut inner = self.inner.borrow_mut();
         let (script, cx) = &mut *inner;
-        match script.read_call(&call, cx) {
-            Ok(value) => Some(value),
+        let (name, parameters) = config::shift_word(&call);
+        // A call without a handler stays as it is; one that fails stands for nothing.
+        match script.resolve(name, parameters, false, cx) {
+            Ok(call) => Some(script.read_call(&call, cx).unwrap_or_else(|error| {
+                cx.complain(&error.to_string());
+                String::new()
+            })),
             Err(error) => {
-                script.complain(&error.to_string(), cx);
-                Some(String::new())
+                cx.complain(&error.to_string());
+                None
             }
         }
     }
@@ -52,6 +57,8 @@ impl Script {
             || self.variables.iter().find(|(own, _)| own == "args").map(|(_, value)| value.as_str());
         match name {
             "?" => Some(self.status.to_string()),
+            "0" => Some(self.called.0.clone()),
+            "write" => Some(self.called.1.to_string()),
             "$" => Some(cx.process().to_string()),
             "#" => arguments().map(|args| config::split_words(args).len().to_string()),
             _ => {
@@ -62,8 +69,10 @@ impl Script {
         }
     }
 
+    /// Expands variables and calls. As in Click, a text that becomes empty stays as it is.
     pub(super) fn expand(&mut self, text: &str, cx: &mut Context<'_>) -> String {
-        self.expand_with(text, false, cx)
+        let expanded = self.expand_with(text, false, cx);
+        if expanded.is_empty() { text.to_string() } else { expanded }
     }
 
     /// Expands variables and calls; with `quoting`, values keep their word boundaries.
@@ -77,73 +86,55 @@ impl Script {
         expanded
     }
 
-    /// Calls a read handler: the script's own handlers need no element name.
-    pub(super) fn read_call(&mut self, call: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
-        let (name, parameters) = config::shift_word(call);
-        self.read_parts(name, parameters, cx)
-    }
-
-    /// Calls a read handler given in two parts, so that the value may begin with a space.
-    pub(super) fn read_parts(
-        &mut self,
-        name: &str,
-        parameters: &str,
-        cx: &mut Context<'_>,
-    ) -> Result<String, HandlerError> {
-        if self.is_own(name, cx) {
-            let name = name.rsplit('.').next().unwrap_or(name);
-            if self.depth >= DEEPEST {
-                return Err(HandlerError::failed("the script calls itself too deeply"));
-            }
-            self.depth += 1;
-            let answer = cx.read_own(self, name, parameters);
-            self.depth -= 1;
-            return answer;
-        }
-        let mut call = cx.handler_call(name, false)?;
-        call.value = parameters.to_string();
-        cx.read(&call)
-    }
-
-    /// Calls a write handler given in two parts.
-    pub(super) fn write_parts(
-        &mut self,
+    /// The handler that a name means: first one of the script's own.
+    pub(super) fn resolve(
+        &self,
         name: &str,
         value: &str,
+        write: bool,
         cx: &mut Context<'_>,
-    ) -> Result<(), HandlerError> {
-        let own = self.is_own(name, cx);
-        let bare = name.rsplit('.').next().unwrap_or(name);
-        if own && bare == "set" {
-            return cx.write_own(self, bare, value);
-        }
+    ) -> Result<HandlerCall, HandlerError> {
+        let id = cx.id();
+        let own = !name.contains('.') && cx.router().has_handler(id, name);
         let mut call = match own {
-            true => ringway_click::HandlerCall {
-                element: Some(cx.id()),
-                handler: bare.into(),
-                value: value.into(),
-            },
-            false => cx.handler_call(name, true)?,
+            true => HandlerCall { element: Some(id), handler: name.into(), value: String::new() },
+            false => cx.parse_call(name)?,
         };
         call.value = value.to_string();
-        cx.write(&call)
+        cx.router().check_call(&call, write)?;
+        Ok(call)
     }
 
-    /// Whether a handler's name refers to a handler of this element.
-    fn is_own(&self, name: &str, cx: &Context<'_>) -> bool {
-        match name.rsplit_once('.') {
-            Some((element, _)) => cx.find(element) == Some(cx.id()),
-            None => {
-                function::NAMES.contains(&name)
-                    || super::handlers::NAMES.contains(&name)
-                    || self.program.exported.iter().any(|own| own == name)
-            }
+    /// Calls a read handler.
+    pub(super) fn read_call(
+        &mut self,
+        call: &HandlerCall,
+        cx: &mut Context<'_>,
+    ) -> Result<String, HandlerError> {
+        if call.element != Some(cx.id()) {
+            return cx.lend_to_call(self, |cx| cx.read(call));
         }
+        if cx.router().is_common(call) {
+            return cx.read(call);
+        }
+        if self.depth >= DEEPEST {
+            return Err(HandlerError::failed("the script calls itself too deeply"));
+        }
+        self.depth += 1;
+        let answer = cx.read_own(self, &call.handler, &call.value);
+        self.depth -= 1;
+        answer
     }
 
-    /// Reports an error while the script runs.
-    pub(super) fn complain(&self, text: &str, cx: &mut Context<'_>) {
-        let name = cx.declaration();
-        cx.chatter(format_args!("While executing '{name}':\n  {text}"));
+    /// Calls a write handler.
+    pub(super) fn write_call(
+        &mut self,
+        call: &HandlerCall,
+        cx: &mut Context<'_>,
+    ) -> Result<(), HandlerError> {
+        if call.element != Some(cx.id()) {
+            return cx.lend_to_call(self, |cx| cx.write(call));
+        }
+        if call.handler == "set" { cx.write_own(self, "set", &call.value) } else { cx.write(call) }
     }
 }

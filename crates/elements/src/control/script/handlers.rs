@@ -4,14 +4,8 @@ use super::run::Because;
 use super::{Script, function, signals};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Context, Handler, HandlerCall, HandlerError, Timestamp};
+use ringway_click::{Context, Handler, HandlerError, Timestamp};
 use ringway_click_lang::config;
-
-/// Own handlers, besides the functions, that `$(..)` and `write` find without the element's name.
-pub(super) const NAMES: &[&str] = &[
-    "cat", "catq", "get", "goto", "kill", "now", "random", "readable", "run", "set", "shift", "step",
-    "writable",
-];
 
 pub(super) fn list(proxy: bool, exported: &[String]) -> Vec<Handler> {
     let function = |name: &&'static str| {
@@ -32,7 +26,8 @@ pub(super) fn list(proxy: bool, exported: &[String]) -> Vec<Handler> {
         callable("readable", false),
         callable("writable", true),
         Handler::read_with("get", |e: &mut Script, name, cx| {
-            e.variable(name.trim(), cx).ok_or_else(|| wrong("no such variable"))
+            let name = one_name(name)?.ok_or_else(|| wrong("no variable"))?;
+            e.variable(name, cx).ok_or_else(|| undefined(name))
         })
         .parameters(),
         Handler::read_with("cat", |_: &mut Script, path, cx| {
@@ -51,9 +46,9 @@ pub(super) fn list(proxy: bool, exported: &[String]) -> Vec<Handler> {
         Handler::write("step", |e: &mut Script, value, cx| e.step(value.trim(), cx)),
         Handler::write("goto", |e: &mut Script, label, cx| e.goto(label.trim(), cx)),
         Handler::write("set", |e: &mut Script, value, _| e.assign(value)),
-        Handler::read_with("run", |e: &mut Script, value, cx| e.run(value, None, cx))
+        Handler::read_with("run", |e: &mut Script, value, cx| e.run(value, ("run", false), cx))
             .parameters()
-            .writes(|e: &mut Script, value, cx| e.run(value, None, cx).map(drop)),
+            .writes(|e: &mut Script, value, cx| e.run(value, ("run", true), cx).map(drop)),
     ]);
     all.extend(exported.iter().cloned().map(|name| {
         let variable = name.clone();
@@ -62,9 +57,8 @@ pub(super) fn list(proxy: bool, exported: &[String]) -> Vec<Handler> {
         })
     }));
     if proxy {
-        let run = |e: &mut Script, name: (&str, bool), value: &str, cx: &mut Context<'_>| {
-            e.run(value, Some(name), cx)
-        };
+        let run =
+            |e: &mut Script, name: (&str, bool), value: &str, cx: &mut Context<'_>| e.run(value, name, cx);
         all.push(Handler::others(run).parameters());
     }
     all
@@ -81,7 +75,7 @@ impl Script {
             Target::At(at) => {
                 self.restart();
                 self.at = at;
-                self.execute(0, Because::Jump, cx);
+                self.execute_as(("goto", true), 0, Because::Jump, cx);
             }
             Target::End(end) => self.finish(end, Because::Jump, cx),
         }
@@ -92,7 +86,7 @@ impl Script {
     fn assign(&mut self, value: &str) -> Result<(), HandlerError> {
         let (name, value) = config::shift_word(value);
         if name.is_empty() {
-            return Err(wrong("expected variable name"));
+            return Err(wrong("no variable"));
         }
         self.set(name, value.trim_end().to_string());
         Ok(())
@@ -109,10 +103,15 @@ impl Script {
                 Because::Step,
             ),
         };
-        if self.ended.is_some() {
-            return Err(wrong("the script has ended"));
+        match self.ended {
+            Some(_) if because == Because::Router => return Err(wrong("the script has ended")),
+            Some(End::Error) => return Err(HandlerError::Script(String::new())),
+            None => self.execute_as(("step", true), steps, because, cx),
+            Some(_) => {}
         }
-        self.execute(steps, because, cx);
+        if (because, self.ended) == (Because::Router, Some(End::Error)) {
+            return Err(HandlerError::Script(String::new()));
+        }
         Ok(())
     }
 
@@ -120,32 +119,42 @@ impl Script {
     fn run(
         &mut self,
         arguments: &str,
-        proxied: Option<(&str, bool)>,
+        name: (&str, bool),
         cx: &mut Context<'_>,
     ) -> Result<String, HandlerError> {
         self.set("args", arguments.to_string());
-        if let Some((name, write)) = proxied {
-            self.set("0", name.to_string());
-            self.set("write", write.to_string());
-        }
         self.restart();
-        self.execute(0, Because::Jump, cx);
+        self.execute_as(name, 0, Because::Jump, cx);
         match self.ended {
-            Some(End::Error) => Err(wrong(&core::mem::take(&mut self.value))),
+            Some(End::Error) => Err(HandlerError::Script(core::mem::take(&mut self.value))),
             Some(End::Return) => Ok(self.value.clone()),
             _ => Ok(String::new()),
         }
     }
 
     fn shift(&mut self, parameters: &str) -> Result<String, HandlerError> {
-        let name = if parameters.trim().is_empty() { "args" } else { parameters.trim() };
+        let name = one_name(parameters)?.unwrap_or("args");
         let own = self.variables.iter_mut().find(|(own, _)| own == name);
-        let (_, value) = own.ok_or_else(|| wrong("no such variable"))?;
+        let (_, value) = own.ok_or_else(|| undefined(name))?;
         let (first, rest) = config::shift_word(value);
         let (first, rest) = (first.to_string(), rest.to_string());
         *value = rest;
         Ok(first)
     }
+}
+
+/// The name of a variable, if there is one.
+fn one_name(parameters: &str) -> Result<Option<&str>, HandlerError> {
+    let (name, rest) = config::shift_word(parameters);
+    if rest.trim().is_empty() {
+        Ok(Some(name).filter(|name| !name.is_empty()))
+    } else {
+        Err(wrong("too many arguments"))
+    }
+}
+
+fn undefined(name: &str) -> HandlerError {
+    HandlerError::failed(alloc::format!("undefined variable '{name}'"))
 }
 
 fn random(parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> {
@@ -176,13 +185,4 @@ fn kill(parameters: &str, cx: &mut Context<'_>) -> Result<String, HandlerError> 
         good &= cx.console().kill(signal, process);
     }
     Ok(good.to_string())
-}
-
-impl Script {
-    pub(super) fn call_name(call: &HandlerCall, cx: &mut Context<'_>) -> String {
-        match call.element {
-            Some(id) => alloc::format!("{}.{}", cx.router().name(id), call.handler),
-            None => call.handler.clone(),
-        }
-    }
 }

@@ -70,6 +70,8 @@ pub struct Script {
     value: String,
     /// The status of the last `write`.
     status: i32,
+    /// The handler by which the script runs, and whether it is written.
+    called: (String, bool),
     /// Number of restarts, by which an interrupted run detects a restart.
     runs: u32,
     /// Depth of nested calls of its own handlers.
@@ -116,12 +118,25 @@ impl Script {
     fn packet(&mut self, port: usize, cx: &mut Context<'_>) -> Option<usize> {
         self.set("input", port.to_string());
         self.restart();
-        self.execute(0, Because::Jump, cx);
+        self.execute_as(("", false), 0, Because::Jump, cx);
         match self.ended {
             Some(End::End) => Some(0),
             Some(End::Return) => self.value.trim().parse().ok(),
             _ => None,
         }
+    }
+
+    /// Continues execution; meanwhile `$0` and `$write` tell by which handler.
+    fn execute_as(
+        &mut self,
+        (name, write): (&str, bool),
+        steps: u32,
+        because: Because,
+        cx: &mut Context<'_>,
+    ) {
+        let before = core::mem::replace(&mut self.called, (name.to_string(), write));
+        self.execute(steps, because, cx);
+        self.called = before;
     }
 
     fn initialize_variables(&mut self, cx: &mut Context<'_>) {
@@ -156,6 +171,13 @@ impl Element for Script {
         self.labels = program::labels(&arguments);
         match Program::parse(&arguments, self.kind == ScriptType::Driver) {
             Ok(program) => {
+                // Variables that the script sets are empty until then.
+                self.set("args", String::new());
+                for step in &program.steps {
+                    if let Step::Set { name, .. } | Step::Init { name, .. } = step {
+                        self.set(name, String::new());
+                    }
+                }
                 self.program = program;
                 Ok(())
             }
@@ -180,7 +202,7 @@ impl Element for Script {
             Step::Wait(text) => {
                 let text = text.clone();
                 if !self.set_timer(&text, cx) {
-                    return Err(cx.error("syntax error at 'wait'"));
+                    cx.message("syntax error at 'wait'");
                 }
             }
             Step::Pause(_) => {}
@@ -197,7 +219,8 @@ impl Element for Script {
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        self.execute(1, Because::Timer, cx);
+        let heading = alloc::format!("While executing '{}':", cx.declaration());
+        cx.under(heading, |cx| self.execute_as(("", false), 1, Because::Timer, cx));
     }
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -209,7 +232,7 @@ impl Element for Script {
     }
 
     fn pull(&mut self, _: usize, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let Some(packet) = cx.pull_one(0) else { return };
+        let Some(packet) = cx.lend(self, |cx| cx.pull_one(0)) else { return };
         match self.packet(0, cx) {
             Some(0) => burst.push(packet),
             Some(output) => cx.push(output, packet),
@@ -220,7 +243,7 @@ impl Element for Script {
     fn signalled(&mut self, _: i32, cx: &mut Context<'_>) {
         self.catch(false, cx);
         self.restart();
-        self.execute(0, Because::Jump, cx);
+        self.execute_as(("run", true), 0, Because::Jump, cx);
     }
 
     fn handlers(&self) -> Vec<Handler> {

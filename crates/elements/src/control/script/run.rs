@@ -3,8 +3,8 @@ use super::program::{End, Step, Target};
 use super::{Script, ScriptType};
 use alloc::format;
 use alloc::string::{String, ToString};
-use ringway_click::Context;
 use ringway_click::arg::{Nanoseconds, parse_bool};
+use ringway_click::{Context, HandlerCall};
 use ringway_click_lang::config;
 
 /// Maximum number of jumps without waiting.
@@ -86,7 +86,7 @@ impl Script {
                 break;
             }
         }
-        if because == Because::Router {
+        if because == Because::Router && self.ended != Some(End::Error) {
             cx.router().adjust_runcount(1);
         }
     }
@@ -118,7 +118,7 @@ impl Script {
             Step::Print { text, newline, quoted } => self.print(&text, newline, quoted, cx),
             Step::Save { handler, file, append } => {
                 let redirect = if append { ">>" } else { ">" };
-                self.print(&format!("{redirect}{file} {handler}"), false, false, cx)
+                self.print(&format!("{redirect}{file} {handler}"), true, false, cx)
             }
             Step::Read { call, quoted } => self.read_aloud(&call, quoted, cx),
             Step::Write { call, quoted } => self.write_out(&call, quoted, cx),
@@ -136,7 +136,7 @@ impl Script {
                 self.value = self.text(&text, quoted, cx);
                 if because != Because::Jump && !self.value.is_empty() {
                     let value = self.value.clone();
-                    self.complain(&value, cx);
+                    cx.complain(&value);
                 }
                 After::End(End::Error)
             }
@@ -152,7 +152,7 @@ impl Script {
     fn wait(&mut self, text: &str, steps: &mut u32, because: Because, cx: &mut Context<'_>) -> After {
         if *steps == 0 {
             if !self.set_timer(text, cx) {
-                self.complain("syntax error at 'wait'", cx);
+                cx.complain("syntax error at 'wait'");
                 return After::Next;
             }
             return After::Wait;
@@ -170,7 +170,7 @@ impl Script {
         let condition = self.expand(condition, cx);
         match parse_bool(condition.trim()) {
             None if !condition.is_empty() => {
-                self.complain(&format!("bad condition '{condition}'"), cx);
+                cx.complain(&format!("bad condition '{condition}'"));
                 After::Next
             }
             Some(false) => After::Next,
@@ -196,27 +196,22 @@ impl Script {
             text = rest;
         }
         let call = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '@' || c == '_');
+        let before = cx.complaints();
         let result = if call {
-            let call = self.expand_with(text, false, cx);
-            let (name, value) = parts(&call, quoted);
-            match self.read_parts(name, &value, cx) {
-                Ok(value) => value,
-                Err(error) => {
-                    self.complain(&error.to_string(), cx);
-                    return After::Next;
-                }
-            }
+            let call = self.expand(text, cx);
+            self.read(&call, quoted, cx).map(|(_, value)| value).unwrap_or_default()
         } else {
             let text = self.expand_with(text, true, cx);
             config::unquote_text(&text)
         };
-        let end = if newline && !result.ends_with('\n') { "\n" } else { "" };
+        let ends = !newline || result.ends_with('\n') || cx.complaints() > before;
+        let end = if ends { "" } else { "\n" };
         let bytes = result + end;
         match file {
             None => cx.output(bytes.as_bytes()),
             Some((name, append)) => {
                 if let Err(error) = cx.console().write_file(&name, bytes.as_bytes(), append) {
-                    self.complain(&error, cx);
+                    cx.complain(&error);
                 }
             }
         }
@@ -225,34 +220,61 @@ impl Script {
 
     fn read_aloud(&mut self, call: &str, quoted: bool, cx: &mut Context<'_>) -> After {
         let text = self.expand(call, cx);
-        let (name, value) = parts(&text, quoted);
-        match self.read_parts(name, &value, cx) {
-            Ok(value) => {
-                let name = match cx.handler_call(name, false) {
-                    Ok(call) => Self::call_name(&call, cx),
-                    Err(_) => format!("{}.{name}", cx.name()),
-                };
-                let value = value.strip_suffix('\n').unwrap_or(&value);
-                cx.chatter(format_args!("{name}:\n{value}"));
-            }
-            Err(error) => self.complain(&error.to_string(), cx),
+        if let Some((name, value)) = self.read(&text, quoted, cx) {
+            let value = value.strip_suffix('\n').unwrap_or(&value);
+            cx.chatter(format_args!("{name}:\n{value}"));
         }
         After::Next
+    }
+
+    /// The name and the value of a read handler; nothing if there is none. Errors are printed.
+    fn read(&mut self, call: &str, quoted: bool, cx: &mut Context<'_>) -> Option<(String, String)> {
+        let (name, value) = parts(call, quoted);
+        match self.resolve(name, &value, false, cx) {
+            Ok(call) => {
+                let heading = heading(&call, cx);
+                let value = cx.under(heading, |cx| {
+                    self.read_call(&call, cx).unwrap_or_else(|error| {
+                        cx.complain(&error.to_string());
+                        String::new()
+                    })
+                });
+                Some((cx.router().full_name(&call), value))
+            }
+            Err(error) => {
+                cx.complain(&error.to_string());
+                None
+            }
+        }
     }
 
     fn write_out(&mut self, call: &str, quoted: bool, cx: &mut Context<'_>) -> After {
         let text = self.expand(call, cx);
         let (name, value) = parts(&text, quoted);
-        self.status = match self.write_parts(name, &value, cx) {
-            Ok(()) => 0,
-            Err(error) => {
-                self.complain(&error.to_string(), cx);
-                // EINVAL
-                -22
-            }
-        };
+        let done = self.resolve(name, &value, true, cx).and_then(|call| {
+            let heading = heading(&call, cx);
+            cx.under(heading, |cx| {
+                let done = self.write_call(&call, cx);
+                if let Err(error) = &done {
+                    cx.complain(&error.to_string());
+                    self.status = error.status().unwrap_or(self.status);
+                } else {
+                    self.status = 0;
+                }
+                Ok(())
+            })
+        });
+        if let Err(error) = done {
+            cx.complain(&error.to_string());
+        }
         After::Next
     }
+}
+
+/// The heading of errors of a call.
+fn heading(call: &HandlerCall, cx: &mut Context<'_>) -> String {
+    let space = if call.value.is_empty() { "" } else { " " };
+    format!("While calling '{}{space}{}':", cx.router().full_name(call), call.value)
 }
 
 /// A call's name and value; with `quoted` a layer of quotes is removed from the value.

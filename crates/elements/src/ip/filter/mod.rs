@@ -38,6 +38,8 @@ pub(super) struct Filter {
     rules: Rules,
     safe_length: usize,
     drops: u64,
+    /// Warnings about the rules.
+    pub(super) warnings: Vec<String>,
 }
 
 /// The rules: one program, or a program each.
@@ -50,7 +52,8 @@ enum Rules {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { rules: Rules::One(Decision::new(&[], Jump::Drop)), safe_length: 0, drops: 0 }
+        let rules = Rules::One(Decision::new(&[], Jump::Drop));
+        Self { rules, safe_length: 0, drops: 0, warnings: Vec::new() }
     }
 }
 
@@ -77,12 +80,13 @@ impl Filter {
         [one, run]: [usize; 2],
         breathe: &mut dyn FnMut(),
     ) -> Result<Self, Vec<String>> {
-        let mut errors = Vec::new();
+        let (mut errors, mut warnings) = (Vec::new(), Vec::new());
         let mut programs: Vec<Program> = Vec::new();
         let mut steps = 0;
         for (index, rule) in rules.iter().enumerate() {
             match self::rule(&config::unquote_text(rule), outputs, scope) {
-                Ok(program) => {
+                Ok((program, said)) => {
+                    warnings.extend(said.iter().map(|said| format!("pattern {index}: warning: {said}")));
                     steps += program.steps.len();
                     programs.push(program);
                 }
@@ -99,7 +103,7 @@ impl Filter {
         }
         match () {
             () if !errors.is_empty() => Err(errors),
-            () if steps > one => Ok(apart(programs, breathe)),
+            () if steps > one => Ok(Self { warnings, ..apart(programs, breathe) }),
             () => {
                 let joined = merge(programs.clone());
                 let safe_length = joined.safe_length();
@@ -113,7 +117,7 @@ impl Filter {
                     }
                     _ => Rules::One(joined),
                 };
-                Ok(Self { rules, safe_length, drops: 0 })
+                Ok(Self { rules, safe_length, drops: 0, warnings })
             }
         }
     }
@@ -195,7 +199,7 @@ struct Program {
     expression: Expression,
 }
 
-fn rule(text: &str, outputs: usize, scope: &Scope) -> Result<Program, Vec<String>> {
+fn rule(text: &str, outputs: usize, scope: &Scope) -> Result<(Program, Vec<String>), Vec<String>> {
     let words = parse::words(text);
     let (slot, pattern) = words.split_first().ok_or_else(Vec::new)?;
     let output = match slot.as_str() {
@@ -217,11 +221,12 @@ fn rule(text: &str, outputs: usize, scope: &Scope) -> Result<Program, Vec<String
         [word] => matches!(word.as_str(), "-" | "any" | "all"),
         _ => false,
     };
-    let expression = if all { Expression::always() } else { parse::Parser::read(pattern, scope)? };
+    let (expression, warnings) =
+        if all { (Expression::always(), Vec::new()) } else { parse::Parser::read(pattern, scope)? };
     let mut steps = Vec::new();
     expression.emit(&mut steps);
     program::redirect(&mut steps, output, Jump::No);
-    Ok(Program { steps, everything: None, expression })
+    Ok((Program { steps, everything: None, expression }, warnings))
 }
 
 /// Appends rules to one another in pairs, so that each is first optimized with few others.
@@ -262,7 +267,8 @@ fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
             break;
         }
     }
-    Filter { rules: Rules::Many(Many::new(rules, breathe).into(), None), safe_length, drops: 0 }
+    let rules = Rules::Many(Many::new(rules, breathe).into(), None);
+    Filter { rules, safe_length, drops: 0, warnings: Vec::new() }
 }
 
 impl Program {

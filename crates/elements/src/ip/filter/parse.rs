@@ -135,21 +135,25 @@ pub(super) struct Parser<'a> {
     scope: &'a Scope,
     before: Primitive,
     errors: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl<'a> Parser<'a> {
-    /// Reads all of `words`.
+    /// Reads all of `words`: the expression, and warnings.
     ///
     /// # Errors
     /// Error messages, one per line.
-    pub(super) fn read(words: &'a [String], scope: &'a Scope) -> Result<Expression, Vec<String>> {
-        let before = Primitive::default();
-        let mut parser = Self { words, at: 0, depth: 0, scope, before, errors: Vec::new() };
+    pub(super) fn read(
+        words: &'a [String],
+        scope: &'a Scope,
+    ) -> Result<(Expression, Vec<String>), Vec<String>> {
+        let (before, errors, warnings) = (Primitive::default(), Vec::new(), Vec::new());
+        let mut parser = Self { words, at: 0, depth: 0, scope, before, errors, warnings };
         let expression = parser.choice();
-        if parser.errors.is_empty() && parser.at < words.len() {
+        if parser.at < words.len() {
             parser.error(format!("garbage after expression at '{}'", words[parser.at]));
         }
-        if parser.errors.is_empty() { Ok(expression) } else { Err(parser.errors) }
+        if parser.errors.is_empty() { Ok((expression, parser.warnings)) } else { Err(parser.errors) }
     }
 
     fn error(&mut self, text: impl Into<String>) {
@@ -195,13 +199,13 @@ impl<'a> Parser<'a> {
     }
 
     fn all(&mut self) -> Expression {
-        let mut all = Vec::new();
+        let (mut all, mut first) = (Vec::new(), true);
         loop {
-            let needed = self.skip(&["and", "&&"]) || all.is_empty();
+            let needed = self.skip(&["and", "&&"]) || core::mem::take(&mut first);
             let at = self.at;
             all.extend(self.factor(false));
-            if self.at == at || !self.errors.is_empty() {
-                if needed && self.errors.is_empty() {
+            if self.at == at {
+                if needed {
                     self.error("missing expression");
                 }
                 return Expression::And(all);
@@ -267,12 +271,11 @@ impl<'a> Parser<'a> {
         self.data(&mut primitive);
         if self.at == first {
             self.error(format!("empty term near '{}'", self.word()));
-        }
-        if !self.errors.is_empty() {
             return None;
         }
         match primitive.expression(&self.before) {
             Ok(expression) => {
+                self.warnings.extend(primitive.warning());
                 self.before = primitive;
                 Some(if negated { expression.not(false) } else { expression })
             }

@@ -96,6 +96,17 @@ pub(super) struct Primitive {
     pub(super) header: Header,
     /// The operand of `&`.
     pub(super) mask: Data,
+    /// A relation whose outcome is known.
+    always: Option<Always>,
+}
+
+/// A relation whose outcome is known: as it is written, and the largest value of what it compares.
+#[derive(Clone, Copy, Debug)]
+struct Always {
+    outcome: bool,
+    relation: &'static str,
+    value: u32,
+    most: u32,
 }
 
 /// A comparison with a number under a mask.
@@ -132,6 +143,14 @@ impl FieldKind {
             Self::EcnCapable => "ip ect",
             Self::Congestion => "ip ce",
             ICMP_TYPE => "icmp type",
+            Self::Field(Field { protocol: None, bit: 0, bits: 4 }) => "ip vers",
+            Self::Field(Field { protocol: None, bit: 4, bits: 4 }) => "ip hl",
+            Self::Field(Field { protocol: None, bit: 8, bits: 8 }) => "ip tos",
+            Self::Field(Field { protocol: None, bit: 8, bits: 6 }) => "ip dscp",
+            Self::Field(Field { protocol: None, bit: 16, bits: 16 }) => "ip len",
+            Self::Field(Field { protocol: None, bit: 32, bits: 16 }) => "ip id",
+            Self::Field(Field { protocol: None, bit: 64, bits: 8 }) => "ip ttl",
+            Self::Field(Field { protocol: Some(TCP), bit: 112, bits: 16 }) => "tcp win",
             Self::Field(Field { protocol, .. }) => {
                 return protocol.map_or("ip".to_string(), protocol_text) + "[...]";
             }
@@ -154,6 +173,12 @@ impl Primitive {
 
     fn wrong<T>(&self, what: &str) -> Result<T, String> {
         Err(format!("'{}': {what}", self.text()))
+    }
+
+    /// A warning about a relation whose outcome is known.
+    pub(super) fn warning(&self) -> Option<String> {
+        let Always { outcome, relation, value, most } = self.always?;
+        Some(format!("relation '{relation} {value}' is always {outcome} (range 0-{most})"))
     }
 
     /// Completes omitted parts from the data and from the preceding condition.
@@ -205,7 +230,7 @@ impl Primitive {
     }
 
     /// The comparison with a value under a mask of `full` bits.
-    fn compare(&self, value: u32, full: u32) -> Result<Comparison, String> {
+    fn compare(&mut self, value: u32, full: u32) -> Result<Comparison, String> {
         let mask = match self.mask {
             Data::None => full,
             Data::Number(mask) | Data::Host(mask) => mask,
@@ -215,6 +240,19 @@ impl Primitive {
             return self.wrong(&format!("mask out of range, bound {full:#X}"));
         }
         let mut found = Comparison { value, mask, greater: false, negated: self.negated };
+        let outcome = match self.relation {
+            Relation::Less if value == 0 => Some(self.negated),
+            Relation::Less if value > mask => Some(!self.negated),
+            Relation::Greater if value >= mask => Some(self.negated),
+            _ => None,
+        };
+        let relation = match (self.relation, self.negated) {
+            (Relation::Less, false) => "<",
+            (Relation::Less, true) => ">=",
+            (_, false) => ">",
+            (_, true) => "<=",
+        };
+        self.always = outcome.map(|outcome| Always { outcome, relation, value, most: mask });
         match self.relation {
             Relation::Equal if value > full => return self.wrong(&format!("out of range, bound {full}")),
             Relation::Equal => return Ok(found),

@@ -110,7 +110,8 @@ fn one_by_one(rules: &[Program], headers: &Headers<'_>) -> Jump {
 }
 
 fn expected(rules: &[String], packet: &Packet) -> Option<usize> {
-    let programs: Vec<Program> = rules.iter().map(|text| rule(text, 3, &Scope::default()).unwrap()).collect();
+    let programs: Vec<Program> =
+        rules.iter().map(|text| rule(text, 3, &Scope::default()).unwrap().0).collect();
     match one_by_one(&programs, &Headers::of(packet)) {
         Jump::Output(port) => Some(port),
         _ => None,

@@ -33,7 +33,18 @@ impl Element for Classifier {
             let text = format!("need {} arguments, one per output port", cx.noutputs());
             return Err(cx.error(text));
         }
-        self.program = Program::compile(&patterns).map_err(|text| cx.error(text))?;
+        match Program::compile(&patterns) {
+            Ok(program) => self.program = program,
+            Err(errors) => {
+                for error in errors {
+                    cx.error(error);
+                }
+                return Err(Failed);
+            }
+        }
+        for port in self.program.unused(cx.noutputs()) {
+            cx.warning(format!("output {port} matches no packets"));
+        }
         Ok(())
     }
 

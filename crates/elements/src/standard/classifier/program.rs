@@ -1,10 +1,11 @@
 //! Patterns, compiled to comparisons of words that lead to each other or to outputs.
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
 use core::fmt::Write;
-use ringway_click_lang::config;
 
 /// Maximum offset in a packet. Attack: an offset beyond all memory.
 const FARTHEST: usize = 1 << 16;
@@ -85,29 +86,99 @@ struct Clause {
     negated: bool,
 }
 
-fn digits(text: &str) -> Option<Vec<Option<u8>>> {
-    let nibbles: Option<Vec<Option<u8>>> = text
-        .chars()
-        .map(|c| if c == '?' { Some(None) } else { c.to_digit(16).map(|digit| Some(digit as u8)) })
-        .collect();
-    nibbles.filter(|nibbles| nibbles.len() % 2 == 0 && !nibbles.is_empty())
+/// What is wrong with a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PatternError {
+    Digit,
+    Slash,
+    Offset,
+    Short,
+    Odd,
+    ShortMask,
+    LongMask,
 }
 
-fn clause(word: &str) -> Option<Clause> {
-    let (negated, word) = match word.strip_prefix('!') {
-        Some(rest) => (true, rest),
-        None => (false, word),
+impl fmt::Display for PatternError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digit => f.write_str("expected a digit"),
+            Self::Slash => f.write_str("expected '/'"),
+            Self::Offset => write!(f, "offset too large, maximum {FARTHEST}"),
+            Self::Short => f.write_str("value has less than 2 hex digits"),
+            Self::Odd => f.write_str("value has odd number of hex digits"),
+            Self::ShortMask => f.write_str("mask has too few hex digits"),
+            Self::LongMask => f.write_str("mask has too many hex digits"),
+        }
+    }
+}
+
+/// The longest prefix of `text` of such characters, and the rest.
+fn prefix(text: &str, of: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|c| !of(c)).unwrap_or(text.len()))
+}
+
+fn digits(text: &str) -> Vec<Option<u8>> {
+    text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect()
+}
+
+/// The clauses of a pattern. All errors are added to `errors`.
+fn clauses(pattern: &str, errors: &mut Vec<PatternError>) -> Vec<Clause> {
+    let mut clauses = Vec::new();
+    let mut rest = pattern.trim_ascii();
+    while !rest.is_empty() {
+        match clause(rest, errors) {
+            Ok((clause, behind)) => {
+                clauses.push(clause);
+                rest = behind.trim_ascii_start();
+            }
+            Err(error) => {
+                errors.push(error);
+                break;
+            }
+        }
+    }
+    clauses
+}
+
+/// The first clause of a pattern, and the rest; an error if the rest can't be read.
+fn clause<'a>(text: &'a str, errors: &mut Vec<PatternError>) -> Result<(Clause, &'a str), PatternError> {
+    let (negated, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+    let (number, text) = prefix(text, |c| c.is_ascii_digit());
+    if number.is_empty() {
+        return Err(PatternError::Digit);
+    }
+    let text = text.strip_prefix('/').ok_or(PatternError::Slash)?;
+    let offset = number.parse().ok().filter(|offset| *offset <= FARTHEST).unwrap_or_else(|| {
+        errors.push(PatternError::Offset);
+        0
+    });
+    let hexadecimal = |c: char| c == '?' || c.is_ascii_hexdigit();
+    let (value, mut text) = prefix(text, hexadecimal);
+    let wrong = match value.len() {
+        ..2 => Some(PatternError::Short),
+        length if length % 2 == 1 => Some(PatternError::Odd),
+        _ => None,
     };
-    let (offset, value) = word.split_once('/')?;
-    let (value, mask) = value.split_once('%').map_or((value, None), |(value, mask)| (value, Some(mask)));
-    let offset: usize = offset.parse().ok().filter(|offset| *offset <= FARTHEST)?;
-    let value = digits(value)?;
-    let mask = match mask {
-        Some(mask) => digits(mask).filter(|mask| mask.len() == value.len())?,
-        None => alloc::vec![Some(0xf); value.len()],
-    };
+    errors.extend(wrong);
+    let value = digits(value);
+    let mut mask = alloc::vec![Some(0xf); value.len()];
+    if let Some(rest) = text.strip_prefix('%') {
+        let (given, rest) = prefix(rest, hexadecimal);
+        match given.len().cmp(&value.len()) {
+            _ if wrong.is_some() => {}
+            Ordering::Less => errors.push(PatternError::ShortMask),
+            Ordering::Equal => mask = digits(given),
+            Ordering::Greater => errors.push(PatternError::LongMask),
+        }
+        text = rest;
+    }
+    Ok((Clause { tests: tests(offset, &value, &mask), negated }, text))
+}
+
+/// The comparisons of a value, four bits each, from an offset on.
+fn tests(offset: usize, value: &[Option<u8>], mask: &[Option<u8>]) -> Vec<Test> {
     let mut words: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
-    for (at, (value, mask)) in value.iter().zip(&mask).enumerate() {
+    for (at, (value, mask)) in value.iter().zip(mask).enumerate() {
         let (byte, high) = (offset + at / 2, at % 2 == 0);
         let shift = 8 * (3 - byte % 4) + if high { 4 } else { 0 };
         let mask = if value.is_some() { u32::from(mask.unwrap_or(0)) } else { 0 };
@@ -116,22 +187,32 @@ fn clause(word: &str) -> Option<Clause> {
         *bits |= (u32::from(value.unwrap_or(0)) & mask) << shift;
     }
     let tests = words.into_iter().filter(|(_, (mask, _))| *mask != 0);
-    let tests = tests.map(|(offset, (mask, value))| Test { offset, mask, value }).collect();
-    Some(Clause { tests, negated })
+    tests.map(|(offset, (mask, value))| Test { offset, mask, value }).collect()
 }
 
 impl Program {
-    pub(super) fn compile(patterns: &[String]) -> Result<Self, String> {
+    /// Compiles patterns.
+    ///
+    /// # Errors
+    /// All errors.
+    pub(super) fn compile(patterns: &[String]) -> Result<Self, Vec<String>> {
+        let mut wrong = Vec::new();
+        let mut parsed = Vec::new();
+        for (number, pattern) in patterns.iter().enumerate() {
+            let mut errors = Vec::new();
+            let everything = pattern.trim_ascii() == "-";
+            parsed.push(if everything { Vec::new() } else { clauses(pattern, &mut errors) });
+            wrong.extend(errors.iter().map(|error| format!("pattern {number}: {error}")));
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
         let mut steps: Vec<Step> = Vec::new();
         let mut start = To::Output(None);
         // From the last pattern to the first, so that each pattern knows where to continue when it fails.
-        for (output, pattern) in patterns.iter().enumerate().rev() {
-            let words = config::split_words(pattern);
-            let everything = words.len() == 1 && words[0] == "-";
+        for (output, clauses) in parsed.into_iter().enumerate().rev() {
             let mut to = To::Output(Some(output));
-            for word in words.iter().rev().filter(|_| !everything) {
-                let clause =
-                    clause(word).ok_or_else(|| format!("bad clause '{word}' in pattern {output}"))?;
+            for clause in clauses.into_iter().rev() {
                 let failed = start;
                 let (yes, no) = if clause.negated { (failed, to) } else { (to, failed) };
                 let mut next = yes;
@@ -142,7 +223,7 @@ impl Program {
                 to = next;
             }
             if steps.len() > MOST {
-                return Err("patterns too long".into());
+                return Err(["patterns too long".into()].into());
             }
             start = to;
         }
@@ -150,6 +231,14 @@ impl Program {
         program.turn_round();
         program.shorten();
         Ok(program)
+    }
+
+    /// Outputs that no packet can reach.
+    pub(super) fn unused(&self, outputs: usize) -> impl Iterator<Item = usize> + use<> {
+        let ends = self.steps.iter().flat_map(|step| [step.yes, step.no]).chain([self.start]);
+        let used: BTreeSet<usize> =
+            ends.filter_map(|to| if let To::Output(port) = to { port } else { None }).collect();
+        (0..outputs).filter(move |port| !used.contains(port))
     }
 
     /// Reverses the steps into the order of execution.
@@ -254,9 +343,10 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_click_lang::config::split_arguments;
 
     fn compile(text: &str) -> Program {
-        Program::compile(&config::split_arguments(text)).unwrap()
+        Program::compile(&split_arguments(text)).unwrap()
     }
 
     #[test]
@@ -283,10 +373,26 @@ alignment offset 0
     }
 
     #[test]
-    fn invalid_patterns_are_refused() {
-        for pattern in ["", "x", "1", "1/1", "1/11%1", "99999999/11", "1/zz"] {
-            let compiled = Program::compile(&[pattern.into()]);
-            assert_eq!(compiled.is_err(), !pattern.is_empty(), "{pattern}");
-        }
+    fn every_wrong_pattern_has_its_reasons() {
+        let patterns = "foo, 12/, 12, 12/0800, 12/080 x, 12/0800%ff, 5/z 6/x, 1/1?%ff00, 99999999/11, ";
+        let expected = "pattern 0: expected a digit
+pattern 1: value has less than 2 hex digits
+pattern 2: expected '/'
+pattern 4: value has odd number of hex digits
+pattern 4: expected a digit
+pattern 5: mask has too few hex digits
+pattern 6: value has less than 2 hex digits
+pattern 6: expected a digit
+pattern 7: mask has too many hex digits
+pattern 8: offset too large, maximum 65536";
+        assert_eq!(Program::compile(&split_arguments(patterns)).unwrap_err().join("\n"), expected);
+    }
+
+    #[test]
+    fn outputs_without_packets_are_found() {
+        let unused = |text: &str, outputs| compile(text).unused(outputs).collect::<Vec<_>>();
+        assert_eq!(unused("12/0800, 12/0800, -, 12/0806", 4), [1, 3]);
+        assert_eq!(unused("12/0800 12/0801", 1), [0]);
+        assert_eq!(unused("12/08, -", 2), [] as [usize; 0]);
     }
 }

@@ -1,7 +1,7 @@
 //! The consoles of routers on other threads than the first.
 use super::mailbox::Mailbox;
 use super::worker::Message;
-use ringway_click::Console;
+use ringway_click::{Console, Device};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,12 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const MOST_WAITING: usize = 1000;
 
 /// Prints nothing, since the first thread already prints the messages of configuring elements.
-pub(super) struct Mute;
+pub(super) struct Mute {
+    pub(super) devices: fn() -> Vec<Device>,
+}
 
 impl Console for Mute {
     fn chatter(&mut self, _: &str) {}
 
     fn output(&mut self, _: &[u8]) {}
+
+    fn devices(&self) -> fn() -> Vec<Device> {
+        self.devices
+    }
 }
 
 /// Prints, and forwards lines to the first thread if an element there listens.
@@ -51,5 +57,9 @@ impl Console for Echo {
 
     fn process(&self) -> u32 {
         self.console.process()
+    }
+
+    fn devices(&self) -> fn() -> Vec<Device> {
+        self.console.devices()
     }
 }

@@ -3,7 +3,7 @@ use super::console::{Echo, Mute};
 use super::mailbox::Mailbox;
 use crate::click::Machine;
 use crate::click::pace::Pace;
-use ringway_click::{Clock, Division, Job, Options, Registry, Router};
+use ringway_click::{Clock, Console, Division, Job, Options, Registry, Router};
 use ringway_click_lang::Graph;
 use ringway_host::{Wish, poll};
 use std::any::Any;
@@ -74,7 +74,7 @@ impl ThreadStart {
         let options = Options {
             burst,
             clock: Clock::Real(Box::new(machine)),
-            console: Box::new(Mute),
+            console: Box::new(Mute { devices: echo.devices() }),
             seed,
             source: String::new(),
         };
