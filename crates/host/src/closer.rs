@@ -1,8 +1,9 @@
 //! Closing descriptors whose close may block.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Closes descriptors on separate threads.
 ///
@@ -28,5 +29,153 @@ impl Closer {
     /// Whether all have been closed.
     pub fn is_done(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Attack: descriptors without end, each replacing the one before. Number of duplicates from which those of
+/// replaced descriptors are closed, if twice as many as are in use are not more.
+const DUPLICATES: usize = 32;
+/// Attack: sessions without end, each leaving descriptors that can't be closed. Largest number of those that wait.
+const WAITING: usize = 1024;
+
+/// Duplicates of a peer's descriptors for wake-ups. They are closed last, on a thread of the peer's own.
+///
+/// Attack: closing an eventfd for the last time waits for the mutex of each epoll instance that watches it. The
+/// peer can hold that mutex for as long as it likes: by an `epoll_wait` into memory that is being punched.
+#[derive(Debug, Default)]
+pub struct Duplicates {
+    descriptors: Vec<OwnedFd>,
+    /// How many of them were in use when those of replaced descriptors were last closed.
+    used: usize,
+    queue: Arc<Mutex<Queue>>,
+}
+
+/// Descriptors to close.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Vec<OwnedFd>,
+    has_thread: bool,
+}
+
+/// Closes what waits, until nothing does.
+fn run(queue: &Mutex<Queue>) {
+    loop {
+        let mut locked = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = std::mem::take(&mut locked.waiting);
+        locked.has_thread = !waiting.is_empty();
+        if waiting.is_empty() {
+            return;
+        }
+        drop(locked);
+        drop(waiting);
+    }
+}
+
+impl Duplicates {
+    /// Keeps a duplicate. `in_use` are the descriptors for which duplicates stay, if there are too many.
+    pub fn keep<'a>(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        in_use: impl Iterator<Item = BorrowedFd<'a>>,
+    ) -> io::Result<()> {
+        if self.descriptors.len() >= DUPLICATES.max(2 * self.used) {
+            let kept = in_use.map(|used| used.try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
+            self.used = kept.len();
+            self.close(kept);
+        }
+        self.descriptors.push(descriptor.try_clone_to_owned()?);
+        Ok(())
+    }
+
+    /// Takes over a descriptor itself.
+    pub fn adopt(&mut self, descriptor: OwnedFd) {
+        self.descriptors.push(descriptor);
+    }
+
+    /// Closes all duplicates. To be called when the descriptors themselves have been closed.
+    pub fn release(&mut self) {
+        self.close(Vec::new());
+    }
+
+    fn close(&mut self, kept: Vec<OwnedFd>) {
+        let old = std::mem::replace(&mut self.descriptors, kept);
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.waiting.extend(old);
+        if queue.waiting.is_empty() || std::mem::replace(&mut queue.has_thread, true) {
+            return;
+        }
+        drop(queue);
+        let queue = self.queue.clone();
+        if crate::spawn("closer", None, move || run(&queue)).is_err() {
+            run(&self.queue);
+        }
+    }
+
+    /// Whether the peer leaves so many descriptors that can't be closed that it gets no more.
+    pub fn is_stuck(&self) -> bool {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).waiting.len() >= WAITING
+    }
+}
+
+impl Drop for Duplicates {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    /// A descriptor whose last close waits until the test reads: a TCP socket that lingers with unsent data.
+    fn lingering() -> (OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while ours.write(&[0; 65536]).is_ok() {}
+        ours.set_nonblocking(false).unwrap();
+        let minute = Some(std::time::Duration::from_secs(60));
+        rustix::net::sockopt::set_socket_linger(&ours, minute).unwrap();
+        (ours.into(), theirs)
+    }
+
+    #[test]
+    fn a_descriptor_that_cannot_be_closed_holds_only_a_thread_of_its_own() {
+        let mut duplicates = Duplicates::default();
+        let (descriptor, peer) = lingering();
+        duplicates.keep(descriptor.as_fd(), std::iter::empty()).unwrap();
+        drop(descriptor);
+        duplicates.release();
+        // The next ones wait behind it, up to a limit.
+        while !duplicates.is_stuck() {
+            duplicates.adopt(crate::EventFd::new().unwrap().into_fd());
+            duplicates.release();
+        }
+        // An aborted connection has nothing to wait for.
+        rustix::net::sockopt::set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
+        drop(peer);
+        while duplicates.queue.lock().unwrap().has_thread {
+            std::thread::yield_now();
+        }
+        assert!(!duplicates.is_stuck());
+    }
+
+    #[test]
+    fn replaced_descriptors_do_not_pile_up_and_used_ones_keep_their_duplicates() {
+        let mut duplicates = Duplicates::default();
+        let (used, _peer) = lingering();
+        duplicates.keep(used.as_fd(), std::iter::empty()).unwrap();
+        for _ in 0..10 * DUPLICATES {
+            let other = crate::EventFd::new().unwrap();
+            duplicates.keep(other.as_fd(), std::iter::once(used.as_fd())).unwrap();
+            assert!(duplicates.descriptors.len() <= DUPLICATES);
+        }
+        // Not the last close.
+        drop(used);
+        duplicates.descriptors.iter().for_each(|kept| drop(kept.try_clone().unwrap()));
     }
 }

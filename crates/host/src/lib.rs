@@ -36,7 +36,7 @@ mod unmap;
 pub use account::Account;
 pub use budget::Budget;
 pub use clock::{Clock, ticks, ticks_per_second};
-pub use closer::Closer;
+pub use closer::{Closer, Duplicates};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};

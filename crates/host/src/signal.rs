@@ -139,6 +139,12 @@ impl Signal {
     }
 }
 
+impl AsFd for Signal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// Attack: a peer makes its eventfd blocking and fills it: the helper that writes it blocks until somebody
 /// reads it, possibly forever. Largest number of helpers.
 const HELPERS: usize = 1024;

@@ -2,7 +2,7 @@
 
 use crate::feature::virtio;
 use crate::payload::VringAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Largest number of descriptors of a ring (virtio 1.3, 2.7 and 2.8).
@@ -45,6 +45,11 @@ pub struct Ring {
 }
 
 impl Ring {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let kick = if let Kick::Fd(kick) = &self.kick { Some(kick) } else { None };
+        [kick, self.call.as_ref(), self.err.as_ref()].into_iter().flatten().map(|fd| fd.as_fd())
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         !matches!(self.kick, Kick::Unset) && self.addresses.is_some() && self.size != 0
     }

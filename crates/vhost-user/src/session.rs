@@ -8,7 +8,7 @@ use crate::payload::{CONFIG, Config, Iotlb, Log, MemoryRegion, SharedRegion, Vri
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::ring::{Kick, LARGEST, Ring};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// The features that a back-end offers. They must be the same when a front-end reconnects.
@@ -157,6 +157,11 @@ impl Session {
     pub fn new(offer: Offer) -> Session {
         let rings = vec![Ring::default(); usize::from(offer.rings)];
         Session { offer, features: 0, protocol: 0, status: 0, rings, revoked: false }
+    }
+
+    /// The descriptors of the rings.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().flat_map(Ring::descriptors)
     }
 
     /// The negotiated features.

@@ -7,6 +7,7 @@ use crate::open::{Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{Event, PortState, Request};
+use ringway_host::Closer;
 use ringway_spec::Port;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub struct Live {
     serial: u64,
     /// Duplicates of the descriptors that `data` has, if a restarted `data` can continue with them.
     kept: Vec<OwnedFd>,
+    closer: Closer,
     /// The state that `data` last reported.
     pub state: Option<PortState>,
     /// Why it has no peer, or lost its last one.
@@ -39,9 +41,17 @@ pub struct Live {
 
 impl Live {
     /// Stops the opener, which closes its sockets.
-    pub async fn close(self) {
+    pub async fn close(mut self) {
+        self.forget();
         if let Some(opener) = self.opener {
             opener.stop().await;
+        }
+    }
+
+    /// Closes the peer's descriptors. Attack: as in [`ringway_host::Duplicates`].
+    fn forget(&mut self) {
+        if !self.kept.is_empty() {
+            self.closer.close(std::mem::take(&mut self.kept));
         }
     }
 
@@ -49,7 +59,7 @@ impl Live {
     fn gone(&mut self, reason: &str) {
         self.reason = reason.into();
         self.resting = false;
-        self.kept.clear();
+        self.forget();
         if let Some(opener) = &self.opener {
             opener.gone(self.serial);
         }
@@ -72,6 +82,7 @@ impl Engine {
             epoch: self.epoch,
             serial: 0,
             kept: Vec::new(),
+            closer: Closer::default(),
             state: None,
             reason: String::new(),
             programs: 0,

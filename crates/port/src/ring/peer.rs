@@ -4,9 +4,9 @@ use super::{Config, Fault, RingPort};
 use crate::peer::{Alarm, Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Queue, Silent};
 use ringway_frame::CountersRef;
-use ringway_host::{Clock, Mapping};
+use ringway_host::{Clock, Duplicates, Mapping};
 use ringway_ring::RingMemory;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// A program.
@@ -16,6 +16,7 @@ struct Program {
     port: RingPort,
     alarm: Arc<Alarm>,
     attached: bool,
+    duplicates: Duplicates,
 }
 
 fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> {
@@ -31,12 +32,18 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
         policy,
     };
     let (port, queues) = RingPort::new(config);
-    Ok((Box::new(Program { port, alarm, attached: false }), queues))
+    Ok((Box::new(Program { port, alarm, attached: false, duplicates: Duplicates::default() }), queues))
 }
 
 impl Peer for Program {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [memory, kick, call] = exactly(KIND.name, descriptors)?;
+        if self.duplicates.is_stuck() {
+            return Err(PeerError::kind("eventfds of former programs can't be closed; try again later"));
+        }
+        for fd in [&kick, &call] {
+            self.duplicates.keep(fd.as_fd(), std::iter::empty()).map_err(PeerError::kind)?;
+        }
         let memory = RingMemory::attach(Mapping::sealed(&memory)?.region());
         let memory = memory.map_err(|error| PeerError::kind(format!("the ring: {error}")))?;
         let attached = self.port.attach(memory, kick, call);
@@ -47,6 +54,7 @@ impl Peer for Program {
 
     fn detach(&mut self) {
         self.port.detach();
+        self.duplicates.release();
         self.attached = false;
     }
 

@@ -4,10 +4,11 @@ use super::device::Guest;
 use super::{Config, offer};
 use crate::{Doorbell, Queue, State};
 use ringway_frame::{CountersRef, add};
-use ringway_host::{Budget, Clock, Closer, FdKind, HostError};
+use ringway_host::{Budget, Clock, Closer, Duplicates, FdKind, HostError};
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
 use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -98,6 +99,7 @@ pub struct Backend {
     connection: Option<Connection>,
     refused: Option<SessionError>,
     closer: Closer,
+    duplicates: Duplicates,
 }
 
 impl Backend {
@@ -116,6 +118,7 @@ impl Backend {
             connection: None,
             refused: None,
             closer: Closer::default(),
+            duplicates: Duplicates::default(),
         };
         (backend, queues)
     }
@@ -124,7 +127,7 @@ impl Backend {
     /// there the front-end that is served stays, and the next waits until it is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
-        if !self.closer.is_done() {
+        if !self.closer.is_done() || self.duplicates.is_stuck() {
             return Err(BackendError::Unclosed);
         }
         let stream = UnixStream::from(stream);
@@ -183,6 +186,12 @@ impl Backend {
                 return Err(BackendError::Descriptor);
             }
             late.add(&fds)?;
+            for fd in fds.iter().filter(|fd| FdKind::of(fd.as_fd()) != Some(FdKind::Memory)) {
+                self.duplicates.keep(fd.as_fd(), session.descriptors().chain(self.device.descriptors()))?;
+            }
+            if self.duplicates.is_stuck() {
+                return Err(BackendError::Unclosed);
+            }
             if count == 0 {
                 inbox.ended().map_err(SessionError::from)?;
                 return Err(BackendError::Closed);
@@ -210,6 +219,11 @@ impl Backend {
             self.device.revoke();
             send(stream, &held, self.device.budget())?;
         }
+        self.look_around(clock.now())
+    }
+
+    /// What follows messages: work of the device, and a look whether the guest broke something.
+    fn look_around(&mut self, now: u64) -> Result<(), BackendError> {
         self.device.look_around();
         self.device.serve_control(&self.counters);
         if self.device.take_config_change() {
@@ -218,7 +232,7 @@ impl Backend {
         if self.device.is_lost() {
             return Err(BackendError::Lost);
         }
-        if self.device.has_grown(clock.now(), &self.counters) {
+        if self.device.has_grown(now, &self.counters) {
             return Err(BackendError::Grown);
         }
         if self.device.budget().is_spent() {
@@ -233,10 +247,14 @@ impl Backend {
     /// Disconnects the front-end. When this returns, every ring is stopped and no worker accesses the guest's memory; a
     /// thread unmaps it.
     pub fn disconnect(&mut self) {
-        if let Some(mut connection) = self.connection.take() {
-            connection.session.end(&mut self.device);
+        if let Some(Connection { stream, mut session, .. }) = self.connection.take() {
+            session.end(&mut self.device);
+            // Attack: descriptors in messages that were not received are closed with the socket.
+            let _ = stream.shutdown(Shutdown::Both);
+            self.duplicates.adopt(stream.into());
         }
         self.device.clear();
+        self.duplicates.release();
         self.device.has_grown(0, &self.counters);
     }
 

@@ -148,6 +148,12 @@ impl Guest {
         self.session.epoll.as_ref()
     }
 
+    /// The descriptors of the session that belong to no ring.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let log = self.shared.log.call.iter().map(|call| call.as_fd());
+        log.chain(self.session.channel.iter().map(AsFd::as_fd))
+    }
+
     /// Limits what waking the front-end may cost.
     pub(super) fn budget(&self) -> &Arc<Budget> {
         &self.session.budget
