@@ -70,7 +70,7 @@ fn add(device: &mut NetworkDevice, entry: &libc::ifaddrs) {
         libc::AF_PACKET => {
             // SAFETY: an address of this family is a `sockaddr_ll`, which may be unaligned.
             let address = unsafe { entry.ifa_addr.cast::<libc::sockaddr_ll>().read_unaligned() };
-            if matches!(address.sll_hatype, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) {
+            if address.sll_hatype == libc::ARPHRD_ETHER {
                 device.ethernet = address.sll_addr.first_chunk().copied();
             }
         }

@@ -82,8 +82,8 @@ impl Element for TimedSource {
         }
         if let Some(mut packet) = cx.packet(&self.data) {
             packet.notes_mut().timestamp = cx.now();
-            self.count += 1;
             cx.lend(self, |cx| cx.push(0, packet));
+            self.count += 1;
         }
         cx.set_timer_again(timer, self.interval);
     }
