@@ -200,8 +200,13 @@ impl Entry {
     pub fn step_of(self, name: impl Into<String>, slices: &Slices) -> Entry {
         let row = slices.entry("", Better::More);
         let [low, high] = row.ratio_interval.map_or([None; 2], |bounds| bounds.map(Some));
-        let figures =
-            [("ours", row.ours), ("peer", row.peer), ("ratio", row.ratio), ("from", low), ("to", high)];
+        let figures = [
+            ("ours", row.ours),
+            ("peer", row.peer),
+            ("ratio", row.ratio),
+            ("ratio from", low),
+            ("ratio to", high),
+        ];
         let figures = figures.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
         self.step(name, &figures.collect::<Vec<_>>())
     }

@@ -2,6 +2,7 @@
 //!
 //! Shared machines change both within seconds, and rates with them.
 
+use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -35,13 +36,20 @@ type Sample = [f64; 2];
 
 static SAMPLES: Mutex<(Vec<Sample>, Option<Instant>)> = Mutex::new((Vec::new(), None));
 
-/// Takes a sample for the measurement in progress, unless the last one is recent. Neither core may be in use.
+/// Takes a sample for the measurement in progress, unless the last one is recent. Nothing may be measured meanwhile.
 pub fn note() {
-    let mut samples = SAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
-    if samples.1.is_none_or(|last| last.elapsed() > APART) {
-        samples.0.extend(sample());
-        samples.1 = Some(Instant::now());
+    let recent = |last: Instant| last.elapsed() < APART;
+    if !SAMPLES.lock().unwrap_or_else(PoisonError::into_inner).1.is_some_and(recent) {
+        note_now();
     }
+}
+
+/// Takes a sample.
+pub fn note_now() {
+    let sample = sample();
+    let mut samples = SAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
+    samples.0.extend(sample);
+    samples.1 = Some(Instant::now());
 }
 
 /// The samples since the last call, summed up; none if there are none.
@@ -72,7 +80,10 @@ fn sample() -> Option<Sample> {
         let line = &line.0;
         let threads = CORES.map(|core| {
             scope.spawn(move || -> Option<[f64; 2]> {
-                ringway_host::pin(core).ok()?;
+                // The caller may be pinned, and this thread with it: any core is allowed here.
+                let mut set = CpuSet::new();
+                set.set(core);
+                rustix::thread::sched_setaffinity(None, &set).ok()?;
                 let trip = round_trips(line, core as u64, end)?;
                 Some([trip, integers()])
             })
@@ -110,7 +121,8 @@ fn integers() -> f64 {
         let begin = Instant::now();
         let mut state = std::hint::black_box(1u64);
         for _ in 0..STEPS {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            // The shift keeps a compiler from joining steps.
+            state = (state ^ state >> 29).wrapping_mul(0x5851_f42d_4c95_7f2d);
         }
         std::hint::black_box(state);
         begin.elapsed().as_nanos() as f64 / 1e3

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
 mod entry;
 #[path = "machine.rs"]
+#[allow(dead_code, reason = "the other benchmarks use the rest")]
 mod machine;
 #[path = "report.rs"]
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
@@ -46,12 +47,12 @@ fn main() -> ExitCode {
         .map(ToString::to_string)
         .collect();
     for key in &chosen {
-        machine::note();
+        machine::note_now();
         let mut entry = match measure(key) {
             Ok(entry) => entry,
             Err(error) => Entry::skipped(error),
         };
-        machine::note();
+        machine::note_now();
         entry.machine = machine::take();
         rows.insert(key.clone(), entry);
     }

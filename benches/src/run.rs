@@ -53,7 +53,7 @@ impl Output<'_> {
     pub fn wants(&self, key: &str) -> bool {
         let wants = self.wanted.iter().any(|wanted| wanted == key);
         if wants {
-            machine::note();
+            machine::note_now();
             // Without the mark, a measurement that hangs would end those after it too.
             let _ = std::fs::write(mark(self.path), key);
         }
@@ -65,7 +65,7 @@ impl Output<'_> {
         if !self.wanted.iter().any(|wanted| wanted == key) {
             return;
         }
-        machine::note();
+        machine::note_now();
         let mut entry = entry.unwrap_or_else(Entry::skipped);
         entry.machine = machine::take();
         let figure = entry.ours.map_or(String::new(), |ours| format!(" {ours:.2} {}", entry.unit));

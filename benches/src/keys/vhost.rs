@@ -166,6 +166,8 @@ impl<'m, P: Peer> Far<'m, P> {
             }
         }
         pair.drain()?;
+        // What came before both ports were ready.
+        pair.reset_losses();
         peer.run(false)?;
         Ok(Far { peer, _front: front, pair })
     }

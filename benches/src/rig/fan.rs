@@ -79,8 +79,7 @@ impl<'m> Fan<'m> {
             if came > 0 {
                 last = now;
             } else if now - last > PATIENCE {
-                self.lost += self.came.iter().map(|came| self.sent - came).sum::<u64>();
-                self.came.fill(self.sent);
+                self.forget();
                 last = now;
             }
             if now - begin >= time {
@@ -99,7 +98,7 @@ impl<'m> Fan<'m> {
             let before = self.lost;
             self.run(PATIENCE / 2)?;
             self.drain()?;
-            all = self.lost == before && self.came.iter().all(|came| *came == self.sent);
+            all = self.lost == before;
         }
         (self.sent, self.lost) = (0, 0);
         self.came.fill(0);
@@ -114,6 +113,12 @@ impl<'m> Fan<'m> {
         if frames == 0 { Err("no frame came".into()) } else { Ok(seconds * 1e9 / frames as f64) }
     }
 
+    /// Gives up the frames in flight.
+    fn forget(&mut self) {
+        self.lost += self.came.iter().map(|came| self.sent - came).sum::<u64>();
+        self.came.fill(self.sent);
+    }
+
     /// Receives until nothing is in flight.
     pub fn drain(&mut self) -> Result<(), Failure> {
         let mut last = Instant::now();
@@ -122,6 +127,7 @@ impl<'m> Fan<'m> {
                 last = Instant::now();
             }
         }
+        self.forget();
         Ok(())
     }
 

@@ -31,6 +31,13 @@ pub fn prefetch(frame: Span<'_>) {
     frame.split(frame.len().saturating_sub(NUMBER)).1.prefetch();
 }
 
+/// Prefetches what [`write`] writes.
+#[inline]
+pub fn prefetch_write(frame: SpanMut<'_>) {
+    frame.prefetch_write();
+    frame.split(frame.len().saturating_sub(NUMBER)).1.prefetch_write();
+}
+
 /// The receiver's side of a sequence.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sequence {

@@ -7,6 +7,8 @@ use ringway_client::{Ring, Slot, Wait};
 use std::time::{Duration, Instant};
 
 const BURST: u32 = 64;
+/// Time without a frame after which frames in flight count as dropped.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// Slices without a frame before that is a failure.
 const TRIES: usize = 5;
 
@@ -26,8 +28,11 @@ pub struct Stream<'p> {
     to: Vec<&'p mut Ring>,
     frame: Vec<u8>,
     out: Vec<u8>,
-    /// The number of the next frame sent, and the numbers of those received by the first receiver.
+    /// The number of the next frame sent.
     next: u64,
+    /// Frames that came, or were given up.
+    came: u64,
+    /// The numbers of those that came to the first receiver.
     sequence: Sequence,
 }
 
@@ -44,7 +49,7 @@ impl<'p> Stream<'p> {
         let sender = 2 * number + 1;
         let address = if to.len() == 1 { sender + 1 } else { 255 };
         let (frame, out, sequence) = (frame(size, address, sender), vec![0; size], Sequence::default());
-        let mut stream = Stream { from: &mut from.ring, to, frame, out, next: 0, sequence };
+        let mut stream = Stream { from: &mut from.ring, to, frame, out, next: 0, came: 0, sequence };
         if address != 255 {
             stream.learn()?;
         }
@@ -114,16 +119,18 @@ impl<'p> Stream<'p> {
         }
     }
 
-    /// Takes what is still under way.
+    /// Takes what is still under way: a single receiver gets every frame that was not dropped.
     fn drain(&mut self, payload: Payload) -> Result<(), Failure> {
         let mut last = Instant::now();
-        while last.elapsed() < Duration::from_millis(1) {
+        let patience = if self.to.len() == 1 { PATIENCE } else { Duration::from_millis(1) };
+        while last.elapsed() < patience && (self.to.len() > 1 || self.came < self.next) {
             for index in 0..self.to.len() {
                 if self.receive(index, payload)? > 0 {
                     last = Instant::now();
                 }
             }
         }
+        self.came = self.next;
         Ok(())
     }
 
@@ -146,7 +153,9 @@ impl<'p> Stream<'p> {
 
     #[inline]
     fn receive(&mut self, index: usize, payload: Payload) -> Result<u64, Failure> {
-        receive(self.to[index], self.frame.len(), payload, &mut self.sequence)
+        let count = receive(self.to[index], self.frame.len(), payload, &mut self.sequence)?;
+        self.came += count;
+        Ok(count)
     }
 
     /// Copies a second from the sender's buffers to the first receiver's, by this thread alone.
@@ -173,6 +182,12 @@ impl<'p> Stream<'p> {
 pub fn send(ring: &mut Ring, size: usize, payload: Payload, next: u64) -> Result<u32, Failure> {
     let tx = &mut ring.tx;
     let room = tx.room(BURST)?.min(BURST);
+    if payload == Payload::Numbered {
+        for ahead in 0..room {
+            let buffer = tx.buffer(tx.slot(ahead).buf_idx, size as u32).ok_or("no such buffer")?;
+            sequence::prefetch_write(buffer);
+        }
+    }
     for ahead in 0..room {
         let slot = Slot { len: size as u16, ..tx.slot(ahead) };
         if payload == Payload::Numbered {
