@@ -16,7 +16,7 @@
 //! Omitted parts of a condition are taken from the previous one: `src port 80 or 443`. Conditions on transport headers
 //! only match first fragments.
 //!
-//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops` (read). The IPv4 header must be marked.
+//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops`, `memory` (read). The IPv4 header must be marked.
 use super::filter::Filter;
 use alloc::boxed::Box;
 use alloc::format;
@@ -73,6 +73,7 @@ impl Element for IpClassifier {
         let own = [
             Handler::read("program", |e: &Self| e.filter.text()),
             Handler::read("drops", |e: &Self| e.filter.drops()),
+            Handler::read("memory", |e: &Self| e.filter.memory()),
         ];
         own.into_iter().chain(patterns).collect()
     }

@@ -7,7 +7,7 @@
 //! - `PATTERN`: as IPClassifier's.
 //!
 //! Handlers: `program` (read): the decision program, a test of four bytes a line;
-//! `drops` (read). The IPv4 header must be noted.
+//! `drops`; `memory`: bytes of the tables that rules are found by (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -49,6 +49,7 @@ impl Element for IpFilter {
         [
             Handler::read("program", |e: &Self| e.filter.text()),
             Handler::read("drops", |e: &Self| e.filter.drops()),
+            Handler::read("memory", |e: &Self| e.filter.memory()),
         ]
         .into()
     }

@@ -1,10 +1,12 @@
 //! A decision program ready to run: tests of a word against one or several values.
+use super::area::FIELDS;
 use super::program::{self, Jump, NETWORK, Step, TRANSPORT};
 use crate::packet::u32_at;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::Packet;
+use ringway_wire::ipv4;
 
 /// Minimum number of values for a binary search.
 const SEARCHED: usize = 7;
@@ -25,6 +27,31 @@ impl<'a> Headers<'a> {
             network: packet.network_data().unwrap_or_default(),
             transport: packet.transport_data().unwrap_or_default(),
         }
+    }
+
+    /// The fields of [`super::area`], if all are present.
+    #[inline]
+    pub(super) fn key(&self) -> Option<[u32; FIELDS]> {
+        let (network, ports) = (self.network.first_chunk::<20>()?, self.transport.first_chunk::<4>()?);
+        let ports = u32::from_be_bytes(*ports);
+        let [source, destination] = [12, 16].map(|at| u32_at(network, at));
+        Some([source, destination, ports >> 16, ports & 0xffff, protocol(network)])
+    }
+
+    /// Each of these fields by itself, and whether it is whole; `None` if no byte of it is there.
+    pub(super) fn fields(&self) -> [Option<(u32, bool)>; FIELDS] {
+        let field = |bytes: &[u8], at: usize, length: usize| {
+            let there = bytes.get(at..).map(|rest| &rest[..rest.len().min(length)])?;
+            let value = there.iter().fold(0, |value, byte| value << 8 | u32::from(*byte));
+            (!there.is_empty()).then_some((value, there.len() == length))
+        };
+        [
+            field(self.network, 12, 4),
+            field(self.network, 16, 4),
+            field(self.transport, 0, 2),
+            field(self.transport, 2, 2),
+            self.network.first_chunk::<10>().map(|network| (protocol(network), true)),
+        ]
     }
 
     /// The four bytes at a program's offset; bytes outside `mask` may read as 0. `None` if a byte within `mask` is
@@ -53,6 +80,13 @@ fn word(bytes: &[u8], at: usize, mask: u32) -> Option<u32> {
     let mut word = [0; 4];
     word[..there].copy_from_slice(bytes.get(at..at + there).unwrap_or_default());
     Some(u32_at(&word, 0))
+}
+
+/// The protocol, and whether the packet is a later fragment in the lowest bit.
+#[inline]
+fn protocol(network: &[u8]) -> u32 {
+    let later = u16::from_be_bytes([network[6], network[7]]) & ipv4::FRAGMENT_OFFSET != 0;
+    u32::from(network[9]) << 1 | u32::from(later)
 }
 
 /// A test of one word against several values.
@@ -120,6 +154,11 @@ impl Decision {
     /// The words tested, with their masks.
     pub(super) fn words(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
         self.matches.iter().map(|test| (test.offset, test.mask))
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        self.matches.iter().map(|test| size_of::<Match>() + 4 * test.values.len()).sum()
     }
 
     /// Number of lines written by [`Decision::write`].

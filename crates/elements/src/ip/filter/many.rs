@@ -1,61 +1,237 @@
-//! Many rules: the first that matches is found by the words that packets must have to match it, not by trying one
-//! rule after the other (tuple space search: Srinivasan, Suri and Varghese, SIGCOMM 1999).
-use super::cache::Cache;
+//! Many rules: each is one or more areas, ranges of five fields. Areas that lie near each other form blocks of eight.
+//! For each range of a field's values a bitmap tells the blocks with an area there (Lakshman and Stiliadis, SIGCOMM
+//! 1998; Baboescu and Varghese, SIGCOMM 2001); only blocks in the bitmaps of all fields are compared with a packet.
+use super::area::{AXES, Area, Areas, FIELDS, Word};
+use super::axis::{Axis, Layout, starts};
+use super::block::{Block, Division, Key, LANES, Owner, spans};
 use super::decision::{Decision, Headers};
-use super::needs::{Need, Needs};
-use super::program::{Jump, NETWORK};
-use super::table::{self, Entries, Shape, Table};
-use alloc::collections::BTreeMap;
+use super::program::{Expression, Jump};
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_click::{LINES, Progress};
+use ringway_click::{LINES, PACKETS, Packet, Progress};
 
-/// With more tables than this, address masks are shortened so that fewer tables remain.
-const TABLES: usize = 32;
-/// Lookup cost (in tables, and rules outside of tables) above which outcomes are cached.
-const LOOKS: usize = 4;
-
+/// With no more areas, each has a bit of its own, so that none is compared.
+const ALONE: usize = 64;
+/// Maximum number of areas besides one a rule. Attack: rules of many alternatives.
+const ALTERNATIVES: usize = 1 << 17;
+/// Maximum size of the bitmaps of a field, in words. Attack: rules with ever new values; beyond it, neighbouring ranges
+/// share a bitmap, so that lookups look at more blocks.
+pub(super) const MOST_WORDS: usize = 1 << 22;
+/// Packets whose bitmaps are prefetched ahead.
+const AHEAD: usize = 4;
 /// Rules processed before packets are processed again.
 pub(super) const RULES: usize = 16;
 
-/// A rule: its program, and the outcome of packets that match.
+/// A rule: its program, the outcome of packets that match, and the expression it was compiled from.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) decision: Decision,
-    pub(super) needs: Needs,
+    pub(super) output: Jump,
+    pub(super) expression: Expression,
 }
 
 /// Rules, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Many {
     decisions: Vec<Decision>,
-    /// In the order of their first rules.
-    tables: Vec<Table>,
-    cache: Option<Cache>,
+    /// Outcomes as numbers.
+    outcomes: Vec<u32>,
+    extra: Vec<Word>,
+    /// One for each of the fields, then the further words.
+    axes: Vec<Axis>,
+    layout: Layout,
+    blocks: Vec<Block>,
+    /// The first rule of each block.
+    firsts: Vec<Owner>,
+    /// Whether each block is one area: its bit in the bitmaps tells whether it has a packet.
+    alone: bool,
 }
 
+/// The places of a packet's bitmaps.
+type Places = [u32; AXES];
+
 impl Many {
-    pub(super) fn new(rules: Vec<Rule>, breathe: &mut dyn FnMut()) -> Self {
-        let mut shapes = sort(&rules, |need| Some(*need), breathe);
-        if shapes.len() > TABLES {
-            shapes = sort(&rules, coarser, breathe);
+    /// `limit` is the maximum size of a field's bitmaps, in words.
+    pub(super) fn new(rules: Vec<Rule>, limit: usize, breathe: &mut dyn FnMut()) -> Self {
+        let mut finder = Areas::new(rules.iter().map(|rule| &rule.expression));
+        let (mut areas, mut owner): (Vec<Area>, Vec<u32>) = (Vec::new(), Vec::new());
+        let mut left = ALTERNATIVES;
+        for (number, rule) in rules.iter().enumerate() {
+            if number % RULES == RULES - 1 {
+                breathe();
+            }
+            let own = finder.of(&rule.expression, left + 1);
+            left -= own.len().saturating_sub(1).min(left);
+            owner.resize(owner.len() + own.len(), number as u32);
+            areas.extend(own);
         }
-        let decisions: Vec<Decision> = rules.into_iter().map(|rule| rule.decision).collect();
-        let mut tables: Vec<Table> =
-            shapes.into_iter().map(|(shape, entries)| Table::new(shape, entries)).collect();
-        tables.sort_by_key(|table| table.first);
-        let looks: usize = tables.iter().map(Table::looks).sum();
-        let cache = if looks > LOOKS { Cache::new(words(&decisions)) } else { None };
-        Self { decisions, tables, cache }
+        let (decisions, outcomes) = rules.into_iter().map(|rule| (rule.decision, code(rule.output))).unzip();
+        let extra = finder.extra().to_vec();
+        let starts_of = |axis| {
+            breathe();
+            starts(&areas, axis)
+        };
+        let axes: Vec<Vec<u32>> = (0..FIELDS + extra.len()).map(starts_of).collect();
+        // With shared bitmaps, bits would not be exact.
+        let alone = areas.len() <= ALONE && limit >= 4 * ALONE;
+        let spans = spans(&areas, &axes, breathe);
+        let members = if alone {
+            (0..areas.len() as u32).map(|area| Vec::from([area])).collect()
+        } else {
+            Division::new(&spans, &axes, LANES).blocks(breathe)
+        };
+        let layout = Layout::new(members.len(), limit);
+        let mut block_of = alloc::vec![0; areas.len()];
+        for (block, members) in members.iter().enumerate() {
+            members.iter().for_each(|member| block_of[*member as usize] = block as u32);
+        }
+        let axis = |(number, starts): (usize, &Vec<u32>)| {
+            let spans: Vec<(u32, u32)> = spans.iter().map(|spans| spans[number]).collect();
+            Axis::new(number, starts, &areas, &spans, &block_of, layout, breathe)
+        };
+        let axes = axes.iter().enumerate().map(axis).collect();
+        let blocks: Vec<Block> = members.iter().map(|members| Block::new(&areas, &owner, members)).collect();
+        let firsts = blocks.iter().map(|block| block.owners[0]).collect();
+        Self { decisions, outcomes, extra, axes, layout, blocks, firsts, alone }
     }
 
-    /// The outcome of a packet: an output, [`Jump::Drop`], or [`Jump::No`] if no rule matches.
+    /// The outcomes of packets: an output, [`Jump::Drop`], or [`Jump::No`] if no rule matches.
+    pub(super) fn decide(&self, packets: &[Packet], outcomes: &mut [Jump; PACKETS]) {
+        let mut keys = [[0; PACKETS]; FIELDS];
+        let mut places = [[0; PACKETS]; AXES];
+        // A bit for each packet that has all fields.
+        let mut complete = 0u64;
+        for (number, packet) in packets.iter().enumerate().take(PACKETS) {
+            if let Some(key) = Headers::of(packet).key() {
+                complete |= 1 << number;
+                keys.iter_mut().zip(key).for_each(|(keys, value)| keys[number] = value);
+            }
+        }
+        let count = packets.len().min(PACKETS);
+        for ((axis, places), keys) in self.axes.iter().zip(&mut places).zip(&keys) {
+            for (place, value) in places[..count].iter_mut().zip(keys) {
+                *place = axis.place(*value);
+            }
+        }
+        self.find_extra(packets, &mut places);
+        let of = |number: usize| -> Places { core::array::from_fn(|axis| places[axis][number]) };
+        for number in 0..count {
+            if number + AHEAD < count {
+                self.axes[0].prefetch(places[0][number + AHEAD]);
+                self.axes[1].prefetch(places[1][number + AHEAD]);
+            }
+            let (packet, key) = (&packets[number], core::array::from_fn(|field| keys[field][number]));
+            let owner = if complete >> number & 1 == 0 {
+                self.search_incomplete(packet, of(number))
+            } else if self.alone {
+                self.first(packet, of(number))
+            } else {
+                self.search::<true>(packet, &key, of(number))
+            };
+            outcomes[number] = self.outcomes.get(owner.rule()).map_or(Jump::No, |code| jump(*code));
+        }
+    }
+
+    /// The first rule that matches a packet that has all fields, if each area has a bit of its own.
     #[inline]
-    pub(super) fn decide(&mut self, headers: &Headers<'_>) -> Jump {
-        let Self { decisions, tables, cache } = self;
-        let Some(cache) = cache else { return search(decisions, tables, headers) };
-        let outcome = cache.get(headers, || code(search(decisions, tables, headers)));
-        jump(outcome)
+    fn first(&self, packet: &Packet, places: Places) -> Owner {
+        let rows = core::array::from_fn(|axis| self.axes[axis].row(places[axis], 1));
+        let mut areas = self.both(&rows, &places, 0);
+        while areas != 0 {
+            let owner = self.firsts[areas.trailing_zeros() as usize];
+            if owner.is_exact() || self.holds(owner, packet) {
+                return owner;
+            }
+            areas &= areas - 1;
+        }
+        Owner::NONE
+    }
+
+    /// The places of the bitmaps of further words.
+    #[inline]
+    fn find_extra(&self, packets: &[Packet], places: &mut [[u32; PACKETS]; AXES]) {
+        for ((axis, (offset, mask)), places) in
+            self.axes[FIELDS..].iter().zip(&self.extra).zip(&mut places[FIELDS..])
+        {
+            for (packet, place) in packets.iter().zip(places) {
+                let word = Headers::of(packet).word(*offset, *mask);
+                *place = word.map_or(axis.partial, |word| axis.place((word & mask) >> mask.trailing_zeros()));
+            }
+        }
+    }
+
+    /// The first rule that matches a packet, in the blocks that are in all bitmaps. A packet that is not `WHOLE` may
+    /// lack fields.
+    #[inline]
+    fn search<const WHOLE: bool>(&self, packet: &Packet, key: &Key, places: Places) -> Owner {
+        let Layout { words, summary, .. } = self.layout;
+        let size = words + summary;
+        let rows = core::array::from_fn(|axis| self.axes[axis].row(places[axis], size));
+        let mut best = Owner::NONE;
+        for at in 0..summary.max(1) {
+            let mut nonzero = if summary == 0 { 1 } else { self.both(&rows, &places, at) };
+            while nonzero != 0 {
+                let word = at * 64 + nonzero.trailing_zeros() as usize;
+                nonzero &= nonzero - 1;
+                let mut blocks = self.both(&rows, &places, summary + word);
+                while blocks != 0 {
+                    let block = word * 64 + blocks.trailing_zeros() as usize;
+                    blocks &= blocks - 1;
+                    if self.firsts[block] < best {
+                        best = self.look::<WHOLE>(&self.blocks[block], packet, key, best);
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// The bits of a word that are set in all bitmaps.
+    #[inline]
+    fn both(&self, rows: &[&[u64]; FIELDS], places: &Places, at: usize) -> u64 {
+        let [a, b, c, d, e] = rows;
+        let both = a[at] & b[at] & c[at] & d[at] & e[at];
+        let further = self.axes[FIELDS..].iter().zip(&places[FIELDS..]);
+        further.fold(both, |both, (axis, place)| both & axis.row(*place, at + 1)[at])
+    }
+
+    /// The first rule of a block that matches, if it is better than `best`.
+    #[inline]
+    fn look<const WHOLE: bool>(&self, block: &Block, packet: &Packet, key: &Key, best: Owner) -> Owner {
+        let mut lanes = if WHOLE { block.matching(key) } else { (1 << LANES) - 1 };
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as usize % LANES;
+            lanes &= lanes - 1;
+            let owner = block.owners[lane];
+            if owner >= best {
+                break;
+            }
+            if WHOLE && owner.is_exact() || self.holds(owner, packet) {
+                return owner;
+            }
+        }
+        best
+    }
+
+    /// [`Many::search`] for a packet that lacks fields, or parts of them.
+    #[cold]
+    #[inline(never)]
+    fn search_incomplete(&self, packet: &Packet, mut places: Places) -> Owner {
+        let fields = Headers::of(packet).fields();
+        for ((axis, place), field) in self.axes.iter().zip(&mut places).zip(fields) {
+            *place = match field {
+                Some((value, true)) => axis.place(value),
+                Some((_, false)) => axis.partial,
+                None => axis.missing,
+            };
+        }
+        self.search::<false>(packet, &[0; FIELDS], places)
+    }
+
+    /// Whether a rule matches, by its program.
+    #[inline(never)]
+    fn holds(&self, owner: Owner, packet: &Packet) -> bool {
+        self.decisions[owner.rule()].decide(&Headers::of(packet)) != Jump::No
     }
 
     /// Frees part of the memory; no lookup may follow.
@@ -64,15 +240,9 @@ impl Many {
         if self.decisions.is_empty() { Progress::Done } else { Progress::More }
     }
 
-    /// Whether outcomes are cached, because lookups are expensive.
-    pub(super) fn remembers(&self) -> bool {
-        self.cache.is_some()
-    }
-
-    /// Number of tables.
-    #[cfg(test)]
-    pub(super) fn tables(&self) -> usize {
-        self.tables.len()
+    /// Bytes of memory that lookups use, without the programs of rules.
+    pub(super) fn memory(&self) -> usize {
+        self.axes.iter().map(Axis::memory).sum::<usize>() + self.blocks.len() * (size_of::<Block>() + 4)
     }
 
     /// The possible outcomes.
@@ -86,7 +256,7 @@ impl Many {
         for (index, decision) in self.decisions.iter().enumerate() {
             let next = base + decision.lines();
             let otherwise = match self.decisions.get(index + 1) {
-                Some(behind) => behind.everything().unwrap_or(Jump::Step(next)),
+                Some(following) => following.everything().unwrap_or(Jump::Step(next)),
                 None => Jump::Drop,
             };
             decision.write(text, base, |end| if end == Jump::No { otherwise } else { end });
@@ -100,67 +270,7 @@ fn code(jump: Jump) -> u32 {
     if let Jump::Output(port) = jump { port as u32 + 1 } else { 0 }
 }
 
+#[inline]
 fn jump(code: u32) -> Jump {
     code.checked_sub(1).map_or(Jump::Drop, |port| Jump::Output(port as usize))
-}
-
-#[inline]
-fn search(decisions: &[Decision], tables: &[Table], headers: &Headers<'_>) -> Jump {
-    let mut best = u32::MAX;
-    let mut found = Jump::No;
-    for table in tables.iter() {
-        if table.first >= best {
-            break;
-        }
-        for &rule in table.candidates(headers).iter().take_while(|rule| **rule < best) {
-            let outcome = decisions[rule as usize].decide(headers);
-            if outcome != Jump::No {
-                (best, found) = (rule, outcome);
-                break;
-            }
-        }
-    }
-    found
-}
-
-/// Sorts the rules' alternatives by the words they require; `view` weakens requirements.
-fn sort(
-    rules: &[Rule],
-    view: impl Fn(&Need) -> Option<Need>,
-    breathe: &mut dyn FnMut(),
-) -> BTreeMap<Shape, Entries> {
-    let mut shapes: BTreeMap<Shape, Entries> = BTreeMap::new();
-    for (number, rule) in rules.iter().enumerate() {
-        if number % RULES == RULES - 1 {
-            breathe();
-        }
-        for needs in &rule.needs.0 {
-            let seen: Vec<Need> = needs.iter().filter_map(&view).collect();
-            let (shape, key) = table::split(&seen);
-            let found = shapes.entry(shape).or_default().entry(key).or_default();
-            if found.last() != Some(&(number as u32)) {
-                found.push(number as u32);
-            }
-        }
-    }
-    shapes
-}
-
-/// Shortens prefixes of addresses to whole bytes.
-fn coarser(need: &Need) -> Option<Need> {
-    if need.offset != NETWORK + 12 && need.offset != NETWORK + 16 {
-        return Some(*need);
-    }
-    let bits = need.mask.leading_ones() & !7;
-    let mask = u32::MAX.checked_shl(32 - bits).filter(|mask| *mask != 0)?;
-    Some(Need { mask, value: need.value & mask, ..*need })
-}
-
-/// All words on which decisions depend.
-fn words(decisions: &[Decision]) -> Shape {
-    let mut words: BTreeMap<u16, u32> = BTreeMap::new();
-    for (offset, mask) in decisions.iter().flat_map(Decision::words) {
-        *words.entry(offset).or_default() |= mask;
-    }
-    words.into_iter().filter(|(_, mask)| *mask != 0).collect()
 }

@@ -1,13 +1,13 @@
 //! Filters of IPv4 packets: the language that IPFilter and IPClassifier share, compiled to a decision program.
-mod cache;
+mod area;
+mod axis;
+mod block;
 mod decision;
 mod many;
-mod needs;
 mod optimize;
 mod parse;
 mod primitive;
 mod program;
-mod table;
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -16,10 +16,9 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 use decision::{Decision, Headers};
 use many::{Many, RULES, Rule};
-use needs::Needs;
 use program::{Expression, Jump, Step};
 use ringway_click::arg::{Scope, parse_int};
-use ringway_click::{Context, Packet, PacketBurst, Progress};
+use ringway_click::{Context, PACKETS, Packet, PacketBurst, Progress};
 use ringway_click_lang::config;
 
 /// Maximum number of steps. Attack: a configuration that exhausts memory.
@@ -28,9 +27,8 @@ const MOST_STEPS: usize = 1 << 20;
 /// length; rules with more steps in all are kept apart.
 const ONE_PROGRAM: usize = 512;
 /// Maximum number of tests of a program that is executed; of a longer one only the text is kept, since looking up
-/// separate rules is faster. A few more tests are cheaper than caching outcomes.
-const RUN_AS_ONE: usize = 12;
-const RATHER_THAN_REMEMBER: usize = 64;
+/// separate rules is faster.
+const RUN_AS_ONE: usize = 6;
 
 /// A compiled filter.
 #[derive(Clone, Debug)]
@@ -110,11 +108,7 @@ impl Filter {
                 let joined = joined.decision(Jump::Drop);
                 let tests = joined.words().count();
                 let rules = match apart(programs, breathe).rules {
-                    Rules::Many(many, _)
-                        if tests > run && (tests > RATHER_THAN_REMEMBER || !many.remembers()) =>
-                    {
-                        Rules::Many(many, Some(joined))
-                    }
+                    Rules::Many(many, _) if tests > run => Rules::Many(many, Some(joined)),
                     _ => Rules::One(joined),
                 };
                 Ok(Self { rules, safe_length, drops: 0, warnings })
@@ -139,25 +133,40 @@ impl Filter {
         (0..outputs).filter(move |port| !used[*port])
     }
 
-    /// The output of a packet; `None` if the packet is dropped.
+    /// The outcomes of a burst's packets.
     #[inline]
-    pub(super) fn output(&mut self, packet: &Packet) -> Option<usize> {
-        let headers = Headers::of(packet);
-        let end = match &mut self.rules {
-            Rules::One(joined) => joined.decide(&headers),
-            Rules::Many(many, _) => many.decide(&headers),
-        };
-        if let Jump::Output(port) = end { Some(port) } else { None }
+    fn outcomes(&self, packets: &[Packet]) -> [Jump; PACKETS] {
+        let mut outcomes = [Jump::Drop; PACKETS];
+        match &self.rules {
+            Rules::One(joined) => {
+                for (packet, outcome) in packets.iter().zip(&mut outcomes) {
+                    *outcome = joined.decide(&Headers::of(packet));
+                }
+            }
+            Rules::Many(many, _) => many.decide(packets, &mut outcomes),
+        }
+        outcomes
     }
 
     /// Emits packets on their outputs.
     #[inline]
     pub(super) fn push(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        for packet in burst.drain() {
-            match self.output(&packet) {
-                Some(port) => cx.push(port, packet),
-                None => self.drops += 1,
+        let outcomes = self.outcomes(burst.iter().as_slice());
+        let drops = &mut self.drops;
+        cx.scatter(burst, |number, _| match outcomes[number] {
+            Jump::Output(port) => Some(port),
+            _ => {
+                *drops += 1;
+                None
             }
+        });
+    }
+
+    /// Bytes of memory that lookups use.
+    pub(super) fn memory(&self) -> usize {
+        match &self.rules {
+            Rules::One(joined) => joined.memory(),
+            Rules::Many(many, _) => many.memory(),
         }
     }
 
@@ -191,11 +200,12 @@ impl Filter {
     }
 }
 
-/// Steps, or the outcome of all packets; and the expression they were compiled from.
+/// Steps, or the outcome of all packets; and, of a single rule, its outcome and the expression it was compiled from.
 #[derive(Clone, Debug)]
 struct Program {
     steps: Vec<Step>,
     everything: Option<Jump>,
+    output: Jump,
     expression: Expression,
 }
 
@@ -226,7 +236,7 @@ fn rule(text: &str, outputs: usize, scope: &Scope) -> Result<(Program, Vec<Strin
     let mut steps = Vec::new();
     expression.emit(&mut steps);
     program::redirect(&mut steps, output, Jump::No);
-    Ok((Program { steps, everything: None, expression }, warnings))
+    Ok((Program { steps, everything: None, output, expression }, warnings))
 }
 
 /// Appends rules to one another in pairs, so that each is first optimized with few others.
@@ -249,6 +259,11 @@ fn merge(mut programs: Vec<Program>) -> Program {
 /// Keeps rules apart, with their original tests: joined tests would be inexact for truncated headers. Rules that can't
 /// match, or follow a rule that matches everything, are left out.
 fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
+    apart_within(programs, many::MOST_WORDS, breathe)
+}
+
+/// [`apart`] with another limit of memory, in words a field.
+fn apart_within(programs: Vec<Program>, limit: usize, breathe: &mut dyn FnMut()) -> Filter {
     let mut rules = Vec::new();
     let mut safe_length = 0;
     for mut program in programs {
@@ -260,20 +275,21 @@ fn apart(programs: Vec<Program>, breathe: &mut dyn FnMut()) -> Filter {
             continue;
         }
         safe_length = program.safe_length().max(safe_length);
-        let needs = Needs::of(&program.expression);
-        let last = program.everything.is_some();
-        rules.push(Rule { decision: program.decision(Jump::No), needs });
+        let (output, last) = (program.output, program.everything.is_some());
+        let expression = core::mem::replace(&mut program.expression, Expression::always());
+        rules.push(Rule { decision: program.decision(Jump::No), output, expression });
         if last {
             break;
         }
     }
-    let rules = Rules::Many(Many::new(rules, breathe).into(), None);
+    let rules = Rules::Many(Many::new(rules, limit, breathe).into(), None);
     Filter { rules, safe_length, drops: 0, warnings: Vec::new() }
 }
 
 impl Program {
     fn empty() -> Self {
-        Self { steps: Vec::new(), everything: Some(Jump::Drop), expression: Expression::Or(Vec::new()) }
+        let expression = Expression::Or(Vec::new());
+        Self { steps: Vec::new(), everything: Some(Jump::Drop), output: Jump::Drop, expression }
     }
 
     fn optimize(&mut self) {

@@ -9,12 +9,12 @@ use core::mem::offset_of;
 use ringway_wire::{Ipv4, Tcp, ipv4};
 
 /// The words of the IPv4 header with the addresses.
-const SOURCE: u16 = NETWORK + offset_of!(Ipv4, source) as u16;
-const DESTINATION: u16 = NETWORK + offset_of!(Ipv4, destination) as u16;
+pub(super) const SOURCE: u16 = NETWORK + offset_of!(Ipv4, source) as u16;
+pub(super) const DESTINATION: u16 = NETWORK + offset_of!(Ipv4, destination) as u16;
 /// The word with identification, flags and fragment offset.
-const FRAGMENT: u16 = NETWORK + offset_of!(Ipv4, identification) as u16;
+pub(super) const FRAGMENT: u16 = NETWORK + offset_of!(Ipv4, identification) as u16;
 /// The word with the protocol in the second byte.
-const PROTOCOL: u16 = NETWORK + offset_of!(Ipv4, ttl) as u16;
+pub(super) const PROTOCOL: u16 = NETWORK + offset_of!(Ipv4, ttl) as u16;
 /// The word of the TCP header with the flags in the second byte.
 const FLAGS: u16 = TRANSPORT + offset_of!(Tcp, data_offset) as u16;
 
@@ -469,28 +469,11 @@ fn field_expression(field: Field, found: Comparison) -> Expression {
 }
 
 fn comparison(offset: u16, shift: u32, found: Comparison) -> Expression {
-    let value = found.value & found.mask;
+    let (value, mask) = (found.value & found.mask, found.mask);
     let plain = if found.greater {
-        greater(offset, shift, value, found.mask)
+        Expression::Greater { offset, shift, value, mask }
     } else {
-        Expression::Test(Test::new(offset, value << shift, found.mask << shift))
+        Expression::Test(Test::new(offset, value << shift, mask << shift))
     };
     plain.not_if(found.negated)
-}
-
-/// `input & mask > value`, bit by bit from the top: while `value`'s bits are 0, any bit set in the input decides for
-/// true; while they are 1, any bit not set decides for false.
-fn greater(offset: u16, shift: u32, value: u32, mask: u32) -> Expression {
-    let high = value > mask >> 1;
-    let rest = if high { !value.wrapping_add(1) & mask } else { value };
-    let below = u32::MAX.checked_shl(32 - rest.leading_zeros()).unwrap_or(0);
-    let upper = if rest == 0 { mask } else { mask & below };
-    let wanted = if high { upper } else { 0 };
-    let test = Expression::Test(Test::new(offset, wanted << shift, upper << shift));
-    let mut all = vec![if high { test } else { test.not(true) }];
-    let (mask, value) = (mask & !upper, value & mask & !upper);
-    if value < mask && upper != 0 {
-        all.push(greater(offset, shift, value, mask));
-    }
-    if high { Expression::And(all) } else { Expression::Or(all) }
 }

@@ -1,4 +1,5 @@
 //! Decision programs: tests of four bytes of a packet, each with a branch for yes and one for no.
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::{self, Display};
 
@@ -133,6 +134,13 @@ impl Test {
 #[derive(Clone, Debug)]
 pub(crate) enum Expression {
     Test(Test),
+    /// Whether the word's bits from `shift` on, under `mask`, are greater than `value`.
+    Greater {
+        offset: u16,
+        shift: u32,
+        value: u32,
+        mask: u32,
+    },
     And(Vec<Expression>),
     Or(Vec<Expression>),
     /// Condition, value if true, value if false.
@@ -158,6 +166,7 @@ impl Expression {
     pub(crate) fn emit(&self, out: &mut Vec<Step>) {
         match self {
             Self::Test(test) => out.push(Step { test: *test, no: Jump::No, yes: Jump::Yes }),
+            Self::Greater { offset, shift, value, mask } => greater(*offset, *shift, *value, *mask).emit(out),
             Self::Not(inner, short) => {
                 let first = out.len();
                 inner.emit(out);
@@ -171,6 +180,23 @@ impl Expression {
             Self::Choice(all) => emit_choice(all, out),
         }
     }
+}
+
+/// `input & mask > value`, bit by bit from the top: while `value`'s bits are 0, any bit set in the input decides for
+/// true; while they are 1, any bit not set decides for false.
+fn greater(offset: u16, shift: u32, value: u32, mask: u32) -> Expression {
+    let high = value > mask >> 1;
+    let rest = if high { !value.wrapping_add(1) & mask } else { value };
+    let below = u32::MAX.checked_shl(32 - rest.leading_zeros()).unwrap_or(0);
+    let upper = if rest == 0 { mask } else { mask & below };
+    let wanted = if high { upper } else { 0 };
+    let test = Expression::Test(Test::new(offset, wanted << shift, upper << shift));
+    let mut all = vec![if high { test } else { test.not(true) }];
+    let (mask, value) = (mask & !upper, value & mask & !upper);
+    if value < mask && upper != 0 {
+        all.push(greater(offset, shift, value, mask));
+    }
+    if high { Expression::And(all) } else { Expression::Or(all) }
 }
 
 fn opposite(jump: Jump) -> Jump {

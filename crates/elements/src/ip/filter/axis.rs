@@ -1,0 +1,226 @@
+//! A field's values sorted into ranges, each with a bitmap of the blocks that have an area there.
+use super::area::{Area, Presence};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use ringway_frame::prefetch;
+
+/// Maximum number of bits of a value that are looked up at once.
+const TOP_BITS: u32 = 16;
+/// Ranges or areas processed before packets are processed again.
+pub(super) const AT_ONCE: usize = 128;
+/// Words of a cache line.
+const LINE: usize = 8;
+
+/// The starts of the ranges of a field into which areas divide its values, in order.
+pub(super) fn starts(areas: &[Area], axis: usize) -> Vec<u32> {
+    let ends = |area: &Area| [Some(area.ranges[axis].first), area.ranges[axis].last.checked_add(1)];
+    let mut starts: Vec<u32> = areas.iter().flat_map(ends).flatten().chain([0]).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
+
+/// The numbers of an area's ranges: the first, and the one behind the last.
+pub(super) fn span(starts: &[u32], area: &Area, axis: usize) -> (u32, u32) {
+    let range = area.ranges[axis];
+    let first = starts.partition_point(|start| *start < range.first);
+    (first as u32, starts.partition_point(|start| *start <= range.last) as u32)
+}
+
+/// How bitmaps are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Words of a bit a block.
+    pub(super) words: usize,
+    /// Words of a bit a word, before them; none if there is one word only.
+    pub(super) summary: usize,
+    /// Maximum number of words of all bitmaps of a field.
+    limit: usize,
+}
+
+impl Layout {
+    pub(super) fn new(blocks: usize, limit: usize) -> Self {
+        let words = blocks.div_ceil(64).max(1);
+        Self { words, summary: if words == 1 { 0 } else { words.div_ceil(64) }, limit }
+    }
+
+    fn size(self) -> usize {
+        self.words + self.summary
+    }
+}
+
+/// A field.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    shift: u32,
+    /// Halvings that find a value's range among those with the same upper bits.
+    steps: u32,
+    /// By a value's upper bits, the range of the least such value.
+    tops: Vec<u32>,
+    /// First values of ranges, and as many more as halvings may read.
+    starts: Vec<u32>,
+    /// For each range, the place of its bitmap.
+    places: Vec<u32>,
+    rows: Vec<u64>,
+    /// The bitmap of packets without this field, and of those with a part of it.
+    pub(super) missing: u32,
+    pub(super) partial: u32,
+}
+
+impl Axis {
+    /// `owner` has each area's block, `spans` its ranges.
+    pub(super) fn new(
+        field: usize,
+        starts: &[u32],
+        areas: &[Area],
+        spans: &[(u32, u32)],
+        owner: &[u32],
+        layout: Layout,
+        breathe: &mut dyn FnMut(),
+    ) -> Self {
+        let mut rows = Rows::new(layout);
+        let row_of = |presence: Presence| {
+            let mut row = vec![0; layout.words];
+            let fits = areas.iter().zip(owner).filter(|(area, _)| area.presence[field] <= presence);
+            fits.for_each(|(_, block)| set(&mut row, *block));
+            row
+        };
+        let incomplete = [Presence::None, Presence::Some].map(|presence| rows.put(&row_of(presence)));
+        let mut begins: Vec<(u32, u32)> =
+            spans.iter().zip(owner).map(|(span, block)| (span.0, *block)).collect();
+        let mut ends: Vec<(u32, u32)> =
+            spans.iter().zip(owner).map(|(span, block)| (span.1, *block)).collect();
+        begins.sort_unstable();
+        ends.sort_unstable();
+        breathe();
+        let together = (starts.len() * layout.size()).div_ceil(layout.limit).max(1);
+        let mut counts = vec![0u32; layout.words * 64];
+        let mut row = vec![0u64; layout.words];
+        let (mut begins, mut ends) = (begins.into_iter().peekable(), ends.into_iter().peekable());
+        let (mut kept, mut places): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
+        for first in (0..starts.len()).step_by(together) {
+            if kept.len() % AT_ONCE == 0 {
+                breathe();
+            }
+            // A range that ended with the last one counts here too if ranges are taken together.
+            while let Some((_, block)) = ends.next_if(|(end, _)| *end as usize <= first) {
+                counts[block as usize] -= 1;
+                if counts[block as usize] == 0 {
+                    row[block as usize / 64] &= !(1 << (block % 64));
+                }
+            }
+            while let Some((_, block)) = begins.next_if(|(begin, _)| (*begin as usize) < first + together) {
+                counts[block as usize] += 1;
+                set(&mut row, block);
+            }
+            let place = rows.put(&row);
+            if places.last() != Some(&place) {
+                kept.push(starts[first]);
+                places.push(place);
+            }
+        }
+        let rows = rows.rows;
+        Self::of(kept, places, rows, incomplete)
+    }
+
+    fn of(mut starts: Vec<u32>, mut places: Vec<u32>, rows: Vec<u64>, [missing, partial]: [u32; 2]) -> Self {
+        let width = 32 - starts.last().map_or(0, |last| last.leading_zeros()).min(31);
+        let bits = (usize::BITS - (starts.len() * 4).leading_zeros()).clamp(1, TOP_BITS);
+        let shift = width.saturating_sub(bits);
+        let mut tops: Vec<u32> = Vec::new();
+        let mut range = 0;
+        let mut most = 0;
+        for top in 0..=u64::from(u32::MAX >> (32 - width) >> shift) + 1 {
+            let from = range;
+            while starts.get(range + 1).is_some_and(|next| u64::from(*next) <= top << shift) {
+                range += 1;
+            }
+            most = most.max(range - from);
+            tops.push(range as u32);
+        }
+        // Greater values than the last start's are in the last range.
+        let steps = usize::BITS - most.leading_zeros();
+        let last = places.last().copied().unwrap_or(0);
+        starts.extend(core::iter::repeat_n(u32::MAX, 1 << steps));
+        places.extend(core::iter::repeat_n(last, 1 << steps));
+        Self { shift, steps, tops, starts, places, rows, missing, partial }
+    }
+
+    /// The place of a value's bitmap.
+    #[inline]
+    pub(super) fn place(&self, value: u32) -> u32 {
+        let top = (value >> self.shift) as usize;
+        let mut range = self.tops[top.min(self.tops.len() - 1)] as usize;
+        for step in (0..self.steps).rev() {
+            range += usize::from(self.starts[range + (1 << step)] <= value) << step;
+        }
+        self.places[range]
+    }
+
+    /// The bitmap at a place, with `size` words.
+    #[inline]
+    pub(super) fn row(&self, place: u32, size: usize) -> &[u64] {
+        &self.rows[place as usize..][..size]
+    }
+
+    /// Prefetches the first lines of a bitmap.
+    #[inline]
+    pub(super) fn prefetch(&self, place: u32) {
+        for line in 0..3 {
+            if let Some(word) = self.rows.get(place as usize + line * LINE) {
+                prefetch(word);
+            }
+        }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        4 * (self.tops.len() + self.starts.len() + self.places.len()) + 8 * self.rows.len()
+    }
+}
+
+fn set(row: &mut [u64], block: u32) {
+    row[block as usize / 64] |= 1 << (block % 64);
+}
+
+/// Bitmaps, each once.
+struct Rows {
+    layout: Layout,
+    rows: Vec<u64>,
+    by_hash: BTreeMap<u64, u32>,
+}
+
+impl Rows {
+    fn new(layout: Layout) -> Self {
+        Self { layout, rows: Vec::new(), by_hash: BTreeMap::new() }
+    }
+
+    /// The place of a bitmap.
+    fn put(&mut self, row: &[u64]) -> u32 {
+        let Layout { words, summary, .. } = self.layout;
+        let key = hash(row);
+        if let Some(&place) = self.by_hash.get(&key)
+            && self.rows[place as usize + summary..][..words] == *row
+        {
+            return place;
+        }
+        let place = self.rows.len();
+        self.rows.resize(place + summary, 0);
+        for (index, _) in row.iter().enumerate().filter(|(_, word)| summary > 0 && **word != 0) {
+            self.rows[place + index / 64] |= 1 << (index % 64);
+        }
+        self.rows.extend_from_slice(row);
+        self.by_hash.insert(key, place as u32);
+        place as u32
+    }
+}
+
+/// Mixes words (the multiplier is 2^64 divided by the golden ratio; Knuth, TAOCP 3, 6.4).
+fn hash(words: &[u64]) -> u64 {
+    let mix = |sum: u64, word: &u64| {
+        let product = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ product >> 32
+    };
+    words.iter().fold(0, mix)
+}
