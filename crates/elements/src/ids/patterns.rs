@@ -1,17 +1,18 @@
 //! Simultaneous search for many patterns.
 //!
-//! A filter finds the few offsets of a text at which a pattern may be ([`Windows`]); only there the patterns are
+//! A filter finds the few offsets of a text at which a pattern may be ([`Index`]); only there the patterns are
 //! compared. So each byte costs a few independent instructions, whereas an automaton (Aho, Corasick, "Efficient string
 //! matching", 1975) waits for its last transition. Patterns shorter than a window have a separate filter of two bytes.
 //!
 //! Attack: texts that pass the filters everywhere. Comparisons are counted, and beyond a limit proportional to the
 //! text's length an automaton continues instead, whose time is linear for any text.
-use super::windows::{CASE, Lists, Windows};
+use super::windows::{CASE, Index, Lists, Windows};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Comparisons allowed per text, besides one per four bytes, before the search falls back to the automaton.
+/// Comparisons allowed per text, besides one per two bytes, before the search falls back to the automaton, which takes
+/// longer than them.
 const SPARE: usize = 64;
 
 /// Patterns shorter than a window.
@@ -27,7 +28,7 @@ struct Short {
 pub(super) struct Patterns {
     patterns: Vec<Box<[u8]>>,
     fold: u32,
-    windows: Option<Windows>,
+    index: Option<Index>,
     short: Option<Short>,
     automaton: AhoCorasick,
 }
@@ -48,9 +49,9 @@ impl Patterns {
             .build(&patterns)?;
         let fold = if nocase { CASE } else { 0 };
         let patterns: Vec<Box<[u8]>> = patterns.into_iter().map(Vec::into_boxed_slice).collect();
-        let windows = Windows::new(&patterns, fold);
+        let index = Index::new(&patterns, fold);
         let short = Short::new(&patterns, fold);
-        Ok(Self { patterns, fold, windows, short, automaton })
+        Ok(Self { patterns, fold, index, short, automaton })
     }
 
     /// Number of patterns.
@@ -61,7 +62,7 @@ impl Patterns {
     /// The index of a pattern that a text contains; any of them if there are several.
     #[inline]
     pub(super) fn find(&self, text: &[u8]) -> Option<usize> {
-        let mut left = SPARE + text.len() / 4;
+        let mut left = SPARE + text.len() / 2;
         let found = self.find_long(text, &mut left).and_then(|found| match found {
             None if self.short.is_some() => self.find_short(text, &mut left),
             found => Ok(found),
@@ -70,10 +71,23 @@ impl Patterns {
     }
 
     fn find_long(&self, text: &[u8], left: &mut usize) -> Result<Option<usize>, Exceeded> {
-        let Some(windows) = &self.windows else { return Ok(None) };
-        let found = windows.search(text, |place, window, entry| {
+        match &self.index {
+            None => Ok(None),
+            Some(Index::Few(windows)) => self.find_by(windows, text, left),
+            Some(Index::Many(windows)) => self.find_by(windows, text, left),
+        }
+    }
+
+    #[inline]
+    fn find_by<const WORDS: usize>(
+        &self,
+        windows: &Windows<WORDS>,
+        text: &[u8],
+        left: &mut usize,
+    ) -> Result<Option<usize>, Exceeded> {
+        let found = windows.search(text, |place, entry| {
             let pattern = entry.pattern as usize;
-            let from = place.checked_sub(entry.offset as usize).filter(|_| entry.window == window);
+            let from = place.checked_sub(entry.offset as usize);
             if from.is_some_and(|from| self.lies_at(text, from, pattern, left)) {
                 return Some(Ok(pattern));
             }

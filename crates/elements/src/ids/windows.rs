@@ -8,7 +8,8 @@
 //! offset, its three bytes from the preceding even offset on are looked up.
 //!
 //! A first filter fits into the first-level cache. Its hits are recorded without a branch, which would be mispredicted
-//! each time, and processed afterwards by a second, much larger filter and then a list.
+//! each time, and then sieved, again without a branch, by a second, much larger filter of up to eight bytes: in real
+//! text, four bytes of most patterns are frequent. What remains is looked up in lists.
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -22,8 +23,10 @@ const STRIDE: usize = 2;
 const BLOCK: usize = 256;
 /// Bytes of text per step of the first filter.
 const STEP: usize = 4 * STRIDE;
-/// Words of the first filter, as a power of two: 32 KB.
-const WORD_BITS: u32 = 13;
+/// Words of the first filter, 32 KB; and of that for more windows than [`FEW_WINDOWS`], 64 KB.
+pub(super) const FEW: usize = 1 << 13;
+pub(super) const MANY: usize = 1 << 14;
+const FEW_WINDOWS: usize = 4096;
 /// Bits of the second filter, as a power of two: 128 KB.
 const TABLE_BITS: u32 = 20;
 /// Maximum number of window lists, as a power of two.
@@ -31,12 +34,61 @@ const LIST_BITS: u32 = 18;
 /// The ASCII case bit in every byte of a window.
 pub(super) const CASE: u32 = 0x2020_2020;
 
-/// A window, its pattern, and its offset in the pattern.
+/// A kind of what is sieved: a window and bytes next to it.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    /// Where the sieved bytes begin: at the place looked up, at the byte before it, or behind it.
+    from: i8,
+    length: u32,
+    /// The lengths of patterns that have it: with it, there is a window at an even and one at an odd offset.
+    least: usize,
+    most: usize,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind { from: 0, length: 8, least: 9, most: usize::MAX },
+    Kind { from: -1, length: 8, least: 9, most: usize::MAX },
+    Kind { from: 0, length: 5, least: 5, most: 8 },
+    Kind { from: -1, length: 5, least: 5, most: 8 },
+    Kind { from: 0, length: 4, least: 4, most: 4 },
+    // At odd places.
+    Kind { from: 1, length: 4, least: 4, most: 4 },
+];
+
+/// What is sieved of a pattern, its kind, and the window's offset in the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) window: u32,
+    pub(super) sieved: u64,
     pub(super) pattern: u32,
     pub(super) offset: u32,
+}
+
+type Entries = [Vec<Entry>; KINDS.len()];
+
+/// The bytes of a text about a place: from it on, and from the byte before it on.
+#[derive(Clone, Copy, Debug)]
+struct Bytes([u64; 2]);
+
+impl Bytes {
+    #[inline]
+    fn at(text: &[u8], place: usize, fold: u64) -> Self {
+        let own = bytes_at(text, place);
+        let before = place.checked_sub(1).map_or(own << 8, |before| bytes_at(text, before));
+        Self([own | fold, before | fold])
+    }
+
+    /// The bytes that a kind sieves.
+    #[inline]
+    fn of(self, kind: usize) -> u64 {
+        let Kind { from, length, .. } = KINDS[kind];
+        let [own, before] = self.0;
+        let bytes = match from {
+            0 => own,
+            1 => own >> 8,
+            _ => before,
+        };
+        bytes & (u64::MAX >> (64 - 8 * length))
+    }
 }
 
 /// Concatenated lists: list `n` has the entries from `starts[n]` to `starts[n + 1]`.
@@ -66,20 +118,31 @@ impl<T: Copy> Lists<T> {
     }
 }
 
+/// Numbers that tell the kinds of windows apart: the fraction of pi.
+const SALTS: [u64; KINDS.len()] = [
+    0x243f_6a88_85a3_08d3,
+    0x1319_8a2e_0370_7344,
+    0xa409_3822_299f_31d0,
+    0x082e_fa98_ec4e_6c89,
+    0x4528_21e6_38d0_1377,
+    0xbe54_66cf_34e9_0c6c,
+];
+
+/// A hash of sieved bytes.
 #[inline]
-fn hash(window: u32) -> u32 {
-    window.wrapping_mul(0x9e37_79b1)
+fn hash(sieved: u64, kind: usize) -> u32 {
+    ((sieved ^ SALTS[kind]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// The first filter: a window's last three bytes select a word, its first byte a bit.
 #[derive(Debug)]
-struct Filter(Box<[u32; 1 << WORD_BITS]>);
+struct Filter<const WORDS: usize>(Box<[u32; WORDS]>);
 
-impl Filter {
+impl<const WORDS: usize> Filter<WORDS> {
     /// The index of the word for three bytes; higher bits are ignored.
     #[inline]
     fn word(bytes: u32) -> usize {
-        (bytes.wrapping_mul(0x85eb_ca6b << 8) >> (32 - WORD_BITS)) as usize
+        (bytes.wrapping_mul(0x85eb_ca6b << 8) >> (32 - WORDS.trailing_zeros())) as usize
     }
 
     /// 1 if the window at bit `shift` of these bytes may match, else 0.
@@ -90,78 +153,120 @@ impl Filter {
     }
 }
 
-/// Windows at one offset from the position looked up.
+/// The second filter, of all kinds.
+#[derive(Debug)]
+struct Sieve(Box<[u32; 1 << (TABLE_BITS - 5)]>);
+
+impl Sieve {
+    fn new(entries: &Entries) -> Self {
+        let mut bits = Box::new([0; 1 << (TABLE_BITS - 5)]);
+        for (kind, entries) in entries.iter().enumerate() {
+            for entry in entries {
+                let bit = hash(entry.sieved, kind) >> (32 - TABLE_BITS);
+                bits[(bit >> 5) as usize] |= 1 << (bit & 31);
+            }
+        }
+        Self(bits)
+    }
+
+    /// 1 if these bytes may be sieved ones of a pattern, else 0.
+    #[inline]
+    fn hit(&self, sieved: u64, kind: usize) -> usize {
+        let bit = hash(sieved, kind) >> (32 - TABLE_BITS);
+        (self.0[(bit >> 5) as usize] >> (bit & 31) & 1) as usize
+    }
+}
+
+/// Entries of one kind: about as many lists as entries.
 #[derive(Debug)]
 struct Table {
-    filter: Box<[u32; 1 << (TABLE_BITS - 5)]>,
-    /// About as many lists as entries.
     lists: Lists<Entry>,
     /// Number of hash bits not used to select a list.
     shift: u32,
 }
 
 impl Table {
-    fn new(entries: &[Entry]) -> Self {
-        let mut filter = Box::new([0; 1 << (TABLE_BITS - 5)]);
-        for entry in entries {
-            let bit = hash(entry.window) >> (32 - TABLE_BITS);
-            filter[(bit >> 5) as usize] |= 1 << (bit & 31);
-        }
+    fn new(entries: &[Entry], kind: usize) -> Self {
         let shift = entries.len().leading_zeros().saturating_sub(usize::BITS - 32).clamp(32 - LIST_BITS, 31);
-        let listed = entries.iter().map(|entry| ((hash(entry.window) >> shift) as usize, *entry)).collect();
-        Self { filter, lists: Lists::new(1 << (32 - shift), listed), shift }
+        let list = |entry: &Entry| ((hash(entry.sieved, kind) >> shift) as usize, *entry);
+        Self { lists: Lists::new(1 << (32 - shift), entries.iter().map(list).collect()), shift }
     }
 
     #[inline]
-    fn of(&self, window: u32) -> &[Entry] {
-        let hash = hash(window);
-        let bit = hash >> (32 - TABLE_BITS);
-        match self.filter[(bit >> 5) as usize] >> (bit & 31) & 1 {
-            0 => &[],
-            _ => self.lists.of((hash >> self.shift) as usize),
-        }
+    fn of(&self, sieved: u64, kind: usize) -> &[Entry] {
+        self.lists.of((hash(sieved, kind) >> self.shift) as usize)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Windows {
-    filter: Filter,
-    /// Windows at the position looked up, and at the next one.
-    tables: [Table; 2],
-    fold: u32,
+pub(super) struct Windows<const WORDS: usize> {
+    filter: Filter<WORDS>,
+    sieve: Sieve,
+    tables: [Table; KINDS.len()],
+    /// Which kinds there are.
+    kinds: [bool; KINDS.len()],
+    fold: u64,
 }
 
-impl Windows {
+/// The windows of patterns, with a filter of a size that suits their number.
+#[derive(Debug)]
+pub(super) enum Index {
+    Few(Windows<FEW>),
+    Many(Windows<MANY>),
+}
+
+impl Index {
     /// Indexes the patterns that are at least a window long; ignores the case of ASCII letters if `fold` is [`CASE`].
     /// `None` if no pattern is long enough.
     pub(super) fn new(patterns: &[Box<[u8]>], fold: u32) -> Option<Self> {
         let entries = choose(patterns, fold);
-        if entries.iter().all(Vec::is_empty) {
-            return None;
+        match entries.iter().map(Vec::len).sum() {
+            0 => None,
+            ..=FEW_WINDOWS => Some(Self::Few(Windows::new(&entries, fold))),
+            _ => Some(Self::Many(Windows::new(&entries, fold))),
         }
-        let mut filter = Filter(Box::new([0; 1 << WORD_BITS]));
-        for entry in &entries[0] {
-            filter.0[Filter::word(entry.window >> 8)] |= 1 << (entry.window & 31);
+    }
+}
+
+impl<const WORDS: usize> Windows<WORDS> {
+    fn new(entries: &Entries, fold: u32) -> Self {
+        let mut filter = Filter(Box::new([0; WORDS]));
+        for (Kind { from, .. }, entries) in KINDS.iter().zip(entries) {
+            for Entry { sieved, .. } in entries {
+                match from {
+                    1 => filter.0[Filter::<WORDS>::word(*sieved as u32)] = !0,
+                    _ => {
+                        let window = (sieved >> if *from == 0 { 0 } else { 8 }) as u32;
+                        filter.0[Filter::<WORDS>::word(window >> 8)] |= 1 << (window & 31);
+                    }
+                }
+            }
         }
-        for entry in &entries[1] {
-            filter.0[Filter::word(entry.window)] = !0;
+        let tables = core::array::from_fn(|kind| Table::new(&entries[kind], kind));
+        let kinds = entries.each_ref().map(|entries| !entries.is_empty());
+        Self {
+            filter,
+            sieve: Sieve::new(entries),
+            tables,
+            kinds,
+            fold: u64::from(fold) << 32 | u64::from(fold),
         }
-        Some(Self { filter, tables: entries.map(|entries| Table::new(&entries)), fold })
     }
 
-    /// Calls `compare` with a text position, the window there, and the patterns that may match there, until it returns
-    /// a result. The cost, apart from `compare`, is linear in the text.
+    /// Calls `compare` with a text position and each pattern whose window is there, until it returns a result. Apart
+    /// from `compare`, the cost is linear in the text.
     #[inline]
     pub(super) fn search<T>(
         &self,
         text: &[u8],
-        mut compare: impl FnMut(usize, u32, &Entry) -> Option<T>,
+        mut compare: impl FnMut(usize, &Entry) -> Option<T>,
     ) -> Option<T> {
         let mut at = 0;
         while text.len() - at >= STEP + WINDOW {
             let block = &text[at..text.len().min(at + BLOCK + WINDOW)];
             let mut places = [0; BLOCK / STRIDE];
             let (passed, hits) = self.pass(block, &mut places);
+            let hits = self.sieve(text, at, &mut places, hits);
             for place in places.iter().take(hits) {
                 if let Some(found) = self.look(text, at + usize::from(*place), &mut compare) {
                     return Some(found);
@@ -170,7 +275,7 @@ impl Windows {
             at += passed;
         }
         while let Some(window) = text.get(at..).and_then(<[u8]>::first_chunk::<WINDOW>) {
-            if self.filter.hit((u32::from_le_bytes(*window) | self.fold).into(), 0) != 0
+            if self.filter.hit(u64::from(u32::from_le_bytes(*window)) | self.fold, 0) != 0
                 && let Some(found) = self.look(text, at, &mut compare)
             {
                 return Some(found);
@@ -184,7 +289,7 @@ impl Windows {
     /// stored.
     #[inline]
     fn pass(&self, block: &[u8], places: &mut [u16; BLOCK / STRIDE]) -> (usize, usize) {
-        let fold = u64::from(self.fold) << 32 | u64::from(self.fold);
+        let fold = self.fold;
         let (mut at, mut count) = (0, 0);
         while let Some(bytes) = block.get(at..).and_then(<[u8]>::first_chunk::<{ STEP + WINDOW }>) {
             let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
@@ -200,23 +305,58 @@ impl Windows {
         (at, count)
     }
 
-    /// Examines a hit of the first filter.
+    /// Keeps the places of a block, which begins at `from`, that pass the second filter; returns their number.
+    #[inline]
+    fn sieve(&self, text: &[u8], from: usize, places: &mut [u16; BLOCK / STRIDE], hits: usize) -> usize {
+        let mut count = 0;
+        for number in 0..hits.min(places.len()) {
+            let place = places[number];
+            let bytes = Bytes::at(text, from + usize::from(place), self.fold);
+            let mut hit = 0;
+            for kind in 0..KINDS.len() {
+                if self.kinds[kind] {
+                    hit |= self.sieve.hit(bytes.of(kind), kind);
+                }
+            }
+            places[count] = place;
+            count += hit;
+        }
+        count
+    }
+
+    /// Looks a place up in the lists.
     #[inline]
     fn look<T>(
         &self,
         text: &[u8],
         place: usize,
-        compare: &mut impl FnMut(usize, u32, &Entry) -> Option<T>,
+        compare: &mut impl FnMut(usize, &Entry) -> Option<T>,
     ) -> Option<T> {
-        for (behind, table) in self.tables.iter().enumerate() {
-            let place = place + behind;
-            let Some(window) = text.get(place..).and_then(<[u8]>::first_chunk::<WINDOW>) else { continue };
-            let window = u32::from_le_bytes(*window) | self.fold;
-            if let Some(found) = table.of(window).iter().find_map(|entry| compare(place, window, entry)) {
+        let bytes = Bytes::at(text, place, self.fold);
+        for (kind, table) in self.tables.iter().enumerate() {
+            let sieved = bytes.of(kind);
+            if self.sieve.hit(sieved, kind) == 0 {
+                continue;
+            }
+            let place = place + usize::from(KINDS[kind].from == 1);
+            let mut listed = table.of(sieved, kind).iter().filter(|entry| entry.sieved == sieved);
+            if let Some(found) = listed.find_map(|entry| compare(place, entry)) {
                 return Some(found);
             }
         }
         None
+    }
+}
+
+/// Eight bytes of a text; zeros behind its end.
+#[inline]
+fn bytes_at(text: &[u8], place: usize) -> u64 {
+    match text.get(place..).and_then(<[u8]>::first_chunk) {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => {
+            let rest = text.get(place..).unwrap_or_default();
+            rest.iter().rev().fold(0, |bytes, byte| bytes << 8 | u64::from(*byte))
+        }
     }
 }
 
@@ -225,36 +365,58 @@ fn windows(pattern: &[u8], fold: u32) -> impl Iterator<Item = u32> + '_ {
     chunks.map(move |window| u32::from_le_bytes(*window) | fold)
 }
 
-/// A rough logarithmic estimate of how frequent a window is in network traffic.
-fn common(window: u32) -> u32 {
-    let byte = |byte| match byte {
+/// A rough logarithmic estimate of how frequent bytes are in network traffic.
+fn common(bytes: &[u8]) -> u32 {
+    let byte = |byte: &u8| match *byte {
         b'e' | b't' | b'o' | b'a' | b'i' | b's' | b'n' | b'r' | b' ' | 0 => 5,
         b'a'..=b'z' | b'/' | b'.' | b'-' | u8::MAX => 4,
         b'0'..=b'9' | b'A'..=b'Z' | b'\r' | b'\n' => 3,
         b'!'..=b'~' => 2,
         _ => 1,
     };
-    window.to_le_bytes().map(byte).iter().sum()
+    // Of bytes that repeat, more follow.
+    let repeats = bytes.windows(2).filter(|pair| pair[0] == pair[1]).count() as u32;
+    bytes.iter().map(byte).sum::<u32>() + 2 * repeats
 }
 
-/// For each pattern that has both, the rarest window at an even and at an odd offset: the one that the fewest patterns
-/// share, then the least frequent in traffic. Second, the windows of patterns that have only one.
-fn choose(patterns: &[Box<[u8]>], fold: u32) -> [Vec<Entry>; 2] {
+/// For each pattern that has both, the rarest window at an even and at an odd offset: the least frequent in traffic,
+/// and in other patterns.
+fn choose(patterns: &[Box<[u8]>], fold: u32) -> Entries {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
     for window in patterns.iter().flat_map(|pattern| windows(pattern, fold)) {
         *counts.entry(window).or_default() += 1;
     }
-    let mut chosen = [Vec::new(), Vec::new()];
+    let fold = u64::from(fold) << 32 | u64::from(fold);
+    let mut chosen = [const { Vec::new() }; KINDS.len()];
     for (number, pattern) in patterns.iter().enumerate() {
+        let fits = |kind: &Kind| (kind.least..=kind.most).contains(&pattern.len());
+        let kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| fits(&KINDS[*kind])).collect();
         for odd in 0..STRIDE {
-            let numbered = windows(pattern, fold).enumerate().skip(odd).step_by(STRIDE);
-            let rarest = numbered
-                .min_by_key(|(_, window)| (counts.get(window).copied().unwrap_or(0), common(*window)));
-            let entry = |offset, window| Entry { window, pattern: number as u32, offset };
-            match (rarest, windows(pattern, fold).next()) {
-                (Some((offset, window)), _) => chosen[0].push(entry(offset as u32, window)),
-                (None, Some(window)) => chosen[1].push(entry(0, window)),
-                (None, None) => {}
+            let mut best: Option<(u32, usize, Entry)> = None;
+            for &kind in kinds.iter().filter(|kind| KINDS[**kind].from < 1 || odd == 1) {
+                let Kind { from, length, .. } = KINDS[kind];
+                let first = if from < 0 { 2 - odd } else { odd * usize::from(from == 0) };
+                for offset in (first..pattern.len()).step_by(STRIDE) {
+                    let begin = offset - usize::from(from < 0);
+                    let Some(bytes) = pattern.get(begin..begin + length as usize) else { break };
+                    let Some(window) = pattern.get(offset..offset + WINDOW) else { break };
+                    let folded = bytes_at(window, 0) | fold & u64::from(u32::MAX);
+                    let shared = counts.get(&(folded as u32)).copied().unwrap_or(0);
+                    // The first filter has but the window. A power of two of patterns weighs like a bit more
+                    // frequent bytes.
+                    let cost = 2 * common(window) + common(bytes) + 2 * (32 - shared.leading_zeros());
+                    let sieved = (bytes_at(bytes, 0) | fold) & (u64::MAX >> (64 - 8 * length));
+                    if best.is_none_or(|(least, ..)| cost < least) {
+                        best = Some((
+                            cost,
+                            kind,
+                            Entry { sieved, pattern: number as u32, offset: offset as u32 },
+                        ));
+                    }
+                }
+            }
+            if let Some((_, kind, entry)) = best {
+                chosen[kind].push(entry);
             }
         }
     }
@@ -272,14 +434,18 @@ mod tests {
 
     #[test]
     fn a_pattern_has_one_window_for_even_and_one_for_odd_offsets() {
-        let patterns = boxed(&[b"abcd".to_vec(), b"abcdef".to_vec(), b"abc".to_vec()]);
-        let [at_once, behind] = choose(&patterns, 0);
-        let offsets = |entries: &[Entry]| -> Vec<(u32, u32)> {
-            entries.iter().map(|entry| (entry.pattern, entry.offset)).collect()
-        };
-        assert_eq!(offsets(&at_once), [(0, 0), (1, 2), (1, 1)]);
-        assert_eq!(offsets(&behind), [(0, 0)]);
-        assert!(Windows::new(&patterns[2..], 0).is_none());
+        let lengths = [4, 5, 6, 8, 9, 30, 3];
+        let patterns = boxed(&lengths.map(|length| b"abcdefghijklmnopqrstuvwxyz  ===="[..length].to_vec()));
+        let all: Vec<Entry> = choose(&patterns, 0).into_iter().flatten().collect();
+        for (number, length) in lengths.into_iter().enumerate().filter(|(_, length)| *length > WINDOW) {
+            let own = all.iter().filter(|entry| entry.pattern == number as u32);
+            let mut offsets: Vec<u32> = own.map(|entry| entry.offset % 2).collect();
+            offsets.sort_unstable();
+            assert_eq!(offsets, [0, 1], "{length}");
+        }
+        let [.., four, behind] = choose(&patterns, 0);
+        assert_eq!([four.len(), behind.len()], [1, 1]);
+        assert!(Index::new(&patterns[6..], 0).is_none());
     }
 
     proptest! {
@@ -287,22 +453,28 @@ mod tests {
         #[test]
         fn exactly_the_contained_patterns_are_found(
             patterns in prop::collection::vec(
-                prop::collection::vec(prop::sample::select(&b"abA\x00"[..]), 4..9), 1..30
+                prop::collection::vec(prop::sample::select(&b"abA\x00"[..]), 4..14), 1..30
             ),
             text in prop::collection::vec(prop::sample::select(&b"abA\x00"[..]), 0..900),
             nocase: bool,
+            many: bool,
         ) {
             let same = |one: &[u8], other: &[u8]| one == other || nocase && one.eq_ignore_ascii_case(other);
-            let windows = Windows::new(&boxed(&patterns), if nocase { CASE } else { 0 }).unwrap();
+            let fold = if nocase { CASE } else { 0 };
+            let entries = choose(&boxed(&patterns), fold);
             let mut found = Vec::new();
-            let nothing: Option<()> = windows.search(&text, |place, _, entry| {
+            let mut compare = |place: usize, entry: &Entry| -> Option<()> {
                 let from = place.checked_sub(entry.offset as usize)?;
                 let pattern = &patterns[entry.pattern as usize];
                 if text.get(from..from + pattern.len()).is_some_and(|part| same(part, pattern)) {
                     found.push((entry.pattern as usize, from));
                 }
                 None
-            });
+            };
+            let nothing = match many {
+                false => Windows::<FEW>::new(&entries, fold).search(&text, &mut compare),
+                true => Windows::<MANY>::new(&entries, fold).search(&text, &mut compare),
+            };
             prop_assert!(nothing.is_none());
             found.sort_unstable();
             let lies = |pattern: &Vec<u8>, from: usize| same(&text[from..from + pattern.len()], pattern);
