@@ -36,7 +36,7 @@ pub(super) const CASE: u32 = 0x2020_2020;
 
 /// A kind of what is sieved: a window and bytes next to it.
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct WindowKind {
     /// Where the sieved bytes begin: at the place looked up, at the byte before it, or behind it.
     from: i8,
     length: u32,
@@ -45,14 +45,14 @@ struct Kind {
     most: usize,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind { from: 0, length: 8, least: 9, most: usize::MAX },
-    Kind { from: -1, length: 8, least: 9, most: usize::MAX },
-    Kind { from: 0, length: 5, least: 5, most: 8 },
-    Kind { from: -1, length: 5, least: 5, most: 8 },
-    Kind { from: 0, length: 4, least: 4, most: 4 },
+const KINDS: [WindowKind; 6] = [
+    WindowKind { from: 0, length: 8, least: 9, most: usize::MAX },
+    WindowKind { from: -1, length: 8, least: 9, most: usize::MAX },
+    WindowKind { from: 0, length: 5, least: 5, most: 8 },
+    WindowKind { from: -1, length: 5, least: 5, most: 8 },
+    WindowKind { from: 0, length: 4, least: 4, most: 4 },
     // At odd places.
-    Kind { from: 1, length: 4, least: 4, most: 4 },
+    WindowKind { from: 1, length: 4, least: 4, most: 4 },
 ];
 
 /// What is sieved of a pattern, its kind, and the window's offset in the pattern.
@@ -80,7 +80,7 @@ impl Bytes {
     /// The bytes that a kind sieves.
     #[inline]
     fn of(self, kind: usize) -> u64 {
-        let Kind { from, length, .. } = KINDS[kind];
+        let WindowKind { from, length, .. } = KINDS[kind];
         let [own, before] = self.0;
         let bytes = match from {
             0 => own,
@@ -231,7 +231,7 @@ impl Index {
 impl<const WORDS: usize> Windows<WORDS> {
     fn new(entries: &Entries, fold: u32) -> Self {
         let mut filter = Filter(Box::new([0; WORDS]));
-        for (Kind { from, .. }, entries) in KINDS.iter().zip(entries) {
+        for (WindowKind { from, .. }, entries) in KINDS.iter().zip(entries) {
             for Entry { sieved, .. } in entries {
                 match from {
                     1 => filter.0[Filter::<WORDS>::word(*sieved as u32)] = !0,
@@ -389,12 +389,12 @@ fn choose(patterns: &[Box<[u8]>], fold: u32) -> Entries {
     let fold = u64::from(fold) << 32 | u64::from(fold);
     let mut chosen = [const { Vec::new() }; KINDS.len()];
     for (number, pattern) in patterns.iter().enumerate() {
-        let fits = |kind: &Kind| (kind.least..=kind.most).contains(&pattern.len());
+        let fits = |kind: &WindowKind| (kind.least..=kind.most).contains(&pattern.len());
         let kinds: Vec<usize> = (0..KINDS.len()).filter(|kind| fits(&KINDS[*kind])).collect();
         for odd in 0..STRIDE {
             let mut best: Option<(u32, usize, Entry)> = None;
             for &kind in kinds.iter().filter(|kind| KINDS[**kind].from < 1 || odd == 1) {
-                let Kind { from, length, .. } = KINDS[kind];
+                let WindowKind { from, length, .. } = KINDS[kind];
                 let first = if from < 0 { 2 - odd } else { odd * usize::from(from == 0) };
                 for offset in (first..pattern.len()).step_by(STRIDE) {
                     let begin = offset - usize::from(from < 0);
