@@ -66,7 +66,7 @@ pub(super) struct Entry {
 type Entries = [Vec<Entry>; KINDS.len()];
 
 /// The bytes of a text about a place: from it on, and from the byte before it on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bytes([u64; 2]);
 
 impl Bytes {
@@ -309,13 +309,17 @@ impl<const WORDS: usize> Windows<WORDS> {
     #[inline]
     fn sieve(&self, text: &[u8], from: usize, places: &mut [u16; BLOCK / STRIDE], hits: usize) -> usize {
         let mut count = 0;
+        let (mut last, mut hit) = (Bytes([0, 1]), 1);
         for number in 0..hits.min(places.len()) {
             let place = places[number];
             let bytes = Bytes::at(text, from + usize::from(place), self.fold);
-            let mut hit = 0;
-            for kind in 0..KINDS.len() {
-                if self.kinds[kind] {
-                    hit |= self.sieve.hit(bytes.of(kind), kind);
+            // Where a byte repeats, so do its hits.
+            if bytes != last {
+                (last, hit) = (bytes, 0);
+                for (kind, there) in self.kinds.iter().enumerate() {
+                    if *there {
+                        hit |= self.sieve.hit(bytes.of(kind), kind);
+                    }
                 }
             }
             places[count] = place;
