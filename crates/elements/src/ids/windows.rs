@@ -222,7 +222,7 @@ impl Index {
         let entries = choose(patterns, fold);
         match entries.iter().map(Vec::len).sum() {
             0 => None,
-            ..=FEW_WINDOWS => Some(Self::Few(Windows::new(&entries, fold))),
+            1..=FEW_WINDOWS => Some(Self::Few(Windows::new(&entries, fold))),
             _ => Some(Self::Many(Windows::new(&entries, fold))),
         }
     }
