@@ -2,6 +2,7 @@
 
 use super::frames::{Flow, Frames, Length, Numbers};
 use super::middlebox;
+use super::rules;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -28,6 +29,8 @@ pub struct Case {
     pub theirs: Option<fn(source: &str, sink: &str) -> String>,
     /// Whether frames that its elements wrote to may be sent again.
     pub again: bool,
+    /// Length of frames in bytes, but for the steps.
+    pub length: usize,
     /// Its input.
     pub frames: fn(Length) -> Frames,
 }
@@ -41,6 +44,7 @@ pub const CASES: &[Case] = &[
         text: |source, sink| format!("{source} -> {sink};"),
         theirs: Some(|source, sink| format!("{source} -> {sink};")),
         again: true,
+        length: 64,
         frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
     },
     Case {
@@ -50,6 +54,7 @@ pub const CASES: &[Case] = &[
         text: |source, sink| format!("{source} -> EtherMirror -> {sink};"),
         theirs: Some(|source, sink| format!("{source} -> EtherMirror -> {sink};")),
         again: true,
+        length: 64,
         frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
     },
     Case {
@@ -59,6 +64,7 @@ pub const CASES: &[Case] = &[
         text: |source, sink| router("RadixIPLookup", source, sink),
         theirs: Some(|source, sink| router("DirectIPLookup", source, sink)),
         again: true,
+        length: 64,
         frames: routed,
     },
     Case {
@@ -68,6 +74,7 @@ pub const CASES: &[Case] = &[
         text: |a, b| firewall(10, a, b),
         theirs: Some(|a, b| firewall(10, a, b)),
         again: true,
+        length: 64,
         frames: filtered,
     },
     Case {
@@ -77,7 +84,58 @@ pub const CASES: &[Case] = &[
         text: |a, b| firewall(10_000, a, b),
         theirs: Some(|a, b| firewall(10_000, a, b)),
         again: true,
+        length: 64,
         frames: filtered,
+    },
+    Case {
+        key: "rules.10",
+        mark: 14.4,
+        ratio: 2.0,
+        text: rules::ten_rules,
+        theirs: Some(rules::ten_rules),
+        again: true,
+        length: 64,
+        frames: rules::ten_frames,
+    },
+    Case {
+        key: "rules.acl",
+        mark: 5.0,
+        ratio: 0.0,
+        text: |a, b| rules::list(&rules::ACL, a, b),
+        theirs: None,
+        again: true,
+        length: 64,
+        frames: |length| rules::list_frames(&rules::ACL, length),
+    },
+    Case {
+        key: "rules.fw",
+        mark: 5.0,
+        ratio: 0.0,
+        text: |a, b| rules::list(&rules::FIREWALL, a, b),
+        theirs: None,
+        again: true,
+        length: 64,
+        frames: |length| rules::list_frames(&rules::FIREWALL, length),
+    },
+    Case {
+        key: "rules.ipc",
+        mark: 5.0,
+        ratio: 0.0,
+        text: |a, b| rules::list(&rules::CHAIN, a, b),
+        theirs: None,
+        again: true,
+        length: 64,
+        frames: |length| rules::list_frames(&rules::CHAIN, length),
+    },
+    Case {
+        key: "rules.mixed",
+        mark: 1.0,
+        ratio: 0.0,
+        text: rules::mixed_rules,
+        theirs: None,
+        again: true,
+        length: 64,
+        frames: rules::mixed_frames,
     },
     Case {
         key: "nat",
@@ -86,6 +144,7 @@ pub const CASES: &[Case] = &[
         text: nat,
         theirs: Some(nat),
         again: false,
+        length: 64,
         frames: translated,
     },
     Case {
@@ -95,6 +154,7 @@ pub const CASES: &[Case] = &[
         text: |a, b| middlebox::ids(5, a, b),
         theirs: None,
         again: true,
+        length: 64,
         frames: |length| middlebox::searched(5, length),
     },
     Case {
@@ -104,7 +164,18 @@ pub const CASES: &[Case] = &[
         text: |a, b| middlebox::ids(5000, a, b),
         theirs: None,
         again: true,
+        length: 64,
         frames: |length| middlebox::searched(5000, length),
+    },
+    Case {
+        key: "ids.real",
+        mark: 0.5,
+        ratio: 0.0,
+        text: |a, b| middlebox::ids(5000, a, b),
+        theirs: None,
+        again: true,
+        length: 1500,
+        frames: middlebox::real,
     },
     Case {
         key: "lb",
@@ -113,6 +184,7 @@ pub const CASES: &[Case] = &[
         text: middlebox::balancer,
         theirs: Some(middlebox::mapper),
         again: false,
+        length: 64,
         frames: middlebox::balanced,
     },
     Case {
@@ -122,6 +194,7 @@ pub const CASES: &[Case] = &[
         text: middlebox::monitor,
         theirs: None,
         again: true,
+        length: 64,
         frames: middlebox::monitored,
     },
     Case {
@@ -131,6 +204,7 @@ pub const CASES: &[Case] = &[
         text: middlebox::bras,
         theirs: None,
         again: true,
+        length: 64,
         frames: middlebox::session_frames,
     },
     Case {
@@ -140,6 +214,7 @@ pub const CASES: &[Case] = &[
         text: middlebox::bras_down,
         theirs: None,
         again: true,
+        length: 64,
         frames: middlebox::to_subscribers,
     },
 ];

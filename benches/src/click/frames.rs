@@ -75,6 +75,19 @@ impl Frames {
         Frames::made(length, HEADERS, count.max(LEAST), |number, length| head(length, flow(number)))
     }
 
+    /// The same of flows with a protocol each, whose first four bytes are ports.
+    pub fn with_protocols(length: Length, count: usize, mut of: impl FnMut(usize) -> (u8, Flow)) -> Frames {
+        Frames::made(length, HEADERS, count.max(LEAST), |number, length| {
+            let (protocol, flow) = of(number);
+            let mut frame = head(length, flow);
+            let ip = &mut frame[14..34];
+            ip[9..12].copy_from_slice(&[protocol, 0, 0]);
+            let sum = ringway_wire::checksum::checksum(ip).to_be_bytes();
+            ip[10..12].copy_from_slice(&sum);
+            frame
+        })
+    }
+
     /// The same as frames of sessions.
     pub fn sessions(length: Length, count: usize, mut of: impl FnMut(usize) -> (Session, Flow)) -> Frames {
         Frames::made(length, HEADERS + PPPOE, count.max(LEAST), |number, length| {

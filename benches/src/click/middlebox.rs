@@ -43,6 +43,12 @@ pub fn searched(count: usize, length: Length) -> Frames {
     )
 }
 
+/// Frames with payload from files; some of them match.
+pub fn real(length: Length) -> Frames {
+    let mut files = patterns::Files::new();
+    Frames::whole(length, 4 * MATCHING, |number| flow(number as u64), |_, length| files.next(length))
+}
+
 /// Each flow once, and then uniformly at random: the first round creates all of them.
 fn opened(length: Length, of: impl Fn(u64) -> Flow) -> Frames {
     let mut numbers = Numbers(19);

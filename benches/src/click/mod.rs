@@ -7,6 +7,7 @@ mod middlebox;
 mod patterns;
 mod peer;
 mod ports;
+mod rules;
 mod source;
 
 use crate::Failure;
@@ -55,9 +56,18 @@ pub const GROUPS: &[Group] = &[Group {
         ("router", "RFC 1812 fast path, destinations uniform over 200,000 prefixes"),
         ("firewall.10", "IPFilter with 10 rules, none of which matches, then allow; 100,000 flows"),
         ("firewall.10000", "the same with 10,000 rules"),
+        ("rules.10", "IPFilter with 10 rules of mixed networks and port ranges; 100,000 flows that match"),
+        ("rules.acl", "the same with 10,000 rules like ClassBench's of an access list"),
+        ("rules.fw", "the same with 10,000 like its firewall's"),
+        ("rules.ipc", "the same with 10,000 like its chain's of Linux's filter"),
+        (
+            "rules.mixed",
+            "the same with 10,000 pairs of prefixes of mixed lengths, 1,000,000 flows that match",
+        ),
         ("nat", "IPRewriter, a pattern, 1,000,000 live flows, uniform"),
         ("ids.5", "IDSMatcher with 5 patterns, one payload of 1000 holds one"),
         ("ids.5000", "the same with 5,000 patterns; RULES names a file of Snort's rules to take them from"),
+        ("ids.real", "the same with payload of this machine's HTML, text and programs; some of it matches"),
         ("lb", "IPLoadBalancer with 16 servers, 1,000,000 live connections, uniform"),
         ("flowmon", "FlowMonitor, 1,000,000 live flows, uniform"),
         ("bras", "PPPoEConcentrator, 100,000 sessions with a rate each, frames from subscribers"),
@@ -91,8 +101,9 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
-    let frames = Rc::new((case.frames)(Length::Fixed(64)));
+    let frames = Rc::new((case.frames)(Length::Fixed(case.length)));
     let mut ours = build(case, SOURCE, frames.clone())?;
+    let size = size(case, &mut ours)?;
     let folder = Folder::new()?;
     let path = folder.path().join("frames.pcap");
     let peer = peer::program().zip(case.theirs);
@@ -126,7 +137,11 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     let ticks = ringway_host::ticks_per_second();
     let best = entry.best.unwrap_or(f64::NAN);
     entry = entry.with("best, ticks a frame", ticks / best / 1e6);
-    entry = entry.step("64 B, through a queue that holds 8192, as the peer", &figures(&queued, ticks));
+    if case.length > 64 {
+        entry = entry.with("best, Gb/s", best * case.length as f64 * 8e-3);
+    }
+    entry = size.into_iter().fold(entry, |entry, (name, value)| entry.with(name, value));
+    entry = entry.step("through a queue that holds 8192, as the peer", &figures(&queued, ticks));
     let lengths = LENGTHS.map(|(name, length)| (name, SOURCE, length));
     for (name, source, length) in [COLD].into_iter().chain(lengths) {
         let frames = Rc::new((case.frames)(length));
@@ -140,6 +155,19 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
         entry = entry.note("no peer: name its program by FASTCLICK or CLICK (built with all elements)");
     }
     Ok(entry)
+}
+
+/// What the tables of a packet filter take, and how long a configuration takes to be read and built.
+fn size(case: &Case, router: &mut Router) -> Result<Vec<(&'static str, f64)>, Failure> {
+    if !case.key.starts_with("rules.") {
+        return Ok(Vec::new());
+    }
+    let bytes: f64 = router.call_read(&router.parse_call("filter.memory", "")?)?.trim().parse()?;
+    let text = (case.text)(SOURCE, "Discard");
+    let begin = Instant::now();
+    self::router(&text, case.key)?;
+    let built = begin.elapsed();
+    Ok([("tables, MB", bytes / 1e6), ("configuration built, s", built.as_secs_f64())].into())
 }
 
 /// The figures of a step, and of the peer if there is one.

@@ -9,6 +9,7 @@
 use super::frames::Numbers;
 use aho_corasick::AhoCorasick;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Bytes of a pattern at least.
 const LEAST: usize = 4;
@@ -119,6 +120,68 @@ fn content(text: &str) -> Option<Vec<u8>> {
         if digits.len() == 2 {
             out.push(u8::from_str_radix(&digits, 16).ok()?);
             digits.clear();
+        }
+    }
+}
+
+/// Bytes of payload of each kind.
+const SAMPLE: usize = 4 << 20;
+/// Bytes taken of a file at most.
+const FILE: usize = 256 << 10;
+
+/// Payload as programs and people have made it: HTML, text and programs in turn, from the files of this machine.
+pub struct Files {
+    kinds: [Vec<u8>; 3],
+    at: usize,
+}
+
+impl Files {
+    pub fn new() -> Self {
+        let html = |path: &Path, _: &[u8]| path.extension().is_some_and(|end| end == "html");
+        let text =
+            |path: &Path, bytes: &[u8]| !html(path, bytes) && bytes.iter().take(2000).all(u8::is_ascii);
+        let program = |_: &Path, bytes: &[u8]| bytes.starts_with(b"\x7fELF");
+        let sample = |folders: &[&str], fits: &dyn Fn(&Path, &[u8]) -> bool| {
+            let mut bytes = Vec::new();
+            folders.iter().for_each(|folder| gather(Path::new(folder), fits, &mut bytes));
+            bytes
+        };
+        let kinds = [
+            sample(&["/usr/share", "/usr/lib", "/usr/local", "/root", "/home"], &html),
+            sample(&["/usr/share/doc", "/usr/share"], &text),
+            sample(&["/usr/bin"], &program),
+        ];
+        Self { kinds, at: 0 }
+    }
+
+    /// The next payload of this length, of each kind in turn.
+    pub fn next(&mut self, length: usize) -> Vec<u8> {
+        let kinds = self.kinds.iter().filter(|kind| kind.len() > length);
+        let kinds: Vec<&Vec<u8>> = kinds.collect();
+        let Some(kind) = kinds.get(self.at % kinds.len().max(1)) else { return vec![0; length] };
+        let from = self.at / kinds.len() * length % (kind.len() - length);
+        self.at += 1;
+        kind[from..from + length].to_vec()
+    }
+}
+
+/// Appends the beginnings of files in a folder and below, in the order of their names.
+fn gather(folder: &Path, fits: &dyn Fn(&Path, &[u8]) -> bool, bytes: &mut Vec<u8>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let Ok(about) = path.symlink_metadata() else { continue };
+        if bytes.len() >= SAMPLE {
+            return;
+        }
+        if about.is_dir() {
+            gather(&path, fits, bytes);
+        } else if about.is_file() && (4096..64 << 20).contains(&about.len()) {
+            let file = std::fs::read(&path).unwrap_or_default();
+            if fits(&path, &file) {
+                bytes.extend_from_slice(&file[..file.len().min(FILE)]);
+            }
         }
     }
 }
