@@ -38,7 +38,7 @@ soak: setup ## the long tests: many kills, full matrices, ten million random ste
 fuzz: setup ## fuzz each target for TIME (default 60) seconds
 	@./scripts/fuzz.sh
 
-click-conf: ## run Click's example configurations that need no device; CONF=folder conf/ of its source tree
+click-conf: ## run Click's or FastClick's example configurations, with ports for devices; CONF=folder conf/ of the source tree
 	@CLICK_CONF="$(CONF)" cargo test -p ringway-function --test conf -- --nocapture
 
 click-tools: build ## create links named like Click's programs in DIR, for Click's configurations and tests

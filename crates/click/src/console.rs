@@ -1,4 +1,5 @@
 //! Where elements print.
+use crate::Task;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -79,6 +80,17 @@ impl ChatterLines {
             lines.push('\n');
         }
     }
+}
+
+/// An element that listens to chatter.
+pub(crate) struct Listening {
+    /// Nothing for the default channel.
+    pub(crate) channel: String,
+    /// The channel's lines are not printed as well.
+    pub(crate) quiet: bool,
+    /// Scheduled when there are lines.
+    pub(crate) task: Task,
+    pub(crate) lines: ChatterLines,
 }
 
 /// A recording console for tests; clones share the output.

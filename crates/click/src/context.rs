@@ -1,5 +1,6 @@
 //! The interface of the router to a running element.
 use crate::arg::{Arg, ArgError, Scope};
+use crate::console::Listening;
 use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
@@ -7,6 +8,7 @@ use crate::{
     Packet, PacketBurst, Pieces, Progress, Router, Search, Signal, Task, Timer,
 };
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use arrayvec::ArrayVec;
 use core::any::Any;
@@ -14,6 +16,9 @@ use core::fmt;
 
 /// Attack: handlers that call each other. Largest number of nested calls that elements are lent to.
 const DEEPEST: u32 = 32;
+
+/// The channel of all chatter that names none.
+const DEFAULT_CHANNEL: &str = "default";
 
 /// Number of outputs to which packets can be distributed at once.
 const OUTPUTS: usize = u64::BITS as usize - 1;
@@ -305,11 +310,24 @@ impl<'a> Context<'a> {
         self.router.chatter(line);
     }
 
-    /// Subscribes to chatter: `task` is scheduled when there is any. In [`Element::initialize`].
-    pub fn listen_to_chatter(&mut self, task: Task) -> ChatterLines {
-        let chatter = ChatterLines::default();
-        self.router.chatter_listeners.push((task, chatter.clone()));
-        chatter
+    /// Prints a line to the listeners of a channel; chatter, if the channel is `default` or has no name.
+    pub fn chatter_on(&mut self, channel: &str, line: fmt::Arguments<'_>) {
+        if matches!(channel, "" | DEFAULT_CHANNEL) {
+            return self.router.chatter(line);
+        }
+        let line = format!("{line}");
+        if self.router.tell_listeners(channel, &line) {
+            self.router.console.chatter(&line);
+        }
+    }
+
+    /// Subscribes to a channel's chatter, which is also printed if it is not `quiet`: `task` is scheduled when
+    /// there is any. In [`Element::initialize`].
+    pub fn listen_to_chatter(&mut self, task: Task, channel: &str, quiet: bool) -> ChatterLines {
+        let channel = if channel == DEFAULT_CHANNEL { String::new() } else { channel.into() };
+        let lines = ChatterLines::default();
+        self.router.chatter_listeners.push(Listening { channel, quiet, task, lines: lines.clone() });
+        lines
     }
 
     /// Id of the process that runs the router; 0 if there are no processes.
@@ -340,6 +358,12 @@ impl<'a> Context<'a> {
 
     /// Makes a task. In [`Element::initialize`].
     pub fn new_task(&mut self, schedule: bool) -> Task {
+        if let Some(task) = self.router.reused.tasks.pop_front() {
+            if schedule {
+                self.reschedule(task);
+            }
+            return task;
+        }
         let task = self.router.tasks.add(self.id, self.router.info(self.id).thread.unwrap_or(0));
         self.router.info_mut(self.id).tasks.push(task);
         if schedule {
@@ -366,6 +390,9 @@ impl<'a> Context<'a> {
 
     /// Makes a timer. In [`Element::initialize`].
     pub fn new_timer(&mut self) -> Timer {
+        if let Some(timer) = self.router.reused.timers.pop_front() {
+            return timer;
+        }
         self.router.timers.add(self.id)
     }
 
@@ -408,6 +435,10 @@ impl<'a> Context<'a> {
 
     /// Makes a notifier for one port: an output for [`NoteKind::Empty`], an input for [`NoteKind::Full`].
     pub fn new_note_at(&mut self, kind: NoteKind, search: Search, port: Option<usize>) -> Note {
+        if let Some(note) = self.router.reused.notes.pop_front() {
+            self.wake(note);
+            return note;
+        }
         let element = self.id;
         let listeners = alloc::vec::Vec::new();
         self.router.notes.push(NoteState { kind, search, port, element, active: true, listeners });

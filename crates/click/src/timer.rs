@@ -30,6 +30,12 @@ impl Timers {
         Timer(self.all.len() as u32 - 1)
     }
 
+    /// Those of an element, in the order in which they were made.
+    pub(crate) fn of(&self, element: ElementId) -> impl Iterator<Item = Timer> {
+        let own = self.all.iter().enumerate().filter(move |(_, state)| state.element == element);
+        own.map(|(index, _)| Timer(index as u32))
+    }
+
     pub(crate) fn set(&mut self, timer: Timer, expiry: u64) {
         let Some(state) = self.all.get_mut(timer.0 as usize) else { return };
         self.entries += 1;

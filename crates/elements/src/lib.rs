@@ -22,6 +22,7 @@ mod information;
 mod ip;
 mod ip6;
 mod packet;
+mod printout;
 mod rate;
 mod rewriter;
 mod shape;

@@ -1,7 +1,7 @@
 //! Files that elements read and write.
-use ringway_click::Context;
+use ringway_click::{Context, Element, Handler};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Stdin, Write};
 
 /// Attack: a file without an end of line, which would be read into memory whole. Largest length of a line in
 /// bytes.
@@ -10,11 +10,28 @@ const LONGEST_LINE: u64 = 1 << 20;
 /// Largest size in bytes of a configuration or library file: an archive contains other files, too.
 pub const CONFIGURATION: usize = 64 << 20;
 
+/// Bytes to read.
+enum Reader {
+    File(BufReader<File>),
+    Stdin(BufReader<Stdin>),
+    Text(Cursor<Vec<u8>>),
+}
+
+impl Reader {
+    fn bytes(&mut self) -> &mut dyn BufRead {
+        match self {
+            Self::File(file) => file,
+            Self::Stdin(stdin) => stdin,
+            Self::Text(text) => text,
+        }
+    }
+}
+
 /// A file, standard input, or a text.
 pub struct Input {
     /// Its name.
     pub name: String,
-    reader: Box<dyn BufRead>,
+    reader: Reader,
     /// Lines or records read so far.
     pub line: u64,
     /// Bytes read so far.
@@ -30,7 +47,7 @@ impl Input {
     /// The operating system's, or the file is compressed.
     pub fn open(path: &str) -> io::Result<Self> {
         if path == "-" {
-            return Ok(Self::new("<stdin>", Box::new(BufReader::new(io::stdin())), None));
+            return Ok(Self::new("<stdin>", Reader::Stdin(BufReader::new(io::stdin())), None));
         }
         let file = File::open(path)?;
         let size = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|about| about.len());
@@ -40,16 +57,16 @@ impl Input {
                 "compressed; unpack it first, or read '-' behind a program that does",
             ));
         }
-        Ok(Self::new(path, Box::new(reader), size))
+        Ok(Self::new(path, Reader::File(reader), size))
     }
 
     /// Reads from a text.
     pub fn text(text: Vec<u8>) -> Self {
         let size = text.len() as u64;
-        Self::new("DATA", Box::new(Cursor::new(text)), Some(size))
+        Self::new("DATA", Reader::Text(Cursor::new(text)), Some(size))
     }
 
-    fn new(name: &str, reader: Box<dyn BufRead>, size: Option<u64>) -> Self {
+    fn new(name: &str, reader: Reader, size: Option<u64>) -> Self {
         Self { name: name.into(), reader, line: 0, position: 0, size }
     }
 
@@ -59,7 +76,7 @@ impl Input {
     /// The operating system's, or a line longer than any.
     pub fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
-        let read = self.reader.by_ref().take(LONGEST_LINE).read_until(b'\n', line)?;
+        let read = self.reader.bytes().take(LONGEST_LINE).read_until(b'\n', line)?;
         if read as u64 == LONGEST_LINE {
             return Err(io::Error::other(format!("line longer than {LONGEST_LINE} bytes")));
         }
@@ -80,9 +97,33 @@ impl Input {
     /// The operating system's.
     pub fn read_bytes(&mut self, bytes: usize, data: &mut Vec<u8>) -> io::Result<bool> {
         data.clear();
-        let read = self.reader.by_ref().take(bytes as u64).read_to_end(data)?;
+        let read = self.reader.bytes().take(bytes as u64).read_to_end(data)?;
         self.position += read as u64;
         Ok(read == bytes)
+    }
+
+    /// Continues at this position in bytes.
+    ///
+    /// # Errors
+    /// The operating system's; standard input has no positions.
+    pub fn seek(&mut self, position: u64) -> io::Result<()> {
+        self.position = match &mut self.reader {
+            Reader::File(file) => file.seek(SeekFrom::Start(position))?,
+            Reader::Text(text) => text.seek(SeekFrom::Start(position))?,
+            Reader::Stdin(_) => return Err(io::ErrorKind::NotSeekable.into()),
+        };
+        Ok(())
+    }
+
+    /// The handlers `filename`, `filesize` and `filepos` of an element that reads `file`, given as its path and the
+    /// open file.
+    pub fn handlers<E: Element>(file: impl Fn(&E) -> (&str, Option<&Self>) + Copy + 'static) -> [Handler; 3] {
+        let size = |input: &Self| input.size.map(|size| size.to_string());
+        [
+            Handler::read("filename", move |e: &E| file(e).0.to_string()),
+            Handler::read("filesize", move |e: &E| file(e).1.and_then(size).unwrap_or("-".into())),
+            Handler::read("filepos", move |e: &E| file(e).1.map_or(0, |input| input.position)),
+        ]
     }
 }
 

@@ -1,7 +1,10 @@
-//! Runs configurations that need no device: those of `examples/click/`, and, if `CLICK_CONF` names the folder
-//! `conf/` of Click's source tree (`make click-conf CONF=folder`), those of it that
-//! docs/click-compatibility.md lists.
+//! Runs configurations with their devices mapped to ports of the test: those of `examples/click/`, and, if `CLICK_CONF`
+//! names the folder `conf/` of Click's or FastClick's source tree (`make click-conf CONF=folder`), all of those;
+//! docs/click-compatibility.md says which don't run.
 #![allow(clippy::unwrap_used)]
+
+#[path = "conf/port.rs"]
+mod port;
 
 use ringway_click::{Options, PACKETS, Recorder, Router, Turn};
 use ringway_click_lang::Source;
@@ -11,27 +14,15 @@ use std::path::{Path, PathBuf};
 /// Turns that a configuration gets which may never end, and one that does.
 const TURNS: usize = 300;
 const ALL: usize = 1 << 20;
-/// Click's own that need no device.
-const CLICKS: [&str; 13] = [
-    "fake-iprouter",
-    "icmp6error",
-    "ip6ndadvertiser",
-    "ip6ndsolicitor",
-    "script-parabolawave",
-    "script-squarewave",
-    "script-trianglewave",
-    "stridetest",
-    "test",
-    "test2",
-    "test3",
-    "test-clicky",
-    "urewrite",
-];
+/// How many configurations of Click's `conf/` and of FastClick's Click's own program runs, with devices.
+const CLICKS: usize = 23;
+const FASTCLICKS: usize = 26;
 
 /// Builds a configuration and runs it for some turns of simulated time. Returns its output and chatter.
 fn run(path: &Path, burst: usize, turns: usize) -> Result<(String, String), String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let registry = registry();
+    let text = String::from_utf8_lossy(&std::fs::read(path).map_err(|error| error.to_string())?).into_owned();
+    let mut registry = registry();
+    registry.add(port::CLASSES);
     let parsed = Source::new(&text, &path.display().to_string()).read(&mut Host::new(&registry));
     if parsed.diagnostics.errors() > 0 {
         return Err(parsed.diagnostics.to_string());
@@ -68,18 +59,38 @@ fn the_example_configurations_have_the_expected_output() {
     }
 }
 
-#[test]
-fn clicks_example_configurations_run_if_installed() {
-    // If they are not available, the first of our own examples is used.
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/click/ip-router.click");
-    let files: Vec<PathBuf> = match std::env::var_os("CLICK_CONF") {
-        Some(folder) => CLICKS.iter().map(|name| Path::new(&folder).join(format!("{name}.click"))).collect(),
-        None => vec![own],
-    };
-    for file in files {
-        let (output, chatter) =
-            run(&file, 1, TURNS).unwrap_or_else(|wrong| panic!("{}: {wrong}", file.display()));
-        println!("{}: {} bytes printed, {} chattered", file.display(), output.len(), chatter.len());
-        assert!(!chatter.contains("error"), "{}: {chatter}", file.display());
+/// All configurations in a folder and those inside.
+fn configurations(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            configurations(&path, found);
+        } else if path.extension().is_some_and(|end| end == "click") {
+            found.push(path);
+        }
     }
+}
+
+#[test]
+fn example_configurations_of_click_run_if_installed() {
+    // If they are not available, our own examples are used.
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/click");
+    let click = std::env::var_os("CLICK_CONF").map(PathBuf::from);
+    let is_fastclick = click.as_ref().is_some_and(|folder| folder.join("middleclick").exists());
+    let least = [CLICKS, FASTCLICKS][usize::from(is_fastclick)];
+    let mut files = Vec::new();
+    configurations(click.as_ref().unwrap_or(&own), &mut files);
+    files.sort();
+    let mut running = 0;
+    for file in &files {
+        match run(file, 1, TURNS) {
+            Ok((output, chatter)) => {
+                running += 1;
+                let (printed, chattered) = (output.len(), chatter.len());
+                println!("runs: {}: {printed} bytes printed, {chattered} chattered", file.display());
+            }
+            Err(wrong) => println!("fails: {}: {}", file.display(), wrong.trim().replace('\n', " / ")),
+        }
+    }
+    println!("{running} of {} configurations run", files.len());
+    assert!(running >= if click.is_some() { least } else { files.len() });
 }

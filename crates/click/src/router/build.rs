@@ -121,7 +121,9 @@ impl Router {
             asked: None,
             breath: None,
             visits: Default::default(),
+            classes: Vec::new(),
             reconfiguring: false,
+            reused: Default::default(),
             breathed: None,
             ended: false,
             successor: None,
@@ -167,6 +169,7 @@ impl Router {
 
     fn make_elements(&mut self, registry: &Registry) -> bool {
         let mut good = true;
+        self.classes = registry.iter().map(|class| class.name).collect();
         if self.graph.elements.len() > MOST_ELEMENTS {
             self.report.borrow_mut().diagnostics.error(None, "too many elements");
             return false;

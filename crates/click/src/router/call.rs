@@ -1,9 +1,9 @@
 //! Calling handlers.
-use super::Router;
 use super::own::{COMMON, GLOBAL, HOTCONFIG, TASK, TIMEWARP, own};
+use super::{Reused, Router};
 use crate::{
-    Context, Element, ElementId, Handler, HandlerCall, HandlerError, HandlerInfo, Pieces, Progress, Reach,
-    Task,
+    Context, Element, ElementId, Handler, HandlerCall, HandlerError, HandlerInfo, Note, Pieces, Progress,
+    Reach, Task,
 };
 use alloc::format;
 use alloc::rc::Rc;
@@ -292,6 +292,16 @@ impl Router {
         Ok(())
     }
 
+    /// What an element made for itself when it was configured and initialized.
+    fn made_by(&self, id: ElementId) -> Reused {
+        let notes = self.notes.iter().enumerate().filter(|(_, note)| note.element == id);
+        Reused {
+            notes: notes.map(|(index, _)| Note(index as u32)).collect(),
+            tasks: self.info(id).tasks.iter().copied().collect(),
+            timers: self.timers.of(id).collect(),
+        }
+    }
+
     /// Reconfigures an element at run time: a new one takes the old one's state. An invalid configuration
     /// changes nothing. Other elements, and the old one, keep running meanwhile.
     pub(super) fn reconfigure(&mut self, id: ElementId, configuration: &str) -> Result<(), HandlerError> {
@@ -302,11 +312,13 @@ impl Router {
         let errors = self.report.take();
         let mut new = (self.class(id).make)();
         self.reconfiguring = true;
+        self.reused = self.made_by(id);
         // In the middle of handing packets on, their order would change.
         self.breathed = (self.work.is_empty() && self.emitted.is_empty()).then(|| self.clock.glance());
         let configured = self.configure_one(id, &mut *new, configuration).is_ok();
         (self.reconfiguring, self.breathed) = (false, None);
         let good = configured && new.initialize(&mut crate::Context::new(self, id, true)).is_ok();
+        self.reused = Reused::default();
         let said = core::mem::replace(&mut *self.report.borrow_mut(), errors);
         if !good {
             return Err(HandlerError::failed(said.diagnostics.to_string().trim()));

@@ -337,10 +337,7 @@ impl Router {
 
     /// Passes a line of another thread's chatter to the listeners.
     pub fn forward_chatter(&mut self, line: &str) {
-        for (task, lines) in &self.chatter_listeners {
-            lines.add(line);
-            self.tasks.reschedule(*task);
-        }
+        self.tell_listeners("", line);
     }
 
     /// Whether any element listens to chatter.

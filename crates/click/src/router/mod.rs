@@ -22,13 +22,14 @@ use swap::Asked;
 pub use swap::{Breath, Rebuild, Replacement, Succession};
 
 use crate::arg::Names;
+use crate::console::Listening;
 use crate::notifier::NoteState;
 use crate::random::Random;
 use crate::task::Tasks;
 use crate::timer::Timers;
 use crate::{
-    ChatterLines, Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, HandlerInfo,
-    Packet, PacketBurst, Pool, Task,
+    Class, Clock, Console, Context, Element, ElementId, Handler, HandlerCall, HandlerInfo, Note, Packet,
+    PacketBurst, Pool, Task, Timer,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -41,6 +42,14 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 
 use ringway_click_lang::{Graph, Landmark};
+
+/// Tasks, timers and notifiers that a reconfigured element takes over, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Reused {
+    pub(crate) notes: VecDeque<Note>,
+    pub(crate) tasks: VecDeque<Task>,
+    pub(crate) timers: VecDeque<Timer>,
+}
 
 /// Packets that an element emitted from one of its outputs.
 pub(crate) struct Emission {
@@ -112,7 +121,7 @@ pub struct Router {
     /// Signals of the process that elements requested.
     pub(crate) signals: Vec<(ElementId, i32)>,
     /// Listeners to chatter.
-    pub(crate) chatter_listeners: Vec<(Task, ChatterLines)>,
+    pub(crate) chatter_listeners: Vec<Listening>,
     pub(crate) emitted: Vec<Emission>,
     pub(crate) spare: Vec<Box<PacketBurst>>,
     work: Vec<Work>,
@@ -147,8 +156,12 @@ pub struct Router {
     breath: Option<Breath>,
     /// Calls from other threads.
     visits: visits::Visits,
+    /// The names of all available classes.
+    classes: Vec<&'static str>,
     /// Whether one of its elements is being reconfigured.
     reconfiguring: bool,
+    /// Meanwhile: what the element's predecessor made and it has not asked for again.
+    pub(crate) reused: Reused,
     /// Meanwhile: the time at which tasks last ran; `None` if they can't run.
     breathed: Option<u64>,
     /// Whether its elements were told that it ends.
@@ -274,10 +287,18 @@ impl Router {
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
         let line = format!("{line}");
         self.console.chatter(&line);
-        for (task, lines) in &self.chatter_listeners {
-            lines.add(&line);
-            self.tasks.reschedule(*task);
+        self.tell_listeners("", &line);
+    }
+
+    /// Passes a line of a channel's chatter to its listeners; whether one of them has it printed, too.
+    pub(crate) fn tell_listeners(&mut self, channel: &str, line: &str) -> bool {
+        let mut printed = false;
+        for listener in self.chatter_listeners.iter().filter(|listener| listener.channel == channel) {
+            listener.lines.add(line);
+            self.tasks.reschedule(listener.task);
+            printed |= !listener.quiet;
         }
+        printed
     }
 
     /// The console.

@@ -65,6 +65,8 @@ pub(super) const GLOBAL: &[Own<GlobalRead, GlobalWrite>] = &[
     global("stop", None, Some(stop)),
     global("active_ports", Some(|router| router.active_ports()), None),
     global("drops", Some(|router| drops(gathered(router).all_drops())), None),
+    global("classes", Some(|router| router.classes.iter().map(|name| format!("{name}\n")).collect()), None),
+    global("packages", Some(|_| String::new()), None),
     global(TIMEWARP, Some(speed), Some(set_speed)),
     global(HOTCONFIG, None, Some(|router, call, pieces| router.hotconfig_on(&call.value, pieces))).raw(),
 ];

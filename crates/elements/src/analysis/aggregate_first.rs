@@ -1,6 +1,9 @@
-//! `AggregateFirst`: passes the first packet of each aggregate.
+//! `AggregateFirst([NOTIFIER])`: passes the first packet of each aggregate.
 //!
 //! Ports: one input; one output, and optionally a push output for all later packets.
+//!
+//! Arguments:
+//! - `NOTIFIER`: an element that numbers aggregates; ignored, since memory is bounded without it.
 //!
 //! At most 16777216 aggregates are remembered; if there are more, an old one is forgotten, and its next packet counts
 //! as its first.
@@ -10,7 +13,8 @@ use crate::flow::table::{FlowTable, LARGEST};
 use crate::packet::divert;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, arg::Args};
+use ringway_click::arg::{Args, Word};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
 pub static CLASS: Class =
     Class::new("AggregateFirst", || Box::<AggregateFirst>::default()).ports("1/1-2").processing("a/ah");
@@ -25,6 +29,7 @@ impl Element for AggregateFirst {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
         self.known = FlowTable::new(LARGEST, self.seed);
+        args.read("NOTIFIER", &mut Word::default());
         args.complete()
     }
 

@@ -13,11 +13,15 @@
 //! - `REAP`: interval at which expired flows are removed; 20 minutes.
 //! - `ICMP`: whether ICMP errors get the aggregate of the flow that they refer to, and the paint of its packet plus 2;
 //!   false.
+//! - `TRACEINFO`: an XML file that describes each flow when it is removed: its ends, time, and packets.
+//! - `SOURCE`: an element whose handlers `filename` and `packet_filepos`, such as FromDump's, are noted there. It must
+//!   hand out packets one by one (`--burst 1`), else the position may be that of a later packet.
 //!
 //! Times are the packets' timestamps.
 //!
 //! Handlers: `length` (read): waiting fragments and packets; `clear` (write): removes all flows, and emits waiting
 //! packets.
+use super::flow_trace::{FlowTrace, Statistics};
 use super::fragments::{Fragments, Tag};
 use crate::rewriter::key::FlowKey;
 use alloc::boxed::Box;
@@ -47,12 +51,14 @@ struct Flow {
     last: u64,
     /// FIN seen from the originator, and from the other end.
     done: u8,
+    statistics: Statistics,
 }
 
 #[derive(Debug)]
 pub struct AggregateIpFlows {
     flows: BTreeMap<Name, Flow>,
     fragments: Fragments,
+    trace: FlowTrace,
     next: u32,
     tcp: u64,
     tcp_done: u64,
@@ -68,6 +74,7 @@ impl Default for AggregateIpFlows {
         Self {
             flows: BTreeMap::new(),
             fragments: Fragments::new(30 * SECOND),
+            trace: FlowTrace::default(),
             next: 1,
             tcp: 86400 * SECOND,
             tcp_done: 30 * SECOND,
@@ -113,14 +120,41 @@ impl AggregateIpFlows {
         now.saturating_sub(flow.last) > self.timeout(protocol, flow.done)
     }
 
-    fn forget(&mut self, now: u64) {
+    fn forget(&mut self, now: u64, cx: &mut Context<'_>) {
         let mut flows = core::mem::take(&mut self.flows);
-        flows.retain(|name, flow| !self.is_over(name.0, flow, now));
+        flows.retain(|name, flow| {
+            let over = self.is_over(name.0, flow, now);
+            if over {
+                self.describe(name, flow, cx);
+            }
+            !over
+        });
         self.flows = flows;
     }
 
+    fn forget_all(&mut self, cx: &mut Context<'_>) {
+        for (name, flow) in core::mem::take(&mut self.flows) {
+            self.describe(&name, &flow, cx);
+        }
+    }
+
+    /// Describes a flow in the file of flows.
+    fn describe(&mut self, name: &Name, flow: &Flow, cx: &mut Context<'_>) {
+        let (_, a, a_port, b, b_port) = *name;
+        let mut ends = [(a, a_port), (b, b_port)];
+        if flow.turned {
+            ends.reverse();
+        }
+        self.trace.describe((flow.number, ends), flow.last, &flow.statistics, cx);
+    }
+
     /// The flow of a packet with ports; added if necessary.
-    fn tag(&mut self, protocol: Protocol, key: FlowKey, flags: Flags, now: u64) -> Option<Tag> {
+    fn tag(
+        &mut self,
+        (protocol, key, flags): (Protocol, FlowKey, Flags),
+        now: u64,
+        cx: &mut Context<'_>,
+    ) -> Option<Tag> {
         let (name, turned) = name(protocol, key);
         let [fin, syn, reset] = [Flags::FIN, Flags::SYN, Flags::RST].map(|flag| flags.has(flag));
         let over = self
@@ -129,17 +163,22 @@ impl AggregateIpFlows {
             .is_none_or(|flow| self.is_over(protocol, flow, now) || (flow.done == 3 && syn && !reset));
         if over {
             if self.flows.len() >= MOST {
-                self.forget(now);
+                self.forget(now, cx);
             }
             if self.flows.len() >= MOST {
                 return None;
             }
-            self.flows.insert(name, Flow { number: self.next, turned, last: now, done: 0 });
+            let statistics = self.trace.first_packet(now, cx);
+            let flow = Flow { number: self.next, turned, last: now, done: 0, statistics };
+            if let Some(old) = self.flows.insert(name, flow) {
+                self.describe(&name, &old, cx);
+            }
             self.next = self.next.wrapping_add(1);
         }
         let flow = self.flows.get_mut(&name)?;
         flow.last = flow.last.max(now);
         let paint = u8::from(flow.turned != turned);
+        flow.statistics.packets[usize::from(paint)] += 1;
         if reset {
             flow.done = 3;
         } else if fin {
@@ -158,17 +197,16 @@ impl AggregateIpFlows {
         Some(Tag { aggregate: flow.number, paint: 2 + u8::from(flow.turned != turned) })
     }
 
-    fn fate(&mut self, packet: &Packet, now: u64) -> Fate {
+    fn fate(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) -> Fate {
         let ip = packet.network_data().unwrap_or_default();
         let Some((ip, _, transport)) = header(ip) else { return Fate::None };
         let (protocol, later) = (ip.protocol, ip.is_later_fragment());
         let tag = match protocol {
             Protocol::TCP | Protocol::UDP if later => return Fate::Fragment,
             Protocol::TCP => FlowKey::of(ip, transport)
-                .and_then(|key| self.tag(protocol, key, Tcp::padded(transport).flags, now)),
-            Protocol::UDP => {
-                FlowKey::of(ip, transport).and_then(|key| self.tag(protocol, key, Flags::default(), now))
-            }
+                .and_then(|key| self.tag((protocol, key, Tcp::padded(transport).flags), now, cx)),
+            Protocol::UDP => FlowKey::of(ip, transport)
+                .and_then(|key| self.tag((protocol, key, Flags::default()), now, cx)),
             Protocol::ICMP if self.icmp && !later => self.error(transport, now),
             _ => None,
         };
@@ -177,7 +215,7 @@ impl AggregateIpFlows {
 
     fn housekeeping(&mut self, now: u64, cx: &mut Context<'_>) {
         if now >= self.reap_at {
-            self.forget(now);
+            self.forget(now, cx);
             self.reap_at = now.saturating_add(self.reap.max(1));
         }
         self.fragments.expire(now, &mut |tag, packet| emit(tag, packet, cx));
@@ -220,6 +258,7 @@ impl Element for AggregateIpFlows {
         self.fragments = Fragments::new(fragments);
         args.read("ICMP", &mut self.icmp);
         args.read("FRAGMENTS", &mut self.hold);
+        self.trace.read(args);
         args.complete()
     }
 
@@ -229,7 +268,7 @@ impl Element for AggregateIpFlows {
             return Err(cx.error("FRAGMENTS can be true only where packets are pushed"));
         }
         self.hold.get_or_insert(pushed);
-        Ok(())
+        self.trace.begin(cx)
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
@@ -239,8 +278,9 @@ impl Element for AggregateIpFlows {
         for packet in burst.drain() {
             let now = packet.notes().timestamp;
             self.housekeeping(now, cx);
+            let fate = self.fate(&packet, now, cx);
             let mut out = |tag, packet| emit(tag, packet, cx);
-            match self.fate(&packet, now) {
+            match fate {
                 Fate::Tag(tag) => self.fragments.tagged(packet, tag, &mut out),
                 Fate::Fragment => self.fragments.untagged(packet, &mut out),
                 Fate::None => out(None, packet),
@@ -252,7 +292,7 @@ impl Element for AggregateIpFlows {
         burst.filter_map(|mut packet| {
             let now = packet.notes().timestamp;
             self.housekeeping(now, cx);
-            match self.fate(&packet, now) {
+            match self.fate(&packet, now, cx) {
                 Fate::Tag(tag) => {
                     mark(&mut packet, tag);
                     Some(packet)
@@ -269,11 +309,16 @@ impl Element for AggregateIpFlows {
         [
             Handler::read("length", |e: &Self| e.fragments.len()),
             Handler::button("clear", |e: &mut Self, cx| {
-                e.flows.clear();
+                e.forget_all(cx);
                 e.fragments.clear(&mut |tag, packet| emit(tag, packet, cx));
             }),
         ]
         .into()
+    }
+
+    fn cleanup(&mut self, cx: &mut Context<'_>) {
+        self.forget_all(cx);
+        self.trace.end(cx);
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

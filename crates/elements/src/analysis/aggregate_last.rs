@@ -1,10 +1,12 @@
-//! `AggregateLast([STOP_AFTER_CLEAR])`: stores the last packet of each aggregate, and emits it on `clear`, with
-//! annotations for the aggregate's packets, bytes and first timestamp (extra packets, extra length, first timestamp).
+//! `AggregateLast([STOP_AFTER_CLEAR, NOTIFIER])`: stores the last packet of each aggregate, and emits it on `clear`,
+//! with annotations for the aggregate's packets, bytes and first timestamp (extra packets, extra length, first
+//! timestamp).
 //!
 //! Ports: one push input; one push output, and optionally a second one for packets that are not the last.
 //!
 //! Arguments:
 //! - `STOP_AFTER_CLEAR`: the driver stops after `clear`; false by default.
+//! - `NOTIFIER`: an element that numbers aggregates; ignored, since memory is bounded without it.
 //!
 //! At most 65536 aggregates are stored; if there are more, the packet of the least recently used of sixteen is
 //! emitted, and that aggregate is removed.
@@ -13,7 +15,7 @@
 use crate::flow::table::FlowTable;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ringway_click::arg::Args;
+use ringway_click::arg::{Args, Word};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
 
 pub static CLASS: Class =
@@ -74,6 +76,7 @@ impl AggregateLast {
 impl Element for AggregateLast {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         args.read("STOP_AFTER_CLEAR", &mut self.stop);
+        args.read("NOTIFIER", &mut Word::default());
         self.seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
         self.aggregates = FlowTable::new(MOST, self.seed);
         args.complete()

@@ -1,10 +1,11 @@
-//! `AggregatePacketCounter(ANNO)`: counts packets of each aggregate by their packet number, for each input.
+//! `AggregatePacketCounter([ANNO, NOTIFIER])`: counts packets of each aggregate by their packet number, for each input.
 //!
 //! Ports: any number of inputs, as many outputs, push or pull; what comes in at one goes out at the same.
 //!
 //! Arguments:
 //! - `ANNO`: the annotation of 4 bytes that has the packet number; PACKET_NUMBER by default, and with NONE all
 //!   packets have number 0.
+//! - `NOTIFIER`: an element that numbers aggregates; ignored, since memory is bounded without it.
 //!
 //! Packets whose aggregate is 0, and more than 1048576 different ones, are not counted by number; `uncounted` says
 //! how many they were.
@@ -17,7 +18,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope};
+use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope, Word};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
 pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<AggregatePacketCounter>::default())
@@ -93,6 +94,7 @@ fn lines(mut numbers: Vec<u32>) -> String {
 impl Element for AggregatePacketCounter {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         args.read_with("ANNO", KEYWORD, &mut self.annotation, annotation);
+        args.read("NOTIFIER", &mut Word::default());
         args.complete()
     }
 

@@ -1,5 +1,5 @@
-//! `AnonymizeIPAddr(CLASS, PRESERVE_8)`: replaces the addresses of IPv4 packets so that common prefixes stay common
-//! and nothing else can be learned about them (as Minshall's tcpdpriv does with -A50; Xu, Fan, Ammar and Moon,
+//! `AnonymizeIPAddr(CLASS, PRESERVE_8, SEED)`: replaces the addresses of IPv4 packets so that common prefixes stay
+//! common and nothing else can be learned about them (as Minshall's tcpdpriv does with -A50; Xu, Fan, Ammar and Moon,
 //! "Prefix-preserving IP address anonymization", 2002).
 //!
 //! Ports: one input, one output, push or pull. The IPv4 header must be marked; its checksum is updated.
@@ -8,6 +8,7 @@
 //! - `CLASS`: number of leading one bits that are preserved, with the following zero: 3 preserves classes A, B and C;
 //!   0 by default.
 //! - `PRESERVE_8`: networks of 8 bits, separated by spaces, that are preserved.
+//! - `SEED`: ignored, as in Click.
 //!
 //! 0.0.0.0 and 255.255.255.255 are preserved. The key consists of the router's random numbers (`RandomSeed`). It has
 //! 64 bits, and the mixing function is not a cipher: an attacker who can choose addresses may learn it. No handlers.
@@ -72,9 +73,10 @@ impl AnonymizeIpAddr {
 
 impl Element for AnonymizeIpAddr {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut kept = Raw::default();
+        let (mut kept, mut seed) = (Raw::default(), Raw::default());
         args.read("CLASS", &mut self.class);
         args.read("PRESERVE_8", &mut kept);
+        args.read("SEED", &mut seed);
         args.complete()?;
         if self.class > 32 {
             return Err(cx.error("CLASS must be between 0 and 32"));

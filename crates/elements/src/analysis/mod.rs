@@ -11,6 +11,7 @@ pub mod aggregate_length;
 pub mod aggregate_packet_counter;
 pub mod aggregate_paint;
 pub mod anonymize_ip_addr;
+mod flow_trace;
 mod fragments;
 mod ip_field;
 pub mod store_udp_time_seq_record;

@@ -10,7 +10,7 @@
 //!
 //! The payload begins with the number, seconds and nanoseconds of the time, seconds and nanoseconds of the difference:
 //! 4 bytes each, in network byte order. The UDP checksum is recomputed unless there is none. Handlers: `count`,
-//! `drops` (read).
+//! `drops` (read); `reset` (write), which begins with number 0 again.
 use crate::ip::transport::Transport;
 use crate::packet::retain_counting;
 use alloc::boxed::Box;
@@ -87,6 +87,11 @@ impl Element for StoreUdpTimeSeqRecord {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count", |e: &Self| e.count), Handler::read("drops", |e: &Self| e.drops)].into()
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::button("reset", |e: &mut Self, _| e.count = 0),
+        ]
+        .into()
     }
 }

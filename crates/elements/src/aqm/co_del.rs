@@ -11,7 +11,7 @@
 //!
 //! How long a packet waited is the time since its first timestamp, as `SetTimestamp(FIRST true)` before
 //! the queue sets it; packets without one pass. Afterwards that annotation says how long it was. Handlers:
-//! `target`, `interval` (read, write); `drops`, `queues`, `stats` (read).
+//! `target` or `codel_target`, `interval` or `codel_interval` (read, write); `drops`, `queues`, `stats` (read).
 use super::queues::Queues;
 use alloc::boxed::Box;
 use alloc::format;
@@ -140,9 +140,9 @@ impl Element for CoDel {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [
-            Handler::field("target", |e: &mut Self| &mut e.target),
-            Handler::read("interval", |e: &Self| e.interval).writes(|e: &mut Self, value, cx| {
+        let target = |name| Handler::field(name, |e: &mut Self| &mut e.target);
+        let interval = |name| {
+            Handler::read(name, |e: &Self| e.interval).writes(|e: &mut Self, value, cx| {
                 match cx.parse(value)? {
                     0 => Err(HandlerError::failed("INTERVAL must be >= 1")),
                     interval => {
@@ -150,7 +150,13 @@ impl Element for CoDel {
                         Ok(())
                     }
                 }
-            }),
+            })
+        };
+        [
+            target("target"),
+            target("codel_target"),
+            interval("interval"),
+            interval("codel_interval"),
             Handler::read("drops", |e: &Self| e.drops),
             Handler::read_with("queues", |e: &mut Self, _, cx| Ok(e.queues.names(cx, "\n"))),
             Handler::read_with("stats", |e: &mut Self, _, cx| {

@@ -1,4 +1,4 @@
-//! `ARPPrint(LABEL, TIMESTAMP, ETHER, ACTIVE)`: prints ARP packets, as tcpdump does.
+//! `ARPPrint(LABEL, TIMESTAMP, ETHER, ACTIVE, OUTFILE, CHANNEL)`: prints ARP packets, as tcpdump does.
 //!
 //! Ports: one input, one output, push or pull. Packets without a marked network header are not printed.
 //!
@@ -7,9 +7,12 @@
 //! - `TIMESTAMP`: prints the time; true by default.
 //! - `ETHER`: prints the Ethernet addresses; false by default.
 //! - `ACTIVE`: whether it prints; true by default.
+//! - `OUTFILE`: prints to this file instead of standard error.
+//! - `CHANNEL`: prints to the ChatterSockets of this channel instead.
 //!
 //! Handlers: `active` (read, write).
 use crate::packet::mac_text;
+use crate::printout::Printout;
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -29,6 +32,7 @@ pub struct ArpPrint {
     timestamp: bool,
     ether: bool,
     active: bool,
+    printout: Printout,
 }
 
 impl Element for ArpPrint {
@@ -38,15 +42,28 @@ impl Element for ArpPrint {
         args.read("TIMESTAMP", &mut self.timestamp);
         args.read("ETHER", &mut self.ether);
         args.read("ACTIVE", &mut self.active);
+        self.printout.read(args);
         args.complete()
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.printout.create(cx)
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.iter().filter(|_| self.active) {
             if let Some(line) = self.line(packet) {
-                cx.chatter(format_args!("{line}"));
+                self.printout.print(&line, cx);
             }
         }
+    }
+
+    fn shares(&self) -> Option<String> {
+        self.printout.shares()
+    }
+
+    fn cleanup(&mut self, cx: &mut Context<'_>) {
+        self.printout.flush(cx);
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -1,5 +1,5 @@
-//! `IPPrint(LABEL, CONTENTS, PAYLOAD, MAXLENGTH, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ACTIVE)`:
-//! prints IPv4 packets like tcpdump.
+//! `IPPrint(LABEL, CONTENTS, PAYLOAD, MAXLENGTH, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ACTIVE,
+//! OUTFILE, CHANNEL)`: prints IPv4 packets like tcpdump.
 //!
 //! Ports: one input, one output, push or pull. Packets without a marked network header are not printed.
 //!
@@ -13,9 +13,12 @@
 //! - `SWAP`: whether identifiers of ICMP echoes are printed in network byte order, otherwise byte-swapped; true by
 //!   default.
 //! - `ACTIVE`: whether it prints; true by default.
+//! - `OUTFILE`: prints to this file instead of standard error.
+//! - `CHANNEL`: prints to the ChatterSockets of this channel instead.
 //!
 //! Handlers: `active` (read, write).
 use super::ip_line;
+use crate::printout::Printout;
 use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
@@ -49,6 +52,7 @@ pub struct IpPrint {
     paint: bool,
     aggregate: bool,
     active: bool,
+    printout: Printout,
 }
 
 impl Element for IpPrint {
@@ -70,6 +74,7 @@ impl Element for IpPrint {
         args.read("LENGTH", &mut self.fields.length);
         args.read("AGGREGATE", &mut self.aggregate);
         args.read("ACTIVE", &mut self.active);
+        self.printout.read(args);
         args.complete()?;
         self.bytes = usize::try_from(bytes).ok();
         let Some(contents) = form(&contents.0) else {
@@ -89,11 +94,23 @@ impl Element for IpPrint {
         Ok(())
     }
 
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.printout.create(cx)
+    }
+
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.iter().filter(|packet| self.active && packet.network_header().is_some()) {
             let line = self.line(packet);
-            cx.chatter(format_args!("{line}"));
+            self.printout.print(&line, cx);
         }
+    }
+
+    fn shares(&self) -> Option<String> {
+        self.printout.shares()
+    }
+
+    fn cleanup(&mut self, cx: &mut Context<'_>) {
+        self.printout.flush(cx);
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -16,8 +16,8 @@ use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Annotation, Args, Raw, Scope, Seconds};
 use ringway_click::{
-    Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet, PacketBurst, Pieces,
-    Progress, SECOND, Timer,
+    Annotations, Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet,
+    PacketBurst, Pieces, Progress, SECOND, Timer,
 };
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
@@ -67,6 +67,7 @@ pub struct Rewriter {
     timeouts: [Timeouts; 3],
     note_destination: bool,
     reply_note: Option<usize>,
+    set_aggregate: bool,
     reap: u64,
     timer: Option<Timer>,
 }
@@ -103,6 +104,7 @@ impl Rewriter {
             timeouts: [Timeouts::default(); 3],
             note_destination: true,
             reply_note: None,
+            set_aggregate: false,
             reap: 900 * SECOND,
             timer: None,
         })
@@ -315,6 +317,9 @@ impl Rewriter {
         let output = flow.outputs[usize::from(reply)].into();
         if self.note_destination && (self.kind != RewriterKind::Address || reply) {
             packet.notes_mut().set_dst_ip(to.to_be_bytes());
+        }
+        if self.set_aggregate {
+            packet.notes_mut().set_u32(Annotations::AGGREGATE, number.wrapping_add(1));
         }
         if let Some(at) = self.reply_note.filter(|_| reply) {
             packet.notes_mut().set_u8(at, flow.reply_note);
@@ -610,6 +615,7 @@ impl Element for Rewriter {
             Annotation::of_size(text, 1, scope)
         });
         self.reply_note = given.then_some(note.offset);
+        args.read("SET_AGGREGATE", &mut self.set_aggregate);
         self.read_timeouts(args);
         args.result()?;
         self.read_capacity(args, cx)?;

@@ -19,8 +19,10 @@ use ringway_click::{Class, Context, Element, ElementId, Failed, Metadata, Packet
 use ringway_wire::checksum::update;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 
-pub static CLASS: Class =
-    Class::new("FTPPortMapper", || Box::<FtpPortMapper>::default()).ports("1/1").metadata(Metadata::Resolve);
+pub static CLASS: Class = Class::new("FTPPortMapper", || Box::<FtpPortMapper>::default())
+    .ports("1/1")
+    .metadata(Metadata::Resolve)
+    .live();
 
 /// Rewrites PORT commands.
 #[derive(Debug, Default)]

@@ -5,9 +5,12 @@
 //! Arguments:
 //! - `LENGTH`: bytes.
 //! - `EXTRA_LENGTH`: whether the extra length annotation counts; false by default.
+//!
+//! Handlers: `length` (read, write).
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 pub static CLASS: Class = Class::new("CheckLength", || Box::<CheckLength>::default())
     .ports("1/1-2")
@@ -37,5 +40,9 @@ impl Element for CheckLength {
             cx.push(1, packet);
             None
         });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::field("length", |e: &mut Self| &mut e.most)].into()
     }
 }

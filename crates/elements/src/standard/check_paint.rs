@@ -4,10 +4,13 @@
 //! Ports: one input; one output, push or pull, and optionally a push output.
 //!
 //! Arguments: as for `Paint`.
+//!
+//! Handlers: `color` (read, write).
 use super::paint::paint_annotation;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 pub static CLASS: Class =
     Class::new("CheckPaint", || Box::<CheckPaint>::default()).ports("1/1-2").processing("a/ah");
@@ -33,5 +36,9 @@ impl Element for CheckPaint {
             cx.push(1, packet);
             None
         });
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::field("color", |e: &mut Self| &mut e.color).error("syntax error")].into()
     }
 }

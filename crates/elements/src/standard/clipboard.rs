@@ -13,7 +13,8 @@ use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
 pub static CLASS: Class = Class::new("Clipboard", || Box::<Clipboard>::default())
     .ports("2/2")
     .flow("#/#")
-    .metadata(Metadata::Resolve);
+    .metadata(Metadata::Resolve)
+    .live();
 
 /// Maximum number of bytes in all, and the maximum offset.
 const LARGEST: usize = 1 << 16;

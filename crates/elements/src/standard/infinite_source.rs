@@ -27,7 +27,8 @@ use ringway_click::{Note, NoteKind, PacketBurst, Search, Signal, Task};
 pub static CLASS: Class = Class::new("InfiniteSource", || Box::<InfiniteSource>::default())
     .ports("0/1")
     .flags("S1")
-    .metadata(Metadata::Ignores);
+    .metadata(Metadata::Ignores)
+    .live();
 
 /// Default packet data: 64 bytes and a bit.
 pub(super) const DEFAULT_DATA: &str = "Some bytes to fill a packet; they are not meant to say anything else.";

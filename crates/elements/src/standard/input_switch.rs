@@ -13,7 +13,7 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
 pub static CLASS: Class =
-    Class::new("InputSwitch", || Box::<InputSwitch>::default()).ports("-/1").processing("h");
+    Class::new("InputSwitch", || Box::<InputSwitch>::default()).ports("-/1").processing("h").live();
 
 #[derive(Debug, Default)]
 pub struct InputSwitch {

@@ -11,4 +11,5 @@ use ringway_click::Class;
 pub static CLASS: Class =
     Class::new("MixedQueue", || Box::new(Queue::of(Mode { says_full: false, ..Mode::FULL_NOTE })))
         .ports("2/1-2")
-        .processing("h/lh");
+        .processing("h/lh")
+        .live();

@@ -11,7 +11,7 @@ use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
 
 pub static CLASS: Class =
-    Class::new("Pad", || Box::<Pad>::default()).ports("1/1").metadata(Metadata::Resolve);
+    Class::new("Pad", || Box::<Pad>::default()).ports("1/1").metadata(Metadata::Resolve).live();
 
 /// Maximum number of bytes added.
 const LARGEST: usize = 1 << 20;

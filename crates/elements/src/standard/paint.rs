@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, POSITIONAL};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
 
-pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1");
+pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1").live();
 
 /// Parses ANNO: the offset of a one-byte annotation.
 pub(super) fn paint_annotation(args: &mut Args) -> usize {

@@ -20,7 +20,7 @@ use ringway_click::arg::{Args, Word, parse_bool};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
 
 pub static CLASS: Class =
-    Class::new("Print", || Box::<Print>::default()).ports("1/1").metadata(Metadata::Resolve);
+    Class::new("Print", || Box::<Print>::default()).ports("1/1").metadata(Metadata::Resolve).live();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Contents {

@@ -15,7 +15,7 @@ use ringway_click::{
 };
 
 pub static CLASS: Class =
-    Class::new("PullSwitch", || Box::<PullSwitch>::default()).ports("-/1").processing("l");
+    Class::new("PullSwitch", || Box::<PullSwitch>::default()).ports("-/1").processing("l").live();
 
 #[derive(Debug, Default)]
 pub struct PullSwitch {

@@ -15,7 +15,8 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBu
 
 pub static CLASS: Class = Class::new("RandomBitErrors", || Box::<RandomBitErrors>::default())
     .ports("1/1")
-    .metadata(Metadata::Resolve);
+    .metadata(Metadata::Resolve)
+    .live();
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum BitErrorKind {

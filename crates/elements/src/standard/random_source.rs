@@ -15,4 +15,5 @@ use ringway_click::{Class, Metadata};
 pub static CLASS: Class = Class::new("RandomSource", || Box::new(InfiniteSource::random()))
     .ports("0/1")
     .flags("S1")
-    .metadata(Metadata::Ignores);
+    .metadata(Metadata::Ignores)
+    .live();

@@ -4,13 +4,18 @@
 //!
 //! Arguments:
 //! - `HEAD`, `TAIL`: number of bytes to add; negative to remove; 0 by default.
+//!
+//! Handlers: `head`, `tail` (read, write).
 use crate::packet::grow;
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
 
 pub static CLASS: Class =
-    Class::new("Resize", || Box::<Resize>::default()).ports("1/1").metadata(Metadata::Resolve);
+    Class::new("Resize", || Box::<Resize>::default()).ports("1/1").metadata(Metadata::Resolve).live();
 
 /// Maximum number of bytes added.
 const LARGEST: i32 = 1 << 20;
@@ -21,15 +26,36 @@ pub struct Resize {
     tail: i32,
 }
 
+impl Resize {
+    fn bound(&self) -> Result<(), String> {
+        if self.head.max(self.tail) > LARGEST {
+            return Err(format!("too many bytes to add, bound {LARGEST}"));
+        }
+        Ok(())
+    }
+
+    fn handler(name: &'static str, field: fn(&mut Self) -> &mut i32) -> Handler {
+        let read = move |e: &mut Self, _: &str, _: &mut Context<'_>| Ok(field(e).to_string());
+        Handler::read_with(name, read).writes(move |e: &mut Self, value, cx| {
+            let old = core::mem::replace(field(e), cx.parse(value)?);
+            e.bound().map_err(|error| {
+                *field(e) = old;
+                HandlerError::failed(error)
+            })
+        })
+    }
+}
+
 impl Element for Resize {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         args.read_p("HEAD", &mut self.head);
         args.read_p("TAIL", &mut self.tail);
         args.complete()?;
-        if self.head.max(self.tail) > LARGEST {
-            return Err(cx.error(alloc::format!("too many bytes to add, bound {LARGEST}")));
-        }
-        Ok(())
+        self.bound().map_err(|error| cx.error(error))
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Self::handler("head", |e| &mut e.head), Self::handler("tail", |e| &mut e.tail)].into()
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
-pub static CLASS: Class = Class::new("SetAnnoByte", || Box::<SetAnnoByte>::default()).ports("1/1");
+pub static CLASS: Class = Class::new("SetAnnoByte", || Box::<SetAnnoByte>::default()).ports("1/1").live();
 
 #[derive(Debug, Default)]
 pub struct SetAnnoByte {

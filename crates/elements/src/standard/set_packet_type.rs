@@ -11,7 +11,7 @@ use alloc::format;
 use ringway_click::arg::{Args, Keyword};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst, PacketType};
 
-pub static CLASS: Class = Class::new("SetPacketType", || Box::<SetPacketType>::default()).ports("1/1");
+pub static CLASS: Class = Class::new("SetPacketType", || Box::<SetPacketType>::default()).ports("1/1").live();
 
 const TYPES: [(&str, PacketType); 7] = [
     ("HOST", PacketType::Host),

@@ -11,4 +11,4 @@ use alloc::boxed::Box;
 use ringway_click::Class;
 
 pub static CLASS: Class =
-    Class::new("SimplePullSwitch", || Box::new(PullSwitch::silent())).ports("-/1").processing("l");
+    Class::new("SimplePullSwitch", || Box::new(PullSwitch::silent())).ports("-/1").processing("l").live();

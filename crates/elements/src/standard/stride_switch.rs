@@ -14,7 +14,7 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 pub static CLASS: Class =
-    Class::new("StrideSwitch", || Box::<StrideSwitch>::default()).ports("1/1-").processing("h");
+    Class::new("StrideSwitch", || Box::<StrideSwitch>::default()).ports("1/1-").processing("h").live();
 
 #[derive(Debug, Default)]
 pub struct StrideSwitch {

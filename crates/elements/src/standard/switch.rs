@@ -11,7 +11,8 @@ use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
 
-pub static CLASS: Class = Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h");
+pub static CLASS: Class =
+    Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h").live();
 
 /// Click's LLRPC numbers: one returns an `int` and is safe, one takes an `int`.
 const GET_SWITCH: u32 = 0x4004_c005;

@@ -7,15 +7,16 @@
 //! - `DATA`: what stands in each packet.
 //! - `LIMIT`: packets in all; no limit if negative, as by default.
 //! - `ACTIVE`: whether it makes packets; true by default.
+//! - `HEADROOM`: room before the data, in bytes; as usual by default.
 //! - `STOP`: stops the driver after LIMIT packets.
 //!
-//! Handlers: `data`, `interval`, `active` (read, write); `count` (read); `reset` (write).
+//! Handlers: `data`, `interval`, `active`, `headroom`, `limit` (read, write); `count` (read); `reset` (write).
 use super::infinite_source::DEFAULT_DATA;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Timer, Timestamp};
+use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Timer, Timestamp};
 
 pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::default())
     .ports("0/1")
@@ -33,6 +34,7 @@ pub struct TimedSource {
     limit: i64,
     active: bool,
     stop: bool,
+    headroom: u16,
     count: u64,
     timer: Option<Timer>,
 }
@@ -48,14 +50,14 @@ impl TimedSource {
 
 impl Element for TimedSource {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        let (mut interval, mut headroom) = (Nanoseconds(500_000_000), 0u32);
+        let mut interval = Nanoseconds(500_000_000);
         self.data = DEFAULT_DATA.as_bytes().to_vec();
-        (self.limit, self.active) = (-1, true);
+        (self.limit, self.active, self.headroom) = (-1, true, HEADROOM as u16);
         args.read_p("INTERVAL", &mut interval);
         args.read_p("DATA", &mut self.data);
         args.read("LIMIT", &mut self.limit);
         args.read("ACTIVE", &mut self.active);
-        args.read("HEADROOM", &mut headroom);
+        args.read("HEADROOM", &mut self.headroom);
         args.read("STOP", &mut self.stop);
         self.interval = interval.0.max(SHORTEST);
         args.complete()
@@ -80,7 +82,8 @@ impl Element for TimedSource {
             }
             return;
         }
-        if let Some(mut packet) = cx.packet(&self.data) {
+        if let Some(mut packet) = cx.make_packet(usize::from(self.headroom), self.data.len(), 0) {
+            packet.data_mut().copy_from_slice(&self.data);
             packet.notes_mut().timestamp = cx.now();
             cx.lend(self, |cx| cx.push(0, packet));
             self.count += 1;
@@ -114,6 +117,8 @@ impl Element for TimedSource {
                 .checkbox()
                 .error("syntax error")
                 .then(Self::wake),
+            Handler::field("limit", |e: &mut Self| &mut e.limit).then(Self::wake),
+            Handler::field("headroom", |e: &mut Self| &mut e.headroom),
             Handler::read("count", |e: &Self| e.count),
             Handler::button("reset", |e: &mut Self, cx| {
                 e.count = 0;

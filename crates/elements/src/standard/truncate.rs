@@ -5,9 +5,12 @@
 //! Arguments:
 //! - `LENGTH`: maximum length in bytes.
 //! - `EXTRA_LENGTH`: whether the removed bytes are added to the extra length annotation; true by default.
+//!
+//! Handlers: `nbytes` (read, write): LENGTH.
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
 
 pub static CLASS: Class =
     Class::new("Truncate", || Box::<Truncate>::default()).ports("1/1").live().metadata(Metadata::Resolve);
@@ -35,5 +38,9 @@ impl Element for Truncate {
                 packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, extra.saturating_add(cut as u32));
             }
         }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [Handler::field("nbytes", |e: &mut Self| &mut e.length)].into()
     }
 }

@@ -20,7 +20,8 @@ use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 pub static CLASS: Class = Class::new("TCPFragmenter", || Box::<TcpFragmenter>::default())
     .ports("1/1")
     .processing("h")
-    .metadata(Metadata::Resolve);
+    .metadata(Metadata::Resolve)
+    .live();
 
 /// Maximum number of pieces of a packet. Attack: an MTU of one byte, which splits a packet into tens of thousands.
 const MOST: usize = 1024;

@@ -12,10 +12,11 @@
 //! - `COUNT_STOP`, `COUNT_FREEZE`, `COUNT_CALL`: likewise, when the sum of all counts is at least N.
 //! - `BANNER`: a text at the beginning of files.
 //!
-//! Handlers: `count`, `nagg` (read): the sum, the number of aggregates; `freeze`, `active`, `banner` (read, write);
-//! `write_file`, `write_text_file`, `write_ip_file`, `write_pdf_file` (write): a file, `-` for standard output, in
-//! packed form, as numbers, with addresses, with parts of the sum; `stop`, `clear` (write); `reaggregate_counts`
-//! (write): counts how many aggregates have which count.
+//! Handlers: `count`, `nagg` (read): the sum, the number of aggregates; `freeze`, `active`, `banner`,
+//! `aggregate_call`, `count_call` (read, write); `write_file`, `write_text_file` or `write_ascii_file`,
+//! `write_ip_file`, `write_pdf_file` (write): a file, `-` for standard output, in packed form, as numbers, with
+//! addresses, with parts of the sum; `stop`, `clear` (write); `reaggregate_counts` or `counts_pdf` (write): counts how
+//! many aggregates have which count.
 use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{
@@ -33,20 +34,13 @@ pub static CLASS: Class = Class::new("AggregateCounter", || Box::<AggregateCount
 /// Attack: ever new aggregates. Largest number of counters.
 const MOST: usize = 1 << 22;
 
-/// Action when a number is reached.
-#[derive(Debug, Default)]
-enum Then {
-    #[default]
-    Nothing,
-    Stop,
-    Freeze,
-    Call(String, Option<HandlerCall>),
-}
-
+/// A write handler that is called once when a number is reached.
 #[derive(Debug, Default)]
 struct Limit {
     at: u64,
-    then: Then,
+    /// Empty if there is no call.
+    text: String,
+    call: Option<HandlerCall>,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +60,7 @@ pub struct AggregateCounter {
 
 impl Limit {
     /// Reads `N`, for a stop or freeze, and `N HANDLER [VALUE]`; at most one of them may be given.
-    fn read(&mut self, args: &mut Args, names: [&str; 3]) {
+    fn read(&mut self, args: &mut Args, names: [&str; 3], own: &str) {
         let (mut stop, mut freeze, mut call) = (None::<u64>, None::<u64>, Raw::default());
         args.read(names[0], &mut stop);
         args.read(names[1], &mut freeze);
@@ -77,42 +71,62 @@ impl Limit {
             args.error(format!("'{freeze}', '{stop}', and '{call}' are mutually exclusive"));
         }
         let (number, text) = config::shift_word(&call.0);
-        *self = match (stop, freeze, number.parse()) {
-            (Some(at), _, _) => Self { at, then: Then::Stop },
-            (_, Some(at), _) => Self { at, then: Then::Freeze },
-            (_, _, Ok(at)) => Self { at, then: Then::Call(text.to_string(), None) },
+        (self.at, self.text) = match (stop, freeze, number.parse()) {
+            (Some(at), _, _) => (at, format!("{own}.stop")),
+            (_, Some(at), _) => (at, format!("{own}.freeze true")),
+            (_, _, Ok(at)) => (at, text.to_string()),
             _ => {
                 if given[2] {
                     args.error(format!("{} first word should be unsigned", names[2]));
                 }
-                Self::default()
+                Default::default()
             }
         };
     }
 
     fn resolve(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        if let Then::Call(text, call) = &mut self.then {
-            *call = Some(cx.handler_call(text, true).map_err(|error| cx.call_error(&error))?);
+        if !self.text.is_empty() {
+            let call = cx.handler_call(&self.text, true);
+            self.call = Some(call.map_err(|error| cx.call_error(&error))?);
         }
         Ok(())
     }
 
-    /// The action due at a number, once.
-    fn due(&mut self, number: u64) -> Then {
-        if number >= self.at { std::mem::take(&mut self.then) } else { Then::Nothing }
+    /// The call due at a number.
+    fn due(&mut self, number: u64) -> Option<HandlerCall> {
+        if number < self.at {
+            return None;
+        }
+        self.text.clear();
+        self.call.take()
+    }
+
+    /// The handler `name` of a limit: `N HANDLER [VALUE]`, or nothing.
+    fn handler(name: &'static str, limit: fn(&mut AggregateCounter) -> &mut Self) -> Handler {
+        let text = move |e: &mut AggregateCounter, _: &str, _: &mut Context<'_>| {
+            let Self { at, text, .. } = limit(e);
+            Ok(if text.is_empty() { String::new() } else { format!("{at} {text}") })
+        };
+        Handler::read_with(name, text).writes(move |e: &mut AggregateCounter, value, cx| {
+            let (number, text) = config::shift_word(value);
+            *limit(e) = match (number, number.parse()) {
+                ("", _) => Self::default(),
+                (_, Ok(at)) => Self { at, text: text.into(), call: Some(cx.handler_call(text, true)?) },
+                _ => {
+                    let text = format!("argument to '{name}' should be 'N HANDLER [VALUE]'");
+                    return Err(HandlerError::failed(text));
+                }
+            };
+            Ok(())
+        })
     }
 }
 
 impl AggregateCounter {
-    fn happen(&mut self, then: Then, cx: &mut Context<'_>) {
-        match then {
-            Then::Stop => {
-                self.active = false;
-                cx.stop();
-            }
-            Then::Freeze => self.frozen = true,
-            Then::Call(_, Some(call)) => cx.write_lending(self, &call),
-            Then::Nothing | Then::Call(_, None) => {}
+    /// Makes a call, which may use this element meanwhile.
+    fn make_call(&mut self, call: Option<HandlerCall>, cx: &mut Context<'_>) {
+        if let Some(call) = call {
+            cx.write_lending(self, &call);
         }
     }
 
@@ -131,8 +145,8 @@ impl AggregateCounter {
     fn update(&mut self, packet: &Packet, frozen: bool, cx: &mut Context<'_>) -> bool {
         let aggregate = packet.notes().u32(Annotations::AGGREGATE);
         if self.active && !self.counts.contains_key(&aggregate) && !frozen && !self.frozen {
-            let then = self.aggregates.due(self.counts.len() as u64);
-            self.happen(then, cx);
+            let call = self.aggregates.due(self.counts.len() as u64);
+            self.make_call(call, cx);
         }
         let full = self.counts.len() >= MOST;
         let known = self.counts.contains_key(&aggregate);
@@ -145,8 +159,8 @@ impl AggregateCounter {
             *count = count.saturating_add(amount);
             self.sum = self.sum.saturating_add(amount);
         }
-        let then = self.total.due(self.sum);
-        self.happen(then, cx);
+        let call = self.total.due(self.sum);
+        self.make_call(call, cx);
         true
     }
 
@@ -189,15 +203,15 @@ impl AggregateCounter {
 }
 
 impl Element for AggregateCounter {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         (self.multipacket, self.extra_length, self.active) = (true, true, true);
         args.read("BYTES", &mut self.bytes);
         args.read("IP_BYTES", &mut self.ip_bytes);
         args.read("MULTIPACKET", &mut self.multipacket);
         args.read("EXTRA_LENGTH", &mut self.extra_length);
         args.read("BANNER", &mut self.banner);
-        self.aggregates.read(args, ["AGGREGATE_STOP", "AGGREGATE_FREEZE", "AGGREGATE_CALL"]);
-        self.total.read(args, ["COUNT_STOP", "COUNT_FREEZE", "COUNT_CALL"]);
+        self.aggregates.read(args, ["AGGREGATE_STOP", "AGGREGATE_FREEZE", "AGGREGATE_CALL"], cx.name());
+        self.total.read(args, ["COUNT_STOP", "COUNT_FREEZE", "COUNT_CALL"], cx.name());
         args.complete()
     }
 
@@ -244,12 +258,19 @@ impl Element for AggregateCounter {
                 e.banner = value.to_string();
                 Ok(())
             }),
+            Limit::handler("aggregate_call", |e| &mut e.aggregates),
+            Limit::handler("count_call", |e| &mut e.total),
         ];
-        let files = ["write_file", "write_text_file", "write_ip_file", "write_pdf_file"].map(file);
+        let files = ["write_file", "write_text_file", "write_ascii_file", "write_ip_file", "write_pdf_file"]
+            .map(file);
         let buttons = [
-            Handler::button("stop", |e: &mut Self, cx| e.happen(Then::Stop, cx)),
+            Handler::button("stop", |e: &mut Self, cx| {
+                e.active = false;
+                cx.stop();
+            }),
             Handler::button("clear", |e: &mut Self, _| (e.counts, e.sum) = (BTreeMap::new(), 0)),
             Handler::button("reaggregate_counts", |e: &mut Self, _| e.reaggregate()),
+            Handler::button("counts_pdf", |e: &mut Self, _| e.reaggregate()),
         ];
         handlers.into_iter().chain(files).chain(buttons).collect()
     }

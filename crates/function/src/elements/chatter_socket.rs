@@ -5,8 +5,9 @@
 //! Arguments:
 //! - `TYPE`: `TCP`, or `UNIX`.
 //! - `PORT` (or `FILENAME`): a port, with a `+` suffix this or a later free one; or a socket file.
-//! - `CHANNEL`: ignored, since there is only one channel.
-//! - `QUIET_CHANNEL`, `RETRIES`, `RETRY_WARNINGS`: ignored.
+//! - `CHANNEL`: the channel of IPPrint and ARPPrint that clients get, instead of all other messages.
+//! - `QUIET_CHANNEL`: whether these are not printed to standard error, too; true by default.
+//! - `RETRIES`, `RETRY_WARNINGS`: ignored.
 //! - `GREETING`: whether the protocol version is sent as a greeting; true by default.
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default. Click's ChatterSocket
 //!   accepts all.
@@ -17,7 +18,7 @@
 //!
 //! Handlers: `port`, `connections` (read).
 use super::listener::{Door, Stream, Where};
-use ringway_click::arg::{Args, Raw};
+use ringway_click::arg::{Args, Word};
 use ringway_click::{ChatterLines, Class, Context, Element, Failed, Handler, Reach, Task};
 use std::any::Any;
 use std::io::ErrorKind;
@@ -60,6 +61,8 @@ impl Connection {
 pub struct ChatterSocket {
     door: Door,
     greeting: bool,
+    channel: String,
+    quiet: bool,
     connections: Vec<Connection>,
     chatter: Option<ChatterLines>,
 }
@@ -90,17 +93,19 @@ impl Element for ChatterSocket {
         let place = Where::read(args, |args| {
             args.read("GREETING", &mut self.greeting);
         });
-        let mut ignored = Raw::default();
-        args.read("CHANNEL", &mut ignored);
-        args.read("QUIET_CHANNEL", &mut ignored);
+        let mut channel = Word::default();
+        self.quiet = true;
+        args.read("CHANNEL", &mut channel);
+        args.read("QUIET_CHANNEL", &mut self.quiet);
         args.complete()?;
+        self.channel = channel.0;
         self.door = place.door(cx)?;
         Ok(())
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let task = cx.new_task(false);
-        self.chatter = Some(cx.listen_to_chatter(task));
+        self.chatter = Some(cx.listen_to_chatter(task, &self.channel, self.quiet));
         if cx.has_predecessor() { Ok(()) } else { self.door.open(cx) }
     }
 
@@ -140,6 +145,10 @@ impl Element for ChatterSocket {
             Handler::read("connections", |e: &Self| e.connections.len()),
         ]
         .into()
+    }
+
+    fn shares(&self) -> Option<String> {
+        (!self.channel.is_empty()).then(|| format!("chatter channel {}", self.channel))
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {

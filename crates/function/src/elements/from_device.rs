@@ -10,7 +10,10 @@
 //! - `SNAPLEN`: bytes kept of a frame; 2046 by default.
 //! - `FORCE_IP`: whether only IPv4 and IPv6 over Ethernet are received, with the network header set; false by
 //!   default.
-//! - `METHOD`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
+//! - `METHOD` or `CAPTURE`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
+//! - `BPF_FILTER`: an expression of pcap-filter(7); ignored, with a warning, as by Click's METHOD LINUX: an
+//!   IPFilter or Classifier behind the element does the same.
+//! - `ENCAP`: ignored: packets begin with an Ethernet header.
 //! - `OUTBOUND`: whether frames sent by the interface are received too; false by default.
 //! - `PROTOCOL`: only frames of this Ethernet type; all if 0, the default.
 //! - `HEADROOM`: bytes reserved before a frame; 28 by default.
@@ -19,11 +22,12 @@
 //!
 //! Unsegmented frames, and frames without checksums, keep this as offload metadata; elements that can't
 //! handle it get completed packets. VLAN tags removed by the kernel are restored. Requires CAP_NET_RAW.
-//! Handlers: `count`, `byte_count`, `drops` (read): invalid frames; `reset_counts` (write).
+//! Handlers: `count`, `byte_count`, `drops`, `kernel_drops`, `encap` (read): invalid frames, frames that the kernel
+//! dropped (not known), the link type; `reset_counts` (write).
 use super::device::check_device;
-use super::link_ip::{ETHERNET, mark_ip};
+use super::link::{ETHERNET, link_name, mark_ip};
 use crate::file::reason;
-use ringway_click::arg::{Args, Word};
+use ringway_click::arg::{Args, Raw, Word};
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Packet, PacketType, Task};
 use ringway_frame::Offload;
 use ringway_host::{PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive};
@@ -141,6 +145,7 @@ impl FromDevice {
 impl Element for FromDevice {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let (mut device, mut method, mut sniffer) = (Word::default(), Word::default(), true);
+        let (mut filter, mut encap) = (Raw::default(), Word::default());
         (self.snaplen, self.headroom, self.timestamp) = (2046, HEADROOM as u32, true);
         self.burst = cx.burst() as u32;
         args.read_mp("DEVNAME", &mut device);
@@ -148,7 +153,10 @@ impl Element for FromDevice {
         args.read_p("SNAPLEN", &mut self.snaplen);
         args.read("SNIFFER", &mut sniffer);
         args.read("FORCE_IP", &mut self.force_ip);
+        args.read("CAPTURE", &mut method);
         args.read("METHOD", &mut method);
+        args.read("BPF_FILTER", &mut filter);
+        args.read("ENCAP", &mut encap);
         args.read("OUTBOUND", &mut self.outbound);
         args.read("PROTOCOL", &mut self.protocol);
         args.read("HEADROOM", &mut self.headroom);
@@ -156,6 +164,9 @@ impl Element for FromDevice {
         args.read("TIMESTAMP", &mut self.timestamp);
         args.complete()?;
         check_device(&method.0, self.burst, cx)?;
+        if !filter.0.is_empty() {
+            cx.warning("BPF_FILTER is ignored: it needs METHOD PCAP");
+        }
         if !sniffer {
             return Err(
                 cx.error("SNIFFER false is not possible: tell the kernel's firewall to drop what arrives")
@@ -206,6 +217,8 @@ impl Element for FromDevice {
             Handler::read("count", |e: &Self| e.count),
             Handler::read("byte_count", |e: &Self| e.bytes),
             Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("kernel_drops", |_: &Self| "??"),
+            Handler::read("encap", |_: &Self| link_name(ETHERNET)),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
         ]
         .into()

@@ -16,12 +16,14 @@
 //! - `FIELDS`: fields of a dump without a `!data` line. `CONTENTS`, `DEFAULT_FIELDS` and `DEFAULT_CONTENTS`
 //!   are old names of it.
 //! - `FLOWID`: default `SRC SPORT DST DPORT [PROTO]` of packets. `DEFAULT_FLOWID` is an old name of it.
+//! - `BURST`: packets pushed per turn; by default 1, or the router's burst.
 //! - `ALLOW_NONEXISTENT`: a missing file is not an error.
 //!
-//! Handlers: `sampling_prob`, `encap`, `filesize`, `filepos` (read); `active` (read, write); `stop` (write).
-use super::replay::{Records, Replay};
+//! Handlers: `sampling_prob`, `encap`, `filename`, `filesize`, `filepos` (read); `active` (read, write);
+//! `stop` (write).
+use super::replay::{CERTAIN, Records, Replay, is_sampled, read_sample};
 use crate::file::{Input, reason};
-use ringway_click::arg::{Args, Filename, Fixed, Raw};
+use ringway_click::arg::{Args, Filename, Raw};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Packet, PacketBurst, Task, Timer,
 };
@@ -30,8 +32,6 @@ use std::io::ErrorKind;
 
 pub static CLASS: Class =
     Class::new("FromIPSummaryDump", || Box::<FromIpSummaryDump>::default()).ports("0/1");
-
-const CERTAIN: u32 = 1 << 28;
 
 /// A packet that stands for several, some of which are still to be emitted.
 struct Several {
@@ -173,7 +173,7 @@ impl FromIpSummaryDump {
     fn next(dump: &mut Dump, replay: &mut Replay, sample: u32, cx: &mut Context<'_>) -> Option<Packet> {
         loop {
             let packet = replay.next(dump, cx)?;
-            if sample >= CERTAIN || cx.random() & (CERTAIN - 1) < sample {
+            if is_sampled(sample, cx) {
                 return Some(packet);
             }
         }
@@ -216,7 +216,7 @@ impl Several {
 impl Element for FromIpSummaryDump {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let (mut path, mut fields, mut flow) = (Filename::default(), Raw::default(), Raw::default());
-        let (mut zero, mut sample) = (true, Fixed::<28>(CERTAIN));
+        let mut zero = true;
         self.replay.active = true;
         args.read_p("FILENAME", &mut path);
         args.read("STOP", &mut self.replay.stop);
@@ -224,7 +224,8 @@ impl Element for FromIpSummaryDump {
         args.read("ZERO", &mut zero);
         args.read("TIMING", &mut self.replay.timing);
         args.read("CHECKSUM", &mut self.dump.reader.checksums);
-        args.read("SAMPLE", &mut sample);
+        self.sample = read_sample(args, cx);
+        self.replay.read_burst(args);
         args.read("PROTO", &mut self.dump.reader.protocol);
         args.read("MULTIPACKET", &mut self.dump.multipacket);
         for name in ["DEFAULT_CONTENTS", "DEFAULT_FIELDS", "CONTENTS", "FIELDS"] {
@@ -235,12 +236,6 @@ impl Element for FromIpSummaryDump {
         args.read("ALLOW_NONEXISTENT", &mut self.dump.allow_nonexistent);
         args.read("DATA", &mut self.dump.data);
         args.complete()?;
-        self.sample = sample.0.min(CERTAIN);
-        match sample.0 {
-            0 => cx.warning("SAMPLE probability is 0; emitting no packets"),
-            CERTAIN.. if sample.0 > CERTAIN => cx.warning("SAMPLE probability reduced to 1"),
-            _ => {}
-        }
         let chosen = (!fields.0.is_empty()).then(|| self.dump.reader.set_fields(&fields.0));
         let given = (!flow.0.is_empty()).then(|| self.dump.reader.set_flow(&flow.0));
         for item in chosen.into_iter().chain(given) {
@@ -299,17 +294,11 @@ impl Element for FromIpSummaryDump {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let [active, stop] = Replay::handlers(|e: &mut Self| &mut e.replay);
-        vec![
+        let own = [
             Handler::read("sampling_prob", |e: &Self| f64::from(e.sample) / f64::from(CERTAIN)),
-            active,
             Handler::read("encap", |_: &Self| "IP"),
-            stop,
-            Handler::read("filesize", |e: &Self| {
-                let size = e.dump.input.as_ref().and_then(|input| input.size);
-                size.map_or("-".to_string(), |size| size.to_string())
-            }),
-            Handler::read("filepos", |e: &Self| e.dump.input.as_ref().map_or(0, |input| input.position)),
-        ]
+        ];
+        let file = Input::handlers(|e: &Self| (e.dump.path.as_str(), e.dump.input.as_ref()));
+        own.into_iter().chain(file).chain(Replay::handlers(|e: &mut Self| &mut e.replay)).collect()
     }
 }

@@ -1,7 +1,29 @@
 //! Replaying a file: emits its packets, optionally at their times.
+use ringway_click::arg::{Args, Fixed};
 use ringway_click::{
     Context, Element, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer,
 };
+use std::num::NonZeroUsize;
+
+/// The probability 1, in 28 bits.
+pub(super) const CERTAIN: u32 = 1 << 28;
+
+/// Reads `SAMPLE`, the probability with which a packet is emitted.
+pub(super) fn read_sample(args: &mut Args, cx: &mut Context<'_>) -> u32 {
+    let mut sample = Fixed::<28>(CERTAIN);
+    args.read("SAMPLE", &mut sample);
+    match sample.0 {
+        0 => cx.warning("SAMPLE probability is 0; emitting no packets"),
+        CERTAIN.. if sample.0 > CERTAIN => cx.warning("SAMPLE probability reduced to 1"),
+        _ => {}
+    }
+    sample.0.min(CERTAIN)
+}
+
+/// Whether to emit the next packet.
+pub(super) fn is_sampled(sample: u32, cx: &mut Context<'_>) -> bool {
+    sample >= CERTAIN || cx.random() & (CERTAIN - 1) < sample
+}
 
 /// Source of packets.
 pub(super) trait Records {
@@ -16,6 +38,8 @@ pub(super) struct Replay {
     pub(super) active: bool,
     /// They keep their distances in time.
     pub(super) timing: bool,
+    /// Packets pushed per turn of its task; the router's burst if none.
+    pub(super) burst: Option<NonZeroUsize>,
     /// The driver is stopped at the end.
     pub(super) stop: bool,
     /// A packet that is not due yet.
@@ -51,11 +75,31 @@ impl Replay {
             }
             return None;
         };
+        self.when_due(packet, cx)
+    }
+
+    /// A packet that was not due when it was read.
+    pub(super) fn take_waiting(&mut self) -> Option<Packet> {
+        self.waiting.take()
+    }
+
+    /// Returns a packet if it is due, else keeps it until then; the puller may sleep.
+    pub(super) fn when_due(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         if self.timing && !self.is_due(packet.notes().timestamp, cx) {
             self.waiting = Some(packet);
             return None;
         }
         Some(packet)
+    }
+
+    /// A packet of this time is due now.
+    pub(super) fn begin_at(&mut self, time: u64, cx: &mut Context<'_>) {
+        self.offset = Some((cx.steady() as i64).wrapping_sub(time as i64));
+    }
+
+    /// Continues where another one is.
+    pub(super) fn take_state(&mut self, from: &mut Self) {
+        (self.waiting, self.offset) = (from.waiting.take(), from.offset);
     }
 
     /// Whether a packet is due. If not, the timer wakes the element.
@@ -73,7 +117,7 @@ impl Replay {
         false
     }
 
-    fn sleep(&self, cx: &mut Context<'_>) {
+    pub(super) fn sleep(&self, cx: &mut Context<'_>) {
         if let Some(note) = self.note {
             cx.sleep(note);
         }
@@ -104,6 +148,18 @@ impl Replay {
         }
     }
 
+    /// Reads `BURST`.
+    pub(super) fn read_burst(&mut self, args: &mut Args) {
+        let mut burst = None::<u32>;
+        args.read("BURST", &mut burst);
+        self.burst = burst.and_then(|burst| NonZeroUsize::new(burst as usize));
+    }
+
+    /// Packets to push per turn.
+    pub(super) fn burst(&self, cx: &Context<'_>) -> usize {
+        self.burst.map_or(cx.burst(), NonZeroUsize::get)
+    }
+
     /// Continues when a packet is due.
     pub(super) fn run_timer(&mut self, cx: &mut Context<'_>) {
         if self.active {
@@ -121,7 +177,7 @@ impl Replay {
         if !self.active {
             return false;
         }
-        for _ in 0..cx.burst() {
+        for _ in 0..self.burst(cx) {
             let Some(packet) = next(self, cx) else { return false };
             cx.push(0, packet);
         }

@@ -1,21 +1,27 @@
-//! `ToDump(FILENAME, [SNAPLEN, ENCAP, EXTRA_LENGTH])`: writes packets to a capture file in tcpdump's format.
+//! `ToDump(FILENAME, [SNAPLEN, ENCAP, keywords])`: writes packets to a capture file in tcpdump's format.
 //!
 //! Ports: one input, push or pull; optionally one push output, which passes the packets on.
 //!
 //! Arguments:
 //! - `FILENAME`: the file; `-` is standard output.
 //! - `SNAPLEN`: largest number of bytes written per packet; 2000 by default, all if 0.
-//! - `ENCAP`: the packets' first header, `ETHER` (the default) or `IP`.
+//! - `ENCAP`: the packets' first header: `ETHER` (the default), `IP`, `NULL`, `PPP`, `PPP_HDLC`, `HDLC`, `SLL`,
+//!   `FDDI`, `ATM`, `SUNATM`, `802_11`, `802_11_RADIO`, `PRISM`, `AIRONET`, or a link type's number after `#`.
+//! - `USE_ENCAP_FROM`: elements whose `encap` handlers say it instead, if they agree.
 //! - `EXTRA_LENGTH`: the original length includes bytes that were not captured; true by default.
+//! - `UNBUFFERED`: each packet is written to the file at once; false by default.
+//! - `NANO`: times have nanoseconds, not microseconds; true by default.
 //!
-//! Handlers: `count` (read); `reset_counts`, `flush` (write).
+//! Handlers: `count`, `filename` (read); `reset_counts`, `flush` (write).
 use super::intake::Intake;
+use super::link::{ETHERNET, parse_link};
 use crate::file::{Output, reason};
-use ringway_click::arg::{Args, Filename, Word};
+use ringway_click::arg::{Args, Filename, Raw, Word};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task,
 };
-use ringway_wire::pcap::Header;
+use ringway_click_lang::config;
+use ringway_wire::pcap::{Header, LONGEST};
 use std::any::Any;
 
 pub static CLASS: Class = Class::new("ToDump", || Box::<ToDump>::default())
@@ -24,9 +30,6 @@ pub static CLASS: Class = Class::new("ToDump", || Box::<ToDump>::default())
     .flags("S2")
     .metadata(Metadata::Resolve);
 
-/// Link type of packets that begin with an IP header.
-const RAW: u16 = 101;
-
 /// Writes a capture file.
 #[derive(Default)]
 pub struct ToDump {
@@ -34,6 +37,9 @@ pub struct ToDump {
     header: Option<Header>,
     length: usize,
     extra_length: bool,
+    unbuffered: bool,
+    /// Elements whose link type it is.
+    encap_from: String,
     file: Option<Output>,
     count: u64,
     intake: Intake,
@@ -70,6 +76,39 @@ impl ToDump {
         self.put(&header.record_header(time, kept.len() as u32, original), cx);
         self.put(kept, cx);
         self.count += 1;
+        if self.unbuffered
+            && let Err(text) = self.flush()
+        {
+            cx.chatter(format_args!("{text}"));
+        }
+    }
+
+    /// The link type that all of the elements in USE_ENCAP_FROM report.
+    fn shared_link(&self, cx: &mut Context<'_>) -> Result<u16, Failed> {
+        let mut types: Vec<(String, String, u16)> = Vec::new();
+        for name in config::split_words(&self.encap_from) {
+            if cx.find(&name).is_none() {
+                return Err(cx.error(format!("no element named '{name}'")));
+            }
+            let call = cx.handler_call(&format!("{name}.encap"), false);
+            let call = call.map_err(|_| cx.error(format!("'{name}' has no 'encap' read handler")))?;
+            let text = cx.read(&call).map_err(|error| cx.error(error.to_string()))?;
+            let link = parse_link(text.trim());
+            let bad = "did not return a valid encapsulation type";
+            let link = link.ok_or_else(|| cx.error(format!("'{name}.encap' {bad}")))?;
+            types.push((name, text, link));
+        }
+        let Some((.., first)) = types.first() else {
+            return Err(cx.error("element names missing after 'USE_ENCAP_FROM'"));
+        };
+        if types.iter().any(|(.., link)| link != first) {
+            cx.error("source encapsulation types disagree:");
+            for (name, text, _) in &types {
+                cx.error(format!("  {name} has {text}"));
+            }
+            return Err(Failed);
+        }
+        Ok(*first)
     }
 
     fn flush(&mut self) -> Result<(), String> {
@@ -80,27 +119,35 @@ impl ToDump {
 
 impl Element for ToDump {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let (mut path, mut encapsulation) = (Filename::default(), Word("ETHER".into()));
-        let mut length = 2000u32;
+        let (mut path, mut encap, mut encap_from) = (Filename::default(), Word::default(), Raw::default());
+        let (mut length, mut nanoseconds) = (2000u32, true);
         self.extra_length = true;
         args.read_mp("FILENAME", &mut path);
         args.read_p("SNAPLEN", &mut length);
-        args.read_p("ENCAP", &mut encapsulation);
+        args.read_p("ENCAP", &mut encap);
+        args.read("USE_ENCAP_FROM", &mut encap_from);
         args.read("EXTRA_LENGTH", &mut self.extra_length);
+        args.read("UNBUFFERED", &mut self.unbuffered);
+        args.read("NANO", &mut nanoseconds);
         args.complete()?;
-        let link_type = match encapsulation.0.as_str() {
-            "ETHER" | "ETHERNET" => Header::ethernet().link_type,
-            "IP" => RAW,
-            _ => return Err(cx.error("bad encapsulation type")),
+        if !encap.0.is_empty() && !encap_from.0.is_empty() {
+            return Err(cx.error("specify at most one of 'ENCAP' and 'USE_ENCAP_FROM'"));
+        }
+        let link_type = match encap.0.as_str() {
+            "" => ETHERNET,
+            name => parse_link(name).ok_or_else(|| cx.error("bad encapsulation type"))?,
         };
-        let most = ringway_wire::pcap::LONGEST;
-        let length = if length == 0 { most } else { length.min(most) };
-        self.header = Some(Header { nanoseconds: false, snap_len: length, link_type, ..Header::ethernet() });
-        (self.length, self.path) = (length as usize, path.0);
+        let length = if length == 0 { LONGEST } else { length.min(LONGEST) };
+        self.header = Some(Header { nanoseconds, snap_len: length, link_type, ..Header::ethernet() });
+        (self.length, self.path, self.encap_from) = (length as usize, path.0, encap_from.0);
         Ok(())
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if !self.encap_from.is_empty() {
+            let link_type = self.shared_link(cx)?;
+            self.header = self.header.map(|header| Header { link_type, ..header });
+        }
         if !cx.has_predecessor() {
             self.open(cx)?;
         }
@@ -112,8 +159,7 @@ impl Element for ToDump {
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
-        let kind = |dump: &Self| dump.header.map(|header| (header.snap_len, header.link_type));
-        if (&self.path, kind(self)) == (&from.path, kind(from)) {
+        if (&self.path, self.header) == (&from.path, from.header) {
             (self.file, self.count) = (from.file.take(), from.count);
             return;
         }
@@ -139,6 +185,10 @@ impl Element for ToDump {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("count", |e: &Self| e.count),
+            Handler::read(
+                "filename",
+                |e: &Self| if e.path == "-" { "<stdout>".into() } else { e.path.clone() },
+            ),
             Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
             Handler::write("flush", |e: &mut Self, _, _| e.flush().map_err(HandlerError::failed)),
         ]

@@ -1,5 +1,5 @@
 //! Host interfaces of elements: creating them, and receiving packets.
-use super::link_ip::{ETHERNET, RAW, mark_ip};
+use super::link::{ETHERNET, RAW, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{ArgError, Args, Prefix, Scope, Word};
 use ringway_click::{Context, Failed, HEADROOM, Packet};

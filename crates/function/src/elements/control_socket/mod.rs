@@ -8,6 +8,7 @@
 //! - `PORT` (or `FILENAME`): a port, with a `+` suffix this or a later free one; or a socket file.
 //! - `READONLY`: whether writing is refused; false by default.
 //! - `VERBOSE`: whether connections are reported; false by default.
+//! - `RETRIES`, `RETRY_WARNINGS`: ignored: a socket that can't be opened is an error.
 //! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
 //!
 //! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
@@ -16,7 +17,7 @@
 //! as idle. A handler call is completed even if the caller has disconnected. When another configuration with
 //! the same ControlSocket replaces this one, its connections continue there.
 //!
-//! Handlers: `port` (read).
+//! Handlers: `port` or `filename` (read).
 mod output;
 mod session;
 
@@ -221,6 +222,8 @@ impl Element for ControlSocket {
         let place = Where::read(args, |args| {
             args.read("READONLY", &mut self.read_only);
             args.read("VERBOSE", &mut self.verbose);
+            args.read("RETRIES", &mut 0);
+            args.read("RETRY_WARNINGS", &mut false);
         });
         args.complete()?;
         self.door = place.door(cx)?;
@@ -271,7 +274,7 @@ impl Element for ControlSocket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("port", |e: &Self| e.door.port())].into()
+        ["port", "filename"].map(|name| Handler::read(name, |e: &Self| e.door.port())).into()
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
