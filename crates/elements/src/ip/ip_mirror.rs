@@ -9,10 +9,11 @@
 //! No handlers. Checksums stay right, as they don't depend on the order.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
 use ringway_wire::{Header, Ipv4, Protocol, Udp};
 
-pub static CLASS: Class = Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1");
+pub static CLASS: Class =
+    Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1").metadata(Metadata::Resolve);
 
 /// Swaps addresses.
 #[derive(Debug, Default)]

@@ -103,7 +103,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("SpinlockAcquire", "lock"),
     ("SpinlockPush", "lock"),
     ("SpinlockRelease", "lock"),
-    ("TCPFragmenter", "8"),
+    ("TCPFragmenter", "MTU 48"),
     ("TimestampDiff", "other"),
     ("UDPIP6Encap", "fe80::1, 5, fe80::2, 6"),
 ];
