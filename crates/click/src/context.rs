@@ -688,11 +688,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Performs deferred writes to this element immediately.
-    pub fn do_own_writes(&mut self, element: &mut dyn Element) {
-        self.router.write_deferred(self.id, element);
-    }
-
     /// Asks the driver to stop, as the router's `stop` handler does.
     pub fn stop(&mut self) {
         self.router.adjust_runcount(-1);

@@ -2,40 +2,71 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Closes descriptors on separate threads.
+/// Closes descriptors on a separate thread.
 ///
 /// Attack: a peer sends descriptors on a file system that it serves itself, and never answers when they are
 /// closed. The thread and the descriptors are then lost, so nothing more is accepted from the peer until
 /// [`Closer::is_done`].
 #[derive(Debug, Default)]
-pub struct Closer(Arc<AtomicUsize>);
+pub struct Closer(Arc<Mutex<Queue>>);
+
+/// Descriptors to close.
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Vec<OwnedFd>,
+    has_thread: bool,
+    /// No thread could be started: a caller closed its descriptors itself.
+    failed: bool,
+}
 
 impl Closer {
     /// Closes them asynchronously.
     pub fn close(&self, descriptors: Vec<OwnedFd>) {
-        let open = self.0.clone();
-        open.fetch_add(1, Ordering::Relaxed);
-        let close = move || {
-            drop(descriptors);
-            open.fetch_sub(1, Ordering::Relaxed);
-        };
-        // If no thread can be started, the descriptors are closed here, and the count records the failure.
-        let _ = crate::spawn("closer", None, close);
+        let mut queue = self.queue();
+        queue.waiting.extend(descriptors);
+        if queue.waiting.is_empty() || std::mem::replace(&mut queue.has_thread, true) {
+            return;
+        }
+        drop(queue);
+        let closer = Closer(self.0.clone());
+        if crate::spawn("closer", None, move || closer.run()).is_err() {
+            self.run();
+            self.queue().failed = true;
+        }
+    }
+
+    /// Closes the waiting descriptors until there are none.
+    fn run(&self) {
+        loop {
+            let mut queue = self.queue();
+            let waiting = std::mem::take(&mut queue.waiting);
+            queue.has_thread = !waiting.is_empty();
+            if waiting.is_empty() {
+                return;
+            }
+            drop(queue);
+            drop(waiting);
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether all have been closed.
     pub fn is_done(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        let queue = self.queue();
+        !queue.has_thread && !queue.failed
     }
 }
 
-/// Attack: descriptors without end, each replacing the one before. Number of duplicates from which those of
-/// replaced descriptors are closed, if twice as many as are in use are not more.
+/// Attack: descriptors without end, each replacing the one before. At this number of duplicates, or at twice
+/// the number in use if that is more, the duplicates of replaced descriptors are closed.
 const DUPLICATES: usize = 32;
-/// Attack: sessions without end, each leaving descriptors that can't be closed. Largest number of those that wait.
+/// Attack: sessions without end, each leaving descriptors that can't be closed. Number of waiting descriptors at
+/// which the peer gets no further sessions.
 const WAITING: usize = 1024;
 
 /// Duplicates of a peer's descriptors for wake-ups. They are closed last, on a thread of the peer's own.
@@ -47,28 +78,7 @@ pub struct Duplicates {
     descriptors: Vec<OwnedFd>,
     /// How many of them were in use when those of replaced descriptors were last closed.
     used: usize,
-    queue: Arc<Mutex<Queue>>,
-}
-
-/// Descriptors to close.
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: Vec<OwnedFd>,
-    has_thread: bool,
-}
-
-/// Closes what waits, until nothing does.
-fn run(queue: &Mutex<Queue>) {
-    loop {
-        let mut locked = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = std::mem::take(&mut locked.waiting);
-        locked.has_thread = !waiting.is_empty();
-        if waiting.is_empty() {
-            return;
-        }
-        drop(locked);
-        drop(waiting);
-    }
+    closer: Closer,
 }
 
 impl Duplicates {
@@ -87,7 +97,7 @@ impl Duplicates {
         Ok(())
     }
 
-    /// Takes over a descriptor itself.
+    /// Takes a descriptor over, to be closed with the duplicates.
     pub fn adopt(&mut self, descriptor: OwnedFd) {
         self.descriptors.push(descriptor);
     }
@@ -98,22 +108,12 @@ impl Duplicates {
     }
 
     fn close(&mut self, kept: Vec<OwnedFd>) {
-        let old = std::mem::replace(&mut self.descriptors, kept);
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        queue.waiting.extend(old);
-        if queue.waiting.is_empty() || std::mem::replace(&mut queue.has_thread, true) {
-            return;
-        }
-        drop(queue);
-        let queue = self.queue.clone();
-        if crate::spawn("closer", None, move || run(&queue)).is_err() {
-            run(&self.queue);
-        }
+        self.closer.close(std::mem::replace(&mut self.descriptors, kept));
     }
 
-    /// Whether the peer leaves so many descriptors that can't be closed that it gets no more.
+    /// Whether too many of the peer's descriptors wait to be closed.
     pub fn is_stuck(&self) -> bool {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).waiting.len() >= WAITING
+        self.closer.queue().waiting.len() >= WAITING
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    /// A descriptor whose last close waits until the test reads: a TCP socket that lingers with unsent data.
+    /// A descriptor whose last close blocks until the connection is aborted: a TCP socket that lingers with unsent data.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -158,7 +158,7 @@ mod tests {
         // An aborted connection has nothing to wait for.
         rustix::net::sockopt::set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
         drop(peer);
-        while duplicates.queue.lock().unwrap().has_thread {
+        while !duplicates.closer.is_done() {
             std::thread::yield_now();
         }
         assert!(!duplicates.is_stuck());

@@ -80,11 +80,10 @@ impl Placer {
         there.then(|| self.service()).transpose()
     }
 
-    /// The service, if decisions with it take microseconds: it is open, in a process of its own, and no external
-    /// unit is asked.
-    pub(crate) fn quick_service(&self) -> Option<Service> {
-        let service = self.open_service().filter(|_| self.path.is_none())?;
-        service.engine.external_units().is_empty().then_some(service)
+    /// Whether decisions take microseconds: placement is open, in a process of its own, and asks no external unit.
+    pub(crate) fn is_quick(&self) -> bool {
+        let service = self.open_service().filter(|_| self.path.is_none());
+        service.is_some_and(|service| service.engine.external_units().is_empty())
     }
 
     /// The service, if it is open.

@@ -157,9 +157,9 @@ pub(crate) async fn decided<T: Send + 'static>(
     nodes: usize,
     what: impl FnOnce(&Service) -> Result<T, Failed> + Send + 'static,
 ) -> Result<Json<T>, Failed> {
-    match place.quick_service().filter(|_| nodes <= QUICK) {
-        Some(_) => what(&place.service()?).map(Json),
-        None => work(place, what).await,
+    match nodes <= QUICK && place.is_quick() {
+        true => what(&place.service()?).map(Json),
+        false => work(place, what).await,
     }
 }
 

@@ -239,16 +239,6 @@ impl Router {
         Ok(pieces.text)
     }
 
-    /// Performs the deferred writes of an element that runs, and is therefore not in the router.
-    pub(crate) fn write_deferred(&mut self, id: ElementId, element: &mut dyn Element) {
-        while let Some(at) = self.deferred.iter().position(|call| call.element == Some(id)) {
-            let Some(call) = self.deferred.remove(at) else { return };
-            if let Err(error) = self.call_own(id, element, (&call.handler, &call.value, true)) {
-                self.chatter(format_args!("{error}"));
-            }
-        }
-    }
-
     /// Reads `element.handler parameters` from outside, and performs deferred operations.
     ///
     /// # Errors

@@ -180,14 +180,19 @@ impl Backend {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let sorts = fds.iter().map(|fd| FdKind::of(fd.as_fd()));
-            if sorts.into_iter().any(|sort| sort.is_none()) {
+            let kinds: Option<Vec<FdKind>> = fds.iter().map(|fd| FdKind::of(fd.as_fd())).collect();
+            let Some(kinds) = kinds else {
                 self.closer.close(fds);
                 return Err(BackendError::Descriptor);
-            }
-            late.add(&fds)?;
-            for fd in fds.iter().filter(|fd| FdKind::of(fd.as_fd()) != Some(FdKind::Memory)) {
-                self.duplicates.keep(fd.as_fd(), session.descriptors().chain(self.device.descriptors()))?;
+            };
+            for (fd, kind) in fds.iter().zip(&kinds) {
+                match kind {
+                    FdKind::Memory => late.add(fd)?,
+                    _ => {
+                        let in_use = session.descriptors().chain(self.device.descriptors());
+                        self.duplicates.keep(fd.as_fd(), in_use)?;
+                    }
+                }
             }
             if self.duplicates.is_stuck() {
                 return Err(BackendError::Unclosed);
@@ -196,8 +201,8 @@ impl Backend {
                 inbox.ended().map_err(SessionError::from)?;
                 return Err(BackendError::Closed);
             }
-            let is_socket = |fd: &&OwnedFd| FdKind::of(fd.as_fd()) == Some(FdKind::Socket);
-            if !fds.iter().filter(is_socket).all(ringway_host::only_send) {
+            let mut sockets = fds.iter().zip(&kinds).filter(|(_, kind)| **kind == FdKind::Socket);
+            if !sockets.all(|(fd, _)| ringway_host::only_send(fd)) {
                 return Err(BackendError::Socket);
             }
             let message = inbox.filled(count, fds).map_err(SessionError::from)?;
@@ -321,12 +326,9 @@ impl Drop for Backend {
 struct Late(Vec<OwnedFd>);
 
 impl Late {
-    fn add(&mut self, fds: &[OwnedFd]) -> io::Result<()> {
-        let memory = fds.iter().filter(|fd| FdKind::of(fd.as_fd()) == Some(FdKind::Memory));
-        memory.map(OwnedFd::try_clone).try_for_each(|fd| {
-            self.0.push(fd?);
-            Ok(())
-        })
+    fn add(&mut self, memory: &OwnedFd) -> io::Result<()> {
+        self.0.push(memory.try_clone()?);
+        Ok(())
     }
 
     fn close(&mut self) {
