@@ -22,6 +22,7 @@ mod information;
 mod ip;
 mod ip6;
 mod packet;
+mod perflow;
 mod printout;
 mod rate;
 mod rewriter;
@@ -50,6 +51,7 @@ const GROUPS: &[&[&Class]] = &[
     analysis::CLASSES,
     aqm::CLASSES,
     flow::CLASSES,
+    perflow::CLASSES,
     ids::CLASSES,
     tcpudp::CLASSES,
     tunnel::CLASSES,

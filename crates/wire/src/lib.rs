@@ -20,6 +20,7 @@ pub mod ipv6;
 mod mac;
 pub mod pcap;
 pub mod pcapng;
+pub mod stp;
 pub mod tcp;
 pub mod tunnel;
 pub mod udp;

@@ -1,4 +1,5 @@
-//! Headers of tunnels: GRE (RFC 2784, RFC 2890), VXLAN (RFC 7348), PPPoE (RFC 2516).
+//! Headers of tunnels: GRE (RFC 2784, RFC 2890), VXLAN (RFC 7348), PPPoE (RFC 2516),
+//! GTP-U (3GPP TS 29.281).
 
 use crate::{EtherType, Ethernet, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -45,6 +46,35 @@ impl Vxlan {
     pub const PORT: u16 = 4789;
     /// Flag: the network identifier is valid.
     pub const VALID: u8 = 0x08;
+}
+
+/// The mandatory header of GTP-U (3GPP TS 29.281, 5.1).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Gtp {
+    /// Version, protocol type, and which optional fields follow.
+    pub flags: u8,
+    /// Message type.
+    pub kind: u8,
+    /// Bytes after this header.
+    pub length: U16,
+    /// Tunnel endpoint identifier.
+    pub teid: U32,
+}
+
+impl Gtp {
+    /// Version 1, protocol type GTP, without optional fields.
+    pub const VERSION_1: u8 = 0x30;
+    /// Bits of version and protocol type.
+    pub const VERSION: u8 = 0xf0;
+    /// Flag: the type of an extension header is significant.
+    pub const EXTENSION: u8 = 0x04;
+    /// Flags, any of which says that four more bytes follow: sequence number, N-PDU number, extension header's type.
+    pub const OPTIONAL: u8 = 0x07;
+    /// Message type: the packet of a user.
+    pub const G_PDU: u8 = 0xff;
 }
 
 /// The headers of a PPPoE session frame: Ethernet, PPPoE, and PPP's protocol.

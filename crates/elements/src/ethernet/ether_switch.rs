@@ -42,6 +42,11 @@ impl EtherSwitch {
     pub(super) fn new(listen: bool) -> Self {
         Self { stations: BTreeMap::new(), timeout: Seconds(300), listen }
     }
+
+    /// Forgets all addresses.
+    pub(super) fn forget(&mut self) {
+        self.stations.clear();
+    }
 }
 
 impl Element for EtherSwitch {

@@ -16,6 +16,7 @@ pub mod ether_encap;
 pub mod ether_mirror;
 pub mod ether_pause_source;
 pub mod ether_rewrite;
+pub mod ether_span_tree;
 pub mod ether_switch;
 pub mod ether_vlan_encap;
 pub mod get_ether_address;
@@ -44,6 +45,7 @@ pub const CLASSES: &[&Class] = &[
     &ether_mirror::CLASS,
     &ether_pause_source::CLASS,
     &ether_rewrite::CLASS,
+    &ether_span_tree::CLASS,
     &ether_switch::CLASS,
     &ether_vlan_encap::CLASS,
     &get_ether_address::CLASS,

@@ -6,13 +6,18 @@
 //! - `ACTION`: an output's number; `allow`, which is output 0; `deny` or `drop`.
 //! - `PATTERN`: as IPClassifier's.
 //!
+//! `file NAME` stands for the rules of a file, one a line (FastClick).
+//!
 //! Handlers: `program` (read): the decision program, a test of four bytes a line;
 //! `drops`; `memory`: bytes of the tables that rules are found by (read). The IPv4 header must be noted.
 use super::filter::Filter;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progress};
+use ringway_click_lang::config;
 
 pub static CLASS: Class =
     Class::new("IPFilter", || Box::<IpFilter>::default()).ports("1/-").processing("h").live();
@@ -23,11 +28,31 @@ pub struct IpFilter {
     filter: Filter,
 }
 
+/// The rules that an argument stands for: itself, or those of a file.
+fn rules(argument: String, cx: &mut Context<'_>) -> Result<Vec<String>, String> {
+    let words = config::split_words(&argument);
+    match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["file", name] => {
+            let bytes = cx.console().read_file(&config::unquote_text(name))?;
+            let text = String::from_utf8_lossy(&bytes);
+            Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect())
+        }
+        ["file", ..] => Err("file must have a single argument, the filename".into()),
+        _ => Ok(vec![argument]),
+    }
+}
+
 impl Element for IpFilter {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let rules = args.take_rest();
+        let mut all = Vec::new();
+        for (number, argument) in args.take_rest().into_iter().enumerate() {
+            match rules(argument, cx) {
+                Ok(rules) => all.extend(rules),
+                Err(error) => args.error(format!("pattern {number}: {error}")),
+            }
+        }
         let outputs = cx.noutputs();
-        match Filter::compile(&rules, outputs, args.scope(), &mut || cx.breathe()) {
+        match Filter::compile(&all, outputs, args.scope(), &mut || cx.breathe()) {
             Ok(filter) => {
                 filter.warnings.iter().for_each(|warning| cx.message(warning.as_str()));
                 self.filter = filter;

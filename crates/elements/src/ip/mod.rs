@@ -32,6 +32,7 @@ pub mod ip_output_combo;
 pub mod ip_print;
 pub mod ip_reassembler;
 pub mod linear_ip_lookup;
+pub mod lookup_ip_route_mp;
 pub mod mark_ip_ce;
 pub mod mark_ip_header;
 pub(crate) mod names;
@@ -81,6 +82,7 @@ pub const CLASSES: &[&Class] = &[
     &ip_print::CLASS,
     &ip_reassembler::CLASS,
     &linear_ip_lookup::CLASS,
+    &lookup_ip_route_mp::CLASS,
     &mark_ip_ce::CLASS,
     &mark_ip_header::CLASS,
     &radix_ip_lookup::CLASS,

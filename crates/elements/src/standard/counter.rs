@@ -1,10 +1,12 @@
-//! `Counter(COUNT_CALL, BYTE_COUNT_CALL)`: counts packets and bytes, and measures their rates.
+//! `Counter(COUNT_CALL, BYTE_COUNT_CALL, NO_RATE, ATOMIC, BATCH_PRECISE)`: counts packets and bytes,
+//! and measures their rates.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
 //! - `COUNT_CALL`: `N HANDLER [VALUE]`; when the count becomes N, the write handler is called.
 //! - `BYTE_COUNT_CALL`: likewise, when the byte count is at least N.
+//! - `NO_RATE`, `ATOMIC`, `BATCH_PRECISE`: accepted for FastClick's configurations, no effect.
 //!
 //! Handlers: `count`, `byte_count`, `rate`, `bit_rate`, `byte_rate` (read); `reset`, `reset_counts` (write);
 //! `count_call`, `byte_count_call` (read, write).
@@ -114,6 +116,9 @@ impl Element for Counter {
                 Err(error) => args.error(format!("{name} {error}")),
             }
         }
+        args.read("NO_RATE", &mut false);
+        args.read("ATOMIC", &mut 0u32);
+        args.read("BATCH_PRECISE", &mut false);
         args.complete()
     }
 

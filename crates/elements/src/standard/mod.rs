@@ -12,16 +12,24 @@ pub mod burster;
 pub mod bypass;
 pub mod check_crc32;
 pub mod check_length;
+pub mod check_number_packet;
 pub mod check_paint;
 pub mod classifier;
 pub mod clipboard;
 pub mod compare_block;
 pub mod counter;
+pub mod counter_atomic;
+pub mod counter_lock;
+pub mod counter_mp;
+pub mod counter_prw;
+pub mod counter_rcu;
+pub mod counter_rw;
 mod crc32;
 pub mod delay_shaper;
 pub mod delay_unqueue;
 pub mod discard;
 pub mod drr_sched;
+pub mod duplicate;
 pub mod front_drop_queue;
 pub mod full_note_queue;
 mod gap;
@@ -34,19 +42,23 @@ pub mod link_unqueue;
 pub mod meter;
 mod metering;
 pub mod mixed_queue;
+pub mod move_data;
 pub mod ms_queue;
+pub mod multi_replay_unqueue;
 pub mod notifier_debug;
 pub mod notifier_queue;
 pub mod null;
 pub mod number_packet;
 pub mod pad;
 pub mod paint;
+pub mod paint_rr;
 pub mod paint_switch;
 pub mod paint_tee;
 pub mod print;
 pub mod prio_sched;
 pub mod pull_null;
 pub mod pull_switch;
+pub mod pull_tee;
 pub mod push_null;
 pub mod queue;
 pub mod quick_note_queue;
@@ -59,6 +71,7 @@ pub mod rated_source;
 pub mod rated_splitter;
 pub mod rated_unqueue;
 pub mod record_timestamp;
+mod replay;
 pub mod replay_unqueue;
 pub mod resize;
 pub mod round_robin_sched;
@@ -92,6 +105,7 @@ mod timed_pull;
 pub mod timed_sink;
 pub mod timed_source;
 pub mod timed_unqueue;
+pub mod timer_test;
 pub mod timestamp_accum;
 pub mod timestamp_diff;
 pub mod truncate;
@@ -111,15 +125,23 @@ pub const CLASSES: &[&Class] = &[
     &bypass::CLASS,
     &check_crc32::CLASS,
     &check_length::CLASS,
+    &check_number_packet::CLASS,
     &check_paint::CLASS,
     &classifier::CLASS,
     &clipboard::CLASS,
     &compare_block::CLASS,
     &counter::CLASS,
+    &counter_atomic::CLASS,
+    &counter_lock::CLASS,
+    &counter_mp::CLASS,
+    &counter_prw::CLASS,
+    &counter_rcu::CLASS,
+    &counter_rw::CLASS,
     &delay_shaper::CLASS,
     &delay_unqueue::CLASS,
     &discard::CLASS,
     &drr_sched::CLASS,
+    &duplicate::CLASS,
     &front_drop_queue::CLASS,
     &full_note_queue::CLASS,
     &hash_switch::CLASS,
@@ -130,19 +152,23 @@ pub const CLASSES: &[&Class] = &[
     &link_unqueue::CLASS,
     &meter::CLASS,
     &mixed_queue::CLASS,
+    &move_data::CLASS,
     &ms_queue::CLASS,
+    &multi_replay_unqueue::CLASS,
     &notifier_debug::CLASS,
     &notifier_queue::CLASS,
     &null::CLASS,
     &number_packet::CLASS,
     &pad::CLASS,
     &paint::CLASS,
+    &paint_rr::CLASS,
     &paint_switch::CLASS,
     &paint_tee::CLASS,
     &print::CLASS,
     &prio_sched::CLASS,
     &pull_null::CLASS,
     &pull_switch::CLASS,
+    &pull_tee::CLASS,
     &push_null::CLASS,
     &queue::CLASS,
     &quick_note_queue::CLASS,
@@ -184,6 +210,7 @@ pub const CLASSES: &[&Class] = &[
     &timed_sink::CLASS,
     &timed_source::CLASS,
     &timed_unqueue::CLASS,
+    &timer_test::CLASS,
     &timestamp_accum::CLASS,
     &timestamp_diff::CLASS,
     &truncate::CLASS,

@@ -1,96 +1,26 @@
-//! `ReplayUnqueue(STOP, LIMIT, QUICK_CLONE)`: keeps the packets it can pull, then pushes them on again and again.
+//! `ReplayUnqueue(STOP, STOP_TIME, TIMING, LIMIT, BURST, ACTIVE, USE_SIGNAL, VERBOSE)`: stores the packets that it
+//! can pull, then pushes them repeatedly (FastClick).
 //!
-//! Ports: one pull input, one push output.
+//! Ports: pull inputs, as many push outputs. Packets of several inputs are merged by timestamp until one input has no
+//! more; all are pushed to output 0.
 //!
 //! Arguments:
-//! - `STOP`: after so many times the driver is asked to stop; -1, by default, for never.
-//! - `LIMIT`: how many packets are kept at most; 1048576 by default.
-//! - `QUICK_CLONE`: accepted and without effect: packets share their data until one is changed, in any case.
+//! - `STOP`: number of loops after which the driver is stopped; unlimited if negative, as by default.
+//! - `STOP_TIME`: seconds after which the driver is stopped, at the end of a loop; 0, by default, for unlimited.
+//! - `TIMING`: replays packets at the intervals of their timestamps, at this percentage of the original speed; 0, by
+//!   default, as fast as possible.
+//! - `LIMIT`: maximum number of stored packets; 1048576 by default.
+//! - `BURST`: packets per run of its task.
+//! - `ACTIVE`: whether it runs; true by default.
+//! - `USE_SIGNAL`: whether it waits for more packets while the notifier of an input is active; false by default.
+//! - `VERBOSE`: whether it reports each loop; false by default.
+//! - `QUICK_CLONE`, `FREEONTERMINATE`: accepted, no effect.
 //!
-//! Handlers: `count`, `loops` (read): packets kept, and how often all were sent.
+//! Handlers: `count`, `loops`, `loaded` (read): stored packets, completed loops, whether all packets are stored;
+//! `stop`, `timing`, `active` (read, write): remaining loops, and the arguments; `reset` (write): loads packets again.
+use super::replay::Replay;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
+use ringway_click::Class;
 
 pub static CLASS: Class =
-    Class::new("ReplayUnqueue", || Box::<ReplayUnqueue>::default()).ports("1/1").processing("l/h");
-
-#[derive(Debug, Default)]
-pub struct ReplayUnqueue {
-    stop: i32,
-    limit: u32,
-    kept: Vec<Packet>,
-    loaded: bool,
-    next: usize,
-    loops: u64,
-    signal: Signal,
-}
-
-impl ReplayUnqueue {
-    /// Pulls and stores packets. Returns whether to continue.
-    fn load(&mut self, cx: &mut Context<'_>) -> bool {
-        // Attack: a source that never ends; LIMIT bounds the stored packets.
-        let room = self.limit as usize - self.kept.len();
-        let mut burst = PacketBurst::new();
-        cx.lend(self, |cx| cx.pull(0, room.min(cx.burst()), &mut burst));
-        let got = burst.len();
-        self.kept.extend(burst.drain());
-        let ended = got == 0 && !self.kept.is_empty();
-        self.loaded = ended || self.kept.len() >= self.limit as usize;
-        got > 0 || self.loaded || cx.is_active(&self.signal)
-    }
-
-    /// Emits a burst of stored packets. Returns whether to continue.
-    fn replay(&mut self, cx: &mut Context<'_>) -> bool {
-        let end = (self.next + cx.burst().max(1)).min(self.kept.len());
-        for at in self.next..end {
-            let packet = self.kept[at].clone();
-            cx.lend(self, |cx| cx.push(0, packet));
-        }
-        self.next = end;
-        if end < self.kept.len() {
-            return true;
-        }
-        (self.next, self.loops) = (0, self.loops + 1);
-        if u64::try_from(self.stop).is_ok_and(|stop| self.loops >= stop) {
-            cx.flush();
-            cx.stop();
-            return false;
-        }
-        true
-    }
-}
-
-impl Element for ReplayUnqueue {
-    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut quick = false;
-        (self.stop, self.limit) = (-1, 1 << 20);
-        args.read_p("STOP", &mut self.stop);
-        args.read("LIMIT", &mut self.limit);
-        args.read("QUICK_CLONE", &mut quick);
-        args.complete()?;
-        if self.limit == 0 || self.stop == 0 { Err(cx.error("STOP and LIMIT must not be 0")) } else { Ok(()) }
-    }
-
-    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let task = cx.new_task(true);
-        self.signal = cx.upstream_empty_signal(0, Some(task));
-        Ok(())
-    }
-
-    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        if u64::try_from(self.stop).is_ok_and(|stop| self.loops >= stop) {
-            return false;
-        }
-        let go_on = if self.loaded { self.replay(cx) } else { self.load(cx) };
-        if go_on {
-            cx.reschedule(task);
-        }
-        go_on
-    }
-
-    fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count", |e: &Self| e.kept.len()), Handler::read("loops", |e: &Self| e.loops)].into()
-    }
-}
+    Class::new("ReplayUnqueue", || Box::new(Replay::new(false))).ports("1-/=").processing("l/h").flow("#/#");

@@ -17,6 +17,15 @@ pub struct Suppressor {
     active: Vec<bool>,
 }
 
+impl Suppressor {
+    /// Lets a port pass, or suppresses it.
+    pub(crate) fn set_active(&mut self, port: usize, active: bool) {
+        if let Some(own) = self.active.get_mut(port) {
+            *own = active;
+        }
+    }
+}
+
 impl Element for Suppressor {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.active = alloc::vec![true; cx.ninputs()];

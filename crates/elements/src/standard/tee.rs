@@ -14,15 +14,20 @@ pub static CLASS: Class = Class::new("Tee", || Box::new(Tee)).ports("1/1-").proc
 #[derive(Debug)]
 pub struct Tee;
 
+/// Reads `N`, the number of outputs that there must be.
+pub(super) fn read_outputs(args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+    let mut outputs = cx.noutputs() as u32;
+    args.read_p("N", &mut outputs);
+    args.complete()?;
+    if outputs as usize != cx.noutputs() {
+        return Err(cx.error(alloc::format!("{outputs} outputs implies {outputs} arms")));
+    }
+    Ok(())
+}
+
 impl Element for Tee {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut outputs = cx.noutputs() as u32;
-        args.read_p("N", &mut outputs);
-        args.complete()?;
-        if outputs as usize != cx.noutputs() {
-            return Err(cx.error(alloc::format!("{outputs} outputs implies {outputs} arms")));
-        }
-        Ok(())
+        read_outputs(args, cx)
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {

@@ -8,14 +8,16 @@
 //! - `N`: number of recorded delays; 65536 by default.
 //! - `MAXDELAY`: the first packet with a delay of more than this many milliseconds is reported; 1000 by default.
 //!
-//! Handlers: `count`, `average`, `min`, `max`, `median`, `perc` (with a parameter, 0 to 100), `std_dev`, in
-//! microseconds over the recorded delays; `unknown`: packets unknown to the recorder (read); `reset` (write).
+//! Handlers: `count`, `average` or `avg` (with a parameter, without this number of first delays), `min`, `max`,
+//! `median`, `std_dev` or `stddev`, in microseconds over the recorded delays; `perc` (with a parameter, 0 to 100) and
+//! `perc00`, `perc01`, `perc05`, `perc10`, `perc25`, `perc75`, `perc90`, `perc95`, `perc99`, `perc100`, in whole
+//! microseconds; `unknown`: packets unknown to the recorder (read); `reset` (write).
 use super::record_timestamp::{RecordTimestamp, number};
 use crate::packet::bounded;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketBurst};
@@ -71,13 +73,35 @@ impl TimestampDiff {
         sorted.get(at as usize).copied().unwrap_or(0)
     }
 
-    fn average(&self) -> u64 {
-        let sum: u128 = self.delays.iter().map(|delay| u128::from(*delay)).sum();
-        (sum / (self.delays.len().max(1) as u128)) as u64
+    /// The average of all delays but the first `without`.
+    fn average(&self, without: usize) -> u64 {
+        let sum: u128 = self.delays.iter().skip(without).map(|delay| u128::from(*delay)).sum();
+        (sum / (self.delays.len().saturating_sub(without).max(1) as u128)) as u64
+    }
+
+    /// The handlers of averages and percentiles.
+    fn statistics() -> impl Iterator<Item = Handler> {
+        let average = |name| {
+            Handler::read_with(name, |e: &mut Self, without: &str, cx: &mut Context<'_>| {
+                let without = if without.is_empty() { 0 } else { cx.parse::<u32>(without)? };
+                Ok(micros(e.average(without as usize)))
+            })
+            .parameters()
+        };
+        let deviation = |name| Handler::read(name, |e: &Self| micros(e.deviation()));
+        let percentile = |percent: u64| {
+            Handler::read(format!("perc{percent:02}"), move |e: &Self| e.percentile(percent) / 1000)
+        };
+        let percentiles = [0, 1, 5, 10, 25, 75, 90, 95, 99, 100].map(percentile);
+        ["average", "avg"]
+            .map(average)
+            .into_iter()
+            .chain(["std_dev", "stddev"].map(deviation))
+            .chain(percentiles)
     }
 
     fn deviation(&self) -> u64 {
-        let average = self.average();
+        let average = self.average(0);
         let squares: u128 = self.delays.iter().map(|delay| u128::from(delay.abs_diff(average)).pow(2)).sum();
         (squares / (self.delays.len().max(1) as u128)).isqrt() as u64
     }
@@ -129,14 +153,12 @@ impl Element for TimestampDiff {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("count", |e: &Self| e.delays.len()),
-            Handler::read("average", |e: &Self| micros(e.average())),
             Handler::read("min", |e: &Self| micros(e.percentile(0))),
             Handler::read("max", |e: &Self| micros(e.percentile(100))),
             Handler::read("median", |e: &Self| micros(e.percentile(50))),
-            Handler::read("std_dev", |e: &Self| micros(e.deviation())),
             Handler::read("unknown", |e: &Self| e.unknown),
             Handler::read_with("perc", |e: &mut Self, percent, cx| {
-                Ok(micros(e.percentile(cx.parse::<u32>(percent)?.into())))
+                Ok((e.percentile(cx.parse::<u32>(percent)?.into()) / 1000).to_string())
             })
             .parameters(),
             Handler::button("reset", |e: &mut Self, _| {
@@ -144,6 +166,8 @@ impl Element for TimestampDiff {
                 (e.unknown, e.told) = (0, false);
             }),
         ]
-        .into()
+        .into_iter()
+        .chain(Self::statistics())
+        .collect()
     }
 }

@@ -99,7 +99,10 @@ pub(super) fn parse(text: &str, out: &mut Vec<u8>) -> Option<()> {
         if scan.is_done() {
             break;
         }
-        if !scan.take(";") && !scan.take(",") {
+        // As in Click, a comma adds a block to a SACK option, and a semicolon begins another option.
+        if scan.take(";") {
+            open = None;
+        } else if !scan.take(",") {
             return None;
         }
     }
@@ -179,6 +182,12 @@ mod tests {
         assert_eq!(again(text, Wanted::NoTimestamps).as_deref(), Some("mss1400;sackok"));
         assert_eq!(again(text, Wanted::Sack).as_deref(), Some("sackok"));
         assert_eq!(again("sack1:18", Wanted::All).as_deref(), Some("sack1-18"));
+        let lengths = |text| {
+            let mut bytes = Vec::new();
+            parse(text, &mut bytes).map(|()| (bytes[0], bytes[1], bytes.len()))
+        };
+        assert_eq!(lengths("sack1-2;sack3-4"), Some((SACK, 10, 20)));
+        assert_eq!(lengths("sack1-2,sack3-4"), Some((NOP, NOP, 20)));
         for wrong in ["mss", "mss99999999", "sack1", "ts1", "x", "", "mss1;", "256"] {
             assert_eq!(again(wrong, Wanted::All), None, "{wrong}");
         }

@@ -1,5 +1,5 @@
-//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, CHECKSUM, ACTIVE)`: generates
-//! Ethernet frames with UDP, of many flows in random order.
+//! `FastUDPFlows(RATE, LIMIT, LENGTH, SRCETH, SRCIP, DSTETH, DSTIP, FLOWS, FLOWSIZE, CHECKSUM, ACTIVE, STOP)`:
+//! generates Ethernet frames with UDP, of many flows in random order.
 //!
 //! Ports: no inputs; one pull output.
 //!
@@ -12,6 +12,7 @@
 //! - `FLOWSIZE`: frames per flow; then a new flow replaces it.
 //! - `CHECKSUM`: whether the UDP checksum is computed; true by default.
 //! - `ACTIVE`: whether it generates frames; true by default.
+//! - `STOP`: stops the driver when more than LIMIT frames are pulled; false by default.
 //!
 //! Handlers: `count` (read); `rate` (read, write): its value when read is the rate reached once LIMIT frames are
 //! generated, 0 before; `length` (read, write); `limit`, `reset`, `active` (write).
@@ -54,6 +55,7 @@ impl Element for FastUdpFlows {
         self.flows.read_arguments(args);
         args.read_p("CHECKSUM", &mut self.checksum);
         args.read_p("ACTIVE", &mut self.pace.active);
+        args.read("STOP", &mut self.pace.stop);
         args.complete()?;
         self.prepare(cx);
         self.flows.begin(cx);

@@ -11,6 +11,8 @@ pub(super) struct Pace {
     /// Total number of packets; negative for no limit.
     limit: i64,
     pub(super) active: bool,
+    /// Asks the driver to stop once the limit is reached.
+    pub(super) stop: bool,
     count: u64,
     first: u64,
     last: u64,
@@ -27,6 +29,7 @@ impl Default for Pace {
             rate: 0,
             limit: -1,
             active: true,
+            stop: false,
             count: 0,
             first: 0,
             last: 0,
@@ -87,6 +90,9 @@ impl Pace {
         let now = cx.steady();
         while burst.len() < max {
             if self.is_done() {
+                if core::mem::take(&mut self.stop) {
+                    cx.stop();
+                }
                 return self.rest(cx);
             }
             if !self.is_due(now, cx) {

@@ -4,13 +4,14 @@
 //!
 //! Handlers: `send` (write): `SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]`. BITS are the six
 //! flags of TCP as a number; COUNT packets are sent, 1 by default; STOP says whether the driver stops then.
+use super::template::segment;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata};
 use ringway_click_lang::config;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{Header, Ipv4, Protocol, Tcp};
+use ringway_wire::{Header, Ipv4, Tcp};
 
 pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default())
     .ports("0/1")
@@ -54,17 +55,14 @@ impl Wish {
 
     fn packet(&self, id: u16) -> Vec<u8> {
         let [source, destination] = self.addresses.map(Ipv4Addr::to_bits);
-        let mut ip = Ipv4 {
-            total_length: ((Ipv4::LEN + Tcp::LEN) as u16).into(),
+        let ip = Ipv4 {
             identification: id.into(),
             ttl: 255,
-            protocol: Protocol::TCP,
             source: source.into(),
             destination: destination.into(),
             ..Ipv4::EMPTY
         };
-        ip.fill_checksum(&[]);
-        let mut tcp = Tcp {
+        let tcp = Tcp {
             source_port: self.ports[0].into(),
             destination_port: self.ports[1].into(),
             sequence_number: self.numbers[0].into(),
@@ -73,8 +71,7 @@ impl Wish {
             window: 0x7fff.into(),
             ..Tcp::EMPTY
         };
-        let _ = Tcp::fill_checksum(tcp.bytes_mut(), ip.pseudo_header(Tcp::LEN as u16));
-        [ip.bytes(), tcp.bytes()].concat()
+        segment(ip, tcp, &[])
     }
 }
 

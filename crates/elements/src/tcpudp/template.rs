@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
 use ringway_click::{Context, HEADROOM, Packet};
 use ringway_wire::checksum::update_u32;
-use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, U16, Udp};
+use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, Tcp, U16, Udp};
 
 /// Minimum and maximum length of a frame.
 const LEAST: u32 = 60;
@@ -12,6 +12,20 @@ const MOST: u32 = 65_535;
 /// Offset of the transport header.
 const TRANSPORT: usize = Ethernet::LEN + Ipv4::LEN;
 const TTL: u8 = 250;
+
+/// A TCP segment in an IPv4 packet, without options; lengths and checksums are filled.
+pub(super) fn segment(mut ip: Ipv4, mut tcp: Tcp, payload: &[u8]) -> Vec<u8> {
+    let length = (Tcp::LEN + payload.len()) as u16;
+    ip.total_length = (Ipv4::LEN as u16 + length).into();
+    ip.protocol = Protocol::TCP;
+    ip.fill_checksum(&[]);
+    tcp.checksum = U16::ZERO;
+    let mut sum = ip.pseudo_header(length);
+    sum.add(tcp.bytes());
+    sum.add(payload);
+    tcp.checksum = sum.finish().into();
+    [ip.bytes(), tcp.bytes(), payload].concat()
+}
 
 /// Addresses, ports and length of frames.
 #[derive(Debug)]

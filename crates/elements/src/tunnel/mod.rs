@@ -4,6 +4,8 @@ use ringway_click::Class;
 mod decap;
 pub mod gre_decap;
 pub mod gre_encap;
+pub mod gtp_decap;
+pub mod gtp_encap;
 mod pppoe;
 pub mod pppoe_concentrator;
 pub mod pppoe_decap;
@@ -16,6 +18,8 @@ pub mod vxlan_encap;
 pub const CLASSES: &[&Class] = &[
     &gre_decap::CLASS,
     &gre_encap::CLASS,
+    &gtp_decap::CLASS,
+    &gtp_encap::CLASS,
     &pppoe_concentrator::CLASS,
     &pppoe_decap::CLASS,
     &pppoe_encap::CLASS,

@@ -53,8 +53,16 @@ const MORE: &[(&str, &str)] = &[
 ];
 
 /// Classes that count packets or treat whole packets, so that segments are treated differently.
-const COUNT: &[&str] =
-    &["AggregateFirst", "AggregateLast", "BandwidthShaper", "IDSMatcher", "ReplayUnqueue", "Shaper"];
+const COUNT: &[&str] = &[
+    "AggregateFirst",
+    "AggregateLast",
+    "BandwidthShaper",
+    "CheckNumberPacket",
+    "IDSMatcher",
+    "MultiReplayUnqueue",
+    "ReplayUnqueue",
+    "Shaper",
+];
 
 /// Classes that require an Ethernet header, since they write to it.
 const ETHERNET: &[&str] = &["EtherMirror", "EtherRewrite", "StoreEtherAddress"];

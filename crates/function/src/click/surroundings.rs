@@ -33,7 +33,8 @@ impl Time for Machine {
     }
 }
 
-/// Features that are always available to `require`: this kind of driver, wide integers, element groups.
+/// Features that are always available to `require`: this kind of driver, wide integers, element groups (FastClick's
+/// `flow`, `research` and `tunnel` too).
 pub const PROVIDED: &[&str] = &[
     "userlevel",
     "click",
@@ -44,6 +45,10 @@ pub const PROVIDED: &[&str] = &[
     "multithread",
     "linux",
     "ip6",
+    "flow",
+    "gtp",
+    "research",
+    "tunnel",
     std::env::consts::ARCH,
 ];
 

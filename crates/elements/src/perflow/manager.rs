@@ -1,0 +1,217 @@
+//! The flow manager: numbers flows, and has the memory of each.
+use super::flow_space::{KIND, SIZE};
+use crate::flow::connection::{Connection, Headers};
+use crate::flow::table::FlowTable;
+use crate::packet::bounded;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use ringway_click::arg::{Args, KEYWORD, POSITIONAL, Seconds};
+use ringway_click::{
+    Annotations, Context, Element, ElementId, Failed, Handler, PACKETS, PacketBurst, SECOND,
+};
+
+/// What flow managers are, for [`Element::cast`].
+pub(super) const MANAGER: &str = "FlowManager";
+/// Flows of a block of memory.
+const BLOCK: usize = 1024;
+/// Slots looked at for old flows with each burst.
+const STEPS: usize = 16;
+/// Largest RESERVE, in bytes.
+const RESERVE: i128 = 1 << 12;
+/// Largest memory of all flows. Attack: a configuration that exhausts memory.
+const MOST: u64 = 1 << 31;
+
+/// Finds the flow of each packet.
+#[derive(Debug)]
+pub(super) struct FlowManager {
+    table: FlowTable<Connection, ()>,
+    /// After how many nanoseconds without packets a flow is over; never, if 0.
+    timeout: u64,
+    /// Printed if flows never end.
+    warning: Option<&'static str>,
+    reserve: usize,
+    /// Where each element's part of a flow's memory begins.
+    offsets: BTreeMap<ElementId, usize>,
+    /// Bytes of a flow's memory, and the memory itself.
+    width: usize,
+    memory: Vec<Box<[u8]>>,
+    opened: u64,
+}
+
+impl FlowManager {
+    /// With this default for TIMEOUT, in seconds.
+    pub(super) fn new(timeout: u64, warning: Option<&'static str>) -> Self {
+        Self {
+            table: FlowTable::default(),
+            timeout: timeout * SECOND,
+            warning,
+            reserve: 0,
+            offsets: BTreeMap::new(),
+            width: 0,
+            memory: Vec::new(),
+            opened: 0,
+        }
+    }
+
+    /// Where an element's part begins.
+    pub(super) fn offset(&self, element: ElementId) -> Option<usize> {
+        self.offsets.get(&element).copied()
+    }
+
+    /// Number of flows that are not over.
+    pub(super) fn live(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// The part at `offset` of a flow's memory; all 0 when the flow begins.
+    pub(super) fn part(&mut self, flow: u32, offset: usize) -> Option<&mut [u8; SIZE]> {
+        let flow = flow as usize;
+        let block = self.memory.get_mut(flow / BLOCK)?;
+        block.get_mut(flow % BLOCK * self.width + offset..)?.first_chunk_mut()
+    }
+
+    /// A flow's part, for all flows that are not over.
+    pub(super) fn parts(&self, offset: usize) -> impl Iterator<Item = &[u8; SIZE]> {
+        let flows = (0..self.table.slots() as u32).filter(|flow| self.table.get(*flow).is_some());
+        flows.filter_map(move |flow| {
+            let block = self.memory.get(flow as usize / BLOCK)?;
+            block.get(flow as usize % BLOCK * self.width + offset..)?.first_chunk()
+        })
+    }
+
+    /// Clears the memory of a new flow.
+    fn open(&mut self, flow: u32) {
+        self.opened += 1;
+        let (block, at) = (flow as usize / BLOCK, flow as usize % BLOCK * self.width);
+        while self.memory.len() <= block {
+            self.memory.push(vec![0; BLOCK * self.width].into_boxed_slice());
+        }
+        if let Some(memory) = self.memory[block].get_mut(at..at + self.width) {
+            memory.fill(0);
+        }
+    }
+
+    /// The elements with flow memory behind this one, up to other managers, in an order in which packets pass them.
+    fn allocate(&mut self, cx: &mut Context<'_>) {
+        let own = cx.id();
+        let router = cx.router();
+        let ids: Vec<ElementId> = router.ids().collect();
+        let mut next: Vec<Vec<usize>> = vec![Vec::new(); ids.len()];
+        for connection in &router.graph().connections {
+            let ends = (connection.from.element, connection.to.element);
+            if let Some(after) = next.get_mut(ends.0) {
+                after.push(ends.1);
+            }
+        }
+        let kind = |at: usize, kind| ids.get(at).is_some_and(|id| router.is_kind(*id, kind));
+        // Depth first, each element after all that follow it; edges back into a loop are left out.
+        let (mut seen, mut order) = (vec![false; ids.len()], Vec::new());
+        let mut path = vec![(own.index(), 0)];
+        seen[own.index()] = true;
+        while let Some((at, edge)) = path.last_mut() {
+            match next[*at].get(*edge).copied() {
+                Some(to) => {
+                    *edge += 1;
+                    if to < seen.len() && !seen[to] && !kind(to, MANAGER) {
+                        seen[to] = true;
+                        path.push((to, 0));
+                    }
+                }
+                None => {
+                    order.push(*at);
+                    path.pop();
+                }
+            }
+        }
+        let mut begins = vec![self.reserve; ids.len()];
+        self.width = self.reserve;
+        for at in order.into_iter().rev() {
+            let mut end = begins[at];
+            if kind(at, KIND) {
+                self.offsets.insert(ids[at], end);
+                end += SIZE;
+            }
+            self.width = self.width.max(end);
+            next[at].iter().filter(|to| seen[**to]).for_each(|to| begins[*to] = begins[*to].max(end));
+        }
+    }
+}
+
+impl Element for FlowManager {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let (mut capacity, mut timeout) = (65_536u32, Seconds((self.timeout / SECOND) as u32));
+        args.read_with("CAPACITY", POSITIONAL, &mut capacity, bounded(1, crate::flow::table::LARGEST.into()));
+        args.read_with("RESERVE", KEYWORD, &mut self.reserve, bounded(0, RESERVE));
+        args.read("TIMEOUT", &mut timeout);
+        for keyword in ["VERBOSE", "CACHE", "RECYCLE_INTERVAL", "LF"] {
+            args.read_with(keyword, KEYWORD, &mut (), |_, _| Ok(()));
+        }
+        args.complete()?;
+        self.timeout = u64::from(timeout.0) * SECOND;
+        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.table = FlowTable::new(capacity, seed);
+        if let Some(warning) = self.warning.filter(|_| self.timeout == 0) {
+            cx.chatter(format_args!("{warning}"));
+        }
+        Ok(())
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.allocate(cx);
+        if self.width as u64 * u64::from(self.table.capacity()) > MOST {
+            let text = alloc::format!("CAPACITY too large for flows of {} bytes each", self.width);
+            return Err(cx.error(text));
+        }
+        let mut places: Vec<(usize, ElementId)> = self.offsets.iter().map(|(id, at)| (*at, *id)).collect();
+        places.sort_unstable();
+        for (at, id) in places {
+            let name = cx.router().declaration(id);
+            cx.chatter(format_args!("Placing  {name} at [{at}-{}]", at + SIZE - 1));
+        }
+        Ok(())
+    }
+
+    fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        let timeout = if self.timeout == 0 { u64::MAX } else { self.timeout };
+        let mut steps = STEPS;
+        while let Some(flow) = self.table.next_old(&mut steps, |(), seen| now.saturating_sub(seen) >= timeout)
+        {
+            self.table.remove(flow);
+        }
+        let mut keys = [(Connection::default(), 0); PACKETS];
+        for (packet, place) in burst.iter().zip(&mut keys) {
+            let key = Headers::of(packet).map(|headers| headers.connection).unwrap_or_default();
+            *place = (key, self.table.approach(key));
+        }
+        keys.iter().take(burst.len()).for_each(|(_, hash)| self.table.near(*hash));
+        for (packet, (key, hash)) in burst.iter_mut().zip(keys) {
+            let flow = match self.table.find(hash, key) {
+                Some(flow) => flow,
+                None => {
+                    let (flow, _) = self.table.add(hash, key, (), now);
+                    self.open(flow);
+                    flow
+                }
+            };
+            self.table.touch(flow, now);
+            packet.notes_mut().set_u32(Annotations::AGGREGATE, flow);
+        }
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("count", |e: &Self| e.table.len()),
+            Handler::read("total", |e: &Self| e.opened),
+            Handler::read("capacity", |e: &Self| e.table.capacity()),
+            Handler::read("evictions", |e: &Self| e.table.evictions()),
+        ]
+        .into()
+    }
+
+    fn cast(&self, kind: &str) -> bool {
+        kind == MANAGER
+    }
+}

@@ -1,0 +1,35 @@
+//! `Duplicate(N)`: sends a full copy of each packet to every output (FastClick).
+//!
+//! Copies made by Tee share their data until one of them is modified.
+//!
+//! Ports: one push input, any number of push outputs.
+//!
+//! Arguments:
+//! - `N`: how many outputs it must have.
+use super::tee::read_outputs;
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+pub static CLASS: Class = Class::new("Duplicate", || Box::new(Duplicate)).ports("1/1-").processing("h");
+
+/// Copies packets with their data.
+#[derive(Debug)]
+pub struct Duplicate;
+
+impl Element for Duplicate {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        read_outputs(args, cx)
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        for packet in burst.drain() {
+            for port in 1..cx.noutputs() {
+                let mut copy = packet.clone();
+                copy.make_unique();
+                cx.push(port - 1, copy);
+            }
+            cx.push(cx.noutputs() - 1, packet);
+        }
+    }
+}

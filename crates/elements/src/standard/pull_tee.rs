@@ -1,0 +1,31 @@
+//! `PullTee(N)`: passes pulled packets on, and pushes a copy of each to every other output.
+//!
+//! Ports: one pull input; one pull output, then any number of push outputs.
+//!
+//! Arguments:
+//! - `N`: how many outputs it must have.
+use super::tee::read_outputs;
+use alloc::boxed::Box;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+
+pub static CLASS: Class = Class::new("PullTee", || Box::new(PullTee)).ports("1/1-").processing("l/lh");
+
+/// Copies pulled packets.
+#[derive(Debug)]
+pub struct PullTee;
+
+impl Element for PullTee {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        read_outputs(args, cx)
+    }
+
+    fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        cx.pull(0, max, burst);
+        for packet in burst.iter() {
+            for port in 1..cx.noutputs() {
+                cx.push(port, packet.clone());
+            }
+        }
+    }
+}
