@@ -122,13 +122,35 @@ impl<'a> Context<'a> {
             *port = output(number, packet).map_or(OUTPUTS, |port| port.min(OUTPUTS)) as u8;
             seen |= 1 << (*port & 63);
         }
-        if seen != 1 {
-            self.deal(burst, &ports, seen);
+        let Some(first) = ports.first().filter(|_| seen != 1).copied() else { return };
+        let ports = &ports[..burst.len()];
+        let others = ports.iter().filter(|port| **port != first).count();
+        if 8 * others > ports.len() || usize::from(first) == OUTPUTS {
+            self.deal(burst, ports, seen);
+        } else {
+            self.keep(burst, ports, first);
+        }
+    }
+
+    /// Emits most packets of a burst from the output `main`, and the others one by one.
+    fn keep(&mut self, burst: &mut PacketBurst, ports: &[u8], main: u8) {
+        let mut all = ports.iter().copied();
+        burst.sift(
+            self,
+            |_, _| all.next().filter(|port| *port != main).map(usize::from),
+            |cx, packet, port| {
+                if port < OUTPUTS {
+                    cx.push(port, packet);
+                }
+            },
+        );
+        if main > 0 {
+            self.push_burst(usize::from(main), burst);
         }
     }
 
     /// Emits packets from the outputs in `ports`, all of which are set in `seen`.
-    fn deal(&mut self, burst: &mut PacketBurst, ports: &[u8; PACKETS], seen: u64) {
+    fn deal(&mut self, burst: &mut PacketBurst, ports: &[u8], seen: u64) {
         let mut bursts: ArrayVec<(usize, Box<PacketBurst>), OUTPUTS> = ArrayVec::new();
         let mut places = [u8::MAX; OUTPUTS + 1];
         let mut left = seen & !(1 << OUTPUTS);

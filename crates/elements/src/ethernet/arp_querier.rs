@@ -120,10 +120,18 @@ impl Element for ArpQuerier {
     }
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let now = jiffies(cx.steady());
         if port == 0 {
-            burst.filter_map(|packet| self.encap(packet, now, cx));
+            let (now, mut last) = (jiffies(cx.coarse_now()), None);
+            burst.sift(
+                &mut (self, cx),
+                |(querier, cx), packet| querier.encap(packet, &mut last, now, cx).err(),
+                |(querier, cx), packet, next| match next {
+                    Some(ip) => querier.wait(ip, packet, now, cx),
+                    None => querier.drops += 1,
+                },
+            );
         } else {
+            let now = jiffies(cx.steady());
             for packet in burst.drain() {
                 self.learn(&packet, now, cx);
             }
@@ -193,35 +201,48 @@ impl ArpQuerier {
         }
     }
 
-    /// Prepends an Ethernet header to a packet, or stores the packet until the address is known.
+    /// Prepends an Ethernet header to a packet, if that is possible; else returns its next hop, if only that one's
+    /// address is missing. `last` is the next hop of an earlier packet of the burst.
     #[inline]
-    fn encap(&mut self, mut packet: Packet, now: u64, cx: &mut Context<'_>) -> Option<Packet> {
-        let header = Ethernet { ethertype: EtherType::IPV4, ..Ethernet::default() };
-        if self.ip.is_unspecified() || !packet.push_header(&header) {
-            self.drops += 1;
-            return None;
-        }
-        mark_ethernet(&mut packet, Ethernet::LEN);
+    fn encap(
+        &mut self,
+        packet: &mut Packet,
+        last: &mut Option<(Ipv4Addr, MacAddress)>,
+        now: u64,
+        cx: &mut Context<'_>,
+    ) -> Result<(), Option<Ipv4Addr>> {
         let ip = Ipv4Addr::from(packet.notes().dst_ip());
+        if let Some((_, ether)) = last.filter(|(address, _)| *address == ip) {
+            return self.head(packet, ether);
+        }
         let poll = self.poll;
-        if let Some((ether, ask)) = self.entries(cx, |entries| entries.lookup(ip, now, poll)) {
-            self.address(&mut packet, ether);
-            if ask {
+        let found = self.entries(cx, |entries| entries.lookup(ip, now, poll));
+        let known = match found {
+            Some((ether, _)) => Some(ether),
+            None if ip == Ipv4Addr::BROADCAST || ip == self.broadcast => Some(MacAddress::BROADCAST),
+            None if ip.is_multicast() => Some(ipv4::multicast_mac(ip)),
+            None => None,
+        };
+        self.head(packet, known.unwrap_or_default())?;
+        match found {
+            Some((ether, true)) => {
                 let to = if self.broadcast_poll { MacAddress::BROADCAST } else { ether };
-                self.ask(to, &packet, cx);
+                self.ask(to, packet, cx);
             }
-            return Some(packet);
+            _ => *last = known.map(|ether| (ip, ether)),
         }
-        if ip == Ipv4Addr::BROADCAST || ip == self.broadcast {
-            self.address(&mut packet, MacAddress::BROADCAST);
-            return Some(packet);
+        known.map(|_| ()).ok_or(Some(ip))
+    }
+
+    /// Prepends the header to a packet.
+    #[inline]
+    fn head(&self, packet: &mut Packet, destination: MacAddress) -> Result<(), Option<Ipv4Addr>> {
+        let header = Ethernet { destination, source: self.ether, ethertype: EtherType::IPV4 };
+        if self.ip.is_unspecified() || !packet.push_header(&header) {
+            return Err(None);
         }
-        if ip.is_multicast() {
-            self.address(&mut packet, ipv4::multicast_mac(ip));
-            return Some(packet);
-        }
-        self.wait(ip, packet, now, cx);
-        None
+        mark_ethernet(packet, Ethernet::LEN);
+        Ok(())
     }
 
     #[inline]

@@ -54,6 +54,8 @@ const REASONS: [&str; 6] = [
 pub struct CheckIpHeader {
     offset: usize,
     bad_sources: Vec<Ipv4Addr>,
+    /// The bits of all bad sources: an address whose bit is not set is none of them.
+    bad_bits: u64,
     good_destinations: Vec<Ipv4Addr>,
     checksum: bool,
     /// Whether the checksum is unchecked by default.
@@ -84,6 +86,7 @@ impl Element for CheckIpHeader {
         if !interfaces.is_empty() {
             self.bad_sources.extend([Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST]);
         }
+        self.bad_bits = self.bad_sources.iter().fold(0, |bits, address| bits | bit(*address));
         self.offset = offset as usize;
         args.complete()
     }
@@ -106,6 +109,12 @@ impl Element for CheckIpHeader {
         }
         handlers
     }
+}
+
+/// One of 64 bits, for an address.
+#[inline]
+fn bit(address: Ipv4Addr) -> u64 {
+    1 << (address.to_bits().wrapping_mul(0x9e37_79b1) >> 26)
 }
 
 fn prefixes(text: &str, scope: &Scope) -> Result<Vec<Prefix>, ArgError> {
@@ -142,7 +151,7 @@ impl CheckIpHeader {
                 return Err(Reason::Checksum);
             }
         }
-        if !self.bad_sources.is_empty() && self.is_bad(header) {
+        if self.bad_bits & bit(header.source_addr()) != 0 && self.is_bad(header) {
             return Err(Reason::Source);
         }
         let destination = header.destination.to_bytes();
@@ -153,6 +162,7 @@ impl CheckIpHeader {
         Ok(())
     }
 
+    #[cold]
     fn is_bad(&self, header: &Ipv4) -> bool {
         self.bad_sources.contains(&header.source_addr())
             && !self.good_destinations.contains(&header.destination_addr())

@@ -7,6 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;
 use core::ops::Range;
 use ringway_click::arg::{Arg, Args, Prefix, Scope};
@@ -265,13 +266,25 @@ impl RouteTable {
         let mut places = [0; PACKETS];
         self.lines.lookup_all(addresses, &mut places);
         if places.contains(&u32::from(DEEPER)) {
-            let mut numbers = [None; PACKETS];
-            self.routes.lookup_all(addresses, &mut numbers);
-            let hop = |number: Option<u32>| self.hop_of.get(number? as usize);
-            numbers.iter().filter_map(|number| hop(*number)).for_each(prefetch);
-            return numbers.map(|number| hop(number).copied().unwrap_or(0));
+            self.look_deeper(addresses, &mut places);
         }
         places
+    }
+
+    /// Looks up in the trie the addresses of which the lines say no more.
+    #[cold]
+    fn look_deeper(&self, addresses: &[u32], places: &mut [u32; PACKETS]) {
+        let (mut deeper, mut numbers) = (ArrayVec::<u32, PACKETS>::new(), [None; PACKETS]);
+        let is_deeper = |place: &u32| *place == u32::from(DEEPER);
+        deeper.extend(
+            addresses.iter().zip(places.iter()).filter(|(_, place)| is_deeper(place)).map(|(a, _)| *a),
+        );
+        self.routes.lookup_all(&deeper, &mut numbers);
+        let hop = |number: Option<u32>| self.hop_of.get(number? as usize);
+        numbers[..deeper.len()].iter().filter_map(|number| hop(*number)).for_each(prefetch);
+        for (place, number) in places.iter_mut().filter(|place| is_deeper(place)).zip(numbers) {
+            *place = hop(number).copied().unwrap_or(0);
+        }
     }
 
     /// Executes a command; returns how to undo it.

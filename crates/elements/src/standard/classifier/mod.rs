@@ -49,11 +49,7 @@ impl Element for Classifier {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        for packet in burst.drain() {
-            if let Some(output) = self.program.run(packet.data()) {
-                cx.push(output, packet);
-            }
-        }
+        cx.scatter(burst, |_, packet| self.program.run(packet.data()));
     }
 
     fn handlers(&self) -> Vec<Handler> {

@@ -43,21 +43,13 @@ impl Test {
         (known.mask & !self.mask == 0 && (self.value ^ known.value) & known.mask == 0).then_some(false)
     }
 
-    fn holds(&self, data: &[u8]) -> bool {
-        let word = match data.get(self.offset..self.offset + 4) {
-            Some(bytes) => bytes.iter().fold(0, |word, byte| word << 8 | u32::from(*byte)),
-            None => {
-                // Tested bytes beyond the end of a short packet match nothing.
-                let there = data.len().saturating_sub(self.offset);
-                if there < 4 && self.mask << (8 * there) != 0 {
-                    return false;
-                }
-                (0..4).fold(0, |word, at| {
-                    word << 8 | u32::from(data.get(self.offset + at).copied().unwrap_or(0))
-                })
-            }
-        };
-        word & self.mask == self.value
+    /// For packets that end within the tested bytes: those beyond the end match nothing.
+    #[cold]
+    fn holds_for_short(&self, data: &[u8]) -> bool {
+        let there = data.len().saturating_sub(self.offset);
+        let word = (0..4)
+            .fold(0, |word, at| word << 8 | u32::from(data.get(self.offset + at).copied().unwrap_or(0)));
+        self.mask << (8 * there) == 0 && word & self.mask == self.value
     }
 }
 
@@ -68,16 +60,32 @@ struct Step {
     no: To,
 }
 
+/// A step as it is run: where to go on if the test fails, and if it holds. The word is compared as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    offset: u32,
+    mask: u32,
+    value: u32,
+    to: [u32; 2],
+}
+
+/// The number of output 0; smaller numbers are steps.
+const OUTPUTS: u32 = 1 << 31;
+/// No output.
+const NOWHERE: u32 = u32::MAX;
+
 /// A classifier's program.
 #[derive(Debug)]
 pub(super) struct Program {
     steps: Vec<Step>,
     start: To,
+    runs: Vec<Run>,
+    first: u32,
 }
 
 impl Default for Program {
     fn default() -> Self {
-        Self { steps: Vec::new(), start: To::Output(None) }
+        Self { steps: Vec::new(), start: To::Output(None), runs: Vec::new(), first: NOWHERE }
     }
 }
 
@@ -227,9 +235,10 @@ impl Program {
             }
             start = to;
         }
-        let mut program = Self { steps, start };
+        let mut program = Self { steps, start, ..Self::default() };
         program.turn_round();
         program.shorten();
+        program.prepare();
         Ok(program)
     }
 
@@ -239,6 +248,22 @@ impl Program {
         let used: BTreeSet<usize> =
             ends.filter_map(|to| if let To::Output(port) = to { port } else { None }).collect();
         (0..outputs).filter(move |port| !used.contains(port))
+    }
+
+    /// Fills in the steps as they are run.
+    fn prepare(&mut self) {
+        let number = |to: To| match to {
+            To::Step(step) => step as u32,
+            To::Output(output) => output.map_or(NOWHERE, |output| OUTPUTS + output as u32),
+        };
+        let native = |word: u32| u32::from_ne_bytes(word.to_be_bytes());
+        let run = |Step { test, yes, no }: &Step| Run {
+            offset: test.offset as u32,
+            mask: native(test.mask),
+            value: native(test.value),
+            to: [number(*no), number(*yes)],
+        };
+        (self.runs, self.first) = (self.steps.iter().map(run).collect(), number(self.start));
     }
 
     /// Reverses the steps into the order of execution.
@@ -304,18 +329,18 @@ impl Program {
         self.start = rename(self.start);
     }
 
+    #[inline]
     pub(super) fn run(&self, data: &[u8]) -> Option<usize> {
-        let mut to = self.start;
-        loop {
-            match to {
-                To::Output(output) => return output,
-                // Steps only lead to later ones.
-                To::Step(step) => {
-                    let step = self.steps.get(step)?;
-                    to = if step.test.holds(data) { step.yes } else { step.no };
-                }
-            }
+        let mut to = self.first;
+        // Steps only lead to later ones.
+        while let Some(run) = self.runs.get(to as usize) {
+            let holds = match data.get(run.offset as usize..).and_then(<[u8]>::first_chunk) {
+                Some(word) => u32::from_ne_bytes(*word) & run.mask == run.value,
+                None => self.steps[to as usize].test.holds_for_short(data),
+            };
+            to = run.to[usize::from(holds)];
         }
+        (to != NOWHERE).then(|| (to - OUTPUTS) as usize)
     }
 
     pub(super) fn text(&self) -> String {
