@@ -23,7 +23,7 @@ test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK
 bench: setup ## measure every performance target, or those in KEYS; writes target/bench/fabric.json
 	@./scripts/bench.sh $(KEYS)
 
-bench-click: setup ## measure Click configurations; FASTCLICK=program or CLICK=program runs them there too
+bench-click: setup ## measure Click configurations; FASTCLICK and FASTCLICK_NOCLONE name peers
 	@./scripts/bench.sh --subject click $(KEYS)
 
 bench-place: setup ## measure placement; writes target/bench/place.json

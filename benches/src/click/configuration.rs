@@ -1,25 +1,19 @@
 //! The configurations with their frames and targets.
 
 use super::frames::{Flow, Frames, Length, Numbers};
-use super::middlebox;
-use super::rules;
+use super::tables::Traffic::{Churn, Replies, Uniform};
+use super::{middlebox, router, rules, tables};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// Prefixes of the router's table.
-const PREFIXES: u64 = 200_000;
 /// Flows through a firewall.
 const FIREWALL_FLOWS: u64 = 100_000;
-/// Number of flows of a NAT.
-const NAT_FLOWS: u64 = 1_000_000;
-/// The router's output ports.
-const PORTS: u64 = 4;
 
 /// A configuration to measure.
 pub struct Case {
     /// Its key.
     pub key: &'static str,
-    /// Millions of frames a second that were promised.
+    /// Millions of frames a second at the sink that were promised; 0: nothing was promised.
     pub mark: f64,
     /// How many times a peer's rate; 0: nothing was promised.
     pub ratio: f64,
@@ -33,6 +27,13 @@ pub struct Case {
     pub length: usize,
     /// Its input.
     pub frames: fn(Length) -> Frames,
+}
+
+impl Case {
+    /// Whether it is measured with frames of other lengths too.
+    pub fn varies(&self) -> bool {
+        !self.key.ends_with(".replies") && !self.key.ends_with(".churn")
+    }
 }
 
 /// All cases.
@@ -61,11 +62,11 @@ pub const CASES: &[Case] = &[
         key: "router",
         mark: 12.0,
         ratio: 3.0,
-        text: |source, sink| router("RadixIPLookup", source, sink),
-        theirs: Some(|source, sink| router("DirectIPLookup", source, sink)),
+        text: |source, sink| router::text("RadixIPLookup", source, sink),
+        theirs: Some(|source, sink| router::text("DirectIPLookup", source, sink)),
         again: true,
         length: 64,
-        frames: routed,
+        frames: router::frames,
     },
     Case {
         key: "firewall.10",
@@ -141,11 +142,31 @@ pub const CASES: &[Case] = &[
         key: "nat",
         mark: 6.0,
         ratio: 3.0,
-        text: nat,
-        theirs: Some(nat),
+        text: |a, b| tables::nat(Uniform, a, b),
+        theirs: Some(|a, b| tables::nat(Uniform, a, b)),
         again: false,
         length: 64,
-        frames: translated,
+        frames: tables::flows,
+    },
+    Case {
+        key: "nat.replies",
+        mark: 0.0,
+        ratio: 3.0,
+        text: |a, b| tables::nat(Replies, a, b),
+        theirs: Some(|a, b| tables::nat(Replies, a, b)),
+        again: false,
+        length: 64,
+        frames: tables::flows,
+    },
+    Case {
+        key: "nat.churn",
+        mark: 0.0,
+        ratio: 3.0,
+        text: |a, b| tables::nat(Churn, a, b),
+        theirs: Some(|a, b| tables::nat(Churn, a, b)),
+        again: false,
+        length: 64,
+        frames: tables::flows,
     },
     Case {
         key: "ids.5",
@@ -181,21 +202,61 @@ pub const CASES: &[Case] = &[
         key: "lb",
         mark: 5.0,
         ratio: 0.0,
-        text: middlebox::balancer,
-        theirs: Some(middlebox::mapper),
+        text: |a, b| tables::balancer(Uniform, a, b),
+        theirs: Some(|a, b| tables::mapper(Uniform, a, b)),
         again: false,
         length: 64,
-        frames: middlebox::balanced,
+        frames: tables::balanced,
+    },
+    Case {
+        key: "lb.replies",
+        mark: 0.0,
+        ratio: 0.0,
+        text: |a, b| tables::balancer(Replies, a, b),
+        theirs: Some(|a, b| tables::mapper(Replies, a, b)),
+        again: false,
+        length: 64,
+        frames: tables::balanced,
+    },
+    Case {
+        key: "lb.churn",
+        mark: 0.0,
+        ratio: 0.0,
+        text: |a, b| tables::balancer(Churn, a, b),
+        theirs: Some(|a, b| tables::mapper(Churn, a, b)),
+        again: false,
+        length: 64,
+        frames: tables::balanced,
     },
     Case {
         key: "flowmon",
         mark: 5.0,
         ratio: 0.0,
-        text: middlebox::monitor,
+        text: |a, b| tables::monitor(Uniform, a, b),
         theirs: None,
         again: true,
         length: 64,
-        frames: middlebox::monitored,
+        frames: tables::flows,
+    },
+    Case {
+        key: "flowmon.replies",
+        mark: 0.0,
+        ratio: 0.0,
+        text: |a, b| tables::monitor(Replies, a, b),
+        theirs: None,
+        again: true,
+        length: 64,
+        frames: tables::both_ways,
+    },
+    Case {
+        key: "flowmon.churn",
+        mark: 0.0,
+        ratio: 0.0,
+        text: |a, b| tables::monitor(Churn, a, b),
+        theirs: None,
+        again: true,
+        length: 64,
+        frames: tables::flows,
     },
     Case {
         key: "bras",
@@ -228,61 +289,6 @@ pub fn flow(number: u64) -> Flow {
     Flow { addresses: [from, to], ports, opens: false }
 }
 
-/// Prefix `number`, its length spread as in tables of the Internet: more than half have 24 bits.
-fn prefix(number: u64) -> (u32, u8) {
-    let mut numbers = Numbers(number ^ 0x5eed);
-    let bits = match numbers.below(100) {
-        0..=57 => 24,
-        58..=70 => 22,
-        71..=79 => 23,
-        80..=86 => 20,
-        87..=92 => 21,
-        93..=96 => 19,
-        97..=98 => 16,
-        _ => 18,
-    };
-    // 1.0.0.0 to 223.255.255.255, without the networks that mean something else.
-    let address = (1 + numbers.below(222) as u32) << 24 | numbers.below(1 << 24) as u32;
-    let address = if matches!(address >> 24, 10 | 127 | 172 | 192) { address ^ 1 << 24 } else { address };
-    (address & (u32::MAX << (32 - bits)), bits)
-}
-
-fn routed(length: Length) -> Frames {
-    let mut numbers = Numbers(7);
-    Frames::new(length, PREFIXES as usize, |_| {
-        let (network, bits) = prefix(numbers.below(PREFIXES));
-        let to = network | (1 + numbers.below((1 << (32 - bits)) - 2) as u32);
-        let from = Ipv4Addr::new(10, 0, 0, 2);
-        Flow { addresses: [from, Ipv4Addr::from(to)], ports: [1024, 80], opens: false }
-    })
-}
-
-/// Click's own router (Kohler et al., TOCS 2000), with fixed addresses instead of ARP.
-fn router(lookup: &str, source: &str, sink: &str) -> String {
-    let mut text = String::from("out :: Null -> ");
-    let _ = writeln!(text, "{sink}; bad :: Discard;");
-    let _ = write!(text, "rt :: {lookup}(");
-    for number in 0..PREFIXES {
-        let (network, bits) = prefix(number);
-        let port = number % PORTS;
-        let _ = write!(text, "{}/{bits} 10.1.{port}.2 {port}, ", Ipv4Addr::from(network));
-    }
-    text.push_str("0.0.0.0/0 10.1.0.2 0);\n");
-    let _ = writeln!(text, "{source} -> Paint({PORTS}) -> Strip(14) -> CheckIPHeader -> rt;");
-    for port in 0..PORTS {
-        let own = format!("10.1.{port}.1");
-        let _ = writeln!(
-            text,
-            "rt[{port}] -> DropBroadcasts -> tee{port} :: PaintTee({port}) \
-             -> options{port} :: IPGWOptions({own}) -> FixIPSrc({own}) \
-             -> ttl{port} :: DecIPTTL -> fragment{port} :: IPFragmenter(1500) \
-             -> EtherEncap(0x0800, 02:00:00:00:01:0{port}, 02:00:00:00:02:0{port}) -> out; \
-             tee{port}[1] -> bad; options{port}[1] -> bad; ttl{port}[1] -> bad; fragment{port}[1] -> bad;"
-        );
-    }
-    text
-}
-
 fn filtered(length: Length) -> Frames {
     let mut numbers = Numbers(11);
     let count = FIREWALL_FLOWS as usize;
@@ -304,21 +310,4 @@ fn firewall(rules: u64, source: &str, sink: &str) -> String {
     }
     let _ = writeln!(text, "allow all) -> Unstrip(14) -> {sink};");
     text
-}
-
-fn translated(length: Length) -> Frames {
-    let mut numbers = Numbers(17);
-    // Each flow once, and then uniformly at random: the first round creates all of them.
-    Frames::new(length, 2 * NAT_FLOWS as usize, |number| match number as u64 {
-        first if first < NAT_FLOWS => Flow { opens: true, ..flow(first) },
-        _ => flow(numbers.below(NAT_FLOWS)),
-    })
-}
-
-fn nat(source: &str, sink: &str) -> String {
-    format!(
-        "{source} -> Strip(14) -> CheckIPHeader -> nat :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, \
-         drop, MAPPING_CAPACITY 4000000, TCP_TIMEOUT 3600, TCP_NODATA_TIMEOUT 3600); \
-         nat[0] -> Unstrip(14) -> {sink}; nat[1] -> Discard; Idle -> [1]nat;"
-    )
 }

@@ -1,10 +1,11 @@
 //! Frames of a benchmark's source, generated in advance and repeated.
 
+use std::borrow::Borrow;
 use std::net::Ipv4Addr;
-use std::ops::RangeBounds;
+use std::ops::Range;
 
 /// Ethernet, IPv4 and TCP headers without options, in bytes.
-const HEADERS: usize = 14 + 20 + 20;
+pub const HEADERS: usize = 14 + 20 + 20;
 /// PPPoE's and PPP's headers, in bytes.
 const PPPOE: usize = 8;
 /// The Ethernet address that frames of sessions go to.
@@ -16,7 +17,7 @@ const ACK: u8 = 16;
 pub const KEPT: usize = 64;
 /// Least number of frames, so that 1 MB is kept: a source that cycles over less works within a cache of the first
 /// level.
-const LEAST: usize = (1 << 20) / KEPT;
+pub const LEAST: usize = (1 << 20) / KEPT;
 
 /// Sizes of a simple IMIX, without the frame check sequence: 7 of 60, 4 of 590, 1 of 1514 bytes.
 const IMIX: [usize; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 60, 590];
@@ -60,13 +61,42 @@ pub struct Session {
     pub number: u16,
 }
 
+/// A frame's first bytes at the start of a buffer as FastClick has one for each frame.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Buffer([u8; KEPT], [u8; 2048 - KEPT]);
+
+impl Borrow<[u8; KEPT]> for Buffer {
+    #[inline]
+    fn borrow(&self) -> &[u8; KEPT] {
+        &self.0
+    }
+}
+
+/// The first bytes of frames.
+#[derive(Debug)]
+pub enum Heads {
+    /// One behind the other.
+    Close(Vec<[u8; KEPT]>),
+    /// Each in a buffer of its own.
+    Apart(Vec<Buffer>),
+}
+
+impl Default for Heads {
+    fn default() -> Self {
+        Self::Close(Vec::new())
+    }
+}
+
 /// A sequence of frames.
 #[derive(Debug, Default)]
 pub struct Frames {
-    heads: Vec<[u8; KEPT]>,
+    heads: Heads,
     lengths: Vec<u16>,
     /// The bytes behind the first ones, for frames whose payload matters.
     rests: Vec<Vec<u8>>,
+    /// Number of frames at the beginning that are sent only once.
+    once: usize,
 }
 
 impl Frames {
@@ -118,7 +148,8 @@ impl Frames {
         frames
     }
 
-    fn made(
+    /// `count` frames of at least `least` bytes, whose first bytes `head(n, l)` writes.
+    pub fn made(
         length: Length,
         least: usize,
         count: usize,
@@ -126,25 +157,52 @@ impl Frames {
     ) -> Frames {
         let lengths: Vec<u16> = (0..count).map(|number| length.of(number, least) as u16).collect();
         let heads = lengths.iter().enumerate().map(|(number, length)| head(number, *length));
-        Frames { heads: heads.collect(), lengths, rests: Vec::new() }
+        Frames { heads: Heads::Close(heads.collect()), lengths, ..Frames::default() }
+    }
+
+    /// Each frame in a buffer of its own.
+    pub fn apart(mut self) -> Frames {
+        if let Heads::Close(heads) = &self.heads {
+            self.heads = Heads::Apart(heads.iter().map(|head| Buffer(*head, [0; 2048 - KEPT])).collect());
+        }
+        self
+    }
+
+    /// The first `count` frames are sent only once.
+    pub fn with_once(self, count: usize) -> Frames {
+        Frames { once: count, ..self }
+    }
+
+    /// Number of frames at the beginning that are sent only once.
+    pub fn once(&self) -> usize {
+        self.once
     }
 
     /// Number of frames.
     pub fn len(&self) -> usize {
-        self.heads.len()
+        self.lengths.len()
     }
 
     /// The first bytes of frame `number`, and its length.
     #[inline]
     pub fn get(&self, number: usize) -> (&[u8; KEPT], usize) {
-        (&self.heads[number], usize::from(self.lengths[number]))
+        let head = match &self.heads {
+            Heads::Close(heads) => &heads[number],
+            Heads::Apart(buffers) => buffers[number].borrow(),
+        };
+        (head, usize::from(self.lengths[number]))
     }
 
-    /// The same of several.
+    /// All first bytes.
     #[inline]
-    pub fn slices(&self, numbers: impl RangeBounds<usize>) -> (&[[u8; KEPT]], &[u16]) {
-        let range = (numbers.start_bound().cloned(), numbers.end_bound().cloned());
-        (&self.heads[range], &self.lengths[range])
+    pub fn heads(&self) -> &Heads {
+        &self.heads
+    }
+
+    /// The lengths of some.
+    #[inline]
+    pub fn lengths(&self, numbers: Range<usize>) -> &[u16] {
+        &self.lengths[numbers]
     }
 
     /// The bytes behind them, if they matter.
@@ -168,7 +226,8 @@ fn in_session(length: u16, session: Session, flow: Flow) -> [u8; KEPT] {
     frame
 }
 
-fn head(length: u16, flow: Flow) -> [u8; KEPT] {
+/// The first bytes of a flow's frame.
+pub fn head(length: u16, flow: Flow) -> [u8; KEPT] {
     let mut frame = [0; KEPT];
     let [from, to] = flow.addresses.map(|address| address.octets());
     let ip_length = (length - 14).to_be_bytes();

@@ -97,14 +97,18 @@ const JOBS: &[Job] = &[
     Job {
         what: "a table of 1,000,000 flows is read",
         case: "nat",
-        act: |client, _| client.read("nat.tcp_table"),
+        act: |client, _| client.read("table.tcp_table"),
     },
     Job {
         what: "a configuration takes over 1,000,000 flows",
         case: "nat",
         act: |client, text| client.write("hotconfig", text),
     },
-    Job { what: "1,000,000 flows are cleared", case: "nat", act: |client, _| client.write("nat.clear", "") },
+    Job {
+        what: "1,000,000 flows are cleared",
+        case: "nat",
+        act: |client, _| client.write("table.clear", ""),
+    },
     Job {
         what: "sessions of a concentrator are listed",
         case: "bras",
@@ -184,7 +188,7 @@ fn calls(client: &mut Client, jobs: &[Job], text: &str) -> Result<Vec<Vec<Done>>
         let mut own = Vec::new();
         for _ in 0..TIMES {
             if job.case == "nat" {
-                client.wait_for("nat.size", FLOWS)?;
+                client.wait_for("table.size", FLOWS)?;
             }
             pass(Duration::from_millis(20))?;
             LONGEST.store(0, Ordering::Relaxed);

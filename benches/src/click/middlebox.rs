@@ -6,14 +6,8 @@ use super::patterns;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// Number of connections and flows.
-const FLOWS: u64 = 1_000_000;
 /// Sessions of subscribers.
 const SESSIONS: u64 = 100_000;
-/// Number of servers of a balancer.
-const SERVERS: u8 = 16;
-/// The virtual address of a balancer.
-const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// One of this many payloads contains a pattern.
 const MATCHING: usize = 1000;
 
@@ -27,7 +21,8 @@ pub fn ids(count: usize, source: &str, sink: &str) -> String {
         }
         text.push_str(">, ");
     }
-    let _ = writeln!(text, "NOCASE false); ids[0] -> Unstrip(14) -> {sink}; ids[1] -> Discard;");
+    // Payloads that match count too.
+    let _ = writeln!(text, "NOCASE false); ids[0] -> Unstrip(14) -> out :: Null -> {sink}; ids[1] -> out;");
     text
 }
 
@@ -49,58 +44,6 @@ pub fn real(length: Length) -> Frames {
     Frames::whole(length, 4 * MATCHING, |number| flow(number as u64), |_, length| files.next(length))
 }
 
-/// Each flow once, and then uniformly at random: the first round creates all of them.
-fn opened(length: Length, of: impl Fn(u64) -> Flow) -> Frames {
-    let mut numbers = Numbers(19);
-    Frames::new(length, 2 * FLOWS as usize, |number| match number as u64 {
-        first if first < FLOWS => Flow { opens: true, ..of(first) },
-        _ => of(numbers.below(FLOWS)),
-    })
-}
-
-/// Shares connections among servers.
-pub fn balancer(source: &str, sink: &str) -> String {
-    let servers: Vec<String> = (1..=SERVERS).map(|server| format!("10.9.0.{server}")).collect();
-    format!(
-        "{source} -> Strip(14) -> CheckIPHeader -> lb :: IPLoadBalancer({VIP}, {});
-         lb -> Unstrip(14) -> {sink};",
-        servers.join(", ")
-    )
-}
-
-/// The same by Click's elements.
-pub fn mapper(source: &str, sink: &str) -> String {
-    let servers: Vec<String> = (1..=SERVERS).map(|server| format!("- - 10.9.0.{server} - 0 1")).collect();
-    format!(
-        "mapper :: RoundRobinIPMapper({});
-         {source} -> Strip(14) -> CheckIPHeader -> lb :: IPRewriter(mapper, drop, MAPPING_CAPACITY 4000000, \
-         TCP_TIMEOUT 3600, TCP_NODATA_TIMEOUT 3600);
-         lb[0] -> Unstrip(14) -> {sink}; lb[1] -> Discard; Idle -> [1]lb;",
-        servers.join(", ")
-    )
-}
-
-/// Connections to one address.
-pub fn balanced(length: Length) -> Frames {
-    opened(length, |number| {
-        let flow = flow(number);
-        Flow { addresses: [flow.addresses[0], VIP], ..flow }
-    })
-}
-
-/// Counts each flow.
-pub fn monitor(source: &str, sink: &str) -> String {
-    format!(
-        "{source} -> Strip(14) -> CheckIPHeader -> monitor :: FlowMonitor -> Unstrip(14) -> {sink};
-         monitor[1] -> Discard;"
-    )
-}
-
-/// Many flows.
-pub fn monitored(length: Length) -> Frames {
-    opened(length, flow)
-}
-
 fn session(number: u64) -> Session {
     let [.., a, b, c] = number.to_be_bytes();
     Session { subscriber: [2, 0, 0, a, b, c], number: 1 + (number % 60_000) as u16 }
@@ -115,7 +58,9 @@ fn concentrator() -> String {
     let mut text = format!("bras :: PPPoEConcentrator({}", mac(SERVER));
     for number in 0..SESSIONS {
         let Session { subscriber, number: id } = session(number);
-        let _ = write!(text, ", {} {id} {} 10Mbps", mac(subscriber), address(number));
+        // At three million frames a second each session sends some 10 kb/s.
+        let rate = if number % 2 == 0 { "8kbps" } else { "10Mbps" };
+        let _ = write!(text, ", {} {id} {} {rate}", mac(subscriber), address(number));
     }
     text.push_str(");\n");
     text

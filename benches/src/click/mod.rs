@@ -7,17 +7,20 @@ mod middlebox;
 mod patterns;
 mod peer;
 mod ports;
+mod router;
 mod rules;
 mod source;
+mod tables;
 
 use crate::Failure;
-use crate::entry::{Better, Entry, Slices};
+use crate::entry::{Better, Entry};
 use crate::keys::{Folder, Group, QUIET};
 use crate::plan::Plan;
 use crate::rig::{Pinned, WORKER};
 use crate::run::Output;
 use configuration::{CASES, Case};
 use frames::{Frames, Length};
+use peer::{Running, Way};
 use ringway_click::{Clock, PACKETS, Router};
 use ringway_click_lang::Source;
 use ringway_function::click::{Host, Machine, Terminal, registry};
@@ -25,18 +28,18 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Duration of a peer's slice: its program is restarted for each.
-const PEER: Duration = Duration::from_millis(500);
+/// Time for which each way of a peer is tried.
+const TRIAL: Duration = Duration::from_millis(300);
+/// Frames that may lie in buffers of their own; more take gigabytes.
+const MOST_APART: usize = 1 << 18;
 /// Like the peer's, it copies frames from at least 1 MB of memory to recently freed packets.
 const SOURCE: &str = "BenchmarkSource";
+/// The sink, whose packets are counted.
+const SINK: &str = "sink :: Discard";
 /// Additional step at 64 bytes: a packet's memory is reused only after 8192 others, as in a card's receive
 /// ring, and is not in a nearby cache.
 const COLD: (&str, &str, Length) =
     ("64 B, packets from a ring of 8192", "BenchmarkSource(READY 8192)", Length::Fixed(64));
-/// A step for both sides: packets wait in a queue of this length before an element reads them. The queue is
-/// filled first.
-const QUEUED: usize = 9216;
-const FILLED: usize = 8192;
 /// Lengths in addition to the key's own 64 bytes.
 const LENGTHS: [(&str, Length); 6] = [
     ("128 B", Length::Fixed(128)),
@@ -53,7 +56,7 @@ pub const GROUPS: &[Group] = &[Group {
     keys: &[
         ("forward", "source to Discard, 64 B"),
         ("mirror", "Ethernet addresses swapped"),
-        ("router", "RFC 1812 fast path, destinations uniform over 200,000 prefixes"),
+        ("router", "IP router with ARP, ICMP errors and options, destinations uniform over 200,000 prefixes"),
         ("firewall.10", "IPFilter with 10 rules, none of which matches, then allow; 100,000 flows"),
         ("firewall.10000", "the same with 10,000 rules"),
         ("rules.10", "IPFilter with 10 rules of mixed networks and port ranges; 100,000 flows that match"),
@@ -64,19 +67,29 @@ pub const GROUPS: &[Group] = &[Group {
             "rules.mixed",
             "the same with 10,000 pairs of prefixes of mixed lengths, 1,000,000 flows that match",
         ),
-        ("nat", "IPRewriter, a pattern, 1,000,000 live flows, uniform"),
+        ("nat", "IPRewriter, a pattern, packets of 1,000,000 known flows, uniform"),
+        ("nat.replies", "the same, each packet is answered and translated back"),
+        ("nat.churn", "the same, one packet in ten of a new flow"),
         ("ids.5", "IDSMatcher with 5 patterns, one payload of 1000 holds one"),
         ("ids.5000", "the same with 5,000 patterns; RULES names a file of Snort's rules to take them from"),
         ("ids.real", "the same with payload of this machine's HTML, text and programs; some of it matches"),
-        ("lb", "IPLoadBalancer with 16 servers, 1,000,000 live connections, uniform"),
-        ("flowmon", "FlowMonitor, 1,000,000 live flows, uniform"),
-        ("bras", "PPPoEConcentrator, 100,000 sessions with a rate each, frames from subscribers"),
+        ("lb", "IPLoadBalancer with 16 servers, packets of 1,000,000 known connections, uniform"),
+        ("lb.replies", "the same, each packet is answered and comes back"),
+        ("lb.churn", "the same, one packet in ten of a new connection"),
+        ("flowmon", "FlowMonitor, packets of 1,000,000 known flows, uniform"),
+        ("flowmon.replies", "the same, every second flow is another's reply"),
+        ("flowmon.churn", "the same, one packet in ten of a new flow"),
+        (
+            "bras",
+            "PPPoEConcentrator, 100,000 sessions, every second beyond its rate, frames from subscribers",
+        ),
         ("bras.down", "the same, packets to subscribers"),
         ("handlers", "the longest pause of packets while handlers of large tables are read and written"),
         ("forward.ports", "a source's port to a function on ring ports to a port that swallows, two cores"),
         ("mirror.ports", "the same, Ethernet addresses swapped"),
     ],
-    setup: 120.0,
+    // Each way of a peer may take a minute to begin.
+    setup: 300.0,
     costs: 4.0,
     run,
     ..QUIET
@@ -101,68 +114,54 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
-    let frames = Rc::new((case.frames)(Length::Fixed(case.length)));
-    let mut ours = build(case, SOURCE, frames.clone())?;
+    let rivals = Rivals::of(case, (case.frames)(Length::Fixed(case.length)))?;
+    let mut ours = Ours::build(case.key, &(case.text)(SOURCE, SINK), rivals.frames.clone())?;
     let size = size(case, &mut ours)?;
-    let folder = Folder::new()?;
-    let path = folder.path().join("frames.pcap");
-    let peer = peer::program().zip(case.theirs);
-    let count = frames.len();
-    let theirs = |in_place, queue: &str| {
-        let (program, text) = peer.as_ref()?;
-        let text = text(&peer::source(program, &path, in_place, queue), "count :: Counter -> Discard");
-        let filled = if queue.is_empty() { 0 } else { FILLED };
-        Some(move |time| peer::rate(program, &text, filled, count, time))
-    };
-    let slices = match theirs(false, "") {
-        None => plan.alone(SLICE, |time| rate(&mut ours, time))?,
-        Some(theirs) => {
-            peer::capture(&path, &frames)?;
-            plan.pairs(SLICE, |time| rate(&mut ours, time), |_| theirs(PEER))?
+    let slices = match rivals.best {
+        None => plan.alone(SLICE, |time| ours.rate(time))?,
+        Some(best) => {
+            let mut peer = rivals.start(best, false)?;
+            plan.pairs(SLICE, |time| ours.rate(time), |time| peer.rate(time))?
         }
     };
-    let in_place = match theirs(true, "").filter(|_| case.again) {
-        Some(theirs) => Some(theirs(PEER)?),
-        None => None,
-    };
-    drop(ours);
-    let queued = queued(plan, case, &frames, theirs(false, &queue(32)))?;
-    let mut entry = slices.entry("Mpps", Better::More).at_least(case.mark);
+    let mut entry = slices.entry("Mpps", Better::More);
+    if case.mark > 0.0 {
+        entry = entry.at_least(case.mark);
+    }
     if case.ratio > 0.0 && entry.ratio.is_some() {
         entry = entry.ratio_at_least(case.ratio);
     }
-    if let Some(in_place) = in_place {
-        entry = entry.with("peer, one slice, frames written in place, Mpps", in_place);
-    }
-    let ticks = ringway_host::ticks_per_second();
+    let ticks = ringway_host::ticks_per_second() / 1e6;
     let best = entry.best.unwrap_or(f64::NAN);
-    entry = entry.with("best, ticks a frame", ticks / best / 1e6);
+    entry = entry.with("best, ticks a frame", ticks / best);
+    entry = entry.with("lost, %", 100.0 * ours.measure(SLICE)?[1]);
+    drop(ours);
     if case.length > 64 {
         entry = entry.with("best, Gb/s", best * case.length as f64 * 8e-3);
     }
     entry = size.into_iter().fold(entry, |entry, (name, value)| entry.with(name, value));
-    entry = entry.step("through a queue that holds 8192, as the peer", &figures(&queued, ticks));
-    let lengths = LENGTHS.map(|(name, length)| (name, SOURCE, length));
-    for (name, source, length) in [COLD].into_iter().chain(lengths) {
-        let frames = Rc::new((case.frames)(length));
-        let mut router = build(case, source, frames)?;
-        let slices = plan.part(0.1).alone(SLICE, |time| rate(&mut router, time))?;
-        entry = entry.step(name, &figures(&slices, ticks));
+    entry = rivals.compare(plan, entry)?;
+    let mut steps = vec![COLD];
+    if case.varies() {
+        steps.extend(LENGTHS.map(|(name, length)| (name, SOURCE, length)));
     }
-    if case.theirs.is_none() {
-        entry = entry.note("no configuration for a peer");
-    } else if entry.peer.is_none() {
-        entry = entry.note("no peer: name its program by FASTCLICK or CLICK (built with all elements)");
+    for (name, source, length) in steps {
+        let frames = (case.frames)(length);
+        entry = entry.step(name, &figures(plan, case, source, frames)?);
     }
-    Ok(entry)
+    if case.theirs.is_some() && rivals.frames.len() <= MOST_APART {
+        let frames = (case.frames)(Length::Fixed(case.length)).apart();
+        entry = entry.step("each frame in a buffer of 2 KB", &figures(plan, case, SOURCE, frames)?);
+    }
+    Ok(if case.theirs.is_none() { entry.note("no configuration for a peer") } else { entry })
 }
 
 /// What the tables of a packet filter take, and how long a configuration takes to be read and built.
-fn size(case: &Case, router: &mut Router) -> Result<Vec<(&'static str, f64)>, Failure> {
+fn size(case: &Case, ours: &mut Ours) -> Result<Vec<(&'static str, f64)>, Failure> {
     if !case.key.starts_with("rules.") {
         return Ok(Vec::new());
     }
-    let bytes: f64 = router.call_read(&router.parse_call("filter.memory", "")?)?.trim().parse()?;
+    let bytes: f64 = ours.0.read("filter.memory")?.trim().parse()?;
     let text = (case.text)(SOURCE, "Discard");
     let begin = Instant::now();
     self::router(&text, case.key)?;
@@ -170,59 +169,132 @@ fn size(case: &Case, router: &mut Router) -> Result<Vec<(&'static str, f64)>, Fa
     Ok([("tables, MB", bytes / 1e6), ("configuration built, s", built.as_secs_f64())].into())
 }
 
-/// The figures of a step, and of the peer if there is one.
-fn figures(slices: &Slices, ticks: f64) -> Vec<(&'static str, f64)> {
-    let row = slices.entry("Mpps", Better::More);
-    let best = row.best.unwrap_or(f64::NAN);
-    let theirs = row.peer.into_iter().map(|peer| ("peer, Mpps", peer));
-    let ratio = row.ratio.into_iter().map(|ratio| ("ratio", ratio));
-    [("Mpps", best), ("ticks a frame", ticks / best / 1e6)].into_iter().chain(theirs).chain(ratio).collect()
-}
-
-/// A queue that first blocks, and then passes on a limited number of packets a turn.
-fn queue(burst: usize) -> String {
-    format!("queue :: Queue({QUEUED}) -> unqueue :: Unqueue(BURST {burst}, ACTIVE false)")
-}
-
-/// Rates from a queue that stays filled, so that packets' memory is reused only after 8192 others'.
-fn queued(
+/// The best rate with these frames.
+fn figures(
     plan: &Plan,
     case: &Case,
-    frames: &Rc<Frames>,
-    peer: Option<impl FnMut(Duration) -> Result<f64, Failure>>,
-) -> Result<Slices, Failure> {
-    source::set(frames.clone());
-    let text = (case.text)(&format!("{SOURCE} -> {}", queue(PACKETS)), "Discard");
-    let mut router = router(&text, case.key)?;
-    // With some room left, since the source may run first.
-    let filled = source::sent() + FILLED as u64;
-    while source::sent() < filled {
-        router.turn();
-    }
-    router.call_write(&router.parse_call("unqueue.active true", "")?)?;
-    let end = source::sent() + frames.len() as u64;
-    while source::sent() < end {
-        router.turn();
-    }
-    let plan = plan.part(if peer.is_some() { 0.5 } else { 0.1 });
-    let slices = match peer {
-        None => plan.alone(SLICE, |time| rate(&mut router, time))?,
-        Some(mut peer) => plan.pairs(SLICE, |time| rate(&mut router, time), |_| peer(PEER))?,
-    };
-    let drops = router.call_read(&router.parse_call("queue.drops", "")?)?;
-    if drops == "0" { Ok(slices) } else { Err(format!("the queue dropped {drops}").into()) }
+    source: &str,
+    frames: Frames,
+) -> Result<[(&'static str, f64); 2], Failure> {
+    let mut ours = Ours::build(case.key, &(case.text)(source, SINK), Rc::new(frames))?;
+    let row = plan.part(0.1).alone(SLICE, |time| ours.rate(time))?.entry("Mpps", Better::More);
+    let best = row.best.unwrap_or(f64::NAN);
+    Ok([("Mpps", best), ("ticks a frame", ringway_host::ticks_per_second() / best / 1e6)])
 }
 
-/// A router whose source has sent every frame once.
-fn build(case: &Case, source: &str, frames: Rc<Frames>) -> Result<Router, Failure> {
-    let count = frames.len() as u64;
-    source::set(frames);
-    let mut router = router(&(case.text)(source, "Discard"), case.key)?;
-    let end = source::sent() + count;
-    while source::sent() < end {
-        router.turn();
+/// The ways in which a peer may run a case.
+struct Rivals<'a> {
+    case: &'a Case,
+    frames: Rc<Frames>,
+    folder: Folder,
+    ways: Vec<Way>,
+    /// Each way's rate, or why it has none.
+    rates: Vec<Result<f64, Failure>>,
+    /// The fastest.
+    best: Option<usize>,
+}
+
+impl<'a> Rivals<'a> {
+    /// Tries each way. Frames are then in the same kind of memory as the fastest way's.
+    fn of(case: &'a Case, frames: Frames) -> Result<Rivals<'a>, Failure> {
+        let ways = if case.theirs.is_some() { peer::ways(case.again) } else { Vec::new() };
+        let (folder, frames) = (Folder::new()?, Rc::new(frames));
+        let mut rivals = Rivals { case, frames, folder, ways, rates: Vec::new(), best: None };
+        if !rivals.ways.is_empty() {
+            peer::capture(rivals.folder.path(), &rivals.frames)?;
+        }
+        for way in 0..rivals.ways.len() {
+            let rate = rivals.start(way, false).and_then(|mut running| running.rate(TRIAL));
+            rivals.rates.push(rate);
+        }
+        let rates =
+            rivals.rates.iter().enumerate().filter_map(|(way, rate)| Some((way, *rate.as_ref().ok()?)));
+        rivals.best = rates.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(way, _)| way);
+        let apart = rivals.best.is_some_and(|best| rivals.ways[best].apart);
+        if apart && rivals.frames.len() <= MOST_APART {
+            rivals.frames = Rc::new((case.frames)(Length::Fixed(case.length)).apart());
+        }
+        Ok(rivals)
     }
-    Ok(router)
+
+    /// Starts one, with its source counted or not.
+    fn start(&self, way: usize, counted: bool) -> Result<Running, Failure> {
+        let text = self.case.theirs.ok_or("no configuration for a peer")?;
+        Running::start(&self.ways[way], self.folder.path(), &self.frames, text, counted)
+    }
+
+    /// Adds each way's rate, the best one's losses, and what both sources cost by themselves.
+    fn compare(&self, plan: &Plan, mut entry: Entry) -> Result<Entry, Failure> {
+        for (way, rate) in self.ways.iter().zip(&self.rates) {
+            entry = match rate {
+                Ok(rate) => entry.step(format!("FastClick, {}", way.name), &[("peer, Mpps", *rate)]),
+                Err(error) => entry.note(format!("{}: {error}", way.name)),
+            };
+        }
+        let Some(best) = self.best else {
+            let why = "no peer: name its programs by FASTCLICK and FASTCLICK_NOCLONE";
+            return Ok(if self.case.theirs.is_some() { entry.note(why) } else { entry });
+        };
+        entry = entry.note(format!("FastClick: {}", self.ways[best].name));
+        entry = entry.with("peer, lost, %", 100.0 * self.start(best, true)?.measure(TRIAL)?[1]);
+        let alone = |source: &str, sink: &str| format!("{source} -> {sink};");
+        let mut ours = Ours::build("source", &alone(SOURCE, SINK), self.frames.clone())?;
+        let mut peer = Running::start(&self.ways[best], self.folder.path(), &self.frames, alone, false)?;
+        let row = plan.part(0.2).pairs(SLICE, |time| ours.rate(time), |time| peer.rate(time))?;
+        let row = row.entry("Mpps", Better::More);
+        let ticks = ringway_host::ticks_per_second() / 1e6;
+        let each = |rate: Option<f64>| ticks / rate.unwrap_or(f64::NAN);
+        let (source, theirs) = (each(row.ours), each(row.peer));
+        let figures =
+            [("ticks a frame", source), ("peer, ticks a frame", theirs), ("ratio", theirs / source)];
+        let (rest, their_rest) = (each(entry.ours) - source, each(entry.peer) - theirs);
+        let rests =
+            [("ticks a frame", rest), ("peer, ticks a frame", their_rest), ("ratio", their_rest / rest)];
+        Ok(entry.step("the source alone, to Discard", &figures).step("without the source", &rests))
+    }
+}
+
+/// A router whose sink counts packets.
+struct Ours(Router);
+
+impl Ours {
+    /// A router whose source has sent every frame once.
+    fn build(name: &str, text: &str, frames: Rc<Frames>) -> Result<Ours, Failure> {
+        let count = frames.len() as u64;
+        source::set(frames);
+        let mut router = router(text, name)?;
+        let end = source::sent() + count;
+        while source::sent() < end {
+            router.turn();
+        }
+        Ok(Ours(router))
+    }
+
+    /// Packets that have arrived at the sink.
+    fn received(&mut self) -> Result<u64, Failure> {
+        Ok(self.0.read("sink.count")?.trim().parse()?)
+    }
+
+    /// Packets a second in millions at the sink, and the part of those sent that did not arrive there.
+    fn measure(&mut self, time: Duration) -> Result<[f64; 2], Failure> {
+        let (begin, sent, received) = (Instant::now(), source::sent(), self.received()?);
+        loop {
+            self.0.turn();
+            let passed = begin.elapsed();
+            if passed >= time {
+                let (sent, received) = (source::sent() - sent, self.received()? - received);
+                return Ok([
+                    received as f64 / passed.as_secs_f64() / 1e6,
+                    1.0 - received as f64 / sent as f64,
+                ]);
+            }
+        }
+    }
+
+    /// Packets a second in millions at the sink.
+    fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
+        Ok(self.measure(time)?[0])
+    }
 }
 
 /// A router of this configuration.
@@ -241,16 +313,4 @@ fn router(text: &str, name: &str) -> Result<Router, Failure> {
         source: String::new(),
     };
     Ok(Router::build(parsed.graph, &registry, options)?)
-}
-
-/// Millions of packets a second.
-fn rate(router: &mut Router, time: Duration) -> Result<f64, Failure> {
-    let (begin, before) = (Instant::now(), source::sent());
-    loop {
-        router.turn();
-        let passed = begin.elapsed();
-        if passed >= time {
-            return Ok((source::sent() - before) as f64 / passed.as_secs_f64() / 1e6);
-        }
-    }
 }

@@ -1,92 +1,249 @@
-//! Click and FastClick, where their programs are named by the environment.
+//! FastClick, where its programs are named by the environment.
 
 use super::frames::Frames;
 use crate::Failure;
-use std::io::Write;
+use crate::peer::{Peer, signal};
+use crate::rig::{LOAD, Pinned, WORKER};
+use rustix::process::Signal;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
-/// Time limit of one run, in addition to its measured time.
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long it may take to begin, and to say its counts.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Click's program, or FastClick's, whichever is named; the latter first.
-pub fn program() -> Option<PathBuf> {
-    ["FASTCLICK", "CLICK"].iter().find_map(std::env::var_os).map(PathBuf::from)
+/// Names the program that was built without clones.
+const COPYING: &str = "FASTCLICK_NOCLONE";
+
+/// A way in which FastClick sends the same frames again.
+pub struct Way {
+    /// Its name.
+    pub name: &'static str,
+    program: PathBuf,
+    quick: bool,
+    /// Whether each frame is in a buffer of its own.
+    pub apart: bool,
+    /// How long it may take until its next counts.
+    patience: Duration,
 }
 
-/// Writes frames as a capture, for a source that loads them into memory.
-pub fn capture(path: &Path, frames: &Frames) -> Result<(), Failure> {
+/// The ways of the programs that there are; the one in which elements write to the frames themselves only if
+/// they may be sent `again`.
+pub fn ways(again: bool) -> Vec<Way> {
+    let ways = [
+        (COPYING, "copies (--disable-clone)", false),
+        ("FASTCLICK", "clones", false),
+        ("FASTCLICK", "QUICK_CLONE", true),
+    ];
+    let named = ways.into_iter().filter(|(.., quick)| again || !quick);
+    named
+        .filter_map(|(variable, name, quick)| {
+            let program = std::env::var_os(variable)?.into();
+            let apart = variable == COPYING;
+            Some(Way { name, program, quick, apart, patience: PATIENCE })
+        })
+        .collect()
+}
+
+/// Writes frames as captures, for sources that load them into memory.
+pub fn capture(folder: &Path, frames: &Frames) -> Result<(), Failure> {
     let header = ringway_wire::pcap::Header {
         big_endian: false,
         nanoseconds: false,
         snap_len: 65_535,
         link_type: ringway_wire::pcap::ETHERNET,
     };
-    let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    file.write_all(&header.to_bytes())?;
-    for number in 0..frames.len() {
-        let (head, length) = frames.get(number);
-        file.write_all(&header.record_header(1000 * number as u64, length as u32, length as u32))?;
-        file.write_all(&head[..head.len().min(length)])?;
-        let rest = frames.rest(number);
-        file.write_all(rest)?;
-        file.write_all(&[0; 1600][..length.saturating_sub(head.len() + rest.len())])?;
-    }
-    Ok(file.flush()?)
-}
-
-/// The source that sends the frames of a capture from memory. Packets share the frames until an element
-/// writes to one, which then gets a copy; with `in_place`, elements write to the frame itself, which is
-/// cheaper and available for FastClick's devices.
-pub fn source(program: &Path, capture: &Path, in_place: bool, queue: &str) -> String {
-    let dump = format!("FromDump({}, STOP false, MMAP false)", capture.display());
-    let fast = std::env::var_os("FASTCLICK").is_some_and(|fast| fast == program);
-    let clone = if fast { format!(", QUICK_CLONE {in_place}") } else { String::new() };
-    let queue = if queue.is_empty() { String::new() } else { format!(" -> {queue}") };
-    format!("{dump} -> ReplayUnqueue(STOP -1, BURST 32{clone}){queue}")
-}
-
-/// Runs a configuration whose packets `count :: Counter` counts; returns millions of packets a second,
-/// measured after the first `first` packets. `filled` is the number of packets that its queue, if any,
-/// collects first.
-pub fn rate(
-    program: &Path,
-    configuration: &str,
-    filled: usize,
-    first: usize,
-    time: Duration,
-) -> Result<f64, Failure> {
-    let seconds = time.as_secs_f64();
-    let look = "print $(now), print $(count.count)";
-    let fill = match filled {
-        0 => String::new(),
-        _ => format!(
-            "label fill, wait 0.02s, goto fill $(lt $(queue.length) {filled}), write unqueue.active true, "
-        ),
-    };
-    let driver = format!(
-        "DriverManager({fill}label open, wait 0.05s, goto open $(lt $(count.count) {first}), \
-         {look}, wait {seconds}s, {look}, stop);"
-    );
-    let mut child = Command::new("taskset")
-        .args(["-c", &crate::rig::WORKER.to_string()])
-        .arg(program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(input) = &mut child.stdin {
-        input.write_all(configuration.as_bytes())?;
-        input.write_all(driver.as_bytes())?;
-    }
-    let output = crate::peer::finish(child, time + LIMIT)?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let numbers: Vec<f64> = text.lines().filter_map(|line| line.trim().parse().ok()).collect();
-    match numbers[..] {
-        [begin, before, end, after] if end > begin => Ok((after - before) / (end - begin) / 1e6),
-        _ => {
-            Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it gave no counts").into())
+    for (name, numbers) in [("once", 0..frames.once()), ("frames", frames.once()..frames.len())] {
+        let mut file = std::io::BufWriter::new(std::fs::File::create(folder.join(name))?);
+        file.write_all(&header.to_bytes())?;
+        for number in numbers {
+            let (head, length) = frames.get(number);
+            file.write_all(&header.record_header(1000 * number as u64, length as u32, length as u32))?;
+            file.write_all(&head[..head.len().min(length)])?;
+            let rest = frames.rest(number);
+            file.write_all(rest)?;
+            file.write_all(&[0; 1600][..length.saturating_sub(head.len() + rest.len())])?;
         }
+        file.flush()?;
+    }
+    Ok(())
+}
+
+/// A running program. It is stopped except while it is measured.
+pub struct Running {
+    child: Child,
+    counts: Receiver<Vec<f64>>,
+    patience: Duration,
+}
+
+impl Running {
+    /// Starts the configuration `text` between a source of the captures in `folder` and a sink, and waits until
+    /// every frame was sent once. With `counted`, packets are counted at the source too.
+    pub fn start(
+        way: &Way,
+        folder: &Path,
+        frames: &Frames,
+        text: impl Fn(&str, &str) -> String,
+        counted: bool,
+    ) -> Result<Running, Failure> {
+        let _pinned = Pinned::to(LOAD).ok();
+        let dump = |name: &str| format!("FromDump({}, STOP false, MMAP false)", folder.join(name).display());
+        let once = frames.once();
+        let replay = format!(
+            "{} -> replay :: ReplayUnqueue(STOP -1, BURST 32, QUICK_CLONE {}, ACTIVE {})",
+            dump("frames"),
+            way.quick,
+            once == 0
+        );
+        let source = match once {
+            0 => replay,
+            _ => format!("{} -> in :: Null; {replay} -> in", dump("once")),
+        };
+        let source = if counted { format!("{source} -> sent :: Counter") } else { source };
+        let text = text(&source, "sink :: Discard");
+        // Some packets may wait for an answer of ARP, or be dropped as they should.
+        let most = |count: usize| count - count / 10;
+        let after = |label: &str, count: usize| {
+            format!("label {label}, wait 0.02s, goto {label} $(lt $(sink.count) {count}), ")
+        };
+        let opening = match once {
+            0 => String::new(),
+            _ => after("opening", most(once)) + "write replay.active true, ",
+        };
+        let sent = if counted { " $(sent.count)" } else { "" };
+        let driver = format!(
+            "DriverManager({opening}{}label more, print \"$(now) $(sink.count){sent}\", wait 0.005s, goto more);",
+            after("first", most(frames.len()))
+        );
+        let core = WORKER.to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", "taskset", "-c", &core]).arg(&way.program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(text.as_bytes())?;
+            input.write_all(driver.as_bytes())?;
+        }
+        let (sender, counts) = channel();
+        let output = child.stdout.take().ok_or("no output")?;
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let numbers = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
+                if sender.send(numbers).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut running = Running { child, counts, patience: way.patience };
+        running.next()?;
+        running.run(false)?;
+        Ok(running)
+    }
+
+    /// The next counts: time, packets received, packets sent.
+    fn next(&mut self) -> Result<Vec<f64>, Failure> {
+        let error = match self.counts.recv_timeout(self.patience) {
+            Ok(counts) => return Ok(counts),
+            Err(error) => error,
+        };
+        if error == RecvTimeoutError::Timeout {
+            return Err(format!("FastClick gave no counts in {} s", self.patience.as_secs()).into());
+        }
+        let mut said = String::new();
+        if let Some(errors) = &mut self.child.stderr {
+            errors.take(1 << 12).read_to_string(&mut said)?;
+        }
+        Err(format!("FastClick ended: {}", said.lines().collect::<Vec<_>>().join(" / ")).into())
+    }
+
+    /// Packets a second in millions at the sink, and, if they are counted, the part of those sent that did not
+    /// arrive there.
+    pub fn measure(&mut self, time: Duration) -> Result<[f64; 2], Failure> {
+        // Not on the core that is measured.
+        let _pinned = Pinned::to(LOAD).ok();
+        while self.counts.try_recv().is_ok() {}
+        self.run(true)?;
+        // One that was delayed by the stop itself.
+        self.next()?;
+        let before = self.next()?;
+        let end = Instant::now() + time;
+        let mut after = self.next()?;
+        while Instant::now() < end {
+            after = self.next()?;
+        }
+        self.run(false)?;
+        let passed: Vec<f64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+        match passed[..] {
+            [seconds, received, ..] if seconds > 0.0 => {
+                let lost = passed.get(2).map_or(0.0, |sent| 1.0 - received / sent);
+                Ok([received / seconds / 1e6, lost])
+            }
+            _ => Err("FastClick: no counts".into()),
+        }
+    }
+
+    /// Packets a second in millions at the sink.
+    pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
+        Ok(self.measure(time)?[0])
+    }
+}
+
+impl Peer for Running {
+    fn run(&self, on: bool) -> Result<(), Failure> {
+        signal(&self.child, if on { Signal::CONT } else { Signal::STOP })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::click::frames::Length;
+
+    /// Runs a script instead of FastClick.
+    fn start(name: &str, patience: Duration, script: &str) -> Result<Running, Failure> {
+        let folder = std::env::temp_dir().join(format!("rwb-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let program = folder.join("click");
+        // Written by another process: a program that this one has open can't be run.
+        let mut install = Command::new("install");
+        install.args(["-m", "755", "/dev/stdin"]).arg(&program).stdin(Stdio::piped());
+        let mut install = install.spawn()?;
+        write!(install.stdin.take().unwrap(), "#!/bin/sh\ncat >/dev/null\n{script}\n")?;
+        install.wait()?;
+        let way = Way { name: "script", program, quick: false, apart: false, patience };
+        let frames = Frames::made(Length::Fixed(64), 64, 1, |_, _| [0; 64]);
+        let running =
+            Running::start(&way, &folder, &frames, |source, sink| format!("{source} -> {sink};"), true);
+        std::fs::remove_dir_all(folder)?;
+        running
+    }
+
+    #[test]
+    fn rates_and_losses_are_of_the_counts() {
+        let counts = "i=0; while :; do i=$((i+1)); echo $i $((3000000*i)) $((4000000*i)); done";
+        let mut running = start("counts", PATIENCE, counts).unwrap();
+        assert_eq!(running.measure(Duration::from_millis(5)).unwrap(), [3.0, 0.25]);
+    }
+
+    #[test]
+    fn a_program_that_ends_says_why() {
+        let error = start("ends", PATIENCE, "echo no such element >&2").err().unwrap();
+        assert!(error.to_string().contains("no such element"), "{error}");
+    }
+
+    #[test]
+    fn a_hung_program_is_given_up() {
+        let error = start("hangs", Duration::ZERO, "exec sleep infinity").err().unwrap();
+        assert_eq!(error.to_string(), "FastClick gave no counts in 0 s");
     }
 }

@@ -1,9 +1,10 @@
 //! The element that sends a benchmark's frames.
 
-use super::frames::{Frames, KEPT};
+use super::frames::{Frames, Heads, KEPT};
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Metadata, PACKETS, Packet, PacketBurst, Task};
 use ringway_frame::prefetch;
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -54,7 +55,10 @@ impl BenchmarkSource {
         while burst.len() < count {
             let run = (count - burst.len()).min(self.frames.len() - self.next);
             self.run(run, burst, cx);
-            self.next = if self.next + run == self.frames.len() { 0 } else { self.next + run };
+            self.next += run;
+            if self.next == self.frames.len() {
+                self.next = self.frames.once();
+            }
         }
     }
 
@@ -66,26 +70,41 @@ impl BenchmarkSource {
             whole.iter().for_each(|packet| burst.push(packet.clone()));
             return;
         }
-        let (heads, lengths) = self.frames.slices(frames);
         let ahead = if self.frames.len() > FAR { count } else { 0 };
-        let next = self.next + count..self.frames.len().min(self.next + count + ahead);
-        let mut next = self.frames.slices(next).0.iter();
-        // A card would write the whole frame; this core only pays for what it reads.
-        if let [first, ..] = lengths
-            && lengths.iter().fold(0, |other, length| other | (length ^ first)) == 0
-        {
-            cx.make_packets(burst, heads, HEADROOM, usize::from(*first), |head, data| {
-                write(head, data);
-                next.next().into_iter().for_each(prefetch);
-            });
-            return;
+        let next = frames.end..self.frames.len().min(frames.end + ahead);
+        let lengths = self.frames.lengths(frames.clone());
+        match self.frames.heads() {
+            Heads::Close(heads) => fill(burst, &heads[frames], lengths, &heads[next], cx),
+            Heads::Apart(buffers) => fill(burst, &buffers[frames], lengths, &buffers[next], cx),
         }
-        next.for_each(prefetch);
-        for (head, length) in heads.iter().zip(lengths) {
-            let Some(mut packet) = cx.make_packet(HEADROOM, usize::from(*length), 0) else { return };
-            write(head, packet.data_mut());
-            burst.push(packet);
-        }
+    }
+}
+
+/// Adds packets with these first bytes and lengths, and asks for the memory of the `next` ones.
+#[inline]
+fn fill<T: Borrow<[u8; KEPT]>>(
+    burst: &mut PacketBurst,
+    heads: &[T],
+    lengths: &[u16],
+    next: &[T],
+    cx: &mut Context<'_>,
+) {
+    let mut next = next.iter().map(Borrow::<[u8; KEPT]>::borrow);
+    // A card would write the whole frame; this core only pays for what it reads.
+    if let [first, ..] = lengths
+        && lengths.iter().fold(0, |other, length| other | (length ^ first)) == 0
+    {
+        cx.make_packets(burst, heads, HEADROOM, usize::from(*first), |head, data| {
+            write(head.borrow(), data);
+            next.next().into_iter().for_each(prefetch);
+        });
+        return;
+    }
+    next.for_each(prefetch);
+    for (head, length) in heads.iter().zip(lengths) {
+        let Some(mut packet) = cx.make_packet(HEADROOM, usize::from(*length), 0) else { return };
+        write(head.borrow(), packet.data_mut());
+        burst.push(packet);
     }
 }
 
