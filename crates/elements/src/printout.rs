@@ -1,11 +1,11 @@
-//! Where elements print lines: files and channels of chatter.
+//! Files and chatter channels to which elements print lines.
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Filename, Word};
 use ringway_click::{Context, Failed};
 
-/// Bytes that are collected before they are written to a file.
+/// Bytes buffered before a write to the file.
 const BUFFER: usize = 1 << 16;
 
 /// A file, or a channel of chatter.
@@ -51,7 +51,7 @@ impl Printout {
         }
     }
 
-    /// Writes what is left to the file.
+    /// Writes the buffered bytes to the file.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         let buffer = core::mem::take(&mut self.buffer);
         if self.file == "-" {
@@ -63,7 +63,7 @@ impl Printout {
         }
     }
 
-    /// One thread runs the elements of a channel.
+    /// The resource shared with other elements: all elements that print to a channel run on one thread.
     pub(crate) fn shares(&self) -> Option<String> {
         (!self.channel.is_empty()).then(|| format!("chatter channel {}", self.channel))
     }

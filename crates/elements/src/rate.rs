@@ -3,20 +3,20 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use ringway_click::SECOND;
 
-/// Periods a second.
+/// Periods per second.
 const FREQUENCY: u64 = 1000;
-/// Each period counts `2^-WEIGHT`.
+/// Each period has the weight `2^-WEIGHT`.
 const WEIGHT: u32 = 4;
-/// Bits of fraction of an average, and of one of large numbers.
+/// Fractional bits of an average, and of an average of large numbers.
 const SCALE: u32 = 10;
 const COARSE: u32 = 4;
-/// Empty periods after which nothing is left of an average.
+/// Empty periods after which an average is 0.
 const FORGOTTEN: u64 = 100;
 
-/// How many of something there are a second.
+/// A rate per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// Bits of fraction of the average.
+    /// Fractional bits of the average.
     scale: u32,
     period: u64,
     total: u64,
@@ -62,7 +62,7 @@ impl Rate {
         self.average
     }
 
-    /// What [`Rate::scaled`] is at this rate per second.
+    /// The value of [`Rate::scaled`] at this rate per second.
     pub fn scale(rate: u32) -> u64 {
         (u64::from(rate) << SCALE) / FREQUENCY
     }
@@ -79,7 +79,7 @@ impl Rate {
     }
 }
 
-/// `value * 2^-bits` with as few decimals as tell it from its neighbours.
+/// `value * 2^-bits` with the fewest decimals that identify it.
 fn real(value: u128, bits: u32) -> String {
     let unit = 1u128 << bits;
     let (mut whole, fraction) = (value / unit, value % unit);

@@ -9,18 +9,18 @@ use ringway_click::{Context, Failed, HandlerCall, SECOND};
 /// Statistics of a flow.
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
-    /// The time of its first packet.
+    /// Timestamp of the first packet.
     pub(super) first: u64,
     /// Packets in both directions.
     pub(super) packets: [u32; 2],
-    /// Where its first packet is in the trace; 0 if not known.
+    /// File offset of the first packet in the trace; 0 if unknown.
     position: u64,
 }
 
-/// A flow as it is written: number, and addresses and ports of its originator and of the other end.
+/// A flow's number, and addresses and ports of its initiator and its responder.
 pub(super) type Identity = (u32, [(u32, u16); 2]);
 
-/// The file, if there is one.
+/// The XML file, if configured.
 #[derive(Debug, Default)]
 pub(super) struct FlowTrace {
     file: Option<Printout>,
@@ -39,7 +39,7 @@ impl FlowTrace {
         self.source = source.0;
     }
 
-    /// Begins the file.
+    /// Creates the file and writes the opening tags.
     pub(super) fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if !self.source.is_empty() && cx.find(&self.source).is_none() {
             return Err(cx.error(format!("no element named '{}'", self.source)));
@@ -57,14 +57,14 @@ impl FlowTrace {
         Ok(())
     }
 
-    /// A new flow's statistics.
+    /// Statistics of a new flow.
     pub(super) fn first_packet(&self, time: u64, cx: &mut Context<'_>) -> Statistics {
         let position = self.position.as_ref().and_then(|call| cx.read(call).ok());
         let position = position.and_then(|text| text.trim_ascii().parse().ok()).unwrap_or(0);
         Statistics { first: time, packets: [0; 2], position }
     }
 
-    /// Describes a flow that is over.
+    /// Writes a flow that has ended.
     pub(super) fn describe(&mut self, flow: Identity, last: u64, about: &Statistics, cx: &mut Context<'_>) {
         let Some(file) = &mut self.file else { return };
         let (number, [source, destination]) = flow;
@@ -87,7 +87,7 @@ impl FlowTrace {
         file.print(&line, cx);
     }
 
-    /// Ends the file.
+    /// Writes the closing tag.
     pub(super) fn end(&mut self, cx: &mut Context<'_>) {
         if let Some(mut file) = self.file.take() {
             file.print("</trace>", cx);

@@ -18,7 +18,6 @@ pub mod store_udp_time_seq_record;
 pub mod time_filter;
 pub mod time_range;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &aggregate_filter::CLASS,
     &aggregate_first::CLASS,

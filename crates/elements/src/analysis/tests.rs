@@ -1,6 +1,6 @@
 use super::super::tests::run;
 
-/// UDP from 10.0.0.1:9 to 10.0.0.2:8, as the words for DATA: whole, and in two fragments.
+/// UDP from 10.0.0.1:9 to 10.0.0.2:8 in hexadecimal, for DATA: whole, and in two fragments.
 const WHOLE: &str = "45000020 00010000 40116bca 0a000001 0a000002 00090008 000c0000 01020304";
 const FIRST: &str = "4500001c 00072000 4011 0000 0a000001 0a000002 00090008 00140000";
 const REST: &str = "45000020 00070001 4011 0000 0a000001 0a000002 01020304 05060708 090a0b0c";

@@ -1,4 +1,4 @@
-//! Elements that keep queues short: active queue management.
+//! Active queue management.
 use ringway_click::Class;
 
 pub mod adaptive_red;
@@ -6,5 +6,4 @@ pub mod co_del;
 mod queues;
 pub mod red;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[&adaptive_red::CLASS, &co_del::CLASS, &red::CLASS];

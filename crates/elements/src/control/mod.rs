@@ -7,6 +7,5 @@ pub mod message;
 pub mod random_seed;
 pub mod script;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] =
     &[&driver_manager::CLASS, &error::CLASS, &message::CLASS, &random_seed::CLASS, &script::CLASS];

@@ -17,7 +17,6 @@ use ringway_wire::MacAddress;
 pub static CLASS: Class =
     Class::new("ARPFaker", || Box::<ArpFaker>::default()).ports("0/1").processing("h").flags("S1");
 
-/// Sends unsolicited replies.
 #[derive(Debug)]
 pub struct ArpFaker {
     told: (Ipv4Addr, MacAddress),

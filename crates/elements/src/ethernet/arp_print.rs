@@ -25,7 +25,6 @@ use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 
 pub static CLASS: Class = Class::new("ARPPrint", || Box::<ArpPrint>::default()).ports("1/1");
 
-/// Prints packets.
 #[derive(Debug, Default)]
 pub struct ArpPrint {
     label: String,

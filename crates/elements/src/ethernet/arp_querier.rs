@@ -41,7 +41,6 @@ pub static CLASS: Class = Class::new("ARPQuerier", || Box::<ArpQuerier>::default
     .flags("L2")
     .live();
 
-/// Asks for addresses.
 #[derive(Debug)]
 pub struct ArpQuerier {
     ip: Ipv4Addr,

@@ -23,7 +23,6 @@ use ringway_wire::{MacAddress, arp::REQUEST};
 pub static CLASS: Class =
     Class::new("ARPResponder", || Box::<ArpResponder>::default()).ports("1/1-2").processing("a/ah").live();
 
-/// Answers requests.
 #[derive(Debug, Default)]
 pub struct ArpResponder {
     /// Longest prefix first, then by address.

@@ -20,7 +20,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Timer};
 
 pub static CLASS: Class = Class::new("ARPTable", || Box::<ArpTable>::default()).live();
 
-/// Stores addresses.
 #[derive(Debug, Default)]
 pub struct ArpTable {
     pub(super) entries: ArpEntries,

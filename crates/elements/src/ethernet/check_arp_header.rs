@@ -24,7 +24,6 @@ pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>:
 const REASONS: &[&str] =
     &["tiny packet", "too small for addresses", "bad hardware type/length", "bad protocol type/length"];
 
-/// Checks headers.
 #[derive(Debug, Default)]
 pub struct CheckArpHeader {
     offset: u32,

@@ -11,7 +11,6 @@ use ringway_click::{Class, Context, Element, Handler, PacketBurst, PacketType};
 pub static CLASS: Class =
     Class::new("DropBroadcasts", || Box::<DropBroadcasts>::default()).ports("1/1-2").processing("a/ah");
 
-/// Drops broadcasts.
 #[derive(Debug, Default)]
 pub struct DropBroadcasts {
     drops: u64,

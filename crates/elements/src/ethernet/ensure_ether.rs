@@ -16,7 +16,6 @@ use ringway_wire::{EtherType, Ethernet, Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::default()).ports("1/1");
 
-/// Adds missing headers.
 #[derive(Debug, Default)]
 pub struct EnsureEther {
     header: Ethernet,

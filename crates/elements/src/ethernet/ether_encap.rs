@@ -16,7 +16,6 @@ use ringway_wire::{EtherType, Ethernet, Header};
 
 pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default()).ports("1/1").live();
 
-/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct EtherEncap {
     header: Ethernet,

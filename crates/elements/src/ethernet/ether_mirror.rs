@@ -9,7 +9,6 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 
 pub static CLASS: Class = Class::new("EtherMirror", || Box::<EtherMirror>::default()).ports("1/1");
 
-/// Swaps addresses.
 #[derive(Debug, Default)]
 pub struct EtherMirror;
 

@@ -15,7 +15,6 @@ use ringway_wire::{Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EtherRewrite", || Box::<EtherRewrite>::default()).ports("1/1").live();
 
-/// Sets addresses.
 #[derive(Debug, Default)]
 pub struct EtherRewrite {
     source: MacAddress,

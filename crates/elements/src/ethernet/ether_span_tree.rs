@@ -30,10 +30,10 @@ pub static CLASS: Class = Class::new("EtherSpanTree", || Box::<EtherSpanTree>::d
     .metadata(Metadata::Ignores);
 
 const PRIORITY: u64 = 0xdead;
-/// What each port adds to the cost of a path.
+/// Path cost of each port.
 const COST: u32 = 1;
 
-/// Whether a port takes part in the tree, and since when on the way to do so.
+/// A port's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
     #[default]
@@ -43,7 +43,7 @@ enum State {
     Forwarding,
 }
 
-/// A configuration: the fields that are compared, best first, then the others.
+/// A configuration message: the fields that are compared, most significant first, then the others.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     root: u64,
@@ -75,8 +75,8 @@ impl Message {
         }
     }
 
-    /// From a configuration received at `now`. Attack: times that make a bridge send without pause, or never; they
-    /// are kept within the standard's ranges.
+    /// A configuration received at `now`. Attack: timer values that make a bridge send continuously, or never; they
+    /// are clamped to the standard's ranges.
     fn received(wire: &Configuration, now: u64) -> Self {
         let time = |units: u16| u64::from(units) * SECOND / u64::from(UNITS);
         let within = |units: u16, least: u64, most: u64| time(units).clamp(least * SECOND, most * SECOND);
@@ -122,20 +122,20 @@ struct Port {
     since: u64,
     /// The best configuration received.
     message: Option<Message>,
-    /// Owes an acknowledgment of a topology change.
+    /// Whether the next configuration acknowledges a topology change.
     acknowledge: bool,
 }
 
 #[derive(Debug, Default)]
 pub struct EtherSpanTree {
     address: MacAddress,
-    /// The names of the two Suppressors and the switch, and what they are.
+    /// The names of the two Suppressors and the switch.
     names: [Word; 3],
     elements: Option<[ElementId; 3]>,
     ports: Vec<Port>,
     best: Option<Message>,
     root_port: Option<usize>,
-    /// A topology change must be sent to the root.
+    /// Whether a topology change is to be reported to the root.
     notify: bool,
     /// End of the time in which the root advertises a topology change.
     changed_until: u64,
@@ -152,7 +152,7 @@ impl EtherSpanTree {
         self.best.unwrap_or_else(|| Message::own(self.id()))
     }
 
-    /// The configuration that the switch advertises on a port.
+    /// The configuration that the switch sends on a port.
     fn advertised(&self, port: usize) -> Message {
         Message { bridge: self.id(), port: port as u16, ..self.best() }
     }
@@ -163,7 +163,7 @@ impl EtherSpanTree {
         received.is_none_or(|received| self.advertised(port).rank() <= received.rank())
     }
 
-    /// Finds the root, the port to it, and the ports that take part in the tree.
+    /// Elects the root and the root port, and updates the states of all ports.
     fn find_tree(&mut self, now: u64, cx: &mut Context<'_>) {
         let own = Message::own(self.id());
         let changed = self.best().changed;
@@ -193,7 +193,7 @@ impl EtherSpanTree {
         self.apply(cx);
     }
 
-    /// Moves ports on that have listened or learned for long enough.
+    /// Advances ports whose forward delay has passed to the next state.
     fn advance(&mut self, now: u64, cx: &mut Context<'_>) {
         let delay = self.best().forward_delay;
         for number in 0..self.ports.len() {
@@ -212,7 +212,7 @@ impl EtherSpanTree {
         }
     }
 
-    /// The tree has changed here, or somewhere behind a port of this switch.
+    /// Handles a topology change that this switch detected or was notified of.
     fn change(&mut self, now: u64, cx: &mut Context<'_>) {
         let best = self.best();
         match self.root_port {

@@ -28,7 +28,6 @@ pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new
 /// Maximum number of addresses. Attack: frames from ever new addresses.
 const MOST: usize = 1 << 16;
 
-/// Switches frames.
 #[derive(Debug)]
 pub struct EtherSwitch {
     stations: BTreeMap<MacAddress, (usize, u64)>,

@@ -25,7 +25,6 @@ use ringway_wire::{EtherType, Ethernet, Header, MacAddress, Vlan, vlan::Tagged};
 pub static CLASS: Class =
     Class::new("EtherVLANEncap", || Box::<EtherVlanEncap>::default()).ports("1/1").live();
 
-/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct EtherVlanEncap {
     tag: Tag,

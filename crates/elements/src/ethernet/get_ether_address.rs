@@ -18,7 +18,6 @@ pub static CLASS: Class = Class::new("GetEtherAddress", || Box::<GetEtherAddress
     .processing("a/ah")
     .live();
 
-/// Copies addresses.
 #[derive(Debug, Default)]
 pub struct GetEtherAddress {
     annotation: Annotation,

@@ -24,7 +24,6 @@ pub static CLASS: Class = Class::new("HostEtherFilter", || Box::<HostEtherFilter
     .processing("a/ah")
     .live();
 
-/// Filters frames.
 #[derive(Debug, Default)]
 pub struct HostEtherFilter {
     address: MacAddress,

@@ -13,7 +13,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("MarkMACHeader", || Box::<MarkMacHeader>::default()).ports("1/1").live();
 
-/// Marks headers.
 #[derive(Debug, Default)]
 pub struct MarkMacHeader {
     offset: u32,

@@ -31,7 +31,6 @@ mod vlan;
 pub mod vlan_decap;
 pub mod vlan_encap;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &arp_faker::CLASS,
     &arp_print::CLASS,
@@ -60,7 +59,7 @@ pub const CLASSES: &[&Class] = &[
     &vlan_encap::CLASS,
 ];
 
-/// Where in a packet an address is: a number, or `src` or `dst` of an Ethernet header.
+/// The offset of an address in a packet: a number, or `src` or `dst` of an Ethernet header.
 fn address_offset(text: &str, _: &Scope) -> Result<usize, ArgError> {
     match text.to_ascii_lowercase().as_str() {
         "src" => Ok(6),

@@ -17,7 +17,6 @@ use ringway_wire::MacAddress;
 pub static CLASS: Class =
     Class::new("SetEtherAddress", || Box::<SetEtherAddress>::default()).ports("1/1").live();
 
-/// Sets annotations.
 #[derive(Debug, Default)]
 pub struct SetEtherAddress {
     address: MacAddress,

@@ -15,7 +15,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Pack
 
 pub static CLASS: Class = Class::new("SetVLANAnno", || Box::<SetVlanAnno>::default()).ports("1/1").live();
 
-/// Sets the annotation.
 #[derive(Debug, Default)]
 pub struct SetVlanAnno {
     tag: Tag,

@@ -20,7 +20,6 @@ use ringway_wire::MacAddress;
 pub static CLASS: Class =
     Class::new("StoreEtherAddress", || Box::<StoreEtherAddress>::default()).ports("1/1-2").processing("a/ah");
 
-/// Writes addresses.
 #[derive(Debug, Default)]
 pub struct StoreEtherAddress {
     address: MacAddress,

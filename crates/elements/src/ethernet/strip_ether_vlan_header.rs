@@ -19,7 +19,6 @@ pub static CLASS: Class = Class::new("StripEtherVLANHeader", || Box::<StripEther
     .processing("a/ah")
     .live();
 
-/// Removes headers.
 #[derive(Debug, Default)]
 pub struct StripEtherVlanHeader {
     native: i32,

@@ -16,7 +16,6 @@ use ringway_wire::{EtherType, Ethernet, Header, Vlan, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("VLANDecap", || Box::<VlanDecap>::default()).ports("1/1");
 
-/// Removes tags.
 #[derive(Debug, Default)]
 pub struct VlanDecap {
     annotate: bool,

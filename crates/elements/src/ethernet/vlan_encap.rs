@@ -19,7 +19,6 @@ use ringway_wire::{EtherType, Ethernet, Header, U16, Vlan, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();
 
-/// Inserts tags.
 #[derive(Debug, Default)]
 pub struct VlanEncap {
     tag: Tag,

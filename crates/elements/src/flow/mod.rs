@@ -11,5 +11,4 @@ mod ipfix;
 mod maglev;
 pub(crate) mod table;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[&flow_monitor::CLASS, &ip_load_balancer::CLASS];

@@ -34,7 +34,6 @@ use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};
 pub static CLASS: Class =
     Class::new("ICMPError", || Box::<IcmpError>::default()).ports("1/1").metadata(Metadata::Resolve).live();
 
-/// Makes errors.
 #[derive(Debug)]
 pub struct IcmpError {
     source: Ipv4Addr,

@@ -21,7 +21,6 @@ pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::defau
     .flags("A")
     .metadata(Metadata::Resolve);
 
-/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct IcmpIpEncap {
     message: Message,

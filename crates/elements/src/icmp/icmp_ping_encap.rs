@@ -18,7 +18,6 @@ pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::d
     .flags("A")
     .metadata(Metadata::Resolve);
 
-/// Creates requests.
 #[derive(Debug, Default)]
 pub struct IcmpPingEncap {
     message: Message,

@@ -17,7 +17,6 @@ pub static CLASS: Class = Class::new("ICMPPingResponder", || Box::<IcmpPingRespo
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// Replies to requests.
 #[derive(Debug, Default)]
 pub struct IcmpPingResponder;
 

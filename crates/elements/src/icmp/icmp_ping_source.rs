@@ -127,7 +127,6 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Sends requests.
 #[derive(Debug, Default)]
 pub struct IcmpPingSource {
     message: Message,

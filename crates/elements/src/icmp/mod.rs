@@ -10,7 +10,6 @@ pub mod icmp_ping_source;
 pub mod icmp_send_pings;
 mod message;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &check_icmp_header::CLASS,
     &icmp_error::CLASS,

@@ -6,5 +6,4 @@ mod patterns;
 mod streams;
 mod windows;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[&ids_matcher::CLASS];

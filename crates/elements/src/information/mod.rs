@@ -12,7 +12,6 @@ pub mod port_info;
 pub mod schedule_info;
 pub mod schedule_linux;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &address_info::CLASS,
     &align::CLASS,

@@ -49,7 +49,6 @@ const REASONS: [&str; 6] = [
     "bad source address",
 ];
 
-/// Checks headers.
 #[derive(Debug, Default)]
 pub struct CheckIpHeader {
     offset: usize,

@@ -18,7 +18,6 @@ use ringway_wire::Ipv4;
 pub static CLASS: Class =
     Class::new("DecIPTTL", || Box::<DecIpTtl>::default()).ports("1/1-2").processing("a/ah");
 
-/// Decrements the time to live.
 #[derive(Debug, Default)]
 pub struct DecIpTtl {
     active: bool,

@@ -14,7 +14,6 @@ use ringway_wire::Ipv4;
 
 pub static CLASS: Class = Class::new("FixIPSrc", || Box::<FixIpSrc>::default()).ports("1/1");
 
-/// Sets source addresses.
 #[derive(Debug, Default)]
 pub struct FixIpSrc {
     address: [u8; 4],

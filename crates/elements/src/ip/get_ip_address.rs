@@ -15,7 +15,6 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("GetIPAddress", || Box::<GetIpAddress>::default()).ports("1/1");
 
-/// Copies addresses.
 #[derive(Debug, Default)]
 pub struct GetIpAddress {
     /// Counted from the network header if `header`.

@@ -28,7 +28,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progr
 pub static CLASS: Class =
     Class::new("IPClassifier", || Box::<IpClassifier>::default()).ports("1/-").processing("h").live();
 
-/// Classifies packets.
 #[derive(Debug, Default)]
 pub struct IpClassifier {
     patterns: Vec<String>,

@@ -22,7 +22,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBu
 pub static CLASS: Class =
     Class::new("IPEncap", || Box::<IpEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct IpEncap {
     encap: Encap,

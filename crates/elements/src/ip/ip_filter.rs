@@ -2,14 +2,14 @@
 //!
 //! Ports: one push input; any number of push outputs.
 //!
-//! Arguments: each a rule; the first whose pattern matches a packet counts, and without one it is dropped.
+//! Arguments: rules. The first rule whose pattern matches applies; packets that match none are dropped.
 //! - `ACTION`: an output's number; `allow`, which is output 0; `deny` or `drop`.
 //! - `PATTERN`: as IPClassifier's.
 //!
-//! `file NAME` stands for the rules of a file, one a line (FastClick).
+//! `file NAME` includes the rules of a file, one per line (FastClick).
 //!
-//! Handlers: `program` (read): the decision program, a test of four bytes a line;
-//! `drops`; `memory`: bytes of the tables that rules are found by (read). The IPv4 header must be noted.
+//! Handlers: `program`: the decision program, one test of four bytes per line; `drops`; `memory`: bytes of the lookup
+//! tables (read). The IPv4 header must be marked.
 use super::filter::Filter;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -22,13 +22,12 @@ use ringway_click_lang::config;
 pub static CLASS: Class =
     Class::new("IPFilter", || Box::<IpFilter>::default()).ports("1/-").processing("h").live();
 
-/// Filters packets.
 #[derive(Debug, Default)]
 pub struct IpFilter {
     filter: Filter,
 }
 
-/// The rules that an argument stands for: itself, or those of a file.
+/// The rules of an argument: itself, or those of a file.
 fn rules(argument: String, cx: &mut Context<'_>) -> Result<Vec<String>, String> {
     let words = config::split_words(&argument);
     match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {

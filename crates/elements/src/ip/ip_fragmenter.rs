@@ -27,7 +27,6 @@ pub static CLASS: Class = Class::new("IPFragmenter", || Box::<IpFragmenter>::def
 /// Maximum headroom of a packet. Attack: a configuration that requests more memory than available.
 const MOST_HEADROOM: u32 = 1 << 16;
 
-/// Fragments packets.
 #[derive(Debug, Default)]
 pub struct IpFragmenter {
     mtu: u32,

@@ -28,7 +28,6 @@ pub(super) struct Own {
     pub(super) all: Vec<Ipv4Addr>,
 }
 
-/// Processes IPv4 options as a gateway.
 #[derive(Debug, Default)]
 pub struct IpGwOptions {
     own: Own,

@@ -18,7 +18,6 @@ use ringway_wire::ethernet::HEADER_LEN;
 pub static CLASS: Class =
     Class::new("IPInputCombo", || Box::<IpInputCombo>::default()).ports("1/1").flags("A");
 
-/// Paints, strips and checks.
 #[derive(Debug, Default)]
 pub struct IpInputCombo {
     color: u8,

@@ -1,12 +1,12 @@
 //! `IPMirror(DST_ANNO)`: swaps source and destination of IPv4 packets: addresses, ports of TCP and UDP, and TCP's
 //! sequence and acknowledgment numbers.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a complete header pass unchanged.
 //!
 //! Arguments:
-//! - `DST_ANNO`: whether the new destination is noted; true by default.
+//! - `DST_ANNO`: whether the destination annotation is set to the new destination; true by default.
 //!
-//! No handlers. Checksums stay right, as they don't depend on the order.
+//! No handlers. Checksums remain valid, since they don't depend on the order of fields.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
@@ -15,7 +15,6 @@ use ringway_wire::{Header, Ipv4, Protocol, Udp};
 pub static CLASS: Class =
     Class::new("IPMirror", || Box::<IpMirror>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// Swaps addresses.
 #[derive(Debug, Default)]
 pub struct IpMirror {
     annotate: bool,

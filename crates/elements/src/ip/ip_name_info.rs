@@ -6,7 +6,6 @@ use ringway_click::{Class, Element};
 
 pub static CLASS: Class = Class::new("IPNameInfo", || Box::<IpNameInfo>::default()).phase(Class::INFO);
 
-/// Provides names.
 #[derive(Debug, Default)]
 pub struct IpNameInfo;
 

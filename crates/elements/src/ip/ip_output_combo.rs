@@ -22,7 +22,6 @@ use ringway_wire::Ipv4;
 pub static CLASS: Class =
     Class::new("IPOutputCombo", || Box::<IpOutputCombo>::default()).ports("1/5").processing("h");
 
-/// Prepares packets for output.
 #[derive(Debug, Default)]
 pub struct IpOutputCombo {
     color: u8,

@@ -40,7 +40,6 @@ enum Contents {
     Ascii,
 }
 
-/// Prints packets.
 #[derive(Debug, Default)]
 pub struct IpPrint {
     label: String,

@@ -101,7 +101,6 @@ impl Assembly {
     }
 }
 
-/// Reassembles packets.
 #[derive(Debug, Default)]
 pub struct IpReassembler {
     assemblies: BTreeMap<Key, Assembly>,

@@ -1,8 +1,8 @@
-//! `LookupIPRouteMP(ADDR/MASK [GATEWAY] OUTPUT, ...)`: looks up routes that never change.
+//! `LookupIPRouteMP(ADDR/MASK [GATEWAY] OUTPUT, ...)`: looks up routes in a static table.
 //!
 //! Ports: one push input; push outputs. Packets without a route are dropped.
 //!
-//! Arguments: one route each: a prefix, the next hop if it is not the destination itself, and the output.
+//! Arguments: routes: a prefix, the next hop if it is not the destination itself, and the output.
 //!
 //! Handlers: `table`, `drops`; `lookup` (read, with an address). The same as StaticIPLookup; in Click the element
 //! caches routes for each thread.

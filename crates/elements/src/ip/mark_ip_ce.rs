@@ -15,7 +15,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 pub static CLASS: Class = Class::new("MarkIPCE", || Box::<MarkIpCe>::default()).ports("1/1");
 
-/// Sets the congestion mark.
 #[derive(Debug, Default)]
 pub struct MarkIpCe {
     force: bool,

@@ -12,7 +12,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("MarkIPHeader", || Box::<MarkIpHeader>::default()).ports("1/1");
 
-/// Marks headers.
 #[derive(Debug, Default)]
 pub struct MarkIpHeader {
     offset: u32,

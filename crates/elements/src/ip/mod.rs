@@ -58,7 +58,6 @@ pub mod truncate_ip_payload;
 pub mod udp_ip_encap;
 pub mod unstrip_ip_header;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &check_ip_header2::CLASS,
     &check_ip_header::CLASS,

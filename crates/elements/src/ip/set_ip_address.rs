@@ -15,7 +15,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 
 pub static CLASS: Class = Class::new("SetIPAddress", || Box::<SetIpAddress>::default()).ports("1/1").live();
 
-/// Sets annotations.
 #[derive(Debug, Default)]
 pub struct SetIpAddress {
     address: [u8; 4],

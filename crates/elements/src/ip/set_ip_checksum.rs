@@ -10,7 +10,6 @@ use ringway_wire::Ipv4;
 
 pub static CLASS: Class = Class::new("SetIPChecksum", || Box::<SetIpChecksum>::default()).ports("1/1");
 
-/// Computes checksums.
 #[derive(Debug, Default)]
 pub struct SetIpChecksum {
     drops: u64,

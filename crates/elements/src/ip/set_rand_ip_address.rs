@@ -19,7 +19,6 @@ pub static CLASS: Class = Class::new("SetRandIPAddress", || Box::<SetRandIpAddre
 /// Maximum number of addresses. Attack: a configuration that requests more memory than available.
 const MOST: i32 = 1 << 20;
 
-/// Sets the destination annotation.
 #[derive(Debug, Default)]
 pub struct SetRandIpAddress {
     address: u32,

@@ -18,7 +18,6 @@ pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>:
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// Computes checksums.
 #[derive(Debug, Default)]
 pub struct SetTcpChecksum {
     fix_offset: bool,

@@ -15,7 +15,6 @@ pub static CLASS: Class = Class::new("SetUDPChecksum", || Box::<SetUdpChecksum>:
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// Computes checksums.
 #[derive(Debug, Default)]
 pub struct SetUdpChecksum;
 

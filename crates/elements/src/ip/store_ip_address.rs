@@ -28,7 +28,6 @@ enum AddressField {
     Destination,
 }
 
-/// Writes addresses.
 #[derive(Debug)]
 pub struct StoreIpAddress {
     address: Option<Ipv4Addr>,

@@ -8,7 +8,6 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 
 pub static CLASS: Class = Class::new("StripIPHeader", || Box::<StripIpHeader>::default()).ports("1/1");
 
-/// Removes headers.
 #[derive(Debug, Default)]
 pub struct StripIpHeader;
 

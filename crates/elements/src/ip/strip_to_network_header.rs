@@ -9,7 +9,6 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 pub static CLASS: Class =
     Class::new("StripToNetworkHeader", || Box::<StripToNetworkHeader>::default()).ports("1/1");
 
-/// Removes bytes before the network header.
 #[derive(Debug, Default)]
 pub struct StripToNetworkHeader;
 

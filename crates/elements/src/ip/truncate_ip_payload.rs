@@ -1,13 +1,14 @@
-//! `TruncateIPPayload(LENGTH, TRANSPORT, EXTRA_LENGTH)`: cuts IPv4 packets after so many bytes of payload.
+//! `TruncateIPPayload(LENGTH, TRANSPORT, EXTRA_LENGTH)`: truncates IPv4 packets to LENGTH bytes of payload.
 //!
-//! Ports: one input, one output, push or pull. Packets without a noted network header are cut after so many bytes.
+//! Ports: one input, one output, push or pull. Packets without a marked network header are truncated to LENGTH bytes.
 //!
 //! Arguments:
-//! - `LENGTH`: bytes to keep behind the headers; 0 by default.
+//! - `LENGTH`: bytes to keep after the headers; 0 by default.
 //! - `TRANSPORT`: whether headers of TCP, UDP and ICMP count as headers; true by default.
-//! - `EXTRA_LENGTH`: whether the bytes that were cut off are added to the EXTRA_LENGTH annotation; true by default.
+//! - `EXTRA_LENGTH`: whether the extra length annotation is increased by the number of removed bytes; true by
+//!   default.
 //!
-//! No handlers. The headers still tell the old length.
+//! No handlers. Length fields in headers are not changed.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
@@ -18,7 +19,6 @@ pub static CLASS: Class = Class::new("TruncateIPPayload", || Box::<TruncateIpPay
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// Cuts packets.
 #[derive(Debug, Default)]
 pub struct TruncateIpPayload {
     length: u16,
@@ -61,12 +61,12 @@ impl TruncateIpPayload {
     }
 }
 
-/// Length of a transport header, as far as it can be told.
+/// Length of a transport header, as far as known.
 fn transport_header(protocol: Protocol, data: &[u8]) -> usize {
     match protocol {
         Protocol::TCP => Tcp::header_len_of(data).map_or(Tcp::LEN, |length| length.max(Tcp::LEN)),
         Protocol::UDP => Udp::LEN,
-        // Timestamps follow the header of requests and replies for them (RFC 792).
+        // Timestamps follow the header of timestamp requests and replies (RFC 792).
         Protocol::ICMP => match Icmp::of(data).map(|icmp| icmp.kind) {
             Some(TIMESTAMP | TIMESTAMP_REPLY) => Icmp::LEN + 12,
             Some(_) => Icmp::LEN,

@@ -22,7 +22,6 @@ pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default
     .live()
     .metadata(Metadata::Resolve);
 
-/// Prepends headers.
 #[derive(Debug, Default)]
 pub struct UdpIpEncap {
     encap: Encap,

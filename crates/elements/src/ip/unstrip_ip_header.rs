@@ -9,7 +9,6 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 
 pub static CLASS: Class = Class::new("UnstripIPHeader", || Box::<UnstripIpHeader>::default()).ports("1/1");
 
-/// Restores headers.
 #[derive(Debug, Default)]
 pub struct UnstripIpHeader;
 

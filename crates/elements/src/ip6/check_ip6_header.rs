@@ -21,7 +21,6 @@ use ringway_wire::{Header, Ipv6, ipv6};
 pub static CLASS: Class =
     Class::new("CheckIP6Header", || Box::<CheckIp6Header>::default()).ports("1/1-2").processing("a/ah");
 
-/// Checks headers.
 #[derive(Debug, Default)]
 pub struct CheckIp6Header {
     bad: Vec<Ipv6Addr>,

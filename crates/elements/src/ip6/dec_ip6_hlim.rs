@@ -13,7 +13,6 @@ use ringway_wire::Ipv6;
 pub static CLASS: Class =
     Class::new("DecIP6HLIM", || Box::<DecIp6Hlim>::default()).ports("1/1-2").processing("a/ah");
 
-/// Decrements the hop limit.
 #[derive(Debug, Default)]
 pub struct DecIp6Hlim {
     drops: u64,

@@ -12,7 +12,6 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("GetIP6Address", || Box::<GetIp6Address>::default()).ports("1/1");
 
-/// Copies addresses.
 #[derive(Debug, Default)]
 pub struct GetIp6Address {
     offset: u32,

@@ -24,7 +24,6 @@ pub static CLASS: Class =
 /// Maximum length of an error message, which every link accepts (RFC 8200, 5).
 const LARGEST: usize = 1280;
 
-/// Creates errors.
 #[derive(Debug)]
 pub struct Icmp6Error {
     source: Ipv6Addr,

@@ -22,7 +22,6 @@ use ringway_wire::{Header, Ipv6, Protocol};
 pub static CLASS: Class =
     Class::new("IP6Encap", || Box::<Ip6Encap>::default()).ports("1/1").live().metadata(Metadata::Resolve);
 
-/// Prepends headers.
 #[derive(Debug)]
 pub struct Ip6Encap {
     protocol: Protocol,

@@ -10,7 +10,6 @@ use ringway_wire::{Header, Ipv6, Protocol};
 pub static CLASS: Class =
     Class::new("IP6Mirror", || Box::<Ip6Mirror>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// Swaps addresses.
 #[derive(Debug, Default)]
 pub struct Ip6Mirror;
 

@@ -18,7 +18,6 @@ use ringway_wire::icmp::{Neighbor, v6};
 
 pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser>::default()).ports("1/1");
 
-/// Replies to solicitations.
 #[derive(Debug, Default)]
 pub struct Ip6NdAdvertiser {
     entries: Vec<(Prefix6, MacAddress)>,

@@ -42,7 +42,6 @@ struct Neighbor {
     waiting: Option<Packet>,
 }
 
-/// Resolves addresses.
 #[derive(Debug)]
 pub struct Ip6NdSolicitor {
     ip: Ipv6Addr,

@@ -1,11 +1,11 @@
 //! `IP6Print(LABEL, CONTENTS, NBYTES)`: prints IPv6 packets.
 //!
-//! Ports: one input, one output, push or pull. Packets without a whole header are not printed.
+//! Ports: one input, one output, push or pull. Packets without a complete header are not printed.
 //!
 //! Arguments:
-//! - `LABEL`: stands before each line.
-//! - `CONTENTS`: prints the packet too; false by default.
-//! - `NBYTES`: bytes of that at most; 1500 by default.
+//! - `LABEL`: printed before each line.
+//! - `CONTENTS`: whether the packet's bytes are printed; false by default.
+//! - `NBYTES`: maximum number of bytes printed; 1500 by default.
 //!
 //! No handlers.
 use alloc::boxed::Box;
@@ -17,7 +17,6 @@ use ringway_wire::ipv6;
 
 pub static CLASS: Class = Class::new("IP6Print", || Box::<Ip6Print>::default()).ports("1/1");
 
-/// Prints packets.
 #[derive(Debug, Default)]
 pub struct Ip6Print {
     label: String,

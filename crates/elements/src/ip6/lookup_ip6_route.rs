@@ -33,7 +33,6 @@ struct Hop {
     port: usize,
 }
 
-/// Looks up routes.
 #[derive(Debug, Default)]
 pub struct LookupIp6Route {
     /// By prefix length, longest last; only lengths that are in use.

@@ -13,7 +13,6 @@ use ringway_wire::{Header, Ipv6};
 
 pub static CLASS: Class = Class::new("MarkIP6Header", || Box::<MarkIp6Header>::default()).ports("1/1");
 
-/// Marks headers.
 #[derive(Debug, Default)]
 pub struct MarkIp6Header {
     offset: u32,

@@ -23,7 +23,6 @@ mod siit;
 mod translator;
 pub mod udp_ip6_encap;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &address_translator::CLASS,
     &check_ip6_header::CLASS,

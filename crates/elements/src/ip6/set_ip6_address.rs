@@ -13,7 +13,6 @@ use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("SetIP6Address", || Box::<SetIp6Address>::default()).ports("1/1");
 
-/// Sets the destination annotation.
 #[derive(Debug, Default)]
 pub struct SetIp6Address {
     address: [u8; 16],

@@ -26,7 +26,7 @@ impl Field for Dscp {
     }
 
     fn set(packet: &mut Packet, value: u8) {
-        // The beginning of the header is enough.
+        // A truncated header is enough.
         if let Some(word) = packet.network_data_mut().and_then(U16::of_mut) {
             *word = *word & !0x0fc0 | u16::from(value) << 6;
         }

@@ -21,7 +21,7 @@ pub struct FlowCounter {
 }
 
 impl FlowCounter {
-    /// The packets of each flow that has passed and is not over, fewest first.
+    /// The packet counts of current flows, ascending.
     fn lengths(&self, cx: &Context<'_>) -> Vec<u32> {
         let mut lengths: Vec<u32> = self.space.all(cx).into_iter().filter(|length| *length > 0).collect();
         lengths.sort_unstable();

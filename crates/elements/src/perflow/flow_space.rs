@@ -1,13 +1,13 @@
-//! An element's part of the memory of each flow.
+//! An element's part of each flow's memory.
 use super::manager::{FlowManager, MANAGER};
 use ringway_click::{Annotations, Context, ElementId, Packet};
 
-/// What elements with such a part are, for [`ringway_click::Element::cast`].
+/// The name of such elements for [`ringway_click::Element::cast`].
 pub(super) const KIND: &str = "FlowSpace";
-/// Bytes of a part: a number.
+/// Size of a part in bytes: a number.
 pub(super) const SIZE: usize = size_of::<u32>();
 
-/// Where an element keeps a number for each flow.
+/// An element's number for each flow.
 #[derive(Debug, Default)]
 pub(super) struct FlowSpace {
     manager: Option<ElementId>,
@@ -20,13 +20,13 @@ impl FlowSpace {
         self.manager = cx.nearby(0, false, MANAGER).first().copied();
     }
 
-    /// The flow that a packet belongs to, as noted by the manager.
+    /// The packet's flow, from the annotation that the manager set.
     pub(super) fn flow(packet: &Packet) -> u32 {
         packet.notes().u32(Annotations::AGGREGATE)
     }
 
-    /// Changes the number of a packet's flow, 0 at first, and returns it. Without a manager, or if another element
-    /// changed the annotation, it is that of no flow: always 0.
+    /// Changes the number of a packet's flow, initially 0, and returns it. Without a manager, or if the annotation
+    /// was modified, the number is 0 and the change is lost.
     pub(super) fn change(&mut self, flow: u32, cx: &mut Context<'_>, change: impl FnOnce(&mut u32)) -> u32 {
         let id = cx.id();
         let mut number = 0;
@@ -47,14 +47,14 @@ impl FlowSpace {
         number
     }
 
-    /// The numbers of all flows that are not over.
+    /// The numbers of all current flows.
     pub(super) fn all(&self, cx: &Context<'_>) -> alloc::vec::Vec<u32> {
         let manager = self.manager.and_then(|id| cx.element::<FlowManager>(id));
         let parts = manager.zip(self.offset).into_iter().flat_map(|(manager, offset)| manager.parts(offset));
         parts.map(|part| u32::from_ne_bytes(*part)).collect()
     }
 
-    /// Number of flows that are not over.
+    /// Number of current flows.
     pub(super) fn live(&self, cx: &Context<'_>) -> u32 {
         self.manager.and_then(|id| cx.element::<FlowManager>(id)).map_or(0, FlowManager::live)
     }

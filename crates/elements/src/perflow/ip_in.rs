@@ -2,8 +2,8 @@
 //!
 //! Removes bytes after the end of the IPv4 packet, such as padding of short frames.
 //!
-//! Ports: one input, one output, push or pull. Packets without a marked IPv4 header, or shorter than the header says,
-//! pass unchanged.
+//! Ports: one input, one output, push or pull. Packets without a marked IPv4 header, or shorter than its total
+//! length, pass unchanged.
 //!
 //! No arguments, no handlers.
 use crate::ip::transport::Transport;
@@ -15,7 +15,7 @@ pub static CLASS: Class = Class::new("IPIn", || Box::new(IpIn)).ports("1/1").met
 #[derive(Debug)]
 pub struct IpIn;
 
-/// Bytes behind the packet.
+/// Number of bytes after the IPv4 packet.
 fn padding(packet: &Packet) -> Option<usize> {
     let data = packet.network_data()?;
     let transport = Transport::of(data)?;

@@ -1,4 +1,4 @@
-//! The flow manager: numbers flows, and has the memory of each.
+//! The flow manager: numbers flows, and holds each flow's memory.
 use super::flow_space::{KIND, SIZE};
 use crate::flow::connection::{Connection, Headers};
 use crate::flow::table::FlowTable;
@@ -12,11 +12,11 @@ use ringway_click::{
     Annotations, Context, Element, ElementId, Failed, Handler, PACKETS, PacketBurst, SECOND,
 };
 
-/// What flow managers are, for [`Element::cast`].
+/// The name of flow managers for [`Element::cast`].
 pub(super) const MANAGER: &str = "FlowManager";
-/// Flows of a block of memory.
+/// Flows per block of memory.
 const BLOCK: usize = 1024;
-/// Slots looked at for old flows with each burst.
+/// Slots examined for expired flows per burst.
 const STEPS: usize = 16;
 /// Largest RESERVE, in bytes.
 const RESERVE: i128 = 1 << 12;
@@ -27,21 +27,21 @@ const MOST: u64 = 1 << 31;
 #[derive(Debug)]
 pub(super) struct FlowManager {
     table: FlowTable<Connection, ()>,
-    /// After how many nanoseconds without packets a flow is over; never, if 0.
+    /// Nanoseconds without packets after which a flow ends; 0 for never.
     timeout: u64,
     /// Printed if flows never end.
     warning: Option<&'static str>,
     reserve: usize,
-    /// Where each element's part of a flow's memory begins.
+    /// Offset of each element's part of a flow's memory.
     offsets: BTreeMap<ElementId, usize>,
-    /// Bytes of a flow's memory, and the memory itself.
+    /// Bytes of memory per flow.
     width: usize,
     memory: Vec<Box<[u8]>>,
     opened: u64,
 }
 
 impl FlowManager {
-    /// With this default for TIMEOUT, in seconds.
+    /// `timeout` is the default of TIMEOUT, in seconds.
     pub(super) fn new(timeout: u64, warning: Option<&'static str>) -> Self {
         Self {
             table: FlowTable::default(),
@@ -55,24 +55,24 @@ impl FlowManager {
         }
     }
 
-    /// Where an element's part begins.
+    /// Offset of an element's part.
     pub(super) fn offset(&self, element: ElementId) -> Option<usize> {
         self.offsets.get(&element).copied()
     }
 
-    /// Number of flows that are not over.
+    /// Number of current flows.
     pub(super) fn live(&self) -> u32 {
         self.table.len()
     }
 
-    /// The part at `offset` of a flow's memory; all 0 when the flow begins.
+    /// The part at `offset` of a flow's memory, which is zeroed when the flow begins.
     pub(super) fn part(&mut self, flow: u32, offset: usize) -> Option<&mut [u8; SIZE]> {
         let flow = flow as usize;
         let block = self.memory.get_mut(flow / BLOCK)?;
         block.get_mut(flow % BLOCK * self.width + offset..)?.first_chunk_mut()
     }
 
-    /// A flow's part, for all flows that are not over.
+    /// The parts at `offset` of all current flows.
     pub(super) fn parts(&self, offset: usize) -> impl Iterator<Item = &[u8; SIZE]> {
         let flows = (0..self.table.slots() as u32).filter(|flow| self.table.get(*flow).is_some());
         flows.filter_map(move |flow| {
@@ -93,7 +93,7 @@ impl FlowManager {
         }
     }
 
-    /// The elements with flow memory behind this one, up to other managers, in an order in which packets pass them.
+    /// Assigns offsets to the elements with flow memory downstream, up to other managers, in topological order.
     fn allocate(&mut self, cx: &mut Context<'_>) {
         let own = cx.id();
         let router = cx.router();
@@ -106,7 +106,7 @@ impl FlowManager {
             }
         }
         let kind = |at: usize, kind| ids.get(at).is_some_and(|id| router.is_kind(*id, kind));
-        // Depth first, each element after all that follow it; edges back into a loop are left out.
+        // Depth-first search in postorder; back edges are ignored.
         let (mut seen, mut order) = (vec![false; ids.len()], Vec::new());
         let mut path = vec![(own.index(), 0)];
         seen[own.index()] = true;

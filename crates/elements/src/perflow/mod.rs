@@ -1,5 +1,5 @@
-//! Elements with state for each flow, as in FastClick: a flow manager finds the flow of each packet and has a
-//! block of memory for each flow, which contains the state of all elements downstream.
+//! Elements with state for each flow, as in FastClick: a flow manager finds the flow of each packet and holds memory
+//! for each flow, which contains the state of all elements downstream.
 use ringway_click::Class;
 
 pub mod flow_counter;
@@ -21,7 +21,6 @@ pub mod test_flow_space;
 #[cfg(test)]
 mod tests;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &flow_counter::CLASS,
     &flow_ip_manager::CLASS,

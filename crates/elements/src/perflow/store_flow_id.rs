@@ -1,10 +1,10 @@
-//! `StoreFlowID(OFFSET)`: writes the number of its flow into each packet, 4 bytes, little-endian (FastClick).
+//! `StoreFlowID(OFFSET)`: writes the number of a packet's flow into the packet: 4 bytes, little-endian (FastClick).
 //!
 //! Ports: one input, one output, push or pull. Requires a FlowIPManager upstream. Packets too short for the number pass
 //! unchanged.
 //!
 //! Arguments:
-//! - `OFFSET`: where the number is written.
+//! - `OFFSET`: offset of the number in the packet.
 //!
 //! No handlers.
 use super::flow_space::FlowSpace;

@@ -24,7 +24,6 @@ pub static CLASS: Class = Class::new("FTPPortMapper", || Box::<FtpPortMapper>::d
     .metadata(Metadata::Resolve)
     .live();
 
-/// Rewrites PORT commands.
 #[derive(Debug, Default)]
 pub struct FtpPortMapper {
     control: Option<ElementId>,

@@ -16,7 +16,6 @@ pub static CLASS: Class = Class::new("IPRewriterPatterns", || Box::<IpRewriterPa
     .phase(Class::INFO + 1)
     .reach(Reach::Each);
 
-/// Provides names of patterns.
 #[derive(Debug, Default)]
 pub struct IpRewriterPatterns;
 

@@ -20,7 +20,6 @@ pub mod table;
 pub mod tcp_rewriter;
 pub mod udp_rewriter;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &ftp_port_mapper::CLASS,
     &icmp_ping_rewriter::CLASS,

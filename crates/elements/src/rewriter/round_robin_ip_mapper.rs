@@ -15,7 +15,6 @@ use ringway_click::{Class, Context, Element, Failed};
 
 pub static CLASS: Class = Class::new("RoundRobinIPMapper", || Box::<RoundRobinIpMapper>::default());
 
-/// Chooses patterns in turn.
 #[derive(Debug, Default)]
 pub struct RoundRobinIpMapper {
     patterns: Vec<(Pattern, [u16; 2])>,

@@ -24,7 +24,6 @@ pub static CLASS: Class = Class::new("SourceIPHashMapper", || Box::<SourceIpHash
 /// Maximum number of points of a pattern. Attack: a configuration with a circle that exhausts memory.
 const MOST_POINTS: u32 = 1 << 16;
 
-/// Chooses patterns by source address.
 #[derive(Debug, Default)]
 pub struct SourceIpHashMapper {
     patterns: Vec<(Pattern, [u16; 2])>,

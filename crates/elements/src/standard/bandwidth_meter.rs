@@ -1,12 +1,11 @@
-//! `BandwidthMeter(RATE, ...)`: sends packets to the output that belongs to the bandwidth at which they
-//! arrive.
+//! `BandwidthMeter(RATE, ...)`: sends packets to an output chosen by the bandwidth at which they arrive.
 //!
 //! Ports: one push input; push outputs, one more than there are rates.
 //!
-//! Arguments: bandwidths such as `384kbps`, or bytes a second, each above the one before it. Below the
-//! first packets go to output 0, from it on to output 1, and so forth. The rate is a moving average.
+//! Arguments: bandwidths such as `384kbps`, or bytes per second, in ascending order. Below the first, packets go to
+//! output 0; from the first on, to output 1, and so forth. The rate is a moving average.
 //!
-//! Handlers: `rate` (in bytes a second), `meters` (read).
+//! Handlers: `rate` (in bytes per second), `meters` (read).
 use super::metering::Metering;
 use crate::shape::Measure;
 use alloc::boxed::Box;

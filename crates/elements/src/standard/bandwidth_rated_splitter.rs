@@ -1,5 +1,5 @@
-//! `BandwidthRatedSplitter(RATE, BURST_DURATION, BURST_BYTES)`: sends up to RATE bytes a second to output 0, others
-//! to 1.
+//! `BandwidthRatedSplitter(RATE, BURST_DURATION, BURST_BYTES)`: sends up to RATE bytes per second to output 0, and
+//! all other packets to output 1.
 //!
 //! Ports: one push input; one or two push outputs.
 //!

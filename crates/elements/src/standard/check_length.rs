@@ -3,7 +3,7 @@
 //! Ports: one input; one output, push or pull, and optionally a push output.
 //!
 //! Arguments:
-//! - `LENGTH`: bytes.
+//! - `LENGTH`: maximum length in bytes.
 //! - `EXTRA_LENGTH`: whether the extra length annotation counts; false by default.
 //!
 //! Handlers: `length` (read, write).

@@ -5,11 +5,11 @@
 //!
 //! Arguments:
 //! - `OFFSET`: offset of the number; 40 by default.
-//! - `COUNT`: how many numbers are counted, from 0; 0 by default, at most 16777216.
+//! - `COUNT`: numbers below COUNT are counted; 0 by default, at most 16777216.
 //! - `NET_ORDER`: whether the number is big-endian; false by default.
 //!
-//! Handlers: `max`, `min`: the number with most and with fewest occurrences, and their count; `dump`: one line for
-//! each number (read); `count` (read, write): COUNT.
+//! Handlers: `max`, `min`: the most and least frequent number, and its count; `dump`: one line for each number
+//! (read); `count` (read, write): COUNT.
 use super::record_timestamp::number;
 use crate::packet::{bounded, divert};
 use alloc::boxed::Box;
@@ -30,12 +30,12 @@ const MOST: i128 = 1 << 24;
 pub struct CheckNumberPacket {
     offset: u32,
     big_endian: bool,
-    /// How often each number occurred.
+    /// The count of each number.
     seen: Vec<u32>,
 }
 
 impl CheckNumberPacket {
-    /// A number and how often it occurred, as text.
+    /// A number and its count, as text.
     fn text(found: Option<(usize, &u32)>) -> String {
         found.map_or_else(|| "[-1] : -1".into(), |(number, times)| format!("[{number}] : {times}"))
     }

@@ -1,5 +1,4 @@
-//! `CheckPaint(COLOR, ANNO)`: sends packets with another paint annotation to output 1, or
-//! drops them.
+//! `CheckPaint(COLOR, ANNO)`: sends packets whose paint annotation is not COLOR to output 1, or drops them.
 //!
 //! Ports: one input; one output, push or pull, and optionally a push output.
 //!

@@ -1,11 +1,11 @@
-//! `Counter(COUNT_CALL, BYTE_COUNT_CALL, NO_RATE, ATOMIC, BATCH_PRECISE)`: counts packets and bytes,
-//! and measures their rates.
+//! `Counter(COUNT_CALL, BYTE_COUNT_CALL, NO_RATE, ATOMIC, BATCH_PRECISE)`: counts packets and bytes, and measures
+//! their rates.
 //!
 //! Ports: one input, one output, push or pull.
 //!
 //! Arguments:
-//! - `COUNT_CALL`: `N HANDLER [VALUE]`; when the count becomes N, the write handler is called.
-//! - `BYTE_COUNT_CALL`: likewise, when the byte count is at least N.
+//! - `COUNT_CALL`: `N HANDLER [VALUE]`; the write handler is called when the count reaches N.
+//! - `BYTE_COUNT_CALL`: the same for the byte count.
 //! - `NO_RATE`, `ATOMIC`, `BATCH_PRECISE`: accepted for FastClick's configurations, no effect.
 //!
 //! Handlers: `count`, `byte_count`, `rate`, `bit_rate`, `byte_rate` (read); `reset`, `reset_counts` (write);
@@ -22,7 +22,7 @@ use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("Counter", || Box::<Counter>::default()).ports("1/1");
 
-/// A handler to call once a number is reached.
+/// A handler that is called when a count reaches a number.
 #[derive(Debug, Default)]
 struct Trigger {
     at: Option<u64>,
@@ -51,7 +51,7 @@ impl Trigger {
         Ok(())
     }
 
-    /// The handler that reads and writes one of a counter's.
+    /// The handler for one of a counter's triggers.
     fn handler(name: &'static str, trigger: fn(&mut Counter) -> &mut Self) -> Handler {
         let read = Handler::read_with(name, move |e: &mut Counter, _, _| {
             Ok(trigger(e).at.map(|at| at.to_string()).unwrap_or_default())
@@ -66,7 +66,6 @@ impl Trigger {
     }
 }
 
-/// Counts packets.
 #[derive(Debug)]
 pub struct Counter {
     count: u64,
@@ -139,7 +138,7 @@ impl Element for Counter {
             && before < at
             && at <= self.count
         {
-            // The handler reads the number that it waits for.
+            // A handler that reads the count must get exactly the trigger's number.
             let more = self.count - at;
             self.count = at;
             self.call(|e| &mut e.at_count, cx);

@@ -3,7 +3,7 @@
 //! Ports: one input, push or pull; no outputs.
 //!
 //! Arguments:
-//! - `BURST`: packets to pull at once if the input is pull; 1 by default.
+//! - `BURST`: packets per pull if the input is pull; 1 by default.
 //! - `ACTIVE`: whether it pulls; true by default.
 //!
 //! Handlers: `count` (read), `reset_counts` (write), `active` (read, write), those of its task if the input is pull.
@@ -15,7 +15,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBu
 pub static CLASS: Class =
     Class::new("Discard", || Box::<Discard>::default()).ports("1/0").metadata(Metadata::Ignores);
 
-/// Drops all packets.
 #[derive(Debug, Default)]
 pub struct Discard {
     burst: usize,

@@ -5,7 +5,7 @@
 //! Ports: one push input, any number of push outputs.
 //!
 //! Arguments:
-//! - `N`: how many outputs it must have.
+//! - `N`: required number of outputs.
 use super::tee::read_outputs;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
@@ -13,7 +13,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("Duplicate", || Box::new(Duplicate)).ports("1/1-").processing("h");
 
-/// Copies packets with their data.
 #[derive(Debug)]
 pub struct Duplicate;
 

@@ -14,7 +14,6 @@ pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
     .flow("x/y")
     .metadata(Metadata::Ignores);
 
-/// Drops pushed packets, and provides none.
 #[derive(Debug, Default)]
 pub struct Idle {
     count: u64,

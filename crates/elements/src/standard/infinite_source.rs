@@ -35,7 +35,6 @@ pub(super) const DEFAULT_DATA: &str = "Some bytes to fill a packet; they are not
 /// Maximum packet length. Attack: a configuration that asks for more memory than there is.
 pub(super) const LARGEST: usize = 1 << 20;
 
-/// Makes packets.
 #[derive(Debug, Default)]
 pub struct InfiniteSource {
     data: Vec<u8>,

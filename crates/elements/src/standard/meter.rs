@@ -1,10 +1,10 @@
-//! `Meter(RATE, ...)`: sends packets to the output that belongs to the rate at which they arrive.
+//! `Meter(RATE, ...)`: sends packets to an output chosen by the rate at which they arrive.
 //!
 //! Ports: one push input; push outputs, one more than there are rates.
 //!
-//! Arguments: rates in packets a second, each above the one before it. Below the first rate packets go to
-//! output 0, from it on to output 1, and so forth. The rate is a moving average; all packets go where it
-//! points. `RatedSplitter` shares them out instead.
+//! Arguments: rates in packets per second, in ascending order. Below the first, packets go to output 0; from the
+//! first on, to output 1, and so forth. The rate is a moving average. All packets go to one output at a time;
+//! `RatedSplitter` divides them.
 //!
 //! Handlers: `rate`, `meters` (read).
 use super::metering::Metering;

@@ -1,4 +1,4 @@
-//! Sources, sinks, queues, schedulers and other elements that don't look into packets.
+//! Sources, sinks, queues, schedulers and other elements independent of protocols.
 use ringway_click::Class;
 
 pub mod adjust_timestamp;
@@ -112,7 +112,6 @@ pub mod truncate;
 pub mod unqueue;
 pub mod unstrip;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &adjust_timestamp::CLASS,
     &average_counter::CLASS,

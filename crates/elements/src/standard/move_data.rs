@@ -18,7 +18,6 @@ pub static CLASS: Class =
 /// The largest offset and length. Attack: a configuration that makes packets longer than memory allows.
 const LARGEST: i128 = 1 << 16;
 
-/// Copies bytes within packets.
 #[derive(Debug, Default)]
 pub struct MoveData {
     to: usize,

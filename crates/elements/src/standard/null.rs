@@ -6,7 +6,6 @@ use ringway_click::{Class, Element};
 
 pub static CLASS: Class = Class::new("Null", || Box::new(Null)).ports("1/1").passed();
 
-/// Does nothing.
 #[derive(Debug)]
 pub struct Null;
 

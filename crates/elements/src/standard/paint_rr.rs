@@ -12,7 +12,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("PaintRR", || Box::<PaintRr>::default()).ports("1/1-").processing("h");
 
-/// Distributes packets by paint.
 #[derive(Debug, Default)]
 pub struct PaintRr {
     at: usize,

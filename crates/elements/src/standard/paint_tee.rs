@@ -1,4 +1,4 @@
-//! `PaintTee(COLOR, ANNO)`: sends copies of packets with a paint annotation to output 1.
+//! `PaintTee(COLOR, ANNO)`: sends copies of packets whose paint annotation is COLOR to output 1.
 //!
 //! Ports: one input; one output, push or pull, and optionally a push output.
 //!

@@ -30,7 +30,6 @@ enum Contents {
     Ascii,
 }
 
-/// Prints packets.
 #[derive(Debug, Default)]
 pub struct Print {
     label: String,

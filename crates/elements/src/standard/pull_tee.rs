@@ -3,7 +3,7 @@
 //! Ports: one pull input; one pull output, then any number of push outputs.
 //!
 //! Arguments:
-//! - `N`: how many outputs it must have.
+//! - `N`: required number of outputs.
 use super::tee::read_outputs;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
@@ -11,7 +11,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("PullTee", || Box::new(PullTee)).ports("1/1-").processing("l/lh");
 
-/// Copies pulled packets.
 #[derive(Debug)]
 pub struct PullTee;
 

@@ -43,7 +43,6 @@ const PATIENCE: u32 = 9;
 /// Maximum capacity. Attack: a configuration that exhausts memory.
 const LARGEST: u32 = 1 << 24;
 
-/// Stores packets.
 #[derive(Debug, Default)]
 pub struct Queue {
     mode: Mode,

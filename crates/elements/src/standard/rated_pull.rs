@@ -1,4 +1,4 @@
-//! What `RatedUnqueue` and `BandwidthRatedUnqueue` share.
+//! The common part of `RatedUnqueue` and `BandwidthRatedUnqueue`.
 use crate::shape::{BYTES_AT_LEAST, Measure};
 use crate::token_bucket::TokenBucket;
 use alloc::format;
@@ -31,7 +31,7 @@ impl RatedPull {
         if self.measure == Measure::Bytes { BYTES_AT_LEAST } else { 1 }
     }
 
-    /// Takes the rate that is written to a handler.
+    /// The write handler of the rate.
     fn set_rate(&mut self, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let rate = self.measure.parse_rate(cx, value)?;
         let capacity = (u64::from(rate) / 50).max(1).min(u64::from(u32::MAX / 2)) as u32;

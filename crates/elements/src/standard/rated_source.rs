@@ -1,17 +1,17 @@
-//! `RatedSource(DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, BANDWIDTH)`: makes packets at a rate.
+//! `RatedSource(DATA, RATE, LIMIT, ACTIVE, LENGTH, STOP, BANDWIDTH)`: generates packets at a rate.
 //!
 //! Ports: no inputs; one output, push or pull.
 //!
 //! Arguments:
-//! - `DATA`: what stands in each packet.
-//! - `RATE`: packets a second; 10 by default.
-//! - `LIMIT`: packets in all; no limit if negative, as by default.
-//! - `ACTIVE`: whether it makes packets; true by default.
-//! - `LENGTH` (or `DATASIZE`): bytes of a packet, of DATA again and again; DATA once if negative, as by default.
-//! - `STOP`: stops the driver after LIMIT packets.
-//! - `BANDWIDTH`: bytes a second instead of RATE.
+//! - `DATA`: the contents of each packet.
+//! - `RATE`: packets per second; 10 by default.
+//! - `LIMIT`: total number of packets; negative (default) for no limit.
+//! - `ACTIVE`: whether it generates packets; true by default.
+//! - `LENGTH` (or `DATASIZE`): length of a packet, which DATA is repeated to fill; negative (default) for DATA once.
+//! - `STOP`: whether the driver stops after LIMIT packets.
+//! - `BANDWIDTH`: bytes per second, instead of RATE.
 //!
-//! It begins with a hundredth of a second's packets at once, but at least two.
+//! The first burst has the packets of 10 ms, but at least two.
 //!
 //! Handlers: `data`, `rate`, `limit`, `active`, `length`, `stop` (read, write; `stop` read only); `count` (read);
 //! `reset` (write); those of its task if the output is push.
@@ -30,7 +30,6 @@ pub static CLASS: Class = Class::new("RatedSource", || Box::<RatedSource>::defau
     .flags("S1")
     .metadata(Metadata::Ignores);
 
-/// Makes packets.
 #[derive(Debug, Default)]
 pub struct RatedSource {
     data: Vec<u8>,
@@ -62,7 +61,7 @@ impl RatedSource {
         u64::try_from(self.limit).is_ok_and(|limit| self.count >= limit)
     }
 
-    /// A packet if it is time for one.
+    /// A packet if one is due.
     fn make(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         let now = cx.steady();
         self.bucket.refill(now);
@@ -74,7 +73,7 @@ impl RatedSource {
         Some(packet)
     }
 
-    /// Makes packets again, by what a handler has changed.
+    /// Reschedules after a handler changed a parameter.
     fn changed(&mut self, cx: &mut Context<'_>) {
         self.fill();
         if let Some(task) = self.task.filter(|_| self.active && !self.done()) {

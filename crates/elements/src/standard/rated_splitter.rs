@@ -1,4 +1,5 @@
-//! `RatedSplitter(RATE, BURST_DURATION, BURST_SIZE)`: sends up to RATE packets a second to output 0, others to 1.
+//! `RatedSplitter(RATE, BURST_DURATION, BURST_SIZE)`: sends up to RATE packets per second to output 0, and all others
+//! to output 1.
 //!
 //! Ports: one push input; one or two push outputs.
 //!

@@ -1,15 +1,15 @@
-//! What elements that keep packets and push them on again share.
+//! The common part of elements that store packets and emit them repeatedly.
 use alloc::vec::Vec;
 use core::mem::take;
 use ringway_click::arg::{Args, KEYWORD, POSITIONAL, parse_int};
 use ringway_click::{Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer};
 
-/// Keeps the packets of its inputs, merged by timestamp, and pushes them on again and again.
+/// Stores the packets of its inputs, merged by timestamp, and emits them repeatedly.
 #[derive(Debug)]
 pub(super) struct Replay {
-    /// Whether packets leave by the output of their input, instead of output 0.
+    /// Whether packets are emitted on the output with the number of their input, instead of output 0.
     several: bool,
-    /// How many times all packets are still sent; without end if negative.
+    /// Remaining repetitions; negative for unlimited.
     stop: i32,
     stop_time: u32,
     limit: u32,
@@ -18,16 +18,16 @@ pub(super) struct Replay {
     /// Whether an input ends only when its signal says so.
     use_signal: bool,
     verbose: bool,
-    /// Speed of the packets' own timing in percent; 0 to send as fast as possible.
+    /// Replay speed in percent of the recorded timing; 0 to emit as fast as possible.
     timing: u32,
     inputs: Vec<(Option<Packet>, Signal)>,
-    /// Packets, each with its input.
+    /// Stored packets, each with its input.
     kept: Vec<(Packet, usize)>,
     started: bool,
     loaded: bool,
     next: usize,
     loops: u64,
-    /// When this loop began, and when the first began.
+    /// Start of this repetition.
     began: Option<u64>,
     first: Option<u64>,
     task: Option<Task>,
@@ -41,7 +41,7 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// With one output or as many as inputs.
+    /// `several`: as many outputs as inputs, instead of one.
     pub(super) fn new(several: bool) -> Self {
         Self {
             several,
@@ -120,7 +120,7 @@ impl Replay {
         true
     }
 
-    /// When the next packet is due, if that is later than now.
+    /// The time at which the next packet is due, if in the future.
     fn due(&mut self, cx: &mut Context<'_>) -> Option<u64> {
         if self.timing == 0 {
             return None;
@@ -152,7 +152,7 @@ impl Replay {
         self.next < self.kept.len() || self.end_loop(cx)
     }
 
-    /// All packets were sent once more. Returns whether to continue.
+    /// Ends a repetition. Returns whether to continue.
     fn end_loop(&mut self, cx: &mut Context<'_>) -> bool {
         (self.next, self.began, self.loops) = (0, None, self.loops + 1);
         self.stop -= i32::from(self.stop > 0);
@@ -174,7 +174,7 @@ impl Replay {
         self.active
     }
 
-    /// Continues, if active.
+    /// Reschedules if active.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         if let Some(task) = self.task.filter(|_| self.active) {
             cx.reschedule(task);

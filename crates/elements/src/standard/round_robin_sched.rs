@@ -11,7 +11,6 @@ pub static CLASS: Class = Class::new("RoundRobinSched", || Box::<RoundRobinSched
     .processing("l")
     .flags("S0");
 
-/// Pulls from the inputs in turn.
 #[derive(Debug, Default)]
 pub struct RoundRobinSched {
     next: usize,

@@ -12,7 +12,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("Strip", || Box::<Strip>::default()).ports("1/1");
 
-/// Removes bytes.
 #[derive(Debug, Default)]
 pub struct Strip {
     bytes: u32,

@@ -1,9 +1,9 @@
-//! `Suppressor`: leads each input to the output of the same number, unless it is suppressed.
+//! `Suppressor`: passes packets from each input to the output with the same number, unless the pair is suppressed.
 //!
 //! Ports: as many inputs as outputs, each pair push or pull. No arguments.
 //!
-//! Handlers: `active0`, `active1`, ... (read, write), one for each pair: false to drop what is pushed and give nothing
-//! when pulled; `reset` (write): all are active again.
+//! Handlers: `active0`, `active1`, ... (read, write), one for each pair: false drops pushed packets and refuses
+//! pulls; `reset` (write): activates all pairs.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub struct Suppressor {
 }
 
 impl Suppressor {
-    /// Lets a port pass, or suppresses it.
+    /// Activates or suppresses a pair of ports.
     pub(crate) fn set_active(&mut self, port: usize, active: bool) {
         if let Some(own) = self.active.get_mut(port) {
             *own = active;

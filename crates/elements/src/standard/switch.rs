@@ -18,7 +18,6 @@ pub static CLASS: Class =
 const GET_SWITCH: u32 = 0x4004_c005;
 const SET_SWITCH: u32 = 0x8004_4006;
 
-/// Sends packets to one output.
 #[derive(Debug, Default)]
 pub struct Switch {
     pub(super) output: i32,

@@ -3,18 +3,17 @@
 //! Ports: one push input, any number of push outputs.
 //!
 //! Arguments:
-//! - `N`: how many outputs it must have.
+//! - `N`: required number of outputs.
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("Tee", || Box::new(Tee)).ports("1/1-").processing("h");
 
-/// Copies packets.
 #[derive(Debug)]
 pub struct Tee;
 
-/// Reads `N`, the number of outputs that there must be.
+/// Reads `N`, the required number of outputs.
 pub(super) fn read_outputs(args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
     let mut outputs = cx.noutputs() as u32;
     args.read_p("N", &mut outputs);

@@ -1,4 +1,4 @@
-//! `TimedSink(INTERVAL)`: pulls a packet now and then and drops it.
+//! `TimedSink(INTERVAL)`: pulls a packet at regular intervals and drops it.
 //!
 //! Ports: one pull input, no outputs.
 //!
@@ -16,7 +16,6 @@ pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default()
     .processing("l")
     .metadata(Metadata::Ignores);
 
-/// Pulls.
 #[derive(Debug, Default)]
 pub struct TimedSink {
     interval: u64,

@@ -26,7 +26,6 @@ pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::defau
 /// Minimum interval; shorter ones would leave no time for other tasks.
 const SHORTEST: u64 = 1000;
 
-/// Makes packets.
 #[derive(Debug, Default)]
 pub struct TimedSource {
     interval: u64,

@@ -16,7 +16,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signa
 
 pub static CLASS: Class = Class::new("Unqueue", || Box::<Unqueue>::default()).ports("1/1").processing("l/h");
 
-/// Pulls and pushes.
 #[derive(Debug, Default)]
 pub struct Unqueue {
     burst: i32,

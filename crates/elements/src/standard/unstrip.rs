@@ -12,7 +12,6 @@ use ringway_click::{Class, Context, Element, Failed, PacketBurst};
 
 pub static CLASS: Class = Class::new("Unstrip", || Box::<Unstrip>::default()).ports("1/1");
 
-/// Restores bytes.
 #[derive(Debug, Default)]
 pub struct Unstrip {
     bytes: u16,

@@ -1,4 +1,4 @@
-//! Sources of TCP and UDP packets, for measurements.
+//! Sources of TCP and UDP packets for measurements, and elements for transport headers.
 use ringway_click::Class;
 
 pub mod fast_tcp_flows;
@@ -18,7 +18,6 @@ pub mod toy_tcp;
 pub mod unstrip_transport_header;
 pub mod web_gen;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &fast_tcp_flows::CLASS,
     &fast_udp_flows::CLASS,

@@ -11,11 +11,10 @@ pub static CLASS: Class = Class::new("StripTransportHeader", || Box::<StripTrans
     .ports("1/1")
     .metadata(Metadata::Resolve);
 
-/// Takes headers off.
 #[derive(Debug, Default)]
 pub struct StripTransportHeader;
 
-/// Bytes of the transport header, if all of it is there.
+/// Length of the transport header if it is complete.
 pub(crate) fn header_len(packet: &Packet) -> Option<usize> {
     let ip = packet.network::<Ipv4>()?;
     let segment = packet.transport_data().filter(|_| !ip.is_later_fragment())?;

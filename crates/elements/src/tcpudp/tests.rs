@@ -1,4 +1,4 @@
-//! Sources that open connections, with a server as an element.
+//! Tests of sources that open connections, against a server element.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::{Class, Context, Element, Handler, Options, PacketBurst, Recorder, Router, Turn};
@@ -8,7 +8,7 @@ use ringway_wire::{Ipv4, Tcp};
 
 use super::template::segment;
 
-/// A web server that answers each request with a page and FIN, and counts the pages it was asked for.
+/// A web server that answers each request with a page and FIN, and counts requests per page.
 #[derive(Debug, Default)]
 struct Server {
     pages: u32,
@@ -86,7 +86,7 @@ fn silence_and_resets_end_connections() {
     let text = "w :: WebGen(10.0.0.0/8, 1.2.3.4, 1) -> c :: Counter -> Discard; Idle -> w;
         DriverManager(wait 9.5s, stop)";
     let mut router = run(text);
-    // Connections begin each second from 0 on; each sends a SYN and five more, and is over after six seconds.
+    // A connection begins each second from 0 on, sends a SYN and five retransmissions, and ends after six seconds.
     assert_eq!(
         (router.read("w.initiated").unwrap(), router.read("w.timeouts").unwrap()),
         ("10".into(), "4".into())
@@ -99,7 +99,7 @@ fn a_toy_connection_grows() {
     let text = "t :: ToyTCP(80) -> IPEncap(6, 1.0.0.1, 1.0.0.2) -> SetTCPChecksum -> Queue
         -> DelayUnqueue(100ms) -> s :: Server -> Strip(20) -> t; DriverManager(wait 4.05s, stop)";
     let mut router = run(text);
-    // SYN, SYN|ACK, and a byte, which the server acknowledges, and so on; one segment more after each five.
+    // SYN, SYN|ACK, then a byte that the server acknowledges, and so on; an additional segment after every fifth.
     let [good, sent] = ["t.good", "t.sent"].map(|name| router.read(name).unwrap().parse::<u32>().unwrap());
     assert!(good > 10 && sent > good, "{good} {sent}");
 }

@@ -1,4 +1,4 @@
-//! `ToyTCP(DPORT)`: opens a TCP connection and answers every segment with another one, for load tests.
+//! `ToyTCP(DPORT)`: opens a TCP connection and answers every segment with another segment, for load tests.
 //!
 //! Ports: one push input for segments that begin with the TCP header, one push output for such segments; IPEncap and
 //! SetTCPChecksum complete them.
@@ -6,8 +6,8 @@
 //! Arguments:
 //! - `DPORT`: the server's port.
 //!
-//! Handlers: `good`, `bad`, `sent` (read): received segments without and with RST, sent segments. They are printed
-//! every second. After an RST it opens a new connection.
+//! Handlers: `good`, `bad`, `sent` (read): received segments without and with RST, sent segments. These counts are
+//! printed every second. After an RST the element opens a new connection.
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, IpPort};
@@ -22,9 +22,9 @@ pub static CLASS: Class = Class::new("ToyTCP", || Box::<ToyTcp>::default())
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Segments after which one more is sent than came.
+/// Received segments after which one additional segment is sent.
 const GROW_AFTER: u8 = 5;
-/// One segment of so many announces half the window.
+/// One of this many segments advertises half the window.
 const WINDOWS: u8 = 4;
 const WINDOW: u16 = 60 * 1024;
 
@@ -70,7 +70,7 @@ impl ToyTcp {
         self.good += 1;
     }
 
-    /// Sends SYN, or a byte further on in the window.
+    /// Sends SYN, or a byte in the window.
     fn send(&mut self, cx: &mut Context<'_>) {
         let payload = usize::from(self.expected.is_some());
         let Some(mut packet) = cx.make_packet(HEADROOM, Tcp::LEN + payload, 0) else { return };

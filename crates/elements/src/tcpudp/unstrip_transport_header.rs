@@ -10,7 +10,6 @@ use ringway_click::{Class, Context, Element, PacketBurst};
 pub static CLASS: Class =
     Class::new("UnstripTransportHeader", || Box::<UnstripTransportHeader>::default()).ports("1/1");
 
-/// Brings headers back.
 #[derive(Debug, Default)]
 pub struct UnstripTransportHeader;
 

@@ -1,4 +1,4 @@
-//! `WebGen(PREFIX, DST, RATE)`: requests random pages of a web server, each over a new TCP connection.
+//! `WebGen(PREFIX, DST, RATE)`: requests random pages from a web server, each over a new TCP connection.
 //!
 //! Ports: one push input for IPv4 packets from the server, one push output for IPv4 packets to it.
 //!
@@ -27,9 +27,9 @@ pub static CLASS: Class = Class::new("WebGen", || Box::<WebGen>::default())
     .processing("h")
     .metadata(Metadata::Resolve);
 
-/// Connections at once. Attack: a server that never answers.
+/// Maximum number of concurrent connections. Attack: a server that never answers.
 const MOST: usize = 1 << 16;
-/// Connections begun in one turn.
+/// Maximum number of connections opened per run.
 const BURST: u32 = 256;
 const RESEND_AFTER: u64 = SECOND;
 const RESENDS: u8 = 5;
@@ -43,7 +43,7 @@ type Key = (u32, u16);
 #[derive(Debug)]
 struct Connection {
     initial: u32,
-    /// The next byte expected; `None` before the server's SYN.
+    /// The next expected sequence number; `None` before the server's SYN.
     expected: Option<u32>,
     /// Whether the server has acknowledged the request.
     acknowledged: bool,
@@ -52,7 +52,7 @@ struct Connection {
     request: String,
 }
 
-/// Numbers of connections.
+/// Counts of connections.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     initiated: u64,
@@ -67,9 +67,9 @@ pub struct WebGen {
     server: Ipv4Addr,
     interval: u64,
     connections: BTreeMap<Key, Connection>,
-    /// When to look at each connection again.
+    /// The retransmission time of each connection.
     due: BTreeSet<(u64, Key)>,
-    /// When the next one begins.
+    /// The time at which the next connection is opened.
     next: u64,
     reported: u64,
     identification: u16,
@@ -132,7 +132,7 @@ impl WebGen {
         self.emit(key, Tcp { sequence_number: after.into(), flags, ..tcp }, request.as_bytes(), cx);
     }
 
-    /// Begins a connection.
+    /// Opens a connection.
     fn begin(&mut self, now: u64, cx: &mut Context<'_>) {
         let (address, mask) = (self.prefix.address.to_bits(), self.prefix.mask.to_bits());
         let source = cx.random() & !mask | address & mask;
@@ -278,7 +278,7 @@ impl Element for WebGen {
             self.next += self.interval;
             self.begin(now, cx);
         }
-        // Connections that could not begin in time are skipped.
+        // Connections that could not be opened in time are skipped.
         self.next = self.next.max(now.saturating_sub(SECOND));
         self.resend(now, cx);
         if now >= self.reported + REPORT_AFTER {

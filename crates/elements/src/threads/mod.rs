@@ -1,4 +1,4 @@
-//! Elements about threads and locks.
+//! Elements for threads and locks.
 use ringway_click::Class;
 
 pub mod balanced_thread_sched;
@@ -13,7 +13,6 @@ pub mod spinlock_push;
 pub mod spinlock_release;
 pub mod static_thread_sched;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &balanced_thread_sched::CLASS,
     &cpu_switch::CLASS,

@@ -27,10 +27,9 @@ pub static CLASS: Class =
 
 /// Maximum capacity. Attack: a configuration that exhausts memory.
 const LARGEST: i128 = 1 << 24;
-/// Drops that are reported.
+/// Number of drops that are reported.
 const REPORTED: u64 = 10;
 
-/// Passes packets on, at once or by its task.
 #[derive(Debug, Default)]
 pub struct Pipeliner {
     packets: VecDeque<Packet>,
@@ -46,7 +45,7 @@ pub struct Pipeliner {
 }
 
 impl Pipeliner {
-    /// Schedules its task if there is something to do.
+    /// Schedules the task if packets are stored.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         if let Some(task) = self.task.filter(|_| self.active && !self.packets.is_empty()) {
             cx.reschedule(task);

@@ -2,7 +2,7 @@
 //! tunnel endpoint identifier is stored in the aggregate annotation.
 //!
 //! Ports: one input for packets that begin with the GTP header; one output, and optionally a push output for all other
-//! packets, unchanged: another version, no user packet, invalid headers.
+//! packets, unchanged: other versions, no user data, invalid headers.
 //!
 //! Handlers: `drops` (read): packets that were not decapsulated.
 use super::decap::{Decap, Tunnel};
@@ -16,11 +16,10 @@ pub static CLASS: Class = Class::new("GTPDecap", || Box::<Decap<GtpDecap>>::defa
     .processing("a/ah")
     .metadata(Metadata::Resolve);
 
-/// Removes headers.
 #[derive(Debug, Default)]
 pub struct GtpDecap;
 
-/// Bytes of all headers, length of the packet behind them, and the tunnel's identifier.
+/// Length of all headers, length of the inner packet, and the tunnel endpoint identifier.
 fn find(data: &[u8]) -> Option<(usize, usize, u32)> {
     let (gtp, rest) = Gtp::split(data)?;
     if gtp.flags & Gtp::VERSION != Gtp::VERSION_1 || gtp.kind != Gtp::G_PDU {
@@ -31,7 +30,7 @@ fn find(data: &[u8]) -> Option<(usize, usize, u32)> {
     if gtp.flags & Gtp::OPTIONAL != 0 {
         at = 4;
         let mut kind = if gtp.flags & Gtp::EXTENSION != 0 { *content.get(3)? } else { 0 };
-        // Each extension header has its length in words of four bytes first, and the type of the next last.
+        // An extension header begins with its length in words of four bytes and ends with the type of the next one.
         while kind != 0 {
             let length = usize::from(*content.get(at)?).max(1) * 4;
             kind = *content.get(at + length - 1)?;

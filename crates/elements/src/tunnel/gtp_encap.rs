@@ -13,7 +13,6 @@ use ringway_wire::tunnel::Gtp;
 pub static CLASS: Class =
     Class::new("GTPEncap", || Box::<GtpEncap>::default()).ports("1/1").metadata(Metadata::Resolve);
 
-/// Adds headers.
 #[derive(Debug, Default)]
 pub struct GtpEncap {
     teid: u32,

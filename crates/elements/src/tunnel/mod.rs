@@ -1,4 +1,4 @@
-//! Elements that put frames into others, and take them out again.
+//! Elements that encapsulate frames, and decapsulate them.
 use ringway_click::Class;
 
 mod decap;
@@ -14,7 +14,6 @@ mod sessions;
 pub mod vxlan_decap;
 pub mod vxlan_encap;
 
-/// This group's classes, by name.
 pub const CLASSES: &[&Class] = &[
     &gre_decap::CLASS,
     &gre_encap::CLASS,

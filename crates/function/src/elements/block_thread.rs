@@ -12,7 +12,6 @@ pub static CLASS: Class = Class::new("BlockThread", || Box::new(BlockThread));
 
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Blocks the thread.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockThread;
 

@@ -40,7 +40,6 @@ const SKIPPED: usize = 1000;
 /// Attack: a handler that puts the end off by a nanosecond each time. Calls for a record.
 const MOST_CALLS: usize = 1000;
 
-/// Reads a capture file.
 #[derive(Default)]
 pub struct FromDump {
     capture: Capture,

@@ -25,7 +25,6 @@ pub static CLASS: Class = Class::new("FromHost", || Box::<FromHost>::default())
     .flags("S3")
     .phase(Class::PRIVILEGED - 1);
 
-/// Takes frames from the kernel.
 pub struct FromHost {
     tun: Tun,
     signal: Signal,

@@ -43,7 +43,6 @@ struct Several {
     end: u64,
 }
 
-/// Reads a dump.
 #[derive(Default)]
 pub struct FromIpSummaryDump {
     dump: Dump,

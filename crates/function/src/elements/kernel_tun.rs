@@ -36,7 +36,6 @@ pub(super) const fn exchanging(class: Class) -> Class {
         .metadata(Metadata::Resolve)
 }
 
-/// Exchanges packets with the kernel.
 pub struct KernelTun {
     tun: Tun,
     burst: u32,

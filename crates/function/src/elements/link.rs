@@ -1,4 +1,4 @@
-//! Link types of captures: their names, and where IP packets begin behind their headers.
+//! Link types of captures: their names, and the offset of IP packets after their headers.
 use ringway_click::Packet;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, U16, vlan::Tagged};
 
@@ -11,7 +11,7 @@ const FDDI: u16 = 10;
 const PPP_HDLC: u16 = 50;
 /// LLC/SNAP over ATM (RFC 2684).
 const ATM: u16 = 100;
-/// IP without a link header, and the numbers that some systems use for it.
+/// IP without a link header.
 pub const RAW: u16 = 101;
 const RAWS: [u16; 3] = [RAW, 12, 14];
 /// Cisco's HDLC.
@@ -24,7 +24,7 @@ const AIRONET: u16 = 120;
 const SUNATM: u16 = 123;
 const RADIOTAP: u16 = 127;
 
-/// Names of link types in `ENCAP`; the first of a type is that of the handler `encap`.
+/// Names of link types in `ENCAP`; the handler `encap` returns a type's first name.
 const NAMES: [(&str, u16); 19] = [
     ("NULL", NULL),
     ("IP", RAW),
@@ -47,7 +47,7 @@ const NAMES: [(&str, u16); 19] = [
     ("PRISM", PRISM),
 ];
 
-/// Attack: a frame of nothing but nested LLC headers. Headers that are looked behind.
+/// Maximum number of nested headers. Attack: a frame that consists of nested LLC headers.
 const HEADERS: usize = 8;
 
 /// A link type by its name, or by its number after `#`.
@@ -65,7 +65,7 @@ pub fn link_name(link: u16) -> String {
     named.map_or_else(|| format!("#{link}"), |(name, _)| (*name).to_string())
 }
 
-/// One number for IP without a link header.
+/// Replaces the numbers that some systems use for IP without a link header by [`RAW`].
 pub fn canonical(link: u16) -> u16 {
     if RAWS.contains(&link) { RAW } else { link }
 }
@@ -76,7 +76,7 @@ pub fn is_known(link: u16) -> bool {
     link != AIRONET && NAMES.iter().any(|(_, own)| *own == link)
 }
 
-/// Headers in front of IP.
+/// A header before IP.
 #[derive(Clone, Copy)]
 enum Layer {
     Ethernet,
@@ -85,7 +85,7 @@ enum Layer {
     Wifi,
 }
 
-/// Result of looking at one header.
+/// What follows a header.
 enum Next {
     /// IP begins after this many bytes.
     Ip(usize),
@@ -93,7 +93,7 @@ enum Next {
     Header(usize, Layer),
 }
 
-/// Where an IP packet begins.
+/// The offset of the IP packet.
 fn find_ip(data: &[u8], link: u16) -> Option<usize> {
     let (mut at, mut layer) = match link {
         ETHERNET => (0, Layer::Ethernet),
@@ -117,7 +117,7 @@ fn find_ip(data: &[u8], link: u16) -> Option<usize> {
     None
 }
 
-/// Where an IP packet begins behind a header that no other follows.
+/// The offset of the IP packet after a header that no other header follows.
 fn behind_link(data: &[u8], link: u16) -> Option<usize> {
     const PPP_ADDRESS: u8 = 0xff;
     let is_ppp_ip = |protocol: u8| matches!(protocol, 0x21 | 0x57);
@@ -137,7 +137,7 @@ fn behind_link(data: &[u8], link: u16) -> Option<usize> {
         (NULL, &[a, b, c, d, ..]) => {
             let little = u16::from_le_bytes([a, b]);
             let family = if little == 0 { u16::from_be_bytes([c, d]) } else { little };
-            // IPv4; IPv6 on the several BSDs.
+            // AF_INET; AF_INET6 of the BSDs.
             matches!(family, 2 | 24 | 28 | 30).then_some(4)
         }
         _ => None,
@@ -153,7 +153,7 @@ fn is_ip(data: &[u8], at: usize) -> bool {
 impl Layer {
     /// What follows the header at the beginning of `data`.
     fn next(self, data: &[u8]) -> Option<Next> {
-        // IEEE 802.11's frame control: a data frame; to and from an access point, with four addresses.
+        // IEEE 802.11's frame control: data frames; To DS and From DS, with four addresses.
         const DATA: (u8, u8) = (0x0c, 8);
         const FOUR: u8 = 3;
         match self {
@@ -171,12 +171,12 @@ impl Layer {
             }
             Layer::Llc => match data {
                 [0xaa, 0xaa, 3, 0, 0, 0, ..] if is_ip(data, 6) => Some(Next::Ip(8)),
-                // Bridged Ethernet of which only the type is left, and Cisco's.
+                // EtherType after an OUI of zero or of Cisco.
                 [0xaa, 0xaa, _, 0, 0, 0 | 0xf8, ..] => {
                     let tagged = data.get(6..8)? == EtherType::VLAN.bytes();
                     (tagged && is_ip(data, 10)).then_some(Next::Ip(12))
                 }
-                // Bridged Ethernet and FDDI (RFC 2684), with and without a check sequence.
+                // Bridged Ethernet (RFC 2684), with and without a frame check sequence.
                 [0xaa, 0xaa, _, 0, 0x80, 0xc2, 0, 1 | 7, ..] => Some(Next::Header(8, Layer::Ethernet)),
                 [0xaa, 0xaa, _, 0, 0x80, 0xc2, 0, 4 | 10, ..] => Some(Next::Header(9, Layer::Fddi)),
                 _ => None,

@@ -46,7 +46,6 @@ enum Port {
     Udp(UdpSocket),
 }
 
-/// Exchanges packets by a raw socket.
 #[derive(Default)]
 pub struct RawSocket {
     protocol: Protocol,

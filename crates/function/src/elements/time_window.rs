@@ -1,7 +1,7 @@
-//! The part of a trace that is read, by packets' times.
+//! The part of a trace to emit, by packets' timestamps.
 use ringway_click::arg::{Args, Nanoseconds};
 
-/// The reference of the end.
+/// The time to which the end is relative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum From {
     #[default]
@@ -10,22 +10,22 @@ enum From {
     Start,
 }
 
-/// From when to when packets are emitted.
+/// Start and end of the emitted packets.
 #[derive(Debug, Default)]
 pub(super) struct TimeWindow {
     start: u64,
-    /// START is relative to the first record.
+    /// Whether START is relative to the first record.
     start_relative: bool,
     end: u64,
     end_from: From,
-    /// There is an end, not reached yet.
+    /// Whether there is an end that is not reached yet.
     ends: bool,
-    /// A record has been read, and relative times are resolved.
+    /// Whether relative times are resolved, by the first record.
     prepared: bool,
 }
 
 impl TimeWindow {
-    /// Whether there is an end, not reached yet.
+    /// Whether there is an end that is not reached yet.
     pub(super) fn ends(&self) -> bool {
         self.ends
     }
@@ -53,7 +53,7 @@ impl TimeWindow {
         (self.end, self.end_from) = end.unwrap_or_default();
     }
 
-    /// Resolves relative times at the first record; true if this is one.
+    /// Resolves relative times at the first record. Returns whether this is the first record.
     pub(super) fn prepare(&mut self, time: u64) -> bool {
         if self.prepared {
             return false;
@@ -70,7 +70,7 @@ impl TimeWindow {
         true
     }
 
-    /// Whether a record is before the start, which no record is after one that isn't.
+    /// Whether a record is before the start. After the first record that isn't, this is always false.
     pub(super) fn is_before(&mut self, time: u64) -> bool {
         if time >= self.start {
             self.start = 0;

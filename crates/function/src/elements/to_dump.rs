@@ -30,7 +30,6 @@ pub static CLASS: Class = Class::new("ToDump", || Box::<ToDump>::default())
     .flags("S2")
     .metadata(Metadata::Resolve);
 
-/// Writes a capture file.
 #[derive(Default)]
 pub struct ToDump {
     path: String,

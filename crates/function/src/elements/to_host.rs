@@ -19,7 +19,6 @@ pub static CLASS: Class = Class::new("ToHost", || Box::<ToHost>::default())
     .phase(Class::PRIVILEGED)
     .metadata(Metadata::Resolve);
 
-/// Sends frames to the kernel.
 #[derive(Default)]
 pub struct ToHost {
     name: String,

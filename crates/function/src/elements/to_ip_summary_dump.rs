@@ -35,7 +35,6 @@ pub static CLASS: Class = Class::new("ToIPSummaryDump", || Box::<ToIpSummaryDump
 /// Attack: a packet that claims to stand for four billion. Largest number of records per packet.
 const MOST_RECORDS: u32 = 1 << 16;
 
-/// Writes a dump.
 #[derive(Default)]
 pub struct ToIpSummaryDump {
     path: String,

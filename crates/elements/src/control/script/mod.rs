@@ -50,7 +50,6 @@ enum ScriptType {
     Signal(Vec<i32>),
 }
 
-/// Runs a script.
 #[derive(Debug, Default)]
 pub struct Script {
     /// Whether this is a `DriverManager`.

@@ -25,26 +25,26 @@ const COMBINATIONS: usize = 1 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Presence {
     None,
-    /// Perhaps not the last byte.
+    /// All but the last byte, or all.
     Some,
     All,
 }
 
-/// Values from the first to the last.
+/// Values from first to last, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) first: u32,
     pub(super) last: u32,
 }
 
-/// A range for each field: wherever a rule matches, its packet is in one of the rule's areas.
+/// A range for each field. A packet that a rule matches is in at least one of the rule's areas.
 #[derive(Clone, Debug)]
 pub(super) struct Area {
     pub(super) ranges: [Range; AXES],
     pub(super) presence: [Presence; AXES],
     /// Whether the rule matches all packets of the area, if all of [`FIELDS`] are present.
     pub(super) exact: bool,
-    /// Whether only later fragments are included, or only others.
+    /// Whether to include only later fragments, or only other packets; `None` for both.
     later: Option<bool>,
 }
 
@@ -58,7 +58,7 @@ impl Area {
         Self { ranges, presence: [Presence::None; AXES], exact, later: None }
     }
 
-    /// The packets in both; `None` if there are none.
+    /// The intersection; `None` if empty.
     fn and(&self, other: &Self) -> Option<Self> {
         let mut both = self.clone();
         both.exact &= other.exact;
@@ -75,14 +75,14 @@ impl Area {
             } else if both.presence[axis] == Presence::All {
                 return None;
             } else {
-                // Both conditions may hold where the field is missing.
+                // If the field is missing, both conditions may hold.
                 both.exact = false;
             }
         }
         Some(both)
     }
 
-    /// The least area with both.
+    /// The smallest area that contains both.
     fn hull(mut self, other: &Self) -> Self {
         for axis in 0..AXES {
             let (own, others) = (&mut self.ranges[axis], other.ranges[axis]);
@@ -93,7 +93,7 @@ impl Area {
         Self { exact: false, ..self }
     }
 
-    /// Takes up whether the packet is a later fragment into the protocol's range.
+    /// Merges `later` into the protocol's range.
     fn settle(mut self) -> Self {
         let range = &mut self.ranges[PROTOCOLS];
         let [first, last] = [range.first, range.last].map(|protocol| protocol * 2);
@@ -108,19 +108,19 @@ impl Area {
     }
 }
 
-/// A word under a mask that is none of [`FIELDS`].
+/// Offset and mask of a 32-bit word that is none of [`FIELDS`].
 pub(super) type Word = (u16, u32);
 
 /// Finds the areas of rules.
 #[derive(Debug)]
 pub(super) struct Areas {
-    /// Further words, each a field.
+    /// The other words that are fields.
     extra: Vec<Word>,
     limit: usize,
 }
 
 impl Areas {
-    /// The further words are those that most conditions of these rules are about.
+    /// Chooses the other words that occur in most conditions of these rules.
     pub(super) fn new<'a>(rules: impl Iterator<Item = &'a Expression>) -> Self {
         let mut counts = BTreeMap::new();
         rules.for_each(|rule| count(rule, &mut counts));
@@ -140,7 +140,7 @@ impl Areas {
         self.part(expression, false, false).into_iter().map(Area::settle).collect()
     }
 
-    /// The areas of an expression, or of its negation; `short`: its tests' outcomes for packets that are too short are
+    /// The areas of an expression, or of its negation. `short`: whether results for packets that are too short are
     /// negated too.
     fn part(&self, expression: &Expression, negated: bool, short: bool) -> Vec<Area> {
         match expression {
@@ -204,7 +204,7 @@ impl Areas {
 
     fn test(&self, test: &Test, negated: bool) -> Vec<Area> {
         let Test { offset, value, mask, short } = *test;
-        // Whether packets meet this that are too short.
+        // Whether packets that are too short match.
         let if_missing = short != negated;
         if mask == 0 {
             return if negated { Vec::new() } else { vec![Area::any(true)] };
@@ -243,7 +243,7 @@ impl Areas {
     }
 }
 
-/// The greatest value of a field; `mask` is that of a further word.
+/// The greatest value of a field; `mask` is used for other words.
 fn top(axis: usize, mask: u32) -> u32 {
     match axis {
         PROTOCOLS => 0xff,
@@ -269,7 +269,7 @@ fn restrict(axis: usize, range: Range, exact: bool, negated: bool, presence: Pre
     if exact && (!all.is_empty() || presence == Presence::All) { all } else { vec![Area::any(false)] }
 }
 
-/// Counts conditions by words that are none of [`FIELDS`].
+/// Counts conditions on words that are none of [`FIELDS`].
 fn count(expression: &Expression, counts: &mut BTreeMap<Word, u32>) {
     let (offset, mask) = match expression {
         Expression::Test(test) => (test.offset, test.mask),

@@ -1,18 +1,18 @@
-//! A field's values sorted into ranges, each with a bitmap of the blocks that have an area there.
+//! One field's values, divided into ranges, each with a bitmap of the blocks that have an area in that range.
 use super::area::{Area, Presence};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_frame::prefetch;
 
-/// Maximum number of bits of a value that are looked up at once.
+/// Maximum number of a value's upper bits that index the first table.
 const TOP_BITS: u32 = 16;
-/// Ranges or areas processed before packets are processed again.
+/// Ranges or areas processed between two turns of the data path.
 pub(super) const AT_ONCE: usize = 128;
 /// Words of a cache line.
 const LINE: usize = 8;
 
-/// The starts of the ranges of a field into which areas divide its values, in order.
+/// The starts of the ranges into which areas divide a field's values, ascending.
 pub(super) fn starts(areas: &[Area], axis: usize) -> Vec<u32> {
     let ends = |area: &Area| [Some(area.ranges[axis].first), area.ranges[axis].last.checked_add(1)];
     let mut starts: Vec<u32> = areas.iter().flat_map(ends).flatten().chain([0]).collect();
@@ -21,19 +21,19 @@ pub(super) fn starts(areas: &[Area], axis: usize) -> Vec<u32> {
     starts
 }
 
-/// The numbers of an area's ranges: the first, and the one behind the last.
+/// The indices of an area's ranges: first, and last plus 1.
 pub(super) fn span(starts: &[u32], area: &Area, axis: usize) -> (u32, u32) {
     let range = area.ranges[axis];
     let first = starts.partition_point(|start| *start < range.first);
     (first as u32, starts.partition_point(|start| *start <= range.last) as u32)
 }
 
-/// How bitmaps are laid out.
+/// The layout of bitmaps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Words of a bit a block.
+    /// Words with one bit per block.
     pub(super) words: usize,
-    /// Words of a bit a word, before them; none if there is one word only.
+    /// Summary words before them, with one bit per word; none if there is only one word.
     pub(super) summary: usize,
     /// Maximum number of words of all bitmaps of a field.
     limit: usize,
@@ -50,26 +50,26 @@ impl Layout {
     }
 }
 
-/// A field.
+/// The lookup table of a field.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     shift: u32,
-    /// Halvings that find a value's range among those with the same upper bits.
+    /// Steps of the binary search among ranges with the same upper bits.
     steps: u32,
-    /// By a value's upper bits, the range of the least such value.
+    /// For each value of the upper bits, the range of the smallest value with these bits.
     tops: Vec<u32>,
-    /// First values of ranges, and as many more as halvings may read.
+    /// First values of ranges, padded for the binary search.
     starts: Vec<u32>,
-    /// For each range, the place of its bitmap.
+    /// For each range, the offset of its bitmap.
     places: Vec<u32>,
     rows: Vec<u64>,
-    /// The bitmap of packets without this field, and of those with a part of it.
+    /// The bitmap for packets in which this field is missing or truncated.
     pub(super) missing: u32,
     pub(super) partial: u32,
 }
 
 impl Axis {
-    /// `owner` has each area's block, `spans` its ranges.
+    /// `owner` is each area's block, `spans` its ranges.
     pub(super) fn new(
         field: usize,
         starts: &[u32],
@@ -103,7 +103,7 @@ impl Axis {
             if kept.len() % AT_ONCE == 0 {
                 breathe();
             }
-            // A range that ended with the last one counts here too if ranges are taken together.
+            // If ranges were merged, an area that ended in the previous range counts here too.
             while let Some((_, block)) = ends.next_if(|(end, _)| *end as usize <= first) {
                 counts[block as usize] -= 1;
                 if counts[block as usize] == 0 {
@@ -139,7 +139,7 @@ impl Axis {
             most = most.max(range - from);
             tops.push(range as u32);
         }
-        // Greater values than the last start's are in the last range.
+        // Values beyond the last start are in the last range.
         let steps = usize::BITS - most.leading_zeros();
         let last = places.last().copied().unwrap_or(0);
         starts.extend(core::iter::repeat_n(u32::MAX, 1 << steps));
@@ -147,7 +147,7 @@ impl Axis {
         Self { shift, steps, tops, starts, places, rows, missing, partial }
     }
 
-    /// The place of a value's bitmap.
+    /// The offset of a value's bitmap.
     #[inline]
     pub(super) fn place(&self, value: u32) -> u32 {
         let top = (value >> self.shift) as usize;
@@ -158,7 +158,7 @@ impl Axis {
         self.places[range]
     }
 
-    /// The bitmap at a place, with `size` words.
+    /// The bitmap of `size` words at an offset.
     #[inline]
     pub(super) fn row(&self, place: u32, size: usize) -> &[u64] {
         &self.rows[place as usize..][..size]
@@ -174,7 +174,7 @@ impl Axis {
         }
     }
 
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub(super) fn memory(&self) -> usize {
         4 * (self.tops.len() + self.starts.len() + self.places.len()) + 8 * self.rows.len()
     }
@@ -184,7 +184,7 @@ fn set(row: &mut [u64], block: u32) {
     row[block as usize / 64] |= 1 << (block % 64);
 }
 
-/// Bitmaps, each once.
+/// Distinct bitmaps.
 struct Rows {
     layout: Layout,
     rows: Vec<u64>,
@@ -196,7 +196,7 @@ impl Rows {
         Self { layout, rows: Vec::new(), by_hash: BTreeMap::new() }
     }
 
-    /// The place of a bitmap.
+    /// Stores a bitmap and returns its offset.
     fn put(&mut self, row: &[u64]) -> u32 {
         let Layout { words, summary, .. } = self.layout;
         let key = hash(row);
@@ -216,7 +216,7 @@ impl Rows {
     }
 }
 
-/// Mixes words (the multiplier is 2^64 divided by the golden ratio; Knuth, TAOCP 3, 6.4).
+/// The multiplier is 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4).
 fn hash(words: &[u64]) -> u64 {
     let mix = |sum: u64, word: &u64| {
         let product = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,18 +1,18 @@
-//! Blocks of areas that lie near each other, compared with a packet at once.
+//! Blocks of nearby areas, which are compared with a packet all at once.
 use super::area::{AXES, Area, FIELDS};
 use super::axis::{AT_ONCE, span};
 use alloc::vec::Vec;
 
-/// Areas of a block: as many 16-bit values as a vector register has.
+/// Areas per block: the number of 16-bit lanes of a vector register.
 pub(super) const LANES: usize = 8;
-/// Positions tried for each cut.
+/// Candidate positions for each cut.
 const CUTS: usize = 8;
 
 /// The fields of a packet.
 pub(super) type Key = [u32; FIELDS];
 
-/// Areas, in the order of their rules. A value less an area's first one is compared as a signed number, which is offset
-/// by the least one: vector registers have no unsigned comparison.
+/// Areas, in the order of their rules. Values minus an area's first are compared as signed numbers with an offset,
+/// since vector registers have no unsigned comparison.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Block {
@@ -21,12 +21,12 @@ pub(super) struct Block {
     pub(super) owners: [Owner; LANES],
 }
 
-/// The rule of an area, and whether the rule's program must be looked at too.
+/// The rule of an area, and whether the rule's program must be run too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner(u32);
 
 impl Owner {
-    /// Behind all rules.
+    /// After all rules.
     pub(super) const NONE: Self = Self(u32::MAX);
 
     fn new(rule: u32, exact: bool) -> Self {
@@ -51,7 +51,7 @@ struct Lanes<T> {
 }
 
 impl Block {
-    /// `owner` has each area's rule. Unused lanes belong to a rule behind all others.
+    /// `owner` is each area's rule. Unused lanes get [`Owner::NONE`].
     pub(super) fn new(areas: &[Area], owner: &[u32], members: &[u32]) -> Self {
         let mut block = Self {
             addresses: [Lanes { first: [0; LANES], width: [i32::MIN; LANES] }; 2],
@@ -74,7 +74,7 @@ impl Block {
         block
     }
 
-    /// A bit for each area that has the packet.
+    /// A bit for each area that contains the packet.
     #[inline]
     pub(super) fn matching(&self, key: &Key) -> u32 {
         let [source, destination] = &self.addresses;
@@ -93,7 +93,7 @@ impl Block {
     }
 }
 
-/// The extent of areas in each field, by the numbers of ranges.
+/// The extent of areas in each field, as indices of ranges.
 type Hull = [(u32, u32); AXES];
 const EMPTY: Hull = [(u32::MAX, 0); AXES];
 
@@ -109,7 +109,7 @@ pub(super) struct Division<'a> {
     spans: &'a [Hull],
     /// Number of ranges of each field.
     counts: [f32; AXES],
-    /// Fields that tell areas apart.
+    /// Fields in which areas differ.
     axes: Vec<usize>,
     lanes: usize,
 }
@@ -124,7 +124,7 @@ impl<'a> Division<'a> {
         Self { spans, counts, axes, lanes }
     }
 
-    /// The members of each block; neighbouring blocks lie near each other.
+    /// The members of each block; consecutive blocks are near each other.
     pub(super) fn blocks(&self, breathe: &mut dyn FnMut()) -> Vec<Vec<u32>> {
         let mut order: Vec<u32> = (0..self.spans.len() as u32).collect();
         let mut blocks = Vec::new();
@@ -142,7 +142,7 @@ impl<'a> Division<'a> {
         blocks
     }
 
-    /// Sorts areas so that the first ones, whose number is returned, and the others overlap as little as possible.
+    /// Sorts areas so that the first ones, whose count is returned, overlap the others as little as possible.
     fn cut(&self, areas: &mut [u32], breathe: &mut dyn FnMut()) -> usize {
         let mut best = (f32::MAX, (0, 0), self.lanes);
         for &axis in &self.axes {
@@ -160,7 +160,7 @@ impl<'a> Division<'a> {
         at
     }
 
-    /// Sorts by where areas begin, where they end, or how wide they are.
+    /// Sorts by start, end or width of areas.
     fn sort(&self, areas: &mut [u32], axis: usize, order: usize) {
         areas.sort_unstable_by_key(|area| {
             let (begin, end) = self.spans[*area as usize][axis];
@@ -172,7 +172,7 @@ impl<'a> Division<'a> {
         });
     }
 
-    /// Where to cut a sequence: its cost and its place. A part's cost is its number of blocks, times the share of
+    /// The cost and position of the best cut of a sequence. A part's cost is its number of blocks times the share of
     /// packets in its hull.
     fn best_place(&self, areas: &[u32]) -> (f32, usize) {
         let blocks = areas.len().div_ceil(self.lanes);

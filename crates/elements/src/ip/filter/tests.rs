@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use ringway_click::Pool;
 
-/// Conditions on few values, so that packets often meet them.
+/// Conditions on few values, so that packets often match.
 fn condition() -> impl Strategy<Value = String> {
     let side = prop::sample::select(vec!["", "src ", "dst ", "src and dst "]);
     let not = prop::sample::select(vec!["", "", "", "not "]);
@@ -36,7 +36,7 @@ fn condition() -> impl Strategy<Value = String> {
     (not, what).prop_map(|(not, what)| format!("{not}{what}"))
 }
 
-/// The operand's bits that a mask in a relation leaves.
+/// The mask in a relation.
 fn mask_of(relation: &str) -> u16 {
     match relation {
         "& 3 =" => 3,
@@ -58,13 +58,13 @@ fn pattern() -> impl Strategy<Value = String> {
 
 fn rules() -> impl Strategy<Value = Vec<String>> {
     let action = prop::sample::select(vec!["deny", "0", "1", "2"]);
-    // What follows an Ethernet address is taken for one, so it stands alone.
+    // The parser takes words after an Ethernet address for another address, so it must be alone.
     let pattern = prop_oneof![9 => pattern(), 1 => Just("src ether host 2:0:0:0:0:1".to_string())];
     let rule = (action, pattern).prop_map(|(action, pattern)| format!("{action} {pattern}"));
     prop::collection::vec(rule, 1..40)
 }
 
-/// A frame with an IPv4 packet, perhaps cut short.
+/// A frame with an IPv4 packet, possibly truncated.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let ip = (0..4u8, 0..4u8, prop::sample::select(vec![1u8, 6, 17]), 62..67u8, 0..3u8, 0..4u8);
     let rest = (78..83u8, 78..83u8, any::<bool>(), 14..70usize, prop::bool::weighted(0.2));
@@ -103,7 +103,7 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A packet with a frame; its IPv4 header has options if a byte of the frame says so.
+/// A packet with a frame; a byte of the frame decides whether the IPv4 header has options.
 fn packet(frame: &[u8]) -> Packet {
     let mut packet = Pool::new().copy(frame).unwrap();
     packet.set_mac_header(0);
@@ -112,7 +112,7 @@ fn packet(frame: &[u8]) -> Packet {
     packet
 }
 
-/// The first rule that matches, each by its expression as it was written.
+/// The first rule that matches, found by evaluating each rule's expression.
 fn one_by_one(rules: &[Program], headers: &Headers<'_>) -> Jump {
     for rule in rules {
         let mut at = 0;
@@ -132,7 +132,7 @@ fn one_by_one(rules: &[Program], headers: &Headers<'_>) -> Jump {
     Jump::Drop
 }
 
-/// The outputs of packets that come as one burst.
+/// The outputs of packets that arrive in one burst.
 fn outputs(filter: &Filter, packets: &[Packet]) -> Vec<Option<usize>> {
     let output = |jump: &Jump| if let Jump::Output(port) = jump { Some(*port) } else { None };
     packets
@@ -170,7 +170,7 @@ proptest! {
         for (number, packet) in packets.iter().enumerate() {
             let expected = expected(&rules, packet);
             prop_assert_eq!(apart[number], expected, "{:?}", frames[number]);
-            // Click's way of shortening programs is not exact where headers are cut short.
+            // Click's optimization of programs is not exact for truncated headers.
             if frames[number].len() >= 54 {
                 prop_assert_eq!(one[number], expected);
             }
@@ -178,7 +178,7 @@ proptest! {
     }
 }
 
-/// A rule as access lists have them: prefixes, a protocol, ranges of ports.
+/// A rule typical of access lists: prefixes, a protocol, port ranges.
 fn listed() -> impl Strategy<Value = String> {
     let net = || {
         (0..8u8, 27..=32u8).prop_map(|(n, bits)| format!("10.0.0.{}/{bits}", n & (0xff << (32 - bits)) as u8))

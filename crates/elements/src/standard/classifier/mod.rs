@@ -1,12 +1,12 @@
-//! `Classifier(PATTERN...)`: sends packets to the output of the first pattern they match.
+//! `Classifier(PATTERN...)`: sends packets to the output of the first pattern that matches.
 //!
 //! Ports: one push input, a push output for each pattern. Packets that match none are dropped.
 //!
 //! Arguments:
 //! - `PATTERN`: clauses `OFFSET/VALUE` or `OFFSET/VALUE%MASK`, all of which must hold, or `-` for every packet. Offsets
-//!   are decimal, values and masks hexadecimal, `?` is any digit; `!` before a clause says that it must not hold.
+//!   are decimal, values and masks hexadecimal, `?` is any digit; `!` before a clause negates it.
 //!
-//! Handlers: `program` (read): what is compared, in words of four bytes.
+//! Handlers: `program` (read): the comparisons, in words of four bytes.
 mod program;
 
 use alloc::boxed::Box;
@@ -19,7 +19,6 @@ use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 pub static CLASS: Class =
     Class::new("Classifier", || Box::<Classifier>::default()).ports("1/-").processing("h").live();
 
-/// Sends packets by what they contain.
 #[derive(Debug, Default)]
 pub struct Classifier {
     program: Program,
