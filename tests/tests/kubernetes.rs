@@ -198,14 +198,11 @@ impl Lab {
         nodes
     }
 
-    /// Starts kube-scheduler, with an extender of these keys or without one.
+    /// Starts kube-scheduler, with an extender of these verbs or without one.
     fn scheduler(&self, extender: Option<&str>) -> Running {
         let extender = extender.map_or(String::new(), |more| {
             let url = format!("http://127.0.0.1:{}/v1/place/extender", self.extender);
-            format!(
-                "extenders:\n- urlPrefix: {url}\n  filterVerb: filter\n  prioritizeVerb: prioritize\n  \
-                     weight: 100\n  nodeCacheCapable: true\n{more}"
-            )
+            format!("extenders:\n- urlPrefix: {url}\n  weight: 100\n  nodeCacheCapable: true\n{more}")
         });
         let config = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
@@ -238,7 +235,10 @@ impl Lab {
     }
 }
 
-const BINDS: Option<&str> = Some("  bindVerb: bind\n");
+const RATES: Option<&str> = Some("  filterVerb: filter\n  prioritizeVerb: prioritize\n");
+const BINDS: Option<&str> = Some("  filterVerb: filter\n  prioritizeVerb: prioritize\n  bindVerb: bind\n");
+const BEST: Option<&str> = Some("  filterVerb: best\n");
+const BEST_BINDS: Option<&str> = Some("  filterVerb: best\n  bindVerb: bind\n");
 
 #[test]
 fn pods_are_placed_with_a_real_kube_scheduler() {
@@ -256,7 +256,9 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
     assert_eq!(lab.metric("ringway_hosts"), NODES as u64);
 
     // Bound pods count: pods of 1 CPU fill one node after the other, whichever component writes the bindings.
-    for extender in [BINDS, Some("")] {
+    let mut written = 0;
+    for extender in [BINDS, RATES, BEST_BINDS] {
+        written += if extender == RATES { 0 } else { 40 };
         let _scheduler = lab.scheduler(extender);
         for count in 1..=40 {
             lab.pods("one-", 1, "1");
@@ -264,8 +266,8 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
         }
         let nodes = lab.bound();
         assert!(nodes.values().sum::<usize>() == 40 && nodes.len() == 40 / CPUS, "{nodes:?}");
-        let written = lab.metric("ringway_kubernetes_bindings_total{result=\"ok\"}");
-        assert_eq!(written, 40, "only where it is asked to");
+        let bindings = lab.metric("ringway_kubernetes_bindings_total{result=\"ok\"}");
+        assert_eq!(bindings, written, "only where it is asked to");
         lab.no_pods();
     }
 
@@ -309,7 +311,13 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
 /// How fast pods are bound, beside kube-scheduler alone.
 fn print_rates(lab: &mut Lab) {
     lab.place("none");
-    let kinds = [("alone", None), ("with bindVerb", BINDS), ("without bindVerb", Some(""))];
+    let kinds = [
+        ("alone", None),
+        ("with filter, prioritize, bind", BINDS),
+        ("with filter, prioritize", RATES),
+        ("with best, bind", BEST_BINDS),
+        ("with best", BEST),
+    ];
     let mut rates = kinds.map(|_| Vec::new());
     for _ in 0..ROUNDS {
         for ((_, extender), rates) in kinds.iter().zip(&mut rates) {

@@ -114,7 +114,8 @@ impl Running {
         };
         let sent = if counted { " $(sent.count)" } else { "" };
         let driver = format!(
-            "DriverManager({opening}{}label more, print \"$(now) $(sink.count){sent}\", wait 0.005s, goto more);",
+            "DriverManager({opening}{}label more, print \"$(now) $(sink.count){sent}\", \
+             wait 0.005s, goto more);",
             after("first", most(frames.len()))
         );
         let core = WORKER.to_string();

@@ -129,7 +129,8 @@ pub fn balanced(length: Length) -> Frames {
 pub fn monitor(traffic: Traffic, from: &str, sink: &str) -> String {
     let from = source(traffic, from);
     format!(
-        "{from} -> Strip(14) -> CheckIPHeader -> table :: FlowMonitor(CAPACITY {HELD}) -> Unstrip(14) -> {sink};
+        "{from} -> Strip(14) -> CheckIPHeader -> table :: FlowMonitor(CAPACITY {HELD})
+           -> Unstrip(14) -> {sink};
          table[1] -> Discard;"
     )
 }

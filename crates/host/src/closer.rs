@@ -130,7 +130,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    /// A descriptor whose last close blocks until the connection is aborted: a TCP socket that lingers with unsent data.
+    /// A descriptor whose last close blocks until the connection is aborted: a TCP socket that lingers with
+    /// unsent data.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

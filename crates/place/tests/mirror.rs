@@ -48,7 +48,7 @@ fn ask(vm: &str) -> Ask {
 }
 
 fn best(engine: &Engine, vm: Vm) -> Option<String> {
-    let (decision, _) = engine.advise(&ask(&vm.name), vec![vm.clone()]).unwrap();
+    let (decision, _) = engine.advise(&ask(&vm.name), vec![vm.clone()], |_| true).unwrap();
     decision.choices[0].host.clone()
 }
 
@@ -61,7 +61,7 @@ fn cpus_are_counted_in_thousandths() {
     assert_eq!((row.vms, row.vcpus), (18, 1.8));
     // Of 2 CPUs the host keeps 0.08.
     assert_eq!(best(&engine, pod("fits", 120)).as_deref(), Some("a"));
-    let (decision, traces) = engine.advise(&ask("over"), vec![pod("over", 121)]).unwrap();
+    let (decision, traces) = engine.advise(&ask("over"), vec![pod("over", 121)], |_| true).unwrap();
     assert_eq!(decision.choices[0].host.as_deref(), Some("b"));
     let reason = &traces[0].hosts.iter().find(|host| host.host == "a").unwrap().rejected[0];
     assert_eq!(reason.reason, "1.8 virtual CPUs are on its 1.92 CPUs; 0.121 more exceed the limit");
@@ -71,7 +71,7 @@ fn cpus_are_counted_in_thousandths() {
 #[test]
 fn advice_is_stored_and_explained_and_reserves_nothing() {
     let engine = engine();
-    let (decision, _) = engine.advise(&ask("p"), vec![pod("p", 1500)]).unwrap();
+    let (decision, _) = engine.advise(&ask("p"), vec![pod("p", 1500)], |_| true).unwrap();
     assert!(decision.placed() && decision.id == 1);
     assert!(engine.view(|model| model.pendings().is_empty() && model.vm("p").is_none()).unwrap());
     assert_eq!(engine.decisions(5).unwrap().first(), Some(&decision));
@@ -80,7 +80,7 @@ fn advice_is_stored_and_explained_and_reserves_nothing() {
     let explained = engine.explain(1).unwrap();
     assert_eq!((explained.decision, explained.note.as_str()), (decision, ""));
     assert_eq!(explained.traces[0].hosts.len(), 2);
-    let (failed, _) = engine.advise(&ask("p"), vec![pod("p", 1500)]).unwrap();
+    let (failed, _) = engine.advise(&ask("p"), vec![pod("p", 1500)], |_| true).unwrap();
     assert!(!failed.placed() && failed.id == 2);
     let explained = engine.explain(2).unwrap();
     assert!(explained.traces[0].hosts[0].rejected[0].reason.contains("1.5 more exceed the limit"));

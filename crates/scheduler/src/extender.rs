@@ -1,4 +1,4 @@
-//! kube-scheduler's extender (k8s.io/kube-scheduler/extender/v1): filter, prioritize, bind; with node names
+//! kube-scheduler's extender (k8s.io/kube-scheduler/extender/v1): filter, best, prioritize, bind; with node names
 //! only, so it must be configured with `nodeCacheCapable: true`.
 
 use super::kubernetes::{Kubernetes, Pod, is_of_pod, name_of, vm, vm_name};
@@ -92,13 +92,19 @@ struct Judged {
     others: BTreeMap<String, String>,
     /// Unknown nodes.
     missing: BTreeSet<String>,
+    /// The node with the highest priority.
+    best: Option<String>,
 }
 
-/// The purpose of a query: the possible nodes for a pod, or the best one.
+/// The purpose of a query about a pod's nodes.
 #[derive(Clone, Copy, PartialEq)]
 enum Purpose {
+    /// The possible nodes.
     Filter,
+    /// The possible nodes and their priorities.
     Prioritize,
+    /// The node with the highest priority.
+    Best,
 }
 
 fn names(args: &ExtenderArgs) -> Result<BTreeSet<String>, Failed> {
@@ -149,37 +155,33 @@ fn judge(service: &Service, args: &ExtenderArgs, purpose: Purpose) -> Result<Jud
     if judged.nodes.is_empty() {
         return Ok(judged);
     }
-    judged.trace = advice(service, &vm, &judged.nodes, &pod.metadata.uid, purpose)?;
+    (judged.best, judged.trace) = advice(service, &vm, &judged.nodes, &pod.metadata.uid, purpose)?;
     Ok(judged)
 }
 
-/// A policy's judgement of nodes for a pod, which is remembered.
+/// A policy's choice and judgement of nodes for a pod, which is remembered.
 fn advice(
     service: &Service,
     vm: &Vm,
     nodes: &BTreeSet<String>,
     uid: &str,
     purpose: Purpose,
-) -> Result<Trace, Failed> {
+) -> Result<(Option<String>, Trace), Failed> {
     // Attack: endless names and annotations, which would be remembered.
     vm.check().map_err(EngineError::from)?;
     let now = service.clock.now();
+    // kube-scheduler chooses among equal nodes, except for `best`.
+    let seed = (purpose != Purpose::Best).then_some(0);
     // The pod's own reservation from an earlier cycle must not be in its way.
-    let ask = PlaceRequest { new: vec![vm.clone()], seed: Some(0), ..PlaceRequest::default() }.ask(now);
+    let ask = PlaceRequest { new: vec![vm.clone()], seed, ..PlaceRequest::default() }.ask(now);
     let ask = Ask { only: nodes.clone(), ..ask };
     service.pods.see(vm.clone(), uid, now);
-    let mut traces = match purpose {
-        Purpose::Prioritize => service.engine.advise(&ask, vec![vm.clone()])?.1,
-        Purpose::Filter => {
-            let (choices, traces) = service.engine.attempt(&ask, vec![vm.clone()])?;
-            let why = choices.iter().find(|choice| choice.host.is_none()).map(Choice::why);
-            if why.is_some_and(|why| service.pods.is_news(&vm.name, &why)) {
-                service.engine.advise(&ask, vec![vm.clone()])?;
-            }
-            traces
-        }
+    let is_kept = |choices: &[Choice]| match choices.iter().find(|choice| choice.host.is_none()) {
+        Some(refused) => service.pods.is_news(&vm.name, &refused.why()),
+        None => purpose != Purpose::Filter,
     };
-    Ok(traces.pop().unwrap_or_default())
+    let (mut decision, mut traces) = service.engine.advise(&ask, vec![vm.clone()], is_kept)?;
+    Ok((decision.choices.pop().and_then(|choice| choice.host), traces.pop().unwrap_or_default()))
 }
 
 /// Waits briefly for nodes that kube-scheduler already knows and Ringway does not.
@@ -200,22 +202,41 @@ pub async fn filter(
     State(place): State<Placer>,
     args: Result<Json<ExtenderArgs>, JsonRejection>,
 ) -> Json<ExtenderFilterResult> {
+    answer_filter(place, args, Purpose::Filter).await
+}
+
+/// A filter that leaves only the node with the highest priority, so that kube-scheduler rates none: one request a pod,
+/// in place of `filter` and `prioritize`.
+#[utoipa::path(post, path = "/v1/place/extender/best", request_body = ExtenderArgs,
+    responses((status = 200, body = ExtenderFilterResult)))]
+pub async fn best(
+    State(place): State<Placer>,
+    args: Result<Json<ExtenderArgs>, JsonRejection>,
+) -> Json<ExtenderFilterResult> {
+    answer_filter(place, args, Purpose::Best).await
+}
+
+async fn answer_filter(
+    place: Placer,
+    args: Result<Json<ExtenderArgs>, JsonRejection>,
+    purpose: Purpose,
+) -> Json<ExtenderFilterResult> {
     let (began, metrics) = (Instant::now(), place.metrics.clone());
     await_nodes(&place, &args).await;
     let nodes = named(&args);
-    let filtered = |service: &Service| {
-        let Judged { trace, nodes, others, missing } = judge(service, &body(args)?, Purpose::Filter)?;
-        let mut result =
-            ExtenderFilterResult { node_names: Some(Vec::new()), ..ExtenderFilterResult::default() };
+    let filtered = move |service: &Service| {
+        let Judged { trace, nodes, others, missing, best } = judge(service, &body(args)?, purpose)?;
+        let (mut passed, mut result) = (Vec::new(), ExtenderFilterResult::default());
         for host in trace.hosts.into_iter().filter(|host| nodes.contains(&host.host)) {
             match host.rejected.first() {
-                None => result.node_names.get_or_insert_default().push(host.host),
+                None => passed.push(host.host),
                 Some(verdict) => {
                     let why = format!("{}: {}", verdict.filter, verdict.reason);
                     result.failed_nodes.insert(host.host, why);
                 }
             }
         }
+        result.node_names = Some(if purpose == Purpose::Best { best.into_iter().collect() } else { passed });
         result.failed_nodes.extend(others);
         for node in missing {
             result.failed_and_unresolvable_nodes.insert(node, "Ringway does not know this node".into());
@@ -223,7 +244,11 @@ pub async fn filter(
         Ok(result)
     };
     let result = decided(place, nodes, filtered).await;
-    metrics.answered(Verb::Filter, began, result.is_err());
+    metrics.answered(
+        if purpose == Purpose::Best { Verb::Best } else { Verb::Filter },
+        began,
+        result.is_err(),
+    );
     result.unwrap_or_else(|failed| {
         Json(ExtenderFilterResult { error: failed.to_string(), ..ExtenderFilterResult::default() })
     })
@@ -239,7 +264,7 @@ pub async fn prioritize(
     let (began, metrics) = (Instant::now(), place.metrics.clone());
     let nodes = named(&args);
     let prioritized = |service: &Service| {
-        let Judged { trace, nodes, others, missing } = judge(service, &body(args)?, Purpose::Prioritize)?;
+        let Judged { trace, nodes, others, missing, .. } = judge(service, &body(args)?, Purpose::Prioritize)?;
         let scores: BTreeMap<&str, f64> =
             trace.hosts.iter().filter_map(|host| Some((host.host.as_str(), host.score?))).collect();
         let least = scores.values().copied().fold(f64::MAX, f64::min);
@@ -383,6 +408,24 @@ mod tests {
     async fn bind_to(place: &Placer, pod: &str, node: &str) -> BindingResult {
         let binding = json!({ "PodName": pod, "PodNamespace": "shop", "PodUID": "u", "Node": node });
         bind(State(place.clone()), Ok(Json(serde_json::from_value(binding).unwrap()))).await.0
+    }
+
+    #[tokio::test]
+    async fn best_leaves_the_node_that_the_policy_prefers() {
+        let service = service();
+        let place = Placer::on(service.clone());
+        let reply = best(State(place.clone()), Ok(Json(args()))).await.0;
+        assert_eq!(reply.node_names, Some(vec!["n2".to_string()]));
+        assert!(reply.failed_nodes["n1"].starts_with("Memory: "), "{reply:?}");
+        assert!(reply.failed_and_unresolvable_nodes.contains_key("gone"), "{reply:?}");
+        let stored = service.decisions(9).unwrap();
+        assert_eq!((stored.len(), stored[0].choices[0].host.as_deref()), (1, Some("n2")));
+        let large = ExtenderArgs { node_names: Some(vec!["n1".into()]), ..args() };
+        for _ in 0..2 {
+            let none = best(State(place.clone()), Ok(Json(large.clone()))).await.0;
+            assert_eq!((none.node_names, none.error.as_str()), (Some(Vec::new()), ""));
+        }
+        assert_eq!(service.decisions(9).unwrap().len(), 2, "a retry is not stored");
     }
 
     /// Without an API server, bindings can't be reported.

@@ -15,12 +15,13 @@ const ENDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0
 #[derive(Clone, Copy)]
 pub enum Verb {
     Filter,
+    Best,
     Prioritize,
     Bind,
 }
 
-const VERBS: [(Verb, &str); 3] =
-    [(Verb::Filter, "filter"), (Verb::Prioritize, "prioritize"), (Verb::Bind, "bind")];
+const VERBS: [(Verb, &str); 4] =
+    [(Verb::Filter, "filter"), (Verb::Best, "best"), (Verb::Prioritize, "prioritize"), (Verb::Bind, "bind")];
 
 /// Number of calls, and their durations.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Paths of the placement API.
 
-use super::extender::{bind, filter, prioritize};
+use super::extender::{best, bind, filter, prioritize};
 use super::metrics::{healthz, metrics};
 use super::{
     BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
@@ -54,6 +54,7 @@ const QUICK: usize = 1000;
     balance,
     rounds,
     super::extender::filter,
+    super::extender::best,
     super::extender::prioritize,
     super::extender::bind,
     super::metrics::metrics,
@@ -102,6 +103,7 @@ pub fn router(place: Placer) -> Router {
 fn extender_routes() -> Router<Placer> {
     Router::new()
         .route("/v1/place/extender/filter", post(filter))
+        .route("/v1/place/extender/best", post(best))
         .route("/v1/place/extender/prioritize", post(prioritize))
         .route("/v1/place/extender/bind", post(bind))
 }
@@ -124,8 +126,8 @@ pub async fn not_so(method: Method) -> Response {
 }
 
 async fn nowhere() -> Failed {
-    let what = "there is no such path; the extender has `filter`, `prioritize` and `bind`; there are \
-        /metrics and /healthz";
+    let what = "there is no such path; the extender has `filter`, `best`, `prioritize` and `bind`; there \
+        are /metrics and /healthz";
     Failed::Unknown(what.into())
 }
 

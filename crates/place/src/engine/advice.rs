@@ -9,14 +9,22 @@ use crate::store::{Compare, Store, StoreError};
 
 impl Engine {
     /// Decides about `vms`, which need not exist, for an external scheduler that makes the final choice:
-    /// nothing is reserved. The decision is stored, and becomes durable soon after.
-    pub fn advise(&self, ask: &Ask, vms: Vec<Vm>) -> Result<(Decision, Vec<Trace>), EngineError> {
+    /// nothing is reserved. The decision is stored if `is_kept` says so, and becomes durable soon after.
+    pub fn advise(
+        &self,
+        ask: &Ask,
+        vms: Vec<Vm>,
+        is_kept: impl Fn(&[Choice]) -> bool,
+    ) -> Result<(Decision, Vec<Trace>), EngineError> {
         vms.iter().try_for_each(Vm::check)?;
         let mut inner = self.current()?;
         for _ in 0..ATTEMPTS {
             let (choices, traces, answers) = inner.attempt(ask, vms.clone())?;
             let mut decision = Decision::new(inner.next, inner.seen, ask.clone(), choices, answers);
             decision.advised.clone_from(&vms);
+            if !is_kept(&decision.choices) {
+                return Ok((decision, traces));
+            }
             match inner.record(&*self.store, &decision, &traces) {
                 Ok(()) => return Ok((decision, traces)),
                 Err(StoreError::Conflict(_)) => inner.sync(&*self.store)?,
