@@ -10,7 +10,6 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
-use arrayvec::ArrayVec;
 use core::any::Any;
 use core::fmt;
 
@@ -126,14 +125,15 @@ impl<'a> Context<'a> {
         let ports = &ports[..burst.len()];
         let others = ports.iter().filter(|port| **port != first).count();
         if 8 * others > ports.len() || usize::from(first) == OUTPUTS {
-            self.deal(burst, ports, seen);
+            self.deal(burst, ports);
         } else {
             self.keep(burst, ports, first);
         }
     }
 
-    /// Emits most packets of a burst from the output `main`, and the others one by one.
+    /// Emits most packets of a burst from the output `main`, which is the first packet's, and then the others.
     fn keep(&mut self, burst: &mut PacketBurst, ports: &[u8], main: u8) {
+        let first = self.router.emitted.len();
         let mut all = ports.iter().copied();
         burst.sift(
             self,
@@ -144,29 +144,27 @@ impl<'a> Context<'a> {
                 }
             },
         );
-        if main > 0 {
-            self.push_burst(usize::from(main), burst);
-        }
+        let mut kept = self.router.spare.pop().unwrap_or_default();
+        kept.append(burst);
+        self.router.emitted.insert(first, Emission { port: main.into(), burst: kept });
     }
 
-    /// Emits packets from the outputs in `ports`, all of which are set in `seen`.
-    fn deal(&mut self, burst: &mut PacketBurst, ports: &[u8], seen: u64) {
-        let mut bursts: ArrayVec<(usize, Box<PacketBurst>), OUTPUTS> = ArrayVec::new();
-        let mut places = [u8::MAX; OUTPUTS + 1];
-        let mut left = seen & !(1 << OUTPUTS);
-        while left != 0 {
-            let port = left.trailing_zeros() as usize;
-            places[port] = bursts.len() as u8;
-            bursts.push((port, self.router.spare.pop().unwrap_or_default()));
-            left &= left - 1;
-        }
+    /// Emits packets from the outputs in `ports`, the output of the first packet first, as packet by packet.
+    fn deal(&mut self, burst: &mut PacketBurst, ports: &[u8]) {
+        let first = self.router.emitted.len();
+        let mut places = [u8::MAX; OUTPUTS];
         for (packet, port) in burst.drain().zip(ports) {
-            let place = places[usize::from(*port & 63)];
-            if let Some((_, burst)) = bursts.get_mut(usize::from(place)) {
-                burst.push(packet);
+            let port = usize::from(*port);
+            let Some(place) = places.get_mut(port) else { continue };
+            if *place == u8::MAX {
+                *place = (self.router.emitted.len() - first) as u8;
+                let burst = self.router.spare.pop().unwrap_or_default();
+                self.router.emitted.push(Emission { port, burst });
+            }
+            if let Some(emission) = self.router.emitted.get_mut(first + usize::from(*place)) {
+                emission.burst.push(packet);
             }
         }
-        self.router.emitted.extend(bursts.into_iter().map(|(port, burst)| Emission { port, burst }));
     }
 
     /// Passes emitted packets on immediately. In [`Element::run_task`], [`Element::run_timer`], handlers and
