@@ -15,6 +15,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("ring", &["mem"]),
     ("virtq", &["mem", "ring"]),
     ("vhost-user", &[]),
+    ("vfio-user", &[]),
     ("switch", &["frame", "spec", "wire"]),
     ("host", &["mem"]),
     ("port", &["host", "vhost-user", "virtq", "frame", "wire", "spec"]),
