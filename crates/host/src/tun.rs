@@ -17,7 +17,9 @@ pub struct TunSettings {
     pub mtu: u16,
     /// Its Ethernet address, if it carries frames; chosen by the kernel if none.
     pub mac: Option<[u8; 6]>,
-    /// Its address and prefix length, with which it is brought up; if none, it is left unchanged.
+    /// Whether it is configured and brought up even without an address.
+    pub is_up: bool,
+    /// Its address and prefix length, with which it is brought up.
     pub address: Option<(Ipv4Addr, u8)>,
     /// Where the host's default route is to lead.
     pub gateway: Option<Ipv4Addr>,
@@ -42,7 +44,7 @@ pub fn open_tun(settings: &TunSettings) -> Result<(OwnedFd, String), HostError> 
     let mut request = Request::new(&interface)?;
     let kind = if settings.frames { libc::IFF_TAP } else { libc::IFF_TUN };
     let descriptor = request.create(kind | libc::IFF_NO_PI)?;
-    if settings.address.is_some() {
+    if settings.is_up || settings.address.is_some() {
         request.configure()?;
     }
     if let Some(gateway) = settings.gateway {
@@ -62,6 +64,7 @@ mod tests {
             frames: true,
             mtu: 1500,
             mac: None,
+            is_up: false,
             address: None,
             gateway: None,
         };

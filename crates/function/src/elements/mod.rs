@@ -25,6 +25,7 @@ mod time_window;
 mod to_device;
 mod to_dump;
 mod to_host;
+mod to_host_sniffers;
 mod to_ip_summary_dump;
 mod to_port;
 mod tun;
@@ -50,6 +51,7 @@ pub const CLASSES: &[&Class] = &[
     &to_device::CLASS,
     &to_dump::CLASS,
     &to_host::CLASS,
+    &to_host_sniffers::CLASS,
     &to_ip_summary_dump::CLASS,
     &to_port::CLASS,
 ];

@@ -37,6 +37,8 @@ pub struct Tun {
     pub name: String,
     /// The largest packet, without its link header.
     pub mtu: u16,
+    /// Whether it is brought up even without an address.
+    pub is_up: bool,
     headroom: u32,
     address: Option<Prefix>,
     gateway: Option<Ipv4Addr>,
@@ -101,6 +103,7 @@ impl Tun {
             frames: self.frames,
             mtu: self.mtu,
             mac: self.mac.map(|mac| mac.0),
+            is_up: self.is_up,
             address: self.address.as_ref().and_then(length),
             gateway: self.gateway,
         };
