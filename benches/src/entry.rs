@@ -9,23 +9,23 @@ use std::collections::BTreeMap;
 pub struct Entry {
     /// Median of our slices; none when the benchmark was left out.
     pub ours: Option<f64>,
-    /// Bounds of our median that hold with 95% confidence; none of fewer than six slices.
+    /// 95% confidence interval of our median; none for fewer than six slices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ours_interval: Option<[f64; 2]>,
-    /// Our best slice; no mark depends on it.
+    /// Our best slice; not compared with marks.
     pub best: Option<f64>,
     /// Median of the peer's slices.
     pub peer: Option<f64>,
-    /// Median of the ratios of paired slices, ours to the peer's.
+    /// Median of the ratios (ours to the peer's) of paired slices.
     pub ratio: Option<f64>,
     /// Unit of `ours`, `best` and `peer`.
     pub unit: String,
-    /// Bounds of `ratio`, as `ours_interval`.
+    /// 95% confidence interval of `ratio`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_interval: Option<[f64; 2]>,
-    /// Slices of ours.
+    /// Number of our slices.
     pub runs: usize,
-    /// Difference of our highest and lowest slice, as a part of the median.
+    /// Difference between our highest and lowest slice, relative to the median.
     pub spread: f64,
     /// Targets, and whether they are met.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -39,12 +39,12 @@ pub struct Entry {
     /// The machine's state meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
-    /// A note for reading the figures, or why there are none.
+    /// Note on the figures, or why there are none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// A promise.
+/// A target, and whether it is met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// The target, such as `ratio >= 1.5`.
@@ -53,7 +53,7 @@ pub struct Mark {
     pub holds: bool,
 }
 
-/// One step of a benchmark that varies something.
+/// One step of a benchmark that varies a parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The varied parameter.
@@ -78,11 +78,11 @@ pub struct Slices {
     pub ours: Vec<f64>,
     /// The same for the peer; empty if there is none.
     pub peer: Vec<f64>,
-    /// Why the peer's slices ended; ours went on alone.
+    /// Why the peer's slices ended early; ours continued alone.
     pub lost: Option<String>,
 }
 
-/// The middle of some figures; none of none.
+/// The median; none if there are no figures.
 pub fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -92,12 +92,12 @@ pub fn median(figures: &[f64]) -> Option<f64> {
 }
 
 /// The 95% confidence interval of the median, from order statistics: the number of values below the median is
-/// binomial. None of fewer than six values, of which even the whole range is not that certain.
+/// binomial. None for fewer than six values: even their whole range has less confidence.
 pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // Probability, and its logarithm, that exactly `rank` values are below the median, and that at most so many are.
+    // `log`: logarithm of the probability that exactly `rank` values are below the median; the other is cumulative.
     let mut log = -(count as f64) * std::f64::consts::LN_2;
     let (mut rank, mut sum) = (0, log.exp());
     while sum <= 0.025 {
@@ -115,7 +115,7 @@ impl Slices {
         Slices { ours: ours.to_vec(), peer: peer.to_vec(), lost: None }
     }
 
-    /// The row that these slices make.
+    /// The report's row of these slices.
     pub fn entry(&self, unit: &str, better: Better) -> Entry {
         let highest = self.ours.iter().copied().max_by(f64::total_cmp);
         let lowest = self.ours.iter().copied().min_by(f64::total_cmp);
@@ -151,33 +151,33 @@ impl Entry {
         Entry { note: format!("left out: {why}"), ..Entry::default() }
     }
 
-    /// Promises that the median ratio is at least `bound`: the lower end of its interval reaches it.
+    /// Adds the target that the lower end of the median ratio's interval is at least `bound`.
     pub fn ratio_at_least(self, bound: f64) -> Entry {
         let holds = self.ratio_interval.is_some_and(|[low, _]| low >= bound);
         self.mark(format!("ratio >= {bound}"), holds)
     }
 
-    /// Promises that the median ratio is at most `bound`, by the upper end of its interval.
+    /// Adds the target that the upper end of the median ratio's interval is at most `bound`.
     pub fn ratio_at_most(self, bound: f64) -> Entry {
         let holds = self.ratio_interval.is_some_and(|[_, high]| high <= bound);
         self.mark(format!("ratio <= {bound}"), holds)
     }
 
-    /// Promises that our median is at least `bound`, by the lower end of its interval.
+    /// Adds the target that the lower end of our median's interval is at least `bound`.
     pub fn at_least(self, bound: f64) -> Entry {
         let holds = self.ours_interval.is_some_and(|[low, _]| low >= bound);
         let mark = format!(">= {bound} {}", self.unit);
         self.mark(mark, holds)
     }
 
-    /// Promises that our median is at most `bound`, by the upper end of its interval.
+    /// Adds the target that the upper end of our median's interval is at most `bound`.
     pub fn at_most(self, bound: f64) -> Entry {
         let holds = self.ours_interval.is_some_and(|[_, high]| high <= bound);
         let mark = format!("<= {bound} {}", self.unit);
         self.mark(mark, holds)
     }
 
-    /// Adds a promise.
+    /// Adds a target.
     pub fn mark(mut self, mark: impl Into<String>, holds: bool) -> Entry {
         self.marks.push(Mark { mark: mark.into(), holds });
         self
@@ -196,7 +196,7 @@ impl Entry {
         self
     }
 
-    /// Adds a step with the medians of these slices, and the bounds of their ratio.
+    /// Adds a step with the medians of these slices and their ratio's interval.
     pub fn step_of(self, name: impl Into<String>, slices: &Slices) -> Entry {
         let row = slices.entry("", Better::More);
         let [low, high] = row.ratio_interval.map_or([None; 2], |bounds| bounds.map(Some));
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 
-    /// 1, 2, .. `count`, not in order.
+    /// A permutation of 1 to `count`.
     fn ranks(count: u32) -> Vec<f64> {
         (1..=count).rev().map(f64::from).collect()
     }

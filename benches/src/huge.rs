@@ -13,8 +13,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Reserves at least `count` pages. Without the privilege nothing changes, and benchmarks that need them
-    /// report it.
+    /// Reserves at least `count` pages. Without the privilege nothing changes; benchmarks that need pages report it.
     pub fn reserve(count: u64) -> Pages {
         let now = read();
         let changed =
@@ -22,7 +21,7 @@ impl Pages {
         Pages { before: changed, restored: Arc::default() }
     }
 
-    /// Releases the added pages. Pages in use are released when they are free.
+    /// Releases the added pages, those in use as soon as they are free.
     pub fn restore(&self) {
         if let Some(before) = self.before
             && !self.restored.swap(true, Ordering::Relaxed)

@@ -119,7 +119,7 @@ class ReadingTest(HostCase):
         outside += [os.path.expanduser("~"), __file__, "/dev/kmsg", "/dev/mem", "/sys/kernel", "/tmp", "/run"]
         answer = self.ask("filter", "Reads", properties={"paths": ":".join([*outside, os.__file__, "."])})
         self.assertEqual(answer["ok"], {"hosts": "111"}, answer)
-        self.assertEqual(answer["said"].splitlines(), [f"read {os.__file__}", "read ."])
+        self.assertEqual(answer["output"].splitlines(), [f"read {os.__file__}", "read ."])
 
 
 UNIT = (
@@ -142,9 +142,9 @@ FORGED = {
 }
 
 
-class SaidTest(unittest.TestCase):
-    """Whatever a file's code writes to its worker's channel when it is loaded: the host goes on, the file is
-    said, and no process is left."""
+class ChannelTest(unittest.TestCase):
+    """Whatever a file's code writes to its worker's channel when it is loaded: the host continues, reports
+    the file, and leaves no process."""
 
     def test_what_a_worker_says_is_bounded_and_typed(self):
         for name, line in FORGED.items():
@@ -364,7 +364,7 @@ class CallsTest(HostCase):
 
     def test_no_call_reaches_another_process(self):
         answer = self.do("calls")
-        self.assertEqual((answer.get("ok"), answer.get("said")), ({"hosts": "111"}, None), answer)
+        self.assertEqual((answer.get("ok"), answer.get("output")), ({"hosts": "111"}, None), answer)
 
     def test_what_python_needs_works(self):
         answer = self.do("works")
@@ -372,7 +372,7 @@ class CallsTest(HostCase):
 
     def test_threads_have_an_end(self):
         answer = self.do("threads")
-        self.assertIn(answer.get("said", "MemoryError"), ("True", "MemoryError"), answer)
+        self.assertIn(answer.get("output", "MemoryError"), ("True", "MemoryError"), answer)
         self.assertTrue(until(lambda: self.ask("filter", "Good").get("ok") == {"hosts": "111"}))
 
     def test_nothing_runs_after_an_answer(self):
@@ -408,8 +408,8 @@ class IdentityTest(unittest.TestCase):
                 with PluginHost(folder, stderr=subprocess.DEVNULL) as host:
                     user = host.hello["sandbox"]["user"]
                     host.snapshot(1, HOSTS, VMS)
-                    said = host.ask("filter", unit="Hostile", vm=VM, properties={"do": "who"})["said"]
-                    self.assertEqual(said, f"({user}, {user}, {user}) ({user}, {user}, {user}) []")
+                    output = host.ask("filter", unit="Hostile", vm=VM, properties={"do": "who"})["output"]
+                    self.assertEqual(output, f"({user}, {user}, {user}) ({user}, {user}, {user}) []")
                     with open(f"/proc/{host._process.pid}/status") as file:
                         status = dict(line.split(":", 1) for line in file)
                     # The folder is its owner's alone: to be read all the same, within landlock's bounds.
@@ -490,7 +490,7 @@ class LandlockTest(unittest.TestCase):
                 timeout=60,
             )
 
-    def test_without_landlock_plugins_run_only_if_that_is_said(self):
+    def test_without_landlock_plugins_run_only_if_allowed_explicitly(self):
         refused = self.run_host()
         self.assertEqual((refused.returncode, refused.stdout), (1, b""), refused)
         self.assertIn(b"the kernel has no landlock", refused.stderr)
@@ -551,7 +551,7 @@ class NetworkTest(HostCase):
             if "ok" not in answer:
                 socket.create_connection(("127.0.0.1", int(port))).close()
             thread.join()
-        self.assertEqual((answer.get("ok"), answer.get("said")), ({"hosts": "111"}, "hello"), answer)
+        self.assertEqual((answer.get("ok"), answer.get("output")), ({"hosts": "111"}, "hello"), answer)
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ class PrintingTest(HostCase):
             self.ask("filter", "Filter", properties={"most": "2"}, hosts="11")["ok"], {"hosts": "010"}
         )
         answer = self.ask("score", "Score")
-        self.assertEqual((answer["ok"], answer["said"]), ({"scores": [4, 0, 0]}, "debugging"))
+        self.assertEqual((answer["ok"], answer["output"]), ({"scores": [4, 0, 0]}, "debugging"))
         for unit in ("Loose", "Strict"):
             self.assertEqual(
                 self.ask("balance", unit)["ok"], {"action": "migrate", "vm": "v0", "hosts": [1, 2]}

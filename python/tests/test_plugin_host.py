@@ -78,7 +78,7 @@ class TypedTest(HostCase):
     def test_filter(self):
         answer = self.ask("filter", "Few", properties={"most": "2"})
         self.assertEqual(answer["ok"], {"hosts": "011"})
-        self.assertEqual(answer["said"], "looking at 3")
+        self.assertEqual(answer["output"], "looking at 3")
         self.assertEqual(self.ask("filter", "Few", hosts="11")["ok"], {"hosts": "000"})
         self.assertEqual(self.ask("filter", "Ids", hosts="01")["ok"], {"hosts": "010"})
 
@@ -298,7 +298,7 @@ class HostileTest(HostCase):
         self.assertEqual(self.does("exit", "exit")["where"], "hostile.py:27")
         answer = self.ask("filter", "Hostile", properties={"do": "exit_now"})
         self.assertEqual(answer["error"], {"kind": "exit", "text": "its process exited with status 3"})
-        self.assertEqual(answer["said"], "good bye")
+        self.assertEqual(answer["output"], "good bye")
         self.assertIn("its process was ended by", self.does("abort", "exit")["text"])
 
     def test_eats_memory(self):
@@ -311,7 +311,7 @@ class HostileTest(HostCase):
     def test_says_much(self):
         answer = self.ask("filter", "Hostile", properties={"do": "says_much"}, limit_ms=20_000)
         self.assertEqual(answer["ok"], {"hosts": "111"})
-        self.assertLessEqual(len(answer["said"]), 4096)
+        self.assertLessEqual(len(answer["output"]), 4096)
 
     def test_wrong_verdicts(self):
         self.assertIn("'nobody', which is no host", self.does("stranger", "result")["text"])
@@ -348,10 +348,10 @@ class HostileTest(HostCase):
 
     def test_what_it_may_not(self):
         answer = self.ask("filter", "Hostile", properties={"do": "denied"}, limit_ms=5000)
-        said = answer["said"].splitlines()
+        output = answer["output"].splitlines()
         environment = "stdin: b'' environment: ['HOME', 'LANG', 'MKL_NUM_THREADS', 'OMP_NUM_THREADS', "
-        self.assertEqual(len(said), 1, said)
-        self.assertTrue(said[0].startswith(environment), said)
+        self.assertEqual(len(output), 1, output)
+        self.assertTrue(output[0].startswith(environment), output)
 
     def test_who_breaks_workers_rests(self):
         for _ in range(3):
@@ -373,7 +373,7 @@ class LoadTest(HostCase):
         "helper.py": "",
     }
 
-    def test_what_does_not_load_is_said_and_the_rest_goes_on(self):
+    def test_load_errors_are_reported_and_the_rest_continues(self):
         found = self.host.call("discover")
         self.assertEqual(sorted(unit["name"] for unit in found["units"]), ["Also", "Good"])
         problems = {problem["file"]: (problem["line"], problem["text"]) for problem in found["problems"]}

@@ -43,7 +43,7 @@ class PrintedTest(unittest.TestCase):
         self.assertEqual(printed.balance_result("(None, [])"), (("", []), ""))
         self.assertEqual(printed.filter_result("""["it's", 'b']"""), (["it's", "b"], ""))
 
-    def test_stray_prints_are_said(self):
+    def test_stray_prints_are_reported(self):
         self.assertEqual(printed.filter_result("hello\n['a']\nbye (now)\n"), (["a"], "hello\nbye (now)"))
         self.assertEqual(printed.filter_result("['a']\n['b']"), (["b"], "['a']"))
         self.assertEqual(printed.filter_result("['a',\n 'b']"), (["a", "b"], ""))

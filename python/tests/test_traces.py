@@ -79,7 +79,7 @@ class Azure(unittest.TestCase):
             with contextlib.suppress(WrongTrace):
                 azure(self.file, io.StringIO())
 
-    def test_wrong_files_are_said(self) -> None:
+    def test_invalid_files_are_reported(self) -> None:
         with self.assertRaisesRegex(WrongTrace, "there is no such file"):
             azure(self.file, io.StringIO())
         self.file.write_text("no database at all, for sure")

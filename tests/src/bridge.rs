@@ -48,6 +48,6 @@ fn ip(words: &[&str]) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
-    Err(io::Error::other(format!("ip {}: {said}", words.join(" "))))
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    Err(io::Error::other(format!("ip {}: {stderr}", words.join(" "))))
 }

@@ -105,11 +105,11 @@ impl Testpmd {
 
     fn says(&mut self, word: &str, times: usize, bound: Duration) -> bool {
         let mut ended = false;
-        let said = eventually(bound, || {
+        let is_found = eventually(bound, || {
             ended = self.child.try_wait().is_ok_and(|status| status.is_some());
             ended || self.text().matches(word).count() >= times
         });
-        said && !ended
+        is_found && !ended
     }
 
     fn text(&self) -> String {

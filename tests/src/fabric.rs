@@ -70,8 +70,8 @@ impl Fabric {
         if up && !ended {
             return Ok(fabric);
         }
-        let said = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
-        Err(io::Error::other(format!("fabric {name} does not come up:\n{said}")))
+        let log = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
+        Err(io::Error::other(format!("fabric {name} does not come up:\n{log}")))
     }
 
     /// The process of `control`.

@@ -101,15 +101,15 @@ pub fn exchange(talkers: [&mut Talker; 2], count: u64, swapped: bool, bound: Dur
         let first = run(one, there, back);
         [first, thread.join().unwrap_or_else(|_| Err("a talker ended".into()))]
     });
-    let said: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    let errors: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     let state = |direction: &Direction| {
         let (sent, arrived) = (&direction.sent, &direction.arrived);
         format!("{} of {} arrived", arrived.load(Ordering::Relaxed), sent.load(Ordering::Relaxed))
     };
-    if said.is_empty() {
+    if errors.is_empty() {
         return Ok(());
     }
-    Err(format!("{}; there {}, back {}", said.join("; "), state(there), state(back)))
+    Err(format!("{}; there {}, back {}", errors.join("; "), state(there), state(back)))
 }
 
 /// Frame `number` from one station to another: its length and all of its bytes follow from these.

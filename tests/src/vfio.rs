@@ -114,12 +114,12 @@ impl<'g> GuestTestpmd<'g> {
         self.types("stop")?;
         self.types("quit")?;
         self.until("test -e /tmp/ended")
-            .map_err(|why| format!("testpmd does not end: {why}\n{}", self.said()))?;
+            .map_err(|why| format!("testpmd does not end: {why}\n{}", self.output()))?;
         let status = ran(self.guest, "cat /tmp/ended")?;
         if status != "0" {
-            return Err(format!("testpmd ends with {status}:\n{}", self.said()));
+            return Err(format!("testpmd ends with {status}:\n{}", self.output()));
         }
-        Ok(self.said())
+        Ok(self.output())
     }
 
     fn types(&self, line: &str) -> Result<(), String> {
@@ -127,7 +127,7 @@ impl<'g> GuestTestpmd<'g> {
     }
 
     /// Its output so far.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         self.guest.run("cat /tmp/said", BOUND).map_or_else(|error| error.to_string(), |output| output.text)
     }
 
@@ -135,7 +135,7 @@ impl<'g> GuestTestpmd<'g> {
         self.until(&format!("grep -q '{words}' /tmp/said || test -e /tmp/ended"))
             .and_then(|()| ran(self.guest, &format!("grep -q '{words}' /tmp/said")))
             .map(drop)
-            .map_err(|why| format!("testpmd does not say {words:?}: {why}\n{}", self.said()))
+            .map_err(|why| format!("testpmd does not say {words:?}: {why}\n{}", self.output()))
     }
 
     /// Waits until a command in the guest succeeds.

@@ -149,7 +149,7 @@ fn user_space_driver(fabric: &Fabric, guest: &Guest, drivers: &[Driver]) {
         let started = ["left", "right"].map(|name| iotlb(fabric, name));
         if let Err(why) = exchange([&mut a, &mut b], FRAMES, driver.mode == "macswap", BOUND) {
             let stats = fabric.ask(&["stats", "--json"]).unwrap_or_default();
-            panic!("{driver:?}: {why}\n{stats}\n{}", testpmd.said());
+            panic!("{driver:?}: {why}\n{stats}\n{}", testpmd.output());
         }
         for ((name, before), started) in ["left", "right"].into_iter().zip(before).zip(started) {
             let after = iotlb(fabric, name);
@@ -237,10 +237,10 @@ const OVERWRITTEN: &str = "a frame was here";
 #[test]
 fn a_user_space_driver_in_linux_reaches_kernel_memory_only_without_an_iommu() {
     let Some(fit) = fit() else { return };
-    let [said, version] = overreach("bare", &fit, None);
-    assert!(said.ends_with("a frame came"), "{said}");
+    let [output, version] = overreach("bare", &fit, None);
+    assert!(output.ends_with("a frame came"), "{output}");
     assert_eq!(version, OVERWRITTEN);
-    let [said, version] = overreach("guarded", &fit, Some(Iommu::Intel));
-    assert!(said.ends_with("nothing came"), "{said}");
+    let [output, version] = overreach("guarded", &fit, Some(Iommu::Intel));
+    assert!(output.ends_with("nothing came"), "{output}");
     assert!(version.starts_with("Linux version "), "{version}");
 }

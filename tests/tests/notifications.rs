@@ -60,10 +60,10 @@ fn none_is_lost(name: &str, packed: [bool; 2]) {
     let left = Machine::connect(&fabric.socket("left.sock"), packed[0]).unwrap();
     let right = Machine::connect(&fabric.socket("right.sock"), packed[1]).unwrap();
     // Both post buffers before any frame is sent.
-    let (asking, answering) = (left.start(1).unwrap(), right.start(2).unwrap());
+    let (sender, answering) = (left.start(1).unwrap(), right.start(2).unwrap());
     let results = std::thread::scope(|scope| {
         let answers = scope.spawn(|| answer(answering, rounds, &over));
-        let asked = ask(asking, rounds);
+        let asked = ask(sender, rounds);
         over.store(true, Ordering::Relaxed);
         [asked, answers.join().unwrap()]
     });

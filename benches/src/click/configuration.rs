@@ -13,24 +13,24 @@ const FIREWALL_FLOWS: u64 = 100_000;
 pub struct Case {
     /// Its key.
     pub key: &'static str,
-    /// Millions of frames a second at the sink that were promised; 0: nothing was promised.
+    /// Target in millions of frames a second at the sink; 0: none.
     pub mark: f64,
-    /// How many times a peer's rate; 0: nothing was promised.
+    /// Target as a multiple of the peer's rate; 0: none.
     pub ratio: f64,
-    /// Its text between a source and a sink.
+    /// The configuration's text between a source and a sink.
     pub text: fn(source: &str, sink: &str) -> String,
-    /// The same for a peer, with its fastest elements; none if it has no equivalent.
+    /// The peer's configuration with its fastest elements; none if it has no equivalent.
     pub theirs: Option<fn(source: &str, sink: &str) -> String>,
-    /// Whether frames that its elements wrote to may be sent again.
+    /// Whether frames that the elements have modified may be sent again.
     pub again: bool,
-    /// Length of frames in bytes, but for the steps.
+    /// Length of frames in bytes; steps use other lengths.
     pub length: usize,
-    /// Its input.
+    /// Input frames.
     pub frames: fn(Length) -> Frames,
 }
 
 impl Case {
-    /// Whether it is measured with frames of other lengths too.
+    /// Whether frames of other lengths are measured too.
     pub fn varies(&self) -> bool {
         !self.key.ends_with(".replies") && !self.key.ends_with(".churn")
     }
@@ -298,7 +298,7 @@ fn filtered(length: Length) -> Frames {
     })
 }
 
-/// Rules about networks and ports that match no frame of [`filtered`].
+/// Rules on networks and ports that match no frame of [`filtered`].
 fn firewall(rules: u64, source: &str, sink: &str) -> String {
     let mut text = format!("{source} -> Strip(14) -> CheckIPHeader -> filter :: IPFilter(");
     let mut numbers = Numbers(13);

@@ -8,21 +8,20 @@ use std::ops::Range;
 pub const HEADERS: usize = 14 + 20 + 20;
 /// PPPoE's and PPP's headers, in bytes.
 const PPPOE: usize = 8;
-/// The Ethernet address that frames of sessions go to.
+/// The destination Ethernet address of session frames.
 pub const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const TCP: u8 = 6;
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 /// Stored bytes of a frame; the rest is zeros that are not read.
 pub const KEPT: usize = 64;
-/// Least number of frames, so that 1 MB is kept: a source that cycles over less works within a cache of the first
-/// level.
+/// Minimum number of frames, 1 MB of memory: a source that cycles over less stays within a first-level cache.
 pub const LEAST: usize = (1 << 20) / KEPT;
 
 /// Sizes of a simple IMIX, without the frame check sequence: 7 of 60, 4 of 590, 1 of 1514 bytes.
 const IMIX: [usize; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 60, 590];
 
-/// How long frames are.
+/// Lengths of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// The same length for all, in bytes.
@@ -44,11 +43,11 @@ impl Length {
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Addresses: from, to.
+    /// Source and destination address.
     pub addresses: [Ipv4Addr; 2],
-    /// TCP ports: from, to.
+    /// Source and destination port.
     pub ports: [u16; 2],
-    /// It begins with this frame.
+    /// Whether this frame opens the connection.
     pub opens: bool,
 }
 
@@ -61,7 +60,7 @@ pub struct Session {
     pub number: u16,
 }
 
-/// A frame's first bytes at the start of a buffer as FastClick has one for each frame.
+/// A frame's first bytes at the start of its own buffer, as in FastClick.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Buffer([u8; KEPT], [u8; 2048 - KEPT]);
@@ -76,7 +75,7 @@ impl Borrow<[u8; KEPT]> for Buffer {
 /// The first bytes of frames.
 #[derive(Debug)]
 pub enum Heads {
-    /// One behind the other.
+    /// Contiguous.
     Close(Vec<[u8; KEPT]>),
     /// Each in a buffer of its own.
     Apart(Vec<Buffer>),
@@ -93,9 +92,9 @@ impl Default for Heads {
 pub struct Frames {
     heads: Heads,
     lengths: Vec<u16>,
-    /// The bytes behind the first ones, for frames whose payload matters.
+    /// The bytes after the first ones, for frames whose payload matters.
     rests: Vec<Vec<u8>>,
-    /// Number of frames at the beginning that are sent only once.
+    /// Number of initial frames that are sent only once.
     once: usize,
 }
 
@@ -105,7 +104,7 @@ impl Frames {
         Frames::made(length, HEADERS, count.max(LEAST), |number, length| head(length, flow(number)))
     }
 
-    /// The same of flows with a protocol each, whose first four bytes are ports.
+    /// As [`Frames::new`], with flows of any protocol whose first four bytes are ports.
     pub fn with_protocols(length: Length, count: usize, mut of: impl FnMut(usize) -> (u8, Flow)) -> Frames {
         Frames::made(length, HEADERS, count.max(LEAST), |number, length| {
             let (protocol, flow) = of(number);
@@ -118,7 +117,7 @@ impl Frames {
         })
     }
 
-    /// The same as frames of sessions.
+    /// As [`Frames::new`], with PPPoE session frames.
     pub fn sessions(length: Length, count: usize, mut of: impl FnMut(usize) -> (Session, Flow)) -> Frames {
         Frames::made(length, HEADERS + PPPOE, count.max(LEAST), |number, length| {
             let (session, flow) = of(number);
@@ -126,8 +125,7 @@ impl Frames {
         })
     }
 
-    /// Whole frames, at least `count` and 1 MB of them; `payload(n, l)` is the payload of frame `n`, of
-    /// length `l`.
+    /// Whole frames, at least `count` and 1 MB of them; `payload(n, l)` is the payload of frame `n`, `l` bytes long.
     pub fn whole(
         length: Length,
         count: usize,
@@ -199,20 +197,20 @@ impl Frames {
         &self.heads
     }
 
-    /// The lengths of some.
+    /// Lengths of a range of frames.
     #[inline]
     pub fn lengths(&self, numbers: Range<usize>) -> &[u16] {
         &self.lengths[numbers]
     }
 
-    /// The bytes behind them, if they matter.
+    /// The bytes after the first ones, if they matter.
     #[inline]
     pub fn rest(&self, number: usize) -> &[u8] {
         self.rests.get(number).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The frame of a flow with PPPoE and PPP headers behind the Ethernet header (RFC 2516, 4).
+/// A flow's frame with PPPoE and PPP headers after the Ethernet header (RFC 2516, 4).
 fn in_session(length: u16, session: Session, flow: Flow) -> [u8; KEPT] {
     let inner = head(length - PPPOE as u16, flow);
     let mut frame = [0; KEPT];
@@ -258,7 +256,7 @@ pub fn head(length: u16, flow: Flow) -> [u8; KEPT] {
 pub struct Numbers(pub u64);
 
 impl Numbers {
-    /// The next.
+    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

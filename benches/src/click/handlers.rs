@@ -1,4 +1,4 @@
-//! How long packets wait at most while a router's handlers are read and written from outside.
+//! The longest delay of packets while a router's handlers are read and written from outside.
 
 use super::configuration::CASES;
 use super::frames::Length;
@@ -18,14 +18,14 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often each thing is done; the worst pause counts.
+/// Repetitions of each operation; the longest delay counts.
 const TIMES: usize = 5;
 /// Target for a delay, in microseconds; the second one is for replacing a large configuration.
 const MARK: f64 = 1000.0;
 const REPLACED: f64 = 10_000.0;
-/// How long anything may take.
+/// Time limit of each operation.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Flows of the address translator when its handlers are called.
+/// Flows of the address translator.
 const FLOWS: u64 = 1_000_000;
 /// Routes added at once.
 const ROUTES: u32 = 10_000;
@@ -41,7 +41,7 @@ static LONGEST: AtomicU64 = AtomicU64::new(0);
 pub static CLASS: Class =
     Class::new("BenchmarkPause", || Box::new(Pause)).ports("1/1").metadata(Metadata::Ignores);
 
-/// Takes note of the time between packets.
+/// Measures the time between packets.
 struct Pause;
 
 impl Element for Pause {
@@ -52,7 +52,7 @@ impl Element for Pause {
     }
 }
 
-/// A handler that is read, or written, over and over.
+/// A handler operation that is repeated.
 struct Job {
     what: &'static str,
     /// The configuration's key.
@@ -248,11 +248,11 @@ impl Client {
 
     fn ask(&mut self, command: &[u8]) -> Result<(), Failure> {
         self.0.get_mut().write_all(command)?;
-        let mut said = self.line()?;
-        while said.lines().last().is_some_and(|line| line.as_bytes().get(3) == Some(&b'-')) {
-            said += &self.line()?;
+        let mut response = self.line()?;
+        while response.lines().last().is_some_and(|line| line.as_bytes().get(3) == Some(&b'-')) {
+            response += &self.line()?;
         }
-        if said.starts_with("200 ") { Ok(()) } else { Err(said.into()) }
+        if response.starts_with("200 ") { Ok(()) } else { Err(response.into()) }
     }
 
     fn value(&mut self, call: &str) -> Result<Vec<u8>, Failure> {

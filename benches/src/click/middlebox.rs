@@ -11,7 +11,7 @@ const SESSIONS: u64 = 100_000;
 /// One of this many payloads contains a pattern.
 const MATCHING: usize = 1000;
 
-/// Looks for patterns.
+/// A search for patterns.
 pub fn ids(count: usize, source: &str, sink: &str) -> String {
     let mut text = format!("{source} -> Strip(14) -> CheckIPHeader -> ids :: IDSMatcher(");
     for pattern in patterns::patterns(count) {
@@ -21,7 +21,7 @@ pub fn ids(count: usize, source: &str, sink: &str) -> String {
         }
         text.push_str(">, ");
     }
-    // Payloads that match count too.
+    // The sink counts matching payloads too.
     let _ = writeln!(text, "NOCASE false); ids[0] -> Unstrip(14) -> out :: Null -> {sink}; ids[1] -> out;");
     text
 }
@@ -29,7 +29,7 @@ pub fn ids(count: usize, source: &str, sink: &str) -> String {
 /// Frames with payload.
 pub fn searched(count: usize, length: Length) -> Frames {
     let mut payloads = patterns::Payloads::new(patterns::patterns(count));
-    // A multiple, so that just that part of the frames matches.
+    // A multiple of `MATCHING`, so that exactly one frame in `MATCHING` matches.
     Frames::whole(
         length,
         4 * MATCHING,
@@ -38,7 +38,7 @@ pub fn searched(count: usize, length: Length) -> Frames {
     )
 }
 
-/// Frames with payload from files; some of them match.
+/// Frames with payload from files; some match.
 pub fn real(length: Length) -> Frames {
     let mut files = patterns::Files::new();
     Frames::whole(length, 4 * MATCHING, |number| flow(number as u64), |_, length| files.next(length))
@@ -75,7 +75,7 @@ pub fn bras(source: &str, sink: &str) -> String {
     )
 }
 
-/// Puts packets into session frames.
+/// Encapsulates packets in session frames.
 pub fn bras_down(source: &str, sink: &str) -> String {
     format!(
         "{}{source} -> Strip(14) -> CheckIPHeader -> [1] bras; bras[1] -> {sink};
@@ -84,7 +84,7 @@ pub fn bras_down(source: &str, sink: &str) -> String {
     )
 }
 
-/// From subscribers, uniformly.
+/// Frames from subscribers, uniformly.
 pub fn session_frames(length: Length) -> Frames {
     let mut numbers = Numbers(23);
     Frames::sessions(length, SESSIONS as usize, |_| {
@@ -94,7 +94,7 @@ pub fn session_frames(length: Length) -> Frames {
     })
 }
 
-/// To subscribers, uniformly.
+/// Packets to subscribers, uniformly.
 pub fn to_subscribers(length: Length) -> Frames {
     let mut numbers = Numbers(29);
     Frames::new(length, SESSIONS as usize, |_| {

@@ -28,11 +28,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Time for which each way of a peer is tried.
+/// Duration of the trial of each of a peer's modes.
 const TRIAL: Duration = Duration::from_millis(300);
-/// Frames that may lie in buffers of their own; more take gigabytes.
+/// Maximum number of frames in separate buffers; more take gigabytes.
 const MOST_APART: usize = 1 << 18;
-/// Like the peer's, it copies frames from at least 1 MB of memory to recently freed packets.
+/// The source: like the peer's, it copies frames from at least 1 MB of memory to recently freed packets.
 const SOURCE: &str = "BenchmarkSource";
 /// The sink, whose packets are counted.
 const SINK: &str = "sink :: Discard";
@@ -63,14 +63,11 @@ pub const GROUPS: &[Group] = &[Group {
         ("rules.acl", "the same with 10,000 rules like ClassBench's of an access list"),
         ("rules.fw", "the same with 10,000 like its firewall's"),
         ("rules.ipc", "the same with 10,000 like its chain's of Linux's filter"),
-        (
-            "rules.mixed",
-            "the same with 10,000 pairs of prefixes of mixed lengths, 1,000,000 flows that match",
-        ),
+        ("rules.mixed", "the same with 10,000 pairs of prefixes of mixed lengths, 1,000,000 matching flows"),
         ("nat", "IPRewriter, a pattern, packets of 1,000,000 known flows, uniform"),
         ("nat.replies", "the same, each packet is answered and translated back"),
         ("nat.churn", "the same, one packet in ten of a new flow"),
-        ("ids.5", "IDSMatcher with 5 patterns, one payload of 1000 holds one"),
+        ("ids.5", "IDSMatcher with 5 patterns, one payload in 1000 contains one"),
         ("ids.5000", "the same with 5,000 patterns; RULES names a file of Snort's rules to take them from"),
         ("ids.real", "the same with payload of this machine's HTML, text and programs; some of it matches"),
         ("lb", "IPLoadBalancer with 16 servers, packets of 1,000,000 known connections, uniform"),
@@ -84,11 +81,11 @@ pub const GROUPS: &[Group] = &[Group {
             "PPPoEConcentrator, 100,000 sessions, every second beyond its rate, frames from subscribers",
         ),
         ("bras.down", "the same, packets to subscribers"),
-        ("handlers", "the longest pause of packets while handlers of large tables are read and written"),
-        ("forward.ports", "a source's port to a function on ring ports to a port that swallows, two cores"),
+        ("handlers", "the longest delay of packets while handlers of large tables are read and written"),
+        ("forward.ports", "from a source port through a function on ring ports to a sink port, two cores"),
         ("mirror.ports", "the same, Ethernet addresses swapped"),
     ],
-    // Each way of a peer may take a minute to begin.
+    // Each of a peer's modes may take a minute to start.
     setup: 300.0,
     costs: 4.0,
     run,
@@ -156,7 +153,7 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
     Ok(if case.theirs.is_none() { entry.note("no configuration for a peer") } else { entry })
 }
 
-/// What the tables of a packet filter take, and how long a configuration takes to be read and built.
+/// Memory of a packet filter's tables, and the time to parse and build its configuration.
 fn size(case: &Case, ours: &mut Ours) -> Result<Vec<(&'static str, f64)>, Failure> {
     if !case.key.starts_with("rules.") {
         return Ok(Vec::new());
@@ -182,20 +179,20 @@ fn figures(
     Ok([("Mpps", best), ("ticks a frame", ringway_host::ticks_per_second() / best / 1e6)])
 }
 
-/// The ways in which a peer may run a case.
+/// The modes in which a peer can run a case.
 struct Rivals<'a> {
     case: &'a Case,
     frames: Rc<Frames>,
     folder: Folder,
     ways: Vec<Way>,
-    /// Each way's rate, or why it has none.
+    /// Each mode's rate, or why it has none.
     rates: Vec<Result<f64, Failure>>,
-    /// The fastest.
+    /// The fastest mode.
     best: Option<usize>,
 }
 
 impl<'a> Rivals<'a> {
-    /// Tries each way. Frames are then in the same kind of memory as the fastest way's.
+    /// Tries each mode. Our frames are then in the same kind of memory as those of the fastest mode.
     fn of(case: &'a Case, frames: Frames) -> Result<Rivals<'a>, Failure> {
         let ways = if case.theirs.is_some() { peer::ways(case.again) } else { Vec::new() };
         let (folder, frames) = (Folder::new()?, Rc::new(frames));
@@ -217,13 +214,13 @@ impl<'a> Rivals<'a> {
         Ok(rivals)
     }
 
-    /// Starts one, with its source counted or not.
+    /// Starts a mode; `counted`: packets are counted at the source too.
     fn start(&self, way: usize, counted: bool) -> Result<Running, Failure> {
         let text = self.case.theirs.ok_or("no configuration for a peer")?;
         Running::start(&self.ways[way], self.folder.path(), &self.frames, text, counted)
     }
 
-    /// Adds each way's rate, the best one's losses, and what both sources cost by themselves.
+    /// Adds each mode's rate, the fastest one's losses, and the cost of both sources alone.
     fn compare(&self, plan: &Plan, mut entry: Entry) -> Result<Entry, Failure> {
         for (way, rate) in self.ways.iter().zip(&self.rates) {
             entry = match rate {
@@ -275,7 +272,7 @@ impl Ours {
         Ok(self.0.read("sink.count")?.trim().parse()?)
     }
 
-    /// Packets a second in millions at the sink, and the part of those sent that did not arrive there.
+    /// Millions of packets a second at the sink, and the share of sent packets that were lost.
     fn measure(&mut self, time: Duration) -> Result<[f64; 2], Failure> {
         let (begin, sent, received) = (Instant::now(), source::sent(), self.received()?);
         loop {
@@ -291,7 +288,7 @@ impl Ours {
         }
     }
 
-    /// Packets a second in millions at the sink.
+    /// Millions of packets a second at the sink.
     fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
         Ok(self.measure(time)?[0])
     }

@@ -11,9 +11,9 @@ use aho_corasick::AhoCorasick;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Bytes of a pattern at least.
+/// Minimum length of a pattern in bytes.
 const LEAST: usize = 4;
-/// How many patterns of a thousand have at most this many bytes, and more than the previous row.
+/// Of a thousand patterns, how many are at most this many bytes long, and longer than the previous row's.
 const LENGTHS: [(u64, u64); 13] = [
     (4, 23),
     (5, 23),
@@ -29,9 +29,9 @@ const LENGTHS: [(u64, u64); 13] = [
     (64, 23),
     (128, 19),
 ];
-/// How many of a thousand are text.
+/// Number of text patterns in a thousand.
 const TEXT: u64 = 710;
-/// Letters, and how often each is there.
+/// Letters, and the frequency of each.
 const LETTERS: [(&[u8], u64); 15] = [
     (b"e", 62),
     (b"to", 46),
@@ -124,12 +124,12 @@ fn content(text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Bytes of payload of each kind.
+/// Payload bytes of each kind.
 const SAMPLE: usize = 4 << 20;
-/// Bytes taken of a file at most.
+/// Maximum bytes taken from a file.
 const FILE: usize = 256 << 10;
 
-/// Payload as programs and people have made it: HTML, text and programs in turn, from the files of this machine.
+/// Real payload from this machine's files: HTML, text and programs in turn.
 pub struct Files {
     kinds: [Vec<u8>; 3],
     at: usize,
@@ -154,7 +154,7 @@ impl Files {
         Self { kinds, at: 0 }
     }
 
-    /// The next payload of this length, of each kind in turn.
+    /// The next payload of this length.
     pub fn next(&mut self, length: usize) -> Vec<u8> {
         let kinds = self.kinds.iter().filter(|kind| kind.len() > length);
         let kinds: Vec<&Vec<u8>> = kinds.collect();
@@ -165,7 +165,7 @@ impl Files {
     }
 }
 
-/// Appends the beginnings of files in a folder and below, in the order of their names.
+/// Appends the beginnings of files in a folder and its subfolders, ordered by name.
 fn gather(folder: &Path, fits: &dyn Fn(&Path, &[u8]) -> bool, bytes: &mut Vec<u8>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
@@ -186,7 +186,7 @@ fn gather(folder: &Path, fits: &dyn Fn(&Path, &[u8]) -> bool, bytes: &mut Vec<u8
     }
 }
 
-/// Letters by chance.
+/// Random letters.
 struct Letters(Vec<u8>);
 
 impl Letters {
@@ -201,7 +201,7 @@ impl Letters {
     }
 }
 
-/// Generates payloads, four of five of them text.
+/// Generates payloads, four in five of them text.
 pub struct Payloads {
     patterns: Vec<Vec<u8>>,
     all: Option<AhoCorasick>,
@@ -210,13 +210,13 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Payloads that hold these patterns or hold none.
+    /// Payloads that contain one of these patterns, or none.
     pub fn new(patterns: Vec<Vec<u8>>) -> Self {
         let all = AhoCorasick::new(&patterns).ok();
         Self { patterns, all, letters: Letters::new(), numbers: Numbers(31) }
     }
 
-    /// A payload of this length that contains a pattern (if one is short enough), or none.
+    /// A payload of this length; `matching`: it contains a pattern that is short enough, else it contains none.
     pub fn make(&mut self, length: usize, matching: bool) -> Vec<u8> {
         loop {
             let mut payload = self.any(length);

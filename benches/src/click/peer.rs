@@ -11,26 +11,26 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long it may take to begin, and to say its counts.
+/// Time limit for the start, and for the next counts.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Names the program that was built without clones.
+/// The environment variable with the program that was built without clones.
 const COPYING: &str = "FASTCLICK_NOCLONE";
 
-/// A way in which FastClick sends the same frames again.
+/// A mode in which FastClick sends the same frames again.
 pub struct Way {
     /// Its name.
     pub name: &'static str,
     program: PathBuf,
     quick: bool,
-    /// Whether each frame is in a buffer of its own.
+    /// Whether each frame is in a separate buffer.
     pub apart: bool,
-    /// How long it may take until its next counts.
+    /// Time limit for the next counts.
     patience: Duration,
 }
 
-/// The ways of the programs that there are; the one in which elements write to the frames themselves only if
-/// they may be sent `again`.
+/// The modes of the available programs; the one in which elements modify the frames themselves only if `again`:
+/// modified frames may be sent again.
 pub fn ways(again: bool) -> Vec<Way> {
     let ways = [
         (COPYING, "copies (--disable-clone)", false),
@@ -47,7 +47,7 @@ pub fn ways(again: bool) -> Vec<Way> {
         .collect()
 }
 
-/// Writes frames as captures, for sources that load them into memory.
+/// Writes frames to capture files, which sources load into memory.
 pub fn capture(folder: &Path, frames: &Frames) -> Result<(), Failure> {
     let header = ringway_wire::pcap::Header {
         big_endian: false,
@@ -71,7 +71,7 @@ pub fn capture(folder: &Path, frames: &Frames) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A running program. It is stopped except while it is measured.
+/// A running program, stopped (SIGSTOP) except while it is measured.
 pub struct Running {
     child: Child,
     counts: Receiver<Vec<f64>>,
@@ -80,7 +80,7 @@ pub struct Running {
 
 impl Running {
     /// Starts the configuration `text` between a source of the captures in `folder` and a sink, and waits until
-    /// every frame was sent once. With `counted`, packets are counted at the source too.
+    /// every frame has been sent once. `counted`: packets are counted at the source too.
     pub fn start(
         way: &Way,
         folder: &Path,
@@ -103,7 +103,7 @@ impl Running {
         };
         let source = if counted { format!("{source} -> sent :: Counter") } else { source };
         let text = text(&source, "sink :: Discard");
-        // Some packets may wait for an answer of ARP, or be dropped as they should.
+        // Some packets may wait for an ARP reply, or be dropped as intended.
         let most = |count: usize| count - count / 10;
         let after = |label: &str, count: usize| {
             format!("label {label}, wait 0.02s, goto {label} $(lt $(sink.count) {count}), ")
@@ -152,21 +152,20 @@ impl Running {
         if error == RecvTimeoutError::Timeout {
             return Err(format!("FastClick gave no counts in {} s", self.patience.as_secs()).into());
         }
-        let mut said = String::new();
+        let mut stderr = String::new();
         if let Some(errors) = &mut self.child.stderr {
-            errors.take(1 << 12).read_to_string(&mut said)?;
+            errors.take(1 << 12).read_to_string(&mut stderr)?;
         }
-        Err(format!("FastClick ended: {}", said.lines().collect::<Vec<_>>().join(" / ")).into())
+        Err(format!("FastClick ended: {}", stderr.lines().collect::<Vec<_>>().join(" / ")).into())
     }
 
-    /// Packets a second in millions at the sink, and, if they are counted, the part of those sent that did not
-    /// arrive there.
+    /// Millions of packets a second at the sink, and, if packets are counted at the source, the share lost.
     pub fn measure(&mut self, time: Duration) -> Result<[f64; 2], Failure> {
-        // Not on the core that is measured.
+        // Not on the measured core.
         let _pinned = Pinned::to(LOAD).ok();
         while self.counts.try_recv().is_ok() {}
         self.run(true)?;
-        // One that was delayed by the stop itself.
+        // The stop itself delayed these counts.
         self.next()?;
         let before = self.next()?;
         let end = Instant::now() + time;
@@ -185,7 +184,7 @@ impl Running {
         }
     }
 
-    /// Packets a second in millions at the sink.
+    /// Millions of packets a second at the sink.
     pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
         Ok(self.measure(time)?[0])
     }
@@ -199,7 +198,7 @@ impl Peer for Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -215,7 +214,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("rwb-test-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let program = folder.join("click");
-        // Written by another process: a program that this one has open can't be run.
+        // Written by another process: a program that is open for writing can't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755", "/dev/stdin"]).arg(&program).stdin(Stdio::piped());
         let mut install = install.spawn()?;

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Time limit for the first frames.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One patch per side: the source of frames, and their sink.
+/// One patch per side: source and sink.
 const PATCHES: [(&str, &str); 2] = [("load", "in"), ("out", "sink")];
 
 /// The cases, with the elements between the function's ports.
@@ -69,14 +69,14 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
 /// A turn of the function, which never sleeps.
 fn turn(router: &mut Router) {
     if router.turn() != Turn::Busy {
-        let descriptors: Vec<i32> = router.interests().iter().map(|wish| wish.descriptor).collect();
+        let descriptors: Vec<i32> = router.interests().iter().map(|interest| interest.descriptor).collect();
         for descriptor in descriptors {
             router.selected(descriptor, true, false);
         }
     }
 }
 
-/// Number of frames sent by the function.
+/// Frames sent by the function.
 fn sent(router: &mut Router) -> Result<u64, Failure> {
     Ok(router.read("to.count")?.trim().parse()?)
 }

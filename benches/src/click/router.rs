@@ -1,4 +1,4 @@
-//! An IP router: four ways out, a network of hosts, 200,000 routes.
+//! An IP router with four ports to next hops, a network of hosts, and 200,000 routes.
 
 use super::frames::{Flow, Frames, HEADERS, KEPT, Length, Numbers, head};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, Ipv4, MacAddress, arp, ipv4::option};
@@ -13,7 +13,7 @@ const PORTS: u8 = 4;
 const HOSTS_PORT: u8 = PORTS;
 /// Hosts that send.
 const HOSTS: u8 = 16;
-/// The time to live of frames: peers may count down the same frame again and again.
+/// The frames' time to live: peers may decrement that of the same frame again and again.
 const TTL: u8 = 255;
 
 /// The router's address on a port.
@@ -24,7 +24,7 @@ fn own(port: u8) -> (Ipv4Addr, MacAddress) {
     )
 }
 
-/// A station that answers ARP: a port's next hop, or a host.
+/// A station that answers ARP: a next hop or a host.
 fn station(number: u8) -> (Ipv4Addr, MacAddress) {
     match number.checked_sub(PORTS) {
         None => ([10, 1, number, 2].into(), MacAddress([2, 0, 0, 0, 2, number])),
@@ -32,7 +32,7 @@ fn station(number: u8) -> (Ipv4Addr, MacAddress) {
     }
 }
 
-/// Prefix `number`, its length spread as in tables of the Internet: more than half have 24 bits.
+/// Prefix `number`, its length distributed as in Internet routing tables: more than half have 24 bits.
 fn prefix(number: u64) -> (u32, u8) {
     let mut numbers = Numbers(number ^ 0x5eed);
     let bits = match numbers.below(100) {
@@ -45,14 +45,14 @@ fn prefix(number: u64) -> (u32, u8) {
         97..=98 => 16,
         _ => 18,
     };
-    // 1.0.0.0 to 223.255.255.255, without the networks that mean something else.
+    // 1.0.0.0 to 223.255.255.255, without reserved networks.
     let address = (1 + numbers.below(222) as u32) << 24 | numbers.below(1 << 24) as u32;
     let address = if matches!(address >> 24, 10 | 127 | 172 | 192) { address ^ 1 << 24 } else { address };
     (address & (u32::MAX << (32 - bits)), bits)
 }
 
 /// Frames from hosts to addresses uniform over the prefixes. Of 1000, 10 have one hop left, 10 record their
-/// route, and two are ARP: a host's question, and a station's answer.
+/// route, and two are ARP: a host's request and a station's reply.
 pub fn frames(length: Length) -> Frames {
     let mut numbers = Numbers(7);
     Frames::made(length, HEADERS + 8, PREFIXES as usize, |number, length| {
@@ -86,7 +86,7 @@ fn with_options(mut frame: [u8; KEPT], ttl: u8, options: &[u8]) -> [u8; KEPT] {
     frame
 }
 
-/// A host asks for the router.
+/// A host's ARP request for the router.
 fn question(host: u8) -> [u8; KEPT] {
     let (ip, ether) = station(PORTS + host);
     let target = own(HOSTS_PORT).0.to_bits().into();
@@ -94,7 +94,7 @@ fn question(host: u8) -> [u8; KEPT] {
     arp_frame(MacAddress::BROADCAST, Arp { target_protocol: target, ..ask })
 }
 
-/// A station tells the router its address.
+/// A station's ARP reply to the router.
 fn answer(number: u8) -> [u8; KEPT] {
     let ((ip, ether), (own_ip, own_ether)) = (station(number), own(number.min(HOSTS_PORT)));
     let reply = Arp { sender_hardware: ether, sender_protocol: ip.to_bits().into(), ..Arp::new(arp::REPLY) };
@@ -110,8 +110,8 @@ fn arp_frame(destination: MacAddress, arp: Arp) -> [u8; KEPT] {
     frame
 }
 
-/// The IP router of Click's paper (Kohler et al., TOCS 2000, figure 8) without its queues: ARP is answered and
-/// asked, headers are checked, options processed, errors reported by ICMP.
+/// The IP router of Click's paper (Kohler et al., TOCS 2000, figure 8) without queues: it sends and answers ARP
+/// requests, checks headers, processes options, and reports errors by ICMP.
 pub fn text(lookup: &str, source: &str, sink: &str) -> String {
     let mut text = format!("out :: Null -> {sink}; bad :: Discard; rt :: {lookup}(");
     for number in 0..PREFIXES {

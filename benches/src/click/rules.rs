@@ -1,19 +1,19 @@
 //! Rules for a packet filter, and flows that match them.
 //!
-//! Lists are made as ClassBench does (Taylor and Turner, Transactions on Networking 2007), from the parameters it
-//! publishes for an access list (acl1), a firewall (fw1) and a chain of Linux's filter (ipc1), rounded: the shares of
-//! protocols with classes of ports, the most frequent pairs of prefix lengths, the most frequent ports and ranges, and
-//! how addresses branch, averaged over eight bits each. Pairs of lengths don't depend on ports here, and source and
-//! destination share no prefix.
+//! Lists are generated as by ClassBench (Taylor and Turner, Transactions on Networking 2007) from its published
+//! parameters of an access list (acl1), a firewall (fw1) and a chain of Linux's filter (ipc1), rounded: the shares of
+//! protocols with port classes, the most frequent pairs of prefix lengths, the most frequent ports and ranges, and
+//! how addresses branch, averaged over eight bits each. Unlike there, pairs of lengths don't depend on ports, and
+//! source and destination share no prefix.
 
 use super::frames::{Flow, Frames, Length, Numbers};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-/// Rules of a list.
+/// Number of rules in a list.
 const RULES: usize = 10_000;
-/// Flows of a list's traffic, each a packet that matches a rule.
+/// Flows of a list's traffic, each of one packet that matches a rule.
 const FLOWS: usize = 100_000;
 /// Flows through rules of mixed prefixes.
 const MANY_FLOWS: usize = 1_000_000;
@@ -28,7 +28,7 @@ const HIGH: (u16, u16) = (1024, u16::MAX);
 enum Ports {
     /// All, or those from 1024 on.
     Range(u16, u16),
-    /// One that is often used, or a range of a few, or any other.
+    /// A frequent port, a small range, or any other port.
     Exact,
     Arbitrary,
 }
@@ -38,15 +38,15 @@ const HI: Ports = Ports::Range(HIGH.0, HIGH.1);
 const EM: Ports = Ports::Exact;
 const AR: Ports = Ports::Arbitrary;
 
-/// How the addresses of a list branch: in each eight bits, the share of prefixes with both next bits, and how much
-/// lighter the lighter of the two branches is.
+/// How a list's addresses branch, for each eight bits: the share of prefixes with both branches, and the skew
+/// between the two branches' weights.
 type Branches = [(f64, f64); 4];
 
 /// The parameters of a list.
 pub struct List {
-    /// Protocol (0: any), source ports, destination ports, share of a thousand.
+    /// Protocol (0: any), source ports, destination ports, share in thousandths.
     protocols: &'static [(u8, Ports, Ports, u64)],
-    /// Prefix lengths of source and destination, share of a thousand.
+    /// Prefix lengths of source and destination, share in thousandths.
     lengths: &'static [(u32, u32, u64)],
     branches: [Branches; 2],
     /// Ports and ranges of ports, most frequent first.
@@ -201,7 +201,7 @@ struct Rule {
     protocol: u8,
 }
 
-/// One of several, each with its share.
+/// A random item, each with probability proportional to its share.
 fn pick<'a, T>(all: &'a [T], share: impl Fn(&T) -> u64, numbers: &mut Numbers) -> &'a T {
     let mut place = numbers.below(all.iter().map(&share).sum());
     for one in all {
@@ -213,7 +213,7 @@ fn pick<'a, T>(all: &'a [T], share: impl Fn(&T) -> u64, numbers: &mut Numbers) -
     &all[0]
 }
 
-/// One of several, the first most often.
+/// A random item, earlier ones more often.
 fn popular<T: Copy>(all: &[T], numbers: &mut Numbers) -> T {
     let count = all.len() as u64;
     all[numbers.below(count).min(numbers.below(count)) as usize]
@@ -242,14 +242,14 @@ impl List {
         Rule { nets, ports: [self.ports(source, numbers), self.ports(destination, numbers)], protocol }
     }
 
-    /// A prefix: which branches there are depends on the bits before alone.
+    /// A prefix; the available branches depend only on the preceding bits.
     fn prefix(&self, bits: u32, side: usize, numbers: &mut Numbers) -> u32 {
         let mut prefix = 0u32;
         for level in 0..bits {
             let (both, skew) = self.branches[side][level as usize / 8];
             let mut node = Numbers(u64::from(prefix) << 8 | u64::from(level) << 1 | side as u64);
             let heavier = node.next() as u32 & 1;
-            // Larger lists than the published ones have more addresses below the first bits.
+            // Lists larger than the published ones branch more in later bits.
             let branches = (node.below(1000) as f64) < 1000.0 * both.max(0.3);
             let lighter =
                 branches && (numbers.below(1000) as f64) * (2.0 - skew) < 1000.0 * (1.0 - skew).max(0.1);
@@ -278,7 +278,7 @@ impl List {
     }
 }
 
-/// Ten rules with networks of different lengths, and ranges of ports, that overlap.
+/// Ten overlapping rules with networks of different lengths and port ranges.
 fn ten() -> Vec<Rule> {
     let net = |text: &str| -> (u32, u32) {
         let (address, bits) = text.split_once('/').expect("a prefix");
@@ -353,7 +353,7 @@ impl Rule {
         }
     }
 
-    /// A flow that the rule matches.
+    /// A matching flow.
     fn flow(&self, numbers: &mut Numbers) -> (u8, Flow) {
         let addresses = self.nets.map(|(net, bits)| {
             let free = if bits == 32 { 0 } else { u32::MAX >> bits };
@@ -365,7 +365,7 @@ impl Rule {
     }
 }
 
-/// Sends packets to one of two outputs by the first rule that matches.
+/// A filter that sends packets to one of two outputs by the first matching rule.
 fn filter(rules: &[Rule], source: &str, sink: &str) -> String {
     let mut text =
         format!("out :: Null -> {sink}; {source} -> Strip(14) -> CheckIPHeader -> filter :: IPFilter(");
@@ -386,32 +386,32 @@ fn frames(rules: &[Rule], flows: usize, length: Length) -> Frames {
     })
 }
 
-/// A list's filter.
+/// The filter of a ClassBench list.
 pub fn list(list: &List, source: &str, sink: &str) -> String {
     filter(&list.rules(), source, sink)
 }
 
-/// Traffic of a list.
+/// Traffic of a ClassBench list.
 pub fn list_frames(list: &List, length: Length) -> Frames {
     frames(&list.rules(), FLOWS, length)
 }
 
-/// A filter of ten rules.
+/// The filter of ten rules.
 pub fn ten_rules(source: &str, sink: &str) -> String {
     filter(&ten(), source, sink)
 }
 
-/// Their traffic.
+/// Traffic of [`ten_rules`].
 pub fn ten_frames(length: Length) -> Frames {
     frames(&ten(), FLOWS, length)
 }
 
-/// A filter of prefixes of mixed lengths.
+/// The filter of prefixes of mixed lengths.
 pub fn mixed_rules(source: &str, sink: &str) -> String {
     filter(&mixed(), source, sink)
 }
 
-/// Their traffic.
+/// Traffic of [`mixed_rules`].
 pub fn mixed_frames(length: Length) -> Frames {
     frames(&mixed(), MANY_FLOWS, length)
 }

@@ -17,7 +17,7 @@ pub static CLASS: Class = Class::new("BenchmarkSource", || Box::<BenchmarkSource
     .metadata(Metadata::Ignores);
 
 const HEADROOM: usize = 28;
-/// Number of frames that don't fit into a nearby cache.
+/// Number of frames that exceed nearby caches.
 const FAR: usize = 1 << 15;
 
 thread_local! {
@@ -25,12 +25,12 @@ thread_local! {
     static SENT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Sets the frames of sources that this thread creates later.
+/// Sets the frames of sources created later by this thread.
 pub fn set(frames: Rc<Frames>) {
     FRAMES.set(frames);
 }
 
-/// How many packets sources of this thread have sent.
+/// Packets sent by this thread's sources.
 pub fn sent() -> u64 {
     SENT.get()
 }
@@ -40,8 +40,8 @@ pub fn sent() -> u64 {
 struct BenchmarkSource {
     frames: Rc<Frames>,
     next: usize,
-    /// Number of packets prepared before the first is sent: their memory is reused only after that many
-    /// others, as in a card's receive ring, and is not in the first-level cache.
+    /// Number of packets prepared before the first is sent: memory is reused only after that many other packets, as
+    /// in a card's receive ring, and is not in the first-level cache.
     least: usize,
     ready: VecDeque<Packet>,
     /// Frames whose payload matters.
@@ -49,7 +49,7 @@ struct BenchmarkSource {
 }
 
 impl BenchmarkSource {
-    /// Puts the next frames into packets.
+    /// Copies the next frames to packets.
     #[inline]
     fn make(&mut self, count: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         while burst.len() < count {
@@ -62,7 +62,7 @@ impl BenchmarkSource {
         }
     }
 
-    /// Adds packets of the next `count` frames, which are contiguous.
+    /// Adds packets of the next `count` frames, which are contiguous in memory.
     #[inline]
     fn run(&mut self, count: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let frames = self.next..self.next + count;
@@ -80,7 +80,7 @@ impl BenchmarkSource {
     }
 }
 
-/// Adds packets with these first bytes and lengths, and asks for the memory of the `next` ones.
+/// Adds packets with these first bytes and lengths, and prefetches the `next` ones.
 #[inline]
 fn fill<T: Borrow<[u8; KEPT]>>(
     burst: &mut PacketBurst,
@@ -90,7 +90,7 @@ fn fill<T: Borrow<[u8; KEPT]>>(
     cx: &mut Context<'_>,
 ) {
     let mut next = next.iter().map(Borrow::<[u8; KEPT]>::borrow);
-    // A card would write the whole frame; this core only pays for what it reads.
+    // A card would write the whole frame at no cost to this core.
     if let [first, ..] = lengths
         && lengths.iter().fold(0, |other, length| other | (length ^ first)) == 0
     {
@@ -117,7 +117,7 @@ fn write(head: &[u8; KEPT], data: &mut [u8]) {
     }
 }
 
-/// In a separate function, so that the length of the other copy is known.
+/// A separate function, so that the other copy has a constant length.
 #[cold]
 #[inline(never)]
 fn write_short(head: &[u8; KEPT], data: &mut [u8]) {
@@ -125,7 +125,7 @@ fn write_short(head: &[u8; KEPT], data: &mut [u8]) {
 }
 
 impl BenchmarkSource {
-    /// A frame with its payload, if that matters.
+    /// A frame with its payload.
     fn whole_frame(&self, number: usize, cx: &mut Context<'_>) -> Option<Packet> {
         let ((head, length), rest) = (self.frames.get(number), self.frames.rest(number));
         let mut packet = cx.make_packet(HEADROOM, length, 0).filter(|_| !rest.is_empty())?;
@@ -146,8 +146,7 @@ impl Element for BenchmarkSource {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        // Packets that share these frames: as after a card has written them, the payload is in memory and
-        // only read.
+        // Sent packets share these frames' memory: as with a card, the payload is already there and only read.
         self.whole = (0..self.frames.len()).map_while(|number| self.whole_frame(number, cx)).collect();
         while self.ready.len() < self.least {
             let mut burst = PacketBurst::new();

@@ -11,25 +11,25 @@ const FLOWS: u64 = 1_000_000;
 const SERVERS: u8 = 16;
 /// The virtual address of a balancer.
 const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// Of so many frames one is the only one of a new flow.
+/// One frame in this many is the only one of a new flow.
 const CHURN: usize = 10;
-/// The flows that a table holds at most.
+/// A table's capacity in flows.
 const HELD: u64 = 1_500_000;
 /// The last byte of the destination's Ethernet address of frames whose flow is new.
 const NEW: u8 = 3;
 
-/// What passes a table.
+/// Traffic through a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// Packets of known flows, uniformly.
     Uniform,
-    /// Each packet is answered, and the answer comes back through the table.
+    /// Each packet's reply returns through the table.
     Replies,
     /// One packet in ten is of a new flow.
     Churn,
 }
 
-/// Each of `flows` flows once, then over and over in another order.
+/// Each of `flows` flows once, then repeatedly in another order.
 fn shuffled(length: Length, flows: u64, of: impl Fn(u64) -> Flow) -> Frames {
     let mut numbers = Numbers(19);
     let mut order: Vec<u64> = (0..flows).collect();
@@ -49,7 +49,7 @@ fn shuffled(length: Length, flows: u64, of: impl Fn(u64) -> Flow) -> Frames {
     frames.with_once(count)
 }
 
-/// A source, and what makes flows of it new: ports that count up.
+/// A source; with churn, flows become new by incremented ports.
 fn source(traffic: Traffic, source: &str) -> String {
     match traffic {
         Traffic::Churn => format!(
@@ -60,7 +60,7 @@ fn source(traffic: Traffic, source: &str) -> String {
     }
 }
 
-/// From a source through `element`, whose second ports are for replies, to a sink.
+/// A source, `element` (its second ports are for replies), and a sink.
 fn through(traffic: Traffic, element: &str, from: &str, sink: &str) -> String {
     let from = source(traffic, from);
     let back = match traffic {
@@ -72,7 +72,7 @@ fn through(traffic: Traffic, element: &str, from: &str, sink: &str) -> String {
     format!("table :: {element}; {from} -> Strip(14) -> CheckIPHeader -> table; {back}")
 }
 
-/// An `IPRewriter` whose packets of new flows are changed as `how` says.
+/// An `IPRewriter` that rewrites new flows by `how`.
 fn rewriter(how: &str) -> String {
     format!(
         "IPRewriter({how}, drop, MAPPING_CAPACITY {HELD}, TCP_GUARANTEE 0, TCP_TIMEOUT 3600, \
@@ -80,17 +80,17 @@ fn rewriter(how: &str) -> String {
     )
 }
 
-/// Translates addresses and ports.
+/// Network address translation.
 pub fn nat(traffic: Traffic, source: &str, sink: &str) -> String {
     through(traffic, &rewriter("pattern 192.0.2.1 1024-65535 - - 0 1"), source, sink)
 }
 
-/// Many flows.
+/// Frames of many flows.
 pub fn flows(length: Length) -> Frames {
     shuffled(length, FLOWS, flow)
 }
 
-/// The same, and every second packet goes the other way.
+/// As [`flows`], with every second packet in the other direction.
 pub fn both_ways(length: Length) -> Frames {
     shuffled(length, FLOWS, |number| {
         let Flow { addresses: [from, to], ports: [source, destination], opens } = flow(number / 2);
@@ -101,14 +101,14 @@ pub fn both_ways(length: Length) -> Frames {
     })
 }
 
-/// Shares connections among servers.
+/// Load balancing of connections among servers.
 pub fn balancer(traffic: Traffic, source: &str, sink: &str) -> String {
     let servers: Vec<String> = (1..=SERVERS).map(|server| format!("10.9.0.{server}")).collect();
     let element = format!("IPLoadBalancer({VIP}, {}, CAPACITY {HELD})", servers.join(", "));
     through(traffic, &element, source, sink)
 }
 
-/// The same by Click's elements.
+/// As [`balancer`], with Click's elements.
 pub fn mapper(traffic: Traffic, source: &str, sink: &str) -> String {
     let mut text = String::from("mapper :: RoundRobinIPMapper(");
     for server in 1..=SERVERS {
@@ -117,7 +117,7 @@ pub fn mapper(traffic: Traffic, source: &str, sink: &str) -> String {
     text + "); " + &through(traffic, &rewriter("mapper"), source, sink)
 }
 
-/// Connections to one address.
+/// Frames of connections to one address.
 pub fn balanced(length: Length) -> Frames {
     shuffled(length, FLOWS, |number| {
         let flow = flow(number);
@@ -125,7 +125,7 @@ pub fn balanced(length: Length) -> Frames {
     })
 }
 
-/// Counts each flow.
+/// Counters per flow.
 pub fn monitor(traffic: Traffic, from: &str, sink: &str) -> String {
     let from = source(traffic, from);
     format!(

@@ -55,7 +55,7 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     for (key, policy) in ALONE {
         if output.wants(key) {
             let measured = measure(&plan, policy);
-            let mut entry = measured.map(|(frames, told)| row(&frames, &told));
+            let mut entry = measured.map(|(frames, notifications)| row(&frames, &notifications));
             if key == "notify.all" {
                 entry = entry.and_then(|entry| ladder(&plan, entry));
             }
@@ -65,17 +65,17 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(frames: &Slices, told: &Slices) -> Entry {
-    let told = told.entry("", Better::Less).ours.unwrap_or(f64::NAN);
-    frames.entry("Mpps", Better::More).with("notifications a second", told)
+fn row(frames: &Slices, notifications: &Slices) -> Entry {
+    let notifications = notifications.entry("", Better::Less).ours.unwrap_or(f64::NAN);
+    frames.entry("Mpps", Better::More).with("notifications a second", notifications)
 }
 
 fn ladder(plan: &Plan, mut entry: Entry) -> Result<Entry, Failure> {
     for (name, policy) in LADDER {
-        let (frames, told) = measure(plan, policy)?;
+        let (frames, notifications) = measure(plan, policy)?;
         let frames = frames.entry("", Better::More).ours.unwrap_or(f64::NAN);
-        let told = told.entry("", Better::Less).ours.unwrap_or(f64::NAN);
-        entry = entry.step(name, &[("Mpps", frames), ("notifications a second", told)]);
+        let notifications = notifications.entry("", Better::Less).ours.unwrap_or(f64::NAN);
+        entry = entry.step(name, &[("Mpps", frames), ("notifications a second", notifications)]);
     }
     Ok(entry.note(
         "steps: each habit in addition to those above; frames asked and answered, 256 under way at most",
@@ -88,15 +88,15 @@ struct Half {
     /// Whether its reader wants to be notified.
     wanted: AtomicBool,
     bell: EventFd,
-    told: AtomicU64,
+    notifications: AtomicU64,
     slots: Vec<[AtomicU64; 8]>,
 }
 
 impl Half {
     fn new() -> Result<Half, Failure> {
         let slots = (0..SLOTS).map(|_| Default::default()).collect();
-        let (tail, wanted, told) = (AtomicU32::new(0), AtomicBool::new(true), AtomicU64::new(0));
-        Ok(Half { tail, wanted, bell: EventFd::new()?, told, slots })
+        let (tail, wanted, notifications) = (AtomicU32::new(0), AtomicBool::new(true), AtomicU64::new(0));
+        Ok(Half { tail, wanted, bell: EventFd::new()?, notifications, slots })
     }
 }
 
@@ -130,7 +130,7 @@ impl View for Ends<'_> {
             return false;
         }
         self.to.bell.signal();
-        ringway_frame::add(&self.to.told, 1);
+        ringway_frame::add(&self.to.notifications, 1);
         true
     }
 }
@@ -219,15 +219,18 @@ fn measure(plan: &Plan, policy: Policy) -> Result<(Slices, Slices), Failure> {
         });
         let pinned = Pinned::to(LOAD)?;
         let mut side = Side::new(&answers, &questions, policy, true);
-        let (mut frames, mut told) = (Slices::default(), Slices::default());
+        let (mut frames, mut notifications) = (Slices::default(), Slices::default());
         let mut all = || -> Result<(), Failure> {
             for _ in 0..plan.slices(SLICE) {
-                let count = || questions.told.load(Ordering::Relaxed) + answers.told.load(Ordering::Relaxed);
+                let count = || {
+                    questions.notifications.load(Ordering::Relaxed)
+                        + answers.notifications.load(Ordering::Relaxed)
+                };
                 let (before, begin) = (count(), std::time::Instant::now());
                 let done = ask(&mut side, SLICE)?;
                 let seconds = begin.elapsed().as_secs_f64();
                 frames.ours.push(done as f64 / seconds / 1e6);
-                told.ours.push((count() - before) as f64 / seconds);
+                notifications.ours.push((count() - before) as f64 / seconds);
             }
             Ok(())
         };
@@ -236,7 +239,7 @@ fn measure(plan: &Plan, policy: Policy) -> Result<(Slices, Slices), Failure> {
         questions.bell.signal();
         drop(pinned);
         answering.join().map_err(|_| "the answering side failed")??;
-        result.map(|()| (frames, told))
+        result.map(|()| (frames, notifications))
     })
 }
 

@@ -40,7 +40,7 @@ pub struct Mapper<'m> {
     /// Bytes of a frame and its header.
     frame: u32,
     /// Whether mappings are sent to the back-end without a request.
-    tells: bool,
+    announce: bool,
 }
 
 impl<'m> Mapper<'m> {
@@ -51,7 +51,7 @@ impl<'m> Mapper<'m> {
         (memory, addresses): &'m (GuestMemory, Addresses),
         shape: &Shape,
         (own, other): (u8, u8),
-        tells: bool,
+        announce: bool,
     ) -> Result<Mapper<'m>, Failure> {
         let connection = front::negotiate(Stream::from(socket), memory, shape)?;
         let table = Table::Live(vec![0; (memory.size() / PAGE) as usize]);
@@ -74,7 +74,7 @@ impl<'m> Mapper<'m> {
         }
         let kicks = Wires { kicks: [EventFd::new()?, EventFd::new()?], call: EventFd::new()? };
         front::start(&mut monitor.front, addresses, &kicks, shape)?;
-        Ok(Mapper { lanes, monitor, kicks, frame: HEADER + shape.frame, tells })
+        Ok(Mapper { lanes, monitor, kicks, frame: HEADER + shape.frame, announce })
     }
 
     /// Answers the back-end's IOTLB misses; returns their number.
@@ -103,14 +103,14 @@ impl<'m> Mapper<'m> {
 
     /// Maps every free buffer of ring `index` and makes it available.
     fn post(&mut self, index: usize) -> Result<(), Failure> {
-        let Mapper { lanes, monitor, kicks, tells, .. } = self;
+        let Mapper { lanes, monitor, kicks, announce, .. } = self;
         let lane = &mut lanes[index];
         if lane.free.is_empty() {
             return Ok(());
         }
         let access = if lane.write { BOTH } else { READ };
         while let Some(buffer) = lane.free.pop() {
-            let address = monitor.map(lane.buffers + u64::from(buffer) * PAGE, access, *tells)?;
+            let address = monitor.map(lane.buffers + u64::from(buffer) * PAGE, access, *announce)?;
             let id = lane.driver.add(&[Buffer { address, len: lane.len, write: lane.write }], None);
             lane.of[usize::from(id.ok_or("the ring has no room for its own buffers")?)] = buffer;
         }

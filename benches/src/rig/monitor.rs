@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 /// A transport to a back-end that may need the caller to run it.
 pub trait Peer: Transport {
     /// Runs the back-end's pending work, if it is in this thread.
-    fn attend(&mut self) -> Result<(), Failure> {
+    fn process_pending(&mut self) -> Result<(), Failure> {
         Ok(())
     }
 }
@@ -54,7 +54,7 @@ impl Transport for Inline {
 }
 
 impl Peer for Inline {
-    fn attend(&mut self) -> Result<(), Failure> {
+    fn process_pending(&mut self) -> Result<(), Failure> {
         Ok(self.backend.readable()?)
     }
 }
@@ -126,7 +126,7 @@ impl<T: Peer> Monitor<T> {
 
     /// Answers pending IOTLB misses; returns their number.
     pub fn answer(&mut self) -> Result<usize, Failure> {
-        self.front.transport().attend()?;
+        self.front.transport().process_pending()?;
         let mut count = 0;
         loop {
             let mut bytes = std::mem::take(&mut self.questions);
@@ -158,16 +158,16 @@ impl<T: Peer> Monitor<T> {
         let Some((iova, size, offset, permissions)) = found.filter(|_| asked.kind == Iotlb::MISS) else {
             return Ok(0);
         };
-        self.tell(Iotlb { iova, size, user: USER + offset, permissions, kind: Iotlb::UPDATE })?;
+        self.send_iotlb(Iotlb { iova, size, user: USER + offset, permissions, kind: Iotlb::UPDATE })?;
         Ok(1)
     }
 
-    fn tell(&mut self, message: Iotlb) -> Result<(), Failure> {
+    fn send_iotlb(&mut self, message: Iotlb) -> Result<(), Failure> {
         Ok(self.front.set(Request::IotlbMsg(message))?)
     }
 
-    /// Maps the page at guest-physical address `guest`; `tells`: sends the mapping without a request. Returns its IOVA.
-    pub fn map(&mut self, guest: u64, access: u8, tells: bool) -> Result<u64, Failure> {
+    /// Maps the page at guest-physical address `guest`; `announce`: sends the mapping unrequested. Returns its IOVA.
+    pub fn map(&mut self, guest: u64, access: u8, announce: bool) -> Result<u64, Failure> {
         let offset = guest - GUEST;
         if let Table::Live(pages) = &mut self.table
             && let Some(page) = pages.get_mut((offset / PAGE) as usize)
@@ -175,9 +175,9 @@ impl<T: Peer> Monitor<T> {
             *page = access;
         }
         let iova = Iommu::Fragments.address(guest);
-        if tells {
+        if announce {
             let user = USER + offset;
-            self.tell(Iotlb { iova, size: PAGE, user, permissions: access, kind: Iotlb::UPDATE })?;
+            self.send_iotlb(Iotlb { iova, size: PAGE, user, permissions: access, kind: Iotlb::UPDATE })?;
         }
         Ok(iova)
     }
@@ -190,6 +190,6 @@ impl<T: Peer> Monitor<T> {
             *page = 0;
         }
         let iova = Iommu::Fragments.address(guest);
-        self.tell(Iotlb { iova, size: PAGE, user: 0, permissions: 0, kind: Iotlb::INVALIDATE })
+        self.send_iotlb(Iotlb { iova, size: PAGE, user: 0, permissions: 0, kind: Iotlb::INVALIDATE })
     }
 }

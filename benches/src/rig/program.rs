@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::keys::Folder;
 use crate::rig::fabric::{Rig, SWITCH};
-use ringway_client::{Asked, Ring};
+use ringway_client::{Ring, RingOptions};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
@@ -58,8 +58,8 @@ fn attach(rig: &mut Rig, name: &str, program: &Program) -> Result<(), Failure> {
 fn connect(path: &Path, slots: u32) -> JoinHandle<Result<Ring, String>> {
     let path = path.to_path_buf();
     std::thread::spawn(move || {
-        let asked = Asked { slots: [slots; 2], ..Asked::default() };
-        Ring::connect_with(&path, asked, Some(Duration::from_secs(10))).map_err(|error| error.to_string())
+        let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
+        Ring::connect_with(&path, options, Some(Duration::from_secs(10))).map_err(|error| error.to_string())
     })
 }
 

@@ -19,10 +19,10 @@ Examples:
   ringway down                                   take it down"
 )]
 pub struct Arguments {
-    /// Which fabric.
+    /// The fabric.
     #[command(flatten)]
     pub target: Target,
-    /// Print JSON, for programs.
+    /// Print JSON.
     #[arg(long, global = true)]
     pub json: bool,
     /// What to do.
@@ -37,7 +37,7 @@ fn fabric_name(text: &str) -> Result<String, String> {
     Err(format!("use {}", ringway_control::file::NAME))
 }
 
-/// Which running fabric a command is for. With one fabric up, it is that one.
+/// The running fabric that a command is for; the only one that is up, if neither is given.
 #[derive(Args, Clone)]
 pub struct Target {
     /// The fabric's control socket.
@@ -51,20 +51,20 @@ pub struct Target {
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Bring a fabric up as a file says, and serve it until it is told to go down.
+    /// Bring up the fabric described by a file, and serve it until it is shut down.
     #[command(after_help = "\
-Ends with SIGINT, SIGTERM or `ringway down`, and takes away everything it made.
+Ends on SIGINT, SIGTERM or `ringway down`, and removes everything that it created.
 
 Examples:
   ringway up examples/two-guests.toml
   ringway up lab.toml --detach
-  ringway --fabric second up rings.toml --detach   a second one from the same file, if no TAP is in it
+  ringway --fabric second up rings.toml --detach   a second fabric from the same file, if it has no TAP
   ringway up lab.toml --extender=10.0.0.5:10263  for kube-scheduler; see docs/placement.md
   ringway up lab.toml --log json 2> lab.log")]
     Up(Up),
-    /// Change the running fabric to what a file says now, one change at a time.
+    /// Change the running fabric to the state described by a file, one change at a time.
     #[command(after_help = "\
-What the file leaves as it was is not touched. A wrong file changes nothing.
+Unchanged parts of the fabric keep running. An invalid file changes nothing.
 
 Examples:
   ringway apply lab.toml
@@ -79,9 +79,9 @@ Examples:
   ringway down
   ringway --fabric lab down")]
     Down,
-    /// Say everything that is wrong in a fabric file.
+    /// Report all errors in a fabric file.
     #[command(after_help = "\
-Each error is a line file:line:column: what is wrong; what to do. The exit code is 3 if there is any.
+Each error is a line file:line:column: error; remedy. The exit code is 3 if there are any.
 
 Examples:
   ringway check lab.toml
@@ -96,7 +96,7 @@ Examples:
   ringway ps
   ringway ps --json")]
     Ps,
-    /// Show what was counted of each port, or rates while it works.
+    /// Show each port's counters, or rates.
     #[command(after_help = "\
 TX is what a port's peer sends, RX what it receives. Reading counters costs the data path nothing.
 
@@ -106,12 +106,12 @@ Examples:
   ringway stats --watch --interval 0.2 --count 5
   ringway stats --watch --json")]
     Stats(Stats),
-    /// Look into a switch.
+    /// Show the state of a switch.
     #[command(after_help = "\
 Examples:
-  ringway switch table main   the addresses that it knows")]
+  ringway switch table main   its address table")]
     Switch {
-        /// What to look at.
+        /// What to show.
         #[command(subcommand)]
         command: SwitchCommand,
     },
@@ -155,7 +155,7 @@ Examples:
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Decide which hosts run VMs and functions, and say why.
+    /// Decide which hosts run VMs and functions, and explain decisions.
     #[command(after_help = "\
 Examples:
   ringway place hosts
@@ -170,7 +170,7 @@ Examples:
 Examples:
   echo '{\"id\": 1, \"op\": \"discover\"}' | ringway plugin-host examples/plugins")]
     PluginHost(PluginHost),
-    /// Look at this host: huge pages, limits, kernel features, cores, and what to do about each.
+    /// Check this host: huge pages, limits, kernel features, cores; and give advice.
     #[command(after_help = "\
 The exit code is 1 if Ringway can't work here at all.
 
@@ -204,19 +204,19 @@ Examples:
     RunFunction,
 }
 
-/// A folder of plugins, and what they may.
+/// A folder of plugins, and their permissions.
 #[derive(Args)]
 pub struct PluginHost {
     /// The folder.
     pub folder: PathBuf,
-    /// Memory of the plugins together, in MiB.
+    /// Memory limit of all plugins together, in MiB.
     #[arg(long, default_value_t = 1024, value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(16..=1 << 20))]
     pub memory: u32,
-    /// Let plugins connect to others.
+    /// Allow plugins to make network connections.
     #[arg(long)]
     pub network: bool,
-    /// Run plugins, too, where the kernel has no landlock or no seccomp to confine them by.
+    /// Run plugins even if the kernel lacks landlock or seccomp to confine them.
     #[arg(long)]
     pub unconfined: bool,
 }
@@ -226,18 +226,18 @@ pub struct PluginHost {
 pub struct Up {
     /// The fabric file.
     pub file: PathBuf,
-    /// Return once it is up, and leave it running; its log goes to a file beside its run directory.
+    /// Return once the fabric is up, and leave it running. Its log is written to a file beside its run directory.
     #[arg(long, short)]
     pub detach: bool,
-    /// Serve kube-scheduler's extender over HTTP on this address, 127.0.0.1:10263 if none is named. It asks nobody who
-    /// they are: whoever reaches the address can reserve hosts.
+    /// Serve kube-scheduler's extender over HTTP on this address, by default 127.0.0.1:10263. Clients are not
+    /// authenticated: any that can reach the address can reserve hosts.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
         default_missing_value = "127.0.0.1:10263")]
     pub extender: Option<std::net::SocketAddr>,
     /// How to log.
     #[arg(long, value_enum, default_value_t)]
     pub log: Log,
-    /// Say on standard output when it is up; the mark of a detached fabric.
+    /// Report on standard output when the fabric is up; set for detached fabrics.
     #[arg(long, hide = true)]
     pub detached: bool,
 }
@@ -248,7 +248,7 @@ pub enum Log {
     /// Lines for people.
     #[default]
     Text,
-    /// JSON, a line an event.
+    /// JSON, one line per event.
     Json,
 }
 
@@ -262,16 +262,16 @@ impl Log {
     }
 }
 
-/// What to show of counters.
+/// Which counters to show.
 #[derive(Args)]
 pub struct Stats {
-    /// Show rates, again and again.
+    /// Show rates repeatedly.
     #[arg(long, short)]
     pub watch: bool,
-    /// Seconds between two looks.
+    /// Seconds between two samples.
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = interval, requires = "watch")]
     pub interval: f64,
-    /// End after so many looks.
+    /// End after this many samples.
     #[arg(long, value_name = "N", value_parser = whole::<u64>, requires = "watch")]
     pub count: Option<u64>,
 }
@@ -289,10 +289,10 @@ fn interval(text: &str) -> Result<f64, String> {
     if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0.01 to 3600".into()) }
 }
 
-/// What to look at in a switch.
+/// What to show of a switch.
 #[derive(Subcommand)]
 pub enum SwitchCommand {
-    /// Show the addresses that a switch knows, and the ports they are behind.
+    /// Show the addresses that a switch knows, and their ports.
     #[command(after_help = "\
 Examples:
   ringway switch table main
@@ -322,7 +322,7 @@ Examples:
         #[arg(required = true)]
         names: Vec<String>,
     },
-    /// Stop guests: they are asked to power off, and ended if they don't.
+    /// Stop guests: they are asked to power off, and killed if they don't.
     #[command(after_help = "\
 Examples:
   ringway guest stop left")]
@@ -331,9 +331,9 @@ Examples:
         #[arg(required = true)]
         names: Vec<String>,
     },
-    /// Run a shell command in a guest; exits as the command does.
+    /// Run a shell command in a guest; exit with the command's status.
     #[command(after_help = "\
-Only guests whose initial file system is ours answer.
+Only guests with Ringway's own initial file system can run commands.
 
 Examples:
   ringway guest exec left ping -c 3 10.77.0.2
@@ -342,10 +342,10 @@ Examples:
     Exec {
         /// The guest.
         name: String,
-        /// Seconds after which the command is ended.
+        /// Time limit in seconds.
         #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = whole::<u64>)]
         timeout: u64,
-        /// The command; its words are joined by spaces, and the guest's shell reads them.
+        /// The command; its words are joined by spaces and passed to the guest's shell.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
@@ -355,9 +355,9 @@ Examples:
   ringway guest wait
   ringway guest wait left --timeout 30")]
     Wait {
-        /// The guests; all that run if none are named.
+        /// The guests; by default all that run.
         names: Vec<String>,
-        /// Seconds to wait at most.
+        /// Maximum time to wait, in seconds.
         #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = whole::<u64>)]
         timeout: u64,
     },
@@ -398,7 +398,7 @@ Examples:
     Read {
         /// The function.
         name: String,
-        /// The handler: an element, a point, its name; or one of the whole configuration.
+        /// The handler: ELEMENT.NAME, or NAME for one of the whole configuration.
         handler: String,
     },
     /// Write a handler of a function.
@@ -406,7 +406,7 @@ Examples:
 Examples:
   ringway function write firewall allowed.reset
   ringway function write shaper rate.rate 1000
-  ringway function write firewall hotconfig - < new.click   another configuration, for now")]
+  ringway function write firewall hotconfig - < new.click   another configuration, until a restart")]
     Write {
         /// The function.
         name: String,
@@ -424,14 +424,14 @@ mod tests {
 
     #[test]
     fn invalid_numbers_are_reported() {
-        let said = |words: &[&str]| {
+        let message = |words: &[&str]| {
             let words = ["ringway"].iter().chain(words);
             Arguments::try_parse_from(words).err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert!(said(&["stats", "--watch", "--count", "x"]).contains("not a whole number"));
-        assert!(said(&["place", "explain", &"9".repeat(30)]).contains("the number is too large"));
-        assert!(said(&["stats", "--count", "3"]).contains("--watch"));
-        assert_eq!(said(&["stats", "--watch", "--count", "3"]) + &said(&["stats"]), "");
+        assert!(message(&["stats", "--watch", "--count", "x"]).contains("not a whole number"));
+        assert!(message(&["place", "explain", &"9".repeat(30)]).contains("the number is too large"));
+        assert!(message(&["stats", "--count", "3"]).contains("--watch"));
+        assert_eq!(message(&["stats", "--watch", "--count", "3"]) + &message(&["stats"]), "");
     }
 
     #[test]

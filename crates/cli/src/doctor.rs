@@ -169,7 +169,7 @@ fn kernel(facts: &Facts) -> Vec<Finding> {
 }
 
 fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
-    let said = |access: Access| match access {
+    let describe = |access: Access| match access {
         Access::Usable => "usable",
         Access::Missing => "missing",
         Access::Denied => "no permission",
@@ -178,7 +178,7 @@ fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
     let tun = if facts.tun == Access::Usable && !facts.net_admin {
         "usable, but interfaces can't be made"
     } else {
-        said(facts.tun)
+        describe(facts.tun)
     };
     vec![
         finding(
@@ -197,7 +197,7 @@ fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
                 (Access::Usable, Some(true)) => "runs guests",
                 (Access::Usable, Some(false)) => "usable, but it runs no guest",
                 (Access::Usable, None) => "usable; whether it runs a guest shows when the first one starts",
-                (other, _) => said(other),
+                (other, _) => describe(other),
             },
             "QEMU guests are emulated, which is slow; enable virtualization in the firmware, \
              `modprobe kvm_intel` or `kvm_amd`, and join the group kvm",

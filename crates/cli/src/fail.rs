@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn json_errors_match_text_errors() {
-        let said = crate::text::to_json(&Fail::NotUp("no fabric is up".into()).view());
-        assert_eq!(said, r#"{"error":"no fabric is up","code":4}"#);
+        let json = crate::text::to_json(&Fail::NotUp("no fabric is up".into()).view());
+        assert_eq!(json, r#"{"error":"no fabric is up","code":4}"#);
     }
 }

@@ -33,7 +33,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// Kinds of port from outside the project: both sides of each.
+/// Kinds of port that are not the project's: both sides of each.
 #[derive(Clone, Copy, Default)]
 pub struct Kinds {
     /// The side of `control`.

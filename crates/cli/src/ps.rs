@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn durations_have_two_units() {
         let seconds = [5, 65, 3_725, 90_000];
-        let said = seconds.map(|seconds| span(seconds * 1_000_000_000));
-        assert_eq!(said, ["5 s", "1 min 5 s", "1 h 2 min", "1 d 1 h"]);
+        let shown = seconds.map(|seconds| span(seconds * 1_000_000_000));
+        assert_eq!(shown, ["5 s", "1 min 5 s", "1 h 2 min", "1 d 1 h"]);
     }
 }

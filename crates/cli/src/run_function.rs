@@ -43,7 +43,7 @@ pub fn run() -> Result<(), Fail> {
         ports: &start.ports,
     };
     // If `control` is gone, sending fails, and `hold` ends this process.
-    let say = |said: FunctionMessage| drop(link.send(&said, &[]));
+    let say = |message: FunctionMessage| drop(link.send(&message, &[]));
     function::run(configuration, &start.handlers, start.burst as usize, || say(FunctionMessage::Up)).map_err(
         |wrong| {
             say(FunctionMessage::Wrong(wrong.clone()));

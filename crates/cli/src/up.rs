@@ -130,13 +130,13 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
         child.wait().map_err(Fail::because)?;
         return Err(Fail::Failed(last_words(&mut log, before, &place.log)));
     }
-    let said = UpView { fabric: fabric.name.clone(), socket: place.socket.clone(), log: place.log.clone() };
+    let view = UpView { fabric: fabric.name.clone(), socket: place.socket.clone(), log: place.log.clone() };
     if json {
-        text::json(&said);
+        text::json(&view);
     } else {
-        println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, said.fabric);
-        println!("  socket  {}", said.socket.display());
-        println!("  log     {}", said.log.display());
+        println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, view.fabric);
+        println!("  socket  {}", view.socket.display());
+        println!("  log     {}", view.log.display());
     }
     Ok(())
 }

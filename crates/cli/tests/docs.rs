@@ -37,7 +37,7 @@ fn blocks(page: &Path, language: &str) -> Vec<(usize, String)> {
 fn every_fabric_file_in_the_documentation_is_valid() {
     let folder = std::env::temp_dir().join(format!("rw-docs-{}", std::process::id()));
     let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/plugins");
-    // Their policies name units of plugins.
+    // The examples' policies name units of plugins.
     for place in ["plugins", "examples/plugins"] {
         std::fs::create_dir_all(folder.join(place)).unwrap();
         for entry in std::fs::read_dir(&plugins).unwrap() {
@@ -62,8 +62,8 @@ fn every_fabric_file_in_the_documentation_is_valid() {
             }
             let output = check.arg(&file).output().unwrap();
             if !output.status.success() {
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                wrong.push(format!("{}:{line}:\n{said}", page.display()));
+                let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+                wrong.push(format!("{}:{line}:\n{stderr}", page.display()));
             }
         }
     }
@@ -122,7 +122,7 @@ fn console_blocks_match_command_output() {
     assert!(count > 0, "no page shows a command with what it prints");
 }
 
-/// Every Click configuration that is shown can be built.
+/// Every Click configuration in the documentation can be built.
 #[test]
 fn every_click_configuration_in_the_documentation_is_valid() {
     let folder = std::env::temp_dir().join(format!("rw-docs-click-{}", std::process::id()));
@@ -136,8 +136,8 @@ fn every_click_configuration_in_the_documentation_is_valid() {
         for (line, text) in blocks(&page, "click") {
             let mut program = Command::new(env!("CARGO_BIN_EXE_ringway"));
             let output = program.args(["click", "-q", "-e", &text]).args(&arguments).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{}:{line}: {said}", page.display());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}:{line}: {stderr}", page.display());
         }
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -58,12 +58,12 @@ fn devices_and_idle_pipes_are_refused_as_fabric_files() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
     for (file, wrong) in [("/dev/zero", "a device, not a file"), ("fifo", "a pipe that nobody writes to")] {
         for words in [vec!["check", file], vec!["up", file], vec!["apply", file]] {
-            let (code, said) = lab.fails(&words);
+            let (code, message) = lab.fails(&words);
             let fix = "give the path of a fabric file";
-            assert_eq!((code, said), (1, format!("error: {file}: {wrong}; {fix}\n")), "{words:?}");
+            assert_eq!((code, message), (1, format!("error: {file}: {wrong}; {fix}\n")), "{words:?}");
         }
-        let (_, said) = lab.fails(&["place", "--inventory", file, "hosts"]);
-        assert_eq!(said, format!("error: {file}: {wrong}; give the path of an inventory file\n"));
+        let (_, message) = lab.fails(&["place", "--inventory", file, "hosts"]);
+        assert_eq!(message, format!("error: {file}: {wrong}; give the path of an inventory file\n"));
     }
 }
 
@@ -75,7 +75,7 @@ fn a_foreign_socket_is_reported_as_no_fabric() {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut [0]).unwrap();
         stream.write_all(b"this is no HTTP\r\n\r\n").unwrap();
-        // Until the other end is closed.
+        // Read until the other end is closed.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let (code, words) = lab.fails(&["--socket", "stranger", "ps"]);
@@ -119,8 +119,8 @@ fn apply_changes_only_differences_and_an_invalid_file_changes_nothing() {
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 3 && words.contains("lab.toml:17:1: port.ring has no key `colour`"), "{words}");
     let (code, words) = lab.fails(&["--json", "apply", "lab.toml"]);
-    let said: Value = serde_json::from_str(&words).unwrap();
-    assert!(code == 3 && said["code"] == 3 && said["problems"][0]["line"] == 17, "{words}");
+    let reply: Value = serde_json::from_str(&words).unwrap();
+    assert!(code == 3 && reply["code"] == 3 && reply["problems"][0]["line"] == 17, "{words}");
     // A socket path that is in use: the changes before it are undone.
     let listener = UnixListener::bind(lab.socket("taken.sock")).unwrap();
     let taken = "[port.taken]\nkind = \"ring\"\nsocket = \"taken.sock\"\nswitch = \"main\"\n";
@@ -191,7 +191,7 @@ fn front_ends_connect_and_disconnect() {
     }
 }
 
-/// Descriptors that a process has.
+/// The descriptors of a process.
 fn descriptors(pid: u64) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect()

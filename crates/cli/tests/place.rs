@@ -40,7 +40,7 @@ fn shown_commands_work() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/placement.md");
     let page = std::fs::read_to_string(page).unwrap();
     let shown = page.lines().filter_map(|line| line.strip_prefix("$ ringway "));
-    // The others need a running fabric, a trace's file or plugins.
+    // The other commands need a running fabric, a trace's file or plugins.
     let alone = |line: &&str| {
         let made_up = line.contains(" simulate ") && !line.contains("--trace");
         (line.contains("--inventory") || made_up) && !line.contains("--plugins")
@@ -66,10 +66,10 @@ fn try_prints_reasons_and_sets_exit_codes() {
             .collect();
         lab.run(&all)
     };
-    let said = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let stdout = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
     let why = on(&["why-not", "db-2", "node-0"]);
     let reason = "VmAffinityGroups: VMs of group databases are already on it";
-    assert!(said(&why).contains(reason), "{}", said(&why));
+    assert!(stdout(&why).contains(reason), "{}", stdout(&why));
     let huge = on(&["try", "huge", "--cpus", "64", "--memory", "1024"]);
     assert_eq!(huge.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&huge.stderr).contains("CPU removed 8"));
@@ -89,12 +89,12 @@ fn a_missing_plugin_folder_is_reported() {
     let lab = Lab::new("folder");
     let inventory = "examples/placement/inventory.toml";
     let output = lab.run(&["place", "--inventory", inventory, "--plugins", "./nowhere", "try", "web-3"]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("nowhere: no such folder") && output.status.code() == Some(1), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("nowhere: no such folder") && output.status.code() == Some(1), "{stderr}");
     assert!(output.stdout.is_empty());
 }
 
-/// Plugins run with a Python that has no package of ours, and where no Python is they are refused.
+/// Plugins run with a Python that lacks our package; without Python they are refused.
 #[test]
 fn plugins_need_only_a_python() {
     let lab = Lab::new("python");
@@ -108,15 +108,15 @@ fn plugins_need_only_a_python() {
     };
     let path = std::env::var("PATH").unwrap();
     let output = run(&["why-not", "new", "node-0", "--policy", "few"], &path);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("MaxVms: has 2 VMs, at most 2"), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("MaxVms: has 2 VMs, at most 2"), "{output:?}");
     let empty = lab.0.join("empty");
     std::fs::create_dir(&empty).unwrap();
     for words in [&["policies"][..], &["simulate", "--cluster", "default", "--vms", "1"]] {
         let output = run(words, empty.to_str().unwrap());
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{output:?}");
-        assert!(said.contains("examples/plugins: python3: No such file"), "{said}");
+        assert!(stderr.contains("examples/plugins: python3: No such file"), "{stderr}");
     }
 }
 
@@ -134,8 +134,8 @@ fn a_simulation_uses_an_inventory_and_its_plugins() {
         (json, output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let on = ["place", "--inventory", rules.as_str(), "--plugins", plugins.as_str(), "simulate"];
-    // Two VMs a host on three hosts, where two run already.
-    let (json, code, said) = run(&[
+    // Two VMs per host on three hosts, where two VMs run already.
+    let (json, code, stderr) = run(&[
         &on[..],
         &["--policy", "few", "--vms", "30", "--lifetime", "0", "--cluster", "default", "--json"],
     ]
@@ -143,9 +143,9 @@ fn a_simulation_uses_an_inventory_and_its_plugins() {
     assert_eq!(
         (code, &json[0]["hosts"], &json[0]["placed"]),
         (Some(0), &3.into(), &4.into()),
-        "{json} {said}"
+        "{json} {stderr}"
     );
-    // A policy of a file of its own has the plugins' units too.
+    // A policy in a separate file can use the plugins' units too.
     std::fs::write(
         lab.0.join("p.toml"),
         "[policy.one]\nfilters = [\"Memory\", \"MaxVms\"]\n\
@@ -153,9 +153,9 @@ fn a_simulation_uses_an_inventory_and_its_plugins() {
     )
     .unwrap();
     let made_up = ["place", "--plugins", plugins.as_str(), "simulate", "--hosts", "5", "--file", "p.toml"];
-    let (json, _, said) =
+    let (json, _, stderr) =
         run(&[&made_up[..], &["--policy", "one", "--vms", "30", "--lifetime", "0", "--json"]].concat());
-    assert_eq!(json[0]["placed"], 5, "{json} {said}");
+    assert_eq!(json[0]["placed"], 5, "{json} {stderr}");
     for (words, wanted) in [
         (
             vec!["--policy", "few", "--cluster", "nowhere"],
@@ -164,32 +164,32 @@ fn a_simulation_uses_an_inventory_and_its_plugins() {
         (vec!["--policy", "few", "--cluster", "busy", "--hosts", "7"], "leave --hosts and --nodes out"),
         (vec!["--policy", "fwe", "--cluster", "busy"], "there is no policy \"fwe\""),
     ] {
-        let (_, code, said) = run(&[&on[..], &words].concat());
-        assert!(code != Some(0) && said.contains(wanted), "{words:?}: {code:?} {said}");
+        let (_, code, stderr) = run(&[&on[..], &words].concat());
+        assert!(code != Some(0) && stderr.contains(wanted), "{words:?}: {code:?} {stderr}");
     }
-    let (_, code, said) = run(&["place", "--plugins", plugins.as_str(), "try", "web-3"]);
-    assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
+    let (_, code, stderr) = run(&["place", "--plugins", plugins.as_str(), "try", "web-3"]);
+    assert!(code == Some(1) && stderr.contains("add --inventory FILE"), "{stderr}");
     for (words, wanted) in [
         (["--gap", "99999999999999"], "the trace lasts"),
         (["--hosts", "0"], "0 is not in 1..=1000000"),
         (["--vms", "99999999999"], "99999999999 is not in 1..=20000000"),
     ] {
-        let (_, code, said) = run(&[&["place", "simulate"][..], &words].concat());
-        assert!(matches!(code, Some(1 | 2)) && said.contains(wanted), "{words:?}: {said}");
+        let (_, code, stderr) = run(&[&["place", "simulate"][..], &words].concat());
+        assert!(matches!(code, Some(1 | 2)) && stderr.contains(wanted), "{words:?}: {stderr}");
     }
-    // One VM comes when the other has gone, and there is room for both.
+    // The second VM arrives after the first has left, and there is room for both.
     std::fs::write(lab.0.join("t.csv"), "vmid,cpu,memory,time,type\n0,4,8,0,0\n0,4,8,99,1\n1,4,8,500,0\n")
         .unwrap();
     let trace = ["place", "simulate", "--hosts", "1", "--trace", "t.csv"];
     for (more, vms, end) in [(&[][..], 1, "/10.0%"), (&["--ignore-departures"][..], 2, "/20.0%")] {
-        let (json, _, said) = run(&[&trace[..], more, &["--json"]].concat());
+        let (json, _, stderr) = run(&[&trace[..], more, &["--json"]].concat());
         let last = json[0]["samples"].as_array().unwrap().last().unwrap();
-        assert_eq!(last["vms"], vms, "{said}");
+        assert_eq!(last["vms"], vms, "{stderr}");
         let table = lab.ok(&[&trace[..], more].concat());
         assert!(table.contains(" CPU/END ") && table.contains(end), "{table}");
     }
-    let (_, code, said) = run(&["place", "simulate", "--cluster", "x"]);
-    assert!(code == Some(1) && said.contains("add --inventory FILE"), "{said}");
+    let (_, code, stderr) = run(&["place", "simulate", "--cluster", "x"]);
+    assert!(code == Some(1) && stderr.contains("add --inventory FILE"), "{stderr}");
 }
 
 /// Unknown names are reported, with their exit codes.
@@ -203,18 +203,18 @@ fn unknown_names_are_reported() {
     };
     for words in [&["try", "web-3", "--only", "nosuch"][..], &["run", "web-3", "--without", "node-0,nosuch"]]
     {
-        let (code, said) = on(words);
-        assert!(code == Some(5) && said.contains("there is no host nosuch"), "{words:?}: {said}");
+        let (code, stderr) = on(words);
+        assert!(code == Some(5) && stderr.contains("there is no host nosuch"), "{words:?}: {stderr}");
     }
-    let (code, said) = on(&["try", "web-3", "web-3"]);
-    assert!(code == Some(1) && said.contains("VM web-3 is named twice"), "{said}");
-    let (code, said) = on(&["fact", "nosuch", "heat", "3"]);
-    assert!(code == Some(1) && said.contains("there is no host nosuch"), "{said}");
+    let (code, stderr) = on(&["try", "web-3", "web-3"]);
+    assert!(code == Some(1) && stderr.contains("VM web-3 is named twice"), "{stderr}");
+    let (code, stderr) = on(&["fact", "nosuch", "heat", "3"]);
+    assert!(code == Some(1) && stderr.contains("there is no host nosuch"), "{stderr}");
     std::fs::write(lab.0.join("bad.toml"), "[cluster.c]\npolicy = \"pakcing\"\n").unwrap();
     let bad = lab.run(&["place", "--inventory", "bad.toml", "hosts"]);
-    let said = String::from_utf8_lossy(&bad.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert!(
-        bad.status.code() == Some(3) && said.starts_with("bad.toml:2:10: cluster c: there is no policy"),
-        "{said}"
+        bad.status.code() == Some(3) && stderr.starts_with("bad.toml:2:10: cluster c: there is no policy"),
+        "{stderr}"
     );
 }

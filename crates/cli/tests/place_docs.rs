@@ -1,11 +1,11 @@
-//! Every command that docs/placement.md and docs/plugins.md show is run, in their order.
+//! Runs every command of docs/placement.md and docs/plugins.md, in their order.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder in which everything is that the pages speak of, and a running fabric. Both go with it.
+/// A folder with all files that the pages mention, and a running fabric. Dropping it removes both.
 struct Lab(PathBuf);
 
 fn root() -> PathBuf {
@@ -60,14 +60,14 @@ impl Lab {
         self.command(line).output().unwrap()
     }
 
-    /// What a command prints that must succeed.
+    /// The output of a command that must succeed.
     fn ok(&self, line: &str) -> String {
         let output = self.run(line);
         assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Where kube-scheduler's extender is.
+    /// The address of kube-scheduler's extender.
     fn extender(&self) -> String {
         let log = std::fs::read_to_string(self.0.join("run/lab.log")).unwrap();
         let port: String =
@@ -75,20 +75,24 @@ impl Lab {
         format!("127.0.0.1:{port}")
     }
 
-    /// Starts a server that says where it listens, asks it, and ends it.
+    /// Starts a server that prints its address, queries it, and ends it.
     fn serve(&self, line: &str) {
-        // Tests run side by side.
+        // A free port, since tests run concurrently.
         let line = format!("exec {line} --listen localhost:0");
         let mut server = self.command(&line).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(server.stderr.take().unwrap()).read_line(&mut said).unwrap();
-        let port = said.trim().rsplit(' ').next().unwrap().to_string();
+        let mut line_read = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line_read).unwrap();
+        let port = line_read.trim().rsplit(' ').next().unwrap().to_string();
         let ask = format!("xmlrpc.client.ServerProxy('http://localhost:{port}').discover()");
         let asked = self.run(&format!("python3 -c \"import xmlrpc.client; print({ask})\""));
         server.kill().unwrap();
         server.wait().unwrap();
         let units = String::from_utf8_lossy(&asked.stdout).into_owned();
-        assert!(units.contains("MaxVms"), "{line}: {said}{units}{}", String::from_utf8_lossy(&asked.stderr));
+        assert!(
+            units.contains("MaxVms"),
+            "{line}: {line_read}{units}{}",
+            String::from_utf8_lossy(&asked.stderr)
+        );
     }
 }
 
@@ -126,7 +130,7 @@ fn every_command_of_the_pages_works() {
         }
         let here = line.replace("/run/ringway/", "run/").replace("127.0.0.1:10263", &lab.extender());
         let printed = lab.ok(&here);
-        // These say nothing when all is well.
+        // These print nothing on success.
         let silent = [
             " confirm ",
             " release ",
@@ -153,12 +157,12 @@ fn every_command_of_the_pages_works() {
         |what: &str| commands.iter().any(|line| line.starts_with("ringway place") && line.contains(what));
     let verbs = ["run", "try", "why-not", "explain", "decisions", "confirm", "release", "balance", "hosts"];
     for verb in verbs.iter().chain(&["policies", "put", "plugins", "fact", "simulate", "start"]) {
-        // A guest that can be started needs a kernel of its own; tests/place_guest.rs has one.
+        // Starting a guest needs a kernel; tests/place_guest.rs tests it.
         assert!(*verb == "start" || uses(&format!(" {verb}")), "no page shows `ringway place {verb}`");
     }
 }
 
-/// What docs/plugins.md says that its examples do.
+/// The examples of docs/plugins.md behave as documented.
 #[test]
 fn the_example_plugins_decide() {
     let lab = Lab::new("place-plugins");
@@ -181,7 +185,7 @@ fn the_example_plugins_decide() {
     );
 }
 
-/// The Rust program has Python read Azure's trace of 2020, an SQLite file.
+/// Azure's trace of 2020, an SQLite file, is read by Python.
 #[test]
 fn azure_traces_are_converted_by_python() {
     let lab = Lab::new("place-azure");
@@ -199,10 +203,10 @@ fn azure_traces_are_converted_by_python() {
     let simulate = "ringway place simulate --trace packing_trace_zone_a_v1.sqlite --format azure \
         --hosts 1 --policy packing --json";
     let reports: serde_json::Value = serde_json::from_str(&lab.ok(simulate)).unwrap();
-    // Two halves of the machine's CPUs, and after them neither the third nor the small one.
+    // Two VMs of half the machine's CPUs each fit; the third and the small one do not.
     assert_eq!((&reports[0]["placed"], &reports[0]["rejected"]), (&2.into(), &2.into()), "{reports}");
     std::fs::write(lab.0.join("other.sqlite"), b"SQLite format 3\0 but nothing more").unwrap();
     let output = lab.run(&simulate.replace("packing_trace_zone_a_v1", "other"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && said.contains("has tables vm and vmType"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("has tables vm and vmType"), "{stderr}");
 }

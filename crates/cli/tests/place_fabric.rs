@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A fabric with a load, in a folder of its own. It goes with the folder.
+/// A fabric with a load, in a private folder. Dropping it ends the fabric and removes the folder.
 struct Lab(PathBuf);
 
 impl Lab {
@@ -55,7 +55,7 @@ impl Drop for Lab {
     }
 }
 
-/// Waits until something is so, for as long as a slow machine may need.
+/// Waits until a condition holds, with a time limit for slow machines.
 fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !so() {
@@ -95,7 +95,7 @@ fn placement_runs_with_the_fabric_and_serves_kubernetes() {
     lab.ok(&["place", "put", "hosts.toml"]);
     assert!(lab.policies().contains(&"night".to_string()));
 
-    // A host in evacuation is emptied without a request for a round of balancing.
+    // A host in evacuation is emptied without requesting a round of balancing.
     until("the VM is moved", || lab.ok(&["place", "balance", "--last"]).contains("v moved from a to b"));
     let here = |hosts: &Value| {
         hosts.as_array().unwrap().iter().find(|it| it["name"] != "a" && it["name"] != "b").cloned()
@@ -105,14 +105,14 @@ fn placement_runs_with_the_fabric_and_serves_kubernetes() {
         host["facts"]["port_up_load_pps"].as_f64().is_some_and(|pps| pps > 0.0)
     });
 
-    // Policies come and go with the file.
+    // Policies are added and removed with the file.
     lab.write("lab.toml", &format!("{LOAD}[policy.day]\nbase = \"none\"\n"));
-    let said = lab.ok(&["apply", "lab.toml"]);
-    assert!(said.contains("add policy day") && said.contains("remove policy night"), "{said}");
+    let stdout = lab.ok(&["apply", "lab.toml"]);
+    assert!(stdout.contains("add policy day") && stdout.contains("remove policy night"), "{stdout}");
     let policies = lab.policies();
     assert!(policies.contains(&"day".to_string()) && !policies.contains(&"night".to_string()));
 
-    // The extender's paths alone are on its address.
+    // Only the extender's paths are served on its address.
     let log = std::fs::read_to_string(lab.0.join("run/lab.log")).unwrap();
     let at = log.split("127.0.0.1:").nth(1).unwrap();
     let port: u16 = at.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
@@ -132,8 +132,8 @@ const RULES: &str = "[plugins.rules]\nfolder = \"rules\"\n\
     [policy.night]\nfilters = [\"Memory\", \"Few\"]\nrequired = [\"Few\"]\n\
     [cluster.default]\npolicy = \"night\"\ninterval = 0\nproperties = { most = 1 }\n";
 
-/// The file's plugins, policies and clusters hold as soon as placement is asked; what the file loses while the
-/// fabric is down goes when it is up again, and what came by the API stays.
+/// The file's plugins, policies and clusters apply to the first query. Objects removed from the file while the fabric
+/// is down are deleted when it is up again; objects added by the API stay.
 #[test]
 fn placement_follows_the_fabric_file() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-file-{}", std::process::id())));
@@ -151,13 +151,13 @@ fn placement_follows_the_fabric_file() {
     let why = lab.ok(&["place", "why-not", "w", "a"]);
     assert!(why.contains("Few"), "a has as many as are allowed: {why}");
 
-    // A wrong file says where it is wrong, and changes nothing that runs.
+    // An invalid file is reported with the position of the error, and changes nothing.
     let line = LOAD.lines().count() + 4;
     lab.write("lab.toml", &format!("{LOAD}{}", RULES.replace("\"Few\"]\nreq", "\"Feww\"]\nreq")));
     let refused = lab.run(&["apply", "lab.toml"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     let wanted = format!("lab.toml:{line}:22: there is no filter \"Feww\"; did you mean \"Few\"?");
-    assert!(refused.status.code() == Some(3) && said.contains(&wanted), "{said}");
+    assert!(refused.status.code() == Some(3) && stderr.contains(&wanted), "{stderr}");
     lab.write("lab.toml", &format!("{LOAD}{}", RULES.replace("most = 1", "most = 2")));
     assert_eq!(lab.ok(&["apply", "lab.toml"]), "change cluster default\n");
     assert!(!lab.ok(&["place", "why-not", "w", "a"]).contains("Few"));
@@ -175,7 +175,7 @@ fn placement_follows_the_fabric_file() {
     assert_eq!(tried["decision"]["choices"][0]["policy"], "none");
 }
 
-/// Placement's inventory says where a VM may run; the fabric file says what it is.
+/// Guests are described in the fabric file; placement's inventory is not enough to start one.
 #[test]
 fn guests_missing_from_the_file_are_not_started_and_the_remedy_is_reported() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-start-{}", std::process::id())));
@@ -188,12 +188,15 @@ fn guests_missing_from_the_file_are_not_started_and_the_remedy_is_reported() {
         [("wall", "is known to placement only"), ("hall", "there is no guest or function hall")]
     {
         let refused = lab.run(&["place", "start", name]);
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
         let how = format!("[function.{name}] and run `ringway apply`");
-        assert!(refused.status.code() == Some(5) && said.contains(wanted) && said.contains(&how), "{said}");
+        assert!(
+            refused.status.code() == Some(5) && stderr.contains(wanted) && stderr.contains(&how),
+            "{stderr}"
+        );
     }
     assert!(lab.json(&["place", "hosts"]).as_array().unwrap().iter().all(|host| host["pending"] == 0));
-    // Once the file describes it, it is started.
+    // A function that the file describes is started.
     let function = "[port.wire]\nkind = \"ring\"\nsocket = \"wire.sock\"\nswitch = \"main\"\n\
         [function.wall]\nports = [\"wire\"]\nstart = false\n\
         click = \"FromPort(wire) -> Discard; Idle -> ToPort(wire);\"\n";
@@ -205,7 +208,8 @@ fn guests_missing_from_the_file_are_not_started_and_the_remedy_is_reported() {
 
 const BROKEN: &str = "from ringway.placement import Filter\n\nclass Other(Filter:\n";
 
-/// Plugins attached by hand stay attached, beside those of the file; files that don't load are said everywhere.
+/// Plugins attached by an operator stay attached, in addition to those of the file; files that fail to load are
+/// reported everywhere.
 #[test]
 fn attached_plugins_stay_and_load_errors_are_reported() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-kept-{}", std::process::id())));
@@ -215,19 +219,19 @@ fn attached_plugins_stay_and_load_errors_are_reported() {
     }
     lab.write("lab.toml", &format!("{LOAD}{RULES}"));
     lab.write("rules/broken.py", BROKEN);
-    let said = |words: &[&str]| {
+    let stdout_of = |words: &[&str]| {
         let output = lab.run(words);
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stderr).unwrap()
     };
     let line = LOAD.lines().count() + 1;
     let wanted = format!("warning: lab.toml:{line}:10: plugins.rules: broken.py:3: ");
-    let checked = said(&["check", "lab.toml"]);
+    let checked = stdout_of(&["check", "lab.toml"]);
     assert!(checked.contains(&wanted), "{checked}");
     lab.ok(&["up", "lab.toml", "--detach"]);
-    assert!(said(&["place", "plugins"]).contains("rules: broken.py:3: "));
+    assert!(stdout_of(&["place", "plugins"]).contains("rules: broken.py:3: "));
     lab.write("more/broken.py", BROKEN);
-    assert!(said(&["place", "plugins", "more"]).contains("more: broken.py:3: "));
+    assert!(stdout_of(&["place", "plugins", "more"]).contains("more: broken.py:3: "));
     std::fs::remove_file(lab.0.join("more/broken.py")).unwrap();
     std::fs::remove_file(lab.0.join("rules/broken.py")).unwrap();
     lab.write(
@@ -245,7 +249,7 @@ fn attached_plugins_stay_and_load_errors_are_reported() {
     assert_eq!(attached["problems"], json!([]));
     assert_eq!(lab.json(&["place", "try", "v"])["decision"]["placed"], true);
 
-    // Without them the policy that requires one says so, and the decision is there to be explained.
+    // Without the plugins, the policy that requires one reports it, and the decision can be explained.
     lab.ok(&["place", "plugins", "--none"]);
     let refused = lab.run(&["place", "run", "v"]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -261,7 +265,7 @@ fn attached_plugins_stay_and_load_errors_are_reported() {
     assert!(lab.ok(&["place", "why-not", "v", "a"]).contains("requires a unit that failed: Fewer"));
 }
 
-/// A folder that no plugin host serves, since there is no Python, is not attached; the command says so by its status.
+/// A folder that no plugin host can serve, since there is no Python, is not attached, and the command fails.
 #[test]
 fn a_folder_that_can_not_be_served_is_not_attached() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-unserved-{}", std::process::id())));
@@ -299,12 +303,12 @@ fn objects_described_by_the_file_can_not_be_removed() {
         let mut curl = Command::new("curl");
         let output =
             curl.arg("-s").arg("--unix-socket").arg(&socket).args(["-X", "DELETE", &url]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(said.contains(wanted), "{path}: {said}");
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(stdout.contains(wanted), "{path}: {stdout}");
     }
 }
 
-/// The clock may jump forwards or back while the fabric is down: facts and reservations of another time end, and the
+/// The clock may jump forwards or back while the fabric is down: facts and reservations from another time end, and
 /// other objects stay usable.
 #[test]
 fn a_clock_jump_blocks_nothing() {

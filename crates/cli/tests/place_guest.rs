@@ -1,4 +1,4 @@
-//! A guest that placement starts: a real Linux kernel on the fabric of this host, User-Mode Linux or else in QEMU.
+//! A guest that placement starts on this host: a real Linux kernel, in User-Mode Linux or QEMU.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use ringway_guests::image;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A fabric in a folder of its own. It goes with the folder.
+/// A fabric in a private folder. Dropping it ends the fabric and removes the folder.
 struct Lab(PathBuf);
 
 impl Lab {
@@ -23,12 +23,12 @@ impl Lab {
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// What of a guest stands in a list.
+    /// The guest's state in the list.
     fn state(&self) -> String {
         self.json(&["guest", "list"])[0]["state"].as_str().unwrap().to_string()
     }
 
-    /// This host, whose name nobody has to know.
+    /// This host's entry.
     fn host(&self) -> Value {
         self.json(&["place", "hosts"])[0].clone()
     }
@@ -49,10 +49,10 @@ fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Megabytes of the guest.
+/// Memory of the guest in MB.
 const MEMORY: i64 = 256;
 
-/// A fabric with one guest, of the kind that can be had here.
+/// A fabric with one guest, of a kind that can run here.
 fn fabric() -> String {
     let kind = image::program("linux.uml").map_or("qemu", |_| "uml");
     format!(
@@ -73,12 +73,12 @@ fn a_real_guest_is_placed_runs_and_releases_its_resources() {
     let before = lab.host();
     assert_eq!((&before["vms"], &before["pending"]), (&0.into(), &0.into()), "{before}");
 
-    // More than there is here is refused, and nothing is started for it.
+    // A guest that needs more memory than this host has is refused and not started.
     std::fs::write(lab.0.join("full.toml"), "[vm.left]\nmemory-mb = 1073741824\n").unwrap();
     assert!(lab.run(&["place", "put", "full.toml"]).status.success());
     let refused = lab.run(&["place", "start", "left"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("Memory removed 1"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && stderr.contains("Memory removed 1"), "{stderr}");
     assert_ne!(lab.state(), "running");
     std::fs::write(lab.0.join("fits.toml"), format!("[vm.left]\nmemory-mb = {MEMORY}\n")).unwrap();
     assert!(lab.run(&["place", "put", "fits.toml"]).status.success());
@@ -86,14 +86,14 @@ fn a_real_guest_is_placed_runs_and_releases_its_resources() {
     let decision = lab.json(&["place", "start", "left"]);
     assert_eq!((&decision["placed"], &decision["choices"][0]["host"]), (&true.into(), &before["name"]));
     until("the guest runs", || lab.state() == "running");
-    // It is Linux, with its address on our port.
-    let mut said = String::new();
+    // The guest is Linux, with its address on our port.
+    let mut stdout = String::new();
     until("the guest answers", || {
         let output = lab.run(&["guest", "exec", "left", "uname -s; ip address show dev eth0"]);
-        said = String::from_utf8_lossy(&output.stdout).into_owned();
+        stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         output.status.success()
     });
-    assert!(said.starts_with("Linux") && said.contains("10.77.0.1"), "{said}");
+    assert!(stdout.starts_with("Linux") && stdout.contains("10.77.0.1"), "{stdout}");
     let running = lab.host();
     assert_eq!((&running["vms"], &running["pending"]), (&1.into(), &0.into()), "{running}");
     let taken = |host: &Value| host["schedulable_mb"].as_i64().unwrap();

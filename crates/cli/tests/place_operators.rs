@@ -1,4 +1,4 @@
-//! What operators do with placement in a running fabric: objects and hosts, what changed, the store and its backups.
+//! Operators' commands for placement in a running fabric: objects and hosts, events, the store and its backups.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod lab;
@@ -19,7 +19,7 @@ fn up(name: &str) -> Lab {
     lab
 }
 
-/// The words of a table's row that begins with a name.
+/// The words of the table row that begins with a name.
 fn row(table: &str, name: &str) -> Vec<String> {
     let line = table.lines().find(|line| line.split_whitespace().next() == Some(name));
     line.unwrap_or_else(|| panic!("no {name} in {table}")).split_whitespace().map(str::to_string).collect()
@@ -61,11 +61,11 @@ fn objects_are_added_changed_and_removed() {
     lab.ok(&["place", "remove", "vm", "w"]);
     assert_eq!(lab.fails(&["place", "remove", "vm", "w"]), (5, "error: there is no VM w\n".into()));
 
-    let said = lab.ok(&["place", "policy", "night"]);
-    assert_eq!(row(&said, "Packing")[..2], ["Packing", "10"]);
-    assert_eq!(row(&said, "VCpuAllocationRatio")[1..3], ["4", "policy"]);
-    assert_eq!(row(&said, "PortUtilization")[1..3], ["100", "default"]);
-    assert!(row(&said, "Status").contains(&"always".into()) && row(&said, "VCpuCapacity").len() > 3);
+    let stdout = lab.ok(&["place", "policy", "night"]);
+    assert_eq!(row(&stdout, "Packing")[..2], ["Packing", "10"]);
+    assert_eq!(row(&stdout, "VCpuAllocationRatio")[1..3], ["4", "policy"]);
+    assert_eq!(row(&stdout, "PortUtilization")[1..3], ["100", "default"]);
+    assert!(row(&stdout, "Status").contains(&"always".into()) && row(&stdout, "VCpuCapacity").len() > 3);
     assert_eq!(lab.json(&["place", "policy", "night"])["balancer"], "None");
     assert_eq!(lab.fails(&["place", "policy", "nigth"]).0, 5);
 }
@@ -82,12 +82,12 @@ fn hosts_enter_and_leave_maintenance_with_events() {
     assert!(hosts.contains(" preparing for maintenance ") && hosts.contains(" in maintenance "), "{hosts}");
     lab.ok(&["place", "activate", "b"]);
     lab.ok(&["place", "balance"]);
-    // The fabric looks each second.
+    // The fabric checks every second.
     let status = || lab.json(&["place", "hosts"]).as_array().unwrap()[0]["status"].clone();
     lab::until("host a is in maintenance", || status() == "maintenance");
     assert_eq!(lab.ok(&["place", "activate", "a"]), "a is up\n");
     let events = lab.json(&["place", "events", "--after", &revision, "--count", "1000"]);
-    let told: Vec<String> = events["events"]
+    let lines: Vec<String> = events["events"]
         .as_array()
         .unwrap()
         .iter()
@@ -97,9 +97,9 @@ fn hosts_enter_and_leave_maintenance_with_events() {
             format!("{} {} {what}", it["kind"].as_str().unwrap(), it["name"].as_str().unwrap())
         })
         .collect();
-    let reserved = told.iter().find(|line| line.starts_with("pending v b by decision")).unwrap();
+    let reserved = lines.iter().find(|line| line.starts_with("pending v b by decision")).unwrap();
     assert_eq!(
-        told,
+        lines,
         [
             "host a PreparingForMaintenance",
             "host b Maintenance",
@@ -116,15 +116,16 @@ fn hosts_enter_and_leave_maintenance_with_events() {
     assert!(table.starts_with("REVISION  TIME") && table.contains("Maintenance"), "{table}");
 }
 
-/// A process that is killed, then a bit that flips: nothing is served, nothing is written, and there are ways out.
+/// The process is killed, then a bit of the store flips: the store is neither served nor written, and can be
+/// restored.
 #[test]
 fn a_damaged_store_is_refused_and_restored() {
     let lab = up("store");
     let folder = lab.folder.join("run/lab");
     let files =
         || ["placement.redb", "placement.redb.log"].map(|name| std::fs::read(folder.join(name)).unwrap());
-    let said = lab.ok(&["place", "store", "backup", "copy"]);
-    assert!(said.contains("3 hosts, 2 VMs, 0 reservations"), "{said}");
+    let stdout = lab.ok(&["place", "store", "backup", "copy"]);
+    assert!(stdout.contains("3 hosts, 2 VMs, 0 reservations"), "{stdout}");
     assert!(lab.fails(&["place", "store", "restore", "copy"]).1.contains("in use"));
     lab.ok(&["place", "run", "w"]);
     let pid = std::fs::read_to_string(folder.join("lock")).unwrap();
@@ -140,8 +141,11 @@ fn a_damaged_store_is_refused_and_restored() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     for words in [vec!["place", "hosts"], vec!["place", "put", "hosts.toml"], vec!["place", "store", "check"]]
     {
-        let (code, said) = lab.fails(&words);
-        assert!(code == 1 && said.contains("damaged") && said.contains("place store restore"), "{said}");
+        let (code, stderr) = lab.fails(&words);
+        assert!(
+            code == 1 && stderr.contains("damaged") && stderr.contains("place store restore"),
+            "{stderr}"
+        );
     }
     lab.ok(&["down"]);
     assert_eq!(lab.fails(&["place", "store", "check"]).0, 1);
@@ -149,9 +153,9 @@ fn a_damaged_store_is_refused_and_restored() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     assert_eq!(lab.fails(&["place", "vms"]).0, 1);
 
-    // What was written before is there; the fabric looks again.
-    let said = lab.ok(&["place", "store", "restore", "--salvage"]);
-    assert!(said.contains("3 hosts, 2 VMs") && said.contains("placement.redb.log.before-1"), "{said}");
+    // Previous changes are restored, and the fabric reads the store again.
+    let stdout = lab.ok(&["place", "store", "restore", "--salvage"]);
+    assert!(stdout.contains("3 hosts, 2 VMs") && stdout.contains("placement.redb.log.before-1"), "{stdout}");
     assert_eq!(lab.json(&["place", "vms"]).as_array().unwrap().len(), 2);
     lab.ok(&["place", "remove", "vm", "w"]);
     lab.ok(&["down"]);

@@ -1,4 +1,4 @@
-//! What docs/programs.md has a new user try.
+//! The first steps of docs/programs.md.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -43,7 +43,7 @@ fn a_program_pings_another_through_the_switch() {
     let mut ping = Command::new(&program);
     ping.arg("ping").arg(lab.socket("ping.sock")).args(["--count", "100", "--spin", "50"]);
     let output = ping.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.starts_with("us: min"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.starts_with("us: min"), "{stdout}");
     lab.ok(&["down"]);
 }

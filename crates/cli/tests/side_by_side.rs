@@ -1,4 +1,4 @@
-//! Fabrics of a user who may do nothing special, side by side, and what an idle one costs.
+//! Two concurrent fabrics of an unprivileged user, and the cost of an idle one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,17 +9,18 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// Whom tests run as instead of root: nobody, by its number everywhere.
+/// The user as which tests run instead of root: `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// A folder where everybody may write, with a program that everybody may run.
+/// A folder that everybody may write to, with a copy of the program that everybody may run.
 struct Lab(PathBuf);
 
 impl Lab {
     fn new(name: &str) -> Lab {
         let folder = std::env::temp_dir().join(format!("ringway-{name}-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("run")).unwrap();
-        // By another process: what a test that starts one beside this would inherit, open for writing, can't be run.
+        // Copied by another process: a concurrent test's child would inherit the file open for writing, and it could
+        // not be executed.
         let (from, to) = (env!("CARGO_BIN_EXE_ringway"), folder.join("ringway"));
         assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
         let lab = Lab(folder);
@@ -128,7 +129,7 @@ fn two_fabrics_run_side_by_side_without_root() {
     until("the other goes on", || received("two") > before);
 }
 
-/// Nanoseconds of processor time that all threads of these processes have had.
+/// Processor time of all threads of these processes, in nanoseconds.
 fn time(processes: &[u64]) -> u64 {
     let tasks = |process: &u64| std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     let read = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("schedstat")).ok();
@@ -152,7 +153,7 @@ fn an_idle_fabric_of_a_hundred_ports_uses_little_cpu() {
     let processes = ["pid", "data_pid"].map(|key| shown["fabric"][key].as_u64().unwrap());
     assert!(time(&processes) > 0, "this kernel counts no processor time");
     std::thread::sleep(Duration::from_secs(1));
-    // What others take of the cores makes this longer, but costs the fabric nothing.
+    // Load of other processes makes this longer, but costs the fabric no processor time.
     let (before, begun) = (time(&processes), Instant::now());
     std::thread::sleep(Duration::from_secs(4));
     let (took, passed) = (time(&processes) - before, begun.elapsed());

@@ -1,4 +1,4 @@
-//! A front-end whose memory is taken away under its worker, and what its neighbours have of it.
+//! A front-end whose memory is removed while its worker accesses it, and the effect on its neighbours.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../fabric/tests/front_end/mod.rs"]
@@ -64,8 +64,7 @@ impl Drop for Killed {
     }
 }
 
-/// Takes the memory away, as slowly as whoever waits for it can be made to: what takes it away gets a core that is
-/// busy, and only when nobody else wants that.
+/// Punches holes into the memory, slowly: the punching process has the lowest priority on a busy core.
 fn punch(file: &OwnedFd) -> [Killed; 2] {
     let bytes = vec![1; 1 << 20];
     for at in (RINGS..SIZE).step_by(bytes.len()) {
@@ -78,7 +77,7 @@ fn punch(file: &OwnedFd) -> [Killed; 2] {
     [busy, Killed::spawn(&[&["taskset", "-c", "0", "chrt", "-i", "0"], &fallocate[..]].concat())]
 }
 
-/// What `ps` notes about the slow front-end's worker.
+/// The note in `ps` about the slow front-end's worker.
 fn note(ps: &Value) -> &str {
     ps["fabric"]["workers"][0]["note"].as_str().unwrap()
 }
@@ -87,7 +86,7 @@ fn frames(lab: &Lab) -> u64 {
     lab.json(&["stats"])["ports"][3]["total"]["rx_frames"].as_u64().unwrap()
 }
 
-/// Whether all was done while the worker was held.
+/// Waits for progress of the neighbours. Returns whether the worker is still blocked afterwards.
 fn neighbours_go_on(lab: &Lab, memory: &OwnedFd) -> bool {
     let begin = Instant::now();
     let before = frames(lab);

@@ -16,7 +16,7 @@ pub enum Metadata {
     Resolve,
 }
 
-/// An element class: its facts, in Click's codes, and how to make one.
+/// An element class: its properties, in Click's codes, and its constructor.
 #[derive(Debug)]
 pub struct Class {
     /// Its name in configurations.
@@ -42,7 +42,7 @@ pub struct Class {
     pub passed: bool,
     /// Its reach, for dividing a configuration among threads.
     pub reach: Reach,
-    /// Makes one, not configured yet.
+    /// Creates an unconfigured element.
     pub make: fn() -> Box<dyn Element>,
 }
 
@@ -56,7 +56,7 @@ impl Class {
     /// Phase of elements configured after most others.
     pub const LAST: i32 = 2000;
 
-    /// A class with the default facts: no ports, agnostic, packets may flow from every input to every output.
+    /// A class with default properties: no ports, agnostic, packets may flow from every input to every output.
     pub const fn new(name: &'static str, make: fn() -> Box<dyn Element>) -> Self {
         Self {
             name,
@@ -104,7 +104,7 @@ impl Class {
         self
     }
 
-    /// Treats offload metadata so.
+    /// With this handling of offload metadata.
     pub const fn metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
         self
@@ -117,19 +117,19 @@ impl Class {
         self
     }
 
-    /// Pulls at this output are led to this input without asking the element.
+    /// Forwards pulls at this output to this input, bypassing the element.
     pub const fn relay(mut self, output: usize, input: usize) -> Self {
         self.relay = Some((output, input));
         self
     }
 
-    /// Packets pushed to its input are led to its output without asking the element.
+    /// Forwards packets pushed to its input to its output, bypassing the element.
     pub const fn passed(mut self) -> Self {
         self.passed = true;
         self
     }
 
-    /// It acts this far.
+    /// With this reach.
     pub const fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self

@@ -89,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// The same, without moving a simulation on.
+    /// The same, without advancing a simulation.
     pub(crate) fn glance(&mut self) -> u64 {
         match self {
             Self::Simulated(now) => *now,
@@ -115,7 +115,7 @@ impl Clock {
         }
     }
 
-    /// Lets time pass faster or slower from now on. A simulation stays one.
+    /// Sets the speed of time from now on; no effect on a simulation.
     pub(crate) fn set_speed(&mut self, speed: f64) {
         if self.is_simulated() {
             return;
@@ -130,7 +130,7 @@ impl Clock {
         *self = Self::Warped(Box::new(Warped { time, speed, since, shown }));
     }
 
-    /// How long the machine takes for a time of this clock.
+    /// Converts a duration of this clock to the machine's time.
     pub fn machine_time(&self, nanoseconds: u64) -> u64 {
         match self {
             Self::Warped(time) => (nanoseconds as f64 / time.speed) as u64,
@@ -143,7 +143,7 @@ impl Clock {
         matches!(self, Self::Simulated(_))
     }
 
-    /// Moves a simulation on to `until`; never back.
+    /// Advances a simulation to `until`; never backwards.
     pub(crate) fn jump(&mut self, until: u64) {
         if let Self::Simulated(now) = self {
             *now = (*now).max(until);

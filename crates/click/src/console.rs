@@ -1,4 +1,4 @@
-//! Where elements print.
+//! A router's access to output, files and devices.
 use crate::Task;
 use alloc::format;
 use alloc::rc::Rc;
@@ -43,7 +43,7 @@ pub trait Console {
         Err(format!("{name}: no files here"))
     }
 
-    /// Sends a signal to a process. Whether that was possible.
+    /// Sends a signal to a process. Returns whether it succeeded.
     fn kill(&mut self, signal: i32, process: i32) -> bool {
         let _ = (signal, process);
         false
@@ -84,9 +84,9 @@ impl ChatterLines {
 
 /// An element that listens to chatter.
 pub(crate) struct Listening {
-    /// Nothing for the default channel.
+    /// Empty for the default channel.
     pub(crate) channel: String,
-    /// The channel's lines are not printed as well.
+    /// Whether the channel's lines are not printed too.
     pub(crate) quiet: bool,
     /// Scheduled when there are lines.
     pub(crate) task: Task,

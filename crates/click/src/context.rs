@@ -336,7 +336,7 @@ impl<'a> Context<'a> {
             return self.router.chatter(line);
         }
         let line = format!("{line}");
-        if self.router.tell_listeners(channel, &line) {
+        if self.router.send_to_listeners(channel, &line) {
             self.router.console.chatter(&line);
         }
     }
@@ -522,10 +522,10 @@ impl<'a> Context<'a> {
 
     /// Requests [`Element::signalled`] when the process gets a signal, or cancels it.
     pub fn catch_signal(&mut self, signal: i32, catch: bool) {
-        let wish = (self.id, signal);
-        self.router.signals.retain(|own| *own != wish);
+        let entry = (self.id, signal);
+        self.router.signals.retain(|own| *own != entry);
         if catch {
-            self.router.signals.push(wish);
+            self.router.signals.push(entry);
         }
     }
 

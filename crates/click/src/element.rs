@@ -50,12 +50,12 @@
 //!
 //! # An example
 //! ```text
-//! //! `Strip(LENGTH)`: takes bytes off the front of packets.
+//! //! `Strip(LENGTH)`: removes bytes from the front of packets.
 //! //!
 //! //! Ports: one input, one output, push or pull.
 //! //!
 //! //! Arguments:
-//! //! - `LENGTH`: how many bytes.
+//! //! - `LENGTH`: number of bytes.
 //! pub static CLASS: Class = Class::new("Strip", || Box::<Strip>::default()).ports("1/1");
 //!
 //! impl Element for Strip {

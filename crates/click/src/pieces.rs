@@ -1,10 +1,10 @@
-//! Handler calls that are done in pieces, so that packets need not wait while a long one lasts.
+//! Handler calls in steps, so that packets are handled during long calls.
 use alloc::boxed::Box;
 use alloc::string::String;
 use core::any::Any;
 use core::fmt;
 
-/// Lines that a piece reads or does: some tens of microseconds.
+/// Lines read or written per step, which takes some tens of microseconds.
 pub const LINES: usize = 256;
 
 /// Progress of a call.
@@ -12,11 +12,11 @@ pub const LINES: usize = 256;
 pub enum Progress {
     /// It must be continued, after packets have been handled.
     More,
-    /// That was all.
+    /// It is complete.
     Done,
 }
 
-/// A call on its way.
+/// A call in progress.
 #[derive(Default)]
 pub struct Pieces {
     /// The text read so far; the caller may take it away between two steps.

@@ -42,7 +42,7 @@ impl Additive {
 #[derive(Debug)]
 pub(crate) struct Random {
     state: u64,
-    /// Those of Click, after a seed was chosen.
+    /// Click's generator, once a seed is set.
     clicks: Option<Box<Additive>>,
 }
 

@@ -1,7 +1,7 @@
 //! Sends, receives, pings or answers over a ring: `pkt-gen tx /run/ringway/ports/a --to 02:00:00:00:00:02`.
 
 use clap::{Args, Parser, Subcommand};
-use ringway_client::{Asked, Ring, RingError, Wait};
+use ringway_client::{Ring, RingError, RingOptions, Wait};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const BURST: usize = 64;
 struct Arguments {
     #[command(subcommand)]
     what: What,
-    /// Bytes a frame, without FCS.
+    /// Bytes per frame, without FCS.
     #[arg(long, global = true, default_value_t = 64, value_parser = clap::value_parser!(u16).range(14..))]
     size: u16,
     /// Destination address.
@@ -97,8 +97,8 @@ impl Meter {
 
 fn main() -> Result<(), RingError> {
     let arguments = Arguments::parse();
-    let asked = Asked { slots: [arguments.slots; 2], ..Asked::default() };
-    let mut ring = Ring::connect_with(arguments.what.path(), asked, None)?;
+    let options = RingOptions { slots: [arguments.slots; 2], ..RingOptions::default() };
+    let mut ring = Ring::connect_with(arguments.what.path(), options, None)?;
     ring.set_spin(Duration::from_micros(arguments.spin));
     let mut frame = vec![0; usize::from(arguments.size)];
     frame[..6].copy_from_slice(&arguments.to);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Parameters of the requested ring. 0 leaves the choice to Ringway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RingOptions {
     /// Slots for sending and for receiving, powers of two from 64 to 4096.
     pub slots: [u32; 2],
     /// Bytes of a slot's buffer, a multiple of 64 up to 32,768. Longer frames take several slots.
@@ -40,14 +40,14 @@ pub(crate) fn connect(path: &Path) -> Result<UnixStream, RingError> {
     UnixStream::connect(path).map_err(|error| RingError::Connect { path: path.into(), error })
 }
 
-/// Asks for a ring.
-pub(crate) fn ask(mut socket: UnixStream, asked: Asked) -> Result<UnixStream, RingError> {
+/// Requests a ring.
+pub(crate) fn ask(mut socket: UnixStream, options: RingOptions) -> Result<UnixStream, RingError> {
     let hello = Hello {
-        slots: asked.slots,
-        slot_size: asked.slot_size,
-        extra: asked.extra,
-        features: if asked.offloads { FEATURES } else { 0 },
-        largest: asked.largest,
+        slots: options.slots,
+        slot_size: options.slot_size,
+        extra: options.extra,
+        features: if options.offloads { FEATURES } else { 0 },
+        largest: options.largest,
     };
     socket.write_all(&hello.to_bytes())?;
     Ok(socket)

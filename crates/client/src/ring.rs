@@ -1,6 +1,6 @@
 //! A ring with both directions, and waiting for it.
 
-use crate::connect::{Asked, ask, connect, get};
+use crate::connect::{RingOptions, ask, connect, get};
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
 use ringway_ring::RingKind;
@@ -29,9 +29,9 @@ impl Wait {
 /// A ring to a port, or one end of a pipe.
 #[derive(Debug)]
 pub struct Ring {
-    /// Where frames are sent.
+    /// The sending direction.
     pub tx: Tx,
-    /// Where frames are received.
+    /// The receiving direction.
     pub rx: Rx,
     link: Arc<Link>,
     socket: UnixStream,
@@ -41,12 +41,16 @@ pub struct Ring {
 impl Ring {
     /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end.
     pub fn connect(path: &Path) -> Result<Ring, RingError> {
-        Ring::connect_with(path, Asked::default(), None)
+        Ring::connect_with(path, RingOptions::default(), None)
     }
 
-    /// As `connect`, with the parameters `asked`, waiting at most `timeout`.
-    pub fn connect_with(path: &Path, asked: Asked, timeout: Option<Duration>) -> Result<Ring, RingError> {
-        Ring::over(ask(connect(path)?, asked)?, timeout)
+    /// As `connect`, with the parameters `options`, waiting at most `timeout`.
+    pub fn connect_with(
+        path: &Path,
+        options: RingOptions,
+        timeout: Option<Duration>,
+    ) -> Result<Ring, RingError> {
+        Ring::over(ask(connect(path)?, options)?, timeout)
     }
 
     fn over(socket: UnixStream, timeout: Option<Duration>) -> Result<Ring, RingError> {
@@ -171,13 +175,13 @@ pub struct Coming {
 
 impl Coming {
     /// Requests a ring from the port at `path`.
-    pub fn connect(path: &Path, asked: Asked) -> Result<Coming, RingError> {
-        Coming::over(connect(path)?, asked)
+    pub fn connect(path: &Path, options: RingOptions) -> Result<Coming, RingError> {
+        Coming::over(connect(path)?, options)
     }
 
     /// Requests a ring from the port that `socket` is connected to.
-    pub fn over(socket: UnixStream, asked: Asked) -> Result<Coming, RingError> {
-        Ok(Coming { socket: ask(socket, asked)? })
+    pub fn over(socket: UnixStream, options: RingOptions) -> Result<Coming, RingError> {
+        Ok(Coming { socket: ask(socket, options)? })
     }
 
     /// The ring, once the socket is readable; waits at most `timeout`.

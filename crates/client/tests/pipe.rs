@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use ringway_client::{Asked, Ring, RingError, Wait};
+use ringway_client::{Ring, RingError, RingOptions, Wait};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::RingListener;
 use ringway_ring::Geometry;
@@ -29,8 +29,8 @@ impl Control {
     /// Starts a program that connects.
     fn program(&mut self) -> JoinHandle<Result<Ring, RingError>> {
         let path = PathBuf::from(self.listener.path());
-        let asked = Asked { slots: [64, 64], slot_size: 256, ..Asked::default() };
-        let program = std::thread::spawn(move || Ring::connect_with(&path, asked, BOUND));
+        let options = RingOptions { slots: [64, 64], slot_size: 256, ..RingOptions::default() };
+        let program = std::thread::spawn(move || Ring::connect_with(&path, options, BOUND));
         let mut newcomer = loop {
             ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(&self.listener)], None).unwrap();
             if let Some(newcomer) = self.listener.accept().unwrap() {

@@ -216,8 +216,8 @@ mod tests {
     #[test]
     fn a_changed_switch_recreates_its_ports() {
         let changed = TWO.replace("[switch.s]", "[switch.s]\nageing='1s'\n[switch.t]");
-        let said = words(TWO, &changed);
-        assert_eq!(said[..4], ["remove guest g", "remove port a", "remove port b", "remove switch s"]);
-        assert_eq!(said[4..6], ["add switch s", "add switch t"]);
+        let changes = words(TWO, &changed);
+        assert_eq!(changes[..4], ["remove guest g", "remove port a", "remove port b", "remove switch s"]);
+        assert_eq!(changes[4..6], ["add switch s", "add switch t"]);
     }
 }

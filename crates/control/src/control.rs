@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-/// Why the fabric didn't come up.
+/// Why the fabric did not come up.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Its run directory can't be used.
@@ -42,13 +42,13 @@ pub struct Program {
     pub data: Vec<OsString>,
     /// The arguments that make it a function's process.
     pub function: Vec<OsString>,
-    /// Everything that is wrong with a function's configuration.
+    /// Returns all errors in a function's configuration.
     pub check: fn(&Function) -> Vec<Complaint>,
 }
 
 /// What `control` is started with.
 pub struct Options {
-    /// The fabric to bring up, as its file says.
+    /// The fabric to bring up, as described by its file.
     pub fabric: Fabric,
     /// The file, absolute.
     pub file: PathBuf,
@@ -101,7 +101,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let (over, stopped) = oneshot::channel::<()>();
     let router = api::router(inbox).merge(place::router(place.clone()));
     // The extender's address is logged before `ready` is called.
-    extender.iter().for_each(tell_extender);
+    extender.iter().for_each(send_address);
     let extender = extender.map(|listener| tokio::spawn(extend(listener, place.clone())));
     let kept = place::keep(place);
     let served = axum::serve(socket, router).with_graceful_shutdown(async {
@@ -118,14 +118,14 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     drop(listener);
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
-    // The API's socket was in the folder until now. If the folder has files of others, it stays.
+    // The API's socket was in the folder until now. The folder remains if it contains other files.
     let _ = folder.map(std::fs::remove_dir);
     tracing::info!("down");
     Ok(())
 }
 
 /// Logs the address of kube-scheduler's extender, whose port the system may have chosen.
-fn tell_extender(listener: &tokio::net::TcpListener) {
+fn send_address(listener: &tokio::net::TcpListener) {
     if let Ok(at) = listener.local_addr() {
         tracing::info!(%at, "the extender of kube-scheduler is served");
         if !at.ip().is_loopback() {

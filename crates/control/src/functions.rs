@@ -1,4 +1,4 @@
-//! The fabric's functions: started, watched, started again, stopped, each in a process of its own.
+//! Starts, watches, restarts and stops the fabric's functions, each in a separate process.
 
 use crate::api::FunctionView;
 use crate::engine::{Inbox, Message};
@@ -48,8 +48,8 @@ pub enum FunctionError {
 }
 
 /// Errors reported by `hotconfig`, with the file's name in place of Click's `config`.
-fn in_file(said: &str, title: &str) -> String {
-    let lines = said.lines().filter(|line| *line != "Write handler 'hotconfig' error:");
+fn in_file(message: &str, title: &str) -> String {
+    let lines = message.lines().filter(|line| *line != "Write handler 'hotconfig' error:");
     let lines = lines.map(|line| match line.strip_prefix("config:") {
         Some(rest) => format!("{title}:{rest}"),
         None => line.to_string(),
@@ -85,7 +85,7 @@ struct Record {
     reason: String,
 }
 
-/// News of a function's process.
+/// An event of a function's process.
 #[derive(Debug)]
 pub struct FunctionEvent {
     name: String,
@@ -166,21 +166,22 @@ impl Functions {
         let Some(record) = self.records.get_mut(name) else { return };
         let handlers = record.socket.display().to_string();
         let start = Start::of(&record.function, &self.fabric, handlers);
-        let tell = |inbox: Inbox, name: String| {
+        let sender_of = |inbox: Inbox, name: String| {
             move |what| {
                 // Once nobody listens, the fabric is going down.
                 let _ = inbox.send(Message::Function(FunctionEvent { name: name.clone(), turn, what }));
             }
         };
-        let (said, ended) = (tell(self.inbox.clone(), name.into()), tell(self.inbox.clone(), name.into()));
+        let (on_message, on_ended) =
+            (sender_of(self.inbox.clone(), name.into()), sender_of(self.inbox.clone(), name.into()));
         let started = Process::start(
             name,
             &start,
             &self.arguments,
             record.listener.socket(),
             record.doors.clone(),
-            move |what| said(What::Message(what)),
-            move |what| ended(What::Ended(what)),
+            move |what| on_message(What::Message(what)),
+            move |what| on_ended(What::Ended(what)),
         );
         record.turn = turn;
         record.started = Instant::now();
@@ -212,7 +213,7 @@ impl Functions {
         });
     }
 
-    /// News of a function's process.
+    /// An event of a function's process.
     pub fn handle_event(&mut self, event: FunctionEvent) {
         let FunctionEvent { name, turn, what } = event;
         let Some(record) = self.records.get_mut(&name).filter(|record| record.turn == turn) else { return };

@@ -1,4 +1,4 @@
-//! The fabric's guests: started, watched, stopped, each on a thread of its own.
+//! Starts, watches and stops the fabric's guests, each on a separate thread.
 
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
@@ -174,7 +174,7 @@ impl Guests {
         let pages = record.pages;
         let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
         tracing::info!(guest = name, "starting");
-        let told = cancelled.clone();
+        let is_cancelled = cancelled.clone();
         let task = tokio::task::spawn_blocking(move || {
             // User-Mode Linux allocates its memory itself, without huge pages.
             let huge = match spec.kind {
@@ -186,7 +186,7 @@ impl Guests {
                 Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string())
             });
             // If the start was cancelled, dropping the result ends the guest.
-            if !told.load(Ordering::Acquire) {
+            if !is_cancelled.load(Ordering::Acquire) {
                 let _ = inbox.send(Message::Guest(GuestEvent { name, turn, result }));
             }
         });

@@ -36,7 +36,7 @@ pub enum RunDirError {
     System {
         /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
 }

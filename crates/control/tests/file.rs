@@ -32,18 +32,18 @@ fn examples(folder: &str) -> Vec<(String, String)> {
 fn each_file_gives_its_expected_messages() {
     let mut differ = Vec::new();
     for (name, text) in examples("tests/file") {
-        let said = match read(&name, &text, &host()) {
+        let output = match read(&name, &text, &host()) {
             Ok(_) => "good\n".to_string(),
             Err(problems) => format!("{}\n", problems.render(true)),
         };
         let golden =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/file").join(&name).with_extension("txt");
         if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&golden, &said).unwrap();
+            std::fs::write(&golden, &output).unwrap();
         }
         let expected = std::fs::read_to_string(&golden).unwrap_or_default();
-        if said != expected {
-            differ.push(format!("{name}: expected\n{expected}\nsaid\n{said}"));
+        if output != expected {
+            differ.push(format!("{name}: expected\n{expected}\nsaid\n{output}"));
         }
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));

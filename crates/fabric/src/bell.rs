@@ -1,4 +1,4 @@
-//! How a worker learns that a queue has work: a private bit vector for wake-ups by our own threads, epoll for kicks.
+//! Wake-ups of a worker: a private bit vector for wake-ups by our own threads, epoll for kicks.
 
 use crate::log_limit::LogLimit;
 use ringway_host::{Epoll, EventFd, HostError};
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Queues one worker can have.
+/// Maximum number of queues per worker.
 pub const QUEUES: usize = 8192;
 /// The key under which epoll reports the worker's own wake-up.
 const WAKE_UP: u64 = u64::MAX;
@@ -36,7 +36,7 @@ impl Bell {
         }))
     }
 
-    /// Has the worker poll queue `bit` in its next turn.
+    /// Makes the worker poll queue `bit` in its next turn.
     pub fn ring(&self, bit: usize) {
         if let Some(word) = self.bits.get(bit / 64) {
             word.fetch_or(1 << (bit % 64), SeqCst);
@@ -44,7 +44,7 @@ impl Bell {
         self.wake();
     }
 
-    /// Has the worker begin another turn.
+    /// Makes the worker begin another turn.
     pub fn wake(&self) {
         self.any.store(true, SeqCst);
         // The worker sets `asleep` before its last check of `any`, so either this thread sees `asleep` or the worker
@@ -94,7 +94,7 @@ impl Bell {
     }
 
     /// Polls the watched descriptors without waiting: for kicks of armed queues while the worker is busy with others.
-    /// This is a system call, so the worker makes it only now and then.
+    /// This is a system call, so the worker makes it only at intervals.
     pub fn look(&self, mut each: impl FnMut(usize)) {
         self.wait(Some(0), &mut each);
     }

@@ -30,8 +30,8 @@ pub enum DataError {
     Panicked,
 }
 
-/// Runs the `data` process over `socket`, its end of the link, until `control` says stop or is gone. Its ports are of
-/// [`ringway_port::KINDS`] and of `more`.
+/// Runs the `data` process over `socket`, its end of the link, until `control` sends `Stop` or is gone. Its kinds of
+/// port are [`ringway_port::KINDS`] and `more`.
 pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> {
     let link = Link::new(socket);
     let (call, descriptors) = link.receive::<Call>()?;
@@ -40,7 +40,7 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     let page = Arc::new(SharedPage::map(page, counters as usize)?);
     let seed = ringway_host::random()?;
     ringway_host::catch_sigbus()?;
-    // Before the first thread is made, so that every thread has it.
+    // Confines the process before the first thread is created, so that every thread is confined.
     ringway_host::confine_data()?;
     let fabric = Fabric::start(&workers, page, seed, more)?;
     let bell = fabric.bell().clone();
@@ -56,7 +56,7 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     end.recv().unwrap_or(Err(DataError::Panicked))
 }
 
-/// Peers are checked at least every so many nanoseconds, since a worker doesn't signal a guest's fault.
+/// Nanoseconds after which peers are checked at the latest, since a worker doesn't signal a guest's fault.
 const ROUND: u64 = 500_000_000;
 
 /// When all peers were last checked.
@@ -77,12 +77,12 @@ impl Round {
 /// Nanoseconds that a job may take before another thread serves the other ports.
 const SLOW: u64 = 20_000_000;
 
-/// The leader: the thread that waits for messages and carries them out.
+/// The leader: the thread that receives messages and handles them.
 #[derive(Default)]
 struct Leader {
-    /// Which one; a thread that is not the last stops when it has done its job.
+    /// Number of the leader; a thread with an older number stops after its job.
     number: u64,
-    /// Since when the leader is doing a job; 0: it is not doing one.
+    /// Start of the leader's current job; 0 if there is none.
     since: u64,
 }
 
@@ -126,7 +126,8 @@ impl Data {
 
     /// Starts another leader if the leader's job takes long.
     ///
-    /// Attack: a peer that holds the thread that serves its session, by its worker or by memory that it takes away.
+    /// Attack: a peer that blocks the thread that serves its session, through its worker or through memory that it
+    /// removes.
     fn look_at_leader(self: &Arc<Data>) {
         let mut leader = locked(&self.leader);
         if leader.since != 0
@@ -137,9 +138,9 @@ impl Data {
         }
     }
 
-    fn send(&self, said: &DataMessage) -> Result<(), DataError> {
+    fn send(&self, message: &DataMessage) -> Result<(), DataError> {
         let _sending = locked(&self.sending);
-        Ok(self.link.send(said, &[])?)
+        Ok(self.link.send(message, &[])?)
     }
 
     fn reply(&self, id: u64, reply: Reply) -> Result<(), DataError> {
@@ -202,7 +203,7 @@ impl Data {
             (done, next) = locked(&self.fabric).end(work);
             done.into_iter().try_for_each(|done| self.done(done))?;
             if !is_leader {
-                // The leader is to wait for the port's session again.
+                // The leader must wait for the port's session again.
                 self.bell.signal();
             }
         }
@@ -225,7 +226,7 @@ impl Data {
         done.call.map_or(Ok(()), |id| self.reply(id, replied(done.result.map(|()| Reply::Done))))
     }
 
-    /// Carries out the requests of `control`.
+    /// Handles the requests of `control`.
     fn handle_requests(&self, number: u64) -> Result<After, DataError> {
         let (Call { id, request }, descriptors) = match self.link.receive::<Call>() {
             Ok(received) => received,
@@ -257,7 +258,7 @@ impl Data {
         Ok(After::GoOn)
     }
 
-    /// What can be done at once.
+    /// Handles a request that doesn't block.
     fn obey(&self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
         let mut fabric = locked(&self.fabric);
         match request {
@@ -279,13 +280,13 @@ impl Data {
 
 fn replied(result: Result<Reply, FabricError>) -> Reply {
     result.unwrap_or_else(|error| {
-        // `control` logs it, as often as its port may be logged about.
+        // `control` logs it, within the port's limit of log lines.
         tracing::debug!(%error, "a change was refused");
         Reply::Refused(error.to_string())
     })
 }
 
-/// Ends the process where a leader panics.
+/// Ends the process if a leader panics.
 struct Guard(Sender<Result<(), DataError>>);
 
 impl Drop for Guard {

@@ -22,10 +22,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Ports a fabric can have.
+/// Maximum number of ports of a fabric.
 pub const PORTS: usize = 4096;
 
-/// Logged for an address of the configuration file that is not in the table.
+/// Logged for an address of the fabric file that found no room in the table.
 const LOST: &str = "the address found no room: frames for it are dropped";
 
 /// Why a change was refused. A refused change has no effect.
@@ -58,7 +58,7 @@ struct WorkerRecord {
     spec: spec::Worker,
     handle: Handle,
     bits: Vec<bool>,
-    /// Its thread as last reported.
+    /// Its thread ID as last reported.
     thread: i32,
 }
 
@@ -79,13 +79,13 @@ struct Record {
     steer: Option<Arc<Steer>>,
     /// `None` while a job has the peer.
     peer: Option<Box<dyn Peer>>,
-    /// What is to be done after that, and for which call.
+    /// Jobs to do after that, each with its call.
     jobs: VecDeque<(Job, Option<u64>)>,
-    /// The port is being removed.
+    /// Whether the port is being removed.
     leaving: bool,
     /// Readable while its session has messages.
     session: Option<Arc<OwnedFd>>,
-    /// What the peer may cost; only if it shares memory.
+    /// Limit of the peer's cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
     faults: CountersRef,
     /// Its state as last reported.
@@ -95,7 +95,7 @@ struct Record {
 
 struct SwitchRecord {
     lookup: Box<dyn Maker>,
-    /// As it was last published.
+    /// The switch as last published.
     made: Option<Arc<Switch>>,
 }
 
@@ -111,7 +111,7 @@ pub struct Fabric {
     clock: Clock,
     bell: Arc<EventFd>,
     watchdog: Watchdog,
-    /// Ports whose peers cost too much.
+    /// Ports whose peers exceeded their budget.
     spent: Arc<Mutex<Vec<PortId>>>,
     /// Port kinds defined outside the project.
     more: &'static [PortKind],
@@ -225,7 +225,7 @@ impl Fabric {
             rx.push(Arc::new(RxSlot::new(queue.rx, id, counters.clone(), budget.clone())));
             sources.push(Source::new(queue.tx, id, number, counters));
         }
-        let told: Vec<(usize, usize)> = slots.iter().map(|slot| (slot.worker, slot.bit)).collect();
+        let wake_bits: Vec<(usize, usize)> = slots.iter().map(|slot| (slot.worker, slot.bit)).collect();
         let reported = peer.state();
         let (name, log) = (spec.name.clone(), LogLimit::of_port());
         self.watchdog.name(id, Some(&name));
@@ -247,17 +247,17 @@ impl Fabric {
         };
         self.ports.insert(name, record);
         self.publish();
-        for ((worker, bit), source) in told.into_iter().zip(sources) {
+        for ((worker, bit), source) in wake_bits.into_iter().zip(sources) {
             self.workers[worker].handle.send(Command::Add { bit, source });
         }
         Ok(())
     }
 
-    /// Limits what the peer of port `id` may cost.
+    /// The budget of the peer of port `id`.
     fn budget(&self, id: PortId) -> Arc<Budget> {
         let (spent, bell) = (self.spent.clone(), self.bell.clone());
         Arc::new(Budget::new(move || {
-            // Held for a push, or taking all, by either side.
+            // The lock is held only for a push, or to take all entries.
             spent.lock().unwrap_or_else(PoisonError::into_inner).push(id);
             bell.signal();
         }))
@@ -305,24 +305,24 @@ impl Fabric {
         places.into_iter().for_each(|(worker, bit)| self.workers[worker].bits[bit] = false);
     }
 
-    /// Session descriptors by port: when one becomes readable, call [`Fabric::serve`]. Ports whose peer a job has are
-    /// left out.
+    /// Session descriptors by port: when one becomes readable, call [`Fabric::serve`]. Ports whose peer is in use by
+    /// a job are omitted.
     pub fn sessions(&self) -> impl Iterator<Item = (PortId, &Arc<OwnedFd>)> {
         let idle = self.ports.values().filter(|record| record.peer.is_some());
         idle.filter_map(|record| Some((record.id, record.session.as_ref()?)))
     }
 
-    /// Has the watchdog's thread call this ten times a second.
+    /// Makes the watchdog's thread call this ten times a second.
     pub fn at_each_look(&self, look: Arc<dyn Fn() + Send + Sync>) {
         self.watchdog.at_each_look(look);
     }
 
-    /// Signalled when a worker saw a peer break a rule: call [`Fabric::check`] then.
+    /// Signalled when a worker detected a protocol violation of a peer: call [`Fabric::check`] then.
     pub fn bell(&self) -> &Arc<EventFd> {
         &self.bell
     }
 
-    /// Workers whose threads run since this was last called.
+    /// Events for workers whose threads started since the last call.
     fn new_workers(&mut self) -> Vec<Event> {
         let new = self.workers.iter_mut().filter_map(|worker| {
             let thread = worker.handle.gauges.thread.load(Relaxed);
@@ -481,7 +481,7 @@ fn spawn_worker(
     Ok(handle)
 }
 
-/// How long frames wait where the port doesn't say: as long as the worker of its first queue does.
+/// How long frames wait if the port doesn't set `hold`: the value of the worker of its first queue.
 fn worker_hold(record: &Record, workers: &[WorkerRecord]) -> u64 {
     record.slots.first().map_or(0, |slot| workers[slot.worker].spec.hold)
 }
@@ -571,7 +571,7 @@ mod tests {
             .collect();
         assert_eq!(names, ["a", "c"]);
         until(|| frames() > before + 1000);
-        // That the new worker's thread runs may be said only now.
+        // The event that the new worker's thread runs may arrive only now.
         assert!(!fabric.check().iter().any(|event| matches!(event, Event::Detached { .. })));
         fabric.remove_port("a").unwrap();
     }

@@ -24,28 +24,28 @@ use std::sync::{Arc, TryLockError};
 use survey::Survey;
 use wait::{Cut, Full, Waiting, Why};
 
-/// Length of an Ethernet header; shorter frames are no frames.
+/// Length of an Ethernet header, and minimum length of a frame.
 const ETHERNET: u32 = 14;
 
-/// What a worker needs for forwarding, kept from burst to burst.
+/// A worker's state for forwarding, reused for every burst.
 pub struct Forwarder {
     storage: Storage,
     verdicts: Verdicts,
     sorter: Sorter,
     completer: Completer,
     hash: FlowHash,
-    /// RX queues that hold a notification back, and until when.
+    /// RX queues that delay a notification, and until when.
     pub due: Vec<(u64, Arc<RxSlot>)>,
-    /// How many of those hold it back at least until the turn ends.
+    /// Number of those that delay it at least until the turn ends.
     combining: usize,
     /// Tracks whose memory is accessed.
     pub meter: Meter,
-    /// Copies of frames in our own memory, while accesses are timed.
+    /// Copies of frames in our own memory, used while accesses are timed.
     own: Own,
 }
 
 impl Forwarder {
-    /// A forwarder that spreads flows over queues by `hash`.
+    /// A forwarder that distributes flows to queues by `hash`.
     pub fn new(hash: FlowHash, meter: Meter) -> Forwarder {
         Forwarder {
             storage: Storage::default(),
@@ -125,8 +125,7 @@ impl Forwarder {
         Served::Waiting
     }
 
-    /// Called at the end of a turn: publishes what destinations held back until now or until then; returns when the
-    /// next of them is due.
+    /// Called at the end of a turn: publishes delayed notifications that are due; returns when the next one is due.
     pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
         let combining = std::mem::take(&mut self.combining) > 0;
         let meter = &self.meter;
@@ -161,7 +160,7 @@ impl Forwarder {
     }
 }
 
-/// A sending queue and what its worker keeps of it.
+/// A TX queue and its worker's state for it.
 pub struct Source {
     /// The queue.
     pub tx: Box<dyn TxQueue>,
@@ -171,7 +170,7 @@ pub struct Source {
     pub queue: u16,
     /// Its counters.
     pub counters: CountersRef,
-    /// While its first frame waits for a full destination.
+    /// Set while its first frame waits for a full destination.
     pub waiting: Option<Waiting>,
     /// Ports of the switch that have its first frame already, which is flooded in several turns.
     pub flooded: usize,
@@ -199,15 +198,15 @@ pub struct Missed {
 pub enum Served {
     /// The source had no frames.
     Idle,
-    /// So many frames left the source.
+    /// This many frames left the source.
     Moved(usize),
     /// The source's first frame waits for a full destination.
     Waiting,
-    /// The source's peer cost too much, and is to be detached.
+    /// The source's peer exceeded its budget and must be detached.
     Closed,
 }
 
-/// Where each frame of a burst goes, and the switch that it may be flooded on.
+/// Finds the destination of each frame of a burst, and the switch on which it may be flooded.
 #[inline]
 fn look_up<'w>(
     target: &'w Target,
@@ -231,7 +230,7 @@ fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {
     (from..to).map(|frame| u64::from(burst.meta(frame).len)).sum()
 }
 
-/// One burst on its way.
+/// The delivery of one burst.
 struct Delivery<'d, 'b, 't> {
     turn: &'t Turn<'t>,
     world: &'d World,
@@ -247,7 +246,7 @@ struct Delivery<'d, 'b, 't> {
 }
 
 impl<'d> Delivery<'d, '_, '_> {
-    /// The receiving queue that `frame` goes to at `port`.
+    /// The RX queue of `port` for `frame`.
     #[inline]
     fn destination(&self, frame: usize, port: PortId) -> Option<u32> {
         if port == self.source.port {
@@ -262,7 +261,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
-    /// The receiving queue that all of the frames `start..end` go to, where they go to one port that has one.
+    /// The RX queue of all frames `start..end`, if they all go to one port with a single queue.
     #[inline]
     fn only(&self, start: usize, end: usize) -> Option<u32> {
         let (first, rest) = self.verdicts[start..end].split_first()?;
@@ -271,7 +270,7 @@ impl<'d> Delivery<'d, '_, '_> {
         (several == 0 && to.queues <= 1 && *first != self.source.port).then_some(to.first)
     }
 
-    /// Delivers the frames `start..end`, each to one port at most; returns the first that has to stay.
+    /// Delivers the frames `start..end`, each to at most one port; returns the first that must stay.
     fn unicast(&mut self, sorter: &mut Sorter, completer: &mut Completer, start: usize, end: usize) -> usize {
         let lists = self.sort(sorter, start, end);
         let mut cut = Cut { at: end, full: None, busy: 0 };
@@ -291,7 +290,7 @@ impl<'d> Delivery<'d, '_, '_> {
         cut.at
     }
 
-    /// A list of frames for each destination, in their order.
+    /// A list of frames for each destination, in order.
     #[inline]
     fn sort<'s>(&self, sorter: &'s mut Sorter, start: usize, end: usize) -> &'s [List] {
         match self.only(start, end) {
@@ -302,8 +301,8 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
-    /// Locks destinations and reserves room; those that can take frames as they are go into `open`. Lowers the cut to
-    /// the first frame that has to stay.
+    /// Locks destinations and reserves room; those that can take frames unmodified are added to `open`. Lowers the
+    /// cut to the first frame that must stay.
     #[inline]
     fn reserve<'c>(
         &self,
@@ -351,7 +350,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
-    /// Tells the meter that frames are copied next: from the source's memory, unless they are in ours already.
+    /// Records in the meter that frames are copied next: from the source's memory, unless they are in ours already.
     #[inline]
     fn copies_to(&self, slot: &RxSlot) {
         let is_own = self.meter.is_close();
@@ -390,7 +389,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
-    /// Reserves, and lowers the cut to the first frame that has to stay.
+    /// Reserves room, and lowers the cut to the first frame that must stay.
     #[inline]
     fn reserve_suited(&self, mut to: Destination<'d>, list: &List, cut: &mut Cut) -> Destination<'d> {
         let frames = list.frames();
@@ -403,7 +402,7 @@ impl<'d> Delivery<'d, '_, '_> {
         to
     }
 
-    /// As `reserve_suited`, for a destination that lacks an offload or takes only shorter frames.
+    /// As `reserve_suited`, for a destination that lacks an offload or accepts only shorter frames.
     #[cold]
     fn reserve_unsuited<'c>(
         &self,

@@ -5,9 +5,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Longest message in bytes: the state of every port there can be.
+/// Maximum message length in bytes, for the state of the maximum number of ports.
 const LONGEST: usize = 64 << 20;
-/// Descriptors beside one message at most.
+/// Maximum number of descriptors per message.
 pub const DESCRIPTORS: usize = 64;
 
 /// Why a message could not be sent or received.
@@ -34,7 +34,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The end that `socket`, a stream socket, is.
+    /// An end of the link over `socket`, a stream socket.
     pub fn new(socket: OwnedFd) -> Link {
         Link { socket }
     }

@@ -1,4 +1,4 @@
-//! How many log lines one source may cause.
+//! Rate limit of log lines per source.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// second.
 const PORT: (u32, Duration) = (60, Duration::from_secs(60));
 
-/// A limit on log lines: so many within a window of time; what exceeds them is counted.
+/// A limit on log lines within a window of time; suppressed lines are counted.
 #[derive(Clone, Debug)]
 pub struct LogLimit {
     lines: u32,
@@ -29,7 +29,8 @@ impl LogLimit {
         LogLimit::new(PORT.0, PORT.1)
     }
 
-    /// Whether a line may be logged at `now`. If so, how many were suppressed in the window before: to be said first.
+    /// Whether a line may be logged at `now`. If so, returns the number of lines suppressed in the previous window,
+    /// to be logged first.
     pub fn take(&mut self, now: Instant) -> Option<u64> {
         let mut before = 0;
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= self.window) {

@@ -1,4 +1,4 @@
-//! The page of counters that `control` reads without asking.
+//! The page of counters that `control` maps and reads.
 
 use ringway_frame::{Counters, CountersPage};
 use ringway_host::{HostError, Mapping};
@@ -12,7 +12,7 @@ pub struct SharedPage {
 }
 
 impl SharedPage {
-    /// Bytes that `count` entries need.
+    /// Size of `count` entries in bytes.
     pub fn size(count: usize) -> usize {
         (count * size_of::<Counters>()).next_multiple_of(4096)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// One destination may keep frames for others waiting for at most one part in so many of the time.
+/// One destination may delay frames for others for at most 1/SHARE of the time.
 const SHARE: u64 = 16;
 
 /// The time for which senders still wait for one destination. They wait up to their `hold` each, until that

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// A request and its number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Comes back in the reply.
+    /// Returned in the reply.
     pub id: u64,
     /// What to do.
     pub request: Request,
 }
 
-/// One change to the running fabric, or a question.
+/// A change to the running fabric, or a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
@@ -28,54 +28,54 @@ pub enum Request {
         /// Entries in the counters page.
         counters: u32,
     },
-    /// A new switch without ports.
+    /// Adds a switch without ports.
     AddSwitch(Switch),
-    /// Takes a switch away, which no port may be on.
+    /// Removes a switch, which must have no ports.
     RemoveSwitch {
         /// Its name.
         name: String,
     },
-    /// A new port, without a peer yet (`null` and `source` need none).
+    /// Adds a port, without a peer yet (`null` and `source` need none).
     AddPort {
         /// The port.
         port: Port,
-        /// First entry of the counters page that is this port's; one entry a queue pair.
+        /// The port's first entry of the counters page; one entry per queue pair.
         counters: u32,
     },
-    /// Takes a port away; its peer's session ends.
+    /// Removes a port; its peer's session ends.
     RemovePort {
         /// Its name.
         name: String,
     },
-    /// A peer is there; the descriptors depend on the kind:
-    /// `vhost-user`: the connected socket; `tap`: one a queue; `ring`: the ring's memfd, the eventfd that the program
-    /// writes, the eventfd that we write.
+    /// Attaches a peer. The descriptors depend on the kind: `vhost-user`: the connected socket; `tap`: one per queue;
+    /// `ring`: the ring's memfd, the eventfd that the program writes, the eventfd that we write.
     Attach {
         /// The port's name.
         port: String,
     },
-    /// The peer is gone, or is to go.
+    /// Detaches the peer, which is gone or must go.
     Detach {
         /// The port's name.
         port: String,
     },
-    /// Has another worker serve a port; its peer stays.
+    /// Moves a port to another worker; its peer stays.
     MovePort {
         /// The port's name.
         name: String,
-        /// The worker's, or none for those with the fewest queues.
+        /// The worker's name; `None` for the workers with the fewest queues.
         worker: Option<String>,
     },
-    /// Carries what [`ringway_host::open_thread_files`] opens for a worker's thread, in answer to [`Event::Worker`].
+    /// The files that [`ringway_host::open_thread_files`] opens for a worker's thread, in response to
+    /// [`Event::Worker`].
     Watch {
         /// The worker's name.
         worker: String,
-        /// Its thread.
+        /// Its thread ID.
         thread: i32,
     },
-    /// Asks for [`Reply::State`].
+    /// Requests [`Reply::State`].
     State,
-    /// Asks for [`Reply::Table`].
+    /// Requests [`Reply::Table`].
     Table {
         /// The switch's name.
         switch: String,
@@ -95,7 +95,7 @@ pub enum DataMessage {
         /// The answer.
         reply: Reply,
     },
-    /// Something happened.
+    /// An event.
     Event(Event),
 }
 
@@ -103,44 +103,44 @@ pub enum DataMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// Nothing was changed; why, for people.
+    /// Nothing was changed; the reason, for people.
     Refused(String),
-    /// What runs.
+    /// The state of all ports and workers.
     State(State),
-    /// Addresses a switch knows.
+    /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
 }
 
-/// Something happened.
+/// An event in `data`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
-    /// A port's peer is gone: it went, or broke its protocol. `control` brings the next one.
+    /// A port's peer is detached: it left, or violated its protocol. `control` attaches the next one.
     Detached {
         /// The port's name.
         port: String,
-        /// Why, for people.
+        /// The reason, for people.
         reason: String,
-        /// Whether the peer broke its protocol, or cost too much.
+        /// Whether the peer violated its protocol or exceeded its budget.
         fault: bool,
-        /// Nanoseconds for which no other peer is to come.
+        /// Nanoseconds for which no other peer may be attached.
         #[serde(default)]
         rest: u64,
     },
-    /// A worker runs.
+    /// A worker has started.
     Worker {
         /// Its name.
         worker: String,
-        /// Its thread, by the kernel's number.
+        /// Its thread ID.
         thread: i32,
     },
     /// A port's state changed.
     Changed(PortState),
 }
 
-/// What runs.
+/// The state of all ports and workers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Every port.
@@ -158,7 +158,7 @@ pub struct PortState {
     pub kind: String,
     /// `waiting` (no peer), `attached` (a peer, its queues not all set up), `up`.
     pub state: String,
-    /// What was negotiated, for people: `packed mrg csum tso`.
+    /// Negotiated features, for people: `packed mrg csum tso`.
     pub detail: String,
     /// Name of the worker of its first queue.
     pub worker: String,
@@ -169,9 +169,9 @@ pub struct PortState {
 pub struct WorkerState {
     /// Its name.
     pub name: String,
-    /// Queues it serves.
+    /// Number of queues that it serves.
     pub queues: usize,
-    /// Those of them that are polled now.
+    /// Number of queues that it polls now.
     pub active: usize,
     /// Turns since its start.
     pub turns: u64,
@@ -180,10 +180,10 @@ pub struct WorkerState {
     /// Nanoseconds of turns in which frames moved.
     #[serde(default)]
     pub busy: u64,
-    /// By whose memory it is held now, and for how long; empty if by nobody's.
+    /// The peer whose memory blocks it now, and for how long; empty if none does.
     #[serde(default)]
     pub held: String,
-    /// Whether threads of their own signal peers' eventfds, since the system refuses `io_setup`.
+    /// Whether helper threads signal peers' eventfds, since the system refuses `io_setup`.
     #[serde(default)]
     pub helped: bool,
 }

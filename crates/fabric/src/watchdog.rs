@@ -21,7 +21,7 @@ struct Watched {
     last: (u64, Access),
     /// Since when the worker is in that turn and access.
     since: u64,
-    is_told: bool,
+    is_reported: bool,
 }
 
 #[derive(Default)]
@@ -60,21 +60,21 @@ impl Watchdog {
         Ok(Watchdog { state, end })
     }
 
-    /// Has the watchdog also call `look` at each check.
+    /// Makes the watchdog also call `look` at each check.
     pub fn at_each_look(&self, look: Arc<dyn Fn() + Send + Sync>) {
         locked(&self.state).also = Some(look);
     }
 
-    /// Watches a worker; one of that name is no longer watched.
+    /// Watches a worker, in place of an earlier one of that name.
     pub fn watch(&self, name: &str, gauges: &Arc<Gauges>) {
         let mut state = locked(&self.state);
         state.workers.retain(|worker| worker.name != name);
         let (name, gauges) = (name.to_string(), gauges.clone());
         let last = (0, Access::NONE);
-        state.workers.push(Watched { name, gauges, files: None, last, since: 0, is_told: false });
+        state.workers.push(Watched { name, gauges, files: None, last, since: 0, is_reported: false });
     }
 
-    /// Gives the watchdog the files that tell what a worker's thread does.
+    /// Sets the files from which a worker's thread times are read.
     pub fn see(&self, name: &str, files: ThreadFiles) {
         let mut state = locked(&self.state);
         if let Some(worker) = state.workers.iter_mut().find(|worker| worker.name == name) {
@@ -91,7 +91,7 @@ impl Watchdog {
         }
     }
 
-    /// Text for display: whose memory blocks a worker now, and for how long. Empty if none does.
+    /// Text for display: the port whose memory blocks a worker now, and for how long. Empty if none does.
     pub fn held(&self, gauges: &Gauges, now: u64) -> String {
         match gauges.held_since.load(Relaxed) {
             0 => String::new(),
@@ -135,7 +135,7 @@ impl Watched {
         let gauges = &self.gauges;
         let seen = (gauges.turns.load(Relaxed), Access(gauges.access.load(Relaxed)));
         if seen != self.last || seen.1 == Access::NONE {
-            if std::mem::take(&mut self.is_told) {
+            if std::mem::take(&mut self.is_reported) {
                 let (who, time) = (who(self.last.1), seconds(now.saturating_sub(self.since)));
                 gauges.held_since.store(0, Relaxed);
                 tracing::warn!(worker = self.name, "goes on; it was held by {who} for {time}");
@@ -145,11 +145,11 @@ impl Watched {
         }
         // A worker that waits for a processor is not blocked by a peer.
         let is_blocked = self.files.as_ref().and_then(ThreadFiles::is_blocked).unwrap_or(false);
-        if is_blocked && !self.is_told {
+        if is_blocked && !self.is_reported {
             gauges.stuck_access.store(seen.1.0, Relaxed);
             gauges.stuck_turn.store(seen.0, Relaxed);
             gauges.held_since.store(self.since.max(1), Relaxed);
-            self.is_told = true;
+            self.is_reported = true;
             tracing::warn!(worker = self.name, "held by {}", who(seen.1));
         }
     }

@@ -23,14 +23,14 @@ pub enum Command {
         /// The source.
         source: Source,
     },
-    /// Give queue `bit` back.
+    /// Return queue `bit`.
     Remove {
         /// Its number on the worker's bell.
         bit: usize,
         /// Where the source is sent.
         to: SyncSender<Option<Source>>,
     },
-    /// Read from these files what the thread does with its time.
+    /// Read the thread's times from these files.
     Watch(ThreadFiles),
     /// End.
     Stop,
@@ -54,19 +54,19 @@ pub struct Gauges {
     pub sleeps: AtomicU64,
     /// Nanoseconds of turns in which frames moved.
     pub busy: AtomicU64,
-    /// Queues it polls now.
+    /// Number of queues that it polls now.
     pub active: AtomicU64,
-    /// Queues it has.
+    /// Number of its queues.
     pub queues: AtomicU64,
-    /// The kernel's number of its thread; 0 until that runs.
+    /// Its thread ID; 0 until the thread runs.
     pub thread: AtomicI32,
     /// Whose memory the worker accesses.
     pub access: AtomicU64,
     /// Access in which the watchdog last saw the worker blocked.
     pub stuck_access: AtomicU64,
-    /// See there.
+    /// The turn of that access.
     pub stuck_turn: AtomicU64,
-    /// See there.
+    /// When that access began to block.
     pub held_since: AtomicU64,
     /// Whether helper threads signal descriptors shared with peers, since the system refuses `io_setup`.
     pub helped: AtomicBool,
@@ -74,7 +74,7 @@ pub struct Gauges {
 
 /// The parts of a worker that its owner keeps.
 pub struct Handle {
-    /// Wakes it.
+    /// Wakes the worker.
     pub bell: Arc<Bell>,
     /// The worker's statistics and state.
     pub gauges: Arc<Gauges>,
@@ -85,7 +85,7 @@ pub struct Handle {
 type Commands = Arc<Mutex<Option<Vec<Command>>>>;
 
 fn locked(commands: &Commands) -> MutexGuard<'_, Option<Vec<Command>>> {
-    // Held for a store or a push, by either side.
+    // The lock is held only for a store or a push.
     commands.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -103,7 +103,7 @@ impl Handle {
         locked(&self.commands).is_none()
     }
 
-    /// Takes queue `bit` back; it arrives after the current turn.
+    /// Requests queue `bit` back; it is returned after the current turn.
     pub fn take_back(&self, bit: usize) -> Receiver<Option<Source>> {
         let (to, from) = std::sync::mpsc::sync_channel(1);
         self.send(Command::Remove { bit, to });
@@ -117,11 +117,11 @@ impl Drop for Handle {
     }
 }
 
-/// While frames move, the worker looks for kicks of armed queues every so many nanoseconds: 2% of its time.
+/// Nanoseconds between two checks for kicks of armed queues while frames move: 2% of the worker's time.
 const LOOK_BUSY: u64 = 20_000;
 /// The same while no frames move and the worker has nothing else to do.
 const LOOK_IDLE: u64 = 1_000;
-/// Value of `last` that has a queue polled once, and sleep again if it has no frames.
+/// Value of `last` for which a queue is polled once, and armed again if it has no frames.
 const LONG_AGO: u64 = 1;
 
 struct PolledQueue {
@@ -129,7 +129,7 @@ struct PolledQueue {
     /// When the queue last had frames; 0: its bell was just rung.
     last: u64,
     active: bool,
-    /// The peer was asked for kicks, and kicks were not turned off since.
+    /// Whether kicks are enabled.
     armed: bool,
 }
 
@@ -154,9 +154,9 @@ pub struct Worker {
     forwarder: Forwarder,
     slots: Vec<Option<PolledQueue>>,
     active: Vec<usize>,
-    /// Armed queues that want to be polled without a kick, and when.
+    /// Armed queues that must be polled without a kick, and when.
     timed: Vec<(u64, usize)>,
-    /// Queues it has.
+    /// Number of its queues.
     queues: usize,
     /// When to poll for kicks of armed queues next, while others are active.
     next_look: u64,
@@ -170,7 +170,7 @@ pub struct Worker {
     alarm: Arc<EventFd>,
 }
 
-/// However a worker ends, no thread must wait for it.
+/// When a worker ends, even by a panic, no thread may wait for it any longer.
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(locked(&self.commands).take());
@@ -179,7 +179,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    /// A worker and its handle. `run` it on a thread of its own.
+    /// A worker and its handle. Call `run` on a separate thread.
     pub fn new(
         policy: Policy,
         world: Arc<Published<World>>,
@@ -307,7 +307,7 @@ impl Worker {
             forwarder.meter.at(Access::of(slot.source.port));
             match served {
                 Served::Closed => {
-                    // Whoever is attached next has it looked at.
+                    // The next attached peer rings for the queue.
                     (slot.active, slot.armed) = (false, true);
                     active.swap_remove(next);
                     continue;
@@ -338,7 +338,7 @@ impl Worker {
         if !moved {
             std::hint::spin_loop();
         }
-        tell_losses(losses, &self.alarm);
+        report_losses(losses, &self.alarm);
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
         forwarder.meter.at(Access::NONE);
         Turned { now, moved, next_due }
@@ -362,7 +362,7 @@ impl Worker {
 
 /// Signals `alarm` when a peer's memory is lost, so that its port is checked.
 #[inline]
-fn tell_losses(losses: &mut u64, alarm: &EventFd) {
+fn report_losses(losses: &mut u64, alarm: &EventFd) {
     let lost = ringway_host::losses();
     if std::mem::replace(losses, lost) != lost {
         alarm.signal();
@@ -391,7 +391,7 @@ fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
     }
 }
 
-/// Activates a queue that was kicked or rung for.
+/// Activates a queue that was kicked, or for which the bell rang.
 fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usize) {
     if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
         add(&slot.source.counters.kicks, 1);
@@ -399,7 +399,7 @@ fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usize) 
     activate(slots, active, bit, 0);
 }
 
-/// Has the queue polled from now on, as one that last had frames at `last`. Always `false`, for `retain`.
+/// Activates the queue, as one that last had frames at `last`. Always returns `false`, for `retain`.
 fn activate(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usize, last: u64) -> bool {
     if let Some(slot) = slots.get_mut(bit).and_then(Option::as_mut)
         && !slot.active
@@ -417,7 +417,7 @@ pub(crate) mod tests {
     use ringway_frame::{Burst, CountersRef, TxQueue};
     use ringway_mem::Turn;
 
-    /// A queue with a mistake in it.
+    /// A queue that panics.
     struct Wrong;
 
     impl TxQueue for Wrong {

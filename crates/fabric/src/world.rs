@@ -7,7 +7,7 @@ use ringway_switch::{Lookup, PortId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// The fabric, as published to the workers.
+/// The fabric's state as published to the workers.
 #[derive(Clone, Default)]
 pub struct World {
     /// By port number.
@@ -26,27 +26,27 @@ impl World {
 
 /// A port.
 pub struct Port {
-    /// Where its frames go.
+    /// The destination of its frames.
     pub target: Target,
     /// Its first RX queue in [`World::rx`].
     pub first: u32,
-    /// How many RX queues it has.
+    /// Number of its RX queues.
     pub queues: u32,
     /// How long its frames wait for a full destination, in nanoseconds.
     pub hold: u64,
-    /// Which of its queues a flow last came from; only with several.
+    /// The queue that each flow last came from; only with several queues.
     pub steer: Option<Arc<Steer>>,
-    /// Limits what its peer may cost; only if it shares memory.
+    /// Budget of its peer; only if the peer shares memory.
     pub budget: Option<Arc<Budget>>,
 }
 
-/// Whether a port's peer cost more than it may: its memory is not touched then.
+/// Whether a port's peer exceeded its budget; its memory is then not accessed.
 #[inline]
 pub fn is_closed(budget: &Option<Arc<Budget>>) -> bool {
     budget.as_ref().is_some_and(|budget| budget.is_spent())
 }
 
-/// Where a port's frames go.
+/// The destination of a port's frames.
 #[derive(Clone)]
 pub enum Target {
     /// To a switch.
@@ -73,7 +73,7 @@ pub struct RxSlot {
     pub port: PortId,
     /// Its counters.
     pub counters: CountersRef,
-    /// Limits what its port's peer may cost; only if it shares memory.
+    /// Budget of its port's peer; only if the peer shares memory.
     pub budget: Option<Arc<Budget>>,
     /// Whether senders wait while it is full.
     pub patience: Patience,
@@ -94,10 +94,10 @@ impl RxSlot {
     }
 }
 
-/// Remembers on which queue a flow came in, so that its answers go out on the same (virtio 1.3, 5.1.5.6.1).
+/// Remembers the queue on which a flow arrived, so that replies leave on the same queue (virtio 1.3, 5.1.5.6.1).
 pub struct Steer {
     flows: [AtomicU8; 256],
-    /// How many of the port's queues its peer receives on now.
+    /// Number of the port's queues on which its peer receives now.
     open: AtomicU32,
 }
 
@@ -108,7 +108,7 @@ impl Default for Steer {
 }
 
 impl Steer {
-    /// Flow `hash` came in on `queue`.
+    /// Records that flow `hash` arrived on `queue`.
     #[inline]
     pub fn note(&self, hash: u32, queue: u16) {
         let slot = &self.flows[(hash & 255) as usize];
@@ -118,12 +118,12 @@ impl Steer {
         }
     }
 
-    /// The peer receives on the first `queues` of its queues; frames for the others would be lost.
+    /// Records that the peer receives on the first `queues` of its queues only.
     pub fn limit(&self, queues: u32) {
         self.open.store(queues.max(1), Relaxed);
     }
 
-    /// The queue of `queues` that flow `hash` goes out on.
+    /// The queue of `queues` for flow `hash`.
     #[inline]
     pub fn pick(&self, hash: u32, queues: u32) -> u32 {
         let queues = queues.min(self.open.load(Relaxed));

@@ -1,4 +1,4 @@
-//! A fabric that runs, with ports that need no peer.
+//! Tests of a running fabric with ports that need no peer.
 #![allow(clippy::unwrap_used)]
 
 use ringway_fabric::{Fabric, FabricError};

@@ -1,4 +1,4 @@
-//! A front-end that gives its memory back to the system while a worker is at it.
+//! A front-end that returns its memory to the system while a worker accesses it.
 #![allow(clippy::unwrap_used)]
 
 mod front_end;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Fills the pages and gives them back, again and again.
+/// Repeatedly fills the pages and returns them.
 fn punch(file: &OwnedFd, stop: &AtomicBool) {
     let bytes = vec![1; 1 << 20];
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -30,7 +30,7 @@ fn punch(file: &OwnedFd, stop: &AtomicBool) {
     }
 }
 
-/// Serves the fabric once; what it says.
+/// Serves the fabric once; returns its events.
 fn serve(fabric: &mut Fabric) -> Vec<Event> {
     let (ids, mut sockets): (Vec<_>, Vec<_>) = fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
     sockets.insert(0, fabric.bell().as_fd());

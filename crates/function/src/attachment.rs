@@ -3,8 +3,8 @@
 
 use crate::handed;
 use ringway_click::{Context, Failed, Timer};
-use ringway_client::{Asked, Coming, Ring, RingError, RingKind};
-use ringway_host::{EventFd, Wish, poll};
+use ringway_client::{Coming, Ring, RingError, RingKind, RingOptions};
+use ringway_host::{EventFd, PollFd, poll};
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -22,14 +22,14 @@ thread_local! {
 
 enum State {
     Away,
-    Asked(Coming),
+    Requested(Coming),
     Up(Ring),
 }
 
-/// A port's ring, or the wish for one.
+/// A port's ring, or the request for one.
 struct Attachment {
     port: String,
-    asked: Asked,
+    options: RingOptions,
     state: State,
     /// A pipe's end that waits for a new other end.
     kept: Option<Coming>,
@@ -55,7 +55,7 @@ impl Attachment {
             }
             let attachment = Rc::new(RefCell::new(Attachment {
                 port: port.into(),
-                asked: Asked::default(),
+                options: RingOptions::default(),
                 state: State::Away,
                 kept: None,
                 epoch: 1,
@@ -80,16 +80,16 @@ impl Attachment {
     /// Advances the state as far as possible without blocking.
     fn tend(&mut self, now: u64) {
         if matches!(self.state, State::Away) && now >= self.next {
-            let asked = self.kept.take().map_or_else(|| self.ask(), Ok);
-            match asked {
-                Ok(coming) => drop(self.become_as(State::Asked(coming))),
+            let options = self.kept.take().map_or_else(|| self.ask(), Ok);
+            match options {
+                Ok(coming) => drop(self.become_as(State::Requested(coming))),
                 Err(error) => self.lose(&error, now),
             }
         }
-        if !matches!(&self.state, State::Asked(coming) if is_readable(coming.as_fd())) {
+        if !matches!(&self.state, State::Requested(coming) if is_readable(coming.as_fd())) {
             return;
         }
-        if let State::Asked(coming) = std::mem::replace(&mut self.state, State::Away) {
+        if let State::Requested(coming) = std::mem::replace(&mut self.state, State::Away) {
             match coming.ring(Some(PATIENCE)) {
                 Ok(ring) => {
                     self.since = now;
@@ -101,7 +101,7 @@ impl Attachment {
     }
 
     fn ask(&self) -> Result<Coming, RingError> {
-        Coming::over(handed::connect(&self.port).map_err(RingError::System)?, self.asked)
+        Coming::over(handed::connect(&self.port).map_err(RingError::System)?, self.options)
     }
 
     /// The ring was lost, or could not be received.
@@ -123,9 +123,9 @@ impl Attachment {
 
 fn is_readable(socket: BorrowedFd<'_>) -> bool {
     let descriptor = socket.as_raw_fd();
-    let mut wish = [Wish { descriptor, readable: true, writable: false }];
-    poll(&mut wish, Duration::ZERO);
-    wish[0].readable
+    let mut poll_fds = [PollFd { descriptor, readable: true, writable: false }];
+    poll(&mut poll_fds, Duration::ZERO);
+    poll_fds[0].readable
 }
 
 /// An element's part in an attachment.
@@ -133,15 +133,15 @@ fn is_readable(socket: BorrowedFd<'_>) -> bool {
 pub(crate) struct Plug {
     port: Option<Rc<RefCell<Attachment>>>,
     timer: Option<Timer>,
-    /// Another plug of the port may be the one that brings about, or notices, another state.
+    /// Signalled by other plugs of the port that cause, or detect, a state change.
     changed: Option<Rc<EventFd>>,
-    /// Which epoch the descriptors are of.
+    /// The epoch of the descriptors.
     epoch: u64,
     watched: Vec<i32>,
 }
 
 impl Plug {
-    /// In the element's `configure`, with its argument.
+    /// Call in the element's `configure`, with its argument.
     pub(crate) fn configure(&mut self, port: &str) -> Result<(), String> {
         if let Some(known) = handed::ports()
             && !known.iter().any(|own| own == port)
@@ -156,12 +156,12 @@ impl Plug {
         Ok(())
     }
 
-    /// In its `shares`.
+    /// Call in its `shares`.
     pub(crate) fn shares(&self) -> Option<String> {
         self.port.as_ref().map(|port| format!("port {}", port.borrow().port))
     }
 
-    /// In its `initialize`.
+    /// Call in its `initialize`.
     pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if let Some(port) = &self.port {
             let changed = Rc::new(EventFd::new().map_err(|error| cx.error(error.to_string()))?);
@@ -170,7 +170,7 @@ impl Plug {
             self.changed = Some(changed);
         }
         let timer = cx.new_timer();
-        // Not now: another configuration may still be at work.
+        // Deferred, since another configuration may still be running.
         cx.set_timer_after(timer, 0);
         self.timer = Some(timer);
         Ok(())
@@ -182,16 +182,17 @@ impl Plug {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
         if matches!(port.state, State::Away) {
-            port.asked.offloads = offloads;
+            port.options.offloads = offloads;
         }
     }
 
-    /// Whether the ring takes frames with checksums to fill and segments to make. Asks for another if that is new.
+    /// Sets whether the ring accepts frames with checksums to fill and segmentation to do. Requests another ring if
+    /// that changes.
     pub(crate) fn want_offloads(&mut self, offloads: bool, cx: &mut Context<'_>) {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
-        if port.asked.offloads != offloads {
-            port.asked.offloads = offloads;
+        if port.options.offloads != offloads {
+            port.options.offloads = offloads;
             port.kept = None;
             if !matches!(port.state, State::Away) {
                 port.become_as(State::Away);
@@ -200,7 +201,7 @@ impl Plug {
         }
     }
 
-    /// The ring, if there is one. If not, the element's timer or a descriptor signals when to look again.
+    /// The ring, if there is one. If not, the element's timer or a descriptor signals when to try again.
     pub(crate) fn ring(&mut self, cx: &mut Context<'_>) -> Option<RefMut<'_, Ring>> {
         let up = {
             let port = self.port.as_ref()?.borrow();
@@ -228,8 +229,8 @@ impl Plug {
             }
             match &port.state {
                 State::Away => {}
-                State::Asked(coming) => self.watched.push(coming.as_fd().as_raw_fd()),
-                // The socket hangs up when the ring is taken back.
+                State::Requested(coming) => self.watched.push(coming.as_fd().as_raw_fd()),
+                // The socket hangs up when the ring is revoked.
                 State::Up(ring) => {
                     self.watched.extend([ring.as_fd(), ring.socket()].map(|fd| fd.as_raw_fd()))
                 }
@@ -245,7 +246,7 @@ impl Plug {
         matches!(port.state, State::Up(_))
     }
 
-    /// A descriptor is ready: forgets the notification; if the ring's hung up, the ring is lost.
+    /// Handles a ready descriptor: clears the notification; if the ring's socket hung up, the ring is lost.
     pub(crate) fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
         if let Some(changed) =
             self.changed.as_ref().filter(|changed| changed.as_fd().as_raw_fd() == descriptor)
@@ -274,18 +275,18 @@ impl Plug {
         self.reach(cx);
     }
 
-    /// The value of the handler: `up`, `asked`, or why the port is away.
+    /// The value of the handler: `up`, `options`, or why the port is away.
     pub(crate) fn state(&self) -> String {
         let Some(port) = &self.port else { return String::new() };
         let port = port.borrow();
         match &port.state {
             State::Up(_) => "up".into(),
-            State::Asked(_) => "asked".into(),
+            State::Requested(_) => "asked".into(),
             State::Away => format!("away: {}", port.reason),
         }
     }
 
-    /// How often a ring was lost.
+    /// Number of lost rings.
     pub(crate) fn losses(&self) -> u64 {
         self.port.as_ref().map_or(0, |port| port.borrow().losses)
     }

@@ -54,7 +54,7 @@ impl Input {
         let mut reader = BufReader::new(file);
         if size.is_some() && is_compressed(reader.fill_buf()?) {
             return Err(io::Error::other(
-                "compressed; unpack it first, or read '-' behind a program that does",
+                "compressed; decompress it first, or read '-' from a program that does",
             ));
         }
         Ok(Self::new(path, Reader::File(reader), size))

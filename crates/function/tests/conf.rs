@@ -11,10 +11,10 @@ use ringway_click_lang::Source;
 use ringway_function::click::{Host, registry};
 use std::path::{Path, PathBuf};
 
-/// Turns that a configuration gets which may never end, and one that does.
+/// Number of turns for a configuration that may never end, and for one that ends.
 const TURNS: usize = 300;
 const ALL: usize = 1 << 20;
-/// How many configurations of Click's `conf/` and of FastClick's Click's own program runs, with devices.
+/// Number of configurations of Click's and FastClick's `conf/` that Click's own program runs, with devices.
 const CLICKS: usize = 23;
 const FASTCLICKS: usize = 26;
 
@@ -59,7 +59,7 @@ fn the_example_configurations_have_the_expected_output() {
     }
 }
 
-/// All configurations in a folder and those inside.
+/// All configurations below a folder.
 fn configurations(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
         if path.is_dir() {
@@ -72,7 +72,7 @@ fn configurations(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn example_configurations_of_click_run_if_installed() {
-    // If they are not available, our own examples are used.
+    // If Click's are not available, our own examples are used.
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/click");
     let click = std::env::var_os("CLICK_CONF").map(PathBuf::from);
     let is_fastclick = click.as_ref().is_some_and(|folder| folder.join("middleclick").exists());

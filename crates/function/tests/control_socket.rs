@@ -61,12 +61,12 @@ impl Lab {
         // Writing to a closed connection fails.
         let _ = program.write_all(command.as_bytes());
         self.serve();
-        let mut said = Vec::new();
-        let ended = match program.read_to_end(&mut said) {
+        let mut output = Vec::new();
+        let ended = match program.read_to_end(&mut output) {
             Ok(_) => true,
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         };
-        (String::from_utf8(said).unwrap(), ended)
+        (String::from_utf8(output).unwrap(), ended)
     }
 }
 
@@ -164,8 +164,8 @@ proptest! {
             let mut program = lab.connect();
             let commands: Vec<u8> = calls.iter().flatten().copied().chain(*b"READ s.class\n").collect();
             let _ = program.write_all(&commands);
-            let (said, ended) = lab.asked(&mut program, "");
-            prop_assert!(!ended && said.ends_with(ANSWER), "{}: {said}", class.name);
+            let (output, ended) = lab.asked(&mut program, "");
+            prop_assert!(!ended && output.ends_with(ANSWER), "{}: {output}", class.name);
         }
     }
 }

@@ -36,7 +36,7 @@ impl Folder {
         self.run(&format!("FromIPSummaryDump($DIR/TIMES, STOP true) -> ToDump($DIR/PCAP, {options})"));
     }
 
-    /// The times of the packets that FromDump emits with these options, and what the script prints then.
+    /// The times of the packets that FromDump emits with these options, and the script's output.
     fn times(&self, options: &str, script: &str) -> String {
         self.run(&format!(
             "d :: FromDump($DIR/PCAP, {options}) -> ToIPSummaryDump(-, HEADER false, FIELDS timestamp);

@@ -1,7 +1,7 @@
 //! FromPort and ToPort on one end of a pipe, and a program on the other.
 #![allow(clippy::unwrap_used)]
 
-use ringway_client::{Asked, Ring, Wait};
+use ringway_client::{Ring, RingOptions, Wait};
 use ringway_function::click::{self, Recorder};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::RingListener;
@@ -25,10 +25,10 @@ impl Joined {
         let path = std::env::temp_dir().join(format!("ringway-port-{}-{name}", std::process::id()));
         let listener = RingListener::bind(&path, Default::default()).unwrap();
         let over = Arc::new(AtomicBool::new(false));
-        let told = over.clone();
+        let stop = over.clone();
         let thread = std::thread::spawn(move || {
             let mut pipe = Pipe::new(Geometry::default());
-            while !told.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 pipe.sweep();
                 let Some(mut newcomer) = listener.accept().unwrap() else {
                     std::thread::yield_now();
@@ -56,10 +56,10 @@ impl Drop for Joined {
 }
 
 fn program(path: &Path, slot_size: u32) -> Ring {
-    Ring::connect_with(path, Asked { slot_size, ..Asked::default() }, BOUND).unwrap()
+    Ring::connect_with(path, RingOptions { slot_size, ..RingOptions::default() }, BOUND).unwrap()
 }
 
-/// Sends frames and gets each back, its addresses exchanged.
+/// Sends frames and receives each with swapped addresses.
 fn mirrored(ring: &mut Ring, lengths: impl Iterator<Item = usize>) {
     let mut out = vec![0; 70_000];
     for length in lengths {
@@ -98,15 +98,15 @@ fn frames_pass_and_a_lost_ring_is_reattached() {
     let mut ring = program(&joined.path, 2048);
     mirrored(&mut ring, [60, 61, 1514, 2020, 2048, 9000, 65_000].into_iter().chain(100..122));
     drop(ring);
-    // Smaller slots: a frame takes several.
+    // With smaller slots, a frame takes several.
     let mut ring = program(&joined.path, 256);
     mirrored(&mut ring, (0..30).map(|step| 60 + step * 100));
     assert!(ring.tx.push(&[3; 60]).unwrap());
     ring.sync().unwrap();
-    let (status, said, chatter) = router.join().unwrap();
+    let (status, stdout, chatter) = router.join().unwrap();
     assert_eq!((status, chatter.as_str()), (0, ""));
-    let numbers: Vec<&str> = said.lines().filter(|line| !line.is_empty() && !line.ends_with(':')).collect();
-    assert_eq!(numbers[..3], ["60", "0", "1"], "{said}");
+    let numbers: Vec<&str> = stdout.lines().filter(|line| !line.is_empty() && !line.ends_with(':')).collect();
+    assert_eq!(numbers[..3], ["60", "0", "1"], "{stdout}");
 }
 
 #[test]
@@ -128,17 +128,17 @@ fn pulled_packets_wait_for_room_and_pushed_drops_are_counted() {
     }
     assert!(ring.tx.push(&[1; 60]).unwrap());
     ring.sync().unwrap();
-    let (status, said, chatter) = router.join().unwrap();
+    let (status, stdout, chatter) = router.join().unwrap();
     assert_eq!((status, chatter.as_str()), (0, ""));
-    assert!(said.contains("to.count:\n5000\n") && said.contains("to.drops:\n0\n"), "{said}");
+    assert!(stdout.contains("to.count:\n5000\n") && stdout.contains("to.drops:\n0\n"), "{stdout}");
 }
 
 #[test]
 fn without_a_port_packets_are_dropped_and_counted() {
     let path = std::env::temp_dir().join(format!("ringway-port-{}-none", std::process::id()));
     let text = format!("InfiniteSource(LIMIT 10, STOP true) -> to :: ToPort({});", path.display());
-    let (status, said, _) = run(text, "to.count to.drop_counts to.state").join().unwrap();
+    let (status, stdout, _) = run(text, "to.count to.drop_counts to.state").join().unwrap();
     assert_eq!(status, 0);
-    assert!(said.contains("to.count:\n0\n") && said.contains("away 10\n"), "{said}");
-    assert!(said.contains("to.state:\naway: "), "{said}");
+    assert!(stdout.contains("to.count:\n0\n") && stdout.contains("away 10\n"), "{stdout}");
+    assert!(stdout.contains("to.state:\naway: "), "{stdout}");
 }

@@ -85,9 +85,9 @@ fn without_brackets(text: &str) -> String {
 /// are; those of `Queue`".
 fn documented(text: &str, registry: &Registry) -> BTreeSet<String> {
     let lines = text.replace("\n\n", "\0").replace('\n', " ").replace("...", "");
-    let Some((_, told)) = lines.split_once("andlers: ") else { return BTreeSet::new() };
-    let told = without_brackets(told.split('\0').next().unwrap_or_default());
-    let sentence = told.split(". ").next().unwrap_or_default();
+    let Some((_, listed)) = lines.split_once("andlers: ") else { return BTreeSet::new() };
+    let listed = without_brackets(listed.split('\0').next().unwrap_or_default());
+    let sentence = listed.split(". ").next().unwrap_or_default();
     let heads = sentence.split(';').map(|clause| clause.split(": ").next().unwrap_or_default());
     let (mut found, mut without) = (BTreeSet::new(), false);
     for (index, part) in heads.collect::<Vec<_>>().join(";").split('`').enumerate() {
@@ -117,17 +117,20 @@ fn handlers_match_the_documentation() {
     let registry = registry();
     let mut wrong = Vec::new();
     for class in registry.iter() {
-        let mut told = documented(registry.documentation(class.name).unwrap_or_default(), &registry);
+        let mut listed = documented(registry.documentation(class.name).unwrap_or_default(), &registry);
         let found = handlers(class, &registry);
-        let mut untold = BTreeSet::new();
+        let mut missing = BTreeSet::new();
         for handler in found.iter().filter(|handler| !COMMON.contains(&&*handler.name)) {
-            if !handler.deprecated && !told.contains(&plain(&handler.name)) {
-                untold.insert(&*handler.name);
+            if !handler.deprecated && !listed.contains(&plain(&handler.name)) {
+                missing.insert(&*handler.name);
             }
         }
-        told.retain(|name| !found.iter().any(|handler| plain(&handler.name) == *name));
-        if !untold.is_empty() || !told.is_empty() {
-            wrong.push(format!("{}: has {untold:?}, which it doesn't tell, and lacks {told:?}", class.name));
+        listed.retain(|name| !found.iter().any(|handler| plain(&handler.name) == *name));
+        if !missing.is_empty() || !listed.is_empty() {
+            wrong.push(format!(
+                "{}: has {missing:?}, which it doesn't tell, and lacks {listed:?}",
+                class.name
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -43,7 +43,7 @@ fn two_chains_count_on_two_threads() {
     assert_eq!(output(&format!("-j1 {BOTH}"), TWO), expected);
     let exit = |threads: &str| run(&format!("{threads} -x c2.count"), &TWO.replace("2000", "7")).0;
     assert_eq!([exit("-j1"), exit("-j2")], [7, 7]);
-    // There everything runs on one thread, whatever is requested.
+    // In this case everything runs on one thread, whatever is requested.
     assert_eq!(
         output("-j3 -h c2.count", "s2 :: InfiniteSource(LIMIT 9, STOP true) -> c2 :: Counter -> Discard"),
         "9\n"
@@ -82,8 +82,8 @@ fn a_stop_on_any_thread_stops_all() {
         "DriverManager(wait_stop, write c2.reset, print c2.count, wait_stop, print $(c2.count), stop)";
     let text = TWO.replace("LIMIT 1000, STOP true", "").replace("DriverManager(wait_stop 2)", script);
     let text = text.replace("c2 :: Counter", "c2 :: Counter(COUNT_CALL 500 stop)");
-    let said = output("-j2", &text);
-    assert!(said.lines().all(|line| line.parse::<u32>().is_ok_and(|count| count <= 2000)), "{said}");
+    let stdout = output("-j2", &text);
+    assert!(stdout.lines().all(|line| line.parse::<u32>().is_ok_and(|count| count <= 2000)), "{stdout}");
 }
 
 #[test]
@@ -92,21 +92,21 @@ fn elements_that_name_each_other_share_a_thread() {
         StaticThreadSched(s1 0, s2 1);
         s1 :: InfiniteSource(LIMIT 10) -> c1 :: Counter(COUNT_CALL 10 c2.reset) -> Discard;
         s2 :: InfiniteSource(LIMIT 5, STOP true) -> c2 :: Counter -> Discard;";
-    let (status, said, chatter) = run("-j2 -h s2.home_thread", text);
-    assert_eq!((status, said.as_str()), (0, "0\n"));
+    let (status, stdout, chatter) = run("-j2 -h s2.home_thread", text);
+    assert_eq!((status, stdout.as_str()), (0, "0\n"));
     assert!(chatter.contains("warning: 's2' runs on thread 0 instead of 1: "), "{chatter}");
     assert_eq!(chatter.lines().count(), 1, "{chatter}");
-    let (_, said, chatter) = run(
+    let (_, stdout, chatter) = run(
         "-j2 -w -h s1.home_thread",
         "StaticThreadSched(s1 7); s1 :: InfiniteSource(LIMIT 1, STOP true) -> Discard",
     );
-    assert_eq!((said.as_str(), chatter.as_str()), ("0\n", ""));
+    assert_eq!((stdout.as_str(), chatter.as_str()), ("0\n", ""));
     let (.., chatter) = run("-qj2", "StaticThreadSched(s1 7); s1 :: InfiniteSource -> Discard");
     assert!(chatter.contains("thread preference 7 out of range"), "{chatter}");
     assert_eq!(output("-qj1", "StaticThreadSched(s1 7); s1 :: InfiniteSource -> Discard"), "");
 }
 
-/// Whether `a` and `b` of a configuration, requested on two threads, stay on one. Nothing is started.
+/// Whether elements `a` and `b`, requested on two threads, are on one. Nothing is started.
 fn stay_together(text: &str) -> bool {
     let text = format!("StaticThreadSched(a 0, b 1); {text}");
     let parsed = Source::new(&text, "config").read(&mut Anything);
@@ -152,8 +152,8 @@ fn parts_are_distributed_over_threads() {
     let chains: Vec<String> =
         (0..3).map(|at| format!("s{at} :: InfiniteSource(LIMIT 5, STOP true) -> Discard;")).collect();
     let text = format!("BalancedThreadSched; DriverManager(wait_stop 3); {}", chains.concat());
-    let said = output("-j2 -h s0.home_thread -h s1.home_thread -h s2.home_thread", &text);
-    let homes: Vec<&str> = said.lines().filter(|line| matches!(*line, "0" | "1")).collect();
+    let stdout = output("-j2 -h s0.home_thread -h s1.home_thread -h s2.home_thread", &text);
+    let homes: Vec<&str> = stdout.lines().filter(|line| matches!(*line, "0" | "1")).collect();
     assert_eq!(homes, ["0", "1", "0"]);
 }
 
@@ -187,7 +187,7 @@ fn connect<T>(path: &Path, run: &JoinHandle<T>) -> UnixStream {
     }
 }
 
-/// A program at a ControlSocket.
+/// A program connected to a ControlSocket.
 struct Program(BufReader<UnixStream>);
 
 impl Program {
@@ -285,7 +285,7 @@ fn messages_of_other_threads_are_delivered() {
     assert_eq!(router.join().unwrap().0, 0);
 }
 
-/// Breaks off at the first packet.
+/// Panics at the first packet.
 struct Broken;
 
 static BROKEN: Class = Class::new("Broken", || Box::new(Broken)).ports("1/0").processing("h");

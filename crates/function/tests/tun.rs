@@ -59,7 +59,7 @@ fn asks(to: &str) -> bool {
 fn within() {
     let status = Command::new("ip").args(["link", "set", "lo", "up"]).status();
     assert!(status.expect("ip, of iproute2, runs").success());
-    let asking =
+    let senders =
         ["10.91.0.2:7", "10.92.0.2:7", "10.93.0.2:7"].map(|to| std::thread::spawn(move || (to, asks(to))));
     let console = Recorder::default();
     let arguments = ["-e".to_string(), CONFIGURATION.replace("tun.packets) 3", "tun.packets) 1")];
@@ -68,7 +68,7 @@ fn within() {
     assert_eq!(status, 0, "{output}{chatter}");
     let words: Vec<&str> = output.split_whitespace().collect();
     assert_eq!(words, ["3", "0", "3", "0", "ctun0", "3", "3"], "{chatter}");
-    for thread in asking {
+    for thread in senders {
         let (to, answered) = thread.join().expect("it does not panic");
         assert!(answered, "{to}: {output}{chatter}");
     }

@@ -106,7 +106,7 @@ mod tests {
         for id in 1..20 {
             ours.write_all(format!("{id} 9 true\n{} 9 ec", id + 20).as_bytes()).unwrap();
             assert_eq!(next(), Message::Answer(id, 0, String::new()));
-            // The process that ran it ends right after its answer.
+            // The process that ran the command ends right after its answer.
             std::thread::sleep(std::time::Duration::from_millis(5));
             ours.write_all(b"ho whole\n").unwrap();
             assert_eq!(next(), Message::Answer(id + 20, 0, "whole\n".into()));

@@ -157,7 +157,7 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         read: launch.reads.clone(),
         write: write.chain(launch.sockets.iter().chain(&spec.shared).cloned()).collect(),
         sockets: sockets.collect(),
-        // Newer ones execute themselves again, or look for files next to themselves.
+        // Newer programs execute themselves again, or look for files next to themselves.
         links: launch.links.iter().cloned().chain([(exe, launch.program.clone())]).collect(),
         scratch: Some((
             launch.scratch.clone(),

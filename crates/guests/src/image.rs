@@ -12,9 +12,9 @@ const INIT: &str = concat!(include_str!("init.sh"), include_str!("agent.sh"));
 const VIRTIO: &[&str] =
     &["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"];
 const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
-/// Programs of this host that a guest gets with their libraries; the first must be there.
+/// Programs of this host that are copied to a guest with their libraries; the first is required.
 const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
-/// Packages that bring a kernel for virtual machines: Debian's, Ubuntu's.
+/// Packages with a kernel for virtual machines: Debian's, Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
 
 /// Time-outs for a mirror that does not answer.
@@ -166,17 +166,17 @@ fn depends(package: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_string)).collect()
 }
 
-/// Runs a program without a terminal; its last words are the error.
+/// Runs a program without a terminal. On failure, the last line of its output is the error.
 fn quiet(command: &mut Command) -> Result<Vec<u8>, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(said.lines().last().unwrap_or("it failed").to_string())
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(stderr.lines().last().unwrap_or("it failed").to_string())
 }
 
-/// Where a program of this host is.
+/// The path of a program of this host.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from);
@@ -318,7 +318,7 @@ impl Archive {
     fn libraries(&mut self, of: &Path) -> Result<(), Error> {
         for library in &libraries(of) {
             self.at_its_path(library)?;
-            // glibc loads it at run time to cancel a thread (pthread_cancel(3)), so ldd(1) doesn't list it.
+            // glibc loads libgcc_s at run time to cancel a thread (pthread_cancel(3)), so ldd(1) doesn't list it.
             let unwinder = library.with_file_name("libgcc_s.so.1");
             if library.file_name().is_some_and(|name| name == "libc.so.6") && unwinder.exists() {
                 self.at_its_path(&unwinder)?;

@@ -17,12 +17,12 @@ pub fn note(folder: &Path, group: Pid) {
 pub fn end_left_over(guests: &Path) {
     let Ok(folders) = std::fs::read_dir(guests) else { return };
     for folder in folders.flatten().map(|entry| entry.path()) {
-        let said = std::fs::read_to_string(folder.join(GROUP)).unwrap_or_default();
+        let text = std::fs::read_to_string(folder.join(GROUP)).unwrap_or_default();
         // Process ids are reused: an unrelated group does not have a file of this guest on its command line.
-        if let Some(group) = said.parse().ok().and_then(Pid::from_raw).filter(|&group| is_of(group, &folder))
+        if let Some(group) = text.parse().ok().and_then(Pid::from_raw).filter(|&group| is_of(group, &folder))
         {
             tracing::warn!(folder = %folder.display(), "ending what an earlier fabric left");
-            // It may end meanwhile.
+            // The group may have ended meanwhile.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -66,7 +66,7 @@ mod tests {
 
     impl Drop for Shell {
         fn drop(&mut self) {
-            // It may have been ended.
+            // The group may have ended already.
             let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
             let _ = self.0.wait();
         }

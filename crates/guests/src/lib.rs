@@ -4,7 +4,6 @@
 //! A guest's file system is created at its start from programs of this host; only the log of its console
 //! outlives it. A guest ends with the process that started it. [`Guest`] is the main type; read this file
 //! first, then `uml.rs` or `qemu.rs`.
-//! console's log. A guest ends with the process that started it.
 mod agent;
 mod confine;
 pub mod image;
@@ -165,7 +164,7 @@ pub enum Error {
     /// Its kernel or file system could not be created.
     #[error(transparent)]
     Image(#[from] image::Error),
-    /// A name that would not do as a folder or a kernel argument.
+    /// The name is invalid as a folder name or a kernel argument.
     #[error("guest {0:?}: a name is at most 32 letters, digits, '-' and '_'")]
     Name(String),
     /// The program did not start.
@@ -193,10 +192,10 @@ pub enum Error {
     User {
         /// The guest.
         name: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Its program would have its user's rights.
+    /// The guest's code would have its user's rights.
     #[error(
         "guest {0}: User-Mode Linux runs its guest's code as a program of this host, which can't be confined \
          here; run Ringway as root, let its user make user namespaces (`ringway doctor` says more), or use \
@@ -208,18 +207,18 @@ pub enum Error {
     Socket {
         /// The guest.
         name: String,
-        /// Why.
+        /// The error.
         source: OpenError,
     },
     /// User-Mode Linux only connects.
     #[error("guest {0}: User-Mode Linux cannot listen on a vhost-user socket; let the port listen")]
     CannotListen(String),
-    /// It ended.
+    /// The guest ended.
     #[error("guest {name} ended ({status}); its last words are in {console}")]
     Ended {
         /// The guest.
         name: String,
-        /// How.
+        /// Its exit status.
         status: String,
         /// The console's log.
         console: PathBuf,
@@ -252,7 +251,7 @@ pub enum Error {
 /// Output and exit status of a command in a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// Exit status of the shell; 143 or 124 after its time.
+    /// Exit status of the shell; 143 or 124 after the time limit.
     pub status: i32,
     /// Standard output and error.
     pub text: String,
@@ -384,7 +383,7 @@ impl Guest {
         std::thread::spawn(move || {
             let spec = started_spec;
             supervise(&spec, jail, &launch, log, &watcher, &started);
-            // Only now may another guest use them.
+            // Only now may another guest use the user and the folder.
             drop((launch, user));
         });
         let jail_error = |source| Error::Jail { name: spec.name.clone(), program: program.clone(), source };
@@ -479,7 +478,7 @@ impl Guest {
 
     /// Asks it to power off; kills it if it hasn't after `bound`.
     pub fn stop(&self, bound: Duration) {
-        // Whether it worked is checked below.
+        // The result is checked below.
         let _ = self.send("poweroff -f", bound);
         let end = Instant::now() + bound;
         let mut known = self.shared.lock();
@@ -589,7 +588,7 @@ fn supervise(
     let status = end(&child, shared);
     tracing::info!(guest = spec.name, %status, "its process ended");
     for reader in readers {
-        // Its panic was reported already.
+        // A panic of the reader was reported already.
         let _ = reader.join();
     }
 }

@@ -218,7 +218,7 @@ fn kvm_works(program: &Path, folder: &Path) -> bool {
     })
 }
 
-/// Where the answer is kept until the host's next start.
+/// The file that stores the answer until the host's next boot.
 fn kept() -> PathBuf {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     image::cache().join(format!("kvm-{}", boot.trim()))
@@ -245,15 +245,15 @@ fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
     while child.try_wait().map_err(start)?.is_none() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // It may have ended already.
+    // The process may have ended already.
     let _ = child.kill();
     child.wait().map_err(start)?;
-    let said = std::fs::read(&console).unwrap_or_default();
+    let output = std::fs::read(&console).unwrap_or_default();
     for path in [&initrd, &console] {
-        // They are in the guest's own folder, and small.
+        // The files are small, and in the guest's own folder.
         let _ = std::fs::remove_file(path);
     }
-    Ok(String::from_utf8_lossy(&said).contains(PROBE_ANSWER))
+    Ok(String::from_utf8_lossy(&output).contains(PROBE_ANSWER))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     ];
     for (index, interface) in spec.interfaces.iter().enumerate() {
         match &interface.attachment {
-            // It can only connect; so the switch's port listens.
+            // User-Mode Linux can only connect, so the port must listen.
             Attachment::VhostUser { listen: true, .. } => return Err(Error::CannotListen(spec.name.clone())),
             Attachment::VhostUser { socket, .. } => {
                 arguments.push(format!("virtio_uml.device={}:1", socket.display()));
@@ -37,12 +37,12 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         }
     }
     arguments.extend(words);
-    // Its memory is a file, which must be shareable and not on a disk.
+    // The guest's memory is a file, which must be shareable and not on a disk.
     let mut environment = vec![("TMPDIR".to_string(), scratch.display().to_string())];
     let preloaded = (extended_state() > STATE).then(|| scratch.join("ptrace.so"));
     environment.extend(preloaded.iter().map(|path| ("LD_PRELOAD".into(), path.display().to_string())));
     let mut reads = confine::with_libraries(&kernel.image);
-    // Processor features.
+    // /proc/cpuinfo is read for processor features.
     reads.extend([initrd, "/proc/cpuinfo".into()]);
     Ok(Launch {
         program: kernel.image,

@@ -52,9 +52,9 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// Whether this host wants more than the tracer writes.
+/// Whether this host requires more state than the tracer writes.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
-/// Room to put states together. Not on the stack, since User-Mode Linux's are small.
+/// Buffers for complete states. Not on the stack, since User-Mode Linux's stacks are small.
 static mut AREAS: [Area; 4] = [Area::EMPTY; 4];
 /// Which buffers are in use: by a thread, and by a signal handler that interrupted it.
 static ARE_USED: [AtomicBool; 4] = [const { AtomicBool::new(false) }; 4];
@@ -160,7 +160,7 @@ fn components(len: usize) -> u64 {
     let bits = ENDS.iter().enumerate().skip(2).map(|(component, known)| {
         let mut end = known.load(Ordering::Relaxed);
         if end == 0 {
-            // It leaves a virtual machine, which takes microseconds.
+            // CPUID exits from a virtual machine, which takes microseconds.
             let leaf = __cpuid_count(0xd, component as u32);
             let is_there = leaf.eax > 0 && leaf.ebx > 0;
             end = if is_there { leaf.eax as usize + leaf.ebx as usize } else { usize::MAX };

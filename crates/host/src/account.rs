@@ -1,14 +1,14 @@
-//! How much of a peer's memory may be mapped.
+//! Limits of mapped peer memory.
 
 use crate::error::HostError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Ports that are sure of a share.
+/// Number of ports with a guaranteed share.
 const PORTS: u64 = 4096;
 /// Mappings guaranteed to each port: those of one memory table.
 const OWN_MAPPINGS: u64 = 8;
-/// Bytes that a port can always map.
+/// Bytes guaranteed to each port.
 const OWN_BYTES: u64 = 8 << 30;
 /// Mappings shared by all ports.
 const POOL_MAPPINGS: u64 = 16_384;
@@ -16,7 +16,7 @@ const POOL_BYTES: u64 = 48 << 40;
 /// Largest share of the pool for one port in bytes: two guest memories of the largest size, one replacing the
 /// other.
 const MOST_BYTES: u64 = 16 << 40;
-/// Mappings there can be at one time.
+/// Maximum number of mappings.
 pub(crate) const MAPPINGS: usize = (PORTS * OWN_MAPPINGS + POOL_MAPPINGS) as usize;
 
 static POOL: Amount = Amount { mappings: AtomicU64::new(0), bytes: AtomicU64::new(0) };

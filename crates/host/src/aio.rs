@@ -19,7 +19,7 @@ const TRIES: usize = 16;
 // linux/aio_abi.h
 const READ: u16 = 0;
 const POLL: u16 = 5;
-const TELL: u32 = 1;
+const RESFD: u32 = 1;
 
 /// `struct iocb` of linux/aio_abi.h; the order of the first two words' halves matters to none of our fields.
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Request {
     offset: i64,
     reserved: u64,
     flags: u32,
-    told: u32,
+    resfd: u32,
 }
 
 /// `struct io_event` of linux/aio_abi.h.
@@ -133,7 +133,7 @@ pub(crate) fn signal(fd: BorrowedFd<'_>) -> Option<()> {
     let readable = libc::POLLIN as u64;
     with(|queue| {
         let fd = number(fd);
-        let poll = Request { opcode: POLL, buffer: readable, flags: TELL, told: fd, ..Request::default() };
+        let poll = Request { opcode: POLL, buffer: readable, flags: RESFD, resfd: fd, ..Request::default() };
         queue.submit(Request { fd: queue.ready.as_raw_fd() as u32, ..poll }).ok()
     })
     .flatten()
@@ -144,7 +144,7 @@ pub(crate) fn signal(fd: BorrowedFd<'_>) -> Option<()> {
 pub(crate) fn is_eventfd(fd: BorrowedFd<'_>) -> Option<bool> {
     prepare_shared().ok()?;
     let result = with(|queue| {
-        let read = Request { opcode: READ, flags: TELL, told: number(fd), ..Request::default() };
+        let read = Request { opcode: READ, flags: RESFD, resfd: number(fd), ..Request::default() };
         queue.submit(Request { fd: queue.unreadable.as_raw_fd() as u32, ..read })
     });
     match result? {

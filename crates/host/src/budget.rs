@@ -1,17 +1,17 @@
-//! How much of our threads' time one peer may take.
+//! Limits of our threads' time used by one peer.
 
 use crate::clock::Clock;
 use crate::thread::thread_cpu;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A peer may use one in this many parts of the time.
+/// A peer may use 1/SHARE of the time.
 const SHARE: u64 = 16;
-/// Nanoseconds beyond the share that it may use at once.
+/// Nanoseconds that it may use beyond its share.
 const LIMIT: u64 = 10_000_000;
 /// Nanoseconds after which a wake-up counts as slow.
 const WAKE: u64 = 1_000_000;
-/// Slow wake-ups in a row that are too many.
+/// Number of consecutive slow wake-ups that is too many.
 const WAKES: u32 = 3;
 /// Minimum time in nanoseconds during which wake-ups are measured exactly after one that seemed slow.
 const SUSPECT: u64 = 1_000_000_000;
@@ -75,7 +75,7 @@ impl Budget {
         self.is_spent.store(false, Relaxed);
     }
 
-    /// The peer held a thread for `time` nanoseconds, up to `now`.
+    /// Charges `time` nanoseconds, up to `now`, for which the peer blocked a thread.
     pub fn charge(&self, now: u64, time: u64) {
         if self.add(now, time) >= LIMIT {
             self.spend();
@@ -200,7 +200,7 @@ mod tests {
         assert!(!budget.is_spent());
     }
 
-    /// As an attacker does: an eventfd that many epoll instances watch under many numbers.
+    /// Attack: an eventfd that many epoll instances watch under many numbers.
     #[test]
     fn an_eventfd_with_thousands_of_watchers_is_signalled_only_a_few_times() {
         let event = EventFd::new().unwrap();

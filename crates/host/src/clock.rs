@@ -1,4 +1,4 @@
-//! Time: nanoseconds that never go back, and the processor's ticks.
+//! Time: monotonic nanoseconds, and the processor's ticks.
 
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -43,7 +43,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds since some moment before this process began.
+    /// Nanoseconds since some moment before this process started.
     #[inline]
     pub fn now(&self) -> u64 {
         if self.rate == 0 {
@@ -55,7 +55,7 @@ impl Clock {
     }
 }
 
-/// Nanoseconds for which ticks are counted.
+/// Duration of the measurement in nanoseconds.
 const MEASURED: u64 = 5_000_000;
 
 fn monotonic() -> u64 {
@@ -63,7 +63,7 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Ticks and nanoseconds of one moment: of several tries the one that took the shortest.
+/// Ticks and nanoseconds at one moment: the fastest of several attempts.
 fn pair() -> (u64, u64) {
     let tries = (0..16).map(|_| {
         let (before, now, after) = (ticks(), monotonic(), ticks());
@@ -83,7 +83,7 @@ pub(crate) fn are_ticks_steady() -> bool {
         let invariant = __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 0x100 != 0;
         let source =
             std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-        // In a guest the kernel may keep its own; the processor's word is good there.
+        // In a guest the kernel may use another clock source, so only the processor's flag counts.
         invariant
             && source.map_or(true, |source| {
                 matches!(source.trim(), "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page")
@@ -93,7 +93,7 @@ pub(crate) fn are_ticks_steady() -> bool {
     false
 }
 
-/// Ticks of the processor's time stamp counter; of no fixed rate elsewhere than on x86-64.
+/// Ticks of the processor's time stamp counter; without a fixed rate on architectures other than x86-64.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -103,7 +103,7 @@ pub fn ticks() -> u64 {
     monotonic()
 }
 
-/// Ticks a second, measured over some milliseconds.
+/// Ticks per second, measured over some milliseconds.
 pub fn ticks_per_second() -> f64 {
     let (start, first) = (Instant::now(), ticks());
     while start.elapsed().as_millis() < 20 {

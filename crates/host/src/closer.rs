@@ -17,7 +17,7 @@ pub struct Closer(Arc<Mutex<Queue>>);
 struct Queue {
     waiting: Vec<OwnedFd>,
     has_thread: bool,
-    /// No thread could be started: a caller closed its descriptors itself.
+    /// Whether no thread could be started, and a caller closed its descriptors itself.
     failed: bool,
 }
 
@@ -76,7 +76,7 @@ const WAITING: usize = 1024;
 #[derive(Debug, Default)]
 pub struct Duplicates {
     descriptors: Vec<OwnedFd>,
-    /// How many of them were in use when those of replaced descriptors were last closed.
+    /// Number in use when those of replaced descriptors were last closed.
     used: usize,
     closer: Closer,
 }
@@ -97,12 +97,12 @@ impl Duplicates {
         Ok(())
     }
 
-    /// Takes a descriptor over, to be closed with the duplicates.
+    /// Takes ownership of a descriptor, to close it with the duplicates.
     pub fn adopt(&mut self, descriptor: OwnedFd) {
         self.descriptors.push(descriptor);
     }
 
-    /// Closes all duplicates. To be called when the descriptors themselves have been closed.
+    /// Closes all duplicates. Call it when the descriptors themselves have been closed.
     pub fn release(&mut self) {
         self.close(Vec::new());
     }
@@ -130,8 +130,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsFd;
 
-    /// A descriptor whose last close blocks until the connection is aborted: a TCP socket that lingers with
-    /// unsent data.
+    /// A descriptor whose last close blocks until the connection is aborted: a lingering TCP socket with unsent data.
     fn lingering() -> (OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -151,12 +150,12 @@ mod tests {
         duplicates.keep(descriptor.as_fd(), std::iter::empty()).unwrap();
         drop(descriptor);
         duplicates.release();
-        // The next ones wait behind it, up to a limit.
+        // Further descriptors wait behind it, up to a limit.
         while !duplicates.is_stuck() {
             duplicates.adopt(crate::EventFd::new().unwrap().into_fd());
             duplicates.release();
         }
-        // An aborted connection has nothing to wait for.
+        // Closing an aborted connection does not block.
         rustix::net::sockopt::set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
         drop(peer);
         while !duplicates.closer.is_done() {
@@ -175,7 +174,7 @@ mod tests {
             duplicates.keep(other.as_fd(), std::iter::once(used.as_fd())).unwrap();
             assert!(duplicates.descriptors.len() <= DUPLICATES);
         }
-        // Not the last close.
+        // The duplicate is closed later.
         drop(used);
         duplicates.descriptors.iter().for_each(|kept| drop(kept.try_clone().unwrap()));
     }

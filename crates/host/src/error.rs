@@ -15,7 +15,7 @@ pub enum HostError {
         #[source]
         error: Errno,
     },
-    /// Memory that the peer could take from under us, or that blocks.
+    /// Memory that the peer could remove while it is mapped, or that blocks.
     #[error("shared memory must be a memfd or a file on tmpfs or hugetlbfs")]
     NotMemory,
     /// The file is too short.
@@ -43,20 +43,20 @@ pub enum HostError {
          huge-pages = \"auto\" does without"
     )]
     NoPages {
-        /// MB of one.
+        /// Size of a page in MB.
         page: u64,
-        /// Bytes that were wanted.
+        /// Requested size in bytes.
         size: usize,
     },
     /// The memfd may still change its size.
     #[error("the shared memory isn't sealed against shrinking and growing")]
     NotSealed,
-    /// A core this process may not use.
+    /// A core that this process may not use.
     #[error("core {core} does not exist or is not allowed; allowed are {allowed:?}")]
     NoCore {
         /// The requested core.
         core: usize,
-        /// Those that may be used.
+        /// The allowed cores.
         allowed: Vec<usize>,
     },
     /// All slots for threads with turns are taken.
@@ -65,13 +65,13 @@ pub enum HostError {
     /// More mappings than the fault handler can track.
     #[error("all memory regions beyond the 8 guaranteed to each port are in use; detach some guests")]
     TooManyMappings,
-    /// So much shared memory that our own would find no addresses.
+    /// So much shared memory that no addresses would be left for our own.
     #[error(
         "{len} bytes more of shared memory would pass what a port is sure of (8 GB) and what all may share \
          (48 TB, one port 16 TB of them); detach some guests"
     )]
     TooMuchMapped {
-        /// Bytes that were to be mapped.
+        /// Requested size in bytes.
         len: u64,
     },
     /// An interface that can't be created as requested.

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events that one call to [`Epoll::wait`] reports at most.
+/// Maximum number of events that one call of [`Epoll::wait`] reports.
 const EVENTS: usize = 64;
 
 /// An eventfd that wakes waiting threads.
@@ -15,7 +15,7 @@ const EVENTS: usize = 64;
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// A new one, which never blocks.
+    /// A new non-blocking eventfd.
     pub fn new() -> Result<EventFd, HostError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(EventFd(rustix::event::eventfd(0, flags).named("eventfd")?))
@@ -23,16 +23,16 @@ impl EventFd {
 
     /// Signals our own eventfd, which no other process can access.
     pub fn signal(&self) {
-        // A full one is signalled already.
+        // A full eventfd is signalled already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
-    /// Forgets the signals so far; whether there were any.
+    /// Clears pending signals; returns whether there were any.
     pub fn clear(&self) -> bool {
         rustix::io::read(&self.0, &mut [0; 8]).is_ok()
     }
 
-    /// The descriptor alone.
+    /// The descriptor.
     pub fn into_fd(self) -> OwnedFd {
         self.0
     }
@@ -58,7 +58,7 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), HostError> {
 }
 
 impl AsFd for Epoll {
-    /// Readable itself while one of the set is.
+    /// Readable while one of the set is.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -86,7 +86,7 @@ impl Epoll {
         epoll::add(&self.0, fd, epoll::EventData::new_u64(key), flags).named("watching a descriptor")
     }
 
-    /// Takes a descriptor out.
+    /// Removes a descriptor.
     pub fn delete(&self, fd: BorrowedFd<'_>) -> Result<(), HostError> {
         epoll::delete(&self.0, fd).named("no longer watching a descriptor")
     }
@@ -103,7 +103,7 @@ impl Epoll {
         events.iter().for_each(|event| each(event.data.u64()));
     }
 
-    /// Waits to the nanosecond; to the next millisecond on kernels before 5.11.
+    /// Waits with nanosecond resolution; with milliseconds on kernels before 5.11.
     fn wait_exactly<'e>(
         &self,
         events: &'e mut [MaybeUninit<epoll::Event>],
@@ -137,7 +137,7 @@ fn timespec(nanoseconds: u64) -> Timespec {
     Timespec { tv_sec: (nanoseconds / 1_000_000_000) as i64, tv_nsec: (nanoseconds % 1_000_000_000) as i64 }
 }
 
-/// Waits until one of the descriptors is readable or closed, or for `timeout` nanoseconds; which are.
+/// Waits until one of the descriptors is readable or closed, or for `timeout` nanoseconds. Returns which ones are.
 pub fn wait_readable(descriptors: &[BorrowedFd<'_>], timeout: Option<u64>) -> Result<Vec<bool>, HostError> {
     let timeout = timeout.map(timespec);
     let watched = descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN));

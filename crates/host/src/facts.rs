@@ -10,13 +10,13 @@ use std::path::Path;
 /// Whether a device file can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It can.
+    /// It can be used.
     Usable,
     /// The file does not exist.
     Missing,
     /// Opening it is not permitted.
     Denied,
-    /// It is there and doesn't work.
+    /// It exists but does not work.
     Broken,
 }
 
@@ -54,24 +54,24 @@ pub enum Transparent {
     Always,
     /// On request.
     Madvise,
-    /// Nowhere, or not for this kind of memory.
+    /// Never, or not for this kind of memory.
     Never,
 }
 
 /// Processor cores, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores {
-    /// Those that run.
+    /// Online cores.
     pub online: Vec<usize>,
-    /// Those that this process may use.
+    /// Cores that this process may use.
     pub allowed: Vec<usize>,
     /// Cores excluded from scheduling (`isolcpus=`).
     pub isolated: Vec<usize>,
-    /// Those without a timer tick while one thread runs there (`nohz_full=`).
+    /// Cores without a timer tick while only one thread runs there (`nohz_full=`).
     pub tickless: Vec<usize>,
 }
 
-/// Everything.
+/// Properties of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The kernel's release, as in `uname -r`.
@@ -116,12 +116,12 @@ pub struct Facts {
     pub seccomp: bool,
     /// Version of landlock; 0 if unavailable.
     pub landlock: u32,
-    /// Whether the processor's ticks are a clock.
+    /// Whether the processor's ticks can be used as a clock.
     pub ticks: bool,
 }
 
 impl Facts {
-    /// Looks at everything; changes nothing.
+    /// Gathers all properties; changes nothing.
     pub fn gather() -> Facts {
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let thp = Path::new("/sys/kernel/mm/transparent_hugepage");
@@ -155,7 +155,7 @@ impl Facts {
     }
 }
 
-/// The first word of a file, or nothing.
+/// The first word of a file; empty if there is none.
 fn word(path: impl AsRef<Path>) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.split_whitespace().next().unwrap_or_default().into()
@@ -252,7 +252,7 @@ fn net_admin() -> bool {
 
 fn user_namespaces() -> bool {
     let kernel = Path::new("/proc/sys/kernel");
-    // The second is Debian's, the third Ubuntu's.
+    // The second setting is Debian's, the third Ubuntu's.
     number("/proc/sys/user/max_user_namespaces").unwrap_or(0) > 0
         && number(kernel.join("unprivileged_userns_clone")) != Some(0)
         && number(kernel.join("apparmor_restrict_unprivileged_userns")).unwrap_or(0) == 0

@@ -89,12 +89,12 @@ mod tests {
         let (file, fifo) = (folder.join("file"), folder.join("fifo"));
         std::fs::write(&file, "four").unwrap();
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let said = |path: &Path, most| read_file(path, most).unwrap_err().to_string();
+        let message = |path: &Path, most| read_file(path, most).unwrap_err().to_string();
         assert_eq!(read_file(&file, 4).unwrap(), b"four");
-        assert_eq!(said(&file, 3), "larger than 3 bytes");
-        assert_eq!(said(&fifo, 4), "a pipe, not a file");
-        assert_eq!(said(&folder, 4), "a folder, not a file");
-        assert_eq!(said(Path::new("/dev/zero"), 4), "a device, not a file");
+        assert_eq!(message(&file, 3), "larger than 3 bytes");
+        assert_eq!(message(&fifo, 4), "a pipe, not a file");
+        assert_eq!(message(&folder, 4), "a folder, not a file");
+        assert_eq!(message(Path::new("/dev/zero"), 4), "a device, not a file");
         let nobody = read_argument(&fifo, 4).unwrap_err().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(nobody, "a pipe that nobody writes to");

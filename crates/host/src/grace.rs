@@ -25,7 +25,7 @@ pub(crate) fn is_expedited() -> bool {
 
 /// Makes every thread of this process execute a full barrier.
 fn barrier() {
-    // The second is slower, but older.
+    // The second command is slower, but supported by older kernels.
     let done = is_expedited() && membarrier(PRIVATE_EXPEDITED) || membarrier(GLOBAL);
     if !done {
         visit_cores();
@@ -64,7 +64,7 @@ pub fn grace() {
     unsafe { orphans.free() };
 }
 
-/// The same for the turns of some threads.
+/// Waits for the turns of some threads only.
 fn grace_of(readers: Readers) {
     GRACES.set(GRACES.get() + 1);
     barrier();
@@ -96,7 +96,7 @@ pub fn reclaim_all<T>(retired: Vec<Retired<T>>) {
     }
 }
 
-/// The same, after the turns of `readers` as well.
+/// As [`reclaim_all`], also after the turns of `readers`.
 pub fn reclaim_after<T>(readers: Readers, retired: Vec<Retired<T>>) {
     grace_of(retired.iter().fold(readers, |all, one| all.with(one.readers())));
     for one in retired {
@@ -105,7 +105,7 @@ pub fn reclaim_after<T>(readers: Readers, retired: Vec<Retired<T>>) {
     }
 }
 
-/// Frees replaced values that were left, without waiting for turns.
+/// Frees orphaned replaced values without waiting for turns.
 #[derive(Debug, Default)]
 pub struct Leftovers(Option<(Orphans, Snapshot)>);
 
@@ -203,7 +203,7 @@ mod tests {
         left.free();
         assert_eq!(freed.load(Ordering::SeqCst), 1, "the turn goes on");
         reader.rest();
-        // Another test's grace may have it in hand.
+        // Another test's grace period may be freeing it.
         while freed.load(Ordering::SeqCst) == 1 {
             left.free();
         }

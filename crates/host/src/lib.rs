@@ -51,7 +51,7 @@ pub use memory::{
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
-pub use poll::{Wish, poll};
+pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
 pub use raw_socket::open_raw;
 pub use sandbox::{Confinement, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors};

@@ -1,4 +1,4 @@
-//! Sockets by path: listening where peers connect, and connecting to peers that listen. Nothing here waits.
+//! Sockets by path: listening for peers, and connecting to listening peers. Nothing here blocks.
 
 use crate::socket_file::{SocketFile, SocketFileError, SocketRights};
 use std::io;
@@ -12,13 +12,13 @@ use std::time::Duration;
 const LONGEST: usize = 107;
 /// Default mode: only the owner may connect.
 const MODE: u32 = 0o600;
-/// Time before a second try, and between tries when there were many.
+/// The first and the longest delay between attempts.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Why a socket can't be opened. The text has the path, the error and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// More bytes than the system takes.
+    /// The path is too long.
     #[error("{}: the path has {len} bytes, a socket's has at most {LONGEST}; use a shorter one", .path.display())]
     TooLong {
         /// The path.
@@ -26,7 +26,7 @@ pub enum OpenError {
         /// Its length.
         len: usize,
     },
-    /// Something that isn't a socket is there.
+    /// A file that is not a socket exists.
     #[error("{}: exists and is not a socket; remove it or use another path", .path.display())]
     Taken {
         /// The path.
@@ -46,7 +46,7 @@ pub enum OpenError {
         /// The owner.
         owner: u32,
     },
-    /// The front-end isn't there yet.
+    /// No front-end listens yet.
     #[error("{}: no front-end listens yet ({error})", .path.display())]
     WouldRetry {
         /// The path.
@@ -169,7 +169,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How long to wait before the next try.
+    /// The delay before the next attempt.
     pub fn wait(&mut self) -> Duration {
         let wait = self.wait;
         self.wait = (wait * 2).min(RETRY.1);

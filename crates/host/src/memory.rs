@@ -38,7 +38,7 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// Bytes of one.
+    /// Size of a page in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Pages::Base => PAGE,
@@ -79,19 +79,19 @@ pub fn memfd_of(name: &str, size: usize, wanted: Pages) -> Result<(OwnedFd, Page
     }
 }
 
-/// Memory of fewer bytes is not worth huge pages.
+/// Smallest memory in bytes for which huge pages are used.
 const SMALL: usize = 1 << 20;
 
-/// Which pages memory is to consist of.
+/// The page size of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageChoice {
     /// 2 MB pages if enough are free and the memory is large enough, ordinary ones otherwise.
     Large,
-    /// These.
+    /// Pages of this size.
     Only(Pages),
 }
 
-/// A new memfd like that of [`memfd`], of such pages.
+/// A new memfd like [`memfd`]'s, with these pages.
 pub fn memfd_in(name: &str, size: usize, choice: PageChoice) -> Result<OwnedFd, HostError> {
     match choice {
         PageChoice::Large if size < SMALL => memfd(name, size),
@@ -186,7 +186,7 @@ impl Drop for Reservation {
 /// Whether a mapping keeps its file open, so that parts of it can be mapped again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// No: a descriptor less.
+    /// No, which saves a descriptor.
     No,
     /// Yes.
     File,
@@ -196,19 +196,19 @@ pub enum Keep {
 #[derive(Debug)]
 struct Origin {
     file: OwnedFd,
-    /// Where in the file the mapping begins.
+    /// Offset in the file at which the mapping begins.
     begin: u64,
     page: u64,
 }
 
-/// A shared mapping. One of ours is unmapped when dropped, a peer's some time after.
+/// A shared mapping. A mapping of our own memory is unmapped when dropped, a peer's some time later.
 #[derive(Debug)]
 pub struct Mapping {
     /// Bytes from the start of the range to the first requested byte.
     skip: usize,
     len: usize,
     base: NonNull<u8>,
-    /// Forgotten before the range is unmapped.
+    /// Unregistered before the range is unmapped.
     watched: Watched,
     is_a_peers: bool,
     /// Set until it is dropped.
@@ -338,7 +338,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// New memory of our own, all zeros.
+    /// New zeroed memory of our own.
     pub fn private(len: usize) -> Result<Arc<Mapping>, HostError> {
         let impossible = || HostError::Impossible { offset: 0, len: len as u64 };
         let mapped =

@@ -16,24 +16,24 @@ pub const PACKET_HEADER: usize = 10;
 pub struct PacketSettings<'s> {
     /// Its name.
     pub interface: &'s str,
-    /// Frames of this Ethernet type alone; all if none.
+    /// Only frames of this Ethernet type; all if none.
     pub protocol: Option<u16>,
-    /// Frames to others too.
+    /// Whether frames to other addresses are received.
     pub promiscuous: bool,
-    /// Frames are only sent.
+    /// Whether frames are only sent.
     pub only_sends: bool,
 }
 
-/// A frame that was received.
+/// A received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketReceived {
-    /// Bytes that were put into memory, the header included.
+    /// Bytes written to memory, including the header.
     pub len: usize,
     /// Length of the frame, with the header.
     pub whole: usize,
     /// Type of destination (`PACKET_HOST` and so on).
     pub kind: u8,
-    /// The VLAN tag that the kernel took off: its type and its control information.
+    /// The VLAN tag removed by the kernel: its type and its control information.
     pub tag: Option<[u16; 2]>,
     /// Arrival time in nanoseconds since 1970; 0 if unknown.
     pub time: u64,
@@ -94,13 +94,13 @@ fn open(settings: &PacketSettings<'_>) -> Result<OwnedFd, Errno> {
         set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
     }
     if settings.promiscuous {
-        let wish = libc::packet_mreq {
+        let request = libc::packet_mreq {
             mr_ifindex: index as c_int,
             mr_type: libc::PACKET_MR_PROMISC as u16,
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &wish)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)?;
     }
     let protocol = if settings.only_sends { 0 } else { settings.protocol.unwrap_or(libc::ETH_P_ALL as u16) };
     // SAFETY: all zeros is a valid address of this kind.

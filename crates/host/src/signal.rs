@@ -96,7 +96,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// By an eventfd, a pipe or a socket, which User-Mode Linux calls a pipe.
+    /// A signal through an eventfd, a pipe or a socket (User-Mode Linux uses a socket as a pipe).
     pub fn of(fd: Arc<OwnedFd>) -> Result<Signal, SignalError> {
         let sort = FdKind::of(fd.as_fd()).filter(|sort| *sort != FdKind::Memory).ok_or(SignalError::Kind)?;
         let signal = Signal { fd, sort, helper: OnceLock::new(), budget: None };
@@ -169,7 +169,7 @@ impl Helper {
             crate::spawn("signals", None, move || {
                 while crate::wait_readable(&[wanted.as_fd()], None).is_ok() {
                     if wanted.clear() {
-                        // A full one was signalled already.
+                        // A full eventfd was signalled already.
                         let _ = rustix::io::write(&fd, &ONE);
                     }
                     if is_over.load(Relaxed) {
@@ -235,7 +235,7 @@ mod tests {
     use rustix::fs::OFlags;
     use std::io::Read;
 
-    /// As a peer that shares the description does.
+    /// Clears O_NONBLOCK, as a peer that shares the file description can.
     fn make_blocking(fd: BorrowedFd<'_>) {
         let flags = rustix::fs::fcntl_getfl(fd).unwrap();
         rustix::fs::fcntl_setfl(fd, flags - OFlags::NONBLOCK).unwrap();

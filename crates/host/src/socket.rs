@@ -10,7 +10,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Descriptors that one message carries at most (the kernel's SCM_MAX_FD).
+/// Maximum number of descriptors per message (the kernel's SCM_MAX_FD).
 pub const DESCRIPTORS: usize = 253;
 
 /// Sends bytes, with descriptors attached to the first of them; returns the number of bytes sent. Blocks if

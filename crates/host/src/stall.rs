@@ -25,13 +25,13 @@ pub fn open_thread_files(process: u32, thread: i32) -> Result<[OwnedFd; 2], Host
     Ok([open("stat")?, open("schedstat")?])
 }
 
-/// The kernel's number of the calling thread.
+/// The thread ID of the calling thread.
 pub fn thread_number() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 impl ThreadFiles {
-    /// Those of [`open_thread_files`].
+    /// From the files of [`open_thread_files`].
     pub fn new([stat, schedstat]: [OwnedFd; 2]) -> ThreadFiles {
         ThreadFiles { stat, schedstat }
     }
@@ -65,7 +65,7 @@ impl ThreadFiles {
     }
 }
 
-/// How often the calling thread was blocked.
+/// Number of times that the calling thread was blocked.
 fn waits() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes one `rusage`, of which all zeros is one already.
@@ -79,17 +79,17 @@ fn waits() -> u64 {
 /// A thread's times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadTimes {
-    /// Up to when.
+    /// The time up to which they count.
     pub at: u64,
-    /// It ran for so long.
+    /// Time for which it ran.
     pub ran: u64,
-    /// It waited for a processor for so long.
+    /// Time for which it waited for a processor.
     pub waited: u64,
-    /// It was blocked so often.
+    /// Number of times that it was blocked.
     pub waits: u64,
-    /// Time slept when idle, and number of sleeps, as recorded by its owner.
+    /// Time slept when idle, as recorded by its owner.
     pub slept: u64,
-    /// How often.
+    /// Number of sleeps.
     pub sleeps: u64,
 }
 

@@ -18,7 +18,7 @@ pub const TAP_HEADER: usize = 10;
 pub const TAP_HEAD: usize = 64;
 /// Largest number of pieces of a frame after its head.
 const PIECES: usize = 72;
-/// Queues of an interface at most (the kernel's MAX_TAP_QUEUES).
+/// Maximum number of queues of an interface (the kernel's MAX_TAP_QUEUES).
 const QUEUES: u16 = 256;
 
 /// Settings of an interface.
@@ -149,7 +149,7 @@ impl<'s> Request<'s> {
         if unsafe { libc::ioctl(fd.as_raw_fd(), number, value) } >= 0 { Ok(()) } else { Err(last_error()) }
     }
 
-    /// Creates the interface, or opens another queue of it. From then on the kernel has its name.
+    /// Creates the interface, or opens another queue of it. The kernel may choose the name.
     pub(crate) fn create(&mut self, kind: libc::c_int) -> Result<OwnedFd, HostError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty());
@@ -192,7 +192,7 @@ impl<'s> Request<'s> {
         set.map_err(|error| self.fail("setting its offloads", error))
     }
 
-    /// MTU, addresses, up.
+    /// Sets MTU and addresses, and brings the interface up.
     pub(crate) fn configure(&self) -> Result<(), HostError> {
         let socket = |family| {
             let flags = rustix::net::SocketFlags::CLOEXEC;
@@ -292,7 +292,7 @@ pub fn tap_knows_uso() -> bool {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 2)
 }
 
-/// Reads the next frame, its header in front; returns how many bytes both have.
+/// Reads the next frame with its header; returns their total length.
 #[inline]
 pub fn tap_read(queue: BorrowedFd<'_>, to: SpanMut<'_>) -> Result<usize, TapFault> {
     let pointer = std::ptr::with_exposed_provenance_mut(to.as_span().address());

@@ -21,7 +21,7 @@ pub struct TunSettings {
     pub is_up: bool,
     /// Its address and prefix length, with which it is brought up.
     pub address: Option<(Ipv4Addr, u8)>,
-    /// Where the host's default route is to lead.
+    /// Gateway of the host's default route.
     pub gateway: Option<Ipv4Addr>,
 }
 

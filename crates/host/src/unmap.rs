@@ -107,16 +107,16 @@ pub(crate) mod tests {
                 let _ = self.2.send(self.0);
             }
         }
-        let (told, gone) = channel();
+        let (sender, gone) = channel();
         let pieces = [('a', 100), ('b', 1), ('c', 2)];
         let mut leaving: VecDeque<Box<dyn Leaving>> = VecDeque::new();
         for (name, count) in pieces {
-            leaving.push_back(Box::new(Pieces(name, count, told.clone())));
+            leaving.push_back(Box::new(Pieces(name, count, sender.clone())));
         }
         while !leaving.is_empty() {
             next(&mut leaving);
         }
-        drop(told);
+        drop(sender);
         assert_eq!(gone.iter().collect::<String>(), "bca");
     }
 }

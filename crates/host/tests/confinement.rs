@@ -1,5 +1,5 @@
-//! What a confined process can and can't do. Runs without a test harness, whose threads and files would be
-//! confined too.
+//! Operations that a confined process can and can't perform. Runs without a test harness, whose threads and files
+//! would be confined too.
 
 use ringway_host::{
     Clock, Epoll, EventFd, Mapping, Signal, catch_sigbus, confine_data, grace, map_region, memfd,

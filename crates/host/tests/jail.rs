@@ -1,4 +1,4 @@
-//! What a program in a jail sees and can do, checked by a shell in the jail.
+//! The files and operations available to a program in a jail, checked by a shell.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ const SHELL: &str = "/bin/busybox";
 /// A user id that is not used otherwise.
 const USER: u32 = 1_900_123_456;
 
-/// A folder of one test.
+/// A test's folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -54,16 +54,16 @@ fn run(jail: &Jail<'_>, script: &str) -> (String, ExitStatus) {
     let program = Program { path, arguments: &arguments, environment: &environment };
     let (jailed, Pipes { input, mut output, mut errors }) = jail.start(&program).unwrap();
     drop(input);
-    let (mut said, mut wrong) = (String::new(), String::new());
-    output.read_to_string(&mut said).unwrap();
-    errors.read_to_string(&mut wrong).unwrap();
-    (said + &wrong, jailed.wait())
+    let (mut text, mut error_text) = (String::new(), String::new());
+    output.read_to_string(&mut text).unwrap();
+    errors.read_to_string(&mut error_text).unwrap();
+    (text + &error_text, jailed.wait())
 }
 
 fn says(jail: &Jail<'_>, script: &str) -> String {
-    let (said, status) = run(jail, script);
-    assert!(status.success(), "{script}: {status}: {said}");
-    said.trim().to_string()
+    let (output, status) = run(jail, script);
+    assert!(status.success(), "{script}: {status}: {output}");
+    output.trim().to_string()
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn a_jailed_program_has_its_own_user_and_no_capabilities_or_foreign_descriptors(
     let found = "busybox grep -l 'jail-mark' /proc/[0-9]*/cmdline 2>/dev/null";
     let number = format!("n=$({found} | busybox cut -d/ -f3 | busybox head -n 1)");
     let script = format!("{number}; busybox cat /proc/$n/status; busybox ls /proc/$n/fd; : jail-mark");
-    let said = says(&jail, &script);
+    let output = says(&jail, &script);
     let field = |name: &str| {
-        let line = said.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        let line = output.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     if let Some(user) = jail.user {
@@ -114,7 +114,7 @@ fn a_jailed_program_has_its_own_user_and_no_capabilities_or_foreign_descriptors(
         assert_eq!(field(set), "0000000000000000", "{set}");
     }
     assert_eq!(field("NoNewPrivs:"), "1");
-    assert!(!said.lines().any(|line| line == "50"), "{said}");
+    assert!(!output.lines().any(|line| line == "50"), "{output}");
     assert_eq!(says(&jail, "echo $$"), "1", "it has processes of its own");
     let kill = format!("busybox kill -0 {} 2>/dev/null || echo none", std::process::id());
     assert_eq!(says(&jail, &kill), "none");
@@ -154,9 +154,9 @@ fn a_jailed_program_makes_only_user_mode_linux_calls() {
         "busybox nc 127.0.0.1 1",
         "busybox renice -n 1 -p 1",
     ] {
-        let (said, status) = run(&filtered, script);
-        assert!(!status.success(), "{script}: {said}");
-        assert!(said.contains("not implemented"), "{script}: {said}");
+        let (output, status) = run(&filtered, script);
+        assert!(!status.success(), "{script}: {output}");
+        assert!(output.contains("not implemented"), "{script}: {output}");
     }
     let usual = "busybox true && echo a >/dev/shm/own/f && busybox cat /dev/shm/own/f | busybox tr a b";
     assert_eq!(says(&filtered, usual), "b");
@@ -194,12 +194,12 @@ fn a_jailed_program_ends_with_its_children_and_uses_its_pipes() {
     let program = Program { path, arguments: &arguments, environment: &[] };
     let (jailed, Pipes { mut input, mut output, mut errors }) = jail().start(&program).unwrap();
     input.write_all(b"this\n").unwrap();
-    let mut said = [0; 9];
-    output.read_exact(&mut said).unwrap();
-    assert_eq!(&said, b"got this\n");
-    let mut wrong = [0; 5];
-    errors.read_exact(&mut wrong).unwrap();
-    assert_eq!(&wrong, b"that\n");
+    let mut answer = [0; 9];
+    output.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"got this\n");
+    let mut error_text = [0; 5];
+    errors.read_exact(&mut error_text).unwrap();
+    assert_eq!(&error_text, b"that\n");
     rustix::process::kill_process(jailed.process(), rustix::process::Signal::KILL).unwrap();
     assert!(!jailed.wait().success());
     // The processes that it started had these descriptors too, and have ended.

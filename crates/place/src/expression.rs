@@ -11,13 +11,13 @@ use crate::unit::Context;
 pub const FIGURES: &[(&str, &str)] = &[
     ("cpus", "CPUs"),
     ("cpu_load", "load of its CPUs in percent"),
-    ("pending_load", "load on its way, in percent"),
-    ("vcpus", "virtual CPUs that share its CPUs, those on their way included"),
+    ("pending_load", "load of pending VMs, in percent"),
+    ("vcpus", "virtual CPUs that share its CPUs, including those of pending VMs"),
     ("memory_mb", "memory"),
-    ("free_mb", "free memory less what is on its way"),
+    ("free_mb", "free memory less that of pending VMs"),
     ("schedulable_mb", "memory that can still be reserved"),
     ("vms", "VMs that run"),
-    ("pending_vms", "VMs on their way"),
+    ("pending_vms", "pending VMs"),
     ("ha_vms", "highly available VMs"),
 ];
 
@@ -108,17 +108,17 @@ impl Expression {
         self.value(context, row).is_some_and(|value| value != 0.0)
     }
 
-    /// The names in it, with their values for a host.
+    /// Its names, with their values for a host.
     pub fn explain(&self, context: &Context<'_>, row: Row) -> String {
         let mut names = Vec::new();
         collect(&self.root, &mut names);
         names.sort_unstable();
         names.dedup();
-        let said = names.iter().map(|name| match figure(context, name, row) {
+        let values = names.iter().map(|name| match figure(context, name, row) {
             Some(value) => format!("{name} is {value}"),
             None => format!("{name} is unknown"),
         });
-        said.collect::<Vec<_>>().join(", ")
+        values.collect::<Vec<_>>().join(", ")
     }
 }
 

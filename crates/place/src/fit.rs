@@ -21,9 +21,9 @@ pub struct NodeFree {
 pub struct PortFree<'m> {
     /// The port.
     pub port: &'m crate::object::Port,
-    /// Megabits a second.
+    /// Megabits per second.
     pub mbps: i64,
-    /// Packets a second.
+    /// Packets per second.
     pub pps: i64,
 }
 
@@ -113,7 +113,7 @@ pub fn assign(free: &[NodeFree], nodes: &[PinnedNode<'_>], host: Option<&Host>) 
         return None;
     }
     let mut order: Vec<usize> = (0..nodes.len()).collect();
-    // The least free to choose, then the largest, first.
+    // Nodes with the fewest choices first, then the largest.
     order.sort_by_key(|at| (nodes[*at].1.host_nodes.len(), std::cmp::Reverse(nodes[*at].1.memory_mb)));
     let mut search = Search { free: free.to_vec(), nodes, order, host, steps: STEPS };
     let mut places = vec![0; nodes.len()];

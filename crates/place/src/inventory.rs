@@ -24,7 +24,7 @@ const TABLES: [&str; 8] = ["cluster", "host", "vm", "group", "policy", "load", "
 /// Existing objects that the file may refer to.
 #[derive(Clone, Debug, Default)]
 pub struct KnownObjects {
-    /// Units from outside.
+    /// External units.
     pub units: Vec<ExternalUnit>,
     /// Hosts.
     pub hosts: BTreeSet<String>,
@@ -153,11 +153,11 @@ impl Reader<'_> {
             now: beside.now,
         };
         let mut wrong = Vec::new();
-        let mut said = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         for (object, table) in &self.objects {
             let Some(places) = table.and_then(|table| self.tables.get(table)) else { continue };
             if let Err(error) = there.check(object)
-                && said.insert(*table)
+                && reported.insert(*table)
             {
                 let at = places.keys.get(error.key).unwrap_or(&places.at).clone();
                 wrong.push(Problem::new(at, format!("{}: {}", error.object, error.what), error.fix));
@@ -260,7 +260,7 @@ impl Reader<'_> {
         match read_as::<T>(table.clone()) {
             Ok(item) => Some((item, count)),
             Err(what) => {
-                // The error would not occur without the key that it is about.
+                // The key at fault is the one without which the error does not occur.
                 let about = entries.iter().find(|(key, _)| {
                     let mut others = table.clone();
                     others.remove(&key.get_ref().replace('-', "_"));
@@ -395,24 +395,24 @@ mod tests {
     #[test]
     fn all_errors_are_reported_with_positions() {
         let text = "[host.a]\ncores = 0\n[host.b]\ncoers = 4\n[hots.c]\n[policy.p]\nfilters = [\"x\"]\n";
-        let said = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
-        let lines: Vec<&str> = said.lines().collect();
+        let message = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
+        let lines: Vec<&str> = message.lines().collect();
         assert_eq!(lines[0], "i.toml:1:7: host a: `cores` is 0; permitted: 1 to 65536");
         assert_eq!(lines[1], "i.toml:4:1: a host has no key `coers`; did you mean `cores`?");
         assert_eq!(lines[2], "i.toml:5:2: there is no table `hots`; did you mean `host`?");
-        assert!(lines[3].starts_with("i.toml:7:12: there is no filter \"x\""), "{said}");
+        assert!(lines[3].starts_with("i.toml:7:12: there is no filter \"x\""), "{message}");
     }
 
     #[test]
     fn custom_properties_are_checked_with_positions() {
         let text = "[cluster.c]\nproperties = { HighUtilization = 70, LowUtilization = \"99\" }\n\
             [vm.v.properties]\nFactFiltr = \"t < 3\"\nFactFilter = \"t <\"\n";
-        let said = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
-        let lines: Vec<&str> = said.lines().collect();
-        assert!(lines[0].starts_with("i.toml:2:55: LowUtilization = \"99\" does not match"), "{said}");
+        let message = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[0].starts_with("i.toml:2:55: LowUtilization = \"99\" does not match"), "{message}");
         assert_eq!(lines[1], "i.toml:4:13: there is no property `FactFiltr`; did you mean `FactFilter`?");
-        assert!(lines[2].starts_with("i.toml:5:14: FactFilter: "), "{said}");
-        assert_eq!(lines.len(), 3, "{said}");
+        assert!(lines[2].starts_with("i.toml:5:14: FactFilter: "), "{message}");
+        assert_eq!(lines.len(), 3, "{message}");
     }
 
     #[test]
@@ -427,7 +427,7 @@ mod tests {
             Err(problems) => problems.to_string().lines().map(String::from).collect(),
             Ok(_) => Vec::new(),
         };
-        let said: Vec<String> = lines(&KnownObjects::default());
+        let message: Vec<String> = lines(&KnownObjects::default());
         let begin = [
             "i.toml:2:10: cluster c: there is no policy \"nigt\"",
             "i.toml:4:14: cluster d: nothing reads FactFilter",
@@ -437,14 +437,15 @@ mod tests {
             "i.toml:19:8: VM v-0: there is no host b",
             "i.toml:21:10: VM w: there is no policy \"p\"",
         ];
-        assert_eq!(said.len(), begin.len(), "{said:#?}");
-        assert!(said.iter().zip(begin).all(|(said, begin)| said.starts_with(begin)), "{said:#?}");
+        assert_eq!(message.len(), begin.len(), "{message:#?}");
+        assert!(message.iter().zip(begin).all(|(message, begin)| message.starts_with(begin)), "{message:#?}");
         let (hosts, policies) = (BTreeSet::from(["b".to_string()]), BTreeSet::from(["p".to_string()]));
-        let said = lines(&KnownObjects { hosts, policies, now: Some(9_999_999), ..KnownObjects::default() });
-        assert_eq!(said.len(), 4, "{said:#?}");
+        let message =
+            lines(&KnownObjects { hosts, policies, now: Some(9_999_999), ..KnownObjects::default() });
+        assert_eq!(message.len(), 4, "{message:#?}");
         assert!(
-            said[3].starts_with("i.toml:22:12: VM w: `moved_at` is 99999999, and it is 9999999"),
-            "{said:#?}"
+            message[3].starts_with("i.toml:22:12: VM w: `moved_at` is 99999999, and it is 9999999"),
+            "{message:#?}"
         );
     }
 
@@ -456,11 +457,11 @@ mod tests {
             ("ports = [{ name = \"p\" }, { name = \"p\" }]", "`ports` has p twice"),
             ("numa = [{ index = 1 }, { index = 1 }]", "`numa` has 1 twice"),
         ] {
-            let said = read(keys).unwrap_err().to_string();
-            assert!(said.starts_with("i.toml:1:7: host a: ") && said.contains(what), "{said}");
+            let message = read(keys).unwrap_err().to_string();
+            assert!(message.starts_with("i.toml:1:7: host a: ") && message.contains(what), "{message}");
         }
         let fact = "[[fact]]\nhost = \"a\"\nname = \"vms\"\nvalue = 1";
-        let said = read(fact).unwrap_err().to_string();
-        assert!(said.contains("`name` is vms, a built-in figure"), "{said}");
+        let message = read(fact).unwrap_err().to_string();
+        assert!(message.contains("`name` is vms, a built-in figure"), "{message}");
     }
 }

@@ -138,7 +138,7 @@ proptest! {
         let mut last: HashMap<String, u64> = HashMap::new();
         for (minute, (loads, (one, other, near, now_and_then))) in loads.into_iter().zip(groups).enumerate() {
             let now = (minute as u64 + 10) * MINUTE;
-            // Groups change as well, and break where VMs are.
+            // Groups change as well, and are then violated.
             if now_and_then {
                 let rule = if near { Rule::Positive } else { Rule::Negative };
                 let vms = [format!("v{one:02}"), format!("v{other:02}")];
@@ -203,9 +203,9 @@ fn enforced_groups_that_are_broken_are_repaired_one_vm_a_round() {
             moves.push((migration.vm, migration.to));
         }
     }
-    let told: Vec<_> =
+    let previewed: Vec<_> =
         preview.iter().flat_map(|step| &step.migrations).map(|it| (it.vm.clone(), it.to.clone())).collect();
-    assert_eq!(moves, told, "a preview says what happens");
+    assert_eq!(moves, previewed, "a preview says what happens");
     let [(home, a), (apart, elsewhere), (near, b)] = moves.as_slice() else { panic!("{moves:?}") };
     assert_eq!((home.as_str(), a.as_str(), near.as_str(), b.as_str()), ("home", "a", "near-3", "b"));
     assert!(apart.starts_with("apart-") && elsewhere != "a");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const HOSTS: usize = 4;
-/// So many VMs fit.
+/// Number of VMs that fit.
 const FIT: usize = HOSTS * 3;
 
 fn objects() -> Vec<Object> {
@@ -164,11 +164,11 @@ fn a_killed_process_keeps_acknowledged_decisions() {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let said = lines.filter_map(|line| {
+        let decisions = lines.filter_map(|line| {
             let mut words = line.strip_prefix("placed ")?.split(' ').map(str::to_string);
             Some((words.next()?, words.next()?.parse().ok()?))
         });
-        let acknowledged: Vec<(String, u64)> = said.take(after).collect();
+        let acknowledged: Vec<(String, u64)> = decisions.take(after).collect();
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(acknowledged.len(), after);

@@ -241,7 +241,7 @@ fn concurrent_requests_never_overbook() {
         let threads: Vec<_> = (0..6).map(|index| scope.spawn(move || run(index))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
-    // Five of 1500 MB and their costs fit each host.
+    // Five VMs of 1500 MB, with overhead, fit on each host.
     assert_eq!(placed, 30);
     for engine in &engines {
         assert!(nothing_is_overbooked(engine, 8192));

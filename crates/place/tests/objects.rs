@@ -156,7 +156,7 @@ fn files_of_a_store_are_private() {
     };
     drop(Embedded::open(&path, NOW).unwrap());
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-    // One that others could read is theirs no more.
+    // Opening the store removes the permissions of other users.
     let store = Embedded::open(&path, NOW).unwrap();
     assert_eq!(modes(), [0o600, 0o600]);
     drop(store);

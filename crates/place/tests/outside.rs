@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 /// All updates received, and the action of the balancer.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Heard {
+struct Received {
     hosts: BTreeMap<String, HostView>,
     vms: BTreeMap<String, Vm>,
     at: u64,
@@ -23,27 +23,27 @@ struct Heard {
 }
 
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Heard>>);
+struct Listener(Arc<Mutex<Received>>);
 
 impl Listener {
     fn put(&self, delta: Delta) {
-        let mut heard = self.0.lock().unwrap();
+        let mut received = self.0.lock().unwrap();
         match delta {
             Delta::Host(mut view) => {
-                // In no order.
+                // The order is unspecified.
                 view.vms.sort();
                 view.pending_vms.sort();
-                heard.hosts.insert(view.host.name.clone(), *view);
+                received.hosts.insert(view.host.name.clone(), *view);
             }
-            Delta::NoHost(name) => assert!(heard.hosts.remove(&name).is_some(), "{name} was never told"),
-            Delta::Vm(vm) => drop(heard.vms.insert(vm.name.clone(), *vm)),
-            Delta::NoVm(name) => assert!(heard.vms.remove(&name).is_some(), "{name} was never told"),
+            Delta::NoHost(name) => assert!(received.hosts.remove(&name).is_some(), "{name} was never told"),
+            Delta::Vm(vm) => drop(received.vms.insert(vm.name.clone(), *vm)),
+            Delta::NoVm(name) => assert!(received.vms.remove(&name).is_some(), "{name} was never told"),
         }
     }
 
-    fn heard(&self) -> (BTreeMap<String, HostView>, BTreeMap<String, Vm>) {
-        let heard = self.0.lock().unwrap();
-        (heard.hosts.clone(), heard.vms.clone())
+    fn received(&self) -> (BTreeMap<String, HostView>, BTreeMap<String, Vm>) {
+        let received = self.0.lock().unwrap();
+        (received.hosts.clone(), received.vms.clone())
     }
 }
 
@@ -57,7 +57,7 @@ impl External for Listener {
     }
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
         let wants = self.0.lock().unwrap().wants.take();
-        *self.0.lock().unwrap() = Heard { wants, ..Heard::default() };
+        *self.0.lock().unwrap() = Received { wants, ..Received::default() };
         hosts.into_iter().for_each(|host| self.put(Delta::Host(Box::new(host))));
         vms.into_iter().for_each(|vm| self.put(Delta::Vm(Box::new(vm))));
         Ok(())
@@ -127,7 +127,7 @@ proptest! {
             engine.attempt(&ask("v9", now), Vec::new()).unwrap();
             let (later, listener) = listening(&store);
             later.attempt(&ask("v9", now), Vec::new()).unwrap();
-            prop_assert_eq!(follower.heard(), listener.heard());
+            prop_assert_eq!(follower.received(), listener.received());
         }
     }
 }
@@ -139,9 +139,9 @@ fn a_decision_reports_only_its_changes() {
     engine.put(vec![vm("one".into(), None), vm("two".into(), None)]).unwrap();
     engine.place(ask("one", 5)).unwrap();
     engine.place(ask("two", 6)).unwrap();
-    let heard = listener.0.lock().unwrap();
-    assert_eq!((heard.last, heard.at), (1, 6), "the host that one was promised");
-    assert_eq!((heard.hosts.len(), heard.vms.len()), (100, 2));
+    let received = listener.0.lock().unwrap();
+    assert_eq!((received.last, received.at), (1, 6), "the host that one was promised");
+    assert_eq!((received.hosts.len(), received.vms.len()), (100, 2));
 }
 
 #[test]
@@ -162,12 +162,13 @@ fn balancers_switch_empty_hosts_only() {
     // A preview queries simulated states, and afterwards the real state is restored.
     listener.0.lock().unwrap().wants = Some(("h1".into(), false));
     let steps = engine.preview("default", 1, 3, 60_000).unwrap();
-    let said: Vec<_> = steps.iter().map(|step| (step.at, step.power.clone(), step.errors.clone())).collect();
+    let observed: Vec<_> =
+        steps.iter().map(|step| (step.at, step.power.clone(), step.errors.clone())).collect();
     let off = Some(("h1".to_string(), HostStatus::Down));
     let not_up = vec!["Power: h1: is not up".to_string()];
-    assert_eq!(said, [(1, off, vec![]), (60_001, None, not_up)]);
+    assert_eq!(observed, [(1, off, vec![]), (60_001, None, not_up)]);
     engine.attempt(&ask("v", 2), Vec::new()).unwrap();
-    assert_eq!(listener.heard().0["h1"].host.status, HostStatus::Up);
+    assert_eq!(listener.received().0["h1"].host.status, HostStatus::Up);
     assert_eq!(wants("h1", false), Ok(("h1".into(), HostStatus::Down)));
     assert_eq!(wants("h2", true), Ok(("h2".into(), HostStatus::Up)));
     for (host, on, why) in [

@@ -13,24 +13,24 @@ fn line(arrival: &Arrival) -> String {
 #[test]
 fn the_vmagent_trace_is_parsed_as_documented() {
     let (text, expected) = (include_str!("traces/vmagent.csv"), include_str!("traces/vmagent.expected"));
-    let said = |text: &str| match read(TraceKind::Vmagent, "vmagent.csv", text) {
+    let result = |text: &str| match read(TraceKind::Vmagent, "vmagent.csv", text) {
         Ok(arrivals) => arrivals.iter().map(line).collect::<String>(),
         Err(error) => error.to_string(),
     };
-    assert_eq!(said(text), expected);
-    assert_eq!(said(&format!("\u{feff}{text}")), expected);
-    // Its columns are found by their names.
+    assert_eq!(result(text), expected);
+    assert_eq!(result(&format!("\u{feff}{text}")), expected);
+    // Columns are found by name.
     let turned = "type,time,memory,cpu,vmid,more\n0,6,64,16,3,x\n";
-    assert_eq!(said(turned), "    6000 vm-3 16 cores 65536 MB\n");
-    // A file that was cut, wherever, is read or refused with the line.
+    assert_eq!(result(turned), "    6000 vm-3 16 cores 65536 MB\n");
+    // A file truncated anywhere is read, or refused with the line.
     for end in 0..text.len() {
-        let answer = said(&text[..end]);
+        let answer = result(&text[..end]);
         let is_read = answer.lines().all(|line| line.contains(" cores "));
         assert!(is_read || answer.starts_with("vmagent.csv:"), "{end}: {answer}");
     }
-    let again = said(&text.replace("0,1,1,5,1\r\n", ""));
+    let again = result(&text.replace("0,1,1,5,1\r\n", ""));
     assert_eq!(again, "vmagent.csv:8: VM `0` arrives again before it leaves");
-    let kind = said(&text.replace("7,8,16,6,1", "7,8,16,6,2"));
+    let kind = result(&text.replace("7,8,16,6,1", "7,8,16,6,2"));
     assert_eq!(kind, "vmagent.csv:6: type `2` is neither 0 (arrives) nor 1 (leaves)");
 }
 
@@ -85,11 +85,11 @@ fn absurd_figures_are_reported_with_their_line() {
             }
         }
     }
-    // Each time can be, and all together can't.
+    // Each time is valid, but the whole span is too long.
     let long = "vmid,cpu,memory,time,type\n1,1,1,0,0\n2,1,1,3000000000,0\n";
     let error = read(TraceKind::Vmagent, "t.csv", long).unwrap_err().to_string();
     assert_eq!(error, "t.csv:1: it spans 94 years, up to vm-2; the limit is ten");
-    for (nodes, said) in [
+    for (nodes, message) in [
         ("a,1000,512\na,1000,512", "n.csv:3: host a is defined twice"),
         ("a,0,512", "n.csv:2: 0 CPUs can't be"),
         ("a,1e30,512", "n.csv:2: "),
@@ -98,6 +98,6 @@ fn absurd_figures_are_reported_with_their_line() {
     ] {
         let error =
             read_nodes("n.csv", &format!("sn,cpu_milli,memory_mib\n{nodes}\n")).unwrap_err().to_string();
-        assert!(error.starts_with(said), "{error}");
+        assert!(error.starts_with(message), "{error}");
     }
 }

@@ -1,9 +1,9 @@
-//! Measures guest to guest through two vhost-user ports, without a switch: what the port itself costs.
+//! Measures guest to guest through two vhost-user ports without a switch: the cost of the ports themselves.
 //!
-//! `loop [SECONDS [CASE]]`, a case as `packed.64.1024`, or `packed.64.1024.iommu` for guests behind an IOMMU that maps
-//! all of their memory at once. A front-end in this process lays out two guests' memories and
-//! drives their rings from one core; the ports' queues are served on another. Prints ticks a frame of the serving core
-//! while it has work, and frames a second, of the best slice; as `warm` the ticks where one thread does both.
+//! `loop [SECONDS [CASE]]`, a case such as `packed.64.1024`, or `packed.64.1024.iommu` for guests behind an IOMMU
+//! that maps all of their memory at once. A front-end in this process sets up two guests' memories and drives their
+//! rings from one core; the ports' queues are served on another. Prints, for the best slice, the serving core's ticks
+//! per frame while it has work, and frames per second; as `warm`, the ticks per frame if one thread does both.
 #![allow(clippy::print_stdout)]
 
 use ringway_frame::{Burst, CountersRef, Storage};
@@ -29,7 +29,7 @@ const SIZE: u64 = 16 << 20;
 const USER: u64 = 0x7f00_0000_0000;
 const BUFFERS: u64 = 2 << 20;
 const STRIDE: u64 = 2048;
-/// Bytes between the frame's beginning and the header's, so that frames begin on a cache line.
+/// Length of the header before each frame; frames begin on a cache line.
 const HEADER: u64 = 12;
 const RX: u32 = 0;
 const TX: u32 = 1;
@@ -42,7 +42,7 @@ struct Case {
     iommu: bool,
 }
 
-/// Hands what the front-end sends to the back-end at once.
+/// A transport that passes each message to the back-end at once.
 struct Wire {
     stream: UnixStream,
     backend: Backend,
@@ -60,14 +60,14 @@ impl Transport for Wire {
     }
 }
 
-/// One guest: its end of the connection, its memory as it sees it, and the port's queues.
+/// A guest: its end of the connection, its memory, and the port's queues.
 struct Guest {
     front: Frontend<Wire>,
     queue: Option<Queue>,
     own: Own,
 }
 
-/// What its driver knows.
+/// The state of its driver.
 struct Own {
     memory: Memory,
     layout: Layout,
@@ -77,7 +77,7 @@ fn shared_memory() -> Result<OwnedFd, Box<dyn Error>> {
     Ok(memfd_of("guest", SIZE as usize, Pages::Large)?.0)
 }
 
-/// Where ring `index` lies: descriptors, driver area, device area.
+/// Addresses of ring `index`: descriptors, driver area, device area.
 fn places(index: u32) -> [u64; 3] {
     let at = u64::from(index) * 0x4_0000;
     [at, at + 0x1_0000, at + 0x2_0000]
@@ -93,7 +93,7 @@ fn guest(case: Case) -> Result<Guest, Box<dyn Error>> {
     let behind = if case.iommu { virtio::ACCESS_PLATFORM } else { 0 };
     let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | packed | behind;
     let mut front = Frontend::negotiate(wire, features, protocol::REPLY_ACK | protocol::BACKEND_REQ)?;
-    // Nothing is asked for, since all is told before.
+    // There are no misses, since all translations are sent first.
     let (channel, _) = UnixStream::pair()?;
     front.set(Request::SetBackendReqFd(channel.into()))?;
     let file = shared_memory()?;
@@ -174,7 +174,8 @@ impl<'m> Load<'m> {
         }
     }
 
-    /// Sends up to 32 frames: header and both Ethernet addresses are written anew, as a forwarding guest does.
+    /// Sends up to 32 frames, and rewrites the header and both Ethernet addresses of each, as a forwarding guest
+    /// does.
     fn transmit(&mut self) {
         while let Ok(Some((id, _))) = self.tx.take_used() {
             self.free.push(self.sent[usize::from(id)]);
@@ -191,7 +192,7 @@ impl<'m> Load<'m> {
         self.tx.publish();
     }
 
-    /// Receives what is there; looks at each frame's addresses, as whoever gets it does.
+    /// Receives the available frames, and reads each frame's addresses, as a receiver does.
     fn receive(&mut self) -> u64 {
         let mut sum = 0;
         for _ in 0..64 {
@@ -206,7 +207,7 @@ impl<'m> Load<'m> {
     }
 }
 
-/// What one slice had.
+/// Results of a slice.
 #[derive(Clone, Copy, Default)]
 struct Slice {
     frames: u64,
@@ -240,7 +241,7 @@ fn forward(
     fits as u64
 }
 
-/// Serves the queues until told to stop; a slice a millisecond.
+/// Serves the queues until told to stop, in slices of a millisecond.
 fn serve(mut a: Queue, mut b: Queue, stop: &AtomicBool) -> Vec<Slice> {
     let Some(mut reader) = Reader::register() else { return Vec::new() };
     let clock = Clock::new();
@@ -282,8 +283,8 @@ fn make_load(from: &Own, to: &Own, len: u32, seconds: f64) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Ticks a frame where one thread is both guests and the ports, so that nothing comes from another core's cache: what
-/// the instructions cost.
+/// Ticks per frame if one thread is both guests and the ports, so that no data comes from another core's cache: the
+/// cost of the instructions.
 fn warm(case: Case, seconds: f64) -> Result<f64, Box<dyn Error>> {
     let (mut a, mut b) = (guest(case)?, guest(case)?);
     let (Some(mut qa), Some(mut qb)) = (a.queue.take(), b.queue.take()) else {
@@ -309,7 +310,7 @@ fn warm(case: Case, seconds: f64) -> Result<f64, Box<dyn Error>> {
         }
         best = best.min(busy as f64 / frames as f64);
     }
-    // Its last turn would be waited for.
+    // Otherwise its last turn would be waited for.
     drop(reader);
     drop((a.front, b.front));
     Ok(best)
@@ -325,7 +326,7 @@ fn run(case: Case, seconds: f64) -> Result<(), Box<dyn Error>> {
             let _ = pin(1);
             serve(qa, qb, &stop)
         });
-        // A thread of its own, since pinning lasts and is inherited.
+        // A separate thread, since pinning is permanent and inherited.
         let load = scope.spawn(|| {
             let _ = pin(0);
             let made = make_load(from, to, case.len, seconds).map_err(|error| error.to_string());

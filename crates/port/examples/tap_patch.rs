@@ -1,7 +1,7 @@
-//! Joins two TAP interfaces: what one side's stack sends, the other's receives.
+//! Connects two TAP interfaces: frames sent by one side's stack are received by the other's.
 //!
-//! `tap_patch NAMESPACE,NAME,ADDRESS/PREFIX NAMESPACE,NAME,ADDRESS/PREFIX [MTU]` makes both interfaces; one
-//! thread moves frames, polls while there are any, and sleeps when there are none.
+//! `tap_patch NAMESPACE,NAME,ADDRESS/PREFIX NAMESPACE,NAME,ADDRESS/PREFIX [MTU]` creates both interfaces; one thread
+//! moves frames, polls while there are any, and sleeps when there are none.
 #![allow(clippy::print_stdout)]
 
 use ringway_frame::{Burst, CountersRef, Storage};

@@ -1,7 +1,7 @@
-//! Joins the guests on two vhost-user sockets: what one sends, the other receives.
+//! Connects the guests on two vhost-user sockets: frames sent by one are received by the other.
 //!
 //! `vhost_echo SOCKET SOCKET [without FEATURE,FEATURE...]` listens on both sockets; one thread serves them, another
-//! moves frames and polls all the time.
+//! moves frames and polls continuously.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use ringway_frame::{Burst, CountersRef, Storage};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Even when nothing happens, guests are looked at after so many nanoseconds.
+/// Nanoseconds after which guests are checked even without events.
 const ROUND: u64 = 500_000_000;
 
 struct Side {
@@ -34,7 +34,7 @@ fn side(path: &str, config: Config) -> Result<(Side, Vec<Queue>), Box<dyn Error>
     Ok((Side { listener, backend, counters, state: ringway_port::State::Waiting }, queues))
 }
 
-/// Moves frames from one queue to another; returns how many.
+/// Moves frames from one queue to another; returns their number.
 fn forward(
     turn: &ringway_mem::Turn<'_>,
     storage: &mut Storage,
@@ -56,7 +56,7 @@ fn forward(
     if fits > 0 {
         to.rx.put(turn, &burst, &which[..fits]);
     }
-    // What doesn't fit is dropped: this is a wire, not a switch.
+    // Frames that don't fit are dropped: this is a wire, not a switch.
     from.tx.release(turn, count);
     if fits > 0 {
         to.rx.publish(turn);

@@ -1,11 +1,11 @@
-//! How a queue, or the session thread that sets it up, wakes the worker that serves it.
+//! Waking the worker that serves a queue, by the queue or by the session thread that sets it up.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Wakes the worker that serves a queue.
 pub trait Doorbell: Send + Sync {
-    /// Has the worker poll the queue in its next turn, whether it is busy or asleep.
+    /// Makes the worker poll the queue in its next turn, whether it is busy or asleep.
     fn wake(&self);
 
     /// From now on, `kick` becoming readable wakes the worker (edge-triggered: it need not be read). Replaces the

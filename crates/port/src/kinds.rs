@@ -1,4 +1,4 @@
-//! The kinds of port that the data path knows, a row each.
+//! The kinds of port in the data path, one row each.
 
 use crate::{PortKind, null, ring, source, tap, vhost_user};
 

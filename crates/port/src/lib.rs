@@ -22,8 +22,8 @@ use ringway_frame::{RxQueue, TxQueue};
 
 /// Both directions of one queue pair of a port.
 pub struct Queue {
-    /// Where the peer's frames enter.
+    /// Frames from the peer.
     pub tx: Box<dyn TxQueue>,
-    /// Where frames leave to the peer.
+    /// Frames to the peer.
     pub rx: Box<dyn RxQueue>,
 }

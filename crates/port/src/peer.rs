@@ -19,20 +19,20 @@ pub struct PortKind {
     pub open: fn(Context<'_>) -> Opened,
 }
 
-/// What a new port is connected to.
+/// The environment of a new port.
 pub struct Context<'a> {
     /// The port as the configuration file describes it.
     pub port: &'a Port,
-    /// How the workers of its queues are woken, a queue each.
+    /// Doorbells of its queues' workers, one per queue.
     pub doorbells: Vec<Arc<dyn Doorbell>>,
-    /// Where its queues count, a queue each.
+    /// Counters of its queues, one per queue.
     pub counters: &'a [CountersRef],
-    /// Signalled when [`Peer::check`] is to be called.
+    /// Signalled when [`Peer::check`] must be called.
     pub check: &'a Arc<EventFd>,
 }
 
 impl Context<'_> {
-    /// When the peer is notified.
+    /// The notification policy.
     pub fn policy(&self) -> Policy {
         let ringway_spec::Notify { batch, combine, moderate, suppress, poll } = self.port.notify;
         Policy { batch, combine, moderate, suppress, poll }
@@ -44,7 +44,7 @@ pub trait Peer: Send {
     /// Attaches a peer with these descriptors. Any former peer was detached before.
     ///
     /// # Errors
-    /// The descriptors are not those that the kind needs, or can't be used.
+    /// The descriptors are not those that the kind needs, or are unusable.
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError>;
 
     /// Detaches the peer. When this returns, no worker touches its memory.
@@ -55,28 +55,28 @@ pub trait Peer: Send {
         None
     }
 
-    /// Serves the session's messages, and checks whether a worker saw the peer break its protocol.
+    /// Handles the session's messages, and checks whether a worker detected a protocol violation.
     ///
     /// # Errors
-    /// The peer is gone, or is to go.
+    /// The peer is gone, or must go.
     fn check(&mut self) -> Result<(), Gone> {
         Ok(())
     }
 
-    /// The peer's last request that was refused since the last call of this, for the log.
+    /// The peer's last request that was refused since the previous call, for the log.
     fn refused(&mut self) -> Option<String> {
         None
     }
 
-    /// Whether the peer shares memory, so that accesses last as long as it likes.
+    /// Whether the peer shares memory, so that it can make accesses arbitrarily slow.
     fn shares_memory(&self) -> bool {
         false
     }
 
-    /// Its state, and what was negotiated, for people.
+    /// Its state, and the negotiated features, for people.
     fn state(&self) -> (State, String);
 
-    /// On how many of its queues the peer receives now.
+    /// Number of queues on which the peer receives now.
     fn receiving(&self) -> u32 {
         u32::MAX
     }
@@ -107,15 +107,15 @@ impl State {
 /// Why a peer is gone.
 #[derive(Debug)]
 pub struct Gone {
-    /// For people.
+    /// The reason, for people.
     pub reason: String,
-    /// It broke its protocol, or cost too much.
+    /// Whether it violated its protocol or exceeded its budget.
     pub fault: bool,
     /// Nanoseconds during which no other peer may attach.
     pub rest: u64,
 }
 
-/// Why a port can't be made, or its peer can't be attached.
+/// Why a port can't be created, or its peer can't be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// The settings are not those of the kind.
@@ -126,9 +126,9 @@ pub enum PeerError {
     Descriptors {
         /// Kind of the port.
         kind: &'static str,
-        /// How many it needs.
+        /// Number that it needs.
         wanted: usize,
-        /// How many there were.
+        /// Number received.
         given: usize,
     },
     /// The system refused.
@@ -163,7 +163,7 @@ impl Alarm {
 
     /// Reports that the peer is gone. Called by a worker; does not block.
     pub fn raise(&self, gone: Gone) {
-        // Either side holds the lock for one store only.
+        // The lock is held only for one store.
         if let Ok(mut place) = self.gone.lock() {
             *place = Some(gone);
         }
@@ -185,7 +185,7 @@ pub fn exactly<const N: usize>(kind: &'static str, given: Vec<OwnedFd>) -> Resul
     given.try_into().map_err(|_| PeerError::Descriptors { kind, wanted: N, given: count })
 }
 
-/// The peer of a port that works by itself.
+/// The peer of a port without peers.
 pub struct NoPeer(pub &'static str);
 
 impl Peer for NoPeer {

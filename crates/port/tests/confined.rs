@@ -1,5 +1,5 @@
-//! A vhost-user session served by a process that may open nothing. Runs without a test harness, whose threads
-//! and files would be confined too.
+//! A vhost-user session served by a confined process. Runs without a test harness, whose threads and files would be
+//! confined too.
 
 #![allow(clippy::expect_used)] // What is expected here fails the test.
 
@@ -125,14 +125,14 @@ fn ask_again(
     front: &mut Frontend<Wire>,
     tx: &mut Driver<'_>,
     (kick, call): (&EventFd, &EventFd),
-    told: &mut impl Read,
+    misses: &mut impl Read,
 ) {
     front.set(translation(Iotlb::INVALIDATE, DATA, 4096)).expect("an invalidation");
     tx.add(&[Buffer { address: DATA, len: 100, write: false }], None).expect("room");
     tx.publish();
     kick.signal();
     let mut miss = [0; 44];
-    told.read_exact(&mut miss).expect("a question");
+    misses.read_exact(&mut miss).expect("a question");
     let miss = BackendRequest::decode(1, &miss[12..], Vec::new()).expect("a question");
     assert!(matches!(miss, BackendRequest::Iotlb(Iotlb { iova: DATA, kind: Iotlb::MISS, .. })), "{miss:?}");
     front.set(translation(Iotlb::UPDATE, DATA, 4096)).expect("an answer");
@@ -154,7 +154,7 @@ fn front(socket: UnixStream) {
         | protocol::CONFIGURE_MEM_SLOTS;
     let mut front = Frontend::negotiate(Wire(socket), features, agreed).expect("an agreement");
     assert_eq!(front.protocol(), agreed);
-    let (mut told, channel) = io::pipe().expect("a pipe");
+    let (mut misses, channel) = io::pipe().expect("a pipe");
     front.set(Request::SetBackendReqFd(channel.into())).expect("a channel");
     let file = memfd("guest", SIZE as usize).expect("a memfd");
     let region = MemoryRegion { guest: 0, size: SIZE, user: 0, offset: 0 };
@@ -188,10 +188,10 @@ fn front(socket: UnixStream) {
     tx.publish();
     kicks[1].signal();
     assert_eq!(used(&mut tx, &calls[1]), 0);
-    ask_again(&mut front, &mut tx, (&kicks[1], &calls[1]), &mut told);
+    ask_again(&mut front, &mut tx, (&kicks[1], &calls[1]), &mut misses);
     front.set(Request::SendRarp([2, 0, 0, 0, 0, 1])).expect("an announcement");
     let mut message = [0; 64];
-    assert_eq!(told.read(&mut message).expect("a message on the channel"), 12);
+    assert_eq!(misses.read(&mut message).expect("a message on the channel"), 12);
     let status = front.config(6, 2).expect("a configuration");
     assert_eq!(status, [3, 0], "the driver shall announce itself");
     span(DATA, 2).write(&[3, 0]);

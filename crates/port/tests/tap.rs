@@ -42,12 +42,13 @@ fn interface(offloads: bool) -> Settings {
 fn host(offloads: bool) -> Host {
     let counters = CountersRef::private();
     let lost = Arc::new(AtomicUsize::new(0));
-    let told = lost.clone();
-    let tell = Arc::new(move || {
-        told.fetch_add(1, Ordering::Relaxed);
+    let lost_count = lost.clone();
+    let count_loss = Arc::new(move || {
+        lost_count.fetch_add(1, Ordering::Relaxed);
     });
     let config = Config { mtu: 9000, offloads };
-    let made = TapPort::new(config, vec![Arc::new(Silent)], std::slice::from_ref(&counters), &(tell as _));
+    let made =
+        TapPort::new(config, vec![Arc::new(Silent)], std::slice::from_ref(&counters), &(count_loss as _));
     let (mut port, mut queues) = made.expect("memory");
     port.attach(open(&interface(offloads), 1).expect("an interface")).expect("as many queues");
     Host { port, queue: queues.pop().expect("one queue"), counters, lost }

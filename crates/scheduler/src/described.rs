@@ -21,11 +21,11 @@ enum Step {
     Remove(&'static str, String),
 }
 
-/// The changes, in words.
+/// The result of applying a file, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// A line each.
-    pub said: Vec<String>,
+    /// Changes made, one line each.
+    pub changes: Vec<String>,
     /// Changes that failed, in words.
     pub refused: Vec<String>,
 }
@@ -135,7 +135,7 @@ pub(crate) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Fail
     for step in before.steps(now) {
         let (kind, name) = step.kind_and_name();
         match step.take(service) {
-            Ok(()) => outcome.said.push(format!("{} {kind} {name}", step.verb())),
+            Ok(()) => outcome.changes.push(format!("{} {kind} {name}", step.verb())),
             Err(error) => {
                 outcome.refused.push(format!("{kind} {name} is left as it was: {error}"));
                 // It is still to be removed.
@@ -183,12 +183,12 @@ mod tests {
         let service = Service::in_memory().unwrap();
         service.put(vec![Object::Policy(policy("mine", "none"))]).unwrap();
         let first = file(&["day", "night"], &[("default", "night")]);
-        let said = follow(&service, &first).unwrap().said;
-        assert_eq!(said, ["add policy day", "add policy night", "add cluster default"]);
+        let changes = follow(&service, &first).unwrap().changes;
+        assert_eq!(changes, ["add policy day", "add policy night", "add cluster default"]);
         assert_eq!(follow(&service, &first).unwrap(), Outcome::default(), "nothing is to be done twice");
         // With another file, the store tells which objects the previous one described.
-        let said = follow(&service, &file(&["day"], &[])).unwrap().said;
-        assert_eq!(said, ["remove cluster default", "remove policy night"]);
+        let changes = follow(&service, &file(&["day"], &[])).unwrap().changes;
+        assert_eq!(changes, ["remove cluster default", "remove policy night"]);
         assert_eq!(names(&service), ["day", "mine"]);
         let default = service.engine.view(|model| model.cluster("default").unwrap().1.cluster.clone());
         assert_eq!(*default.unwrap(), Cluster::default());
@@ -204,13 +204,13 @@ mod tests {
         assert_eq!(refused, ["policy night is left as it was: policy night is that of cluster c"]);
         assert_eq!(follow(&service, &file(&[], &[])).unwrap().refused, refused);
         service.put(vec![Object::Cluster(Cluster { policy: "none".into(), ..user })]).unwrap();
-        assert_eq!(follow(&service, &file(&[], &[])).unwrap().said, ["remove policy night"]);
+        assert_eq!(follow(&service, &file(&[], &[])).unwrap().changes, ["remove policy night"]);
         assert_eq!(names(&service), [""; 0]);
     }
 
     #[test]
     fn planned_changes_are_described() {
-        let said = words(&file(&["a"], &[("c", "a")]), &file(&["b"], &[("c", "b")]));
-        assert_eq!(said, ["add policy b", "change cluster c", "remove policy a"]);
+        let changes = words(&file(&["a"], &[("c", "a")]), &file(&["b"], &[("c", "b")]));
+        assert_eq!(changes, ["add policy b", "change cluster c", "remove policy a"]);
     }
 }

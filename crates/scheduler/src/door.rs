@@ -33,7 +33,7 @@ pub struct Patience {
     pub first: Duration,
     /// Time limit from an answer until the head of the next request.
     pub idle: Duration,
-    /// Attack: a byte now and then. Time limit for a request's body, and for a client that does not read its
+    /// Attack: a request sent byte by byte. Time limit for a request's body, and for a client that does not read its
     /// answer.
     pub whole: Duration,
 }
@@ -63,7 +63,7 @@ pub async fn serve_extender(mut listener: TcpListener, place: Placer, patience: 
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Its request is complete, and its answer is being worked out.
+    /// Its request is complete, and its answer is being computed.
     Served,
     /// It sends a request, receives an answer, or does neither.
     Idle,

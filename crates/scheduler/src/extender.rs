@@ -36,9 +36,9 @@ pub struct ExtenderArgs {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "PascalCase")]
 pub struct ExtenderFilterResult {
-    /// Nodes that can.
+    /// Suitable nodes.
     pub node_names: Option<Vec<String>>,
-    /// Nodes that can't, and why.
+    /// Unsuitable nodes, with reasons.
     pub failed_nodes: BTreeMap<String, String>,
     /// Nodes that can't take the pod even if pods are evicted, with reasons.
     pub failed_and_unresolvable_nodes: BTreeMap<String, String>,
@@ -114,7 +114,7 @@ fn names(args: &ExtenderArgs) -> Result<BTreeSet<String>, Failed> {
     args.node_names.as_ref().map(|_| names).ok_or_else(missing)
 }
 
-/// How many nodes are named.
+/// Number of named nodes.
 fn named(args: &Result<Json<ExtenderArgs>, JsonRejection>) -> usize {
     args.as_ref().map_or(0, |args| args.node_names.as_ref().map_or(0, Vec::len))
 }
@@ -172,7 +172,7 @@ fn advice(
     let now = service.clock.now();
     // kube-scheduler chooses among equal nodes, except for `best`.
     let seed = (purpose != Purpose::Best).then_some(0);
-    // The pod's own reservation from an earlier cycle must not be in its way.
+    // The pod's own reservation from an earlier cycle is ignored.
     let ask = PlaceRequest { new: vec![vm.clone()], seed, ..PlaceRequest::default() }.ask(now);
     let ask = Ask { only: nodes.clone(), ..ask };
     service.pods.see(vm.clone(), uid, now);

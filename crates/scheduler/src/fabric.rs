@@ -24,9 +24,9 @@ pub trait Fabric: Send + Sync {
 /// Traffic of ports up to a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// The moment, in nanoseconds of the host's monotonic clock.
+    /// The time, in nanoseconds of the host's monotonic clock.
     pub at: u64,
-    /// By name: frames and bytes, both ways together.
+    /// By name: frames and bytes, both directions together.
     pub ports: BTreeMap<String, (u64, u64)>,
 }
 
@@ -82,7 +82,7 @@ impl Link {
         self.fabric.machines()
     }
 
-    /// The guest or function of that name, if there is one.
+    /// The guest or function of that name, if it exists.
     pub fn machine(&self, name: &str) -> Result<Option<Machine>, Failed> {
         Ok(self.machines()?.into_iter().find(|machine| machine.name == name))
     }

@@ -29,7 +29,7 @@ pub fn keep(place: Placer) -> JoinHandle<()> {
         loop {
             tokio::time::sleep(LOOK).await;
             let place = place.clone();
-            // It waits for the disk, and for plugins.
+            // `tick` waits for the disk, and for plugins.
             match tokio::task::spawn_blocking(move || place.tick()).await {
                 Ok(Ok(())) => last.clear(),
                 // A persistent error is reported once, and the work is retried.

@@ -98,7 +98,7 @@ fn placed(service: &Service, into: &mut String) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Figures for Prometheus.
+/// Metrics in Prometheus' format.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, body = String)))]
 pub async fn metrics(State(place): State<Placer>) -> Response {
     let mut text = String::new();

@@ -202,10 +202,10 @@ impl Placer {
     /// Applies the fabric file; changes that fail are retried.
     fn follow_file(&self, service: &Service, file: &Placement) -> Result<Outcome, Failed> {
         let outcome = follow(service, file)?;
-        outcome.said.iter().for_each(|said| tracing::info!("the file: {said}"));
+        outcome.changes.iter().for_each(|line| tracing::info!("the file: {line}"));
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if *refused != outcome.refused {
-            outcome.refused.iter().for_each(|said| tracing::warn!("the file: {said}"));
+            outcome.refused.iter().for_each(|line| tracing::warn!("the file: {line}"));
             refused.clone_from(&outcome.refused);
         }
         Ok(outcome)
@@ -226,16 +226,16 @@ impl Placer {
         };
         let opened = self.service.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let changed = before.plugins != file.plugins;
-        let mut said: Vec<String> = changed.then(|| "change plugins".to_string()).into_iter().collect();
+        let mut changes: Vec<String> = changed.then(|| "change plugins".to_string()).into_iter().collect();
         let Some(service) = opened else {
-            said.extend(words(&before, &file));
-            return said;
+            changes.extend(words(&before, &file));
+            return changes;
         };
         service.plugins_of_file(file.plugins.clone());
         match self.follow_file(&service, &file) {
-            Ok(outcome) => said.extend(outcome.said.into_iter().chain(outcome.refused)),
-            Err(error) => said.push(format!("placement is left as it was: {error}")),
+            Ok(outcome) => changes.extend(outcome.changes.into_iter().chain(outcome.refused)),
+            Err(error) => changes.push(format!("placement is left as it was: {error}")),
         }
-        said
+        changes
     }
 }

@@ -136,9 +136,9 @@ mod tests {
         assert_eq!(status(&service), HostStatus::Maintenance);
         assert!(matches!(service.maintain("nowhere"), Err(Failed::Unknown(_))));
         let events = service.events(None, 4).unwrap();
-        let told: Vec<String> =
+        let lines: Vec<String> =
             events.events.iter().map(|it| format!("{} {} {}", it.kind, it.name, it.what)).collect();
-        assert_eq!(told.last().unwrap(), "host a Maintenance", "{told:?}");
+        assert_eq!(lines.last().unwrap(), "host a Maintenance", "{lines:?}");
         assert!(events.events.iter().all(|event| event.at.is_some()));
         assert_eq!(service.events(Some(events.revision), 10).unwrap().events, []);
     }
@@ -150,17 +150,17 @@ mod tests {
             let vm = |half: &str| Object::Vm(Box::new(Vm { name: format!("{name}{half}"), ..Vm::default() }));
             service.put(vec![vm("1"), vm("2")]).unwrap();
         }
-        let (mut after, mut told) = (0, Vec::new());
+        let (mut after, mut names) = (0, Vec::new());
         loop {
             // All changes of a revision are returned together, so that the next revision can be requested.
             let next = service.events(Some(after), 3).unwrap();
             if next.events.is_empty() {
                 break;
             }
-            told.extend(next.events.into_iter().map(|event| event.name));
+            names.extend(next.events.into_iter().map(|event| event.name));
             after = next.revision;
         }
-        assert_eq!(told, ["a1", "a2", "b1", "b2", "c1", "c2"]);
+        assert_eq!(names, ["a1", "a2", "b1", "b2", "c1", "c2"]);
     }
 
     #[test]
@@ -179,8 +179,8 @@ mod tests {
             service.place(new(again.clone(), None)).map(drop),
             service.attempt(new(again.clone(), None)).map(drop),
         ] {
-            let Err(Failed::Conflict(said)) = done else { panic!("{done:?}") };
-            assert!(said.contains("VM v runs on host a"), "{said}");
+            let Err(Failed::Conflict(message)) = done else { panic!("{done:?}") };
+            assert!(message.contains("VM v runs on host a"), "{message}");
         }
         assert_eq!(service.hosts().unwrap(), before);
         // If a request can't be judged, the previous state stays too.

@@ -1,4 +1,4 @@
-//! Pods as described in kube-scheduler's queries: `bind` only gives the name.
+//! Pods as described in kube-scheduler's queries, since `bind` only has the name.
 
 use ringway_place::object::Vm;
 use std::collections::BTreeMap;

@@ -21,8 +21,8 @@ use utoipa::{IntoParams, OpenApi};
 /// Attack: an endless body. Largest size in bytes.
 pub(crate) const LARGEST: usize = 64 << 20;
 
-/// Attack: a query that names a million nodes would hold up the thread that answers others. Largest number of
-/// nodes that are judged on it.
+/// Attack: a query that names a million nodes, which blocks the thread that answers others. Largest number of nodes
+/// that are judged on that thread.
 const QUICK: usize = 1000;
 
 #[derive(OpenApi)]
@@ -67,7 +67,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
     Description::openapi()
 }
 
-/// These paths.
+/// The router of these paths.
 pub fn router(place: Placer) -> Router {
     Router::new()
         .route("/v1/place", post(decide))

@@ -137,8 +137,8 @@ fn placement_succeeds_whatever_a_plugin_does() {
         let choice = &decision.choices[0];
         // The other folder's weight was used, and the hostile filter is reported in a printable line.
         assert_eq!((decision.placed, choice.host.as_deref()), (true, Some("h2")), "{unit}: {choice:?}");
-        let said = choice.errors.iter().find(|error| error.starts_with(&format!("{unit}: ")));
-        assert!(said.is_some_and(|said| said.len() < 5000), "{unit}: {choice:?}");
+        let error = choice.errors.iter().find(|error| error.starts_with(&format!("{unit}: ")));
+        assert!(error.is_some_and(|error| error.len() < 5000), "{unit}: {choice:?}");
         let explained = lab.service.explain(decision.id).unwrap();
         assert_eq!((explained.note.as_str(), &explained.decision), ("", &decision));
         // Another unit of the same folder answers again.

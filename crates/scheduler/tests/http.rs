@@ -32,19 +32,19 @@ impl Api {
         let _ = std::fs::remove_file(&store);
         let service = Service::open(&store).unwrap();
         let place = Placer::on(service.clone());
-        let (said, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
                 let (api, extender) = (bind().await.unwrap(), bind().await.unwrap());
-                said.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
+                sender.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
                 let place_of_extender = place.clone();
                 tokio::spawn(serve_extender(extender, place_of_extender, patience));
                 axum::serve(api, router(place)).await.unwrap();
             });
         });
-        let (address, extender) = heard.recv().unwrap();
+        let (address, extender) = receiver.recv().unwrap();
         Api { service, address, extender, store }
     }
 
@@ -165,9 +165,9 @@ fn every_request_gets_a_reply() {
         // A valid object in the same request is not added either.
         let mut all = vec![json!({ "host": { "name": "good" } })];
         all.extend(objects.as_array().unwrap().iter().cloned());
-        let (status, said) = post(api.address, "/v1/place/objects", &Value::Array(all));
+        let (status, body) = post(api.address, "/v1/place/objects", &Value::Array(all));
         let refused = status == 422 || status == 404;
-        assert!(refused && said["error"].as_str().is_some_and(|said| said.len() > 10), "{objects}: {said}");
+        assert!(refused && body["error"].as_str().is_some_and(|body| body.len() > 10), "{objects}: {body}");
     }
     assert_eq!(serde_json::to_value(api.service.hosts().unwrap()).unwrap(), before);
 }
@@ -201,8 +201,8 @@ fn the_extender_survives_requests_that_kubernetes_never_sends() {
     ];
     for args in wrong {
         let (status, reply) = post(api.extender, path, &args);
-        let said = reply["Error"].as_str().unwrap_or_default();
-        assert!(status == 200 && !said.is_empty() && reply["NodeNames"].is_null(), "{args}: {reply}");
+        let error = reply["Error"].as_str().unwrap_or_default();
+        assert!(status == 200 && !error.is_empty() && reply["NodeNames"].is_null(), "{args}: {reply}");
     }
     for body in ["", "{", "null", "[1]", &"{\"Pod\":".repeat(50_000)] {
         let (status, reply) = send(api.extender, path, body.as_bytes());
@@ -281,7 +281,7 @@ fn missing_and_used_objects_are_reported() {
         let (status, text) = by("DELETE", api.address, &format!("/v1/place/{path}"), b"");
         let body: Value = serde_json::from_str(&text).unwrap_or_default();
         assert!(
-            status == 204 || body["error"].as_str().is_some_and(|said| said.len() > 10),
+            status == 204 || body["error"].as_str().is_some_and(|text| text.len() > 10),
             "{path}: {text}"
         );
         (status, body["error"].as_str().unwrap_or_default().to_string())
@@ -290,7 +290,7 @@ fn missing_and_used_objects_are_reported() {
     assert_eq!(post(api.address, "/v1/place", &json!({ "new": [new], "only": ["h0"] })).0, 200);
     let fact = json!([{ "host": "h1", "name": "heat", "value": 3 }]);
     assert_eq!(post(api.address, "/v1/place/facts", &fact).0, 200);
-    for (path, status, said) in [
+    for (path, status, message) in [
         ("objects/host/h0", 409, "host h0 has VM v"),
         ("objects/host/nobody", 404, "there is no host nobody"),
         ("objects/policy/none", 409, "policy none is built in"),
@@ -309,7 +309,7 @@ fn missing_and_used_objects_are_reported() {
         ("hosts", 405, "DELETE is not for this path"),
     ] {
         let (got, why) = delete(path);
-        assert!(got == status && why.starts_with(said), "{path}: {got} {why}");
+        assert!(got == status && why.starts_with(message), "{path}: {got} {why}");
     }
     assert_eq!(post(api.address, "/v1/place/facts", &fact).0, 200);
     for (method, path, status) in [
@@ -335,7 +335,7 @@ fn unknown_hosts_are_reported() {
     let api = Api::new("names");
     api.hosts(2, 4, 4096);
     let vm = json!({ "name": "v", "memory_mb": 64 });
-    for (path, body, said) in [
+    for (path, body, message) in [
         ("try", json!({ "new": [vm], "only": ["h0", "h7"] }), "there is no host h7"),
         ("try", json!({ "new": [vm], "without": ["h7"] }), "there is no host h7"),
         ("", json!({ "new": [vm], "only": ["h7"] }), "there is no host h7"),
@@ -348,7 +348,10 @@ fn unknown_hosts_are_reported() {
     ] {
         let (status, reply) = post(api.address, format!("/v1/place/{path}").trim_end_matches('/'), &body);
         let error = reply["error"].as_str().unwrap_or_default();
-        assert!((status == 404 || status == 422) && error.contains(said), "{path} {body}: {status} {reply}");
+        assert!(
+            (status == 404 || status == 422) && error.contains(message),
+            "{path} {body}: {status} {reply}"
+        );
     }
     assert!(api.service.vms().unwrap().is_empty(), "what was refused left something");
 }
@@ -365,7 +368,7 @@ fn is_over(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Attack: a connection kept alive by a byte now and then.
+/// Attack: a connection kept alive by single bytes.
 #[test]
 fn slow_senders_are_disconnected() {
     let (short, long) = (Duration::from_millis(700), Duration::from_secs(3600));
@@ -440,15 +443,15 @@ fn a_full_disk_is_reported_until_there_is_room() {
     let mut put = || {
         let labels: Vec<String> = (0..4000).map(|at| format!("{at:060}")).collect();
         let vm = json!([{ "vm": { "name": format!("v{accepted}"), "labels": labels } }]);
-        let (status, said) = post(api.address, "/v1/place/objects", &vm);
+        let (status, body) = post(api.address, "/v1/place/objects", &vm);
         accepted += usize::from(status != 507);
-        (status, said, accepted)
+        (status, body, accepted)
     };
-    let (_, said, _) = (0..200).map(|_| put()).find(|(status, ..)| *status == 507).unwrap();
-    assert!(said["error"].as_str().unwrap().contains("disk is full"), "{said}");
+    let (_, body, _) = (0..200).map(|_| put()).find(|(status, ..)| *status == 507).unwrap();
+    assert!(body["error"].as_str().unwrap().contains("disk is full"), "{body}");
     let asked = json!({ "new": [{ "name": "w", "memory_mb": 1 }] });
-    let (status, said) = post(api.address, "/v1/place", &asked);
-    assert_eq!(status, 507, "{said}");
+    let (status, body) = post(api.address, "/v1/place", &asked);
+    assert_eq!(status, 507, "{body}");
     // Accepted objects are stored; possibly also the one in progress when the disk became full.
     let count =
         || serde_json::from_str::<Vec<Value>>(&by("GET", api.address, "/v1/place/vms", b"").1).unwrap().len();
@@ -457,12 +460,12 @@ fn a_full_disk_is_reported_until_there_is_room() {
     ballast.set_len(0).unwrap();
     let end = Instant::now() + Duration::from_secs(60);
     let accepted = loop {
-        let (status, said, accepted) = put();
+        let (status, body, accepted) = put();
         if status != 507 {
-            assert!(status < 300, "{status} {said}");
+            assert!(status < 300, "{status} {body}");
             break accepted;
         }
-        assert!(Instant::now() < end, "{said}");
+        assert!(Instant::now() < end, "{body}");
     };
     assert_eq!(count(), accepted);
     assert_eq!(post(api.address, "/v1/place", &asked).0, 200);

@@ -141,7 +141,7 @@ impl Lab {
             "users": [{ "name": "us", "user": { "token": "secret" } }],
         });
         std::fs::write(&kubeconfig, text.to_string()).unwrap();
-        let (said, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (followed, path) = (service.clone(), kubeconfig.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -149,11 +149,11 @@ impl Lab {
                 let back_off = BackOff { first: Duration::from_millis(1), most: Duration::from_millis(4) };
                 let _following = Kubernetes::follow(&followed, &path, None, "default", back_off).unwrap();
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-                said.send(listener.local_addr().unwrap()).unwrap();
+                sender.send(listener.local_addr().unwrap()).unwrap();
                 serve_extender(listener, Placer::on(followed), Patience::default()).await;
             });
         });
-        Lab { server, service, extender: heard.recv().unwrap(), kubeconfig }
+        Lab { server, service, extender: receiver.recv().unwrap(), kubeconfig }
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
@@ -358,9 +358,9 @@ fn a_binding_is_stored_before_the_reply() {
     answers(vec![Answer::Whole(201, r#"{ "status": "Success" }"#.into())]);
     assert_eq!(lab.bind("web", "n1"), "");
     assert_eq!((pending(), lab.service.hosts().unwrap()[0].vcpus), (1, 1.5));
-    let asked_for = lab.server.asked.lock().unwrap().last().cloned().unwrap();
-    assert_eq!(asked_for.0, "POST /api/v1/namespaces/shop/pods/web/binding");
-    let written: Value = serde_json::from_str(&asked_for.1).unwrap();
+    let request = lab.server.asked.lock().unwrap().last().cloned().unwrap();
+    assert_eq!(request.0, "POST /api/v1/namespaces/shop/pods/web/binding");
+    let written: Value = serde_json::from_str(&request.1).unwrap();
     assert_eq!(
         written,
         json!({

@@ -76,7 +76,7 @@ fn names(list: &[&str]) -> Vec<String> {
 }
 
 /// Hosts a (two VMs), b (one) and c (none).
-fn told(mut plugins: Plugins) -> Plugins {
+fn with_hosts(mut plugins: Plugins) -> Plugins {
     let hosts = vec![host("a", &["v", "w"]), host("b", &["x"]), host("c", &[])];
     let vms = vec![vm("v", Some("a")), vm("w", Some("a")), vm("x", Some("b"))];
     plugins.snapshot(hosts, vms).expect("a picture");
@@ -145,7 +145,7 @@ class Printed:
 #[test]
 fn python_units_decide_and_fail_independently() {
     let folder = Plugin::new("units", &[("units.py", UNITS), ("broken.py", "def x(:\n")]);
-    let mut plugins = told(folder.start());
+    let mut plugins = with_hosts(folder.start());
     let problems = plugins.problems();
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(problems[0].what.starts_with("broken.py:1: SyntaxError"), "{problems:?}");
@@ -192,7 +192,7 @@ fn python_units_decide_and_fail_independently() {
 #[test]
 fn inventory_changes_reach_the_units() {
     let folder = Plugin::new("changes", &[("units.py", UNITS)]);
-    let mut plugins = told(folder.start());
+    let mut plugins = with_hosts(folder.start());
     let changes = vec![
         Delta::NoVm("v".into()),
         Delta::NoHost("b".into()),
@@ -215,7 +215,7 @@ fn inventory_changes_reach_the_units() {
 #[test]
 fn changed_plugin_files_are_reloaded() {
     let folder = Plugin::new("reload", &[("units.py", UNITS)]);
-    let mut plugins = told(folder.start());
+    let mut plugins = with_hosts(folder.start());
     std::fs::write(folder.0.join("more.py"), "class More:\n  def do_filter(self, *_): print([])\n")
         .expect("a file");
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -224,7 +224,7 @@ fn changed_plugin_files_are_reloaded() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(filter(&mut plugins, "More", &["a"], &[]), Ok(Vec::new()));
-    // The same for another folder that replaces it.
+    // Another folder replaces the folder, with the same result.
     let other = Plugin::new("reload-other", &[("other.py", &UNITS.replace("Few", "Other"))]);
     let away = other.0.with_extension("away");
     std::fs::rename(&folder.0, &away).expect("the folder goes");
@@ -241,10 +241,11 @@ fn changed_plugin_files_are_reloaded() {
 fn a_killed_plugin_host_is_restarted() {
     let text = "import os\nclass Parent:\n  def do_filter(self, *_): raise ValueError(os.getppid())\n";
     let folder = Plugin::new("killed", &[("units.py", UNITS), ("parent.py", text)]);
-    let mut plugins = told(folder.start());
-    let said = filter(&mut plugins, "Parent", &["a"], &[]).expect_err("its parent's number");
-    let number = said.strip_prefix("exception: ValueError: ").and_then(|said| said.split(' ').next());
-    let number = number.and_then(|text| text.parse().ok()).expect(&said);
+    let mut plugins = with_hosts(folder.start());
+    let message = filter(&mut plugins, "Parent", &["a"], &[]).expect_err("its parent's number");
+    let number =
+        message.strip_prefix("exception: ValueError: ").and_then(|message| message.split(' ').next());
+    let number = number.and_then(|text| text.parse().ok()).expect(&message);
     let pid = rustix::process::Pid::from_raw(number).expect("a process");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is there");
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -262,12 +263,12 @@ fn a_killed_plugin_host_is_restarted() {
 fn a_plugin_host_that_can_not_start_is_reported() {
     let folders = vec![Folder::new("/nonexistent")];
     let mut plugins =
-        told(plugins(folders, vec![Service::new("ftp://x"), Service::new("http://127.0.0.1:1/p")]));
+        with_hosts(plugins(folders, vec![Service::new("ftp://x"), Service::new("http://127.0.0.1:1/p")]));
     assert!(plugins.units().is_empty());
     let problems = plugins.problems();
     let of = |source: &str| problems.iter().filter(|it| it.source == source).count();
-    let said = |text: &str| problems.iter().any(|it| format!("{it:?}").contains(text));
-    assert!(said("there is no folder /nonexistent"), "{problems:?}");
+    let reported = |text: &str| problems.iter().any(|it| format!("{it:?}").contains(text));
+    assert!(reported("there is no folder /nonexistent"), "{problems:?}");
     assert_eq!((of("/nonexistent"), of("ftp://x"), of("http://127.0.0.1:1/p")), (1, 1, 1), "{problems:?}");
     assert_eq!(filter(&mut plugins, "Few", &["a"], &[]), Err("there is no such unit now".into()));
 }
@@ -308,7 +309,8 @@ fn replies_of_an_http_service_are_checked() {
         });
     });
     let port = ported.recv().expect("a port");
-    let mut plugins = told(plugins(Vec::new(), vec![Service::new(format!("http://127.0.0.1:{port}/p/"))]));
+    let mut plugins =
+        with_hosts(plugins(Vec::new(), vec![Service::new(format!("http://127.0.0.1:{port}/p/"))]));
     let all = ["a", "b", "c"];
     assert_eq!(filter(&mut plugins, "Far", &all, &[("give", "inventory")]), Ok(names(&["b"])));
     assert_eq!(filter(&mut plugins, "Far", &all, &[("give", "101")]), Ok(names(&["a", "c"])));
@@ -356,7 +358,7 @@ fn a_replaced_python_is_used() {
     is_now("first");
     let units = External::units(&mut plugins);
     assert!(!units.is_empty() && looked() == 1, "{units:?}");
-    let mut plugins = told(plugins);
+    let mut plugins = with_hosts(plugins);
     for (name, runs) in [("second", 2), ("broken", 2)] {
         is_now(name);
         assert_eq!(External::units(&mut plugins), units);

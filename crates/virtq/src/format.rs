@@ -17,7 +17,7 @@ pub(crate) struct Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// As many as requested were found.
-    Asked,
+    Limit,
     /// No more is available.
     Empty,
     /// The next buffer has several descriptors, or is indirect.

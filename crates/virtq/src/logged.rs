@@ -25,7 +25,7 @@ pub struct Tracker {
     /// Guest-physical ranges of the device area.
     pub device: Extents,
     /// Address of the device area for the log, if different: the protocol's `log_guest_addr`.
-    pub said: Option<u64>,
+    pub log_address: Option<u64>,
 }
 
 impl Tracker {
@@ -37,7 +37,7 @@ impl Tracker {
 
     fn device(&self, offset: usize, len: usize) {
         self.device.mark(&self.log, offset, len);
-        if let Some(guest) = self.said.and_then(|said| said.checked_add(offset as u64)) {
+        if let Some(guest) = self.log_address.and_then(|log_address| log_address.checked_add(offset as u64)) {
             self.log.mark(guest, len as u64);
         }
     }

@@ -255,7 +255,7 @@ impl RxDevice {
             return Ok(true);
         }
         match end {
-            End::Asked | End::Empty => Ok(false),
+            End::Limit | End::Empty => Ok(false),
             End::Error(error) => Err(error),
             End::Chain => self.fetch_chain(ring, at, translate),
         }

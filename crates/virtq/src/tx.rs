@@ -162,7 +162,7 @@ impl TxDevice {
                 return Ok(());
             }
             match end {
-                End::Asked | End::Empty => return Ok(()),
+                End::Limit | End::Empty => return Ok(()),
                 End::Error(error) => return Err(error),
                 End::Chain => {
                     let mut sink = Sink::new(&mut self.pieces);

@@ -533,7 +533,7 @@ fn use_ring(guest: &Guest, ring: Ring<'_>, (at, used): (Cursor, Cursor), mergeab
 }
 
 /// A log in the last shared page, for ring areas at arbitrary addresses.
-fn tracker(guest: &Guest, [descriptors, device, said]: [u64; 3]) -> Tracker {
+fn tracker(guest: &Guest, [descriptors, device, log_address]: [u64; 3]) -> Tracker {
     let half = guest.memory.regions()[1].clone();
     // SAFETY: the region's last page, whose keeper it shares, accessed only by the log and through spans.
     let bits = unsafe {
@@ -545,7 +545,7 @@ fn tracker(guest: &Guest, [descriptors, device, said]: [u64; 3]) -> Tracker {
         Extents::new(vec![Extent { guest, len: 64 }, second])
     };
     let (descriptors, device) = (extents(descriptors), extents(device));
-    Tracker { log: Arc::new(DirtyLog::new(bits)), descriptors, device, said: Some(said) }
+    Tracker { log: Arc::new(DirtyLog::new(bits)), descriptors, device, log_address: Some(log_address) }
 }
 
 /// Pages covered by the log, just outside it, and far outside.

@@ -62,7 +62,7 @@ fn tracker(log: &Arc<DirtyLog>, guest: &Guest, layout: &Layout) -> Tracker {
         Extents::new(vec![Extent { guest, len: span.len() as u64 }])
     };
     let descriptors = if layout.packed { extents(areas.descriptors) } else { Extents::default() };
-    Tracker { log: log.clone(), descriptors, device: extents(areas.device), said: None }
+    Tracker { log: log.clone(), descriptors, device: extents(areas.device), log_address: None }
 }
 
 /// One step of a device: buffers used, and whether it then enables kicks.

@@ -39,18 +39,18 @@ impl PortControl for Capture {
     fn open(
         &self,
         port: &Port,
-        mut desk: EngineHandle,
+        mut engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        let settings: Settings = desk.settings(port)?;
+        let settings: Settings = engine.settings(port)?;
         let header = Header { snap_len: settings.snap_len, ..Header::ethernet() };
-        let mut file = File::create(&settings.file).map_err(|error| desk.no_door(error))?;
-        file.write_all(&header.to_bytes()).map_err(|error| desk.no_door(error))?;
+        let mut file = File::create(&settings.file).map_err(|error| engine.no_door(error))?;
+        file.write_all(&header.to_bytes()).map_err(|error| engine.no_door(error))?;
         // The file is the port's only peer. A restarted `data` can continue with it.
-        desk.arrived(vec![file.into()], true);
+        engine.arrived(vec![file.into()], true);
         Ok(Some(tokio::spawn(async move {
             loop {
-                desk.wait().await;
+                engine.wait().await;
             }
         })))
     }

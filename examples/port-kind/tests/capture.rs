@@ -62,9 +62,9 @@ fn an_invalid_file_is_reported_with_position_and_reason() {
     let (lab, text) = lab("wrong");
     lab.file(&text.replace("snap-len = \"64B\"", "snaplen = \"64B\""));
     let check = lab.run(&["check", "lab.toml"]);
-    let said = String::from_utf8_lossy(&check.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&check.stderr).into_owned();
     assert!(
-        said.contains("lab.toml:12:1: port.file has no key `snaplen`; did you mean `snap-len`?"),
-        "{said}"
+        stderr.contains("lab.toml:12:1: port.file has no key `snaplen`; did you mean `snap-len`?"),
+        "{stderr}"
     );
 }

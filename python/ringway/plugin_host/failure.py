@@ -6,7 +6,7 @@ import traceback
 from typing import Any
 
 LONGEST_TEXT = 2000
-LONGEST_SAID = 4096
+LONGEST_OUTPUT = 4096
 
 
 class Failure(Exception):
@@ -17,7 +17,7 @@ class Failure(Exception):
         self.kind = kind
         self.text = text
         self.where = where
-        self.said = ""
+        self.output = ""
 
     def answer(self, id: Any) -> dict[str, Any]:
         """The line with the error."""
@@ -25,8 +25,8 @@ class Failure(Exception):
         if self.where:
             error["where"] = self.where
         answer = {"id": id, "error": error}
-        if self.said:
-            answer["said"] = cut(self.said, LONGEST_SAID)
+        if self.output:
+            answer["output"] = cut(self.output, LONGEST_OUTPUT)
         return answer
 
 

@@ -104,7 +104,7 @@ class Folder:
     ) -> tuple[Process, list[Any], list[Any]]:
         """Starts a worker with these sources; files that fail to load are replaced by their previous
         version, or skipped."""
-        said: list[dict[str, Any]] = []
+        handled: list[dict[str, Any]] = []
         while True:
             process, units, problems = self._load(sources)
             broken = {problem["file"]: problem for problem in problems if problem["file"] in sources}
@@ -119,12 +119,12 @@ class Folder:
                     del sources[file]
                 else:
                     continue
-                said.append(problem)
+                handled.append(problem)
                 problems.remove(problem)
                 replaced = True
             if not replaced and process is not None:
                 self._sources = sources
-                return process, units, said + problems
+                return process, units, handled + problems
             if process is not None:
                 process.close()
 
@@ -170,12 +170,12 @@ class Folder:
     def _fork(self, main: Callable[[int, int], object]) -> Process:
         return Process(main, self.asker)
 
-    def tell(self, line: bytes) -> None:
+    def update(self, line: bytes) -> None:
         """Forwards an update of the inventory, already applied here, to the worker."""
         if self._worker is None:
             return
         try:
-            self._worker.tell(line, time.monotonic() + _SEND)
+            self._worker.update(line, time.monotonic() + _SEND)
         except (Late, Ended):
             self._replace("it didn't take the inventory")
 
@@ -291,7 +291,7 @@ def _failure(error: Exception, seconds: float, process: Process) -> Failure:
     else:
         hung = f"it took longer than {seconds:g} s and did not let itself be interrupted"
         failure = Failure("time", str(error) or hung)
-    failure.said = process.output()
+    failure.output = process.output()
     return failure
 
 

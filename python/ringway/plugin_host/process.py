@@ -67,7 +67,7 @@ class Process:
         if not write_all(self._channel.fileno(), line, deadline):
             raise Ended(self.end()) if self.has_ended() else Late
 
-    def tell(self, line: bytes, deadline: float) -> None:
+    def update(self, line: bytes, deadline: float) -> None:
         """Writes a line that the worker only acknowledges."""
         # Unread acknowledgements would fill the channel.
         if self._owed >= _MOST_OWED and not self.idle():

@@ -16,7 +16,7 @@ from ringway.placement.wire import Wrong, listed, mapped, text
 from . import ovirtsdk, printed, verdict
 from .capture import Capture
 from .clock import TimeIsUp, limited
-from .failure import LONGEST_SAID, Failure, cut, of_exception, place
+from .failure import LONGEST_OUTPUT, Failure, cut, of_exception, place
 from .loader import KINDS, Loaded
 
 _MOST_PRINTED = 4 << 20
@@ -38,7 +38,7 @@ class Call:
     vm_id: str
     args: dict[str, str]
     request: Mapping[str, Any]
-    said: str = ""
+    output: str = ""
     reasons: dict[int, str] = field(default_factory=dict)
 
 
@@ -64,11 +64,11 @@ class Runner:
         try:
             ok = self._run(unit, call)
         except Failure as failure:
-            failure.said = failure.said or call.said
+            failure.output = failure.output or call.output
             return failure.answer(id)
         answer: dict[str, Any] = {"id": id, "ok": ok}
-        if call.said.strip():
-            answer["said"] = cut(call.said.strip(), LONGEST_SAID)
+        if call.output.strip():
+            answer["output"] = cut(call.output.strip(), LONGEST_OUTPUT)
         return answer
 
     def _unit(self, request: Mapping[str, Any]) -> Loaded:
@@ -104,7 +104,7 @@ class Runner:
 
     def _run(self, unit: Loaded, call: Call) -> dict[str, Any]:
         seconds = limit_of(call.request) / 1000
-        capture = Capture(_MOST_PRINTED if unit.style != "typed" else LONGEST_SAID)
+        capture = Capture(_MOST_PRINTED if unit.style != "typed" else LONGEST_OUTPUT)
         failed: Failure | None = None
         ok: dict[str, Any] = {}
         try:
@@ -112,7 +112,7 @@ class Runner:
                 properties.check(call.args, unit.allowed)
                 if unit.style == "typed":
                     ok = self._typed(unit, call)
-                    call.said = capture.out.text() + capture.err.text()
+                    call.output = capture.out.text() + capture.err.text()
                 else:
                     ok = self._printing(unit, call, capture)
         except TimeIsUp as up:
@@ -126,7 +126,9 @@ class Runner:
         ) as error:  # Exceptions of a plugin never end the worker.
             failed = of_exception(error, self._folder)
         if failed is not None:
-            call.said = call.said or capture.out.text()[:LONGEST_SAID] + capture.err.text()[:LONGEST_SAID]
+            call.output = (
+                call.output or capture.out.text()[:LONGEST_OUTPUT] + capture.err.text()[:LONGEST_OUTPUT]
+            )
             raise failed
         return ok
 
@@ -178,9 +180,9 @@ class Runner:
         errors = capture.err.text().strip()
         # As in oVirt's proxy: output on stderr is the plugin's error.
         if errors and call.kind != "balance":
-            call.said = out
+            call.output = out
             raise Failure("exception", errors)
-        call.said = errors
+        call.output = errors
         found = _PRINTED[call.kind](out)
         if found is None:
             if call.kind == "balance" and not out.strip() and not errors:
@@ -189,7 +191,7 @@ class Runner:
                 raise Failure("exception", errors)
             raise printed.missing(call.kind, out, capture.out.overflowed)
         result, beside = found
-        call.said = beside[:LONGEST_SAID] + errors
+        call.output = beside[:LONGEST_OUTPUT] + errors
         return self._from_printed(result, call)
 
     def _from_printed(self, result: Any, call: Call) -> dict[str, Any]:

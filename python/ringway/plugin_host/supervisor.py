@@ -135,12 +135,12 @@ class Supervisor:
                 }
             case "snapshot":
                 self._inventory.snapshot(request)
-                self._folder.tell(line + b"\n")
+                self._folder.update(line + b"\n")
                 ok = {"revision": self._inventory.revision, "hosts": len(self._inventory.by_id)}
                 ok["vms"] = len(self._inventory.vms)
             case "delta":
                 self._inventory.delta(request)
-                self._folder.tell(line + b"\n")
+                self._folder.update(line + b"\n")
                 ok = {"revision": self._inventory.revision}
             case other:
                 raise Wrong(f"op: there is no {str(other)[:40]!r}")

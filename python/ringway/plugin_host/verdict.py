@@ -85,19 +85,19 @@ def action(result: Any, hosts: Sequence[Host], inventory: Inventory) -> dict[str
         if inventory.vm(vm) is None:
             raise Failure("result", f"it moves {_short(vm)}, which is no VM")
         targets = accepted(result.hosts, hosts, inventory)
-        return _told(
+        return _with_reason(
             {"action": "migrate", "vm": vm, "hosts": [host.slot for host in targets]}, result.reason
         )
     if isinstance(result, (Sleep, Wake)):
         host = _host(result.host, inventory)
         name = "sleep" if isinstance(result, Sleep) else "wake"
-        return _told({"action": name, "host": host.slot}, result.reason)
+        return _with_reason({"action": name, "host": host.slot}, result.reason)
     raise Failure(
         "result", f"it returned {_short(result)}; a balancer returns Migrate, Sleep, Wake or None"
     )
 
 
-def _told(answer: dict[str, Any], reason: Any) -> dict[str, Any]:
+def _with_reason(answer: dict[str, Any], reason: Any) -> dict[str, Any]:
     if reason:
         answer["reason"] = str(reason)[:500]
     return answer

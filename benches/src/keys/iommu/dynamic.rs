@@ -33,9 +33,9 @@ fn homes() -> Result<Homes, Failure> {
     Ok([Addresses::spaced(&SHAPE, APART)?, Addresses::spaced(&SHAPE, APART)?])
 }
 
-fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, tells: bool) -> Result<Mappers<'m>, Failure> {
+fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, announce: bool) -> Result<Mappers<'m>, Failure> {
     let [left, right] = sockets;
-    let one = |socket, index: usize, names| Mapper::new(socket, &homes[index], &SHAPE, names, tells);
+    let one = |socket, index: usize, names| Mapper::new(socket, &homes[index], &SHAPE, names, announce);
     Ok(Mappers::new([one(left, 0, (1, 2))?, one(right, 1, (2, 1))?]))
 }
 

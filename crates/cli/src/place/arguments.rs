@@ -4,16 +4,16 @@ use crate::arguments::whole;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// What to place where, and why.
+/// Arguments of `ringway place`.
 #[derive(Args)]
 pub struct PlaceArguments {
-    /// Use the hosts and VMs of this file, and forget everything afterwards, instead of asking a running fabric.
+    /// Use the hosts and VMs of this file instead of a running fabric; changes are not saved.
     #[arg(long, global = true, value_name = "FILE")]
     pub inventory: Option<PathBuf>,
     /// Folders of Python plugins, with `--inventory` or for `simulate`.
     #[arg(long, global = true, value_name = "DIR")]
     pub plugins: Vec<PathBuf>,
-    /// Run plugins, too, where the kernel has no landlock or no seccomp to confine them by.
+    /// Run plugins even if the kernel lacks landlock or seccomp to confine them.
     #[arg(long, global = true)]
     pub unconfined: bool,
     /// What to do.
@@ -24,25 +24,25 @@ pub struct PlaceArguments {
 /// VMs to place.
 #[derive(Args)]
 pub struct Vms {
-    /// The VMs: all of them are placed, or none.
+    /// The VMs, which are placed all or none.
     #[arg(required = true, value_name = "VM")]
     pub vms: Vec<String>,
-    /// Policy instead of theirs.
+    /// Policy to use instead of the VMs'.
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
-    /// Only these hosts.
+    /// Choose only these hosts.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Not these hosts.
+    /// Exclude these hosts.
     #[arg(long, value_name = "HOST", value_delimiter = ',')]
     pub without: Vec<String>,
-    /// Settles ties; the same seed makes the same choice.
+    /// Seed for breaking ties; the same seed makes the same choice.
     #[arg(long, value_parser = whole::<u64>)]
     pub seed: Option<u64>,
-    /// Virtual CPUs of VMs that are not known yet.
+    /// Virtual CPUs of unknown VMs.
     #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     pub cpus: Option<u32>,
-    /// Memory of VMs that are not known yet, in MB.
+    /// Memory of unknown VMs, in MB.
     #[arg(long, value_name = "MB", value_parser = whole::<u64>)]
     pub memory: Option<u64>,
 }
@@ -50,23 +50,23 @@ pub struct Vms {
 /// What to do about placement.
 #[derive(Subcommand)]
 pub enum PlaceCommand {
-    /// Decide where VMs go, and reserve what they take there.
+    /// Decide where VMs run, and reserve their resources.
     #[command(after_help = "\
-The reservation ends after a minute, unless the VM is confirmed to run.
+The reservation expires after a minute unless the VM is confirmed to run.
 
 Examples:
   ringway place run web-1
   ringway place run fw nat dpi --policy chain_local
   ringway place run big --cpus 8 --memory 16384")]
     Run(Vms),
-    /// Decide where VMs would go, and reserve nothing.
+    /// Decide where VMs would run, without a reservation.
     #[command(after_help = "\
 Examples:
   ringway place try web-1
   ringway place --inventory examples/placement/inventory.toml try new --cpus 4 --memory 8192
   ringway place try web-1 --policy packing --json")]
     Try(Vms),
-    /// Say why a host would or would not run a VM.
+    /// Explain why a host would or would not run a VM.
     #[command(after_help = "\
 Examples:
   ringway place why-not web-1 node-07
@@ -76,11 +76,11 @@ Examples:
         vm: String,
         /// The host.
         host: String,
-        /// Policy instead of the VM's.
+        /// Policy to use instead of the VM's.
         #[arg(long, value_name = "NAME")]
         policy: Option<String>,
     },
-    /// Say everything about a decision: every host, every filter, every weight.
+    /// Explain a decision: every host, every filter, every weight.
     #[command(after_help = "\
 Examples:
   ringway place explain 17
@@ -90,7 +90,7 @@ Examples:
         /// The decision's number.
         #[arg(value_parser = whole::<u64>)]
         id: u64,
-        /// Only this host.
+        /// Show only this host.
         #[arg(long)]
         host: Option<String>,
     },
@@ -100,11 +100,11 @@ Examples:
   ringway place decisions
   ringway place decisions --count 100")]
     Decisions {
-        /// How many.
+        /// Maximum number.
         #[arg(long, default_value_t = 20, value_parser = whole::<usize>)]
         count: usize,
     },
-    /// Place a guest or a function of the fabric's file, and start it.
+    /// Place a guest or a function of the fabric file, and start it.
     #[command(after_help = "\
 Examples:
   ringway place start left")]
@@ -112,7 +112,7 @@ Examples:
         /// The guest or function.
         guest: String,
     },
-    /// Say that VMs run where they were placed.
+    /// Confirm that VMs run where they were placed.
     #[command(after_help = "\
 Examples:
   ringway place confirm web-1")]
@@ -121,7 +121,7 @@ Examples:
         #[arg(required = true)]
         vms: Vec<String>,
     },
-    /// Give back what was reserved for VMs.
+    /// Release the reservations of VMs.
     #[command(after_help = "\
 Examples:
   ringway place release web-1")]
@@ -130,10 +130,10 @@ Examples:
         #[arg(required = true)]
         vms: Vec<String>,
     },
-    /// Move VMs as the cluster's balancer wants, or say what it would do.
+    /// Run a round of the cluster's balancer, or preview rounds.
     #[command(after_help = "\
-A round makes at most as many migrations as the cluster allows, one if nobody says otherwise. A running fabric
-makes a round by itself each `interval` of a cluster.
+A round makes at most as many migrations as the cluster allows, by default one. A running fabric runs a round
+in each `interval` of a cluster.
 
 Examples:
   ringway place balance --dry-run --rounds 10
@@ -144,48 +144,48 @@ Examples:
         /// The cluster.
         #[arg(long, default_value = "default")]
         cluster: String,
-        /// Only say what would be done.
+        /// Preview only.
         #[arg(long)]
         dry_run: bool,
-        /// Rounds to look ahead, a minute apart.
+        /// Number of rounds to preview, a minute apart.
         #[arg(long, default_value_t = 1, value_parser = whole::<usize>)]
         rounds: usize,
-        /// Show the last rounds in which something happened, whoever asked for them.
+        /// Show the last rounds in which something happened.
         #[arg(long, conflicts_with_all = ["dry_run", "rounds", "cluster"])]
         last: bool,
     },
-    /// List hosts with what is left of them.
+    /// List hosts and their remaining resources.
     #[command(after_help = "\
 Examples:
   ringway place hosts
   ringway place --inventory examples/placement/inventory.toml hosts")]
     Hosts,
-    /// List VMs: where they run, what they take, what is reserved for them.
+    /// List VMs: their hosts, resources and reservations.
     #[command(after_help = "\
 Examples:
   ringway place vms
   ringway place vms --host node-07 --json")]
     Vms {
-        /// Only those that run on this host or have it reserved.
+        /// Show only VMs that run on this host or have a reservation there.
         #[arg(long)]
         host: Option<String>,
     },
-    /// Take objects out that nothing uses any more.
+    /// Delete unused objects.
     #[command(after_help = "\
-With a host goes what is known about it. A fact is named by its host and its own name.
+Deleting a host deletes its facts and measurements. A fact is named HOST/NAME.
 
 Examples:
   ringway place remove vm web-1 web-2
   ringway place remove host node-07
   ringway place remove fact node-07/temperature")]
     Remove {
-        /// What they are.
+        /// The kind of the objects.
         kind: Removable,
         /// Their names.
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Say what was measured of a host; what is left out is worked out from what runs there.
+    /// Set measurements of a host; missing ones are computed from its VMs.
     #[command(after_help = "\
 Examples:
   ringway place load node-07 --cpu 85
@@ -204,9 +204,9 @@ Examples:
         #[arg(long, value_name = "MB", value_parser = whole::<u64>)]
         swap_free: Option<u64>,
     },
-    /// Take hosts out of use: nothing new comes, and rounds of balancing move away what runs there.
+    /// Put hosts into maintenance: they get no new VMs, and balancing rounds move their VMs away.
     #[command(after_help = "\
-A host is in maintenance when it is empty; `ringway place hosts` says whether it is.
+A host is in maintenance when it is empty; `ringway place hosts` shows its status.
 
 Examples:
   ringway place maintenance node-07
@@ -216,7 +216,7 @@ Examples:
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
     },
-    /// Take hosts into use, after maintenance or when they answer again.
+    /// Activate hosts, after maintenance or when they respond again.
     #[command(after_help = "\
 Examples:
   ringway place activate node-07")]
@@ -225,9 +225,9 @@ Examples:
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
     },
-    /// Keep a host out of every placement, let it in again, or say which are kept out.
+    /// Add a host to the blacklist, remove it, or show the blacklist.
     #[command(after_help = "\
-What runs there stays.
+Blacklisted hosts get no new VMs; running VMs stay.
 
 Examples:
   ringway place blacklist node-07 --reason \"smells of smoke\"
@@ -237,13 +237,13 @@ Examples:
     Blacklist {
         /// The host.
         host: Option<String>,
-        /// Why.
+        /// The reason.
         #[arg(long, default_value = "by hand", requires = "host")]
         reason: String,
-        /// Seconds after which it is let in again.
+        /// Seconds after which the entry expires.
         #[arg(long = "for", value_name = "SECONDS", requires = "host", value_parser = whole::<u64>)]
         ttl: Option<u64>,
-        /// Let it in again.
+        /// Remove the entry.
         #[arg(long, requires = "host", conflicts_with_all = ["reason", "ttl"])]
         remove: bool,
     },
@@ -256,37 +256,37 @@ Examples:
         /// The policy.
         name: String,
     },
-    /// Say what changed: objects, reservations, decisions.
+    /// Show events: changes of objects, reservations, decisions.
     #[command(after_help = "\
 Examples:
   ringway place events
   ringway place events --follow
   ringway place events --after 1204 --count 500 --json")]
     Events {
-        /// Those after this revision, oldest first, instead of the newest.
+        /// Show events after this revision, oldest first, instead of the newest.
         #[arg(long, value_name = "REVISION", value_parser = whole::<u64>)]
         after: Option<u64>,
-        /// How many.
+        /// Maximum number.
         #[arg(long, default_value_t = 50, value_parser = whole::<usize>)]
         count: usize,
-        /// Go on with what changes from now on.
+        /// Continue with new events.
         #[arg(long)]
         follow: bool,
     },
-    /// Check, back up or restore the file that placement is kept in.
+    /// Check, back up or restore placement's store.
     #[command(after_help = "\
 Examples:
   ringway place store check
   ringway place store backup placement.backup")]
     Store {
-        /// The store's file, if it is not that of the fabric: `placement.redb` in a run directory.
+        /// The store's file, if not the fabric's: `placement.redb` in a run directory.
         #[arg(long, global = true, value_name = "FILE")]
         store: Option<PathBuf>,
         /// What to do.
         #[command(subcommand)]
         command: StoreCommand,
     },
-    /// List policies, or the units they choose from.
+    /// List policies, or units.
     #[command(after_help = "\
 Examples:
   ringway place policies
@@ -296,9 +296,9 @@ Examples:
         #[arg(long)]
         units: bool,
     },
-    /// Put in what an inventory file has: clusters, policies, hosts, VMs, groups.
+    /// Add the objects of an inventory file: clusters, policies, hosts, VMs, groups.
     #[command(after_help = "\
-All of it or nothing. What has the same name is replaced.
+All objects are added, or none. Objects with the same names are replaced.
 
 Examples:
   ringway place put examples/placement/inventory.toml")]
@@ -306,10 +306,10 @@ Examples:
         /// The file.
         file: PathBuf,
     },
-    /// Attach folders of Python plugins to the running fabric, or say which are and what is wrong there.
+    /// Attach folders of Python plugins to the running fabric, or show the attached ones and their errors.
     #[command(after_help = "\
-They are there beside those of the fabric's file, instead of those attached before, and stay when the fabric
-goes down and comes up.
+They are used in addition to those of the fabric file, replace those attached before, and stay attached when
+the fabric restarts.
 
 Examples:
   ringway place plugins /etc/ringway/plugins
@@ -319,11 +319,11 @@ Examples:
     Plugins {
         /// The folders.
         folders: Vec<PathBuf>,
-        /// Detach those attached before.
+        /// Detach all folders.
         #[arg(long, conflicts_with = "folders")]
         none: bool,
     },
-    /// Push a figure about a host; the next decision sees it.
+    /// Set a fact about a host; the next decision uses it.
     #[command(after_help = "\
 Examples:
   ringway place fact node-07 temperature 71.5 --for 60
@@ -331,15 +331,15 @@ Examples:
     Fact {
         /// The host.
         host: String,
-        /// The figure's name.
+        /// The fact's name.
         name: String,
-        /// The figure.
+        /// Its value.
         value: f64,
-        /// Seconds after which it is stale.
+        /// Seconds after which it expires.
         #[arg(long = "for", value_name = "SECONDS", value_parser = whole::<u64>)]
         ttl: Option<u64>,
     },
-    /// Run a trace of VMs against made-up or given hosts, in virtual time, and compare policies.
+    /// Run a trace of VMs on generated or given hosts in virtual time, and compare policies.
     #[command(after_help = "\
 Examples:
   ringway place simulate --hosts 200 --policy packing --policy none
@@ -352,8 +352,8 @@ Examples:
     /// Place the pods of a Kubernetes cluster: serve kube-scheduler's extender, follow nodes and pods, bind.
     #[command(after_help = "\
 It needs no fabric. Its store is in the run directory `kubernetes`, or in that of --fabric NAME; other
-commands of `ringway place` find it there where no fabric is up. With --inventory it has what is in that file,
-and forgets everything afterwards. docs/placement.md has what kube-scheduler has to be told.
+commands of `ringway place` find it there if no fabric is up. With --inventory it starts with the objects of
+that file, and changes are not saved. docs/placement.md shows the configuration of kube-scheduler.
 
 Examples:
   ringway place kubernetes --kubeconfig /etc/kubernetes/scheduler.conf --policy packing
@@ -362,26 +362,26 @@ Examples:
     Kubernetes(Kubernetes),
 }
 
-/// Which Kubernetes cluster, and how.
+/// The Kubernetes cluster to serve.
 #[derive(Args)]
 pub struct Kubernetes {
-    /// The way to the API server, and who we are there.
+    /// Address of the API server, and our credentials.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: PathBuf,
     /// A context of the kubeconfig instead of its current one.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// The cluster that nodes are of.
+    /// The cluster to which nodes belong.
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub cluster: String,
-    /// The cluster's policy; the one it has if left out.
+    /// The cluster's new policy; by default unchanged.
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
     /// Serve the extender, `/metrics` and `/healthz` over HTTP on this address. Clients are not
     /// authenticated, and it writes bindings: leave it on a loopback address.
     #[arg(long, default_value = "127.0.0.1:10263", value_name = "ADDRESS:PORT")]
     pub listen: std::net::SocketAddr,
-    /// How logs are written.
+    /// How to log.
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]
     pub log: crate::arguments::Log,
 }
@@ -389,13 +389,13 @@ pub struct Kubernetes {
 /// What to do with the store.
 #[derive(Subcommand)]
 pub enum StoreCommand {
-    /// Read the store, every byte of it if no fabric has it open, and say what it holds or what is wrong with it.
+    /// Verify the store and show a summary of its contents; every byte is read if no fabric has it open.
     #[command(after_help = "\
 Examples:
   ringway place store check
   ringway place store check --store /run/ringway/lab/placement.redb")]
     Check,
-    /// Write all that the store holds to a file; the fabric may be up or down.
+    /// Write a backup of the store to a file; the fabric may be up or down.
     #[command(after_help = "\
 Examples:
   ringway place store backup placement.backup
@@ -404,9 +404,9 @@ Examples:
         /// The file.
         file: PathBuf,
     },
-    /// Have the store hold what a backup has, or what can be read of its damaged files.
+    /// Restore the store from a backup, or from the readable parts of its damaged files.
     #[command(after_help = "\
-The fabric that has the store open is to be down. What was there stays beside it under another name.
+The store's fabric must be down. The previous files are kept under other names.
 
 Examples:
   ringway place store restore placement.backup
@@ -415,13 +415,13 @@ Examples:
         /// The backup.
         #[arg(required_unless_present = "salvage")]
         file: Option<PathBuf>,
-        /// Keep what can still be read of the damaged files.
+        /// Restore the readable parts of the damaged files.
         #[arg(long, conflicts_with = "file")]
         salvage: bool,
     },
 }
 
-/// What can be taken out.
+/// Kinds of objects that can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Removable {
     /// A host.
@@ -434,16 +434,16 @@ pub enum Removable {
     Policy,
     /// A cluster.
     Cluster,
-    /// What was measured of a host.
+    /// A host's measurements.
     Load,
     /// A host's blacklist entry.
     Blacklist,
-    /// A figure about a host, HOST/FIGURE.
+    /// A fact about a host, HOST/NAME.
     Fact,
 }
 
 impl Removable {
-    /// What the API calls it.
+    /// Its name in the API.
     pub fn name(self) -> &'static str {
         match self {
             Removable::Host => "host",
@@ -458,14 +458,14 @@ impl Removable {
     }
 }
 
-/// What to simulate.
+/// Parameters of a simulation.
 #[derive(Args)]
 pub struct Simulate {
-    /// Hosts: 40 CPUs and 98 GB each; 100 if nobody says. With `--inventory` they are its own, with what runs
-    /// on them: those of `--cluster`, of the only cluster it has, or of `default`.
+    /// Number of generated hosts, with 40 CPUs and 98 GB each; by default 100. With `--inventory` the hosts are those
+    /// of `--cluster`, of its only cluster, or of `default`, with their VMs.
     #[arg(long, conflicts_with = "nodes", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub hosts: Option<u32>,
-    /// Hosts of a file instead: openb's list of nodes.
+    /// Use the hosts of this file: openb's list of nodes.
     #[arg(long, value_name = "FILE")]
     pub nodes: Option<PathBuf>,
     /// The cluster of `--inventory` whose hosts are filled.
@@ -474,25 +474,25 @@ pub struct Simulate {
     /// A trace's file, or `synthetic`.
     #[arg(long, default_value = "synthetic", value_name = "FILE")]
     pub trace: PathBuf,
-    /// The trace's form.
+    /// The trace's format.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Policies to compare.
     #[arg(long = "policy", value_name = "NAME", default_value = "none")]
     pub policies: Vec<String>,
-    /// A file of policies, beside those that are built in.
+    /// A file with policies, in addition to the built-in ones.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// VMs of a synthetic trace.
+    /// Number of VMs of a synthetic trace.
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=20_000_000))]
     pub vms: u32,
     /// Sizes of a synthetic trace's VMs.
     #[arg(long, default_value = "vmagent")]
     pub mix: String,
-    /// Seconds between two arrivals of a synthetic trace, on average.
+    /// Mean time between two arrivals of a synthetic trace, in seconds.
     #[arg(long, default_value_t = 10, value_parser = whole::<u64>)]
     pub gap: u64,
-    /// Seconds that a VM of a synthetic trace runs on average; 0 for ever.
+    /// Mean lifetime of a VM of a synthetic trace, in seconds; 0 for unlimited.
     #[arg(long, default_value_t = 36_000, value_parser = whole::<u64>)]
     pub lifetime: u64,
     /// Seconds between two rounds of balancing; 0 for none.
@@ -501,21 +501,21 @@ pub struct Simulate {
     /// Stop at the first VM that finds no host.
     #[arg(long)]
     pub until_full: bool,
-    /// Keep every VM to the end, whatever departures the trace has.
+    /// Ignore the trace's departures: every VM stays to the end.
     #[arg(long)]
     pub ignore_departures: bool,
-    /// Where everything made up follows from.
+    /// Seed of generated hosts and traces.
     #[arg(long, default_value_t = 1, value_parser = whole::<u64>)]
     pub seed: u64,
-    /// Write figures over time to this file.
+    /// Write samples over time to this CSV file.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Draw them to this file.
+    /// Draw samples over time to this SVG file.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 }
 
-/// A trace's form.
+/// A trace's format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// VMAgent's CSV.

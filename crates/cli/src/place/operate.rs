@@ -82,22 +82,22 @@ fn events(
     let mut after = after;
     let mut heads = true;
     loop {
-        let told = source.events(after, count)?;
+        let batch = source.events(after, count)?;
         if follow && json {
-            told.events.iter().for_each(text::json);
+            batch.events.iter().for_each(text::json);
         } else if json {
-            text::json(&told);
-        } else if heads || !told.events.is_empty() {
-            tell::events(&told.events, heads);
+            text::json(&batch);
+        } else if heads || !batch.events.is_empty() {
+            tell::events(&batch.events, heads);
         }
         if !follow {
             return Ok(());
         }
         heads = false;
         // A full answer means that more events may be waiting: they are fetched at once.
-        if told.events.len() < count {
+        if batch.events.len() < count {
             std::thread::sleep(FOLLOW);
         }
-        after = Some(told.revision);
+        after = Some(batch.revision);
     }
 }

@@ -175,7 +175,7 @@ impl Source {
     /// Removes an object; the name of a fact includes its host's.
     pub fn remove(&mut self, kind: Removable, name: &str) -> Result<(), Fail> {
         if kind == Removable::Fact {
-            let what = || Fail::Failed(format!("{}: a fact is named HOST/FIGURE", name.escape_debug()));
+            let what = || Fail::Failed(format!("{}: a fact is named HOST/NAME", name.escape_debug()));
             let (host, fact) = name.split_once('/').ok_or_else(what)?;
             named("host", host).and_then(|()| named("fact", fact))?;
             let path = format!("/v1/place/facts/{host}/{fact}");

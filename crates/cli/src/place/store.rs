@@ -35,19 +35,19 @@ pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json
     let now = Clock::default().now();
     let path = || file.map_or_else(|| find(target), Ok);
     match (command, &mut fabric) {
-        (StoreCommand::Check, Some(client)) => told(&client.get("/v1/place/store")?, json),
+        (StoreCommand::Check, Some(client)) => show_store(&client.get("/v1/place/store")?, json),
         (StoreCommand::Check, None) => {
             let path = path()?;
-            told(&view(&path, check(&path, now).map_err(Fail::because)?), json)
+            show_store(&view(&path, check(&path, now).map_err(Fail::because)?), json)
         }
         (StoreCommand::Backup { file }, Some(client)) => {
             let to = std::path::absolute(&file).map_err(Fail::because)?;
             let request = BackupRequest { path: to.display().to_string() };
-            told(&client.ask("/v1/place/store/backup", &request)?, json)
+            show_store(&client.ask("/v1/place/store/backup", &request)?, json)
         }
         (StoreCommand::Backup { file }, None) => {
             let path = path()?;
-            told(&view(&path, backup(&path, &file, now).map_err(Fail::because)?), json)
+            show_store(&view(&path, backup(&path, &file, now).map_err(Fail::because)?), json)
         }
         (StoreCommand::Restore { file, .. }, _) => {
             let path = path()?;
@@ -61,7 +61,7 @@ pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json
                     Restored { path, holds, kept, lost }
                 }
             };
-            tell(&restored, json);
+            show_restored(&restored, json);
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ fn view(path: &Path, holds: Summary) -> StoreView {
     StoreView { path: path.display().to_string(), full: None, holds }
 }
 
-fn told(view: &StoreView, json: bool) {
+fn show_store(view: &StoreView, json: bool) {
     if json {
         return text::json(view);
     }
@@ -103,7 +103,7 @@ fn told(view: &StoreView, json: bool) {
     }
 }
 
-fn tell(restored: &Restored, json: bool) {
+fn show_restored(restored: &Restored, json: bool) {
     if json {
         return text::json(restored);
     }

@@ -341,8 +341,8 @@ pub fn policy(policy: &Policy, units: &[UnitView], json: bool) {
     println!("balancer {}", if policy.balancer.is_empty() { "None" } else { &policy.balancer });
     let what = |kinds: &[&str], name: &str| {
         let unit = units.iter().find(|unit| kinds.contains(&unit.kind.as_str()) && unit.name == name);
-        let said = unit.map_or("a unit from outside that is out of reach", |unit| &unit.description);
-        said.split_whitespace().collect::<Vec<_>>().join(" ")
+        let description = unit.map_or("an external unit that is unreachable", |unit| &unit.description);
+        description.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let required = |required: bool| if required { "required" } else { "" };
     let mut filters = Table::new(&["FILTER", "TURN", "REQUIRED", "WHAT IT DOES"]);

@@ -1,4 +1,4 @@
-//! Fabrics of the real program, each in a run directory of its own.
+//! Fabrics of the real program, each in its own run directory.
 #![allow(dead_code, reason = "each test has its own needs")]
 
 use serde_json::Value;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A folder with a fabric file, where nobody else runs fabrics. It goes with its fabrics.
+/// A private folder with a fabric file. Dropping it ends its fabrics and removes it.
 pub struct Lab {
-    /// Where it is.
+    /// Its path.
     pub folder: PathBuf,
 }
 
@@ -31,7 +31,7 @@ impl Lab {
         command.env_remove("RINGWAY_LOG").output().unwrap()
     }
 
-    /// What a command says that must succeed.
+    /// The output of a command that must succeed.
     pub fn ok(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -44,7 +44,7 @@ impl Lab {
         serde_json::from_str(&self.ok(&words)).unwrap()
     }
 
-    /// The exit code and the words of a command that must fail.
+    /// The exit code and the message of a command that must fail.
     pub fn fails(&self, words: &[&str]) -> (i32, String) {
         let output = self.run(words);
         assert!(!output.status.success(), "{words:?}");
@@ -77,7 +77,7 @@ impl Drop for Lab {
     }
 }
 
-/// Waits until something is so, for as long as a slow machine may need.
+/// Waits until a condition holds, with a time limit for slow machines.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !so() {

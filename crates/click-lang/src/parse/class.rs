@@ -161,7 +161,7 @@ impl Parser<'_> {
 
     /// `$a, KEY $b, __REST__ $c |`
     fn formals(&mut self) {
-        let mut order_said = false;
+        let mut order_reported = false;
         loop {
             let first = self.lex();
             let any = !self.compound().formals.is_empty();
@@ -188,7 +188,7 @@ impl Parser<'_> {
                     return;
                 }
             };
-            self.formal(&name, &keyword, &mut order_said);
+            self.formal(&name, &keyword, &mut order_reported);
             let separator = self.lex();
             match separator.token {
                 Token::Char('|') => return,
@@ -202,7 +202,7 @@ impl Parser<'_> {
         }
     }
 
-    fn formal(&mut self, name: &str, keyword: &str, order_said: &mut bool) {
+    fn formal(&mut self, name: &str, keyword: &str, order_reported: &mut bool) {
         let before = self.compound().formals.last().map(|formal| formal.keyword.clone());
         let (new_name, new_keyword) = self.compound().add_formal(name, keyword);
         if !new_name {
@@ -215,12 +215,12 @@ impl Parser<'_> {
         let misplaced = before.is_some_and(|before| {
             (keyword.is_empty() && !before.is_empty()) || before == crate::config::REST
         });
-        if misplaced && !*order_said {
+        if misplaced && !*order_reported {
             self.error(
                 "compound element parameters out of order\n\
                  (The correct order is '[positional], [keywords], [__REST__]'.)",
             );
-            *order_said = true;
+            *order_reported = true;
         }
     }
 }

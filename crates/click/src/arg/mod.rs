@@ -72,7 +72,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// None as yet.
+    /// Without arguments yet.
     pub(crate) fn new(names: Rc<Names>, element: &str, report: Rc<RefCell<Report>>) -> Self {
         let scope = Scope::new(names, element);
         Self { arguments: Vec::new(), states: Vec::new(), scope, report, failed: false, keywords: Vec::new() }

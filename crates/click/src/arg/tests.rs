@@ -9,7 +9,7 @@ fn args(text: &str) -> Args {
     args
 }
 
-fn said(args: &Args) -> String {
+fn errors(args: &Args) -> String {
     args.report.borrow().diagnostics.iter().map(|d| d.text.trim().to_string()).collect::<Vec<_>>().join("; ")
 }
 
@@ -30,14 +30,14 @@ fn error_messages_equal_clicks() {
     let mut wrong = args("300");
     wrong.read_p("SIZE", &mut value);
     assert_eq!(wrong.complete(), Err(Failed));
-    assert_eq!(said(&wrong), "SIZE: out of range, bound 255");
+    assert_eq!(errors(&wrong), "SIZE: out of range, bound 255");
     let mut wrong = args("x, y, FOO 3");
     wrong.read_mp("SIZE", &mut value);
     assert_eq!(wrong.complete(), Err(Failed));
-    assert_eq!(said(&wrong), "SIZE: invalid number; FOO: unknown argument; too many arguments");
+    assert_eq!(errors(&wrong), "SIZE: invalid number; FOO: unknown argument; too many arguments");
     let mut missing = args("");
     missing.read_mp("SIZE", &mut value);
-    assert_eq!(said(&missing), "SIZE: required argument missing");
+    assert_eq!(errors(&missing), "SIZE: required argument missing");
 }
 
 #[test]

@@ -68,11 +68,11 @@ impl Division {
         let mut parts = Parts::new(members.len());
         connections.for_each(|(from, to)| parts.join(from, to));
         let first = join_shared(members, &mut parts);
-        let mut wishes = Vec::new();
+        let mut joins_first = Vec::new();
         Mentions::new(members).each(|by, mentioned| match members[by].reach {
             _ if members[mentioned].reach == Reach::Each => {}
             Reach::Part => parts.join(by, mentioned),
-            Reach::Whole => wishes.push(mentioned),
+            Reach::Whole => joins_first.push(mentioned),
             Reach::Each => {}
         });
         let mut asked: BTreeMap<usize, usize> = BTreeMap::new();
@@ -83,8 +83,8 @@ impl Division {
         }
         if let Some(first) = first {
             // These have no requested thread.
-            wishes.retain(|wish| !asked.contains_key(&parts.of(*wish)));
-            wishes.into_iter().for_each(|wish| parts.join(first, wish));
+            joins_first.retain(|part| !asked.contains_key(&parts.of(*part)));
+            joins_first.into_iter().for_each(|part| parts.join(first, part));
             asked.insert(parts.of(first), 0);
         }
         let homes = if balanced { deal(members, &mut parts, asked, threads) } else { asked };

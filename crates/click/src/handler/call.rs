@@ -13,7 +13,7 @@ pub enum HandlerError {
     NoHandler(String, &'static str),
     /// It takes no parameters: its full name.
     NoParameters(String),
-    /// The element is in the middle of something: its full name. Writes are not answered so but done afterwards.
+    /// The element is running: its full name. Writes are deferred instead.
     Busy(String),
     /// The handler's own error.
     Failed(String),

@@ -46,7 +46,7 @@ pub struct Handler {
     write: Option<Action>,
 }
 
-/// An action of elements of one type as one of any element.
+/// Converts an action on elements of one type to an action on any element.
 fn action<E: Element>(
     run: impl Fn(&mut E, Request<'_>, &mut Context<'_>) -> Outcome + 'static,
 ) -> Option<Action> {

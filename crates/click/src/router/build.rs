@@ -13,7 +13,7 @@ use ringway_click_lang::{Diagnostics, Graph, config};
 
 /// Attack: a configuration whose compounds multiply. Largest number of elements of a router.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// Arguments that are split off before packets have their turn.
+/// Arguments to split before packets are handled again.
 const SPLIT: usize = 64;
 
 /// How a router runs.
@@ -118,7 +118,7 @@ impl Router {
             turn_began: 0,
             turn_wall: None,
             rebuild: None,
-            asked: None,
+            pending_swap: None,
             breath: None,
             visits: Default::default(),
             classes: Vec::new(),

@@ -57,7 +57,7 @@ impl Router {
     }
 
     fn own_handlers(&self) -> Vec<HandlerInfo> {
-        let replaceable = self.rebuild.is_some() || self.asked.is_some();
+        let replaceable = self.rebuild.is_some() || self.pending_swap.is_some();
         let mut infos: Vec<HandlerInfo> = GLOBAL.iter().map(|global| global.info.clone()).collect();
         infos.retain(|info| replaceable || info.name != HOTCONFIG);
         for info in infos.iter_mut().filter(|info| info.name == TIMEWARP) {
@@ -309,9 +309,9 @@ impl Router {
         (self.reconfiguring, self.breathed) = (false, None);
         let good = configured && new.initialize(&mut crate::Context::new(self, id, true)).is_ok();
         self.reused = Reused::default();
-        let said = core::mem::replace(&mut *self.report.borrow_mut(), errors);
+        let report = core::mem::replace(&mut *self.report.borrow_mut(), errors);
         if !good {
-            return Err(HandlerError::failed(said.diagnostics.to_string().trim()));
+            return Err(HandlerError::failed(report.diagnostics.to_string().trim()));
         }
         if let Some(mut old) = self.take(id) {
             new.take_state(&mut *old, &mut crate::Context::new(self, id, true));

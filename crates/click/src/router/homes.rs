@@ -23,7 +23,7 @@ pub trait Threads {
     fn run(&self, thread: usize, job: Job) -> Option<Box<dyn Any + Send>>;
 }
 
-/// Where elements live.
+/// The assignment of elements to threads.
 pub(super) struct Homes {
     division: Division,
     /// The thread of this router.
@@ -37,9 +37,9 @@ pub(super) struct Homes {
 /// Result of initializing elements on another thread.
 #[derive(Default)]
 struct Begun {
-    /// All could be.
+    /// Whether all were initialized.
     good: bool,
-    said: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
     /// The elements with tasks.
     tasked: Vec<ElementId>,
 }
@@ -50,7 +50,6 @@ impl Router {
     ///
     /// # Errors
     /// [`BuildError`] with all errors.
-    /// [`BuildError`] with everything that is wrong.
     pub fn configured(
         graph: Graph,
         registry: &Registry,
@@ -135,7 +134,7 @@ impl Router {
         }
     }
 
-    /// Prints there from now on.
+    /// Prints to `console` from now on.
     pub fn print_to(&mut self, console: Box<dyn Console>) {
         self.console = console;
     }
@@ -145,7 +144,6 @@ impl Router {
     ///
     /// # Errors
     /// [`BuildError`] with all errors.
-    /// [`BuildError`] with everything that is wrong.
     pub fn begin(mut self) -> Result<Self, BuildError> {
         let order = self.order();
         let others = self.others();
@@ -171,7 +169,7 @@ impl Router {
                 });
                 if home.is_some() {
                     good = begun.good;
-                    self.report.borrow_mut().diagnostics.extend(begun.said);
+                    self.report.borrow_mut().diagnostics.extend(begun.diagnostics);
                     begun.tasked.into_iter().for_each(|id| self.info_mut(id).tasked = true);
                 }
             }
@@ -191,9 +189,9 @@ impl Router {
     fn initialize_some(&mut self, ids: &[ElementId]) -> Begun {
         self.report.take();
         let good = ids.iter().all(|id| self.initialize_one(*id));
-        let said = self.report.take().diagnostics.iter().cloned().collect();
+        let diagnostics = self.report.take().diagnostics.iter().cloned().collect();
         let tasked = ids.iter().copied().filter(|id| !self.info(*id).tasks.is_empty());
-        Begun { good, said, tasked: tasked.collect() }
+        Begun { good, diagnostics, tasked: tasked.collect() }
     }
 
     /// Ends building: from now on it runs.
@@ -337,7 +335,7 @@ impl Router {
 
     /// Passes a line of another thread's chatter to the listeners.
     pub fn forward_chatter(&mut self, line: &str) {
-        self.tell_listeners("", line);
+        self.send_to_listeners("", line);
     }
 
     /// Whether any element listens to chatter.

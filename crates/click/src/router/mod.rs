@@ -18,7 +18,7 @@ pub use homes::{Job, Threads};
 pub(crate) use report::Report;
 pub use run::Turn;
 pub use select::Interest;
-use swap::Asked;
+use swap::PendingSwap;
 pub use swap::{Breath, Rebuild, Replacement, Succession};
 
 use crate::arg::Names;
@@ -133,9 +133,9 @@ pub struct Router {
     pub(crate) lends: Cell<bool>,
     /// Number of running elements that are lent.
     pub(crate) lent: u32,
-    /// How many more bursts may be handed over in this turn.
+    /// Remaining number of bursts that may be passed on in this turn.
     budget: u32,
-    /// Packets dropped because a turn handed over too many.
+    /// Packets dropped because a turn passed on too many bursts.
     looped: u64,
     /// Packets dropped because they could not be completed.
     incomplete: u64,
@@ -151,7 +151,7 @@ pub struct Router {
     turn_wall: Option<u64>,
     rebuild: Option<Box<dyn Rebuild>>,
     /// A requested replacement that is not built yet.
-    asked: Option<Asked>,
+    pending_swap: Option<PendingSwap>,
     /// While it is built as a replacement: lets the running router handle packets.
     breath: Option<Breath>,
     /// Calls from other threads.
@@ -160,11 +160,11 @@ pub struct Router {
     classes: Vec<&'static str>,
     /// Whether one of its elements is being reconfigured.
     reconfiguring: bool,
-    /// Meanwhile: what the element's predecessor made and it has not asked for again.
+    /// During reconfiguration: what the old element created and the new one has not requested yet.
     pub(crate) reused: Reused,
-    /// Meanwhile: the time at which tasks last ran; `None` if they can't run.
+    /// During reconfiguration: the time at which tasks last ran; `None` if they can't run.
     breathed: Option<u64>,
-    /// Whether its elements were told that it ends.
+    /// Whether its elements were notified of its end.
     ended: bool,
     /// Its replacement.
     successor: Option<Box<Router>>,
@@ -287,11 +287,11 @@ impl Router {
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
         let line = format!("{line}");
         self.console.chatter(&line);
-        self.tell_listeners("", &line);
+        self.send_to_listeners("", &line);
     }
 
-    /// Passes a line of a channel's chatter to its listeners; whether one of them has it printed, too.
-    pub(crate) fn tell_listeners(&mut self, channel: &str, line: &str) -> bool {
+    /// Passes a line of chatter to the channel's listeners. Returns whether to print it too.
+    pub(crate) fn send_to_listeners(&mut self, channel: &str, line: &str) -> bool {
         let mut printed = false;
         for listener in self.chatter_listeners.iter().filter(|listener| listener.channel == channel) {
             listener.lines.add(line);
@@ -351,8 +351,8 @@ impl Router {
         self.runcount = count;
     }
 
-    /// Makes an element the one that is told of stops, by its `step` handler, unless there is one. Returns
-    /// whether it is.
+    /// Makes an element manage stops, through its `step` handler, unless another one does. Returns whether it manages
+    /// them.
     pub fn manage_stop(&mut self, id: ElementId) -> bool {
         *self.stop_element.get_or_insert(id) == id
     }

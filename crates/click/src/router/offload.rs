@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use ringway_frame::Reason;
 
 impl Router {
-    /// Marks elements that packets reach completed: those that need it, and those from which such elements
+    /// Marks the elements before which packets are completed: those that need it, and those from which such elements
     /// pull.
     pub(super) fn mark_completing(&mut self) {
         let needs = |id: &ElementId| self.class(*id).metadata == Metadata::Resolve;

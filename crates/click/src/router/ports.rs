@@ -23,7 +23,7 @@ impl Classes for Known<'_> {
 }
 
 impl Router {
-    /// All checks. Says whether all is well.
+    /// Runs all checks. Returns whether they passed.
     pub(super) fn check_graph(&mut self) -> bool {
         let report = self.report.clone();
         let diagnostics = &mut report.borrow_mut().diagnostics;

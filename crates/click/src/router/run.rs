@@ -1,4 +1,4 @@
-//! Handing packets on, and turns.
+//! Passing packets on, and turns.
 use super::{Emission, Router, Work};
 use crate::{Context, ElementId, PacketBurst};
 use alloc::vec::Vec;
@@ -10,9 +10,10 @@ const BUDGET: u32 = 1 << 20;
 const WRITES: u32 = 10_000;
 /// Tasks per turn, as in Click's driver between polls of timers and descriptors.
 const TASKS: usize = 128;
-/// Timers a turn, so that one set to the past again and again does not starve the rest.
+/// Timers per turn, so that a timer that is repeatedly set to the past does not starve others.
 const TIMERS: usize = 64;
-/// Attack: a script that never does anything. How often a stopped router's script may be asked to continue.
+/// Attack: a script that never does anything. Maximum number of times that a stopped router's script is asked to
+/// continue.
 const STEPS: usize = 1000;
 
 /// Result of a turn.
@@ -133,7 +134,7 @@ impl Router {
         None
     }
 
-    /// Asks upstream of an input.
+    /// Pulls from upstream of an input.
     pub(crate) fn pull(&mut self, id: ElementId, port: usize, max: usize, burst: &mut PacketBurst) {
         let Some((from, port)) = self.puller_of(id, port) else { return };
         let max = max.min(self.burst).min(crate::PACKETS - burst.len());

@@ -1,4 +1,4 @@
-//! Looking through the graph for notifiers.
+//! Searching the graph for notifiers.
 use super::Router;
 use crate::notifier::Listener;
 use crate::{ElementId, Note, NoteKind, Search, Signal};

@@ -36,9 +36,10 @@ impl Router {
     }
 
     pub(super) fn interested(&self, descriptor: i32, readable: bool, writable: bool) -> Vec<ElementId> {
-        let ready = |wish: &&super::Interest| {
-            wish.descriptor == descriptor && (wish.readable && readable || wish.writable && writable)
+        let ready = |interest: &&super::Interest| {
+            interest.descriptor == descriptor
+                && (interest.readable && readable || interest.writable && writable)
         };
-        self.interests.iter().filter(ready).map(|wish| wish.element).collect()
+        self.interests.iter().filter(ready).map(|interest| interest.element).collect()
     }
 }

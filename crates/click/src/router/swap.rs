@@ -59,8 +59,8 @@ impl Succession {
     }
 }
 
-/// A configuration that is to replace one that runs.
-pub(super) struct Asked {
+/// A requested replacement of the running configuration.
+pub(super) struct PendingSwap {
     text: String,
     /// Held by the requesting call.
     asker: Weak<()>,
@@ -141,34 +141,35 @@ impl Router {
     pub(super) fn hotconfig_on(&mut self, text: &str, pieces: &mut Pieces) -> Result<Progress, HandlerError> {
         let asker: Option<Rc<()>> = pieces.kept();
         let Some(asker) = asker else {
-            if self.asked.is_some() {
+            if self.pending_swap.is_some() {
                 // Another replacement is first.
                 return Ok(Progress::More);
             }
             let asker = Rc::new(());
-            self.asked = Some(Asked { text: text.into(), asker: Rc::downgrade(&asker), built: None });
+            self.pending_swap =
+                Some(PendingSwap { text: text.into(), asker: Rc::downgrade(&asker), built: None });
             return Ok(pieces.keep(Some(asker)));
         };
-        let Some(asked) = &mut self.asked else {
+        let Some(pending_swap) = &mut self.pending_swap else {
             return Err(HandlerError::failed("another configuration came first"));
         };
-        let Some(built) = asked.built.take() else { return Ok(pieces.keep(Some(asker))) };
-        self.asked = None;
+        let Some(built) = pending_swap.built.take() else { return Ok(pieces.keep(Some(asker))) };
+        self.pending_swap = None;
         self.successor = Some(built.map_err(|wrong| HandlerError::failed(wrong.trim_end()))?);
         Ok(Progress::Done)
     }
 
     /// The replacement to build, if a `hotconfig` handler was written.
     pub fn replacement(&mut self) -> Option<Replacement> {
-        let asked = self.asked.as_mut()?;
-        if asked.built.is_some() {
-            if asked.asker.strong_count() == 0 {
+        let pending_swap = self.pending_swap.as_mut()?;
+        if pending_swap.built.is_some() {
+            if pending_swap.asker.strong_count() == 0 {
                 self.adopt();
             }
             return None;
         }
         let rebuild = self.rebuild.take()?;
-        let text = core::mem::take(&mut asked.text);
+        let text = core::mem::take(&mut pending_swap.text);
         Some(Replacement { text, rebuild, place: self.succession() })
     }
 
@@ -176,14 +177,14 @@ impl Router {
     /// over.
     pub fn replaced(&mut self, rebuild: Box<dyn Rebuild>, built: Result<Router, String>) {
         self.rebuild = Some(rebuild);
-        if let Some(asked) = &mut self.asked {
-            asked.built = Some(built.map(Box::new));
+        if let Some(pending_swap) = &mut self.pending_swap {
+            pending_swap.built = Some(built.map(Box::new));
         }
     }
 
-    /// The requesting caller is gone.
+    /// Makes the built replacement the successor.
     fn adopt(&mut self) {
-        let built = self.asked.take().and_then(|asked| asked.built);
+        let built = self.pending_swap.take().and_then(|pending_swap| pending_swap.built);
         self.successor = built.and_then(Result::ok);
     }
 

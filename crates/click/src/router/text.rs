@@ -39,7 +39,7 @@ impl Router {
         out
     }
 
-    /// Chains of maximal length.
+    /// Writes connections as chains of maximal length.
     fn write_connections(&self, out: &mut String) {
         let all = &self.graph.connections;
         let mut next: Vec<Option<usize>> = vec![None; all.len()];

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 /// Attack: callers that disappear during a call, one after the other. Largest number of calls in progress.
 const MOST: usize = 256;
 
-/// Those under way.
+/// Calls in progress.
 #[derive(Default)]
 pub(super) struct Visits {
     count: u64,
@@ -13,7 +13,7 @@ pub(super) struct Visits {
 }
 
 impl Visits {
-    /// Goes on with one, or begins another.
+    /// Continues a call, or begins one.
     pub(super) fn resume(
         &mut self,
         number: Option<u64>,

@@ -14,9 +14,9 @@ pub struct Plan {
 pub struct Figures {
     /// Unit of the figures.
     pub unit: &'static str,
-    /// One figure a slice, for Ringway.
+    /// One figure per slice, for Ringway.
     pub ours: Vec<f64>,
-    /// One figure a slice, for the peer, if there is one.
+    /// One figure per slice, for the peer, if there is one.
     pub peer: Vec<f64>,
     /// Whether larger is better.
     pub more: bool,

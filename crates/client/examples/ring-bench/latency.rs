@@ -25,7 +25,8 @@ fn ping(to: &mut Ring, back: &mut Ring, out: &mut [u8]) -> Result<(), RingError>
     back.rx.sync()
 }
 
-/// Ping and pong in one thread on core 0, the worker on core 1; both poll. In microseconds: one median a slice.
+/// Ping and pong in one thread on core 0, the worker on core 1; both poll. Returns one median per slice, in
+/// microseconds.
 pub fn polling(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     let (mut one, mut two) = (port("a", 64)?, port("b", 64)?);
     let stop = AtomicBool::new(false);
@@ -64,7 +65,7 @@ pub fn polling(plan: &Plan) -> Result<Figures, Box<dyn Error>> {
 }
 
 /// Every thread sleeps between frames: ping, worker and pong. The peer is a relay process between two UNIX
-/// datagram sockets. In microseconds: that quantile of each slice.
+/// datagram sockets. Returns that quantile of each slice, in microseconds.
 pub fn sleeping(quantile: f64, plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     let (mut one, mut two) = (port("a", 64)?, port("b", 64)?);
     let stop = AtomicBool::new(false);

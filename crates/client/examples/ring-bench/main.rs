@@ -1,6 +1,6 @@
 //! Measures rings and pipes on two cores: rates, latency, and the effect of the number of slots.
 //!
-//! Prints one JSON object a line: `{"key": "ring.64", "best": 23.1, "median": 21.0, "unit": "Mpps", "peer": 0.0}`.
+//! Prints one JSON object per line: `{"key": "ring.64", "best": 23.1, "median": 21.0, "unit": "Mpps", "peer": 0.0}`.
 
 mod bench;
 mod latency;
@@ -20,7 +20,7 @@ struct Arguments {
     /// Slices of each measurement; the best and the median are printed.
     #[arg(long, default_value_t = 15)]
     slices: usize,
-    /// Milliseconds a slice.
+    /// Milliseconds per slice.
     #[arg(long, default_value_t = 200)]
     millis: u64,
 }

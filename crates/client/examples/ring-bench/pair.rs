@@ -1,6 +1,6 @@
 //! Programs' rings and the queues at the other end, created as `control` and `data` do.
 
-use ringway_client::{Asked, Ring};
+use ringway_client::{Ring, RingOptions};
 use ringway_frame::CountersRef;
 use ringway_host::Mapping;
 use ringway_port::pipe::Pipe;
@@ -39,11 +39,11 @@ fn newcomer(listener: &RingListener) -> Result<(Newcomer, Hello), Box<dyn Error>
     }
 }
 
-fn connect(path: &Path, asked: Asked) -> std::thread::JoinHandle<Result<Ring, String>> {
+fn connect(path: &Path, options: RingOptions) -> std::thread::JoinHandle<Result<Ring, String>> {
     let path = path.to_path_buf();
     std::thread::spawn(move || {
         let timeout = Some(Duration::from_secs(10));
-        Ring::connect_with(&path, asked, timeout).map_err(|error| error.to_string())
+        Ring::connect_with(&path, options, timeout).map_err(|error| error.to_string())
     })
 }
 
@@ -51,7 +51,7 @@ fn connect(path: &Path, asked: Asked) -> std::thread::JoinHandle<Result<Ring, St
 pub fn port(name: &str, slots: u32) -> Result<Side, Box<dyn Error>> {
     let path = socket(name);
     let listener = RingListener::bind(&path, Default::default())?;
-    let program = connect(&path, Asked { slots: [slots; 2], ..Asked::default() });
+    let program = connect(&path, RingOptions { slots: [slots; 2], ..RingOptions::default() });
     let (newcomer, hello) = newcomer(&listener)?;
     let handed = newcomer.welcome(&hello, &Geometry::default())?;
     let ring = program.join().map_err(|_| "a thread died")??;
@@ -73,7 +73,7 @@ pub fn pipe(slots: u32) -> Result<(Ring, Ring, Pipe), Box<dyn Error>> {
     let path = socket("pipe");
     let listener = RingListener::bind(&path, Default::default())?;
     let mut pipe = Pipe::new(Geometry::default());
-    let ends = [0, 1].map(|_| connect(&path, Asked { slots: [slots; 2], ..Asked::default() }));
+    let ends = [0, 1].map(|_| connect(&path, RingOptions { slots: [slots; 2], ..RingOptions::default() }));
     for _ in 0..2 {
         let (newcomer, hello) = newcomer(&listener)?;
         pipe.join(newcomer, hello)?;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 const BURST: u32 = 64;
 
-/// Frames a second of `size` bytes; with `touch` every payload is written and read.
+/// Frames per second of `size` bytes; with `touch` every payload is written and read.
 pub fn rate(size: u16, slots: u32, touch: bool, plan: &Plan) -> Result<Figures, Box<dyn Error>> {
     let (mut sender, mut receiver, _pipe) = pair::pipe(slots)?;
     let stop = AtomicBool::new(false);

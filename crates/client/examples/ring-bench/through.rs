@@ -41,7 +41,7 @@ pub fn relay(
     count
 }
 
-/// Frames a second of `size` bytes; with `touch` every payload is written by the sender and read by the receiver.
+/// Frames per second of `size` bytes; with `touch` every payload is written by the sender and read by the receiver.
 /// The worker is alone on core 1; sender and receiver are one thread on core 0. The peer is a copy of the same bytes
 /// between the same slots on one core.
 pub fn rate(size: usize, slots: u32, touch: bool, plan: &Plan) -> Result<Figures, Box<dyn Error>> {

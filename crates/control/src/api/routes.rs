@@ -116,7 +116,7 @@ async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Failure>
     ask(&inbox, Ask::Fabric).await.map(Json)
 }
 
-/// Changes the fabric to what a file says, one change at a time. A wrong file changes nothing.
+/// Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing.
 #[utoipa::path(put, path = "/v1/fabric", request_body = NewFabric, responses(
     (status = 200, body = Changes, description = "Done"),
     (status = 409, body = Trouble, description = "It could not be done, and everything is as it was"),

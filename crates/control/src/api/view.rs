@@ -1,5 +1,4 @@
-//! What the API says: shapes of its JSON. All numbers are plain; times are in nanoseconds, rates are the
-//! reader's.
+//! The types of the API's JSON. Times are in nanoseconds. Counters are totals, from which readers compute rates.
 
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
@@ -17,11 +16,11 @@ pub struct FabricView {
     pub run: String,
     /// Version of the program.
     pub version: String,
-    /// Process number of `control`.
+    /// Process ID of `control`.
     pub pid: u32,
-    /// Process number of `data`; 0 while it is being started again.
+    /// Process ID of `data`; 0 while it is being restarted.
     pub data_pid: u32,
-    /// How often `data` had to be started again.
+    /// Number of restarts of `data`.
     pub restarts: u64,
     /// Nanoseconds since the fabric came up.
     pub uptime: u64,
@@ -29,11 +28,11 @@ pub struct FabricView {
     pub switches: Vec<SwitchView>,
     /// Its workers.
     pub workers: Vec<WorkerView>,
-    /// How many ports it has.
+    /// Number of ports.
     pub ports: usize,
-    /// How many guests it has.
+    /// Number of guests.
     pub guests: usize,
-    /// How many functions it has.
+    /// Number of functions.
     #[serde(default)]
     pub functions: usize,
 }
@@ -43,7 +42,7 @@ pub struct FabricView {
 pub struct SwitchView {
     /// Its name.
     pub name: String,
-    /// How it finds a frame's port: `learning`, `static` or `hash`.
+    /// The lookup that finds a frame's port: `learning`, `static` or `hash`.
     pub lookup: String,
     /// Names of its ports.
     pub ports: Vec<String>,
@@ -54,9 +53,9 @@ pub struct SwitchView {
 pub struct WorkerView {
     /// Its name.
     pub name: String,
-    /// Queues it serves.
+    /// Number of queues that it serves.
     pub queues: usize,
-    /// Those of them that it polls now.
+    /// Number of queues that it polls now.
     pub active: usize,
     /// Turns since its start.
     pub turns: u64,
@@ -64,7 +63,7 @@ pub struct WorkerView {
     pub sleeps: u64,
     /// Nanoseconds of turns in which frames moved.
     pub busy: u64,
-    /// What is wrong with it; empty if nothing is.
+    /// A problem with it; empty if there is none.
     #[serde(default)]
     pub note: String,
 }
@@ -78,13 +77,13 @@ pub struct PortView {
     pub kind: String,
     /// `waiting` (no peer), `attached` (a peer, not ready yet) or `up`.
     pub state: String,
-    /// Where its peer comes in: a socket's path, an interface's name.
+    /// Where its peer connects: a socket's path, an interface's name.
     pub peer: String,
-    /// Where its frames go: `switch main`, `patch b`; empty for a pipe.
+    /// What it is connected to: `switch main`, `patch b`; empty for a pipe.
     pub to: String,
     /// The worker of its first queue; empty without one.
     pub worker: String,
-    /// What was agreed with the peer.
+    /// What was negotiated with the peer.
     pub detail: String,
     /// Why it last lost its peer, or has none.
     pub reason: String,
@@ -93,7 +92,7 @@ pub struct PortView {
 /// Counters of every port at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatsView {
-    /// When, in nanoseconds of the host's monotonic clock.
+    /// The time, in nanoseconds of the host's monotonic clock.
     pub at: u64,
     /// By port, in the order of the file.
     pub ports: Vec<PortStats>,
@@ -106,11 +105,11 @@ pub struct PortStats {
     pub name: String,
     /// Sum over its queues.
     pub total: Counts,
-    /// Queue by queue.
+    /// By queue.
     pub queues: Vec<Counts>,
 }
 
-/// What is counted of a queue. TX is what the peer sends, RX what it receives.
+/// Counters of a queue. TX is what the peer sends, RX what it receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counts {
     /// Frames that entered the fabric here.
@@ -127,25 +126,26 @@ pub struct Counts {
     pub interrupts: u64,
     /// Bursts taken.
     pub bursts: u64,
-    /// Breaches of protocol by the peer.
+    /// Protocol violations by the peer.
     pub faults: u64,
-    /// Frames that came in here and were dropped, by reason; reasons without any are left out.
+    /// Dropped frames that entered here, by reason; reasons without drops are omitted.
     pub tx_drops: BTreeMap<String, u64>,
-    /// Frames for this queue that were dropped, by reason.
+    /// Dropped frames for this queue, by reason.
     pub rx_drops: BTreeMap<String, u64>,
-    /// Addresses that the guest's IOMMU was known to grant.
+    /// Addresses whose translation was known.
     #[serde(default)]
     pub iotlb_hits: u64,
-    /// Addresses that had to be asked for.
+    /// Addresses whose translation had to be requested.
     #[serde(default)]
     pub iotlb_misses: u64,
-    /// Times that grants were taken back.
+    /// Invalidations of translations.
     #[serde(default)]
     pub iotlb_invalidations: u64,
     /// Accesses that the guest's IOMMU refused.
     #[serde(default)]
     pub iotlb_faults: u64,
-    /// Bytes in memory of the files that the front-end shares, as far as it shares them; now, not in all.
+    /// Bytes in memory of the files that the front-end shares, within the shared ranges; a current value, not a
+    /// total.
     #[serde(default)]
     pub memory_resident: u64,
     /// Bytes by which such files grew while the port used them.
@@ -154,12 +154,12 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All drops.
+    /// Total number of drops.
     pub fn drops(&self) -> u64 {
         self.tx_drops.values().chain(self.rx_drops.values()).sum()
     }
 
-    /// Adds another queue's.
+    /// Adds another queue's counters.
     pub fn add(&mut self, other: &Counts) {
         self.tx_frames += other.tx_frames;
         self.tx_bytes += other.tx_bytes;
@@ -189,7 +189,7 @@ impl Counts {
 pub struct TableView {
     /// The switch.
     pub switch: String,
-    /// What it knows.
+    /// Its entries.
     pub entries: Vec<TableEntryView>,
 }
 
@@ -214,15 +214,15 @@ pub struct GuestView {
     pub kind: String,
     /// `stopped`, `starting`, `running`, `stopping` or `ended`.
     pub state: String,
-    /// What really runs it, such as `QEMU with KVM`.
+    /// The runner in use, such as `QEMU with KVM`.
     pub note: String,
-    /// Its process; 0 without one.
+    /// Process ID; 0 if it does not run.
     pub pid: u32,
     /// Its ports.
     pub ports: Vec<String>,
     /// The log of its console.
     pub console: String,
-    /// Why it isn't running though it should be.
+    /// Why it does not run although it should.
     pub reason: String,
 }
 
@@ -231,9 +231,9 @@ pub struct GuestView {
 pub struct FunctionView {
     /// Its name.
     pub name: String,
-    /// `stopped`, `starting`, `running`, or `ended` (and about to be started again).
+    /// `stopped`, `starting`, `running`, or `ended` (and about to be restarted).
     pub state: String,
-    /// Its process; 0 without one.
+    /// Process ID; 0 if it does not run.
     pub pid: u32,
     /// Its ports.
     pub ports: Vec<String>,
@@ -241,16 +241,16 @@ pub struct FunctionView {
     pub configuration: String,
     /// The socket of its handlers, a ControlSocket.
     pub handlers: String,
-    /// How often it had to be started again since it was started.
+    /// Number of automatic restarts since it was started.
     pub restarts: u64,
-    /// Why it last ended, or doesn't run though it should.
+    /// Why it last ended, or does not run although it should.
     pub reason: String,
 }
 
 /// A handler's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HandlerValue {
-    /// The value; bytes that are no text are replaced.
+    /// The value; invalid UTF-8 is replaced.
     pub value: String,
 }
 
@@ -259,16 +259,16 @@ pub struct HandlerValue {
 pub struct Exec {
     /// One line for its shell, of at most 3500 bytes.
     pub command: String,
-    /// Seconds after which it is ended.
+    /// Time limit in seconds.
     pub timeout: u64,
 }
 
-/// What came of a command in a guest.
+/// The result of a command in a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExecView {
-    /// Exit status of the shell; 143 when its time was up.
+    /// Exit status of the shell; 143 after the time limit.
     pub status: i32,
-    /// What it printed, standard output and error.
+    /// Its output, standard output and error.
     pub text: String,
 }
 
@@ -281,9 +281,9 @@ pub struct NewFabric {
     pub text: String,
 }
 
-/// What was changed, in order.
+/// The changes made, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changes {
-    /// Each in words, such as `add port a (ring)`.
+    /// Descriptions such as `add port a (ring)`.
     pub changes: Vec<String>,
 }

@@ -43,14 +43,14 @@ pub enum Message {
     Rested {
         /// The port.
         port: String,
-        /// Which of that name.
+        /// Number of its opener.
         epoch: u64,
     },
     /// Result of attaching a port's new peer in `data`.
     Attached {
         /// The port.
         port: String,
-        /// Which of that name.
+        /// Number of its opener.
         epoch: u64,
         /// Serial number of the peer.
         serial: u64,

@@ -22,7 +22,7 @@ pub struct Complaint {
     pub line: usize,
     /// Column in bytes, from 1; 0 if unknown.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub what: String,
 }
 

@@ -44,7 +44,7 @@ pub struct Host {
     pub run: Option<PathBuf>,
     /// Finds plugin units, which may block for a while; if absent, there are none.
     pub find: Option<fn(&Options) -> Found>,
-    /// Kinds of port from outside the project.
+    /// Kinds of port that are not the project's.
     pub kinds: &'static [&'static dyn PortControl],
 }
 
@@ -64,7 +64,7 @@ pub struct Outside<'a> {
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
     /// Returns the type of the file at a path.
     pub look: &'a dyn Fn(&Path) -> std::io::Result<std::fs::FileType>,
-    /// Everything that is wrong with a function's configuration.
+    /// Returns all errors in a function's configuration.
     pub check: &'a dyn Fn(&Function) -> Vec<Complaint>,
 }
 

@@ -101,25 +101,25 @@ impl Session {
 
     /// Reads the lines of a response: a status of 2xx is success, any other an error with its message.
     async fn answer(&mut self) -> Result<(), HandlerError> {
-        let mut said: Vec<String> = Vec::new();
+        let mut lines: Vec<String> = Vec::new();
         loop {
             let line = self.line().await?;
             let (Some(code), Some(text)) = (line.get(..3), line.get(4..)) else {
                 return Err(HandlerError::Silent(format!("it says \"{line}\"")));
             };
-            said.push(text.into());
+            lines.push(text.into());
             if line.as_bytes()[3] == b'-' {
                 // Attack: a response with endless lines.
-                if said.len() > 1000 {
+                if lines.len() > 1000 {
                     return Err(HandlerError::Silent("its answer does not end".into()));
                 }
                 continue;
             }
-            let said = said.join("\n");
+            let lines = lines.join("\n");
             return match code {
-                "510" | "511" => Err(HandlerError::Unknown(said)),
+                "510" | "511" => Err(HandlerError::Unknown(lines)),
                 _ if code.starts_with('2') => Ok(()),
-                _ => Err(HandlerError::Refused(said)),
+                _ => Err(HandlerError::Refused(lines)),
             };
         }
     }
@@ -129,8 +129,8 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// Serves one connection: reads a line and answers with `said`.
-    fn answering(name: &str, said: &'static str) -> std::path::PathBuf {
+    /// Serves one connection: reads a line and answers with `answer`.
+    fn answering(name: &str, answer: &'static str) -> std::path::PathBuf {
         let path = std::env::temp_dir().join(format!("rw-handlers-{}-{name}", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         std::thread::spawn(move || {
@@ -139,7 +139,7 @@ mod tests {
             stream.write_all(b"Click::ControlSocket/1.3\r\n").unwrap();
             let mut line = String::new();
             std::io::BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
-            stream.write_all(said.as_bytes()).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
         });
         path
     }
@@ -151,8 +151,8 @@ mod tests {
         let none = answering("none", "511 No handler named 'c.x'\r\n");
         assert!(matches!(read(&none, "c.x").await, Err(HandlerError::Unknown(_))));
         let wrong = answering("wrong", "520-Write handler 'hotconfig' error:\r\n520 no\r\n");
-        let said = write(&wrong, "hotconfig", b"x").await.unwrap_err().to_string();
-        assert_eq!(said, "Write handler 'hotconfig' error:\nno");
+        let message = write(&wrong, "hotconfig", b"x").await.unwrap_err().to_string();
+        assert_eq!(message, "Write handler 'hotconfig' error:\nno");
         let hostile = answering("hostile", "200 OK\r\nDATA 99999999999\r\n");
         assert!(matches!(read(&hostile, "c.x").await, Err(HandlerError::Silent(_))));
         assert!(matches!(read(&hostile, "c.x\r\nQUIT").await, Err(HandlerError::Unknown(_))));

@@ -34,15 +34,15 @@ pub struct Process {
 
 impl Process {
     /// Starts this program with `arguments`, which make it a function's process. `doors` are the socket paths of its
-    /// ports in order. `said` is called with each of its messages, `ended` when it has ended.
+    /// ports in order. `on_message` is called with each of its messages, `on_ended` when it has ended.
     pub fn start(
         name: &str,
         start: &Start,
         arguments: &[OsString],
         listener: &UnixListener,
         doors: Vec<PathBuf>,
-        mut said: impl FnMut(FunctionMessage) + Send + 'static,
-        ended: impl FnOnce(Ended) + Send + 'static,
+        mut on_message: impl FnMut(FunctionMessage) + Send + 'static,
+        on_ended: impl FnOnce(Ended) + Send + 'static,
     ) -> io::Result<Process> {
         let (ours, theirs) = UnixStream::pair()?;
         let (keeper, asker) = UnixStream::pair()?;
@@ -72,7 +72,7 @@ impl Process {
         let receiver = link.clone();
         thread("says").spawn(move || {
             while let Ok((what, _)) = receiver.receive::<FunctionMessage>() {
-                said(what);
+                on_message(what);
             }
         })?;
         let (mut out, errors) = (child.stdout.take(), child.stderr.take());
@@ -83,9 +83,9 @@ impl Process {
         thread("ends").spawn(move || {
             let last = errors.map(|errors| lines::log(&owner, errors)).unwrap_or_default();
             let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            ended(Ended { status, last: last.join("; ") });
+            on_ended(Ended { status, last: last.join("; ") });
         })?;
-        // If the process has ended already, `ended` reports it.
+        // If the process has ended already, `on_ended` reports it.
         if let Err(error) = link.send(start, &[listener.as_fd(), asker.as_fd()]) {
             let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
             tracing::warn!(function = name, %error, "it ended at once");

@@ -31,7 +31,7 @@ pub trait PortControl: Sync {
     /// can be checked.
     fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described;
 
-    /// Opens the port: creates its socket or interface, and starts the task that reports its peers to `desk`. `None`
+    /// Opens the port: creates its socket or interface, and starts the task that reports its peers to `engine`. `None`
     /// for a port that has no peers. Memory for peers is allocated in `pages`.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ pub trait PortControl: Sync {
     fn open(
         &self,
         port: &Port,
-        desk: EngineHandle,
+        engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError>;
 

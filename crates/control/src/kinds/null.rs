@@ -25,7 +25,7 @@ impl PortControl for Null {
     fn open(
         &self,
         _port: &Port,
-        _desk: EngineHandle,
+        _engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         Ok(None)

@@ -28,12 +28,12 @@ impl PortControl for Pipe {
     fn open(
         &self,
         port: &Port,
-        desk: EngineHandle,
+        engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        let door = desk.ring_door(port)?;
-        let settings: Settings = desk.settings(port)?;
-        Ok(Some(tokio::spawn(open::ring::join(desk, door, settings.geometry(), pages))))
+        let door = engine.ring_door(port)?;
+        let settings: Settings = engine.settings(port)?;
+        Ok(Some(tokio::spawn(open::ring::join(engine, door, settings.geometry(), pages))))
     }
 
     fn is_in_data(&self) -> bool {

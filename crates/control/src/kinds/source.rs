@@ -34,7 +34,7 @@ impl PortControl for Source {
     fn open(
         &self,
         _port: &Port,
-        _desk: EngineHandle,
+        _engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         Ok(None)

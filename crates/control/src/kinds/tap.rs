@@ -50,13 +50,13 @@ impl PortControl for Tap {
     fn open(
         &self,
         port: &Port,
-        desk: EngineHandle,
+        engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        let settings: Settings = desk.settings(port)?;
+        let settings: Settings = engine.settings(port)?;
         let opened = open(&settings, port.queues);
-        let descriptors = opened.map_err(|error| desk.no_door(io::Error::other(error)))?;
-        Ok(Some(tokio::spawn(keep(desk, settings, port.queues, descriptors))))
+        let descriptors = opened.map_err(|error| engine.no_door(io::Error::other(error)))?;
+        Ok(Some(tokio::spawn(keep(engine, settings, port.queues, descriptors))))
     }
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {
@@ -78,9 +78,9 @@ impl PortControl for Tap {
 }
 
 /// Reports the interface with these `descriptors`, then each interface that replaces it.
-async fn keep(mut desk: EngineHandle, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
-    desk.arrived(descriptors, true);
-    desk.wait().await;
+async fn keep(mut engine: EngineHandle, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
+    engine.arrived(descriptors, true);
+    engine.wait().await;
     loop {
         // An interface that is deleted again and again must not keep this task busy.
         tokio::time::sleep(PAUSE).await;
@@ -89,10 +89,10 @@ async fn keep(mut desk: EngineHandle, settings: Settings, queues: u16, descripto
         let opened = tokio::task::spawn_blocking(move || open(&again, queues)).await;
         match opened.map_err(io::Error::other).and_then(|opened| opened.map_err(io::Error::other)) {
             Ok(descriptors) => {
-                desk.arrived(descriptors, true);
-                desk.wait().await;
+                engine.arrived(descriptors, true);
+                engine.wait().await;
             }
-            Err(error) => desk.trouble(error).await,
+            Err(error) => engine.trouble(error).await,
         }
     }
 }

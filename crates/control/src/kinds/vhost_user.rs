@@ -37,16 +37,16 @@ impl PortControl for VhostUser {
     fn open(
         &self,
         port: &Port,
-        desk: EngineHandle,
+        engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        let settings: Settings = desk.settings(port)?;
+        let settings: Settings = engine.settings(port)?;
         if settings.server {
-            let listener = desk.listen(port)?;
-            return Ok(Some(tokio::spawn(open::vhost_user::serve(desk, listener))));
+            let listener = engine.listen(port)?;
+            return Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))));
         }
         let path = port.socket.clone().unwrap_or_default().path;
-        Ok(Some(tokio::spawn(open::vhost_user::connect(desk, path))))
+        Ok(Some(tokio::spawn(open::vhost_user::connect(engine, path))))
     }
 
     fn notifies(&self) -> bool {

@@ -31,7 +31,7 @@ pub enum OpenError {
     Socket {
         /// The port.
         port: String,
-        /// What is wrong.
+        /// The error.
         error: listener::OpenError,
     },
     /// The owner or group of its socket does not exist.
@@ -51,7 +51,7 @@ pub enum OpenError {
     System {
         /// The port.
         port: String,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
 }
@@ -86,7 +86,7 @@ pub enum What {
     Left {
         /// Its number.
         serial: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// No peer can be brought for now; the opener retries.
@@ -113,12 +113,12 @@ impl Opener {
         pages: PageChoice,
     ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
-        let desk = EngineHandle::new(port.name.clone(), epoch, inbox.clone(), watched);
-        let task = kind.open(port, desk, pages)?;
+        let engine = EngineHandle::new(port.name.clone(), epoch, inbox.clone(), watched);
+        let task = kind.open(port, engine, pages)?;
         Ok(task.map(|task| Opener { done, task }))
     }
 
-    /// Tells the opener that peer number `serial` is detached, so that it brings the next.
+    /// Notifies the opener that peer number `serial` is detached, so that it brings the next one.
     pub fn gone(&self, serial: u64) {
         self.done.send_if_modified(|done| {
             let is_later = *done < serial;

@@ -19,34 +19,34 @@ const PENDING: usize = 64;
 
 /// Serves a ring port: one program at a time.
 pub async fn serve(
-    mut desk: EngineHandle,
+    mut engine: EngineHandle,
     mut door: Watched<RingListener>,
     otherwise: Geometry,
     pages: PageChoice,
 ) {
     let mut pending = PendingHellos::new(PATIENCE);
     loop {
-        match next(&mut desk, &mut door, &mut pending, &otherwise, pages).await {
+        match next(&mut engine, &mut door, &mut pending, &otherwise, pages).await {
             Ok((descriptors, mut program)) => {
-                desk.arrived(descriptors, true);
-                let serial = desk.serial;
+                engine.arrived(descriptors, true);
+                let serial = engine.serial;
                 tokio::select! {
-                    () = desk.wait() => {}
+                    () = engine.wait() => {}
                     () = hung_up(&mut program) => {
-                        desk.say(What::Left { serial, reason: "the program left".into() });
+                        engine.say(What::Left { serial, reason: "the program left".into() });
                     }
                 }
                 // The program's socket stays open until `data` no longer uses the memory.
-                desk.wait().await;
+                engine.wait().await;
             }
-            Err(error) => desk.trouble(error).await,
+            Err(error) => engine.trouble(error).await,
         }
     }
 }
 
 /// Waits for the next program and allocates its ring; returns the descriptors for `data` as well.
 async fn next(
-    desk: &mut EngineHandle,
+    engine: &mut EngineHandle,
     door: &mut Watched<RingListener>,
     pending: &mut PendingHellos,
     otherwise: &Geometry,
@@ -64,7 +64,7 @@ async fn next(
                     descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect();
                 return Ok((descriptors?, Watched::new(program)?));
             }
-            Err(error) => desk.refused(&error),
+            Err(error) => engine.refused(&error),
         }
     }
 }
@@ -120,8 +120,8 @@ impl PendingHellos {
 /// Waits for a connection's hello.
 async fn read_hello(newcomer: Newcomer, patience: Duration) -> HelloResult {
     let mut newcomer = Watched::new(newcomer)?;
-    let said = newcomer.until(|newcomer| newcomer.hello().map_err(io::Error::other));
-    let hello = tokio::time::timeout(patience, said).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let hello_read = newcomer.until(|newcomer| newcomer.hello().map_err(io::Error::other));
+    let hello = tokio::time::timeout(patience, hello_read).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok((newcomer.into_inner(), hello))
 }
 
@@ -132,7 +132,7 @@ async fn hung_up(program: &mut Watched<Program>) {
 
 /// Serves a pipe port: two programs at a time, without `data`.
 pub async fn join(
-    mut desk: EngineHandle,
+    mut engine: EngineHandle,
     mut door: Watched<RingListener>,
     otherwise: Geometry,
     pages: PageChoice,
@@ -146,21 +146,21 @@ pub async fn join(
         let mut watched = match watched {
             Ok(watched) => watched,
             Err(error) => {
-                desk.trouble(error).await;
+                engine.trouble(error).await;
                 continue;
             }
         };
-        desk.say(What::Programs(pipe.programs()));
+        engine.say(What::Programs(pipe.programs()));
         tokio::select! {
             greeted = pending.next(&mut door) => match greeted {
                 Ok(greeted) => {
                     let joined = greeted
                         .and_then(|(newcomer, hello)| pipe.join(newcomer, hello).map_err(io::Error::other));
                     if let Err(error) = joined {
-                        desk.refused(&error);
+                        engine.refused(&error);
                     }
                 }
-                Err(error) => desk.trouble(error).await,
+                Err(error) => engine.trouble(error).await,
             },
             () = any(&mut watched) => {
                 pipe.sweep();

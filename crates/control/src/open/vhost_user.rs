@@ -9,32 +9,32 @@ use std::path::PathBuf;
 /// otherwise any client with access to the socket could take over a running guest's port. The next front-end waits,
 /// connected but not served, until the previous one is gone; so a VMM can restart and reconnect before the end of its
 /// previous connection was noticed.
-pub async fn serve(mut desk: EngineHandle, mut door: Watched<Listener>) {
+pub async fn serve(mut engine: EngineHandle, mut door: Watched<Listener>) {
     loop {
         match door.until(|door| door.accept().map_err(io::Error::other)).await {
             Ok(socket) => {
-                desk.arrived(vec![socket], false);
-                desk.wait().await;
+                engine.arrived(vec![socket], false);
+                engine.wait().await;
             }
-            Err(error) => desk.trouble(error).await,
+            Err(error) => engine.trouble(error).await,
         }
     }
 }
 
 /// Client: connects to the front-end, and reconnects without end.
-pub async fn connect(mut desk: EngineHandle, path: PathBuf) {
+pub async fn connect(mut engine: EngineHandle, path: PathBuf) {
     let mut retry = Retry::default();
-    let mut told = false;
+    let mut reported = false;
     loop {
         match listener::connect(&path) {
             Ok(socket) => {
-                (retry, told) = (Retry::default(), false);
-                desk.arrived(vec![socket], false);
-                desk.wait().await;
+                (retry, reported) = (Retry::default(), false);
+                engine.arrived(vec![socket], false);
+                engine.wait().await;
             }
-            Err(error) if !told => {
-                told = true;
-                desk.say(What::Trouble(error.to_string()));
+            Err(error) if !reported => {
+                reported = true;
+                engine.say(What::Trouble(error.to_string()));
             }
             Err(_) => {}
         }
@@ -67,10 +67,10 @@ mod tests {
     async fn a_front_end_waits_until_its_predecessor_is_gone() {
         let path = std::env::temp_dir().join(format!("ringway-control-{}-second", std::process::id()));
         let listener = Listener::bind(&path, Access::default()).unwrap();
-        let (told, mut inbox) = mpsc::unbounded_channel();
+        let (sender, mut inbox) = mpsc::unbounded_channel();
         let (done, watched) = watch::channel(0);
-        let desk = EngineHandle::new("p".into(), 1, told, watched);
-        let task = tokio::spawn(serve(desk, Watched::new(listener).unwrap()));
+        let engine = EngineHandle::new("p".into(), 1, sender, watched);
+        let task = tokio::spawn(serve(engine, Watched::new(listener).unwrap()));
         let mut fronts = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
         for (serial, front) in (1..).zip(&mut fronts) {
             let (number, mut served) = arrival(&mut inbox).await;

@@ -1,4 +1,4 @@
-//! Readiness of sockets in tokio, for sockets that have types of their own.
+//! Readiness in tokio for sockets of our own types.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -61,14 +61,14 @@ mod tests {
         let (stream, _) = listener.until(|listener| listener.accept().map(Some)).await.unwrap();
         stream.set_nonblocking(true).unwrap();
         let mut stream = Watched::new(stream).unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for word in ["one", "two"] {
             peer.write_all(word.as_bytes()).unwrap();
             let mut bytes = [0; 3];
             let read = |stream: &mut Plain| io::Read::read_exact(stream, &mut bytes).map(|()| Some(()));
             stream.until(read).await.unwrap();
-            heard.push(bytes);
+            received.push(bytes);
         }
-        assert_eq!(heard, [*b"one", *b"two"]);
+        assert_eq!(received, [*b"one", *b"two"]);
     }
 }

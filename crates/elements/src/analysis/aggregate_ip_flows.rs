@@ -95,7 +95,7 @@ fn name(protocol: Protocol, key: FlowKey) -> (Name, bool) {
 }
 
 /// How to handle a packet.
-enum Fate {
+enum Lookup {
     Tag(Tag),
     /// A fragment without ports, which another fragment carries.
     Fragment,
@@ -197,12 +197,12 @@ impl AggregateIpFlows {
         Some(Tag { aggregate: flow.number, paint: 2 + u8::from(flow.turned != turned) })
     }
 
-    fn fate(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) -> Fate {
+    fn lookup(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) -> Lookup {
         let ip = packet.network_data().unwrap_or_default();
-        let Some((ip, _, transport)) = header(ip) else { return Fate::None };
+        let Some((ip, _, transport)) = header(ip) else { return Lookup::None };
         let (protocol, later) = (ip.protocol, ip.is_later_fragment());
         let tag = match protocol {
-            Protocol::TCP | Protocol::UDP if later => return Fate::Fragment,
+            Protocol::TCP | Protocol::UDP if later => return Lookup::Fragment,
             Protocol::TCP => FlowKey::of(ip, transport)
                 .and_then(|key| self.tag((protocol, key, Tcp::padded(transport).flags), now, cx)),
             Protocol::UDP => FlowKey::of(ip, transport)
@@ -210,7 +210,7 @@ impl AggregateIpFlows {
             Protocol::ICMP if self.icmp && !later => self.error(transport, now),
             _ => None,
         };
-        tag.map_or(Fate::None, Fate::Tag)
+        tag.map_or(Lookup::None, Lookup::Tag)
     }
 
     fn housekeeping(&mut self, now: u64, cx: &mut Context<'_>) {
@@ -278,12 +278,12 @@ impl Element for AggregateIpFlows {
         for packet in burst.drain() {
             let now = packet.notes().timestamp;
             self.housekeeping(now, cx);
-            let fate = self.fate(&packet, now, cx);
+            let lookup = self.lookup(&packet, now, cx);
             let mut out = |tag, packet| emit(tag, packet, cx);
-            match fate {
-                Fate::Tag(tag) => self.fragments.tagged(packet, tag, &mut out),
-                Fate::Fragment => self.fragments.untagged(packet, &mut out),
-                Fate::None => out(None, packet),
+            match lookup {
+                Lookup::Tag(tag) => self.fragments.tagged(packet, tag, &mut out),
+                Lookup::Fragment => self.fragments.untagged(packet, &mut out),
+                Lookup::None => out(None, packet),
             }
         }
     }
@@ -292,12 +292,12 @@ impl Element for AggregateIpFlows {
         burst.filter_map(|mut packet| {
             let now = packet.notes().timestamp;
             self.housekeeping(now, cx);
-            match self.fate(&packet, now, cx) {
-                Fate::Tag(tag) => {
+            match self.lookup(&packet, now, cx) {
+                Lookup::Tag(tag) => {
                     mark(&mut packet, tag);
                     Some(packet)
                 }
-                Fate::Fragment | Fate::None => {
+                Lookup::Fragment | Lookup::None => {
                     cx.push(1, packet);
                     None
                 }

@@ -19,23 +19,23 @@ pub static CLASS: Class =
 
 #[derive(Debug)]
 pub struct ArpFaker {
-    told: (Ipv4Addr, MacAddress),
-    about: (Ipv4Addr, MacAddress),
+    destination: (Ipv4Addr, MacAddress),
+    source: (Ipv4Addr, MacAddress),
 }
 
 impl Default for ArpFaker {
     fn default() -> Self {
         let nobody = (Ipv4Addr::UNSPECIFIED, MacAddress::default());
-        Self { told: nobody, about: nobody }
+        Self { destination: nobody, source: nobody }
     }
 }
 
 impl Element for ArpFaker {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
-        args.read_mp("DSTIP", &mut self.told.0);
-        args.read_mp("DSTETH", &mut self.told.1);
-        args.read_mp("SRCIP", &mut self.about.0);
-        args.read_mp("SRCETH", &mut self.about.1);
+        args.read_mp("DSTIP", &mut self.destination.0);
+        args.read_mp("DSTETH", &mut self.destination.1);
+        args.read_mp("SRCIP", &mut self.source.0);
+        args.read_mp("SRCETH", &mut self.source.1);
         args.complete()
     }
 
@@ -46,8 +46,8 @@ impl Element for ArpFaker {
     }
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
-        let packet = arp::reply(self.about.1, self.about.0, self.told.1, self.told.0);
-        if let Some(frame) = arp::make(self.told.1, &packet, None, cx) {
+        let packet = arp::reply(self.source.1, self.source.0, self.destination.1, self.destination.0);
+        if let Some(frame) = arp::make(self.destination.1, &packet, None, cx) {
             cx.push(0, frame);
         }
         cx.set_timer_after(timer, 10 * SECOND);

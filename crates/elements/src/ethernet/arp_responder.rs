@@ -128,9 +128,10 @@ impl ArpResponder {
 
     fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let request = arp::parse(packet.data()).filter(|arp| arp.operation == REQUEST)?;
-        let [asked, asker_ip] = [request.target_protocol, request.sender_protocol].map(|ip| ip.get().into());
-        let (ether, asker) = (self.lookup(asked)?, request.sender_hardware);
-        arp::make(asker, &arp::reply(ether, asked, asker, asker_ip), Some(packet), cx)
+        let [target, sender_ip] =
+            [request.target_protocol, request.sender_protocol].map(|ip| ip.get().into());
+        let (ether, sender) = (self.lookup(target)?, request.sender_hardware);
+        arp::make(sender, &arp::reply(ether, target, sender, sender_ip), Some(packet), cx)
     }
 
     fn table(&self) -> String {

@@ -583,14 +583,14 @@ mod tests {
     }
 
     /// The gateways that packets to these addresses would get.
-    fn asked(router: &mut Router, id: ElementId, addresses: &[u32]) -> Vec<Option<Ipv4Addr>> {
-        let asked = router.with(id, |table: &mut RouteTable, _| {
+    fn looked_up(router: &mut Router, id: ElementId, addresses: &[u32]) -> Vec<Option<Ipv4Addr>> {
+        let looked_up = router.with(id, |table: &mut RouteTable, _| {
             let places = table.hops_of(addresses);
             let hop = |place: u32| (place != 0).then(|| table.hops.all[place as usize]);
             let hops = places[..addresses.len()].iter().map(|place| hop(*place));
             hops.map(|hop| hop.map(|hop| Ipv4Addr::from(hop.gateway))).collect()
         });
-        asked.unwrap()
+        looked_up.unwrap()
     }
 
     /// A write of a caller: the call, and the caller's routes after it succeeds.
@@ -653,7 +653,7 @@ mod tests {
                 }
                 // During a change, packets are only sent to hops that some route to their destination has had.
                 let to = address(high, low);
-                if let Some(gateway) = asked(&mut router, id, &[to])[0] {
+                if let Some(gateway) = looked_up(&mut router, id, &[to])[0] {
                     let way = gateway.to_bits();
                     let led = |name: Name| ever.get(&name).is_some_and(|all| all.contains(&way));
                     let mask = |length: u32| u32::MAX.checked_shl(32 - length).unwrap_or(0);
@@ -666,7 +666,7 @@ mod tests {
             let mut probes: Vec<u32> = all.keys().flat_map(near).collect();
             probes.extend((0..40).map(|high| address(high, high)));
             for probes in probes.chunks(PACKETS) {
-                let found = asked(&mut router, id, probes);
+                let found = looked_up(&mut router, id, probes);
                 for (probe, found) in probes.iter().zip(found) {
                     let expected = longest(&all, *probe).map(|(_, gateway)| Ipv4Addr::from_bits(*gateway));
                     prop_assert_eq!(found, expected, "{}", Ipv4Addr::from_bits(*probe));
@@ -690,7 +690,7 @@ mod tests {
         for gateway in 1..70_000 {
             router.write(&format!("r.set 10.0.0.0/24 {} 0", Ipv4Addr::from_bits(gateway))).unwrap();
         }
-        assert_eq!(asked(&mut router, id, &[10 << 24]), [Some(Ipv4Addr::from_bits(69_999))]);
+        assert_eq!(looked_up(&mut router, id, &[10 << 24]), [Some(Ipv4Addr::from_bits(69_999))]);
         router.with(id, |table: &mut RouteTable, _| assert!(table.hops.all.len() < 4)).unwrap();
     }
 

@@ -75,9 +75,9 @@ impl Ip6NdAdvertiser {
     }
 
     fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        let asked = neighbor::parse(packet.data(), v6::NEIGHBOR_SOLICITATION)?;
-        let (target, flags) = (asked.target, Neighbor::ROUTER | Neighbor::SOLICITED);
+        let solicitation = neighbor::parse(packet.data(), v6::NEIGHBOR_SOLICITATION)?;
+        let (target, flags) = (solicitation.target, Neighbor::ROUTER | Neighbor::SOLICITED);
         let message = (v6::NEIGHBOR_ADVERTISEMENT, flags, target);
-        neighbor::make((self.lookup(target)?, target), (asked.ether, asked.source), message, cx)
+        neighbor::make((self.lookup(target)?, target), (solicitation.ether, solicitation.source), message, cx)
     }
 }

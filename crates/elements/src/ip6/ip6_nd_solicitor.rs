@@ -38,7 +38,7 @@ const MOST: usize = 1 << 16;
 struct Neighbor {
     ether: Option<MacAddress>,
     learned: u64,
-    asked: Option<u64>,
+    solicited: Option<u64>,
     waiting: Option<Packet>,
 }
 
@@ -136,8 +136,8 @@ impl Ip6NdSolicitor {
         let known = self.neighbors.entry(ip.to_bits()).or_default();
         known.ether = None;
         self.drops += u64::from(known.waiting.replace(packet).is_some());
-        if known.asked.is_none_or(|asked| asked.saturating_add(INTERVAL) <= now) {
-            known.asked = Some(now);
+        if known.solicited.is_none_or(|solicited| solicited.saturating_add(INTERVAL) <= now) {
+            known.solicited = Some(now);
             self.ask(ip, cx);
         }
     }
@@ -156,14 +156,14 @@ impl Ip6NdSolicitor {
     }
 
     fn learn(&mut self, packet: &Packet, now: u64, cx: &mut Context<'_>) {
-        let Some(heard) = neighbor::parse(packet.data(), v6::NEIGHBOR_ADVERTISEMENT) else { return };
-        let ether = heard.link.unwrap_or(heard.ether);
+        let Some(message) = neighbor::parse(packet.data(), v6::NEIGHBOR_ADVERTISEMENT) else { return };
+        let ether = message.link.unwrap_or(message.ether);
         // Attack: unsolicited advertisements that fill the table; only solicited ones are stored.
-        let Some(known) = self.neighbors.get_mut(&heard.target.to_bits()) else { return };
+        let Some(known) = self.neighbors.get_mut(&message.target.to_bits()) else { return };
         if ether.is_group() {
             return;
         }
-        (known.ether, known.learned, known.asked) = (Some(ether), now, None);
+        (known.ether, known.learned, known.solicited) = (Some(ether), now, None);
         if let Some(mut waited) = known.waiting.take() {
             set_destination(&mut waited, ether);
             cx.push(0, waited);

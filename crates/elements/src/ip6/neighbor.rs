@@ -7,7 +7,7 @@ use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv6, MacAddress, Protocol
 
 /// A message and its sender.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct NeighborMessage {
     pub(super) ether: MacAddress,
     pub(super) source: Ipv6Addr,
     pub(super) target: Ipv6Addr,
@@ -22,7 +22,7 @@ fn link_option(kind: u8) -> u8 {
 
 /// The valid neighbor discovery message of type `kind` in a frame. Its hop limit of 255 proves that no router
 /// forwarded it.
-pub(super) fn parse(frame: &[u8], kind: u8) -> Option<Heard> {
+pub(super) fn parse(frame: &[u8], kind: u8) -> Option<NeighborMessage> {
     let (frame, payload) = Ethernet::split(frame).filter(|(frame, _)| frame.ethertype == EtherType::IPV6)?;
     let ipv6::Packet { header, payload, .. } = ipv6::Packet::parse(payload).filter(|packet| packet.whole)?;
     let mut sum = header.pseudo_header(Protocol::ICMPV6, payload.len() as u32);
@@ -34,7 +34,7 @@ pub(super) fn parse(frame: &[u8], kind: u8) -> Option<Heard> {
     let target = Ipv6Addr::from_bits(message.target.get());
     let link = LinkOption::find(link_option(kind), options)?;
     let sound = message.icmp.kind == kind && message.icmp.code == 0 && !target.is_multicast();
-    sound.then(|| Heard { ether: frame.source, source: header.source_addr(), target, link })
+    sound.then(|| NeighborMessage { ether: frame.source, source: header.source_addr(), target, link })
 }
 
 /// A frame with a message of type `kind` about `target`, with the sender's link-layer address as an option.

@@ -33,7 +33,7 @@ impl PullSwitch {
     }
 
     /// Updates the empty notifier.
-    fn tell(&self, cx: &mut Context<'_>) {
+    fn update_notifier(&self, cx: &mut Context<'_>) {
         let Some(note) = self.note else { return };
         let signal = usize::try_from(self.input).ok().and_then(|input| self.signals.get(input));
         match signal {
@@ -72,7 +72,7 @@ impl Element for PullSwitch {
             cx.lend(self, |cx| cx.pull(input, max, burst));
         }
         if burst.is_empty() {
-            self.tell(cx);
+            self.update_notifier(cx);
         }
     }
 
@@ -83,7 +83,7 @@ impl Element for PullSwitch {
                     cx.parse(value).map_err(|_| HandlerError::failed("syntax error"))?,
                     cx.ninputs(),
                 );
-                e.tell(cx);
+                e.update_notifier(cx);
                 Ok(())
             }),
             Handler::read("config", |e: &Self| e.input).calm(),

@@ -35,7 +35,7 @@ pub struct TimestampDiff {
     offset: u32,
     size: u32,
     most: u32,
-    told: bool,
+    reported: bool,
     /// In nanoseconds, the oldest first.
     delays: VecDeque<u64>,
     unknown: u64,
@@ -53,8 +53,8 @@ impl TimestampDiff {
             self.delays.pop_front();
         }
         self.delays.push_back(delay);
-        if delay > u64::from(self.most) * 1_000_000 && !self.told {
-            self.told = true;
+        if delay > u64::from(self.most) * 1_000_000 && !self.reported {
+            self.reported = true;
             let name = cx.declaration();
             cx.chatter(format_args!("{name}: a packet took {} ms", delay / 1_000_000));
         }
@@ -163,7 +163,7 @@ impl Element for TimestampDiff {
             .parameters(),
             Handler::button("reset", |e: &mut Self, _| {
                 e.delays.clear();
-                (e.unknown, e.told) = (0, false);
+                (e.unknown, e.reported) = (0, false);
             }),
         ]
         .into_iter()

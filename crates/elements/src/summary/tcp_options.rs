@@ -11,13 +11,13 @@ const LONGEST: usize = 40;
 
 /// The selected options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum OptionSet {
     All,
     NoTimestamps,
     Sack,
 }
 
-impl Wanted {
+impl OptionSet {
     fn includes(self, kind: u8) -> bool {
         match self {
             Self::All => true,
@@ -32,11 +32,11 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Writes options; `?` if they are malformed, `.` if there are none.
-pub(super) fn unparse(bytes: &[u8], wanted: Wanted, out: &mut impl Write) -> core::fmt::Result {
+pub(super) fn unparse(bytes: &[u8], set: OptionSet, out: &mut impl Write) -> core::fmt::Result {
     let mut text = String::new();
     for option in options(bytes) {
         let Some(option) = option else { return out.write_char('?') };
-        if !wanted.includes(option[0]) {
+        if !set.includes(option[0]) {
             continue;
         }
         if one(option, &mut text).is_none() {
@@ -69,13 +69,13 @@ fn one(option: &[u8], text: &mut String) -> Option<()> {
 }
 
 /// Copies the selected options.
-pub(super) fn filter(bytes: &[u8], wanted: Wanted, out: &mut Vec<u8>) {
-    if wanted == Wanted::All {
+pub(super) fn filter(bytes: &[u8], set: OptionSet, out: &mut Vec<u8>) {
+    if set == OptionSet::All {
         out.extend_from_slice(bytes);
         return;
     }
     for option in options(bytes).map_while(|option| option) {
-        if wanted.includes(option[0]) {
+        if set.includes(option[0]) {
             out.extend_from_slice(option);
         }
     }
@@ -164,10 +164,10 @@ fn option(scan: &mut Scan<'_>, open: Option<usize>, out: &mut Vec<u8>) -> Option
 mod tests {
     use super::*;
 
-    fn again(text: &str, wanted: Wanted) -> Option<String> {
+    fn again(text: &str, set: OptionSet) -> Option<String> {
         let (mut bytes, mut out) = (Vec::new(), String::new());
         parse(text, &mut bytes)?;
-        unparse(&bytes, wanted, &mut out).unwrap();
+        unparse(&bytes, set, &mut out).unwrap();
         Some(out)
     }
 
@@ -176,12 +176,12 @@ mod tests {
         for text in
             [".", "wscale10", "mss1400;sackok;ts669063908:38382731", "sack95-98;sack1-2", "98", "99=0:5"]
         {
-            assert_eq!(again(text, Wanted::All).as_deref(), Some(text));
+            assert_eq!(again(text, OptionSet::All).as_deref(), Some(text));
         }
         let text = "mss1400;sackok;ts1:2";
-        assert_eq!(again(text, Wanted::NoTimestamps).as_deref(), Some("mss1400;sackok"));
-        assert_eq!(again(text, Wanted::Sack).as_deref(), Some("sackok"));
-        assert_eq!(again("sack1:18", Wanted::All).as_deref(), Some("sack1-18"));
+        assert_eq!(again(text, OptionSet::NoTimestamps).as_deref(), Some("mss1400;sackok"));
+        assert_eq!(again(text, OptionSet::Sack).as_deref(), Some("sackok"));
+        assert_eq!(again("sack1:18", OptionSet::All).as_deref(), Some("sack1-18"));
         let lengths = |text| {
             let mut bytes = Vec::new();
             parse(text, &mut bytes).map(|()| (bytes[0], bytes[1], bytes.len()))
@@ -189,14 +189,14 @@ mod tests {
         assert_eq!(lengths("sack1-2;sack3-4"), Some((SACK, 10, 20)));
         assert_eq!(lengths("sack1-2,sack3-4"), Some((NOP, NOP, 20)));
         for wrong in ["mss", "mss99999999", "sack1", "ts1", "x", "", "mss1;", "256"] {
-            assert_eq!(again(wrong, Wanted::All), None, "{wrong}");
+            assert_eq!(again(wrong, OptionSet::All), None, "{wrong}");
         }
     }
 
     #[test]
     fn options_without_timestamps_are_kept() {
         let mut out = Vec::new();
-        filter(&[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2], Wanted::NoTimestamps, &mut out);
+        filter(&[1, 1, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 4, 2], OptionSet::NoTimestamps, &mut out);
         assert_eq!(out, [4, 2]);
     }
 }

@@ -226,11 +226,11 @@ impl<'a> View<'a> {
 
     fn length(&self, field: Field) -> u64 {
         let all = self.packet.len().saturating_sub(self.padding) as u64;
-        let said = self.ip.map(|ip| total_length(ip) as u64);
+        let ip_length = self.ip.map(|ip| total_length(ip) as u64);
         if field == Field::CaptureLength {
-            return said.map_or(all, |said| said.min(self.network.len() as u64));
+            return ip_length.map_or(all, |ip_length| ip_length.min(self.network.len() as u64));
         }
-        said.unwrap_or(all) + if self.with_extra { u64::from(self.extra) } else { 0 }
+        ip_length.unwrap_or(all) + if self.with_extra { u64::from(self.extra) } else { 0 }
     }
 
     /// The payload's offset from the network header, and its length according to the headers.

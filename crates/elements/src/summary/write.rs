@@ -1,7 +1,7 @@
 //! Writing a dump's records.
 use super::field::{Field, Stored, Value};
 use super::names;
-use super::tcp_options::{self, Wanted};
+use super::tcp_options::{self, OptionSet};
 use super::view::View;
 use super::{Time, ip_options};
 use alloc::string::String;
@@ -126,11 +126,11 @@ impl Write for Text<'_> {
     }
 }
 
-fn wanted(field: Field) -> Wanted {
+fn option_set(field: Field) -> OptionSet {
     match field {
-        Field::TcpSack => Wanted::Sack,
-        Field::TcpOtherOptions => Wanted::NoTimestamps,
-        _ => Wanted::All,
+        Field::TcpSack => OptionSet::Sack,
+        Field::TcpOtherOptions => OptionSet::NoTimestamps,
+        _ => OptionSet::All,
     }
 }
 
@@ -140,7 +140,7 @@ fn print(field: Field, value: Value<'_>, out: &mut Text<'_>) -> fmt::Result {
         Value::Bytes(bytes) => match field {
             Field::IpOptions => ip_options::unparse(bytes, out),
             Field::TcpOptions | Field::TcpOtherOptions | Field::TcpSack => {
-                tcp_options::unparse(bytes, wanted(field), out)
+                tcp_options::unparse(bytes, option_set(field), out)
             }
             Field::Payload => out.write_str(&config::quote(bytes)),
             Field::PayloadMd5 => digest_text(&Md5::digest(bytes), out),
@@ -234,7 +234,7 @@ fn store(field: Field, value: Option<Value<'_>>, out: &mut Vec<u8>) {
             out.push(0);
             match field {
                 Field::IpOptions => out.extend_from_slice(bytes),
-                _ => tcp_options::filter(bytes, wanted(field), out),
+                _ => tcp_options::filter(bytes, option_set(field), out),
             }
             let length = out.len() - at - 1;
             out[at] = length as u8;

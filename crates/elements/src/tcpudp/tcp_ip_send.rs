@@ -27,7 +27,7 @@ pub struct TcpIpSend {
 }
 
 /// The packets to send.
-struct Wish {
+struct SendRequest {
     addresses: [Ipv4Addr; 2],
     ports: [u16; 2],
     numbers: [u32; 2],
@@ -36,7 +36,7 @@ struct Wish {
     stop: bool,
 }
 
-impl Wish {
+impl SendRequest {
     fn parse(text: &str, cx: &Context<'_>) -> Option<Self> {
         let words = config::split_words(text);
         let [a, b, c, d, e, f, g, rest @ ..] = words.as_slice() else { return None };
@@ -79,18 +79,18 @@ impl TcpIpSend {
     /// Emits the requested packets.
     fn send(&mut self, value: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
         let expected = "expected 'SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]'";
-        let wish = Wish::parse(value, cx).ok_or_else(|| HandlerError::failed(expected))?;
-        if wish.count > MOST {
+        let request = SendRequest::parse(value, cx).ok_or_else(|| HandlerError::failed(expected))?;
+        if request.count > MOST {
             return Err(HandlerError::failed(alloc::format!("COUNT too large, bound {MOST}")));
         }
-        for _ in 0..wish.count {
+        for _ in 0..request.count {
             self.id = self.id.wrapping_add(1);
-            let Some(mut packet) = cx.packet(&wish.packet(self.id)) else { break };
+            let Some(mut packet) = cx.packet(&request.packet(self.id)) else { break };
             packet.set_network_header(0, Ipv4::LEN);
-            packet.notes_mut().set_dst_ip(wish.addresses[1].octets());
+            packet.notes_mut().set_dst_ip(request.addresses[1].octets());
             cx.push(0, packet);
         }
-        if wish.stop {
+        if request.stop {
             cx.flush();
             cx.stop();
         }

@@ -52,14 +52,14 @@ pub static CLASS: Class = Class::new("PPPoEConcentrator", || Box::<PppoeConcentr
 const MOST_LINES: usize = 10_000;
 
 /// A session as given in an argument.
-struct Wanted {
+struct SessionArg {
     name: u64,
     address: Ipv4Addr,
     delegation: Delegation,
     rate: u32,
 }
 
-impl Arg for Wanted {
+impl Arg for SessionArg {
     fn parse(text: &str, scope: &Scope) -> Result<Self, ArgError> {
         let words = config::split_words(text);
         let [ethernet, number, address, more @ ..] = words.as_slice() else {
@@ -82,7 +82,7 @@ impl Arg for Wanted {
 }
 
 /// The outcome of processing a packet.
-enum Fate {
+enum Verdict {
     On,
     Other,
     Drop,
@@ -99,8 +99,8 @@ pub struct PppoeConcentrator {
 }
 
 impl PppoeConcentrator {
-    fn add(&mut self, wanted: &Wanted, now: u64) -> Result<(), String> {
-        let Wanted { name, address, delegation, rate } = *wanted;
+    fn add(&mut self, wanted: &SessionArg, now: u64) -> Result<(), String> {
+        let SessionArg { name, address, delegation, rate } = *wanted;
         self.sessions.add(name, (address, delegation), rate, now).map_err(|refused| match refused {
             Refused::Full => "too many sessions".to_string(),
             Refused::AddressTaken => format!("{address} is another session's"),
@@ -111,60 +111,60 @@ impl PppoeConcentrator {
 
     /// Handles a frame from a subscriber.
     #[inline]
-    fn up(&mut self, packet: &mut Packet, frame: SessionFrame, hash: u64, now: u64) -> Fate {
+    fn up(&mut self, packet: &mut Packet, frame: SessionFrame, hash: u64, now: u64) -> Verdict {
         let Some(number) = self.sessions.sessions.find(hash, name(frame.source, frame.session)) else {
             self.unknown += 1;
-            return Fate::Other;
+            return Verdict::Other;
         };
         let data = packet.data().get(Pppoe::LEN..).unwrap_or_default();
         let data = data.get(..frame.length).unwrap_or_default();
         let (four, six) = match frame.protocol {
             Pppoe::IPV4 => (Ipv4::of(data).filter(|ip| ip.version() == 4), None),
             Pppoe::IPV6 => (None, Ipv6::of(data).filter(|ip| ip.version() == 6)),
-            _ => return Fate::Other,
+            _ => return Verdict::Other,
         };
         if four.is_none() && six.is_none() {
             self.malformed += 1;
-            return Fate::Drop;
+            return Verdict::Drop;
         }
         if six.is_some_and(is_local) {
-            return Fate::Other;
+            return Verdict::Other;
         }
-        let Some(session) = self.sessions.sessions.touch(number, now) else { return Fate::Drop };
+        let Some(session) = self.sessions.sessions.touch(number, now) else { return Verdict::Drop };
         let own = four.is_some_and(|ip| session.address == ip.source.get())
             || six.is_some_and(|ip| session.delegation.holds((ip.source.get() >> 64) as u64));
         if !own {
             self.spoofed += 1;
-            return Fate::Drop;
+            return Verdict::Drop;
         }
         if !session.up.pass(frame.length, session.rate, now) {
             self.limited += 1;
-            return Fate::Drop;
+            return Verdict::Drop;
         }
         frame.strip(packet);
-        Fate::On
+        Verdict::On
     }
 
     /// Handles a packet for a subscriber.
     #[inline]
-    fn down(&mut self, packet: &mut Packet, number: Option<u32>, now: u64) -> Fate {
+    fn down(&mut self, packet: &mut Packet, number: Option<u32>, now: u64) -> Verdict {
         let Some(number) = number else {
             self.unknown += 1;
-            return Fate::Other;
+            return Verdict::Other;
         };
         let length = packet.len();
-        let Some((name, _)) = self.sessions.sessions.get(number) else { return Fate::Drop };
+        let Some((name, _)) = self.sessions.sessions.get(number) else { return Verdict::Drop };
         let (subscriber, id) = parts(*name);
-        let Some(session) = self.sessions.sessions.touch(number, now) else { return Fate::Drop };
+        let Some(session) = self.sessions.sessions.touch(number, now) else { return Verdict::Drop };
         if !session.down.pass(length, session.rate, now) {
             self.limited += 1;
-            return Fate::Drop;
+            return Verdict::Drop;
         }
         if pppoe::wrap(packet, subscriber, self.ethernet, id) {
-            return Fate::On;
+            return Verdict::On;
         }
         self.malformed += 1;
-        Fate::Drop
+        Verdict::Drop
     }
 
     fn push_up(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
@@ -182,15 +182,15 @@ impl PppoeConcentrator {
             self.sessions.sessions.near(*hash);
         }
         for (mut packet, place) in burst.drain().zip(&found) {
-            let fate = match place {
+            let verdict = match place {
                 Ok((frame, hash)) => self.up(&mut packet, *frame, *hash, now),
-                Err(Wrong::Other) => Fate::Other,
+                Err(Wrong::Other) => Verdict::Other,
                 Err(Wrong::Malformed) => {
                     self.malformed += 1;
-                    Fate::Drop
+                    Verdict::Drop
                 }
             };
-            pass(fate, 0, packet, cx);
+            pass(verdict, 0, packet, cx);
         }
     }
 
@@ -217,8 +217,8 @@ impl PppoeConcentrator {
             }
         }
         for (mut packet, number) in burst.drain().zip(numbers) {
-            let fate = self.down(&mut packet, number, now);
-            pass(fate, 1, packet, cx);
+            let verdict = self.down(&mut packet, number, now);
+            pass(verdict, 1, packet, cx);
         }
     }
 
@@ -262,11 +262,11 @@ fn is_local(ip: &Ipv6) -> bool {
 }
 
 #[inline]
-fn pass(fate: Fate, on: usize, packet: Packet, cx: &mut Context<'_>) {
-    match fate {
-        Fate::On => cx.push(on, packet),
-        Fate::Other => cx.push(2, packet),
-        Fate::Drop => {}
+fn pass(verdict: Verdict, on: usize, packet: Packet, cx: &mut Context<'_>) {
+    match verdict {
+        Verdict::On => cx.push(on, packet),
+        Verdict::Other => cx.push(2, packet),
+        Verdict::Drop => {}
     }
 }
 
@@ -290,7 +290,7 @@ impl Element for PppoeConcentrator {
         let mut capacity = USUAL;
         args.read_mp("ETH", &mut self.ethernet);
         args.read("CAPACITY", &mut capacity);
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<SessionArg> = Vec::new();
         args.read_all("SESSION", &mut wanted);
         args.result()?;
         let scope = cx.scope();
@@ -298,7 +298,7 @@ impl Element for PppoeConcentrator {
             if number % LINES == LINES - 1 {
                 cx.breathe();
             }
-            match Wanted::parse(&text, &scope) {
+            match SessionArg::parse(&text, &scope) {
                 Ok(session) => wanted.push(session),
                 Err(error) => args.error(format!("SESSION '{text}': {error}")),
             }
@@ -342,7 +342,7 @@ impl Element for PppoeConcentrator {
             .parameters(),
             Handler::read_in_pieces("table", Self::table).parameters().expensive(),
             Handler::write("add", |e: &mut Self, value, cx| {
-                let wanted = cx.parse::<Wanted>(value)?;
+                let wanted = cx.parse::<SessionArg>(value)?;
                 e.add(&wanted, cx.coarse_now()).map_err(HandlerError::failed)
             }),
             Handler::write("remove", |e: &mut Self, value, cx| {

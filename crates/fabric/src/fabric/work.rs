@@ -1,5 +1,5 @@
-//! Jobs on one port, which may block: on the turn of a blocked worker, or on the peer's memory. The thread that has the
-//! [`Work`] does it without access to the fabric; jobs on one port are done one after the other.
+//! Jobs on one port, which may block: on the turn of a blocked worker, or on the peer's memory. A thread does a
+//! [`Work`] without access to the fabric; jobs on one port are done one after the other.
 
 use super::{Fabric, FabricError, QueueSlot, Record, port_state};
 use crate::forward::Source;
@@ -16,16 +16,16 @@ use std::sync::{Arc, PoisonError};
 /// Why a peer that blocked a worker is detached.
 const HELD: &str = "its memory held a worker for too long: it was taken away, or is slow";
 
-/// A job to be done on a port.
+/// A job on a port.
 #[derive(Debug)]
 pub enum Job {
-    /// Its session may have messages, or a worker saw its peer break a rule.
+    /// Its session may have messages, or a worker detected a protocol violation.
     Check,
     /// Attach a peer with these descriptors.
     Attach(Vec<OwnedFd>),
-    /// Detach the peer, which is gone or is to go.
+    /// Detach the peer, which is gone or must go.
     Detach,
-    /// Detach the peer, which cost too much.
+    /// Detach the peer, which exceeded its budget.
     Evict,
     /// Remove the port.
     Remove,
@@ -42,7 +42,7 @@ pub struct Work {
     job: Job,
     peer: Box<dyn Peer>,
     budget: Option<Arc<Budget>>,
-    /// Sources that workers were told to give back, and those given back so far.
+    /// Sources requested back from workers, and those returned so far.
     taken: Vec<Receiver<Option<Source>>>,
     sources: Vec<Source>,
     checked: Result<(), Gone>,
@@ -73,7 +73,7 @@ impl Work {
                     |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
                 self.result = attached.map_err(failed);
             }
-            // Another peer may be there already.
+            // Another peer may be attached already.
             Job::Evict if self.budget.as_ref().is_some_and(|budget| !budget.is_spent()) => {
                 self.job = Job::Check
             }
@@ -82,11 +82,11 @@ impl Work {
                 if !matches!(self.job, Job::Move(_)) {
                     self.peer.detach();
                 }
-                // A worker that failed gives nothing back.
+                // A failed worker returns no sources.
                 self.sources = self.taken.drain(..).filter_map(|from| from.recv().ok().flatten()).collect();
                 if !matches!(self.job, Job::Move(_)) {
                     self.sources.clear();
-                    // Nobody sends to it any more, nor learns that it is there.
+                    // From now on no thread sends to the port or can find it.
                     ringway_host::grace();
                 }
             }
@@ -133,7 +133,7 @@ impl Fabric {
         Work { port, call, job, peer, budget, taken, sources, checked, result }
     }
 
-    /// A job was done. What came of it and of those behind it that can't be done any more, and the next.
+    /// Ends a job. Returns its result, the results of queued jobs that are impossible now, and the next job.
     pub fn end(&mut self, work: Work) -> (Vec<Done>, Option<Work>) {
         let Work { port, call, job, peer, sources, checked, mut result, .. } = work;
         if matches!(job, Job::Remove | Job::Renew) {
@@ -144,7 +144,7 @@ impl Fabric {
         }
         let Some(record) = self.ports.get_mut(&port) else { return (Vec::new(), None) };
         if matches!(job, Job::Attach(_)) || peer.session().is_none() {
-            // Without a further descriptor the session is only checked now and then.
+            // Without another descriptor the session is only checked periodically.
             let session = peer.session().and_then(|fd| fd.try_clone_to_owned().ok());
             record.session = session.map(Arc::new);
         }
@@ -196,7 +196,7 @@ impl Fabric {
         Some(Event::Detached { port: name.into(), reason: HELD.into(), fault: true, rest })
     }
 
-    /// Nothing of a port is in use any more.
+    /// Completes the removal of a port that is no longer in use.
     fn removed(&mut self, name: &str, job: &Job, call: Option<u64>) -> Vec<Done> {
         let Some(record) = self.ports.remove(name) else { return Vec::new() };
         let Record { id, spec, counters, slots, jobs, .. } = record;
@@ -222,7 +222,7 @@ impl Fabric {
         done
     }
 
-    /// Gives a port's sources to their new workers, or back to their former ones if the new ones have no room.
+    /// Passes a port's sources to their new workers, or back to the previous ones if the new ones have no room.
     fn place(&mut self, name: &str, job: &Job, sources: Vec<Source>) -> Result<(), FabricError> {
         let Job::Move(worker) = job else { return Ok(()) };
         let found = self.take_bits(worker.as_deref(), sources.len());
@@ -248,7 +248,7 @@ impl Fabric {
         Ok(())
     }
 
-    /// What is to be looked at since the bell rang, or since it was long ago: what is known already, and jobs.
+    /// The events and jobs that are due because the bell rang, or because the last check was long ago.
     pub fn due(&mut self) -> (Vec<Event>, Vec<(String, Job)>) {
         self.bell.clear();
         self.leftovers.free();
@@ -285,7 +285,7 @@ impl Fabric {
         self.now(name, Job::Remove).map(drop)
     }
 
-    /// Has another worker serve a port; its peer stays.
+    /// Moves a port to another worker; its peer stays.
     pub fn move_port(&mut self, name: &str, worker: Option<&str>) -> Result<(), FabricError> {
         self.now(name, Job::Move(worker.map(Into::into))).map(drop)
     }
@@ -295,7 +295,7 @@ impl Fabric {
         self.now(name, Job::Attach(descriptors)).map(drop)
     }
 
-    /// Detaches a port's peer, which is gone or is to go.
+    /// Detaches a port's peer, which is gone or must go.
     pub fn detach(&mut self, name: &str) -> Result<(), FabricError> {
         self.now(name, Job::Detach).map(drop)
     }
@@ -306,7 +306,7 @@ impl Fabric {
         self.now(&name, Job::Check).ok().flatten()
     }
 
-    /// Checks every port whose peer may have broken a rule.
+    /// Checks every port whose peer may have violated the protocol.
     pub fn check(&mut self) -> Vec<Event> {
         let (mut events, jobs) = self.due();
         events.extend(jobs.into_iter().filter_map(|(name, job)| self.now(&name, job).ok().flatten()));

@@ -1,4 +1,4 @@
-//! Destinations of a burst: locked, asked for room, filled, published.
+//! Destinations of a burst: locking, reserving, copying, publishing.
 
 use crate::world::{RxSlot, is_closed};
 use ringway_frame::{Burst, Caps, RxQueue, add};
@@ -80,7 +80,7 @@ impl<'w> Destination<'w> {
     }
 }
 
-/// A destination that can't take its frames as they are, and those frames completed for it.
+/// A destination that can't take its frames unmodified, and the frames completed for it.
 pub(super) struct Unsuited<'d, 'c> {
     pub(super) to: Destination<'d>,
     pub(super) completed: Completed<'c>,
@@ -96,7 +96,7 @@ impl Unsuited<'_, '_> {
         *whole = completed.whole(to.fits);
     }
 
-    /// Puts the frames made from the first `inputs` frames, and counts those that could not be completed.
+    /// Copies the frames made from the first `inputs` frames, and counts those that could not be completed.
     pub(super) fn put(&mut self, turn: &Turn<'_>, inputs: usize) {
         let Unsuited { to, completed, whole } = self;
         let outcomes = &completed.outcomes[..inputs.min(whole.inputs)];

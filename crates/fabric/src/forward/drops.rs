@@ -1,4 +1,4 @@
-//! Frames that reach no destination are counted by reason.
+//! Counts frames that reach no destination, by reason.
 
 use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
@@ -17,7 +17,7 @@ impl Delivery<'_, '_, '_> {
         }
     }
 
-    /// Counts the frames of `start..cut` that were not put anywhere.
+    /// Counts the frames of `start..cut` that were not delivered.
     pub(super) fn count_drops(
         &self,
         lists: &[List],

@@ -1,4 +1,4 @@
-//! Delivering frames to every port of a switch but their own.
+//! Flooding: delivers frames to every port of a switch except their own.
 
 use super::destination::{Busy, Destination, Unsuited};
 use super::{Delivery, Missed};
@@ -17,18 +17,18 @@ const OVERHEAD: usize = 256;
 
 /// The part of a flood that is done in one turn.
 struct Portion {
-    /// Behind the last of the frames.
+    /// End of the frames.
     end: usize,
-    /// The first of the members, and behind the last.
+    /// Start and end of the members.
     members: (usize, usize),
-    /// Whether these members are the last.
+    /// Whether these are the last members.
     is_last: bool,
 }
 
 impl<'d> Delivery<'d, '_, '_> {
-    /// Delivers frames from `start` on, up to `end`, to every port of the switch but their own. Full ports are not
-    /// waited for, since one slow receiver would slow down all; a port whose queue another worker has locked is tried
-    /// again in the next turn. Returns the first frame that not all ports have yet.
+    /// Delivers the frames `start..end` to every port of the switch except their own. Full ports are not waited for,
+    /// since one slow receiver would slow down all; a port whose queue another worker has locked is retried in the
+    /// next turn. Returns the first frame that not all ports have yet.
     pub(super) fn flood(
         &mut self,
         switch: Option<&Switch>,
@@ -101,7 +101,7 @@ impl<'d> Delivery<'d, '_, '_> {
         Portion { end: start + 1 + more, members: (0, members), is_last: true }
     }
 
-    /// Puts what fits.
+    /// Copies the frames that fit.
     fn flood_one(
         &self,
         mut to: Destination<'d>,

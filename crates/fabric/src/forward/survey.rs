@@ -1,10 +1,10 @@
-//! What is known of a burst before it is delivered.
+//! Properties of a burst, determined before it is delivered.
 
 use super::ETHERNET;
 use ringway_frame::{Burst, Caps, Needs};
 use ringway_switch::{NOWHERE, Verdicts};
 
-/// What is true of all frames of a burst.
+/// Properties of all frames of a burst.
 pub(super) struct Survey {
     needs: Needs,
     longest: u32,

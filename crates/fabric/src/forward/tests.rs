@@ -1,4 +1,4 @@
-//! Forwarding between queues that are plain lists.
+//! Tests of forwarding between queues that are plain lists.
 
 use super::wait::{ANSWER, OCCUPIED};
 use super::*;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const HOLD: u64 = 100_000;
 
-/// Frames live as long as the test, so that spans of them may.
+/// Frames have static lifetime, so that spans of them are valid during the whole test.
 fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
     let mut bytes = vec![0xa5; len.max(14)];
     bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0]);
@@ -29,17 +29,18 @@ struct Peer {
     sends: VecDeque<&'static [u8]>,
     got: Vec<Vec<u8>>,
     room: usize,
-    /// Room comes when something is answered.
+    /// Whether room depends on an outstanding request.
     asks: bool,
     away: bool,
     published: usize,
-    /// It holds notifications back until the turn ends; whether it does now, and how often one ended.
+    /// Whether it can delay notifications until the end of a turn; whether it does now, and the number of turns that
+    /// ended.
     can_hold: bool,
     held: bool,
     ended: usize,
-    /// What each `put` says could not be delivered.
+    /// The undeliverable frames that each `put` reports.
     lost: Lost,
-    /// Metadata of what it sends.
+    /// Metadata of the frames it sends.
     offload: Offload,
 }
 
@@ -175,7 +176,7 @@ impl Bench {
         self.sources[port].counters.tx_drops[reason as usize].load(Relaxed)
     }
 
-    /// Every port's station has sent once, so the switch knows them all.
+    /// Sends a frame from every port's station, so that the switch learns all of them.
     fn teach(&mut self) {
         for port in 0..self.peers.len() {
             self.send(port, &[frame(0xff, port as u8, 60)]);
@@ -242,7 +243,7 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
     bench.set_room(1, 5);
     assert_eq!(bench.serve(0), Served::Moved(5), "the answer came in time");
     assert_eq!((bench.got(1).len(), bench.rx_drops(1, Reason::Full)), (5, 0));
-    // One that never comes, with frames for others behind.
+    // Room that never comes, with frames for other destinations behind.
     bench.set_room(1, 0);
     bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
     let begin = bench.now;
@@ -254,7 +255,7 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
     assert_eq!(bench.rx_drops(1, Reason::Full), 1);
     bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(2), "nobody waits for it a second time");
-    // Who asked for no patience has none.
+    // With `hold` 0, frames do not wait.
     Arc::get_mut(bench.world.ports[0].as_mut().unwrap()).unwrap().hold = 0;
     bench.now += 1000 * ANSWER;
     bench.send(0, &[frame(1, 0, 60)]);
@@ -331,7 +332,7 @@ fn a_slow_destination_does_not_slow_frames_to_other_ports() {
         bench.now += 1000;
         turns += 1;
     }
-    // A frame each turn, but for the part of the time that port 1 may have them wait.
+    // One frame per turn, except in the part of the time for which port 1 may delay them.
     assert!(turns < 20_000 * 9 / 8, "{turns}");
     assert!(bench.got(1).len() > 200, "it still gets what it has room for");
 }
@@ -454,7 +455,7 @@ fn a_frame_that_never_fits_is_dropped_after_hold() {
 }
 
 proptest! {
-    /// Whatever goes in at one place comes out at the right one, once and in order, or is counted as dropped.
+    /// Each frame arrives at the right destination once and in order, or is counted as dropped.
     #[test]
     fn frames_are_conserved_and_kept_in_order(
         sends in prop::collection::vec((prop::sample::select(vec![1, 2, 3, 9, 0xff]), 60usize..1514), 1..200),
@@ -481,7 +482,7 @@ proptest! {
             let got = &got[usize::from(port)];
             let dropped = bench.rx_drops(usize::from(port), Reason::Full) as usize;
             prop_assert_eq!(got.len() + dropped, wanted.len());
-            // What came is what was sent, with gaps where it was dropped.
+            // The received frames are the sent ones, with gaps for drops.
             let mut rest = wanted.iter();
             prop_assert!(got.iter().all(|frame| rest.any(|sent| sent == frame)));
         }

@@ -1,4 +1,4 @@
-//! Frames that wait for a destination without room, and for how long.
+//! Waiting of frames for a destination without room.
 
 use super::{Delivery, Destination};
 use crate::world::RxSlot;
@@ -22,11 +22,11 @@ pub(super) const ANSWER: u64 = 10_000_000;
 /// send to one port contend for its queue all the time, and one of them may be preempted meanwhile.
 pub(super) const OCCUPIED: u64 = 10_000_000;
 
-/// Where a burst had to stop, and for which destination.
+/// The position at which a burst had to stop, and the destination that caused it.
 pub(super) struct Cut {
     pub(super) at: usize,
     pub(super) full: Option<Full>,
-    /// Lists, by number, whose destination another worker has locked and is no longer waited for.
+    /// Numbers of lists whose destination is locked by another worker that is no longer waited for.
     pub(super) busy: u64,
 }
 
@@ -94,7 +94,7 @@ impl Delivery<'_, '_, '_> {
         }
     }
 
-    /// Whether a frame behind `first` goes elsewhere.
+    /// Whether a frame after `first` has another destination.
     fn holds_others(&self, first: usize) -> bool {
         let verdicts = &self.verdicts[..self.burst.len()];
         verdicts.iter().skip(first).any(|&port| port != verdicts[first])

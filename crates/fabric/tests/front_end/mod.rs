@@ -1,4 +1,4 @@
-//! A front-end of tests, whose guest sends.
+//! A front-end for tests, whose guest sends.
 
 use ringway_host::{map_region, receive_with, send_with};
 use ringway_mem::Memory;
@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Bytes of its memory.
+/// Size of its memory in bytes.
 pub const SIZE: usize = 128 << 20;
-/// What is never given back: the rings.
+/// Size of the rings, which are never unmapped.
 pub const RINGS: usize = 1 << 20;
 const USER: u64 = 0x7f00_0000_0000;
 const PAGE: usize = 4096;
@@ -47,7 +47,7 @@ pub fn set_up(socket: UnixStream, file: &OwnedFd) -> Frontend<Stream> {
     front
 }
 
-/// The front-end: each frame of its guest's lies in a page of its own, some way into it.
+/// The front-end: each frame of its guest is in a separate page, at an offset.
 pub fn send_from_pages(socket: UnixStream, file: &OwnedFd, stop: &AtomicBool) {
     let _front = set_up(socket, file);
     let memory = Memory::new(vec![map_region(file, 0, SIZE as u64, 0, 0).unwrap()]).unwrap();

@@ -64,8 +64,8 @@ impl Builder {
 
 impl Rebuild for Builder {
     fn rebuild(&mut self, text: &str, mut place: Succession) -> Result<Router, String> {
-        let (graph, said) = self.reader.read_aside(text, "config", &mut place);
-        let graph = graph.ok_or_else(|| said.to_string())?;
+        let (graph, diagnostics) = self.reader.read_aside(text, "config", &mut place);
+        let graph = graph.ok_or_else(|| diagnostics.to_string())?;
         let options = self.options(place.clock(), text.to_string());
         place.build(graph, &self.reader.registry, options).map_err(|error| error.to_string())
     }

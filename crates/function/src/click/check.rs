@@ -116,7 +116,7 @@ fn check_ports(graph: &Graph, ports: &[String], file: &str, complaints: &mut Vec
 mod tests {
     use super::*;
 
-    fn said(text: &str, ports: &[&str]) -> Vec<String> {
+    fn diagnostics(text: &str, ports: &[&str]) -> Vec<String> {
         let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
         let parameters = [("IN".to_string(), "a".to_string())];
         let configuration = Configuration { text, file: "f.click", parameters: &parameters, ports: &ports };
@@ -126,21 +126,21 @@ mod tests {
 
     #[test]
     fn configuration_errors_are_reported_at_their_position() {
-        assert_eq!(said("FromPort($IN) -> ToPort(b);", &["a", "b"]), [] as [&str; 0]);
-        let unknown = said("FromPort(a) -> Nonsense(1)\n -> ToPort(b);", &["a", "b"]);
+        assert_eq!(diagnostics("FromPort($IN) -> ToPort(b);", &["a", "b"]), [] as [&str; 0]);
+        let unknown = diagnostics("FromPort(a) -> Nonsense(1)\n -> ToPort(b);", &["a", "b"]);
         assert!(unknown[0].starts_with("f.click:1:16: ") && unknown[0].contains("Nonsense"), "{unknown:?}");
-        let syntax = said("FromPort(a) -> \n -> ToPort(b);", &["a", "b"]);
+        let syntax = diagnostics("FromPort(a) -> \n -> ToPort(b);", &["a", "b"]);
         assert!(syntax[0].starts_with("f.click:2:"), "{syntax:?}");
-        let argument = said("FromPort(a)\n -> c :: Queue(x) -> ToPort(b);", &["a", "b"]);
+        let argument = diagnostics("FromPort(a)\n -> c :: Queue(x) -> ToPort(b);", &["a", "b"]);
         assert!(argument[0].starts_with("f.click:2:5: While configuring 'c :: Queue': "), "{argument:?}");
     }
 
     #[test]
     fn each_port_is_used_once_a_direction() {
-        let twice = said("FromPort(a) -> ToPort(a);\nFromPort(a) -> Discard;", &["a", "c"]);
+        let twice = diagnostics("FromPort(a) -> ToPort(a);\nFromPort(a) -> Discard;", &["a", "c"]);
         assert_eq!(twice[0], "f.click:2:1: port 'a' has another FromPort already");
         assert_eq!(twice[1], "f.click:1:1: no FromPort or ToPort of port 'c'");
-        let foreign = said("FromPort(a) -> ToPort(z);", &["a"]);
+        let foreign = diagnostics("FromPort(a) -> ToPort(z);", &["a"]);
         assert!(foreign[0].contains("this function has no port 'z'; it has a"), "{foreign:?}");
     }
 }

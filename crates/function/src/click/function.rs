@@ -28,8 +28,8 @@ pub fn run(
         burst,
         console: Box::new(|| Box::new(Hosted(Terminal)) as Box<dyn Console>),
     };
-    let (graph, said) = builder.reader.read(text, file);
-    let graph = graph.ok_or_else(|| said.to_string())?;
+    let (graph, diagnostics) = builder.reader.read(text, file);
+    let graph = graph.ok_or_else(|| diagnostics.to_string())?;
     let options = builder.options(Clock::Real(Box::new(Machine::default())), text.to_string());
     let built = Router::build(graph, &builder.reader.registry, options);
     let mut router = built.map_err(|error| error.to_string())?;

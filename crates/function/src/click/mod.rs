@@ -43,12 +43,12 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// Runs as Click's program does with these arguments, the program's name excepted. Answers its exit status.
+/// Runs Click's program with these arguments, without the program's name. Returns its exit status.
 pub fn run(arguments: &[String], console: impl Console + Clone + Send + 'static) -> u8 {
     run_with(registry(), arguments, console)
 }
 
-/// The same; messages about the configuration have columns, and propose names that are close to misspelt ones.
+/// The same; messages about the configuration have columns, and suggestions for misspelt names.
 pub fn run_explaining(arguments: &[String], console: impl Console + Clone + Send + 'static) -> u8 {
     run_as(registry(), arguments, console, true)
 }
@@ -98,11 +98,11 @@ struct Driver<'a> {
     options: Options,
     registry: Registry,
     console: &'a mut dyn Console,
-    /// The router's.
+    /// Creates the router's console.
     own: Rc<dyn Fn() -> Box<dyn Console + Send>>,
     /// The router's other threads, if any.
     others: Option<Rc<OtherThreads>>,
-    /// Messages have columns and proposals.
+    /// Whether messages have columns and suggestions.
     explain: bool,
 }
 
@@ -181,8 +181,8 @@ impl Driver<'_> {
         };
         // Simulated time has a single order of events, and so a single thread.
         let threads = if options.simulated.is_some() { 1 } else { options.threads };
-        let (graph, said) = builder.reader.read(&text, file);
-        self.say_all(&said);
+        let (graph, diagnostics) = builder.reader.read(&text, file);
+        self.say_all(&diagnostics);
         let (graph, options) = (graph?, builder.options(clock, text));
         let registry = &builder.reader.registry;
         let built = match threads {
@@ -244,8 +244,8 @@ impl Driver<'_> {
         }
     }
 
-    fn say_all(&mut self, said: &Diagnostics) {
-        let lines = if self.explain { format!("{said:#}") } else { said.to_string() };
+    fn say_all(&mut self, diagnostics: &Diagnostics) {
+        let lines = if self.explain { format!("{diagnostics:#}") } else { diagnostics.to_string() };
         if !lines.is_empty() {
             self.console.chatter(lines.trim_end_matches('\n'));
         }
@@ -263,7 +263,7 @@ impl Driver<'_> {
         written.is_ok()
     }
 
-    /// Reads the handlers that `-h` names. Whether all could be read.
+    /// Reads the handlers that `-h` names. Returns whether all could be read.
     fn read_handlers(&mut self, router: &mut Router) -> bool {
         let wanted = std::mem::take(&mut self.options.handlers);
         let mut calls = Vec::new();
@@ -311,7 +311,7 @@ impl Driver<'_> {
         Ok(value)
     }
 
-    /// The elements that a name, pattern or class means.
+    /// The elements that match a name, pattern or class.
     fn elements(&mut self, router: &Router, wanted: &str, handler: &str) -> Option<Vec<String>> {
         if router.find(wanted).is_some() {
             return Some(vec![wanted.to_string()]);

@@ -42,7 +42,7 @@ pub struct Options {
     pub expression: Option<String>,
     /// Variables.
     pub variables: Vec<(String, String)>,
-    /// Handlers to read in the end.
+    /// Handlers to read at the end.
     pub handlers: Vec<String>,
     /// Handler that returns the exit status.
     pub exit_handler: Option<String>,
@@ -52,23 +52,23 @@ pub struct Options {
     pub sockets: Vec<String>,
     /// Search path for required files, in place of the environment's.
     pub path: Option<String>,
-    /// The driver is not run.
+    /// Whether the driver is not run.
     pub quit: bool,
-    /// Warnings are printed.
+    /// Whether warnings are printed.
     pub warnings: bool,
-    /// Time is simulated from then on, in nanoseconds since 1970.
+    /// Start of simulated time, in nanoseconds since 1970; none for real time.
     pub simulated: Option<u64>,
     /// Number of packets handled at once.
     pub burst: usize,
-    /// The `hotconfig` handler replaces the configuration.
+    /// Whether the `hotconfig` handler can replace the configuration.
     pub reconfigure: bool,
-    /// It is printed how long the driver took.
+    /// Whether the driver's run time is printed.
     pub time: bool,
-    /// How many threads may run the configuration.
+    /// Maximum number of threads of the configuration.
     pub threads: usize,
-    /// The core of the first thread, if threads are to stay on cores.
+    /// The core of the first thread, if threads are pinned.
     pub affinity: Option<usize>,
-    /// Nothing is run: documentation of these element classes is printed, or a list of all.
+    /// Element classes whose documentation is printed instead of running; empty for a list of all.
     pub elements: Option<Vec<String>>,
 }
 
@@ -79,7 +79,7 @@ pub enum Usage {
     Help,
     /// The version is requested.
     Version,
-    /// It is wrong.
+    /// The command line is invalid.
     Wrong(String),
 }
 
@@ -257,7 +257,7 @@ fn unknown(option: &str) -> Usage {
     Usage::Wrong(format!("unrecognized option '{option}'"))
 }
 
-/// When a simulation begins.
+/// The start of a simulation.
 fn simulation(seconds: Option<&str>) -> Result<u64, Usage> {
     let Some(seconds) = seconds else { return Ok(SIMULATION_START) };
     match seconds.parse::<f64>() {
@@ -266,7 +266,7 @@ fn simulation(seconds: Option<&str>) -> Result<u64, Usage> {
     }
 }
 
-/// The long option of this name, or the only one that begins so.
+/// The long option of this name, or the only one with this prefix.
 fn complete(name: &str) -> Option<&'static str> {
     let named = [FLAGS, VALUES, OPTIONAL].into_iter().flatten().map(|(_, long)| *long);
     let all: Vec<&'static str> = named.chain(BARE.iter().copied()).collect();

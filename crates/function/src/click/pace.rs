@@ -1,4 +1,4 @@
-//! What a thread does between turns.
+//! A thread's work between turns: polling and sleeping.
 use super::surroundings::wait_also;
 use ringway_click::{Router, Turn};
 use std::time::Duration;

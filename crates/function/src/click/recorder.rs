@@ -1,4 +1,4 @@
-//! A console that remembers, for tests of whole runs.
+//! A recording console, for tests of whole runs.
 use ringway_click::Console;
 use std::sync::{Arc, Mutex, PoisonError};
 

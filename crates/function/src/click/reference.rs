@@ -15,7 +15,7 @@ and, if not every input may lead to every output, which do. Handlers that every 
 `class`, `config`, `ports`, `handlers`; with a task also `scheduled`, `tickets`, `home_thread`.
 ";
 
-/// Prints a list of all classes, or the documentation of some. Answers the exit status.
+/// Prints a list of all classes, or the documentation of some. Returns the exit status.
 pub(super) fn print(registry: &Registry, classes: &[String], console: &mut impl Console) -> u8 {
     if classes.is_empty() {
         console.output(list(registry).as_bytes());
@@ -54,8 +54,8 @@ fn list(registry: &Registry) -> String {
 /// The text after the call in the first paragraph, without its final full stop.
 fn summary(documentation: &str) -> String {
     let first = documentation.split("\n\n").next().unwrap_or_default().replace('\n', " ");
-    let said = first.split_once("`: ").map_or(first.as_str(), |(_, said)| said);
-    said.trim_end_matches('.').to_string()
+    let summary = first.split_once("`: ").map_or(first.as_str(), |(_, summary)| summary);
+    summary.trim_end_matches('.').to_string()
 }
 
 fn entry(registry: &Registry, class: &Class) -> String {
@@ -77,7 +77,7 @@ fn codes(class: &Class) -> String {
     text
 }
 
-/// The page.
+/// The element reference page.
 pub fn page() -> String {
     let registry = registry();
     let mut text = HEAD.to_string();

@@ -41,10 +41,10 @@ impl Signals {
                 continue;
             }
             if signal == SIGINT || signal == SIGTERM {
-                // For good, as in Click: a script that waits for stops gets some steps to end with.
+                // Permanently, as in Click: a script that waits for stops gets some steps to finish.
                 router.set_runcount(-i64::from(i32::MAX));
             } else {
-                // It can't fail for a signal that could be watched.
+                // This can't fail for a signal that could be watched.
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
         }

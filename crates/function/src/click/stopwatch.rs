@@ -7,7 +7,7 @@ const TICKS: u64 = 100;
 /// Measures time from its creation.
 pub(super) struct Stopwatch {
     start: Instant,
-    /// Processor time of the program by then, its own and the kernel's, in milliseconds.
+    /// Processor time of the program at its creation, user and system, in milliseconds.
     processor: [u64; 2],
 }
 

@@ -3,7 +3,7 @@ use super::clickpath;
 use crate::file::{CONFIGURATION, reason};
 use ringway_click::{Registry, Router, Time};
 use ringway_click_lang::Environment;
-use ringway_host::{Wish, poll, read_file};
+use ringway_host::{PollFd, poll, read_file};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -60,7 +60,7 @@ pub struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    /// With these classes.
+    /// An environment with these classes.
     pub fn new(registry: &'a Registry) -> Self {
         Self { registry, path: None }
     }
@@ -96,21 +96,21 @@ pub(super) fn wait(router: &mut Router, most: Option<Duration>) {
     wait_also(router, most, None);
 }
 
-/// The same; ends, too, when the descriptor `also` can be read.
+/// The same; also ends when the descriptor `also` is readable.
 pub(super) fn wait_also(router: &mut Router, most: Option<Duration>, also: Option<i32>) {
-    let also = also.map(|descriptor| Wish { descriptor, readable: true, writable: false });
-    let mut wishes: Vec<Wish> = also.into_iter().collect();
+    let also = also.map(|descriptor| PollFd { descriptor, readable: true, writable: false });
+    let mut poll_fds: Vec<PollFd> = also.into_iter().collect();
     for interest in router.interests() {
-        wishes.push(Wish {
+        poll_fds.push(PollFd {
             descriptor: interest.descriptor,
             readable: interest.readable,
             writable: interest.writable,
         });
     }
-    // A signal may have arrived just before, so wake up now and then.
+    // A signal may have arrived just before, so wake up periodically.
     let most = most.unwrap_or(Duration::MAX).min(Duration::from_millis(100));
-    poll(&mut wishes, most);
-    for wish in wishes.into_iter().filter(|wish| wish.readable || wish.writable) {
-        router.selected(wish.descriptor, wish.readable, wish.writable);
+    poll(&mut poll_fds, most);
+    for poll_fd in poll_fds.into_iter().filter(|poll_fd| poll_fd.readable || poll_fd.writable) {
+        router.selected(poll_fd.descriptor, poll_fd.readable, poll_fd.writable);
     }
 }

@@ -11,8 +11,8 @@
 //! - `FORCE_IP`: whether only IPv4 and IPv6 over Ethernet are received, with the network header set; false by
 //!   default.
 //! - `METHOD` or `CAPTURE`: `LINUX`, `PCAP` or `DEFAULT`: all mean a packet socket.
-//! - `BPF_FILTER`: an expression of pcap-filter(7); ignored, with a warning, as by Click's METHOD LINUX: an
-//!   IPFilter or Classifier behind the element does the same.
+//! - `BPF_FILTER`: an expression of pcap-filter(7); ignored, with a warning, as by Click's METHOD LINUX: use an
+//!   IPFilter or Classifier downstream instead.
 //! - `ENCAP`: ignored: packets begin with an Ethernet header.
 //! - `OUTBOUND`: whether frames sent by the interface are received too; false by default.
 //! - `PROTOCOL`: only frames of this Ethernet type; all if 0, the default.
@@ -41,7 +41,7 @@ pub static CLASS: Class = Class::new("FromDevice", || Box::<FromDevice>::default
 
 /// The largest frame: 64 KB of IP and its headers.
 const LARGEST: usize = 65_535 + 64;
-/// The most room before one.
+/// Maximum headroom.
 const MOST_ROOM: u32 = 65_535;
 /// Bytes of both Ethernet addresses, behind which a VLAN tag is inserted.
 const ADDRESSES: usize = 12;
@@ -168,9 +168,9 @@ impl Element for FromDevice {
             cx.warning("BPF_FILTER is ignored: it needs METHOD PCAP");
         }
         if !sniffer {
-            return Err(
-                cx.error("SNIFFER false is not possible: tell the kernel's firewall to drop what arrives")
-            );
+            return Err(cx.error(
+                "SNIFFER false is not supported: configure the kernel's firewall to drop received packets",
+            ));
         }
         self.device = device.0;
         self.headroom = self.headroom.min(MOST_ROOM);

@@ -35,9 +35,9 @@ use std::any::Any;
 pub static CLASS: Class =
     Class::new("FromDump", || Box::<FromDump>::default()).ports("0/1-2").processing("a/ah");
 
-/// Attack: a long file of which nothing is to be emitted. Records skipped before other tasks run.
+/// Attack: a long file without records to emit. Number of records skipped before other tasks run.
 const SKIPPED: usize = 1000;
-/// Attack: a handler that puts the end off by a nanosecond each time. Calls for a record.
+/// Attack: a handler that moves the end by a nanosecond each time. Maximum number of calls per record.
 const MOST_CALLS: usize = 1000;
 
 #[derive(Default)]

@@ -45,7 +45,7 @@ pub struct FromPort {
 }
 
 impl FromPort {
-    /// Takes a burst of frames off the ring. Frames that no packet can hold are counted.
+    /// Takes a burst of frames off the ring. Frames too long for a packet are counted.
     fn take(
         ring: &mut Ring,
         offloads: bool,
@@ -77,7 +77,7 @@ impl FromPort {
         Ok(drops)
     }
 
-    /// Sleeps until the port notifies us, if there was nothing for a while.
+    /// Sleeps until the port notifies us, if no frames arrived for a while.
     fn rest(&mut self, task: Task, cx: &mut Context<'_>) {
         let now = cx.coarse_now();
         let since = *self.idle.get_or_insert(now);

@@ -1,4 +1,4 @@
-//! Where ControlSocket and ChatterSocket wait for programs that connect.
+//! Listening sockets of ControlSocket and ChatterSocket.
 use ringway_click::arg::{Args, Raw, Word};
 use ringway_click::{Context, Failed};
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -12,7 +12,7 @@ const TRIES: u16 = 1000;
 /// Attack: endless connections. Largest number of connections at a time.
 pub(super) const MOST: usize = 64;
 
-/// A connection, which never waits.
+/// A non-blocking connection.
 pub(super) trait Stream: Read + Write {
     fn descriptor(&self) -> i32;
 
@@ -134,7 +134,7 @@ impl Door {
         port.map_or_else(|| self.place.clone(), |port| port.to_string())
     }
 
-    /// Listens no more.
+    /// Stops listening.
     pub(super) fn close(&mut self) {
         if let Some(listener) = self.listener.take() {
             listener.remove_file();
@@ -145,7 +145,7 @@ impl Door {
 /// A socket that listens.
 enum Listener {
     Tcp(TcpListener),
-    /// With the file to remove in the end.
+    /// With the file to remove at the end.
     Unix(UnixListener, Option<String>),
 }
 
@@ -213,7 +213,7 @@ impl Listener {
         }
     }
 
-    /// Takes the file away.
+    /// Removes the file.
     fn remove_file(&self) {
         if let Self::Unix(_, Some(path)) = self {
             let _ = std::fs::remove_file(path);

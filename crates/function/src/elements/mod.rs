@@ -1,4 +1,4 @@
-//! Elements that need an operating system, a file each.
+//! Elements that need an operating system, one per file.
 use ringway_click::{Class, Documentation};
 
 mod aggregate_counter;

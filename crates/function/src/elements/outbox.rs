@@ -1,7 +1,7 @@
-//! How elements pull packets and hand each to the system, which may have no room.
+//! Pulling packets and passing each to the system, which may have no room.
 use ringway_click::{Context, Packet, Signal, Task, Timer};
 
-/// How long to wait for room, in nanoseconds.
+/// Time to wait for room, in nanoseconds.
 const PAUSE: u64 = 1_000_000;
 
 /// State of pulling.
@@ -10,12 +10,12 @@ pub struct Outbox {
     task: Option<Task>,
     timer: Option<Timer>,
     signal: Signal,
-    /// Pulled when there was no room.
+    /// A packet that was pulled when there was no room.
     waiting: Option<Packet>,
 }
 
 impl Outbox {
-    /// One that pulls from input 0.
+    /// An outbox that pulls from input 0.
     pub fn new(cx: &mut Context<'_>) -> Outbox {
         let task = cx.new_task(true);
         let signal = cx.upstream_empty_signal(0, Some(task));
@@ -49,7 +49,7 @@ impl Outbox {
         worked
     }
 
-    /// There may be room again.
+    /// Continues, since there may be room again.
     pub fn wake(&self, cx: &mut Context<'_>) {
         if let Some(task) = self.task {
             cx.reschedule(task);

@@ -34,13 +34,13 @@ pub(super) trait Records {
 /// Emits packets, at their times if configured.
 #[derive(Default)]
 pub(super) struct Replay {
-    /// Packets are emitted.
+    /// Whether packets are emitted.
     pub(super) active: bool,
-    /// They keep their distances in time.
+    /// Whether they keep their intervals in time.
     pub(super) timing: bool,
     /// Packets pushed per turn of its task; the router's burst if none.
     pub(super) burst: Option<NonZeroUsize>,
-    /// The driver is stopped at the end.
+    /// Whether the driver is stopped at the end.
     pub(super) stop: bool,
     /// A packet that is not due yet.
     waiting: Option<Packet>,
@@ -52,12 +52,12 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    /// In the element's `configure`.
+    /// Call in the element's `configure`.
     pub(super) fn configure(&mut self, cx: &mut Context<'_>) {
         self.note = Some(cx.new_note(NoteKind::Empty, Search::Stop));
     }
 
-    /// In its `initialize`.
+    /// Call in its `initialize`.
     pub(super) fn initialize(&mut self, cx: &mut Context<'_>) {
         if cx.output_is_push(0) {
             self.task = Some(cx.new_task(self.active));
@@ -92,12 +92,12 @@ impl Replay {
         Some(packet)
     }
 
-    /// A packet of this time is due now.
+    /// Sets the clock so that a packet of this time is due now.
     pub(super) fn begin_at(&mut self, time: u64, cx: &mut Context<'_>) {
         self.offset = Some((cx.steady() as i64).wrapping_sub(time as i64));
     }
 
-    /// Continues where another one is.
+    /// Continues at the position of another replay.
     pub(super) fn take_state(&mut self, from: &mut Self) {
         (self.waiting, self.offset) = (from.waiting.take(), from.offset);
     }
@@ -138,7 +138,7 @@ impl Replay {
         [active.checkbox(), stop]
     }
 
-    /// Begins or ceases to emit.
+    /// Starts or stops emitting.
     pub(super) fn set_active(&mut self, active: bool, cx: &mut Context<'_>) {
         self.active = active;
         match (self.task, self.note) {

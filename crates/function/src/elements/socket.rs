@@ -24,7 +24,7 @@
 mod link;
 
 use crate::file::reason;
-use link::{Link, SocketAddress, SocketKind, Wish};
+use link::{Link, SocketAddress, SocketKind, SocketOptions};
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
 use std::io::ErrorKind;
@@ -35,12 +35,12 @@ pub static CLASS: Class =
 
 /// Largest number of packets received per turn, so that a flood leaves time for other elements.
 const TURN: usize = 64;
-/// The largest packet, and the most room before one.
+/// Largest packet, and largest headroom.
 const LARGEST: u32 = 65_535;
 
 #[derive(Default)]
 pub struct Socket {
-    wish: Wish,
+    options: SocketOptions,
     snaplen: u32,
     headroom: u32,
     timestamp: bool,
@@ -58,8 +58,8 @@ pub struct Socket {
 
 impl Socket {
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let link = Link::open(&self.wish).map_err(|error| {
-            let text = format!("{}: {}", self.wish.remote, reason(&error));
+        let link = Link::open(&self.options).map_err(|error| {
+            let text = format!("{}: {}", self.options.remote, reason(&error));
             cx.error(text)
         })?;
         self.link = Some(link);
@@ -188,7 +188,7 @@ impl Socket {
     /// Takes a connection.
     fn accept(&mut self, cx: &mut Context<'_>) {
         let Some(link) = &mut self.link else { return };
-        let from = match link.accept(self.wish.no_delay) {
+        let from = match link.accept(self.options.no_delay) {
             Ok(from) => from,
             Err(_) => return,
         };
@@ -208,25 +208,25 @@ impl Socket {
     fn read_place(&mut self, args: &mut Args) {
         let mut port = 0u16;
         let mut local = String::new();
-        match self.wish.kind {
+        match self.options.kind {
             SocketKind::Tcp | SocketKind::Udp => {
                 let (mut address, mut own) = (Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED);
                 let mut own_port = 0u16;
                 args.read_mp("ADDR", &mut address);
                 args.read_mp("PORT", &mut port);
                 let given = [args.read_p("LOCAL_ADDR", &mut own), args.read_p("LOCAL_PORT", &mut own_port)];
-                self.wish.remote = SocketAddress::Address(address, port);
-                self.wish.local = given.contains(&true).then_some(SocketAddress::Address(own, own_port));
+                self.options.remote = SocketAddress::Address(address, port);
+                self.options.local = given.contains(&true).then_some(SocketAddress::Address(own, own_port));
             }
             SocketKind::Unix | SocketKind::UnixDatagram => {
                 let mut file = ringway_click::arg::Filename::default();
                 args.read_mp("FILENAME", &mut file);
-                self.wish.remote = SocketAddress::File(file.0);
+                self.options.remote = SocketAddress::File(file.0);
                 let mut own = ringway_click::arg::Filename::default();
                 if args.read_p("LOCAL_FILENAME", &mut own) {
                     local = own.0;
                 }
-                self.wish.local = (!local.is_empty()).then_some(SocketAddress::File(local));
+                self.options.local = (!local.is_empty()).then_some(SocketAddress::File(local));
             }
         }
     }
@@ -238,10 +238,10 @@ impl Element for Socket {
         let (mut send, mut receive) = (0u32, 0u32);
         let (mut allow, mut deny) = (Word::default(), Word::default());
         (self.snaplen, self.headroom, self.timestamp) = (2048, ringway_click::HEADROOM as u32, true);
-        self.wish.no_delay = true;
+        self.options.no_delay = true;
         args.read_mp("TYPE", &mut kind);
         args.result()?;
-        self.wish.kind = match kind.0.to_ascii_uppercase().as_str() {
+        self.options.kind = match kind.0.to_ascii_uppercase().as_str() {
             "TCP" => SocketKind::Tcp,
             "UDP" => SocketKind::Udp,
             "UNIX" => SocketKind::Unix,
@@ -252,15 +252,16 @@ impl Element for Socket {
         args.read("SNAPLEN", &mut self.snaplen);
         args.read("HEADROOM", &mut self.headroom);
         args.read("TIMESTAMP", &mut self.timestamp);
-        args.read("NODELAY", &mut self.wish.no_delay);
+        args.read("NODELAY", &mut self.options.no_delay);
         args.read("VERBOSE", &mut self.verbose);
         let chosen = args.read("CLIENT", &mut client);
-        self.wish.send_buffer = args.read("SNDBUF", &mut send).then_some(send);
-        self.wish.receive_buffer = args.read("RCVBUF", &mut receive).then_some(receive);
+        self.options.send_buffer = args.read("SNDBUF", &mut send).then_some(send);
+        self.options.receive_buffer = args.read("RCVBUF", &mut receive).then_some(receive);
         self.allow = args.read("ALLOW", &mut allow).then_some(allow.0);
         self.deny = args.read("DENY", &mut deny).then_some(deny.0);
         args.complete()?;
-        self.wish.client = if chosen { client } else { cx.noutputs() == 0 || self.wish.local.is_some() };
+        self.options.client =
+            if chosen { client } else { cx.noutputs() == 0 || self.options.local.is_some() };
         self.snaplen = self.snaplen.clamp(1, LARGEST);
         self.headroom = self.headroom.min(LARGEST);
         self.buffer = vec![0; self.snaplen as usize];
@@ -329,7 +330,7 @@ impl Element for Socket {
         let from: &mut dyn std::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         let link = from.link.take();
-        if from.wish == self.wish {
+        if from.options == self.options {
             (self.link, self.left) = (link, std::mem::take(&mut from.left));
             return self.watch(cx);
         }

@@ -7,7 +7,7 @@
 //! - `SNAPLEN`: largest number of bytes written per packet; 2000 by default, all if 0.
 //! - `ENCAP`: the packets' first header: `ETHER` (the default), `IP`, `NULL`, `PPP`, `PPP_HDLC`, `HDLC`, `SLL`,
 //!   `FDDI`, `ATM`, `SUNATM`, `802_11`, `802_11_RADIO`, `PRISM`, `AIRONET`, or a link type's number after `#`.
-//! - `USE_ENCAP_FROM`: elements whose `encap` handlers say it instead, if they agree.
+//! - `USE_ENCAP_FROM`: elements whose `encap` handlers return it instead; these must agree.
 //! - `EXTRA_LENGTH`: the original length includes bytes that were not captured; true by default.
 //! - `UNBUFFERED`: each packet is written to the file at once; false by default.
 //! - `NANO`: times have nanoseconds, not microseconds; true by default.
@@ -37,7 +37,7 @@ pub struct ToDump {
     length: usize,
     extra_length: bool,
     unbuffered: bool,
-    /// Elements whose link type it is.
+    /// Elements from which the link type is read.
     encap_from: String,
     file: Option<Output>,
     count: u64,

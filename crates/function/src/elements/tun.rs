@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Bytes of an Ethernet header, and with a VLAN tag.
 const ETHER: usize = 14;
 const TAGGED: usize = 18;
-/// The most room before a packet, as in Click.
+/// Maximum headroom, as in Click.
 const MOST_ROOM: u32 = 8192;
 
 /// Reads an address and its network.
@@ -22,7 +22,7 @@ pub fn prefix(text: &str, scope: &Scope) -> Result<Option<Prefix>, ArgError> {
 
 /// Result of receiving.
 pub enum Taken {
-    /// Nothing now.
+    /// No packet is available.
     Nothing,
     /// A packet, and whether it has the expected form: a frame, or an IP packet.
     Packet(Packet, bool),
@@ -45,13 +45,13 @@ pub struct Tun {
     mac: Option<MacAddress>,
     /// Set after the first error, since only one is reported.
     quiet: bool,
-    said: bool,
+    reported: bool,
     descriptor: Option<OwnedFd>,
     buffer: Vec<u8>,
 }
 
 impl Tun {
-    /// One for frames or IP packets.
+    /// An interface for frames or IP packets.
     pub fn new(frames: bool) -> Self {
         Self { frames, ..Self::default() }
     }
@@ -184,14 +184,14 @@ impl Tun {
     }
 
     fn complain(&mut self, what: &str, error: Errno, cx: &mut Context<'_>) {
-        if !(self.quiet && error == Errno::NOBUFS) || !self.said {
+        if !(self.quiet && error == Errno::NOBUFS) || !self.reported {
             self.say(&format!("{what} failed: {}", reason(&error.into())), cx);
         }
     }
 
     /// Attack: a log line for each packet. Only the first error is reported; all are counted.
     fn say(&mut self, text: &str, cx: &mut Context<'_>) {
-        if !core::mem::replace(&mut self.said, true) {
+        if !core::mem::replace(&mut self.reported, true) {
             let element = cx.declaration();
             cx.chatter(format_args!("{element}({}): {text}", self.name));
         }

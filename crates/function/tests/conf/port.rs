@@ -1,4 +1,4 @@
-//! Network devices and the host's stack as ports of a test: they emit some frames, and take what is sent.
+//! Network devices and the host's stack as ports of a test: they emit some frames, and accept all packets.
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst, Signal, Task};
 
@@ -95,7 +95,8 @@ pub const CLASSES: &[&Class] = &[
     &TAP,
 ];
 
-/// Frames that arrive once in a turn: an ARP request; a datagram, an echo and a SYN in IPv4; a neighbor solicitation.
+/// Frames that arrive once per turn: an ARP request; a datagram, an echo request and a SYN in IPv4; a neighbor
+/// solicitation.
 const FRAMES: [&[u8]; 5] = [
     b"\xff\xff\xff\xff\xff\xff\x02\0\0\0\0\x09\x08\x06\0\x01\x08\0\x06\x04\0\x01\x02\0\0\0\0\x09\x0a\0\0\x09\
       \0\0\0\0\0\0\x0a\0\0\x01",
@@ -115,7 +116,7 @@ const ETHERNET: usize = 14;
 #[derive(Default)]
 struct Port {
     emits: bool,
-    /// IP packets rather than frames.
+    /// Whether it has IP packets instead of frames.
     packets: bool,
     source: Option<Task>,
     sink: Option<Task>,

@@ -191,7 +191,7 @@ pub(super) fn uml() -> Result<BpfProgram, HostError> {
     program().map_err(|error| HostError::Sandbox(error.to_string()))
 }
 
-/// The first argument is so.
+/// A condition on the first argument.
 fn when(operator: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
     let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
     Ok(vec![SeccompRule::new(vec![condition])?])

@@ -1,11 +1,11 @@
-//! Users of confined processes, which no account is made for.
+//! Users of confined processes without an account.
 
-/// The user of a process that is called `name` within `scope`: one of those that no system gives to anybody (systemd's
+/// The user of a process called `name` within `scope`, from the range that no system assigns to accounts (systemd's
 /// UIDS-GIDS, "DynamicUser").
 pub fn dynamic_user(scope: &str, name: &str) -> u32 {
     const FIRST: u32 = 61_184;
     const COUNT: u32 = 4336;
-    // FNV-1a: the same each time, so that files of a user stay its own.
+    // FNV-1a: the result is stable, so that a user's files stay its own.
     let bytes = scope.bytes().chain([0]).chain(name.bytes());
     let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     FIRST + hash % COUNT

@@ -1,4 +1,4 @@
-//! Control groups that bound a program's memory.
+//! Control groups that limit a program's memory.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,7 +29,7 @@ struct Hierarchy {
 }
 
 impl MemoryGroup {
-    /// A group of at most `bytes` of memory, and of swapped memory none where that can be bounded.
+    /// A group with at most `bytes` of memory and, if swap can be limited, no swap.
     pub fn new(bytes: u64) -> io::Result<MemoryGroup> {
         let groups = std::fs::read_to_string("/proc/self/cgroup")?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
@@ -70,7 +70,7 @@ impl Hierarchy {
     }
 }
 
-/// The hierarchies that bound memory, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// The hierarchies that can limit memory, from `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn hierarchies(groups: &str, mounts: &str) -> Vec<Hierarchy> {
     let mounted = |line: &str| {
         // cgroups(7), proc_pid_mountinfo(5): root and mount point are the fourth and fifth words, kind, source and
@@ -119,7 +119,7 @@ fn make(within: &Path, is_v2: bool, bytes: u64) -> io::Result<MemoryGroup> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = within.join(format!("{NAME}{}-{number}", std::process::id()));
     std::fs::create_dir(&folder)?;
-    // From here on it is removed on failure.
+    // From here on the group is removed on failure.
     let group = MemoryGroup { folder };
     let file = |name| group.folder.join(name);
     if is_v2 {

@@ -30,7 +30,7 @@ use std::sync::OnceLock;
 /// How a confined program is kept from the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fence {
-    /// Nothing.
+    /// No confinement.
     None,
     /// Landlock: it opens no other files, but sees processes, and can connect to its user's UNIX sockets.
     Landlock,
@@ -90,7 +90,7 @@ pub struct Jail<'a> {
     pub is_uml: bool,
     /// Largest number of processes of its user.
     pub processes: Option<u64>,
-    /// Bounds its memory.
+    /// The control group that limits its memory.
     pub memory: Option<&'a MemoryGroup>,
 }
 
@@ -134,7 +134,7 @@ impl Jail<'_> {
         let fence = fence();
         let scratch =
             self.scratch.as_ref().filter(|_| fence != Fence::Namespaces).map(|(path, _)| path.clone());
-        // From here on it is removed on drop.
+        // From here on the folder is removed on drop.
         let made = Scratch(scratch);
         if let Some(path) = &made.0 {
             self.make_scratch(path)?;
@@ -145,7 +145,7 @@ impl Jail<'_> {
         Ok((Jailed { pid, scratch: made.keep() }, pipes))
     }
 
-    /// Where nothing can be mounted: its folder is one of the host's.
+    /// Creates its private folder in the host's file system, if nothing can be mounted.
     fn make_scratch(&self, path: &Path) -> Result<(), JailError> {
         let failed = |error: std::io::Error| given(path.display(), &error);
         // Attack: a folder of another user already exists there.
@@ -178,7 +178,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Usually it is gone already.
+            // Usually the folder is gone already.
             let _ = std::fs::remove_dir_all(path);
         }
     }
@@ -252,11 +252,11 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     };
     let (words, variables) = (&words, &variables);
     let (argv, envp) = (pointers(words), pointers(variables));
-    let (mut told, tell) = std::io::pipe().map_err(|error| given("a pipe", &error))?;
-    // Its number must differ from the program's descriptors. The original is closed, since otherwise its end
-    // of file would never be seen.
-    let tell = {
-        let first = tell;
+    let (mut report_reader, report_writer) = std::io::pipe().map_err(|error| given("a pipe", &error))?;
+    // Its number must differ from the program's descriptors. The original is closed, since otherwise the reader would
+    // never see the end of file.
+    let report_writer = {
+        let first = report_writer;
         above(first.as_fd(), plan.descriptors).map_err(|error| given("a pipe", &error.into()))?
     };
     let flags = plan.flags | libc::SIGCHLD;
@@ -264,20 +264,21 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     // neither allocates nor returns from here.
     let pid = unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_long, 0, 0, 0, 0) };
     if pid == 0 {
-        child(plan, &argv, &envp, tell.as_fd());
+        child(plan, &argv, &envp, report_writer.as_fd());
     }
     let error = std::io::Error::last_os_error();
-    drop(tell);
+    drop(report_writer);
     let Some(pid) = libc::pid_t::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Err(given("a process in namespaces of its own", &error));
     };
-    let mut said = [0; 8];
-    if told.read_exact(&mut said).is_err() {
+    let mut report = [0; 8];
+    if report_reader.read_exact(&mut report).is_err() {
         return Ok(pid);
     }
     // The child exits after reporting.
     Jailed { pid, scratch: None }.wait();
-    let [number, code] = [[said[0], said[1], said[2], said[3]], [said[4], said[5], said[6], said[7]]];
+    let [number, code] =
+        [[report[0], report[1], report[2], report[3]], [report[4], report[5], report[6], report[7]]];
     let error = Errno::from_raw_os_error(i32::from_ne_bytes(code));
     Err(match plan.steps.get(u32::from_ne_bytes(number) as usize) {
         Some(step) => JailError::Step { step: step.to_string(), error },
@@ -290,8 +291,13 @@ fn above(descriptor: BorrowedFd<'_>, least: usize) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, i32::try_from(least).unwrap_or(i32::MAX))
 }
 
-/// The child: confines itself and executes the program. It reports errors on `tell`.
-fn child(plan: &Plan, argv: &[*const libc::c_char], envp: &[*const libc::c_char], tell: BorrowedFd<'_>) -> ! {
+/// The child: confines itself and executes the program. It reports errors on `report_writer`.
+fn child(
+    plan: &Plan,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    report_writer: BorrowedFd<'_>,
+) -> ! {
     let mut failed = None;
     for (number, step) in (0_u32..).zip(&plan.steps) {
         if let Err(error) = step.run() {
@@ -313,7 +319,7 @@ fn child(plan: &Plan, argv: &[*const libc::c_char], envp: &[*const libc::c_char]
     let [a, b, c, d] = number.to_ne_bytes();
     let [e, f, g, h] = error.raw_os_error().to_ne_bytes();
     // Without a parent the report is not needed.
-    let _ = rustix::io::write(tell, &[a, b, c, d, e, f, g, h]);
+    let _ = rustix::io::write(report_writer, &[a, b, c, d, e, f, g, h]);
     // SAFETY: as above.
     unsafe { libc::_exit(127) }
 }

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// A folder that is there on every host; the program's root is put together there.
+/// A folder that exists on every host; the program's root is mounted there.
 const ROOT: &str = "/proc";
 /// The new root contains only folders, and empty files as mount points.
 const ROOT_OPTIONS: &str = "mode=755,size=1m";
@@ -63,7 +63,7 @@ impl Plan {
         plan.steps.push(Step::Bound);
         let groups = jail.groups.iter().map(|group| Gid::from_raw(*group)).collect();
         plan.steps.extend(jail.user.map(|user| Step::User(user, groups)));
-        // The signal of a parent's death is forgotten when rights change.
+        // The parent-death signal is cleared when privileges change.
         plan.steps.extend([Step::Drop, Step::ParentDeathSignal, Step::Defaults]);
         plan.steps.push(Step::Descriptors(held));
         plan.steps.push(Step::NoNewPrivileges);
@@ -125,11 +125,11 @@ impl Plan {
         all.sort();
         let mut folders: Vec<&PathBuf> = Vec::new();
         for (path, write, socket) in all {
-            // It is seen where the link leads.
+            // The file is visible at the link's target.
             if jail.links.iter().any(|(link, _)| path.starts_with(link)) {
                 continue;
             }
-            // It is seen with its folder.
+            // The file is visible with its folder.
             if folders.iter().any(|folder| path.starts_with(folder)) {
                 continue;
             }
@@ -167,7 +167,7 @@ impl Plan {
     }
 }
 
-/// The same path by way of no link but its own: absolute ones lead elsewhere from within.
+/// The path with the links of its folder resolved, since absolute links have other targets in the jail.
 fn with_folder(path: &Path) -> std::io::Result<PathBuf> {
     let (folder, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
     Ok(folder.canonicalize()?.join(name))

@@ -10,10 +10,10 @@ use seccompiler::BpfProgram;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Where the host's file system is while another one is put together.
+/// Path of the host's file system while the new root is set up.
 pub(super) const OLD: &str = "/old";
 
-/// One thing to do.
+/// A step of the confinement.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Becomes the leader of a process group.
@@ -22,23 +22,23 @@ pub(super) enum Step {
     Join(OwnedFd),
     /// Makes the files in `/proc/self` writable, which they are not for a non-dumpable process.
     Dumpable,
-    /// Writes into a file that is there.
+    /// Writes to an existing file.
     Put(CString, Vec<u8>),
-    /// Makes a file with this content and these permissions.
+    /// Creates a file with this content and these permissions.
     Make(CString, Vec<u8>, u32),
     /// Creates a folder if it does not exist.
     Folder(CString),
-    /// Makes a symbolic link to the second.
+    /// Creates a symbolic link; the second path is its target.
     Link(CString, CString),
-    /// No mount reaches the host's.
+    /// Makes all mounts private, so that none propagates to the host.
     Private,
     /// Mounts a tmpfs with these options.
     Memory(CString, CString),
     /// Makes the mount the new root; the host's root moves to [`OLD`] in it.
     Pivot(CString),
-    /// Shows something of the host's here.
+    /// Makes a file of the host visible.
     Show(Show),
-    /// Nothing of the host is left to be seen, nor can the root be written to.
+    /// Unmounts the host's root and makes the new root read-only.
     Seal,
     /// Limits a resource.
     Limit(Resource, u64),
@@ -58,7 +58,7 @@ pub(super) enum Step {
     Descriptors(Vec<OwnedFd>),
     /// Sets no_new_privs.
     NoNewPrivileges,
-    /// Refuses system calls.
+    /// Loads a seccomp filter.
     Filter(BpfProgram),
 }
 

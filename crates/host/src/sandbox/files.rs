@@ -1,4 +1,4 @@
-//! Landlock: which files a process reads, if any; no TCP port, no signal to others.
+//! Landlock: the files that a process may read, if any; no TCP ports, no signals to other processes.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,

@@ -88,7 +88,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_rt_sigsuspend,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Looking.
+    // Queries.
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_gettid,

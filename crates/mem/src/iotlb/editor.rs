@@ -240,7 +240,7 @@ impl Editor {
     }
 
     /// Makes queues with outstanding misses look again, as after a new mapping.
-    pub fn stir(&self) {
+    pub fn retry_misses(&self) {
         self.shared.version.fetch_add(1, Ordering::SeqCst);
     }
 

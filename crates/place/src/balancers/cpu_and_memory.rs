@@ -5,7 +5,7 @@ use crate::fit;
 use crate::model::{ClusterState, Row};
 use crate::object::Vm;
 
-/// Load in percent that one virtual CPU more may bring.
+/// Maximum load in percent that an additional virtual CPU adds.
 const MARGIN: f64 = 10.0;
 
 /// The load below which a host may receive VMs: well below `high`, so that it does not become overloaded
@@ -20,7 +20,7 @@ fn lasts(scene: &Scene<'_>, since: u64) -> bool {
     scene.now >= since.saturating_add(minutes.saturating_mul(60_000))
 }
 
-/// Whether a host's CPUs are loaded too much for too long, or full of virtual CPUs.
+/// Whether a host's CPUs have been overloaded for too long, or have too many virtual CPUs.
 pub fn is_over(scene: &Scene<'_>, row: Row, high: f64) -> bool {
     let (columns, at) = (&scene.cluster.columns, row as usize);
     let lasting = lasts(scene, columns.over_since[at]) && columns.vms[at] > 0;
@@ -30,7 +30,7 @@ pub fn is_over(scene: &Scene<'_>, row: Row, high: f64) -> bool {
         || (ratio > 0.0 && f64::from(columns.milli[at]) / 1000.0 / cpus >= ratio)
 }
 
-/// Whether a host's CPUs are loaded less than `low`, with `vms` at least.
+/// Whether a host's CPU load is below `low`, and it has at least `vms` VMs.
 pub fn is_under(scene: &Scene<'_>, row: Row, low: f64, vms: i32) -> bool {
     let (columns, at) = (&scene.cluster.columns, row as usize);
     let calm = columns.over_since[at] == u64::MAX || lasts(scene, columns.over_since[at]);
@@ -43,7 +43,7 @@ pub fn hottest(scene: &Scene<'_>, mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-/// Hosts of `scene` that may promise less memory than `limit`, with several VMs.
+/// Hosts of `scene` with less schedulable memory than `limit`, and several VMs.
 pub fn short_of_memory(scene: &Scene<'_>, limit: f64) -> Vec<Row> {
     let columns = &scene.cluster.columns;
     let short = |row: &&Row| {
@@ -52,7 +52,7 @@ pub fn short_of_memory(scene: &Scene<'_>, limit: f64) -> Vec<Row> {
     scene.hosts.iter().filter(short).copied().collect()
 }
 
-/// Hosts of `scene` that may promise more memory than `limit`, with `vms` at least.
+/// Hosts of `scene` with more schedulable memory than `limit`, and at least `vms` VMs.
 pub fn rich_in_memory(scene: &Scene<'_>, limit: f64, vms: i32) -> Vec<Row> {
     let columns = &scene.cluster.columns;
     let rich = |row: &&Row| {

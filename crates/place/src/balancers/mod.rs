@@ -36,7 +36,7 @@ pub struct Proposal {
     pub stay: bool,
     /// Whether the move must reduce the load of the fuller of both hosts.
     pub evens: bool,
-    /// Why.
+    /// The reason.
     pub reason: Cow<'static, str>,
 }
 
@@ -55,7 +55,7 @@ pub struct Scene<'m> {
     pub model: &'m Model,
     /// The cluster.
     pub cluster: &'m ClusterState,
-    /// Hosts that are up, and that nothing is on its way to or from.
+    /// Hosts that are up and not part of a migration.
     pub hosts: Vec<Row>,
     /// The time, in milliseconds since 1970.
     pub now: u64,
@@ -85,12 +85,12 @@ impl<'m> Scene<'m> {
             usable && slot.is_some_and(|slot| !slot.running.iter().any(moving))
         };
         let mut hosts: Vec<Row> = (0..columns.len() as Row).filter(quiet).collect();
-        // The same order on every machine.
+        // The order must be the same on every machine.
         hosts.sort_by_key(|row| cluster.name(*row));
         Scene { model, cluster, hosts, now, properties }
     }
 
-    /// A custom property as a number, or its default, or else `or`.
+    /// A custom property as a number, or its default, or `or` if it has none.
     pub fn number(&self, name: &str, or: f64) -> f64 {
         let default = || describe(name).map(|parameter| parameter.default).filter(|text| !text.is_empty());
         let given = self.properties.get(name).map(String::as_str);

@@ -1,4 +1,4 @@
-//! Gathers VMs on fewer hosts, and switches empty ones off, but for spares.
+//! Consolidates VMs on fewer hosts, and switches empty hosts off except for spares.
 
 use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, short_of_memory, target};
 use super::{Power, Proposal, Scene};
@@ -50,9 +50,9 @@ fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (i32, i64, &'s str) {
     ((vms > 0).into(), (scene.load(row) * 1000.0) as i64, scene.cluster.name(row))
 }
 
-/// At most one host to switch: empty hosts beyond the reserve are shut down after being in maintenance, where
-/// one is kept in between; if the reserve is short, hosts in maintenance are activated first. Hosts that an
-/// operator took out of use are left alone.
+/// At most one host to switch. Empty hosts beyond the reserve are put into maintenance, then shut down; one host
+/// remains in maintenance in between. If the reserve is too small, hosts in maintenance are activated first. Hosts
+/// that an operator took out of use are not switched.
 pub fn power(scene: &Scene<'_>) -> Option<Power> {
     if scene.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
         return None;

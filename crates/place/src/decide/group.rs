@@ -1,4 +1,4 @@
-//! VMs that only go together.
+//! VMs that must be placed together.
 
 use super::DecideError;
 use crate::model::{Model, VmId};

@@ -11,7 +11,7 @@ use crate::unit::{Context, Filter, Kept};
 use crate::weights;
 use std::collections::HashMap;
 
-/// Buffers, kept from one decision to the next.
+/// Buffers reused by later decisions.
 #[derive(Default)]
 pub struct Scratch {
     kept: Kept,
@@ -33,7 +33,7 @@ pub struct Judged {
     pub trace: Option<Trace>,
 }
 
-/// A weight's figures for the hosts that are left, for people.
+/// A weight's scores for the remaining hosts, for the trace.
 struct Weighed {
     weight: String,
     factor: u32,
@@ -57,7 +57,7 @@ pub fn judge(
         ..Choice::default()
     };
     let stages = stages(policy);
-    let said = filter(context, &stages, outside, &mut scratch.kept, &mut choice);
+    let reasons = filter(context, &stages, outside, &mut scratch.kept, &mut choice);
     let mut weighed = Vec::new();
     let mut row = None;
     scratch.kept.rows(&mut scratch.rows);
@@ -66,7 +66,7 @@ pub fn judge(
         scratch.totals.clear();
         scratch.totals.resize(scratch.rows.len(), 0.0);
         scratch.base = 0.0;
-        // One host needs no weighing.
+        // A single host needs no weighing.
         if weigh && scratch.rows.len() > 1 {
             choice.weighed = true;
             weights_inside(context, policy, scratch, tracing.then_some(&mut weighed));
@@ -86,11 +86,11 @@ pub fn judge(
         });
         choice.top = scored.collect();
     }
-    let trace = tracing.then(|| trace(context, &stages, &said, weighed, scratch, &choice));
+    let trace = tracing.then(|| trace(context, &stages, &reasons, weighed, scratch, &choice));
     Judged { choice, row, trace }
 }
 
-/// A filter, ours or from outside.
+/// A built-in or external filter.
 enum Stage<'p> {
     Inside(&'static dyn Filter),
     Outside(&'p str, bool),
@@ -119,7 +119,7 @@ fn stages(policy: &Policy) -> Vec<Stage<'_>> {
     stages
 }
 
-/// Hosts that filters from outside rejected, by filter, with their reasons.
+/// Hosts that external filters rejected, by filter, with their reasons.
 type UnitReasons = HashMap<String, HashMap<Row, String>>;
 
 fn filter(
@@ -153,7 +153,7 @@ fn filter(
     filter_outside(context, stages, outside, kept, choice)
 }
 
-/// The rows that are left, in the order of their hosts' names.
+/// The remaining rows, by host name.
 fn by_name(context: &Context<'_>, kept: &Kept) -> Vec<Row> {
     context.cluster.by_name().iter().copied().filter(|row| kept.has(*row)).collect()
 }
@@ -165,7 +165,7 @@ fn filter_outside(
     kept: &mut Kept,
     choice: &mut Choice,
 ) -> UnitReasons {
-    let mut said = UnitReasons::new();
+    let mut reasons = UnitReasons::new();
     let units: Vec<(usize, &str, bool)> = stages
         .iter()
         .enumerate()
@@ -175,7 +175,7 @@ fn filter_outside(
         })
         .collect();
     if units.is_empty() || kept.left() == 0 {
-        return said;
+        return reasons;
     }
     let rows = by_name(context, kept);
     let hosts: Vec<&str> = rows.iter().map(|row| context.cluster.name(*row)).collect();
@@ -193,13 +193,13 @@ fn filter_outside(
                 if before > kept.left() {
                     choice.removed.push(Removed { filter: name.into(), hosts: before - kept.left() });
                 }
-                said.insert(name.into(), gone);
+                reasons.insert(name.into(), gone);
             }
             Some(Err(error)) => failed(required, error.to_string(), choice),
             None => failed(required, format!("{name}: it gave no answer"), choice),
         }
     }
-    said
+    reasons
 }
 
 fn failed(required: bool, error: String, choice: &mut Choice) {
@@ -291,7 +291,7 @@ fn weights_outside(
 fn trace(
     context: &Context<'_>,
     stages: &[Stage<'_>],
-    said: &UnitReasons,
+    reasons: &UnitReasons,
     weighed: Vec<Weighed>,
     scratch: &Scratch,
     choice: &Choice,
@@ -312,8 +312,8 @@ fn trace(
                 }
             }
             Stage::Outside(name, _) => {
-                for (row, why) in said.get(*name).into_iter().flatten() {
-                    let why = if why.is_empty() { "a unit from outside says so" } else { why };
+                for (row, why) in reasons.get(*name).into_iter().flatten() {
+                    let why = if why.is_empty() { "rejected by an external unit" } else { why };
                     note(*row, name, why.into());
                 }
             }

@@ -1,4 +1,4 @@
-//! One decision: the hosts for some VMs, all of them or none.
+//! One decision: hosts for a set of VMs, all or none.
 
 mod group;
 mod judge;
@@ -23,7 +23,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// More requests than this make a policy that is optimised for speed leave weighing out (oVirt's
+/// Number of waiting requests above which a policy that is optimised for speed skips weighing (oVirt's
 /// `SpeedOptimizationSchedulingThreshold`).
 pub const SPEED_THRESHOLD: u32 = 10;
 
@@ -40,20 +40,20 @@ pub struct Ask {
     /// Policy instead of the VMs' or their cluster's.
     #[serde(default)]
     pub policy: Option<String>,
-    /// Hosts that alone may be chosen; none for all.
+    /// Allowed hosts; empty for all.
     #[serde(default)]
     pub only: BTreeSet<String>,
-    /// Hosts that may not be chosen.
+    /// Excluded hosts.
     #[serde(default)]
     pub without: BTreeSet<String>,
     /// Whether the host a VM runs on may be chosen.
     #[serde(default)]
     pub stay: bool,
-    /// Settles ties.
+    /// Seed for breaking ties.
     pub seed: u64,
     /// The time, in milliseconds since 1970.
     pub now: u64,
-    /// Requests that wait.
+    /// Number of waiting requests.
     #[serde(default)]
     pub waiting: u32,
     /// Whether the request was released early, as a policy that allows overbooking does under load.
@@ -181,7 +181,7 @@ fn reserve(model: &mut Model, group: &[VmId], place: Option<HostId>) {
     };
     for id in group {
         let Some(slot) = model.vm_by(*id) else { continue };
-        // To stay takes nothing.
+        // Staying needs no additional resources.
         if slot.at != place || place.is_none() {
             let vm = slot.vm.name.clone();
             model.apply(Change::Pending(Pending { vm, host: host.clone(), decision: 0 }));

@@ -17,7 +17,7 @@ pub struct Removed {
 pub struct Scored {
     /// The host.
     pub host: String,
-    /// Its score; the most wins.
+    /// Its score; the highest wins.
     pub score: f64,
 }
 
@@ -38,11 +38,11 @@ pub struct Choice {
     pub removed: Vec<Removed>,
     /// The best hosts, best first, twenty at most.
     pub top: Vec<Scored>,
-    /// Whether hosts were weighed: not if one was left, or in a hurry.
+    /// Whether hosts were weighed: not if only one was left, or if weighing was skipped for speed.
     pub weighed: bool,
     /// Whether memory was insufficient only because of pending VMs, so that waiting may help.
     pub may_wait: bool,
-    /// Units from outside that failed and were left out.
+    /// External units that failed and were left out.
     pub errors: Vec<String>,
     /// The required external unit that failed, and its error: no host is chosen then.
     #[serde(default)]
@@ -52,8 +52,8 @@ pub struct Choice {
 impl Choice {
     /// The policy and the error of its required unit, if that is why there is no host.
     pub fn refusal(&self) -> Option<String> {
-        let said = || format!("policy {} requires a unit that failed: {}", self.policy, self.refused);
-        (!self.refused.is_empty()).then(said)
+        let reason = || format!("policy {} requires a unit that failed: {}", self.policy, self.refused);
+        (!self.refused.is_empty()).then(reason)
     }
 
     /// Why there is no host, as a sentence.
@@ -64,11 +64,11 @@ impl Choice {
         if self.hosts == 0 {
             return "the cluster has no hosts".into();
         }
-        let said: Vec<String> = self
+        let reasons: Vec<String> = self
             .removed
             .iter()
             .map(|removed| format!("{} removed {}", removed.filter, removed.hosts))
             .collect();
-        format!("no host of {} can take {}: {}", self.hosts, self.vms.join(", "), said.join(", "))
+        format!("no host of {} can take {}: {}", self.hosts, self.vms.join(", "), reasons.join(", "))
     }
 }

@@ -1,16 +1,16 @@
-//! From weights to a choice.
+//! Computes the choice from the weights.
 
 use crate::model::Row;
 use crate::policy::Selector;
 
-/// Buffers, kept from one decision to the next.
+/// Buffers reused by later decisions.
 #[derive(Debug, Default)]
 pub struct Counts {
     less: Vec<u32>,
     order: Vec<u32>,
 }
 
-/// A range of figures that is counted, not sorted.
+/// Largest range of scores that is ranked by counting instead of sorting.
 const COUNTED: i64 = 4096;
 
 /// Adds the value of `raw` for each host, multiplied by `factor`, to `totals`; also stores the value itself
@@ -65,7 +65,7 @@ impl Out<'_> {
     }
 }
 
-/// The least and the greatest.
+/// Minimum and maximum.
 pub fn ends(raw: &[i32]) -> (i32, i32) {
     let (mut least, mut most) = (i32::MAX, i32::MIN);
     for figure in raw {
@@ -106,7 +106,7 @@ impl Counts {
     }
 }
 
-/// Best hosts kept for people.
+/// Number of best hosts that are recorded.
 const TOP: usize = 20;
 
 /// The best hosts, best first: by score, then by a random number determined by `seed`.

@@ -1,4 +1,4 @@
-//! Everything about a decision, host by host.
+//! The full trace of a decision, host by host.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -40,7 +40,7 @@ pub struct HostTrace {
     pub score: Option<f64>,
 }
 
-/// Everything about the choice for VMs that go together. Hosts are in the order of their names.
+/// The full trace of the choice for VMs that are placed together. Hosts are sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Trace {
     /// The VMs.

@@ -25,7 +25,7 @@ pub struct Migration {
     pub to: String,
     /// Why.
     pub reason: String,
-    /// The decision that chose where; 0 in a preview.
+    /// The decision that chose the destination; 0 in a preview.
     pub decision: u64,
     /// Its outcome.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct Migration {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MigrationState {
-    /// It is a preview's.
+    /// Proposed by a preview.
     #[default]
     Proposed,
     /// The destination is reserved, for the program that moves the VM and confirms.
@@ -55,18 +55,18 @@ pub enum MigrationState {
 pub struct BalanceStep {
     /// The cluster.
     pub cluster: String,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub at: u64,
     /// Migrations.
     pub migrations: Vec<Migration>,
     /// A host to switch, and its new status.
     pub power: Option<(String, HostStatus)>,
-    /// Why; empty without a host to switch.
+    /// The reason; empty without a host to switch.
     #[serde(default)]
     pub power_reason: String,
     /// Hosts whose failure would leave highly available VMs without a host.
     pub unsafe_hosts: Vec<String>,
-    /// Units from outside that failed: the balancer, or one that the policy requires.
+    /// External units that failed: the balancer, or one that the policy requires.
     pub errors: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ impl Round<'_> {
         None
     }
 
-    /// Whether the fuller of both hosts becomes emptier by enough.
+    /// Whether the load of the fuller of both hosts decreases by enough.
     fn gains(&self, proposal: &Proposal, cluster: &str, to: &str) -> bool {
         let Some((_, state)) = self.model.cluster(cluster) else { return false };
         let (Some(slot), Some(to)) = (self.model.vm_by(proposal.vm), self.model.host(to)) else {
@@ -225,14 +225,14 @@ fn propose(
             external.at(now, 0);
             match external.balance(&policy.balancer, &hosts, &scene.properties) {
                 Ok(Some(ExternalAction::Move { vm, to, reason })) => {
-                    let reason = said_by(&policy.balancer, &reason);
+                    let reason = balancer_reason(&policy.balancer, &reason);
                     proposals.extend(from_outside(model, &scene, &vm, &to, reason));
                 }
                 Ok(Some(ExternalAction::Power { host, on, reason })) => {
                     match power_from_outside(&scene, &host, on) {
                         Ok(power) => {
                             step.power = Some(power);
-                            step.power_reason = said_by(&policy.balancer, &reason);
+                            step.power_reason = balancer_reason(&policy.balancer, &reason);
                         }
                         Err(why) => step.errors.push(format!("{}: {host}: {why}", policy.balancer)),
                     }
@@ -247,7 +247,7 @@ fn propose(
 }
 
 /// A plugin's reason, with the plugin's name.
-fn said_by(balancer: &str, reason: &str) -> String {
+fn balancer_reason(balancer: &str, reason: &str) -> String {
     if reason.is_empty() { balancer.into() } else { format!("{balancer}: {reason}") }
 }
 

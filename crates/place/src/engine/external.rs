@@ -1,4 +1,4 @@
-//! Units from outside, and their picture of the model.
+//! External units, and their copy of the model.
 
 use super::Inner;
 use crate::decide::{Answers, Outside};
@@ -11,7 +11,7 @@ pub(crate) struct Attached {
     external: Box<dyn External>,
     /// Expiry times of the facts that they have, with the facts' hosts.
     stale: BTreeSet<(u64, String)>,
-    /// The time that they were last given; monotonic.
+    /// The time that was last sent to them; monotonic.
     now: u64,
     /// Whether they missed updates and need a snapshot.
     behind: bool,
@@ -33,11 +33,11 @@ impl Attached {
             return;
         }
         self.now = self.now.max(now);
-        let said = match model.touched() {
-            Some(touched) if !self.behind && !touched.everything => self.tell(model, touched),
-            _ => self.tell_all(model),
+        let result = match model.touched() {
+            Some(touched) if !self.behind && !touched.everything => self.send_changes(model, touched),
+            _ => self.send_snapshot(model),
         };
-        self.behind = said.is_err();
+        self.behind = result.is_err();
     }
 
     /// Sends a snapshot next time, since the last update was not kept.
@@ -46,7 +46,7 @@ impl Attached {
         self.now = 0;
     }
 
-    fn tell_all(&mut self, model: &Model) -> Result<(), ExternalError> {
+    fn send_snapshot(&mut self, model: &Model) -> Result<(), ExternalError> {
         self.stale.clear();
         let slots = model.clusters().iter().flat_map(|state| state.hosts.iter().flatten());
         let hosts = slots.map(|slot| self.view(model, slot)).collect();
@@ -54,7 +54,7 @@ impl Attached {
     }
 
     /// Sends the changes; deletions come first.
-    fn tell(&mut self, model: &Model, mut touched: Touched) -> Result<(), ExternalError> {
+    fn send_changes(&mut self, model: &Model, mut touched: Touched) -> Result<(), ExternalError> {
         while self.stale.first().is_some_and(|(until, _)| *until <= self.now) {
             let Some((_, host)) = self.stale.pop_first() else { break };
             touched.hosts.entry(host).or_insert(true);
@@ -94,7 +94,7 @@ pub(crate) fn outside<'e>(attached: &'e mut Option<Attached>, answers: &'e mut A
     ask(attached.as_mut(), answers)
 }
 
-/// The same, of units that may be there.
+/// The same, if units are attached.
 pub(crate) fn ask<'e>(attached: Option<&'e mut Attached>, answers: &'e mut Answers) -> Outside<'e> {
     match attached {
         Some(attached) => Outside::Ask(&mut *attached.external, answers),
@@ -137,7 +137,7 @@ impl Inner {
         self.external.as_mut().map_or(Vec::new(), |attached| attached.external.units())
     }
 
-    /// Brings the picture of units from outside up to date.
+    /// Updates the copy of external units.
     pub(crate) fn follow(&mut self, now: u64) {
         if let Some(attached) = &mut self.external {
             attached.follow(&mut self.model, now);

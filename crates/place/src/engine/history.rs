@@ -28,7 +28,7 @@ const COMPACT: usize = 500;
 /// Attack: hosts that are measured continuously while nothing is decided. Number of revisions that the store
 /// keeps; details of decisions that need older ones are written out.
 pub const HISTORY: u64 = 20_000;
-/// Decisions for which that is done in one go.
+/// Number of decisions whose details are written at once.
 const AT_ONCE: usize = 10;
 
 /// A decision as stored.
@@ -99,7 +99,7 @@ pub struct WhyNot {
     pub best: Option<String>,
     /// Its score.
     pub best_score: Option<f64>,
-    /// Units from outside that failed and were left out.
+    /// External units that failed and were left out.
     #[serde(default)]
     pub errors: Vec<String>,
     /// The required external unit that failed, and its error: no host would be chosen then.
@@ -116,13 +116,13 @@ pub(crate) struct Recent {
     /// Bytes of all of them.
     bytes: usize,
     failures: VecDeque<u64>,
-    /// Decisions with answers of units from outside.
+    /// Decisions with answers of external units.
     answered: VecDeque<u64>,
     /// Sizes of the stored details in bytes, by decision.
     sizes: BTreeMap<u64, usize>,
-    /// Decisions that found hosts and of which everything is written down.
+    /// Successful decisions whose details are stored.
     detailed: BTreeSet<u64>,
-    /// The revision that all before was forgotten of.
+    /// The revision before which everything was removed.
     tidied: Revision,
     /// Pending deletions.
     outdated: Vec<Op>,
@@ -130,7 +130,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Notes a decision that takes `size` bytes.
+    /// Records a decision of `size` bytes.
     pub(super) fn push(&mut self, id: u64, revision: Revision, placed: bool, size: usize) {
         if self.known.back().is_some_and(|(last, _)| *last >= id) {
             return;
@@ -147,7 +147,7 @@ impl Recent {
         }
     }
 
-    /// Keeps one decision less in full.
+    /// Keeps full details of one decision less.
     fn shorten(&mut self) {
         if let Some((old, _)) = self.full.pop_front()
             && self.detailed.remove(&old)
@@ -157,7 +157,7 @@ impl Recent {
         }
     }
 
-    /// Notes that everything about a decision is written down.
+    /// Records that a decision's details are stored.
     pub(super) fn detailed(&mut self, id: u64, size: usize) {
         self.sizes.insert(id, size);
         if self.failures.binary_search(&id).is_err() {
@@ -165,14 +165,14 @@ impl Recent {
         }
     }
 
-    /// Notes that answers of units from outside are kept for a decision.
+    /// Records that a decision's answers of external units are stored.
     pub(super) fn answered(&mut self, id: u64) {
         if self.answered.back().is_none_or(|last| *last < id) {
             self.answered.push_back(id);
         }
     }
 
-    /// Deletes what is too old; repeated until [`Recent::removed`] is called.
+    /// Deletions of outdated entries; the same ones until [`Recent::removed`] is called.
     pub(super) fn outdated(&mut self) -> Vec<Op> {
         while self.known.len() > KNOWN || (self.bytes > DECISIONS && self.known.len() > 1) {
             let Some((id, size)) = self.known.pop_front() else { break };
@@ -201,7 +201,7 @@ impl Recent {
         self.outdated.clear();
     }
 
-    /// The revision before which the store may forget everything, now and then.
+    /// The revision before which the store may compact, if it is time to.
     pub(super) fn compact(&mut self) -> Option<Revision> {
         if self.since < COMPACT || (self.full.len() < FULL && self.bytes < DECISIONS / 2) {
             return None;
@@ -222,7 +222,7 @@ pub(super) fn bounded(mut traces: Vec<Trace>) -> Vec<Trace> {
 }
 
 impl Inner {
-    /// Everything about a decision that failed.
+    /// The full trace of a failed decision.
     pub(super) fn detail(&mut self, decision: &Decision) -> Option<Vec<Trace>> {
         let Inner { model, scratch, .. } = self;
         let mut outside = Outside::Remember(&decision.answers, 0, 0);
@@ -285,8 +285,7 @@ impl Engine {
         }
     }
 
-    /// Compacts the store's history, after writing out the details of decisions that need it. Call it now and
-    /// then.
+    /// Compacts the store's history, after storing the details of decisions that need it. Call it regularly.
     pub fn tidy(&self) -> Result<(), EngineError> {
         let (target, due) = {
             let inner = self.current()?;
@@ -380,7 +379,7 @@ mod tests {
         assert!(deleted.contains(&of("decision", 100)) && deleted.contains(&of("detail", 100)));
         assert_eq!((recent.known.len(), recent.full.len(), recent.sizes.len()), (100, 100, 100));
         assert_eq!(recent.bytes, DECISIONS / 100 * 100);
-        // One that is larger than all may be is there until the next.
+        // A decision larger than the limit of all is kept until the next one.
         recent.push(201, 201, true, DECISIONS * 2);
         recent.outdated();
         assert_eq!((recent.known.len(), recent.full.len()), (1, 1));

@@ -88,9 +88,9 @@ pub struct Engine {
 
 pub(crate) struct Inner {
     pub(crate) model: Model,
-    /// The store's revision that the model is of.
+    /// The store's revision of the model.
     pub(crate) seen: Revision,
-    /// When something was last promised of each host.
+    /// When resources of each host were last reserved.
     claims: HashMap<String, Revision>,
     /// When each VM's reservation was last changed.
     pending: HashMap<String, Revision>,
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing in here panics half way.
+        // No code panics while it holds the lock.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -210,7 +210,7 @@ impl Engine {
         answer
     }
 
-    /// Requests that wait now.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> u32 {
         self.queue.waiting()
     }
@@ -277,7 +277,7 @@ impl Engine {
         self.current().map(drop)
     }
 
-    /// Something of the model, up to date.
+    /// Calls `look` with the current model.
     pub fn view<T>(&self, look: impl FnOnce(&Model) -> T) -> Result<T, EngineError> {
         Ok(look(&self.current()?.model))
     }

@@ -1,4 +1,4 @@
-//! Objects put in and taken out by people and agents.
+//! Objects added by people and agents.
 
 use super::{Engine, EngineError, There, overload};
 use crate::model::{Change, HostId, Model};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// An object to put in.
+/// An object to add.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Object {
@@ -22,9 +22,9 @@ pub enum Object {
     Host(Box<Host>),
     /// Measurements of a host.
     Load(Load),
-    /// A figure about a host from outside.
+    /// An external fact about a host.
     Fact(Fact),
-    /// A host that is kept out.
+    /// A blacklist entry of a host.
     Blacklist(Blacklist),
     /// A VM or a function.
     Vm(Box<Vm>),
@@ -126,7 +126,7 @@ impl Object {
     }
 }
 
-/// Everything that is wrong, a line each.
+/// Fails with all errors, one per line.
 fn all_good(of: &str, wrong: &[(String, String, String)]) -> Result<(), EngineError> {
     let lines: Vec<String> =
         wrong.iter().map(|(key, what, fix)| format!("{of}{key}: {what}; {fix}")).collect();
@@ -150,7 +150,7 @@ impl super::Inner {
         }
     }
 
-    /// Checks custom properties. Those that are there already may be of a unit that is out of reach.
+    /// Checks custom properties. Existing ones may belong to a unit that is unreachable.
     fn properties(
         &mut self,
         kind: &str,

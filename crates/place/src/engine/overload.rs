@@ -1,4 +1,4 @@
-//! Since when the CPUs of hosts are loaded too much.
+//! The start of hosts' CPU overloads.
 
 use super::Object;
 use crate::model::{Change, HostId, Model, Row};
@@ -26,7 +26,7 @@ pub(super) fn of_cluster(model: &Model, cluster: &str, now: u64) -> Vec<Change> 
     changes(model, rows.map(|row| HostId { cluster, row }), now)
 }
 
-/// The same of some hosts.
+/// The same for some hosts.
 pub(super) fn changes(model: &Model, hosts: impl Iterator<Item = HostId>, now: u64) -> Vec<Change> {
     let change = |id: HostId| {
         let (state, at) = (model.state(id.cluster), id.row as usize);

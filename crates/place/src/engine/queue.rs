@@ -18,7 +18,7 @@ pub(super) type Answer = Result<(Decision, Revision), EngineError>;
 /// together, since waking a thread is expensive if its core sleeps.
 pub(super) const BATCH: usize = 8;
 
-/// A request that waits.
+/// A waiting request.
 pub(super) struct Ticket {
     /// The request; taken by the thread that decides it.
     asks: Mutex<Option<Ask>>,
@@ -28,7 +28,7 @@ pub(super) struct Ticket {
     thread: Thread,
 }
 
-/// Requests that wait, in their order.
+/// Waiting requests, in order of arrival.
 #[derive(Default)]
 pub(super) struct Queue {
     tickets: Mutex<VecDeque<Arc<Ticket>>>,
@@ -51,7 +51,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ticket {
-    /// The answer, if it is there.
+    /// The answer, if it exists.
     pub(super) fn take(&self) -> Option<Answer> {
         lock(&self.answer).take()
     }
@@ -62,7 +62,7 @@ impl Ticket {
         lock(&self.asks).take().map(|ask| (ask, *lock(&self.through)))
     }
 
-    /// Hands the answer over.
+    /// Stores the answer.
     pub(super) fn answer(&self, answer: Answer) {
         *lock(&self.answer) = Some(answer);
     }
@@ -103,7 +103,7 @@ impl Queue {
         Some(first)
     }
 
-    /// How many are in line.
+    /// Number of queued requests.
     pub(super) fn waiting(&self) -> u32 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -5,7 +5,7 @@ use super::Object;
 use crate::policy::Policy;
 use std::sync::Arc;
 
-/// Milliseconds that clocks of several machines may differ by.
+/// Maximum difference between the clocks of several machines, in milliseconds.
 const APART: u64 = 60_000;
 
 /// Existing objects.
@@ -18,7 +18,7 @@ pub struct There<'t> {
     pub now: Option<u64>,
 }
 
-/// Something that an object names and that is not there, or is not yet.
+/// A reference to an object that does not exist, or a time in the future.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dangling {
     /// The object, such as `VM web`.
@@ -32,7 +32,7 @@ pub struct Dangling {
 }
 
 impl There<'_> {
-    /// The first thing that an object names and that is not there.
+    /// Reports the first invalid reference of an object.
     pub fn check(&self, object: &Object) -> Result<(), Dangling> {
         match object {
             Object::Fact(fact) => {

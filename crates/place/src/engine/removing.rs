@@ -5,7 +5,7 @@ use crate::model::Change;
 use crate::object::Cluster;
 use crate::policy::built_in;
 
-/// Kinds of objects that can be taken out.
+/// Kinds of objects that can be deleted.
 pub const REMOVABLE: [&str; 7] = ["host", "vm", "group", "policy", "cluster", "load", "blacklist"];
 
 impl Engine {
@@ -16,7 +16,7 @@ impl Engine {
         self.take(inner, &changes)
     }
 
-    /// Takes a figure about a host out.
+    /// Deletes a fact about a host.
     pub fn remove_fact(&self, host: &str, name: &str) -> Result<(), EngineError> {
         let inner = self.current()?;
         if !inner.model.facts(host).any(|fact| fact.name == name) {

@@ -36,7 +36,7 @@ pub(super) fn repairs(scene: &Scene<'_>, policy: &Policy) -> Vec<Proposal> {
     proposals
 }
 
-/// The members of a group by host, on hosts that nothing is on its way to or from.
+/// The members of a group by host, on hosts that are not part of a migration.
 fn members(scene: &Scene<'_>, group: &AffinityGroup) -> BTreeMap<Row, Vec<VmId>> {
     let mut by_host: BTreeMap<Row, Vec<VmId>> = BTreeMap::new();
     let all = scene.model.members(group);

@@ -1,4 +1,4 @@
-//! How long a round of balancing would have the same result.
+//! Until when a round of balancing has the same result.
 
 use super::{Engine, EngineError};
 use crate::unit::describe;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
     /// The next time at which a round of balancing may differ from one at `now`, if nothing changes before.
-    /// It is `now` if units from outside are attached, since these may depend on the clock.
+    /// It is `now` if external units are attached, since these may depend on the clock.
     pub fn steady_until(&self, cluster: &str, now: u64) -> Result<u64, EngineError> {
         const MINUTES: &str = "CpuOverCommitDurationMinutes";
         let inner = self.current()?;

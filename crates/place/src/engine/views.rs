@@ -1,4 +1,4 @@
-//! Hosts for people.
+//! Hosts as shown to people.
 
 use super::{Engine, EngineError};
 use crate::object::HostStatus;
@@ -17,9 +17,9 @@ pub struct HostRow {
     pub status: HostStatus,
     /// CPUs.
     pub cpus: i32,
-    /// Load of its CPUs in percent, that on its way included.
+    /// Load of its CPUs in percent, including that of pending VMs.
     pub load: f64,
-    /// Virtual CPUs, or the share that VMs take instead, with pending VMs.
+    /// Virtual CPUs, or the VMs' configured shares, including pending VMs.
     pub vcpus: f64,
     /// Memory in MB.
     pub memory_mb: i32,
@@ -27,9 +27,9 @@ pub struct HostRow {
     pub schedulable_mb: i32,
     /// VMs that run.
     pub vms: i32,
-    /// VMs on their way.
+    /// Pending VMs.
     pub pending: i32,
-    /// Figures from outside that are not stale.
+    /// External facts that have not expired.
     pub facts: BTreeMap<String, f64>,
     /// Why it is blacklisted; empty if it is not.
     pub blacklisted: String,

@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts of the aggregates a VM asks for
+/// Only hosts of the aggregates that a VM requires
 pub struct Aggregates;
 
 impl Filter for Aggregates {
@@ -12,7 +12,7 @@ impl Filter for Aggregates {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts of the aggregates a VM asks for"
+        "Only hosts of the aggregates that a VM requires"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

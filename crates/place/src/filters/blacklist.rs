@@ -1,4 +1,4 @@
-//! Blacklists and whitelists, standing ones and a request's.
+//! Blacklists, and the hosts that a request allows and excludes.
 
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};

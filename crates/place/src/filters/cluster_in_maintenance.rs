@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// No VM starts but highly available ones
+/// Only highly available VMs start
 pub struct ClusterInMaintenance;
 
 impl Filter for ClusterInMaintenance {
@@ -12,7 +12,7 @@ impl Filter for ClusterInMaintenance {
     }
 
     fn describes(&self) -> &'static str {
-        "No VM starts but highly available ones"
+        "Only highly available VMs start"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts with at least as many CPUs as the VM has cores, less those that VMs have for themselves
+/// Only hosts with at least as many non-exclusive CPUs as the VM has cores
 pub struct Cpu;
 
 impl Filter for Cpu {
@@ -12,7 +12,7 @@ impl Filter for Cpu {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts with at least as many CPUs as the VM has cores, less those that VMs have for themselves"
+        "Only hosts with at least as many non-exclusive CPUs as the VM has cores"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

@@ -5,7 +5,7 @@ use crate::model::Row;
 use crate::object::Pinning;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts that have the CPUs a VM is pinned to, and enough for VMs with CPUs of their own
+/// Only hosts with the CPUs that a VM is pinned to, and enough CPUs for VMs with exclusive CPUs
 pub struct CpuPinning;
 
 impl Filter for CpuPinning {
@@ -14,7 +14,7 @@ impl Filter for CpuPinning {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts that have the CPUs a VM is pinned to, and enough for VMs with CPUs of their own"
+        "Only hosts with the CPUs that a VM is pinned to, and enough CPUs for VMs with exclusive CPUs"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

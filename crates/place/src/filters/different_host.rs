@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// Not the hosts of the VMs it names
+/// Excludes the hosts of the VMs that the hint names
 pub struct DifferentHost;
 
 impl Filter for DifferentHost {
@@ -12,7 +12,7 @@ impl Filter for DifferentHost {
     }
 
     fn describes(&self) -> &'static str {
-        "Not the hosts of the VMs it names"
+        "Excludes the hosts of the VMs that the hint names"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

@@ -1,4 +1,4 @@
-//! Figures from outside.
+//! External facts.
 
 use crate::expression::Expression;
 use crate::model::Row;

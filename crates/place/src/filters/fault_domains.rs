@@ -4,7 +4,7 @@ use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 use std::collections::BTreeMap;
 
-/// Not more functions of a chain in a fault domain than allowed
+/// Limits the functions of a chain in a fault domain
 pub struct FaultDomains;
 
 impl Filter for FaultDomains {
@@ -13,7 +13,7 @@ impl Filter for FaultDomains {
     }
 
     fn describes(&self) -> &'static str {
-        "Not more functions of a chain in a fault domain than allowed"
+        "Limits the functions of a chain in a fault domain"
     }
 
     fn parameters(&self) -> &'static [&'static str] {
@@ -36,7 +36,7 @@ impl Filter for FaultDomains {
     }
 }
 
-/// How many functions of the chains are in which fault domain.
+/// Number of the chains' functions by fault domain.
 fn taken<'m>(context: &Context<'m>) -> BTreeMap<&'m str, usize> {
     let mut taken = BTreeMap::new();
     for (id, slot) in super::chain_mates(context) {

@@ -34,7 +34,7 @@ impl Filter for Ha {
     }
 }
 
-/// How far below its present host's score the engine may go.
+/// Maximum amount by which a host's score may be below that of the engine's current host.
 const THRESHOLD: u32 = 800;
 
 /// The score that a host must exceed, if the engine is among the VMs.

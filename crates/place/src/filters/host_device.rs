@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts that have the devices a VM is given, free
+/// Only hosts on which the devices of the VM are free
 pub struct HostDevice;
 
 impl Filter for HostDevice {
@@ -12,7 +12,7 @@ impl Filter for HostDevice {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts that have the devices a VM is given, free"
+        "Only hosts on which the devices of the VM are free"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

@@ -4,7 +4,7 @@ use crate::model::Row;
 use crate::model::{GUEST_OVERHEAD, VmSlot};
 use crate::unit::{Context, Filter, Kept};
 
-/// Keeps hosts able to take the self-hosted engine
+/// Keeps spare hosts for the self-hosted engine
 pub struct HostedEngineSpares;
 
 impl Filter for HostedEngineSpares {
@@ -13,7 +13,7 @@ impl Filter for HostedEngineSpares {
     }
 
     fn describes(&self) -> &'static str {
-        "Keeps hosts able to take the self-hosted engine"
+        "Keeps spare hosts for the self-hosted engine"
     }
 
     fn parameters(&self) -> &'static [&'static str] {
@@ -35,7 +35,7 @@ impl Filter for HostedEngineSpares {
                 Room::None => {}
             }
         }
-        // Hosts with room for both remain spares whatever is chosen.
+        // Hosts with room for both remain spares in any case.
         if able + last.len() <= spares {
             last.into_iter().for_each(|row| kept.remove(row));
         }
@@ -46,7 +46,7 @@ impl Filter for HostedEngineSpares {
     }
 }
 
-/// What fits on a host.
+/// What a host has room for.
 #[derive(PartialEq)]
 enum Room {
     /// The engine and the VMs.

@@ -4,7 +4,7 @@ use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 use std::collections::BTreeMap;
 
-/// Only hosts that have the mediated devices a VM needs, free
+/// Only hosts with enough free mediated devices
 pub struct MDevice;
 
 impl Filter for MDevice {
@@ -13,7 +13,7 @@ impl Filter for MDevice {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts that have the mediated devices a VM needs, free"
+        "Only hosts with enough free mediated devices"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

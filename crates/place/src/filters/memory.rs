@@ -1,10 +1,10 @@
-//! Memory, real and promised.
+//! Free and schedulable memory.
 
 use crate::model::Row;
 use crate::object::VmStatus;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts with enough free memory, real and promised
+/// Only hosts with enough free and schedulable memory
 pub struct Memory;
 
 impl Filter for Memory {
@@ -13,7 +13,7 @@ impl Filter for Memory {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts with enough free memory, real and promised"
+        "Only hosts with enough free and schedulable memory"
     }
 
     fn may_pass_later(&self) -> bool {

@@ -27,7 +27,7 @@ impl Filter for MigrationTscFrequency {
     }
 }
 
-/// How far frequencies may differ, in millionths.
+/// Maximum difference of frequencies in parts per million.
 const TOLERANCE: u64 = 250;
 
 /// Frequencies of the hosts that the VMs run on.

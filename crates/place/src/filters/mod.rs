@@ -1,4 +1,4 @@
-//! Filters, one a file.
+//! Filters, one per file.
 
 mod aggregates;
 mod blacklist;
@@ -93,7 +93,7 @@ pub(crate) fn in_group(context: &Context<'_>, group: &AffinityGroup, row: Row) -
     context.cluster.slot(row).is_some_and(|slot| is_member(group, &slot.host))
 }
 
-/// The same of a host.
+/// Whether `host` is in a group.
 pub(crate) fn is_member(group: &AffinityGroup, host: &Host) -> bool {
     group.hosts.contains(&host.name) || group.host_labels.iter().any(|label| host.labels.contains(label))
 }

@@ -19,7 +19,7 @@ impl Filter for PinToHost {
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for vm in context.vms().filter(|vm| vm.migration == Migration::PinnedToHost) {
             let rows = context.rows_of(&vm.hosts);
-            // Without a list of hosts: it may start anywhere, and then stays there.
+            // Without a list of hosts the VM may start anywhere, and then stays there.
             let stays = vm.host.is_some();
             kept.reject(|row| if vm.hosts.is_empty() { stays } else { !rows.contains(&row) });
         }

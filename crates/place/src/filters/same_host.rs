@@ -3,7 +3,7 @@
 use crate::model::{HostId, Row, VmSlot};
 use crate::unit::{Context, Filter, Kept};
 
-/// Only the hosts of the VMs it names
+/// Only the hosts of the VMs that the hint names
 pub struct SameHost;
 
 impl Filter for SameHost {
@@ -12,7 +12,7 @@ impl Filter for SameHost {
     }
 
     fn describes(&self) -> &'static str {
-        "Only the hosts of the VMs it names"
+        "Only the hosts of the VMs that the hint names"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

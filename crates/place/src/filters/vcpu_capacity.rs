@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Filter, Kept};
 
-/// Only hosts whose CPUs are not promised more often than allowed
+/// Only hosts within the limit of virtual CPUs per CPU
 pub struct VCpuCapacity;
 
 impl Filter for VCpuCapacity {
@@ -12,7 +12,7 @@ impl Filter for VCpuCapacity {
     }
 
     fn describes(&self) -> &'static str {
-        "Only hosts whose CPUs are not promised more often than allowed"
+        "Only hosts within the limit of virtual CPUs per CPU"
     }
 
     fn parameters(&self) -> &'static [&'static str] {

@@ -5,7 +5,7 @@ use crate::object::Rule;
 use crate::unit::{Context, Filter, Kept};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// VMs of a group that must be together or apart are
+/// Enforced affinity between the VMs of a group
 pub struct VmAffinityGroups;
 
 impl Filter for VmAffinityGroups {
@@ -14,7 +14,7 @@ impl Filter for VmAffinityGroups {
     }
 
     fn describes(&self) -> &'static str {
-        "VMs of a group that must be together or apart are"
+        "Enforced affinity between the VMs of a group"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
@@ -46,7 +46,7 @@ impl Filter for VmAffinityGroups {
     }
 }
 
-/// Where the others of the group's affinity groups are.
+/// The locations of other VMs of the group's affinity groups.
 struct Rules<'m> {
     /// Hosts with VMs that the group's VMs must join, and the responsible affinity groups.
     with: BTreeMap<Row, Vec<&'m str>>,

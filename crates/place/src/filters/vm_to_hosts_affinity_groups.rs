@@ -4,7 +4,7 @@ use crate::model::Row;
 use crate::object::{AffinityGroup, Rule};
 use crate::unit::{Context, Filter, Kept};
 
-/// VMs of a group run on its hosts, or not on them, where that must hold
+/// Enforced affinity of a group's VMs to its hosts
 pub struct VmToHostsAffinityGroups;
 
 impl Filter for VmToHostsAffinityGroups {
@@ -13,7 +13,7 @@ impl Filter for VmToHostsAffinityGroups {
     }
 
     fn describes(&self) -> &'static str {
-        "VMs of a group run on its hosts, or not on them, where that must hold"
+        "Enforced affinity of a group's VMs to its hosts"
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {

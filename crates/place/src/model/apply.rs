@@ -8,23 +8,23 @@ use std::sync::Arc;
 /// An object put or removed.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A cluster is so.
+    /// A cluster was added or changed.
     Cluster(Cluster),
-    /// A cluster is no longer described: it has the defaults.
+    /// A cluster's description was deleted: it has the defaults.
     NoCluster(String),
-    /// A policy is so.
+    /// A policy was added or changed.
     Policy(Arc<Policy>),
     /// A policy was deleted.
     NoPolicy(String),
-    /// A host is so.
+    /// A host was added or changed.
     Host(Host),
     /// A host was deleted.
     NoHost(String),
-    /// So much was measured of a host.
+    /// New measurements of a host.
     Load(Load),
     /// A host's load was deleted.
     NoLoad(String),
-    /// A figure about a host from outside.
+    /// An external fact about a host.
     Fact(Fact),
     /// A fact was deleted: its host and name.
     NoFact(String, String),
@@ -32,22 +32,22 @@ pub enum Change {
     Blacklist(Blacklist),
     /// A blacklist entry was deleted.
     NoBlacklist(String),
-    /// A VM is so.
+    /// A VM was added or changed.
     Vm(Vm),
     /// A VM was deleted.
     NoVm(String),
-    /// A group is so.
+    /// A group was added or changed.
     Group(AffinityGroup),
     /// A group was deleted.
     NoGroup(String),
-    /// Something is reserved for a VM.
+    /// A VM's reservation was added or changed.
     Pending(Pending),
-    /// Nothing is reserved for a VM any more.
+    /// A VM's reservation was deleted.
     NoPending(String),
 }
 
 impl Model {
-    /// Makes a change.
+    /// Applies a change.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Cluster(cluster) => self.put_cluster(cluster),
@@ -67,11 +67,11 @@ impl Model {
             Change::Load(load) => {
                 let host = load.host.clone();
                 self.loads.insert(host.clone(), load);
-                self.tell_load(&host);
+                self.send_load(&host);
             }
             Change::NoLoad(host) => {
                 self.loads.remove(&host);
-                self.tell_load(&host);
+                self.send_load(&host);
             }
             Change::Fact(fact) => {
                 self.touch_host(&fact.host);
@@ -138,7 +138,7 @@ impl Model {
         let row = self.clusters[cluster as usize].add(host);
         let id = HostId { cluster, row };
         self.hosts.insert(name.clone(), id);
-        self.tell_load(&name);
+        self.send_load(&name);
         let state = &mut self.clusters[cluster as usize];
         for (fact, value) in self.facts.get(&name).into_iter().flatten() {
             state.fact_is(row, fact, Some(value));
@@ -177,7 +177,7 @@ impl Model {
         self.clusters[id.cluster as usize].remove(id.row);
     }
 
-    fn tell_load(&mut self, host: &str) {
+    fn send_load(&mut self, host: &str) {
         self.touch_host(host);
         if let Some(id) = self.host(host) {
             let load = self.loads.get(host).cloned();
@@ -232,7 +232,7 @@ impl Model {
         }
     }
 
-    /// Takes a VM out of everything but the list of names.
+    /// Removes a VM from everything except the list of names.
     fn detach(&mut self, name: &str) {
         let Some(id) = self.vms.get(name).copied() else { return };
         let Some(slot) = self.slots[id as usize].take() else { return };
@@ -288,7 +288,7 @@ impl Model {
             return;
         };
         let Some(Some(slot)) = self.slots.get_mut(id as usize) else { return };
-        // A VM that already runs there has its resources.
+        // A VM that already runs there needs no further resources.
         if slot.at == Some(at) && slot.vm.status != VmStatus::Down {
             return;
         }

@@ -22,7 +22,7 @@ pub struct HostSlot {
     pub cpus: Option<CpuMap>,
 }
 
-/// Figures about hosts from outside, by row.
+/// External facts about hosts, by row.
 #[derive(Clone, Debug, Default)]
 pub struct FactColumn {
     /// The value; NaN if there is none.
@@ -62,11 +62,11 @@ pub struct ClusterState {
     pub columns: Columns,
     /// Its hosts; free rows have none.
     pub hosts: Vec<Option<HostSlot>>,
-    /// Which hosts have a word, such as `network/blue`.
+    /// Hosts by word, such as `network/blue`.
     words: HashMap<String, Bits>,
-    /// Figures from outside, by name.
+    /// External facts, by name.
     pub facts: BTreeMap<String, FactColumn>,
-    /// Why hosts are blacklisted.
+    /// Reasons of blacklisted hosts.
     pub barred: HashMap<Row, String>,
     free: Vec<Row>,
     /// Rows ordered by host name, computed on first use.

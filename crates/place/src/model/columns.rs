@@ -1,4 +1,4 @@
-//! A cluster's hosts in columns: one vector a figure, one index a host.
+//! A cluster's hosts in columns: one vector per figure, one index per host.
 
 use super::{HostSlot, Need, Row};
 use crate::object::{Cluster, HostStatus};
@@ -11,7 +11,7 @@ pub const GUEST_OVERHEAD: i32 = 65;
 pub struct Columns {
     /// Whether the row is in use.
     pub present: Vec<bool>,
-    /// A number from its name, which settles ties.
+    /// A number derived from its name, for breaking ties.
     pub dice: Vec<u64>,
     /// Whether the host is in use.
     pub up: Vec<bool>,
@@ -19,9 +19,9 @@ pub struct Columns {
     pub barred: Vec<u64>,
     /// CPUs: cores, or threads if the cluster counts threads.
     pub cpus: Vec<i32>,
-    /// Those that the host keeps for itself, in thousandths of one.
+    /// CPUs reserved for the host itself, in thousandths.
     pub kept: Vec<i32>,
-    /// Of these, CPUs that VMs have for themselves or will have.
+    /// CPUs that are exclusive to running or pending VMs.
     pub exclusive: Vec<i32>,
     /// Virtual cores of the largest VM that shares CPUs.
     pub largest: Vec<i32>,
@@ -29,7 +29,7 @@ pub struct Columns {
     pub promised: Vec<i32>,
     /// Load of running VMs in percent of one CPU, as measured or last known.
     pub load: Vec<i32>,
-    /// Load that is on its way.
+    /// Load of pending VMs.
     pub pending_load: Vec<i32>,
     /// Start of the host's overload; the largest number if there is none.
     pub over_since: Vec<u64>,
@@ -43,13 +43,13 @@ pub struct Columns {
     pub swap_free: Vec<i32>,
     /// Swap in use that is not matched by free memory, in percent of all memory.
     pub swapping: Vec<i32>,
-    /// All memory.
+    /// Total memory.
     pub physical: Vec<i32>,
     /// Memory that can still be reserved (oVirt's `maxSchedulingMemory`).
     pub schedulable: Vec<i32>,
-    /// VMs that run.
+    /// Running VMs.
     pub vms: Vec<i32>,
-    /// VMs on their way.
+    /// Pending VMs.
     pub pending: Vec<i32>,
     /// Highly available VMs, with pending ones.
     pub ha: Vec<i32>,

@@ -52,7 +52,7 @@ pub struct VmSlot {
 }
 
 impl VmSlot {
-    /// The host that it counts on for others: the reserved one, or else the current one.
+    /// The host on which it counts for other VMs: the reserved host, or else the current one.
     pub fn place(&self) -> Option<HostId> {
         self.pending.or(self.at)
     }

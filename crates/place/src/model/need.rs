@@ -18,7 +18,7 @@ pub struct Need {
     pub milli_cores: i32,
     /// Virtual cores of the largest VM that shares the host's CPUs.
     pub largest: i32,
-    /// VMs with pinned CPUs or huge pages, for which sums don't do.
+    /// VMs with pinned CPUs or huge pages, for which sums are not enough.
     pub special: i32,
     /// Load in percent of one CPU, of VMs that share the host's.
     pub load: i32,

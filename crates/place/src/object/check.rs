@@ -61,10 +61,10 @@ impl Check<'_> {
     ) -> Result<(), Wrong> {
         let mut seen = BTreeSet::new();
         for name in names {
-            let said = name.to_string();
+            let shown = name.to_string();
             self.that(seen.insert(name), || {
-                let said: String = said.chars().take(64).collect();
-                format!("`{what}` has {} twice; keep one", said.escape_debug())
+                let shown: String = shown.chars().take(64).collect();
+                format!("`{what}` has {} twice; keep one", shown.escape_debug())
             })?;
         }
         Ok(())

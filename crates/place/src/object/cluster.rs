@@ -16,7 +16,7 @@ pub struct Cluster {
     pub properties: BTreeMap<String, String>,
     /// Whether a thread counts as a core.
     pub threads_as_cores: bool,
-    /// How much of a host's memory guests may be promised, in percent.
+    /// Part of a host's memory that guests may reserve, in percent; above 100 to overcommit.
     pub memory_overcommit: u32,
     /// Whether hosts are kept so that every highly available VM could restart elsewhere.
     pub ha_reservation: bool,
@@ -26,11 +26,11 @@ pub struct Cluster {
     pub machine: Option<String>,
     /// Seconds after a migration during which the balancer does not move the VM again.
     pub cool_down: u64,
-    /// Least part by which a migration must narrow the cluster's spread of load, in percent of the spread.
+    /// Minimum reduction of the cluster's spread of load by a migration, in percent of the spread.
     pub minimum_gain: u32,
     /// Migrations that a balancing round may start.
     pub migrations: u32,
-    /// Seconds between two rounds of balancing; 0 for rounds on request alone.
+    /// Seconds between two rounds of balancing; 0 for rounds on request only.
     pub interval: u64,
     /// How migrations are carried out.
     pub executor: Executor,
@@ -40,7 +40,7 @@ pub struct Cluster {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
-    /// Ringway, in its inventory: for hosts that are figures.
+    /// Ringway changes its inventory only: for hosts that are not real.
     #[default]
     Inventory,
     /// By an external program, which moves VMs with a reservation, and confirms or releases it.

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Nothing.
+    /// No rule.
     #[default]
     Disabled,
     /// Together.
@@ -37,14 +37,14 @@ pub struct AffinityGroup {
     pub host_labels: Vec<String>,
     /// Rule between its VMs.
     pub vm_rule: Rule,
-    /// Whether that must hold.
+    /// Whether the rule is enforced.
     pub vm_enforcing: bool,
     /// Negative rule: largest number of its VMs on one host (Nova's `max_server_per_host`); 0 stands for 1.
     pub max_per_host: u32,
     /// Rule between its VMs and its hosts.
     pub host_rule: Rule,
-    /// Whether that must hold.
+    /// Whether the rule is enforced.
     pub host_enforcing: bool,
-    /// Which group to break last.
+    /// Groups with the lowest priority are violated first.
     pub priority: i64,
 }

@@ -243,7 +243,7 @@ pub struct Load {
     pub ports: Vec<PortLoad>,
 }
 
-/// A figure about a host from outside.
+/// An external fact about a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Fact {

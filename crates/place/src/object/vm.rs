@@ -26,7 +26,7 @@ pub enum VmStatus {
     Up,
     /// It is paused, with its memory on its host.
     Paused,
-    /// It is on its way to another host.
+    /// It is being migrated to another host.
     Migrating,
 }
 
@@ -37,7 +37,7 @@ pub enum Migration {
     /// By balancers and operators.
     #[default]
     Migratable,
-    /// By hand alone.
+    /// By operators only.
     Manual,
     /// Never: it is pinned to its hosts.
     PinnedToHost,
@@ -90,7 +90,7 @@ pub struct VmNumaNode {
     pub cpus: u32,
     /// Host nodes that it is pinned to; none for any.
     pub host_nodes: Vec<u32>,
-    /// How strictly.
+    /// How strictly the memory is bound.
     pub mode: NumaMode,
 }
 

@@ -1,4 +1,4 @@
-//! Policies that are there from the start: oVirt's five, and two of our own.
+//! Built-in policies: oVirt's five, and two of our own.
 
 use super::{FilterUse, Policy, Position, WeightUse};
 
@@ -64,7 +64,7 @@ fn policy(
     }
 }
 
-/// The policies that are there from the start.
+/// The built-in policies.
 pub fn built_in() -> Vec<Policy> {
     const EVEN: [(&str, u32); 2] =
         [("OptimalForCpuEvenDistribution", 2), ("OptimalForMemoryEvenDistribution", 1)];

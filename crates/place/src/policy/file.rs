@@ -330,7 +330,7 @@ mod tests {
         let text = "[policy.bad]\nfilters = [\"CPU\", \"Memry\", \"CPU\"]\nfirst = [\"CPU\", \"Memory\"]\n\
             weights = { Packing = -1, Nothing = 2 }\nproperties = { HighUtilization = \"20\", Hi = \"1\" }\n\
             selector = \"best\"\nfiltrs = 1\n[other]\n";
-        let said = read("p.toml", text, &[]).unwrap_err().to_string();
+        let message = read("p.toml", text, &[]).unwrap_err().to_string();
         let expected = "\
 p.toml:2:19: there is no filter \"Memry\"; did you mean \"Memory\"?
 p.toml:2:28: filter \"CPU\" is defined twice; keep one
@@ -342,7 +342,7 @@ p.toml:5:45: there is no property `Hi`; no unit reads it
 p.toml:6:12: `selector` is \"best\"; write one of \"rank\", \"scaled-sum\", \"lowest-sum\"
 p.toml:7:1: a policy has no `filtrs`; did you mean `filters`?
 p.toml:8:2: there is no table `other`; write [policy.NAME]";
-        assert_eq!(said, expected);
+        assert_eq!(message, expected);
     }
 
     #[test]
@@ -359,13 +359,13 @@ p.toml:8:2: there is no table `other`; write [policy.NAME]";
             [policy.b]\nbase = \"none\"\n\
             properties = { FactFilter = \"t < 3\", MetricsWeightSetting = \"t\" }\n\
             [policy.c]\nbase = \"packing\"\nproperties = { FactFilter = \"t < 3\" }\n";
-        let said = read("p.toml", text, &[]).unwrap_err().to_string();
+        let message = read("p.toml", text, &[]).unwrap_err().to_string();
         let expected = "\
 p.toml:4:8: \"CPU\" is both first and last; name another one, or leave one of them out
 p.toml:7:29: nothing reads FactFilter: \"Facts\" is not among the filters; \
 add \"Facts\" to the policy's `filters`
 p.toml:7:61: nothing reads MetricsWeightSetting: \"Metrics\" is not among the weights; \
 add \"Metrics\" to the policy's `weights`";
-        assert_eq!(said, expected);
+        assert_eq!(message, expected);
     }
 }

@@ -16,12 +16,12 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Position {
-    /// Before all others. One at most is.
+    /// Before all others; at most one filter.
     First,
     /// In the order of the list.
     #[default]
     Middle,
-    /// After all others. One at most is.
+    /// After all others; at most one filter.
     Last,
 }
 
@@ -29,12 +29,13 @@ pub enum Position {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Selector {
-    /// Each weight ranks the hosts; ranks times factors are summed; the most wins (oVirt's `RankSelector`).
+    /// Each weight ranks the hosts; the highest sum of ranks times factors wins (oVirt's `RankSelector`).
     #[default]
     Rank,
-    /// Each weight is scaled to 0 to 1, best is 1; times factors, summed; the most wins (Nova).
+    /// Each weight is scaled to the range 0 to 1, 1 for the best host; the highest sum of scaled weights times
+    /// factors wins (Nova).
     ScaledSum,
-    /// Weights times factors are summed; the least wins (oVirt's `BasicWeighting`).
+    /// The lowest sum of weights times factors wins (oVirt's `BasicWeighting`).
     LowestSum,
 }
 
@@ -45,7 +46,7 @@ pub enum Optimise {
     /// Nothing.
     #[default]
     None,
-    /// Weighing, when more than ten requests wait: any host that passes is taken.
+    /// Weighing: when more than ten requests wait, any host that passes is chosen.
     Speed,
     /// The guarantee against overbooking: a request that finds ten waiting releases them and itself, and each
     /// is decided without the reservations made since.
@@ -61,7 +62,7 @@ pub struct FilterUse {
     /// When it runs.
     #[serde(default)]
     pub position: Position,
-    /// Whether a placement fails if this unit from outside fails.
+    /// Whether a placement fails if this external unit fails.
     #[serde(default)]
     pub required: bool,
 }
@@ -74,7 +75,7 @@ pub struct WeightUse {
     pub name: String,
     /// Its factor.
     pub factor: u32,
-    /// Whether a placement fails if this unit from outside fails.
+    /// Whether a placement fails if this external unit fails.
     #[serde(default)]
     pub required: bool,
 }

@@ -7,11 +7,11 @@ use crate::object::Host;
 /// A way to choose among hosts that have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// The first.
+    /// The first host.
     FirstFit,
-    /// The one left with the least: the sum of the parts of CPUs and memory.
+    /// The host with the least left: the sum of the free fractions of CPUs and memory.
     BestFit,
-    /// The one left with the most.
+    /// The host with the most left.
     WorstFit,
 }
 

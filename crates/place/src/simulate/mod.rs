@@ -32,15 +32,15 @@ pub struct Plan {
     pub policy: Policy,
     /// Milliseconds between two rounds of balancing; 0 for none.
     pub interval: u64,
-    /// Samples over the whole time.
+    /// Number of samples over the whole time.
     pub samples: usize,
     /// Whether to stop at the first VM that finds no host.
     pub until_full: bool,
-    /// Settles ties.
+    /// Seed for breaking ties.
     pub seed: u64,
 }
 
-/// Most events that are kept for later: departures.
+/// Departures, by time.
 type Later = BinaryHeap<Reverse<(u64, String)>>;
 
 /// Runs a plan over arrivals, in the order of their times.
@@ -58,7 +58,7 @@ pub fn run_with(
     run_through(plan, beside, external, arrivals, true)
 }
 
-/// The same; `skips` leaves out rounds that nothing has changed for since one that did nothing.
+/// The same. `skips`: whether rounds are skipped if nothing has changed since one that did nothing.
 fn run_through(
     plan: &Plan,
     beside: &[Object],
@@ -175,7 +175,7 @@ impl Run {
         Ok(())
     }
 
-    /// Balances; whether that changed nothing.
+    /// Balances. Returns whether that changed nothing.
     fn round(&mut self, now: u64) -> Result<bool, EngineError> {
         let before = self.engine.revision()?;
         let step = self.engine.balance(&self.cluster, now)?;

@@ -8,13 +8,13 @@ use std::fmt::Write;
 /// A cluster at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When, in milliseconds.
+    /// Time in milliseconds.
     pub at: u64,
-    /// Part of the CPUs that are promised.
+    /// Fraction of CPUs that are reserved.
     pub cpu: f64,
-    /// Part of the memory that is promised.
+    /// Fraction of memory that is reserved.
     pub memory: f64,
-    /// Part of the free CPUs that are on hosts where a VM of 4 CPUs and 8 GB finds no room.
+    /// Fraction of free CPUs that are on hosts without room for a VM of 4 CPUs and 8 GB.
     pub fragmentation: f64,
     /// VMs that run.
     pub vms: u64,
@@ -39,11 +39,11 @@ pub struct Report {
     pub asked: u64,
     /// VMs that found a host.
     pub placed: u64,
-    /// VMs that did not.
+    /// VMs that found none.
     pub rejected: u64,
-    /// VMs placed before the first that was not; all, if none was not.
+    /// VMs placed before the first rejection; none if there was no rejection.
     pub before_rejection: Option<u64>,
-    /// How often each filter was the last that left no host.
+    /// By filter, how often it removed the last host.
     pub reasons: BTreeMap<String, u64>,
     /// Migrations.
     pub migrations: u64,
@@ -71,7 +71,7 @@ impl Report {
     }
 }
 
-/// All samples of all runs, a line each.
+/// All samples of all runs as CSV.
 pub fn csv(reports: &[Report]) -> String {
     let mut out =
         String::from("policy,at_ms,cpu,memory,fragmentation,vms,used_hosts,placed,rejected,migrations\n");

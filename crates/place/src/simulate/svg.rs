@@ -1,4 +1,4 @@
-//! Runs as a picture: a panel a figure, a line a policy.
+//! Runs as an SVG image: one panel per figure, one line per policy.
 
 use super::report::{Report, Sample};
 use std::fmt::Write;
@@ -19,7 +19,7 @@ const FIGURES: [Figure; 5] = [
     ("migrations", |sample| sample.migrations as f64),
 ];
 
-/// The picture.
+/// Renders reports as SVG.
 pub fn svg(reports: &[Report]) -> String {
     let height = PANEL * FIGURES.len() as f64 + 40.0;
     let mut out = format!(

@@ -73,7 +73,7 @@ pub struct Synthetic {
     pub gap: u64,
     /// Mean lifetime of a VM in milliseconds; none if unlimited.
     pub lifetime: Option<u64>,
-    /// Where everything follows from.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -86,7 +86,7 @@ impl Default for Synthetic {
 struct Dice(u64);
 
 impl Dice {
-    /// From 0 to below 1.
+    /// A random number from 0 to below 1.
     fn part(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
         (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64

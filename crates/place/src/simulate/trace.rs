@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 /// An arriving VM and its lifetime.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrival {
-    /// When, in milliseconds from the trace's beginning.
+    /// Time in milliseconds from the trace's beginning.
     pub at: u64,
     /// The VM.
     pub vm: Vm,
@@ -21,7 +21,7 @@ pub struct Arrival {
     pub lifetime: Option<u64>,
 }
 
-/// A trace's form.
+/// A trace's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// Alibaba's openb.
@@ -49,7 +49,7 @@ const LINES: usize = 20_000_000;
 /// Assumed size of a machine in the Azure trace, which has fractions only.
 const AZURE: (f64, f64) = (40.0, 90.0 * 1024.0);
 
-/// A file of lines, by the names of its columns.
+/// A CSV file.
 struct Table<'t> {
     file: &'t str,
     names: HashMap<&'t str, usize>,
@@ -138,9 +138,9 @@ impl<'t> Table<'t> {
 /// Attack: absurd figures, and times that make a simulation endless. Limits of figures.
 const CPUS: f64 = 65_536.0;
 const MEMORY: f64 = (1u64 << 30) as f64;
-/// The farthest time from 0 in seconds: a thousand years, so that seconds since 1970 will do.
+/// Maximum absolute time in seconds: a thousand years, so that seconds since 1970 are valid.
 const FARTHEST: f64 = 3.2e10;
-/// The longest that a trace may be, in milliseconds: ten years.
+/// Maximum length of a trace in milliseconds: ten years.
 pub const LONGEST: u64 = 10 * 366 * 86_400_000;
 
 /// Reads a trace; its arrivals are in the order of their times.
@@ -152,7 +152,7 @@ pub fn read(kind: TraceKind, file: &str, text: &str) -> Result<Vec<Arrival>, Tra
         TraceKind::Azure => azure(&table)?,
     };
     arrivals.sort_by(|a, b| a.at.cmp(&b.at).then_with(|| a.vm.name.cmp(&b.vm.name)));
-    // Of several lines about a VM the first counts: joined tables may have one a kind of machine.
+    // The first of several lines about a VM counts: joined tables may have one per kind of machine.
     let mut seen = HashSet::new();
     arrivals.retain(|arrival| seen.insert(arrival.vm.name.clone()));
     let span = arrivals.first().zip(arrivals.last()).map_or(0, |(first, last)| last.at - first.at);

@@ -113,7 +113,7 @@ impl State {
             let version = Version { revision, value, lease };
             self.push(&key, version.clone());
             notes.push(Note::Version(key, version));
-            // A lease under which nothing is any more need not end.
+            // A lease without keys need not expire.
             if let Some(before) =
                 before.filter(|before| self.leased.get(before).is_some_and(BTreeSet::is_empty))
             {
@@ -125,7 +125,7 @@ impl State {
         Ok((revision, notes))
     }
 
-    /// The whole state as changes of an empty one.
+    /// The whole state as changes to an empty one.
     pub(super) fn notes(&self) -> Vec<(Revision, Vec<Note>)> {
         let versions = self.keys.iter().flat_map(|(key, versions)| {
             versions.iter().map(|version| Note::Version(key.clone(), version.clone()))
@@ -169,7 +169,7 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics half way.
+        // No code panics while it holds the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

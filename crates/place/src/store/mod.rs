@@ -70,7 +70,7 @@ pub enum Op {
 /// Errors of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// A key was changed meanwhile.
+    /// A key was changed concurrently.
     #[error("{0} was changed meanwhile")]
     Conflict(String),
     /// The revision has been compacted.
@@ -104,7 +104,7 @@ pub trait Store: Send + Sync {
     /// result.
     fn range(&self, prefix: &str, at: Option<Revision>) -> Result<(Revision, Vec<Entry>), StoreError>;
 
-    /// Does all of `ops` if all of `compares` hold, or nothing.
+    /// Performs all of `ops` if all of `compares` hold, or none.
     fn transact(&self, compares: &[Compare], ops: Vec<Op>) -> Result<Revision, StoreError>;
 
     /// The changes after a revision, in order.

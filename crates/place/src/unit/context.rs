@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Additional conditions of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    /// Hosts that alone may be chosen; none for all.
+    /// Allowed hosts; empty for all.
     pub only: BTreeSet<String>,
-    /// Hosts that may not be chosen.
+    /// Excluded hosts.
     pub without: BTreeSet<String>,
     /// Whether the host a VM runs on may be chosen.
     pub stay: bool,
@@ -111,7 +111,7 @@ impl<'m> Context<'m> {
         self.properties.get(name).copied()
     }
 
-    /// A custom property as a number, or its default, or else `or`.
+    /// A custom property as a number, or its default, or `or` if it has none.
     pub fn number(&self, name: &str, or: f64) -> f64 {
         let default = || describe(name).map(|parameter| parameter.default).filter(|text| !text.is_empty());
         self.given(name).or_else(default).and_then(|text| text.parse().ok()).unwrap_or(or)

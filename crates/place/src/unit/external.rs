@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExternalKind {
-    /// It filters.
+    /// A filter.
     Filter,
-    /// It weighs.
+    /// A weight.
     Score,
-    /// It balances.
+    /// A balancer.
     Balance,
 }
 
-/// A unit from outside.
+/// A external unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExternalUnit {
     /// Its name, used in policies.
@@ -37,7 +37,7 @@ pub struct HostView {
     pub host: Host,
     /// Load of its CPUs in percent.
     pub cpu_load: f64,
-    /// Load on its way, in percent.
+    /// Load of pending VMs, in percent.
     pub pending_load: f64,
     /// Free memory in MB, less that of pending VMs.
     pub free_mb: i64,
@@ -47,7 +47,7 @@ pub struct HostView {
     pub vms: Vec<String>,
     /// Names of VMs pending on it.
     pub pending_vms: Vec<String>,
-    /// Figures from outside that are not stale.
+    /// External facts that have not expired.
     pub facts: BTreeMap<String, f64>,
 }
 
@@ -58,11 +58,11 @@ pub type VmView = Vm;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delta {
-    /// A host is so.
+    /// A host was added or changed.
     Host(Box<HostView>),
     /// A host was deleted.
     NoHost(String),
-    /// A VM is so.
+    /// A VM was added or changed.
     Vm(Box<VmView>),
     /// A VM was deleted.
     NoVm(String),

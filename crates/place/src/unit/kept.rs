@@ -11,7 +11,7 @@ pub struct Kept {
     current: u8,
 }
 
-/// Not a host.
+/// Marks a free row.
 const NOBODY: u8 = u8::MAX;
 
 impl Kept {
@@ -23,12 +23,12 @@ impl Kept {
         self.current = 1;
     }
 
-    /// Following removals are by filter number `filter`, from 0.
+    /// Attributes the following removals to filter number `filter`, from 0.
     pub fn begin(&mut self, filter: usize) {
         self.current = (filter + 1).min(usize::from(NOBODY) - 1) as u8;
     }
 
-    /// Hosts and free rows.
+    /// Number of rows, including free ones.
     pub fn len(&self) -> usize {
         self.verdicts.len()
     }
@@ -38,12 +38,12 @@ impl Kept {
         self.verdicts.is_empty()
     }
 
-    /// Hosts that are left.
+    /// Number of remaining hosts.
     pub fn left(&self) -> u32 {
         self.left
     }
 
-    /// Which filter removed a host, from 0.
+    /// The number of the filter that removed a host, from 0.
     pub fn removed_by(&self, row: Row) -> Option<usize> {
         match self.verdicts.get(row as usize) {
             None | Some(0 | &NOBODY) => None,
@@ -51,7 +51,7 @@ impl Kept {
         }
     }
 
-    /// Whether a host is left.
+    /// Whether a host remains.
     pub fn has(&self, row: Row) -> bool {
         self.verdicts.get(row as usize) == Some(&0)
     }
@@ -64,11 +64,11 @@ impl Kept {
         }
     }
 
-    /// Removes the hosts of which `wrong` is true.
+    /// Removes hosts for which `wrong` is true.
     pub fn reject(&mut self, wrong: impl Fn(Row) -> bool) {
         let mut removed = 0;
         for (row, verdict) in self.verdicts.iter_mut().enumerate() {
-            // Without a branch: this loop is most of a decision.
+            // Branch-free, since most of a decision's time is spent in this loop.
             let now = *verdict == 0 && wrong(row as Row);
             removed += u32::from(now);
             *verdict = if now { self.current } else { *verdict };
@@ -93,7 +93,7 @@ impl Kept {
         }
     }
 
-    /// The hosts that are left.
+    /// The remaining hosts.
     pub fn rows(&self, rows: &mut Vec<Row>) {
         rows.clear();
         rows.extend((0..self.verdicts.len() as Row).filter(|row| self.verdicts[*row as usize] == 0));

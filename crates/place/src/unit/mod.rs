@@ -20,7 +20,7 @@ use crate::model::Row;
 /// The worst score of a weight whose figures have no natural limit (oVirt's `MaxSchedulerWeight`).
 pub const MAX_WEIGHT: i32 = 1000;
 
-/// Says which hosts can't run a group of VMs.
+/// Rejects hosts that can't run a group of VMs.
 pub trait Filter: Sync {
     /// Its name, used in policies.
     fn name(&self) -> &'static str;
@@ -45,7 +45,7 @@ pub trait Filter: Sync {
     fn reason(&self, context: &Context<'_>, row: Row) -> String;
 }
 
-/// Says which of the hosts that are left are better. Lower is better.
+/// Scores the remaining hosts; lower is better.
 pub trait Weight: Sync {
     /// Its name, used in policies.
     fn name(&self) -> &'static str;
@@ -76,7 +76,7 @@ pub fn stretch(raw: &mut [i32]) {
     }
 }
 
-/// Rounds half up, without a call: figures here are far from the ends of `i32`, and `as` saturates.
+/// Rounds half up without a function call: values are far from the limits of `i32`, and `as` saturates.
 pub fn round(figure: f64) -> i32 {
     let shifted = figure + 0.5;
     let whole = shifted as i32;

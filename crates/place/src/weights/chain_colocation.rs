@@ -4,7 +4,7 @@ use crate::filters::chain_mates;
 use crate::model::Row;
 use crate::unit::{Context, MAX_WEIGHT, Weight};
 
-/// Prefers hosts of the chain's functions, neighbours most.
+/// Prefers hosts of the chain's functions, adjacent ones most.
 pub struct ChainColocation;
 
 impl Weight for ChainColocation {
@@ -13,7 +13,7 @@ impl Weight for ChainColocation {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts of the chain's functions, neighbours most"
+        "Prefers hosts of the chain's functions, adjacent ones most"
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {

@@ -1,4 +1,4 @@
-//! CPU load, evened out.
+//! Even distribution of CPU load.
 
 use crate::model::Row;
 use crate::unit::{Context, Weight, stretch};

@@ -1,9 +1,9 @@
-//! Memory, evened out.
+//! Even distribution of memory.
 
 use crate::model::Row;
 use crate::unit::{Context, MAX_WEIGHT, Weight, round};
 
-/// Prefers hosts that may promise more memory.
+/// Prefers hosts with more schedulable memory.
 pub struct EvenDistributionMemory;
 
 impl Weight for EvenDistributionMemory {
@@ -12,7 +12,7 @@ impl Weight for EvenDistributionMemory {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts that may promise more memory"
+        "Prefers hosts with more schedulable memory"
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {

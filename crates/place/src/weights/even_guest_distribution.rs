@@ -1,4 +1,4 @@
-//! VMs, evened out.
+//! Even distribution of VMs.
 
 use crate::model::Row;
 use crate::unit::{Context, Weight};

@@ -1,4 +1,4 @@
-//! Highly available VMs, spread.
+//! Even distribution of highly available VMs.
 
 use crate::model::Row;
 use crate::unit::{Context, Weight, round};

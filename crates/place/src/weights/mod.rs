@@ -1,4 +1,4 @@
-//! Weights, one a file. Lower is better.
+//! Weights, one per file. Lower is better.
 
 mod chain_colocation;
 mod cpu_and_numa_pinning;
@@ -71,7 +71,7 @@ fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32], penalty: im
     }
 }
 
-/// 1 and how many are better, for each.
+/// For each host, 1 plus the number of better hosts.
 fn ranks<T: Ord>(standings: &[T], raw: &mut [i32]) {
     let mut order: Vec<usize> = (0..standings.len()).collect();
     order.sort_by(|a, b| standings[*a].cmp(&standings[*b]));

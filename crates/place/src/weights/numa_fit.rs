@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, MAX_WEIGHT, Weight};
 
-/// Prefers hosts where a VM without NUMA nodes of its own fits one.
+/// Prefers hosts where a VM without virtual NUMA nodes fits one NUMA node.
 pub struct NumaFit;
 
 impl Weight for NumaFit {
@@ -12,7 +12,7 @@ impl Weight for NumaFit {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts where a VM without NUMA nodes of its own fits one"
+        "Prefers hosts where a VM without virtual NUMA nodes fits one NUMA node"
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {

@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Weight, round};
 
-/// Prefers hosts that are left with the least, CPUs and memory in proportion.
+/// Prefers hosts with the least CPUs and memory left, in proportion.
 pub struct Packing;
 
 impl Weight for Packing {
@@ -12,7 +12,7 @@ impl Weight for Packing {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts that are left with the least, CPUs and memory in proportion"
+        "Prefers hosts with the least CPUs and memory left, in proportion"
     }
 
     fn parameters(&self) -> &'static [&'static str] {

@@ -1,4 +1,4 @@
-//! Bandwidth that is left.
+//! Remaining bandwidth of ports.
 
 use crate::fit;
 use crate::model::Row;

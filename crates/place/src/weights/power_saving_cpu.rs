@@ -1,4 +1,4 @@
-//! CPU load, gathered.
+//! Consolidation by CPU load.
 
 use crate::model::Row;
 use crate::unit::{Context, MAX_WEIGHT, Weight, round};

@@ -1,9 +1,9 @@
-//! Memory, gathered.
+//! Consolidation by memory.
 
 use crate::model::Row;
 use crate::unit::{Context, MAX_WEIGHT, Weight};
 
-/// Prefers hosts that may promise less memory, but not too little.
+/// Prefers hosts with less schedulable memory, but not too little.
 pub struct PowerSavingMemory;
 
 impl Weight for PowerSavingMemory {
@@ -12,7 +12,7 @@ impl Weight for PowerSavingMemory {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts that may promise less memory, but not too little"
+        "Prefers hosts with less schedulable memory, but not too little"
     }
 
     fn parameters(&self) -> &'static [&'static str] {
@@ -24,7 +24,7 @@ impl Weight for PowerSavingMemory {
         let high = context.number("MinFreeMemoryForUnderUtilized", f64::MAX);
         let schedulable = &context.cluster.columns.schedulable;
         let most = rows.iter().map(|row| schedulable[*row as usize]).max().unwrap_or(1).max(1);
-        // Hosts with too little are worse than the one with the most.
+        // Hosts with too little memory get a worse score than the host with the most.
         let most = f64::from(most) * 1.1;
         for (row, raw) in rows.iter().zip(raw) {
             let mut left = f64::from(schedulable[*row as usize].saturating_sub(context.need_on(*row).whole));

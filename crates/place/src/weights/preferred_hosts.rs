@@ -3,7 +3,7 @@
 use crate::model::Row;
 use crate::unit::{Context, Weight};
 
-/// Prefers, at a VM's start, the hosts that it names.
+/// Prefers the hosts that a VM names, when it starts.
 pub struct PreferredHosts;
 
 impl Weight for PreferredHosts {
@@ -12,7 +12,7 @@ impl Weight for PreferredHosts {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers, at a VM's start, the hosts that it names"
+        "Prefers the hosts that a VM names, when it starts"
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {

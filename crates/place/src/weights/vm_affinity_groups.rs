@@ -6,7 +6,7 @@ use crate::unit::{Context, Weight};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// Prefers hosts that break groups of lower priority only, and with more VMs of the same group.
+/// Prefers hosts that violate only groups of low priority, and hosts with more VMs of the same group.
 pub struct VmAffinityGroups;
 
 impl Weight for VmAffinityGroups {
@@ -15,7 +15,7 @@ impl Weight for VmAffinityGroups {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts that break groups of lower priority only, and with more VMs of the same group"
+        "Prefers hosts that violate only groups of low priority, and hosts with more VMs of the same group"
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {

@@ -5,7 +5,7 @@ use crate::model::Row;
 use crate::object::Rule;
 use crate::unit::{Context, Weight};
 
-/// Prefers hosts that break groups of lower priority only.
+/// Prefers hosts that violate only groups of low priority.
 pub struct VmToHostsAffinityGroups;
 
 impl Weight for VmToHostsAffinityGroups {
@@ -14,7 +14,7 @@ impl Weight for VmToHostsAffinityGroups {
     }
 
     fn describes(&self) -> &'static str {
-        "Prefers hosts that break groups of lower priority only"
+        "Prefers hosts that violate only groups of low priority"
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 pub type Move = (String, String, Vec<String>);
 
 impl World {
-    /// Hosts that are up, and that no VM is on its way to or from, by name.
+    /// Hosts that are up and not part of a migration, by name.
     fn quiet_hosts(&self) -> Vec<&Host> {
         let leaves = |vm: &&Vm| {
             vm.status == VmStatus::Migrating
@@ -94,8 +94,8 @@ impl World {
         hosts.iter().filter(of).copied().collect()
     }
 
-    /// Off hosts above `HighUtilization` to hosts well below; then off hosts short of memory to hosts with
-    /// enough.
+    /// Moves VMs off hosts above `HighUtilization` to hosts well below it, then off hosts short of memory to hosts
+    /// with enough.
     fn even_distribution(&self, hosts: &[&Host]) -> Vec<Move> {
         let high = self.number("HighUtilization", 75.0);
         let scarce = self.number("MaxFreeMemoryForOverUtilized", 0.0);
@@ -124,8 +124,8 @@ impl World {
         self.moves(&full, &others, self.number("HighUtilization", 75.0), 0.0)
     }
 
-    /// Off hosts above the target; then off those below `LowUtilization`, the emptiest first, to fuller ones;
-    /// then off those short of memory; then off those with much free memory, again to fuller ones.
+    /// Moves VMs off hosts above the target; then off hosts below `LowUtilization`, the emptiest first, to fuller
+    /// ones; then off hosts short of memory; then off hosts with much free memory, again to fuller ones.
     fn power_saving(&self, hosts: &[&Host]) -> Vec<Move> {
         let high = self.number("HighUtilization", 75.0);
         let target = World::target(high);

@@ -118,13 +118,13 @@ impl Cpus {
         self.threads().filter(|thread| thread.used == Use::Own).count() as i64
     }
 
-    /// Cores of which all threads are VMs' own.
+    /// Number of cores whose threads are all exclusive to VMs.
     pub fn own_cores(&self) -> i64 {
         let own = |core: &&Core| core.iter().all(|thread| thread.used == Use::Own);
         self.sockets.iter().flatten().filter(own).count() as i64
     }
 
-    /// Sockets and cores of which more is some VM's own than in `before`.
+    /// Number of sockets and cores with more exclusive threads than in `before`.
     pub fn spread(&self, before: &Cpus) -> (i64, i64) {
         let own = |core: &Core| core.iter().filter(|thread| thread.used == Use::Own).count();
         let (mut sockets, mut cores) = (0, 0);

@@ -1,4 +1,4 @@
-//! Which hosts each filter of oVirt's rejects, and three of Nova's and our own.
+//! The hosts that each filter rejects: oVirt's filters, and three of Nova's and our own.
 
 use super::*;
 

@@ -123,7 +123,7 @@ impl World {
         self.vms.iter().filter(|vm| runs_on(vm, host)).collect()
     }
 
-    /// VMs on their way to a host. One that runs there already takes nothing more.
+    /// VMs pending on a host. A VM that already runs there needs no further resources.
     pub fn coming(&self, host: &Host) -> Vec<&Vm> {
         let reserved = |vm: &&Vm| self.pending.get(&vm.name) == Some(&host.name);
         self.vms.iter().filter(|vm| reserved(vm) && !runs_on(vm, host)).collect()
@@ -133,7 +133,7 @@ impl World {
         [self.running(host), self.coming(host)].concat()
     }
 
-    /// The host that a VM counts on for others: the reserved one, or else the current one.
+    /// The host on which a VM counts for other VMs: the reserved host, or else the current one.
     pub fn place(&self, vm: &Vm) -> Option<&Host> {
         let comes =
             self.hosts.iter().find(|host| self.coming(host).iter().any(|other| other.name == vm.name));

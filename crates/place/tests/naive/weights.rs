@@ -21,7 +21,7 @@ pub const NAMES: [&str; 14] = [
     "Packing",
 ];
 
-/// The worst figure of most weights.
+/// The worst score of most weights.
 const WORST: i64 = 1000;
 
 /// Figures stretched to 1 to 1000.

@@ -1,4 +1,4 @@
-//! A port that swallows whatever it gets and never sends anything: for measuring what comes before it.
+//! A port that discards all frames and never sends any, for measurements of other parts.
 
 mod rx;
 mod tx;
@@ -13,17 +13,17 @@ use ringway_frame::{Caps, LARGEST, Needs};
 pub const KIND: PortKind =
     PortKind { name: "null", open: |_| Ok((Box::new(NoPeer("null")), queues(&Config::default()))) };
 
-/// What the port claims to be able to take.
+/// Configuration of the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Queue pairs, at least one.
     pub queues: u16,
-    /// Its capabilities. With fewer, frames are completed in software before they are swallowed.
+    /// Its capabilities. Without an offload, frames are completed in software before they are discarded.
     pub caps: Caps,
 }
 
 impl Default for Config {
-    /// One queue pair that takes everything as it is.
+    /// One queue pair that accepts all frames unmodified.
     fn default() -> Config {
         Config { queues: 1, caps: Caps { offloads: Needs::ALL, largest: LARGEST } }
     }

@@ -1,4 +1,4 @@
-//! Where frames vanish.
+//! The RX queue, which discards frames.
 
 use ringway_frame::{Burst, Caps, Lost, RxQueue};
 use ringway_mem::Turn;

@@ -1,4 +1,4 @@
-//! Where no frames enter.
+//! The TX queue, which has no frames.
 
 use ringway_frame::{Burst, TxQueue};
 use ringway_mem::Turn;

@@ -1,8 +1,8 @@
-//! Software completion: what a sender left undone and a destination can't do, done here.
+//! Software completion of offloads that a sender requested and a destination lacks.
 //!
-//! A [`Completer`] makes of some frames of a burst another burst, in its own memory, that the destination can
-//! take: checksums filled (virtio 1.3, 5.1.6.2), large TCP and UDP frames cut into segments. Only headers are
-//! copied; a segment's payload stays where the sender has it, and is borrowed as long as the first burst is.
+//! A [`Completer`] converts frames of a burst to another burst, in its own memory, that the destination can take:
+//! checksums are filled (virtio 1.3, 5.1.6.2), large TCP and UDP frames are segmented. Only headers are copied; a
+//! segment's payload stays in the sender's memory, and is borrowed as long as the first burst is.
 
 mod pieces;
 mod segment;
@@ -14,7 +14,7 @@ use ringway_frame::{Burst, Caps, Gso, HEAD, HEADERS, Needs, Offload, Reason, Sto
 use ringway_mem::Span;
 use ringway_wire::Sum;
 
-/// Frames that one completion yields at most.
+/// Maximum number of frames that one completion yields.
 pub const FRAMES: usize = 512;
 
 /// Names of all frames that a completion can yield.
@@ -28,12 +28,12 @@ const NAMES: [u16; FRAMES] = {
     names
 };
 
-/// What became of one frame.
+/// The outcome for one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many frames, at least one.
+    /// This many frames, at least one.
     Frames(u16),
-    /// None: it can't be done.
+    /// No frame: the completion is impossible.
     Dropped(Reason),
 }
 
@@ -42,27 +42,27 @@ pub enum Outcome {
 pub struct Completed<'a> {
     /// The frames.
     pub burst: Burst<'a>,
-    /// What became of each frame that was named, in that order. There are fewer than were named when no more
-    /// fitted; then the others are for a further completion. One there is always.
+    /// The outcome for each named frame, in that order; at least one. There are fewer if no more fitted; the others
+    /// need a further completion.
     pub outcomes: &'a [Outcome],
 }
 
-/// How much of a completion a destination took.
+/// The part of a completion that a destination accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
-    /// Frames that were named and are dealt with, dropped ones included.
+    /// Number of named frames that are done, including dropped ones.
     pub inputs: usize,
-    /// Frames of [`Completed::burst`] that they became.
+    /// Number of frames of [`Completed::burst`] that resulted.
     pub outputs: usize,
 }
 
 impl Completed<'_> {
-    /// The numbers of all frames of the burst, as a receiving queue wants them.
+    /// The numbers of all frames of the burst, for a receiving queue.
     pub fn names(&self) -> &'static [u16] {
         &NAMES[..self.burst.len().min(FRAMES)]
     }
 
-    /// With room for the first `room` frames of the burst, which frames can be delivered whole: a frame whose
+    /// The frames that can be delivered completely with room for the first `room` frames of the burst: a frame whose
     /// last segments don't fit stays with its sender.
     pub fn whole(&self, room: usize) -> Whole {
         let mut whole = Whole { inputs: 0, outputs: 0 };
@@ -81,7 +81,7 @@ impl Completed<'_> {
     }
 }
 
-/// The memory of completions, kept by a worker from turn to turn.
+/// The memory of completions, reused by a worker in each turn.
 #[derive(Debug)]
 pub struct Completer {
     storage: Storage,
@@ -101,7 +101,7 @@ impl Default for Completer {
     }
 }
 
-/// Why a frame yields nothing, or not now.
+/// Why a frame yields no frames, or not now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     Drop(Reason),
@@ -120,7 +120,7 @@ impl From<ringway_frame::Full> for Stop {
     }
 }
 
-/// A completion under way.
+/// A completion in progress.
 struct Work<'a, 'w> {
     from: &'a Burst<'a>,
     out: Burst<'a>,
@@ -131,8 +131,8 @@ struct Work<'a, 'w> {
 }
 
 impl Completer {
-    /// Makes of the frames of `burst` that `which` names (at most 64 of them) frames that a destination of
-    /// `caps` can take. Frames that need nothing are among the result as they are.
+    /// Converts the frames of `burst` named by `which` (at most 64) to frames that a destination with `caps` can
+    /// take. Frames that need no completion are passed unmodified.
     pub fn complete<'a>(&'a mut self, burst: &'a Burst<'_>, which: &[u16], caps: Caps) -> Completed<'a> {
         let Completer { storage, headers, outcomes, chunk } = self;
         outcomes.clear();
@@ -149,7 +149,7 @@ impl Completer {
             let outcome = match work.frame(usize::from(frame)) {
                 Ok(()) => Outcome::Frames((work.out.len() - before) as u16),
                 Err(Stop::Drop(reason)) => Outcome::Dropped(reason),
-                // Alone it would fit no better.
+                // The frame doesn't fit even alone.
                 Err(Stop::Full) if before == 0 => Outcome::Dropped(Reason::NoOffload),
                 Err(Stop::Full) => {
                     work.out.truncate(before);
@@ -185,7 +185,7 @@ impl<'a> Work<'a, '_> {
         self.checksum(frame, offload)
     }
 
-    /// The frame as it is.
+    /// Passes the frame unmodified.
     fn pass(&mut self, frame: usize, offload: Offload) -> Result<(), Stop> {
         let len = self.from.meta(frame).len as usize;
         self.pieces[0] = Span::of(&self.from.head(frame)[..len.min(HEAD)]);
@@ -194,8 +194,7 @@ impl<'a> Work<'a, '_> {
         Ok(self.out.push_pieces(offload, &self.pieces[..=tail.len()])?)
     }
 
-    /// The frame with its checksum filled: the field holds the sum of the pseudo header, the rest is summed
-    /// here.
+    /// Fills the frame's checksum: the field holds the sum of the pseudo header, to which the rest is added.
     fn checksum(&mut self, frame: usize, offload: Offload) -> Result<(), Stop> {
         let len = self.from.meta(frame).len as usize;
         let start = usize::from(offload.csum_start);
@@ -225,7 +224,7 @@ impl<'a> Work<'a, '_> {
         self.caps.offloads.covers(Needs::CSUM)
     }
 
-    /// The frame in segments.
+    /// Segments the frame.
     fn segment(&mut self, frame: usize, gso: Gso) -> Result<(), Stop> {
         segment::segment(self, frame, gso)
     }

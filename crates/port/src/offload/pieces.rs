@@ -1,25 +1,25 @@
-//! A frame's bytes behind its headers, cut into payloads, and their sums.
+//! A frame's bytes after its headers, cut into payloads, and their sums.
 
 use super::Stop;
 use ringway_frame::{Burst, HEAD};
 use ringway_mem::Span;
 use ringway_wire::Sum;
 
-/// Pieces that one completed frame may have: those of a frame taken, its rewritten headers, and what is left
-/// of its head.
+/// Maximum number of pieces of a completed frame: those of the original frame, the rewritten headers, and the rest of
+/// its head.
 pub(super) const PIECES: usize = 66;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// A place within a frame.
+/// A position in a frame.
 pub(super) struct Pieces<'a> {
     piece: Span<'a>,
     tail: &'a [Span<'a>],
 }
 
 impl<'a> Pieces<'a> {
-    /// The place `offset` bytes into a frame.
+    /// The position at `offset` bytes.
     pub(super) fn behind(burst: &'a Burst<'a>, frame: usize, offset: usize) -> Pieces<'a> {
         let len = burst.meta(frame).len as usize;
         let head = Span::of(&burst.head(frame)[..len.min(HEAD)]);
@@ -35,7 +35,7 @@ impl<'a> Pieces<'a> {
         pieces
     }
 
-    /// The next bytes that lie together, at most `count`; none only at the frame's end.
+    /// The next contiguous bytes, at most `count`; none only at the frame's end.
     #[inline]
     fn take(&mut self, count: usize) -> Span<'a> {
         while self.piece.is_empty() {
@@ -47,8 +47,8 @@ impl<'a> Pieces<'a> {
         taken
     }
 
-    /// Prefetches the next `count` bytes, as far as they lie together: sums read payloads piecemeal, too shortly for
-    /// the processor to run ahead by itself.
+    /// Prefetches the next `count` bytes, as far as they are contiguous: sums read short pieces, for which the
+    /// processor's own prefetcher is too slow.
     #[inline]
     pub(super) fn prefetch(&self, count: usize) {
         let mut rest = self.piece.split(count).0;
@@ -58,7 +58,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Cuts the next `count` bytes off; returns in how many pieces they lie.
+    /// Takes the next `count` bytes; returns the number of their pieces.
     #[inline]
     pub(super) fn cut(&mut self, mut count: usize, into: &mut [Span<'a>]) -> Result<usize, Stop> {
         let mut pieces = 0;
@@ -75,9 +75,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Memory to sum in. A sender may change its bytes at any time, so they are summed from a copy, which stays
-/// within the first-level cache. Should they change before they are delivered, the checksum is wrong: the
-/// sender's loss.
+/// Memory for summing. A sender may change its bytes at any time, so they are summed from a copy, which stays in the
+/// first-level cache. If they change before delivery, the checksum is wrong, which harms only the sender.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Chunk([u8; CHUNK]);

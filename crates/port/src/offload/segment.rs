@@ -5,7 +5,7 @@ use super::{Stop, Work};
 use ringway_frame::{Gso, HEADERS, Headers, Offload, Reason};
 use ringway_mem::Span;
 
-/// Cuts `frame` into segments.
+/// Segments `frame`.
 pub(super) fn segment(work: &mut Work<'_, '_>, frame: usize, gso: Gso) -> Result<(), Stop> {
     let meta = work.from.meta(frame);
     let (offload, total) = (meta.offload, meta.len as usize);

@@ -5,7 +5,7 @@ use ringway_frame::LARGEST;
 const BARE: Caps = Caps { offloads: Needs::NONE, largest: LARGEST };
 const CHECKSUMS: Caps = Caps { offloads: Needs::CSUM, largest: LARGEST };
 
-/// The Internet checksum by its definition (RFC 1071, 1), over pieces laid end to end.
+/// The Internet checksum by its definition (RFC 1071, 1), over concatenated pieces.
 fn slow_sum(pieces: &[&[u8]]) -> u16 {
     let mut total = 0u32;
     for pair in pieces.concat().chunks(2) {
@@ -15,13 +15,13 @@ fn slow_sum(pieces: &[&[u8]]) -> u16 {
     total as u16
 }
 
-/// What a frame is made of.
+/// The structure of a frame.
 #[derive(Clone, Debug)]
 struct Shape {
     tags: usize,
     six: bool,
     udp: bool,
-    /// In words of 4 bytes for IPv4 options, 8 for IPv6 extension headers.
+    /// Length of IPv4 options in words of 4 bytes, or of IPv6 extension headers in words of 8 bytes.
     network_extra: usize,
     tcp_options: usize,
     flags: u8,
@@ -65,7 +65,7 @@ impl Shape {
         self.l4() + if self.udp { 6 } else { 16 }
     }
 
-    /// The frame as its sender leaves it, and the metadata.
+    /// The frame as sent, and its metadata.
     fn frame(&self, gso_size: u16) -> (Vec<u8>, Offload) {
         let mut frame = vec![0x52, 0x54, 0, 0, 0, 1, 0x52, 0x54, 0, 0, 0, 2];
         for tag in 0..self.tags as u8 {
@@ -135,7 +135,7 @@ impl Shape {
     }
 }
 
-/// Cuts `frame` at places drawn from `cuts`, completes it, and reads what came of it.
+/// Splits `frame` at positions from `cuts`, completes it, and returns the resulting frames.
 fn complete(
     frame: &[u8],
     offload: Offload,
@@ -166,7 +166,7 @@ fn complete(
     (frames, completed.outcomes[0])
 }
 
-/// Checks one segment against its shape; gives its payload.
+/// Checks one segment against its shape; returns its payload.
 fn check_segment<'f>(shape: &Shape, frame: &'f [u8], number: usize, offset: usize, last: bool) -> &'f [u8] {
     let (l3, l4, field) = (shape.l3(), shape.l4(), shape.field());
     let (original, _) = shape.frame(0);

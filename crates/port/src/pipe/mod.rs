@@ -1,8 +1,8 @@
-//! A pipe: two programs share a ring's memory and pass slots to each other. Ringway makes the memory and hands it over;
-//! no frame of a pipe goes through the data path.
+//! A pipe: two programs share a ring's memory and pass slots to each other. Ringway allocates the memory and passes
+//! it to the programs; no frame of a pipe goes through the data path.
 //!
-//! Both programs connect to the pipe's one socket; the third is refused. When one goes, the other's memory is closed,
-//! and as soon as the next one comes both get new memory: nothing that the one before may have written is left.
+//! Both programs connect to the pipe's socket; a third is refused. When one disconnects, the other's memory is
+//! closed, and when the next one connects both get new memory, without data of the previous program.
 
 mod open;
 #[cfg(test)]

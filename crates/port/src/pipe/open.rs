@@ -12,7 +12,7 @@ pub enum PipeError {
     /// The pipe has two programs already.
     #[error("two programs are on the pipe already")]
     Taken,
-    /// The program's ring can't be made, or the program hung up.
+    /// The program's ring can't be created, or the program hung up.
     #[error(transparent)]
     Greet(#[from] GreetError),
 }
@@ -56,8 +56,8 @@ impl Pipe {
         Pipe { pages, ..self }
     }
 
-    /// Gives a newcomer, which said `hello`, the free end. Once both ends are taken, both get their memory, in the
-    /// sizes that the first end asked for.
+    /// Gives a newcomer, which sent `hello`, the free end. Once both ends are taken, both get their memory, with the
+    /// sizes requested by the first.
     pub fn join(&mut self, newcomer: Newcomer, hello: Hello) -> Result<(), PipeError> {
         self.sweep();
         if let Err(error) = hello.geometry(RingKind::Pipe, &self.otherwise).header() {
@@ -101,7 +101,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Checks which programs hung up; returns whether any did. To be called when a socket of [`Pipe::sockets`] is
+    /// Checks which programs hung up; returns whether any did. Call it when a socket of [`Pipe::sockets`] is
     /// readable.
     pub fn sweep(&mut self) -> bool {
         let gone = [0, 1].map(|end| self.ends[end].as_ref().is_some_and(|end| is_gone(&end.socket)));
@@ -113,7 +113,7 @@ impl Pipe {
         gone.contains(&true)
     }
 
-    /// Detaches one program, and takes the memory from the other.
+    /// Detaches one program, and revokes the other's memory.
     fn leave(&mut self, end: usize) {
         self.ends[end & 1] = None;
         self.joined = None;

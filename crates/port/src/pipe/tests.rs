@@ -1,4 +1,4 @@
-//! Programs that come to a pipe and go.
+//! Tests of programs that connect to a pipe and disconnect.
 
 use super::{Pipe, PipeError};
 use crate::ring::open::RingListener;

@@ -1,7 +1,7 @@
 //! A program's port: a shared ring in a sealed memory file (the `ring` crate has its layout).
 //!
-//! `control` listens on the port's UNIX socket, makes the memory and two eventfds for each program that connects, and
-//! hands them to it and to the data path ([`open`]). The data path never sees the socket.
+//! `control` listens on the port's UNIX socket, creates the memory and two eventfds for each program that connects,
+//! and passes them to it and to the data path ([`open`]). The data path never gets the socket.
 
 pub mod open;
 mod peer;
@@ -38,15 +38,15 @@ impl Settings {
     }
 }
 
-/// What a program's port needs.
+/// Configuration of a program's port.
 pub struct Config {
-    /// Where it counts.
+    /// Its counters.
     pub counters: CountersRef,
-    /// How its worker is woken.
+    /// Wakes its worker.
     pub doorbell: Arc<dyn Doorbell>,
-    /// How programs are notified of what they receive.
+    /// How programs are notified of received frames.
     pub policy: Policy,
-    /// Is told when the program breaks the ring's rules, on the worker's thread: it must neither block nor fail. The
-    /// port serves no longer then, until it is detached and attached again.
+    /// Called on the worker's thread when the program violates the ring's rules; it must neither block nor fail. The
+    /// port is then no longer served until it is detached and attached again.
     pub broken: Arc<dyn Fn(Fault) + Send + Sync>,
 }

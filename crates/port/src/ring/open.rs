@@ -1,4 +1,5 @@
-//! The side of `control` for programs: listens, makes a ring for each, and hands it over. Nothing here blocks.
+//! The side of `control` for programs: listens, creates a ring for each, and passes it to the program. Nothing here
+//! blocks.
 
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_host::{EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with};
@@ -7,16 +8,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Why a program gets no ring. The program was told the reason, if possible.
+/// Why a program gets no ring. The reason was sent to the program, if possible.
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
-    /// It hung up.
+    /// The program hung up.
     #[error("the program hung up before it had a ring")]
     Gone,
     /// The program's request does not follow the protocol.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// The requested ring can't be made.
+    /// The requested ring can't be created.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The system refused.
@@ -24,7 +25,7 @@ pub enum GreetError {
     Host(#[from] HostError),
 }
 
-/// A socket on which programs ask for rings.
+/// A socket on which programs request rings.
 #[derive(Debug)]
 pub struct RingListener(Listener);
 
@@ -43,7 +44,7 @@ impl RingListener {
         Ok(Some(Newcomer { socket, bytes: [0; Hello::SIZE], filled: 0 }))
     }
 
-    /// Where it listens.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
@@ -64,7 +65,7 @@ pub struct Newcomer {
 }
 
 impl Newcomer {
-    /// The program's request, once all of it has arrived. To be called when the socket is readable.
+    /// The program's request, once all of it has arrived. Call it when the socket is readable.
     pub fn hello(&mut self) -> Result<Option<Hello>, GreetError> {
         while self.filled < Hello::SIZE {
             // Attack: descriptors whose closing blocks. None are received.
@@ -80,7 +81,7 @@ impl Newcomer {
         }
     }
 
-    /// Makes the ring that `hello` asks for, in ordinary pages, and hands it over.
+    /// Creates the ring requested by `hello`, in ordinary pages, and passes it to the program.
     pub fn welcome(self, hello: &Hello, otherwise: &Geometry) -> Result<Program, GreetError> {
         self.welcome_in(PageChoice::Only(Pages::Base), hello, otherwise)
     }
@@ -102,7 +103,7 @@ impl Newcomer {
         Ok(Program { socket: self.socket, made, kick, call })
     }
 
-    /// Sends the program away, and tells it why.
+    /// Refuses the program, with a reason.
     pub fn refuse(self, why: &str) {
         say_no(&self.socket, why);
     }
@@ -139,8 +140,7 @@ impl Program {
         [self.made.file.as_fd(), self.kick.as_fd(), self.call.as_fd()]
     }
 
-    /// Whether the program has hung up. To be called when its socket is readable; data that it sends there is
-    /// discarded.
+    /// Whether the program has hung up. Call it when its socket is readable; data that it sends there is discarded.
     pub fn is_gone(&self) -> bool {
         is_gone(&self.socket)
     }
@@ -176,7 +176,7 @@ impl Made {
     }
 }
 
-/// Sends a ring. The socket's buffer has room for it unless the program doesn't read, and then it gets none.
+/// Sends a ring. The socket's buffer has room for it unless the program doesn't read; then it gets none.
 pub(crate) fn hand_over(
     socket: &UnixStream,
     end: u32,

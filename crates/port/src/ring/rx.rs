@@ -1,11 +1,11 @@
-//! The RX ring: what the program receives.
+//! The RX ring: frames to the program.
 
 use super::session::{Open, Shared};
 use ringway_frame::{Burst, Caps, LARGEST, Lost, Offload, Reason, RxQueue};
 use ringway_mem::Turn;
 use ringway_ring::{Broken, FRAGMENTS, MOREFRAG, Notifier, Producer, RX, RingMemory, Slot, View};
 
-/// Slots that one reserve takes at most.
+/// Maximum number of slots per reserve.
 const WINDOW: usize = 1024;
 
 /// An RX queue whose frames go to a program.
@@ -16,9 +16,9 @@ pub struct RingRx {
     notifier: Notifier,
     /// The reserved slots, as read once.
     window: Vec<Slot>,
-    /// Slots filled, of those reserved.
+    /// Number of reserved slots that are filled.
     filled: usize,
-    /// Frames of the present `put` that are dropped.
+    /// Dropped frames of the current `put`.
     lost: Lost,
 }
 
@@ -36,7 +36,7 @@ impl RingRx {
         }
     }
 
-    /// The current program's ring. For a new program the queue's state is set up again.
+    /// The current program's ring. For a new program, resets the queue's state.
     #[inline]
     fn open<'t>(&mut self, turn: &'t Turn<'_>) -> Option<&'t Open> {
         let (number, open) = self.shared.session(turn);
@@ -51,7 +51,7 @@ impl RingRx {
         Some(open)
     }
 
-    /// Counts what was copied as filled.
+    /// Counts the copied slots as filled.
     #[inline]
     fn fill_up(&mut self) {
         let filled = std::mem::take(&mut self.filled);
@@ -60,7 +60,7 @@ impl RingRx {
         }
     }
 
-    /// Copies one frame into the next reserved slots. `false`: the program left a buffer there that doesn't exist.
+    /// Copies one frame into the next reserved slots. `false`: a slot names a buffer that doesn't exist.
     #[inline]
     fn copy(&mut self, memory: &RingMemory, burst: &Burst<'_>, index: usize) -> bool {
         let meta = burst.meta(index);
@@ -111,7 +111,7 @@ impl RingRx {
     }
 }
 
-/// How many of the frames fit into `room` slots of `size` bytes, and the slots they take.
+/// Number of frames that fit into `room` slots of `size` bytes, and the slots they take.
 fn fit(size: u32, room: u32, burst: &Burst<'_>, which: &[u16]) -> (usize, u32) {
     let room = room.min(WINDOW as u32);
     let mut slots = 0;
@@ -178,7 +178,7 @@ impl RxQueue for RingRx {
                 return lost;
             }
             if !self.notifier.batches() {
-                // Without batching each frame is a burst of its own.
+                // Without batching each frame is a separate burst.
                 let filled = self.filled;
                 self.fill_up();
                 self.window.drain(..filled);

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Why a program loses its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It broke the ring's rules.
+    /// It violated the ring's rules.
     #[error("the program broke its ring: {0}; it must connect again")]
     Broken(Broken),
     /// Waking it takes too long.
@@ -23,7 +23,7 @@ pub enum Fault {
 
 /// The program attached to a port, if any.
 pub(super) struct Session {
-    /// Differs from that of every session before on this port.
+    /// Unique among the sessions of this port.
     pub number: u64,
     pub open: Option<Open>,
 }
@@ -62,7 +62,7 @@ impl Open {
     }
 }
 
-/// Both queues' way to the present session.
+/// Both queues' access to the current session.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub session: Arc<Published<Session>>,
@@ -70,14 +70,14 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// The present session, and its ring unless it is broken.
+    /// The current session, and its ring unless it is broken.
     #[inline]
     pub fn session<'t>(&self, turn: &'t Turn<'_>) -> (u64, Option<&'t Open>) {
         let session = self.session.read(turn);
         (session.number, session.open.as_ref().filter(|open| !open.is_broken()))
     }
 
-    /// Ends the use of a ring whose program broke the rules.
+    /// Ends the use of a ring whose program violated the rules.
     #[cold]
     pub fn fail(&self, open: &Open, why: Broken) {
         if !open.broken.swap(true, Ordering::Relaxed) {
@@ -87,12 +87,12 @@ impl Shared {
     }
 }
 
-/// The handle by which programs come to a port and go.
+/// The handle that attaches programs to a port and detaches them.
 pub struct RingPort {
     shared: Shared,
     doorbell: Arc<dyn Doorbell>,
     number: u64,
-    /// What waking its programs may cost.
+    /// Budget for waking its programs.
     budget: Arc<Budget>,
 }
 
@@ -112,7 +112,8 @@ impl RingPort {
         (RingPort { shared, doorbell, number: 0, budget }, vec![Queue { tx, rx }])
     }
 
-    /// A program is there: its ring, the eventfd that it writes and the eventfd that we write. Replaces the one before.
+    /// Attaches a program: its ring, the eventfd that it writes and the eventfd that we write. Replaces the previous
+    /// one.
     pub fn attach(&mut self, memory: RingMemory, kick: OwnedFd, call: OwnedFd) -> Result<(), SignalError> {
         let call = Signal::of(Arc::new(call))?.charged_to(&self.budget);
         self.budget.renew();
@@ -122,18 +123,18 @@ impl RingPort {
         Ok(())
     }
 
-    /// Nanoseconds for which no program is to come, since the last one cost too much.
+    /// Nanoseconds for which no program may attach, since the last one exceeded its budget.
     pub fn rest(&self, now: u64) -> u64 {
         self.budget.rest(now)
     }
 
-    /// The program is gone, or is to go. Returns when no worker touches its memory any more.
+    /// Detaches the program, which is gone or must go. Returns when no worker accesses its memory any more.
     pub fn detach(&mut self) {
         self.doorbell.unwatch();
         self.replace(None);
     }
 
-    /// Whether there is a program, and it kept the rules so far.
+    /// Whether there is a program, and it has not violated the rules.
     pub fn is_up(&self, turn: &Turn<'_>) -> bool {
         self.shared.session(turn).1.is_some()
     }

@@ -1,4 +1,4 @@
-//! A port with a program on its ring, in one process.
+//! Tests of a port with a program on its ring, in one process.
 
 use super::open::RingListener;
 use super::{Config, Fault, RingPort};
@@ -34,7 +34,7 @@ impl Doorbell for Bell {
     }
 }
 
-/// A port, and the memory as a program has it.
+/// A port, and the program's mapping of the memory.
 struct Rig {
     port: RingPort,
     queue: Queue,
@@ -57,8 +57,8 @@ fn event() -> ringway_host::EventFd {
 fn rig_with(geometry: Geometry, policy: Policy) -> Rig {
     let (faults, bell) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Bell::default()));
     let counters = CountersRef::private();
-    let told = faults.clone();
-    let broken = Arc::new(move |fault| told.lock().unwrap().push(fault));
+    let reported = faults.clone();
+    let broken = Arc::new(move |fault| reported.lock().unwrap().push(fault));
     let config = Config { counters: counters.clone(), doorbell: bell.clone(), policy, broken };
     let (mut port, queues) = RingPort::new(config);
     let file = memfd("test", geometry.header().unwrap().bytes as usize).unwrap();
@@ -79,7 +79,7 @@ fn rig() -> Rig {
     rig_with(small(), Policy::default())
 }
 
-/// What the program does to send `bytes` in slots of 256 bytes.
+/// Sends `bytes` as a program, in slots of 256 bytes.
 fn send(rig: &Rig, producer: &mut Producer, bytes: &[u8], offload: [u8; 10]) {
     let pieces = bytes.len().div_ceil(256);
     for (piece, chunk) in bytes.chunks(256).enumerate() {
@@ -92,7 +92,7 @@ fn send(rig: &Rig, producer: &mut Producer, bytes: &[u8], offload: [u8; 10]) {
     }
 }
 
-/// What the program does to receive one frame.
+/// Receives one frame as a program.
 fn receive(rig: &Rig, consumer: &mut Consumer) -> Option<(Vec<u8>, [u8; 10])> {
     let mut whole = Vec::new();
     let mut offload = None;
@@ -111,7 +111,7 @@ fn receive(rig: &Rig, consumer: &mut Consumer) -> Option<(Vec<u8>, [u8; 10])> {
     None
 }
 
-/// Everything the port takes, released.
+/// Takes and releases all frames.
 fn take(rig: &mut Rig) -> Vec<(Vec<u8>, Offload)> {
     let mut storage = Storage::default();
     let turn = rig.reader.turn(0);
@@ -127,7 +127,7 @@ fn take(rig: &mut Rig) -> Vec<(Vec<u8>, Offload)> {
     frames
 }
 
-/// Puts frames as a worker does; returns how many there was room for.
+/// Puts frames as a worker does; returns the number for which there was room.
 fn put(rig: &mut Rig, frames: &[(Vec<u8>, Offload)], now: u64) -> usize {
     let mut storage = Storage::default();
     let turn = rig.reader.turn(now);
@@ -398,7 +398,7 @@ fn listener(name: &str) -> RingListener {
     RingListener::bind(&path, Default::default()).unwrap()
 }
 
-/// Reads the answer, whatever it is.
+/// Reads any answer.
 fn answer(mut stream: UnixStream) -> Welcome {
     let mut bytes = [0; Welcome::SIZE];
     stream.read_exact(&mut bytes).unwrap();
@@ -444,8 +444,8 @@ fn invalid_requests_are_answered_with_a_reason() {
     let (stream, _, got) = ask(&[0xff; 40]);
     assert!(got.is_err());
     assert!(answer(stream).end().unwrap_err().contains("doesn't speak"));
-    let wish = Hello { slots: [100, 64], ..Hello::default() };
-    let (stream, newcomer, got) = ask(&wish.to_bytes());
+    let hello = Hello { slots: [100, 64], ..Hello::default() };
+    let (stream, newcomer, got) = ask(&hello.to_bytes());
     assert!(newcomer.welcome(&got.unwrap().unwrap(), &Geometry::default()).is_err());
     assert!(answer(stream).end().unwrap_err().contains("power of two"));
     let (stream, newcomer, _) = ask(&Hello::default().to_bytes());

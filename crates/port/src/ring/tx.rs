@@ -1,4 +1,4 @@
-//! The TX ring: what the program sends.
+//! The TX ring: frames from the program.
 
 use super::session::{Open, Shared};
 use ringway_frame::{Burst, LARGEST, Needs, Offload, Reason, TxQueue};
@@ -17,21 +17,21 @@ pub struct RingTx {
     consumer: Option<Consumer>,
     /// The ring's slots, each read once.
     window: Box<[Slot; WINDOW]>,
-    /// For each frame of the last burst: how many slots from the burst's first one it ends.
+    /// For each frame of the last burst, the number of slots from the burst's first slot to the frame's end.
     ends: Vec<u32>,
-    /// Of those frames, how many were released, and their slots.
+    /// Number of those frames that were released, and of their slots.
     released: (usize, u32),
-    /// Index of the first slot whose breach, if any, isn't counted yet.
+    /// Index of the first slot whose violation, if any, isn't counted yet.
     counted: u32,
 }
 
 /// Result of reading one frame's slots.
 enum Look {
-    /// The burst has the frame; it took so many slots.
+    /// The burst has the frame, which took this many slots.
     Pushed(u32),
     /// The burst has no room for it.
     Full,
-    /// So many slots of an invalid frame.
+    /// An invalid frame of this many slots.
     Bad(u32, Reason),
 }
 
@@ -48,7 +48,7 @@ impl RingTx {
         }
     }
 
-    /// The current program's ring. For a new program the queue's state is set up again.
+    /// The current program's ring. For a new program, resets the queue's state.
     #[inline]
     fn open<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Open, &mut Consumer)> {
         let (number, open) = self.shared.session(turn);
@@ -89,7 +89,7 @@ impl RingTx {
                 }
                 Look::Full => break,
                 Look::Bad(slots, reason) => {
-                    // Frames that were not released are read again, but their breaches counted once.
+                    // Frames that were not released are read again, but their violations are counted once.
                     let index = consumer.next().wrapping_add(at);
                     if (index.wrapping_sub(self.counted) as i32) >= 0 {
                         self.shared.config.counters.drop_tx(reason, 1);
@@ -104,7 +104,7 @@ impl RingTx {
         }
     }
 
-    /// Gives back slots that yielded no frame.
+    /// Returns slots that yielded no frame.
     #[cold]
     fn skip(&mut self, open: &Open, slots: u32) {
         if let Some(consumer) = &mut self.consumer {

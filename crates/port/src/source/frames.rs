@@ -1,11 +1,11 @@
-//! Frames that lie ready to be sent.
+//! Prebuilt frames.
 
 use super::{Config, MEMORY, SHORTEST, SourceError};
 use ringway_frame::LARGEST;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Protocol, Udp, ipv4};
 use std::net::Ipv4Addr;
 
-/// Frames lie this many bytes, or a multiple, apart: no two share a cache line.
+/// Alignment of frames in bytes, so that no two share a cache line.
 const ALIGN: usize = 64;
 /// From TEST-NET-1 (RFC 5737) to TEST-NET-2: addresses reserved for documentation.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
@@ -14,7 +14,7 @@ const FIRST_PORT: u16 = 1024;
 /// The discard port (RFC 863).
 const DISCARD: u16 = 9;
 
-/// Frames, one behind the other.
+/// Consecutive frames.
 #[derive(Debug)]
 pub(super) struct Frames {
     bytes: Box<[u8]>,
@@ -58,7 +58,7 @@ impl Frames {
         self.bytes.get(at as usize..)?.get(..len as usize)
     }
 
-    /// The number of the frame `count` behind frame `number`.
+    /// The number of the frame `count` after frame `number`.
     #[inline]
     pub(super) fn after(&self, number: usize, count: usize) -> usize {
         let sum = number + count;
@@ -66,7 +66,7 @@ impl Frames {
     }
 }
 
-/// Fills `frame`: headers, and bytes that count up behind them.
+/// Fills `frame` with headers and ascending bytes.
 fn write(frame: &mut [u8], config: &Config, flow: u16) {
     let [source, destination] = ADDRESSES;
     let ethernet =

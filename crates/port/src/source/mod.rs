@@ -1,7 +1,6 @@
-//! A port that sends endlessly and discards what it receives: for measuring the ports and elements behind it.
+//! A port that sends endlessly and discards received frames, for measurements of other ports and of elements.
 //!
-//! Its frames lie ready in memory of its own, one after the other, and enough of them that they don't all
-//! stay in a first-level cache.
+//! Its frames are prebuilt in its own memory, and so many that they don't all fit into a first-level cache.
 
 mod frames;
 mod peer;
@@ -21,36 +20,36 @@ use std::sync::Arc;
 
 /// Shortest frame it sends, in bytes: Ethernet's, without the frame check sequence.
 pub const SHORTEST: u32 = 60;
-/// Bytes of memory that frames may fill: the bound on a mistyped size.
+/// Maximum memory of frames in bytes, in case of a mistyped size.
 const MEMORY: usize = 256 << 20;
 
 /// Settings of a port of this kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Bytes a frame.
+    /// Bytes per frame.
     pub size: u32,
     /// Destination address.
     pub to: MacAddress,
     /// Source address.
     pub from: MacAddress,
-    /// Frames a second; if none, as many as possible.
+    /// Frames per second; if none, as many as possible.
     pub rate: Option<u64>,
 }
 
-/// What the port sends: UDP over IPv4, checksums filled.
+/// The frames to send: UDP over IPv4, with checksums.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Lengths of frames in bytes, from 60 to 65,557, sent in this order over and over.
     pub sizes: Vec<u32>,
-    /// Where the frames go.
+    /// Destination address.
     pub destination: MacAddress,
-    /// Where they come from.
+    /// Source address.
     pub source: MacAddress,
-    /// How many flows they belong to, told apart by their source port.
+    /// Number of flows, which differ in their source port.
     pub flows: u16,
-    /// Frames a second, at least 1; if none, as many as possible.
+    /// Frames per second, at least 1; if none, as many as possible.
     pub rate: Option<u64>,
-    /// How many bytes of frames are cycled through, rounded up to whole frames: 1 MB or more.
+    /// Total size of the frames in bytes, rounded up to whole frames: at least 1 MB.
     pub memory: usize,
 }
 
@@ -61,7 +60,7 @@ impl Config {
     }
 }
 
-/// Why a source can't be made.
+/// Why a source can't be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// A size out of bounds.
@@ -78,7 +77,7 @@ pub enum SourceError {
     Group(MacAddress),
 }
 
-/// The port's one queue.
+/// The port's single queue.
 pub fn queue(config: &Config) -> Result<Queue, SourceError> {
     let frames = Frames::new(config)?;
     let caps = Caps { offloads: Needs::ALL, largest: LARGEST };
@@ -165,7 +164,7 @@ mod tests {
             let armed = tx.arm(&turn);
             let due = tx.next_due();
             match (now - 1_000_000, count) {
-                // After a second without service only the frames of one millisecond come, at once.
+                // After a second without service, only the frames of one millisecond are sent at once.
                 (1_000_000_000.., _) => assert!(count <= BURST),
                 (passed, _) => {
                     assert_eq!(sent as u64, 1 + passed / 500, "{passed}");

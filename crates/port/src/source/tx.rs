@@ -5,10 +5,10 @@ use ringway_frame::{BURST, Burst, Offload, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 
 const SECOND: u64 = 1_000_000_000;
-/// A source that was not served for long makes up for at most so many nanoseconds.
+/// Maximum time in nanoseconds for which a source that was not served catches up.
 const ARREARS: u64 = 1_000_000;
 
-/// Frames a second.
+/// A rate in frames per second.
 #[derive(Debug)]
 struct Pace {
     rate: u64,
@@ -18,7 +18,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// How many frames may be sent now.
+    /// Number of frames that may be sent now.
     fn room(&mut self, now: u64) -> usize {
         let most = (ARREARS.saturating_mul(self.rate)).max(BURST as u64 * SECOND);
         if self.at == 0 {
@@ -37,10 +37,10 @@ impl Pace {
     }
 }
 
-/// A queue that never runs dry, or has frames at a rate.
+/// A queue that always has frames, or has frames at a rate.
 #[derive(Debug)]
 pub struct SourceTx {
-    // Published for the sake of its lifetime: bursts borrow the bytes for their turn, not from the queue.
+    // Published because of its lifetime: bursts borrow the bytes for their turn, not from the queue.
     frames: Published<Frames>,
     next: usize,
     pace: Option<Pace>,

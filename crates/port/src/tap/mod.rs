@@ -40,7 +40,7 @@ pub struct Settings {
     pub address: Option<IpNet>,
 }
 
-/// What a port needs to know of its interface.
+/// Properties of a port's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// MTU of the interface.
@@ -57,7 +57,7 @@ pub enum AttachError {
     Queues {
         /// Queue pairs of the port.
         queues: usize,
-        /// Descriptors that came.
+        /// Descriptors received.
         descriptors: usize,
     },
 }
@@ -70,7 +70,7 @@ struct Open {
     gone: AtomicBool,
 }
 
-/// What both directions of a queue share.
+/// State shared by both directions of a queue.
 #[derive(Clone)]
 struct Shared {
     open: Arc<Published<Open>>,
@@ -105,7 +105,7 @@ pub struct TapPort {
 }
 
 impl TapPort {
-    /// A port without an interface, and its queues: one for each of `counters`. Fails without memory for its
+    /// A port without an interface, and its queues: one for each of `counters`. Fails if there is no memory for its
     /// frames.
     pub fn new(
         config: Config,
@@ -125,7 +125,7 @@ impl TapPort {
         Ok((port, queues))
     }
 
-    /// Attaches an interface: one descriptor a queue. Replaces the former interface.
+    /// Attaches an interface: one descriptor per queue. Replaces the former interface.
     pub fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), AttachError> {
         if descriptors.len() != self.queues.len() {
             let (queues, descriptors) = (self.queues.len(), descriptors.len());
@@ -138,7 +138,7 @@ impl TapPort {
         Ok(())
     }
 
-    /// Detaches the interface, which is gone or is to go. Its descriptors are closed when this returns.
+    /// Detaches the interface, which is gone or must go. Its descriptors are closed when this returns.
     pub fn detach(&mut self) {
         for shared in &self.queues {
             replace(shared, None);
@@ -155,8 +155,8 @@ impl TapPort {
 fn replace(shared: &Shared, fd: Option<Arc<OwnedFd>>) {
     let open = Arc::new(Open { fd, gone: AtomicBool::new(false) });
     drop(ringway_host::reclaim(shared.open.replace(open)));
-    // Not before: until then a worker may have armed the queue, and its line keeps what it watches. If it
-    // watches the new descriptor already, it does so again when it is awake.
+    // Only now, since until then a worker may have armed the queue and watched the old descriptor. If it already
+    // watches the new descriptor, it does so again when it is awake.
     shared.doorbell.unwatch();
     shared.doorbell.wake();
 }

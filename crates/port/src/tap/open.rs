@@ -4,8 +4,8 @@ use super::Settings;
 use ringway_host::{HostError, TapSettings, open_tap};
 use std::os::fd::OwnedFd;
 
-/// Makes an interface with `queues` queue pairs, 1 to 256, and brings it up. The interface exists as long as any of its
-/// descriptors, one a queue, is open.
+/// Creates an interface with `queues` queue pairs, 1 to 256, and brings it up. The interface exists as long as any of
+/// its descriptors, one per queue, is open.
 ///
 /// # Errors
 /// The system refused.

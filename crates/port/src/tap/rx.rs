@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 
 /// An Ethernet header and two VLAN tags.
 const FRAMING: u32 = 14 + 8;
-/// Header length assumed for a long frame whose sender doesn't give one. The kernel puts so many bytes into one piece
-/// of memory and the rest into pages; without a header length it allocates one piece that holds the frame.
+/// Header length assumed for a long frame whose sender sets none. The kernel stores this many bytes in one piece of
+/// memory and the rest in pages; without a header length it allocates one piece for the whole frame.
 const HEADERS: u16 = 128;
 /// Frames up to this length go into one piece of memory.
 const SHORT: u32 = 2048;
@@ -21,8 +21,7 @@ pub(super) struct TapRx {
 
 impl TapRx {
     pub fn new(shared: Shared) -> TapRx {
-        // Nothing needs to be completed for the stack: it takes frames as it would have built them itself, with
-        // offloads or without.
+        // The stack accepts frames with any offloads, so none needs to be completed.
         let tcp = Needs::CSUM.with(Needs::TSO4).with(Needs::TSO6).with(Needs::ECN);
         let all = if tap_knows_uso() { tcp.with(Needs::USO) } else { tcp };
         let offloads = if shared.config.offloads { all } else { Needs::NONE };
@@ -36,13 +35,12 @@ impl RxQueue for TapRx {
         self.shared.fd(turn).map(|_| self.caps)
     }
 
-    /// The stack has room, or drops what it has no room for. It never reports which.
+    /// The stack accepts all frames, and drops those without room without a report.
     fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
         which.len()
     }
 
-    /// Writes the frames. The stack sees them at once: to hold them until they are published, they would have
-    /// to be copied once more.
+    /// Writes the frames. The stack gets them at once; deferring them until `publish` would need another copy.
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let counters = &self.shared.counters;
         let Some(fd) = self.shared.fd(turn) else { return Lost::count(counters, Reason::Down, burst, which) };
@@ -51,7 +49,7 @@ impl RxQueue for TapRx {
             let frame = usize::from(frame);
             let meta = burst.meta(frame);
             let head = &burst.head(frame)[..HEAD.min(meta.len as usize)];
-            let header = said(meta.offload, meta.len).to_bytes();
+            let header = offload_header(meta.offload, meta.len).to_bytes();
             let reason = match tap_write(fd.as_fd(), &header, head, burst.tail(frame)) {
                 Ok(()) => continue,
                 Err(TapFault::Again | TapFault::NoMemory) => Reason::Full,
@@ -73,7 +71,7 @@ impl RxQueue for TapRx {
 
 /// The offload header that the kernel gets with a frame.
 #[inline]
-fn said(offload: Offload, len: u32) -> Offload {
+fn offload_header(offload: Offload, len: u32) -> Offload {
     if len <= SHORT || offload.hdr_len != 0 {
         return offload;
     }

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Frames begin on a cache line; the header stands right before.
+/// Frames begin on a cache line, directly after their header.
 const LINE: usize = 64;
-/// Room that a read needs: no frame from the kernel is longer.
+/// Room for a read: the longest frame from the kernel.
 const ROOM: usize = LINE + (LARGEST as usize).next_multiple_of(LINE);
-/// A burst's frames one behind the other, and room for one more at its end. So the memory in use is as small
-/// as the frames, and stays in the cache.
+/// A burst's consecutive frames, and room for one more. Frames are packed, so that the memory in use stays in the
+/// cache.
 const ARENA: usize = BURST_BYTES + BURST * 2 * LINE + ROOM;
 /// Largest number of reads in one turn that yield no frame.
 const BROKEN: usize = 16;
@@ -30,7 +30,7 @@ pub(super) struct TapTx {
     /// Never replaced; published, so that frames in it may be borrowed for a turn.
     arena: Published<Memory>,
     held: VecDeque<Held>,
-    /// Where the next frame may be read to.
+    /// The end of the used memory, where the next frame is read to.
     end: usize,
     granted: Needs,
 }
@@ -43,7 +43,7 @@ impl TapTx {
         Ok(TapTx { shared, arena: Published::new(Arc::new(arena)), held, end: 0, granted })
     }
 
-    /// Reads one frame into the memory behind those not released yet.
+    /// Reads one frame into the memory after those not released yet.
     #[inline]
     fn read<'t>(&mut self, turn: &'t Turn<'_>, arena: &'t Memory) -> Result<(), TapFault> {
         let fd = self.shared.fd(turn).ok_or(TapFault::Again)?;
@@ -85,7 +85,7 @@ impl TxQueue for TapTx {
         let mut broken = 0;
         while burst.room() > 0 && self.held.len() < BURST && self.end + ROOM <= ARENA && broken < BROKEN {
             match self.read(turn, arena) {
-                // The burst may have held other queues' frames before; what doesn't fit comes with the next.
+                // The burst may have other queues' frames already; frames that don't fit are in the next burst.
                 Ok(()) => match self.held.back() {
                     Some(held) if push(arena, held, burst) => {}
                     _ => return,
@@ -108,7 +108,7 @@ impl TxQueue for TapTx {
         if !self.held.is_empty() {
             return false;
         }
-        // Watched from now on, it is reported at once if there is a frame already.
+        // The descriptor is reported at once if there is a frame already.
         if let Some(fd) = self.shared.fd(turn) {
             self.shared.doorbell.watch(fd.clone());
         }

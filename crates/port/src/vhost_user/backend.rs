@@ -23,10 +23,10 @@ pub(super) const SHARE: u64 = 10_000_000;
 /// Why a connection ended. The text is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The front-end went.
+    /// The front-end disconnected.
     #[error("the front-end closed the connection")]
     Closed,
-    /// The front-end broke the protocol, or asked for something impossible.
+    /// The front-end violated the protocol, or requested something impossible.
     #[error("the front-end broke the protocol: {0}")]
     Session(#[from] SessionError),
     /// The front-end sends requests and never reads the replies.
@@ -48,9 +48,9 @@ pub enum BackendError {
     /// A ring or the memory behind it broke.
     #[error("the guest broke ring {ring}: {reason}")]
     Ring {
-        /// Which ring.
+        /// Index of the ring.
         ring: usize,
-        /// What was wrong with it.
+        /// The error.
         reason: String,
     },
     /// Waking it takes too long.
@@ -59,7 +59,7 @@ pub enum BackendError {
          woken by"
     )]
     Slow,
-    /// It shared sparse files, one after the other.
+    /// The files that it shared grew too much.
     #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
     Grown,
     /// The file behind the guest's memory, or its log, shrank.
@@ -123,8 +123,8 @@ impl Backend {
         (backend, queues)
     }
 
-    /// Connects a front-end and disconnects a former one. Which of two stays is decided where connections are accepted:
-    /// there the front-end that is served stays, and the next waits until it is gone.
+    /// Connects a front-end and disconnects a former one. The code that accepts connections lets the next front-end
+    /// wait until the one that is served is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
         if !self.closer.is_done() || self.duplicates.is_stuck() {
@@ -132,15 +132,15 @@ impl Backend {
         }
         let stream = UnixStream::from(stream);
         stream.set_nonblocking(true)?;
-        self.device.attend(stream.as_fd())?;
+        self.device.begin_session(stream.as_fd())?;
         let session = Session::new(self.offer);
         self.connection =
             Some(Connection { stream, inbox: Inbox::default(), session, late: Late::default() });
         Ok(())
     }
 
-    /// While there is a front-end: [`Backend::readable`] is to be called whenever this is readable (level, not edge),
-    /// and now and then. It covers the socket and the kicks of the control queue.
+    /// The descriptor of a connected front-end: call [`Backend::readable`] whenever it is readable (level-triggered),
+    /// and periodically. It covers the socket and the kicks of the control queue.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.connection.as_ref().and_then(|_| Some(self.device.epoll()?.as_fd()))
     }
@@ -174,7 +174,7 @@ impl Backend {
             let (count, fds) = match received {
                 Ok(Some(received)) => received,
                 Ok(None) => break,
-                // It died before it read an answer.
+                // The front-end died before it read an answer.
                 Err(HostError::Call { error, .. }) if error.kind() == io::ErrorKind::ConnectionReset => {
                     return Err(BackendError::Closed);
                 }
@@ -227,7 +227,7 @@ impl Backend {
         self.look_around(clock.now())
     }
 
-    /// What follows messages: work of the device, and a look whether the guest broke something.
+    /// The work after messages: that of the device, and a check for violations of the guest.
     fn look_around(&mut self, now: u64) -> Result<(), BackendError> {
         self.device.look_around();
         self.device.serve_control(&self.counters);
@@ -263,12 +263,12 @@ impl Backend {
         self.device.has_grown(0, &self.counters);
     }
 
-    /// The last request that was refused since the last call of this, for the log.
+    /// The last request that was refused since the previous call, for the log.
     pub fn refused(&mut self) -> Option<SessionError> {
         self.refused.take()
     }
 
-    /// What the port is doing.
+    /// The state of the port.
     pub fn state(&self) -> State {
         match &self.connection {
             None => State::Waiting,
@@ -277,7 +277,7 @@ impl Backend {
         }
     }
 
-    /// Nanoseconds during which no front-end may connect, since waking the last one cost too much.
+    /// Nanoseconds during which no front-end may connect, since the last one exceeded its budget.
     pub fn rest(&self, now: u64) -> u64 {
         self.device.budget().rest(now)
     }
@@ -307,7 +307,7 @@ impl Backend {
             connection.session.protocol() & both == both
         };
         if self.connection.as_ref().is_some_and(agreed) {
-            self.device.tell(&BackendRequest::ConfigChange.encode());
+            self.device.send_request(&BackendRequest::ConfigChange.encode());
         }
     }
 }
@@ -342,7 +342,7 @@ impl Drop for Late {
     }
 }
 
-/// Sends an answer, which the socket's buffer has room for if the front-end reads its answers at all.
+/// Sends an answer. The socket's buffer has room for it if the front-end reads its answers at all.
 fn send(stream: &mut UnixStream, answer: &[u8], budget: &Budget) -> Result<(), BackendError> {
     let mut written = Ok(0);
     budget.wake(|| written = stream.write(answer));

@@ -2,17 +2,17 @@
 
 use super::Config;
 
-/// Bytes up to and with the MTU.
+/// Length in bytes, up to and including the MTU.
 const LEN: usize = 12;
 /// `status`: the link is up.
 const LINK_UP: u16 = 1;
-/// `status`: the driver is to announce itself.
+/// `status`: the driver must announce itself.
 const ANNOUNCE: u16 = 2;
 /// The virtio limit on queue pairs (virtio 1.3, 5.1.4).
 const MOST_PAIRS: u16 = 0x8000;
 
-/// Copies the configuration space from `offset` on into `bytes`; what lies behind its end reads as zero.
-/// `mac` is the address that the driver chose; `announce`: it is to announce itself.
+/// Copies the configuration space from `offset` on into `bytes`; bytes beyond its end are zero. `mac` is the address
+/// that the driver chose; `announce`: the driver must announce itself.
 pub(super) fn read(config: &Config, mac: Option<[u8; 6]>, announce: bool, offset: u32, bytes: &mut [u8]) {
     let mut space = [0; LEN];
     let [first, rest @ ..] = [0, 6, 8, 10];

@@ -1,4 +1,4 @@
-//! The control queue (virtio 1.3, 5.1.6.5), where a front-end has us serve it.
+//! The control queue (virtio 1.3, 5.1.6.5), if a front-end lets us serve it.
 
 use super::vring::Vring;
 use ringway_frame::Counters;
@@ -15,7 +15,7 @@ const COMMANDS: usize = 64;
 const OK: u8 = 0;
 const ERR: u8 = 1;
 
-/// Classes of commands and the commands of those that do something (virtio 1.3, 5.1.6.5).
+/// Classes of commands, and the commands with an effect (virtio 1.3, 5.1.6.5).
 const RX: u8 = 0;
 const MAC: u8 = 1;
 const MAC_ADDR_SET: u8 = 1;
@@ -28,19 +28,19 @@ const MQ_VQ_PAIRS_SET: u8 = 0;
 /// Bytes of a command that are read: its class, the command, and an address.
 const COMMAND: usize = 8;
 
-/// What a driver can change.
+/// Settings that a driver can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// Queue pairs that receive.
     pub pairs: u16,
-    /// Address of its network card, if it chose another than it was given.
+    /// Address of its network card, if it changed the given one.
     pub mac: Option<[u8; 6]>,
-    /// The driver is asked to announce itself and has not done so yet.
+    /// Whether the driver was asked to announce itself and has not done so yet.
     pub announce: bool,
 }
 
 impl Settings {
-    /// Carries out a command of `len` bytes, the first of which are in `command`.
+    /// Executes a command of `len` bytes, the first of which are in `command`.
     fn obey(&mut self, most: u16, command: [u8; COMMAND], len: u64) -> u8 {
         let [class, what, data @ ..] = command;
         let data_len = len.saturating_sub(2);
@@ -104,7 +104,8 @@ impl Control {
         &self.vring
     }
 
-    /// Answers the commands that are there. `true`: there may be more. `editor`: of the guest's IOMMU, if it has one.
+    /// Answers pending commands. Returns whether there may be more. `editor`: that of the guest's IOMMU, if it has
+    /// one.
     pub(super) fn serve(
         &mut self,
         settings: &mut Settings,
@@ -155,11 +156,11 @@ fn answer<'t, T: Translate<'t>>(
 ) -> Result<bool, QueueError> {
     let mut command = [0; COMMAND];
     let Some(len) = device.take(ring, translate, &mut command)? else { return Ok(false) };
-    let said = if len < 2 { ERR } else { settings.obey(most, command, len) };
+    let ack = if len < 2 { ERR } else { settings.obey(most, command, len) };
     match logged {
-        None => device.answer(ring, translate, &[said])?,
+        None => device.answer(ring, translate, &[ack])?,
         Some((memory, log, trail)) => {
-            device.answer(ring, &mut Logged::new(translate, memory, log, trail), &[said])?;
+            device.answer(ring, &mut Logged::new(translate, memory, log, trail), &[ack])?;
         }
     }
     Ok(true)

@@ -44,9 +44,9 @@ struct RingSlot {
     state: Arc<VringState>,
     /// The front-end's settings, while the ring is started.
     ring: Option<Ring>,
-    /// The ring is started, but the guest's IOMMU has not granted its addresses.
+    /// Whether the ring is started, but the guest's IOMMU has not granted its addresses.
     is_waiting: bool,
-    /// The ring is started, but its start position is not determined yet.
+    /// Whether the ring is started, but its start position is not determined yet.
     is_fresh: bool,
     /// IOTLB misses of the ring's queue.
     board: Arc<Board>,
@@ -68,10 +68,10 @@ pub(super) struct Guest {
     slots: Vec<RingSlot>,
     /// Former descriptions of rings, while several are replaced together.
     held: Option<Vec<Retired<Option<Vring>>>>,
-    /// While the control queue is ours and runs.
+    /// Set while we serve the control queue.
     control: Option<Control>,
     settings: Settings,
-    /// The driver is to be sent a configuration change.
+    /// Whether to notify the driver of a configuration change.
     config_change_pending: bool,
     /// The front-end's limit for frames to the guest.
     mtu: Option<u16>,
@@ -84,11 +84,11 @@ struct DeviceIotlb {
     /// Present while `VIRTIO_F_ACCESS_PLATFORM` is negotiated.
     iommu: Option<Iommu>,
     aside: Option<Box<Lookaside>>,
-    /// The IOTLB was updated since the rings were last checked.
+    /// Whether the IOTLB was updated since the rings were last checked.
     changed: bool,
     /// RX rings that were kicked since their last prefetch.
     kicked: Vec<usize>,
-    /// So much was invalidated that translations of posted buffers must be prefetched again.
+    /// Whether so much was invalidated that translations of posted buffers must be prefetched again.
     ahead: bool,
 }
 
@@ -139,7 +139,7 @@ impl Guest {
     }
 
     /// Begins a session on `socket`.
-    pub(super) fn attend(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
+    pub(super) fn begin_session(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
         self.session.begin(socket)
     }
 
@@ -154,12 +154,12 @@ impl Guest {
         log.chain(self.session.channel.iter().map(AsFd::as_fd))
     }
 
-    /// Limits what waking the front-end may cost.
+    /// The budget for waking the front-end.
     pub(super) fn budget(&self) -> &Arc<Budget> {
         &self.session.budget
     }
 
-    /// Forgets everything about the front-end. Its rings are stopped already.
+    /// Clears all state of the front-end. Its rings are stopped already.
     pub(super) fn clear(&mut self) {
         self.features = 0;
         self.shared.clear();
@@ -169,7 +169,7 @@ impl Guest {
         self.slots.iter_mut().for_each(|slot| slot.kick = None);
     }
 
-    /// Notes which RX rings were kicked. Each kick is reported once; prefetching follows.
+    /// Records the RX rings that were kicked. Each kick is reported once; prefetching follows.
     pub(super) fn drain_kicks(&mut self) {
         let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
         epoll.wait(Some(0), |key| kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
@@ -192,7 +192,7 @@ impl Guest {
         }
     }
 
-    /// Whether the driver is to read its configuration space again.
+    /// Whether to notify the driver of a configuration change; clears the flag.
     pub(super) fn take_config_change(&mut self) -> bool {
         std::mem::take(&mut self.config_change_pending)
     }
@@ -223,7 +223,7 @@ impl Guest {
         (0..self.pairs()).take_while(open).count() as u16
     }
 
-    /// Starts the control queue; `goes_on`: its driver ran before.
+    /// Starts the control queue; `goes_on`: whether its driver was running before.
     fn begin_control(&mut self, goes_on: bool) {
         if goes_on {
             // Peers may reach the guest through another port now.
@@ -246,8 +246,8 @@ impl Guest {
         self.publish_each((0..self.slots.len()).step_by(2).filter(|index| control != Some(*index)));
     }
 
-    /// Publishes those of the given rings that are started. Attack: messages that affect every ring. Workers' turns are
-    /// waited for once for all of them.
+    /// Publishes those of the given rings that are started. Attack: messages that affect every ring; workers' turns
+    /// are waited for once for all of them.
     fn publish_each(&mut self, indices: impl Iterator<Item = usize>) {
         self.held = Some(Vec::new());
         for index in indices {
@@ -265,7 +265,7 @@ impl Guest {
         self.slots.as_chunks::<2>().0.iter().any(|pair| pair.iter().all(runs))
     }
 
-    /// A ring that its driver broke, and how.
+    /// A ring that its driver broke, and the violation.
     pub(super) fn broken(&self) -> Option<(usize, String)> {
         let faults = self.slots.iter().enumerate();
         faults
@@ -278,23 +278,23 @@ impl Guest {
         self.shared.is_lost()
     }
 
-    /// Maps a region. Behind an IOMMU its file is kept, since a ring that lies scattered is mapped once more.
+    /// Maps a region. Behind an IOMMU its file is kept open, since a scattered ring is mapped once more.
     fn map(&mut self, region: SharedRegion) -> Result<Mapped, Refused> {
         let keep = if self.iotlb.iommu.is_some() { Keep::File } else { Keep::No };
         self.shared.map(region, keep)
     }
 
-    /// Whether the files behind the guest's memory grew by more than they may.
+    /// Whether the files behind the guest's memory grew by more than permitted.
     pub(super) fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
         self.shared.has_grown(now, counters)
     }
 
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
-    pub(super) fn tell(&mut self, packet: &Packet) {
+    pub(super) fn send_request(&mut self, packet: &Packet) {
         let Some(channel) = &self.session.channel else { return };
         self.session.budget.wake(|| match &mut self.iotlb.iommu {
             // Queued behind pending requests, of which the first may be partly sent.
-            Some(iommu) => iommu.tell(packet, channel.as_fd()),
+            Some(iommu) => iommu.send_request(packet, channel.as_fd()),
             None => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
         });
     }
@@ -315,8 +315,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Replaces the description that workers see. No worker uses the former one when this returns or, if `held`
-    /// collects former ones, when those are reclaimed.
+    /// Replaces the published description. No worker uses the former one when this returns or, if `held` collects
+    /// former ones, when those are reclaimed.
     fn show(&mut self, index: usize, vring: Option<Vring>) {
         let slot = &mut self.slots[index];
         slot.described = Arc::new(vring);
@@ -332,7 +332,7 @@ impl Guest {
         let Some(ring) = &slot.ring else { return Ok(None) };
         let mut ring = ring.clone();
         let is_rx = index.is_multiple_of(2) && self.control_ring() != Some(index);
-        // Pairs that the driver has not asked for get nothing (virtio 1.3, 5.1.6.5.6).
+        // Pairs that the driver has not requested get no frames (virtio 1.3, 5.1.6.5.6).
         ring.enabled &= !is_rx || self.is_wanted(index / 2);
         let vring = Vring::new(self.space(index), self.features, &ring, &self.shared.log, &slot.state)?;
         let vring = vring.with_policy(self.config.policy);
@@ -343,7 +343,7 @@ impl Guest {
         }))
     }
 
-    /// Takes the ring from its worker, but keeps what the front-end said about it.
+    /// Withdraws the ring from its worker, but keeps the front-end's settings.
     fn park(&mut self, index: usize) {
         if self.control_ring() == Some(index) {
             self.control = None;
@@ -452,12 +452,12 @@ impl Device for Guest {
         self.features = features;
         self.set_iommu();
         if before != self.control_ring() {
-            // Rings that run are told next, and each is put where it now belongs.
+            // Running rings are republished next, each at its new address.
             self.control = None;
             self.session.unwatch();
         }
         if logs {
-            // Also such rings as can't be told what else was said of them.
+            // This includes rings whose other settings can't be applied.
             self.publish_each(0..self.slots.len());
         }
         Ok(())
@@ -472,15 +472,15 @@ impl Device for Guest {
     fn add_region(&mut self, region: SharedRegion) -> Result<(), Refused> {
         let new = self.map(region)?;
         // QEMU before 8.0 adds each region once per queue pair, and removes it as often.
-        let said = new.said;
-        let present = self.shared.table.iter().filter(|mapped| mapped.said != said).map(Mapped::again);
+        let entry = new.entry;
+        let present = self.shared.table.iter().filter(|mapped| mapped.entry != entry).map(Mapped::again);
         self.set_table(present.chain([new]).collect(), true)
     }
 
     fn remove_region(&mut self, region: MemoryRegion) -> Result<(), Refused> {
         let is_it = |mapped: &Mapped| {
-            let said = mapped.said;
-            (said.guest, said.user, said.size) == (region.guest, region.user, region.size)
+            let entry = mapped.entry;
+            (entry.guest, entry.user, entry.size) == (region.guest, region.user, region.size)
         };
         if !self.shared.table.iter().any(is_it) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The log of what we write into a guest's memory, which its front-end asks for while it moves the guest elsewhere
-//! (vhost-user protocol, "Migration").
+//! The dirty log of our writes to a guest's memory, which its front-end requests during live migration (vhost-user
+//! protocol, "Migration").
 
 use super::vring::Space;
 use ringway_host::{Account, HostError, Keep, Signal};
@@ -11,10 +11,11 @@ use ringway_virtq::{LayoutError, Ring, Tracker};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// `VHOST_VRING_F_LOG`: what is written into the ring itself is logged.
+/// `VHOST_VRING_F_LOG`: writes to the ring itself are logged.
 const RING_LOGGED: u32 = 1;
 
-/// Bytes of a log at most: a bit for each page of 52 bits of guest-physical addresses, which no processor's exceed.
+/// Maximum size of a log in bytes: a bit for each page of 52-bit guest-physical addresses, the largest of any
+/// processor.
 pub(super) const MOST: u64 = 1 << (52 - 12 - 3);
 
 /// The dirty log as the front-end set it up.
@@ -45,28 +46,28 @@ impl Log {
     }
 }
 
-/// The log as the queue of one ring uses it.
+/// The log of one ring's queue.
 #[derive(Debug)]
 pub(super) struct Logging {
     log: Arc<DirtyLog>,
-    /// Frames, and answers to commands, are logged (`VHOST_F_LOG_ALL`).
+    /// Whether frames, and answers to commands, are logged (`VHOST_F_LOG_ALL`).
     buffers: bool,
-    /// Logs writes into the ring itself, if those are logged.
+    /// Logs writes to the ring itself, if enabled.
     ring: Option<Tracker>,
     call: Option<Arc<Signal>>,
 }
 
 impl Logging {
-    /// `None` where nothing is to be logged. `parts`: those of the ring, from [`super::vring::parts`]; `placed`:
-    /// whether the addresses of all of them are resolved.
+    /// `None` if nothing is logged. `parts`: those of the ring, from [`super::vring::parts`]; `placed`: whether all
+    /// of their addresses are resolved.
     pub(super) fn of(
         log: &Log,
         space: &Space<'_>,
-        (features, said): (u64, &RingConfig),
+        (features, config): (u64, &RingConfig),
         (parts, placed): ([(u64, u32, Access); 3], bool),
     ) -> Option<Box<Logging>> {
         let bits = log.bits.clone()?;
-        let addresses = said.addresses.filter(|addresses| addresses.flags & RING_LOGGED != 0 && placed);
+        let addresses = config.addresses.filter(|addresses| addresses.flags & RING_LOGGED != 0 && placed);
         let buffers = features & virtio::LOG_ALL != 0;
         if !buffers && addresses.is_none() {
             return None;
@@ -75,12 +76,12 @@ impl Logging {
         Some(Box::new(Logging { log: bits, buffers, ring, call: log.call.clone() }))
     }
 
-    /// Where frames are logged.
+    /// The log for frames, if they are logged.
     pub(super) fn buffers(&self) -> Option<&DirtyLog> {
         self.buffers.then_some(&*self.log)
     }
 
-    /// The ring, with writes into it logged if they are to be.
+    /// The ring, with logging of writes to it if enabled.
     #[cold]
     #[inline(never)]
     pub(super) fn wrap<'t>(&'t self, ring: Result<Ring<'t>, LayoutError>) -> Option<Ring<'t>> {
@@ -101,7 +102,7 @@ impl Logging {
     /// Signals the front-end that pages may have been logged.
     #[cold]
     #[inline(never)]
-    pub(super) fn tell(&self) {
+    pub(super) fn signal(&self) {
         self.call.iter().for_each(|call| call.send());
     }
 }
@@ -113,7 +114,7 @@ fn tracker(
     [descriptors, _, device]: [(u64, u32, Access); 3],
 ) -> Tracker {
     let device = space.extents(device);
-    // Behind an IOMMU front-ends set the log address to the ring's I/O virtual address, which means nothing to a log by
+    // Behind an IOMMU front-ends set the log address to the ring's I/O virtual address, which is useless for a log by
     // guest-physical address (as in Linux's vhost, cc5e710759); the ring's location is known without it.
     let is_elsewhere = features & virtio::ACCESS_PLATFORM == 0 && !device.begin_at(addresses.log);
     Tracker {
@@ -123,12 +124,12 @@ fn tracker(
             _ => space.extents(descriptors),
         },
         device,
-        said: is_elsewhere.then_some(addresses.log),
+        log_address: is_elsewhere.then_some(addresses.log),
     }
 }
 
 impl Space<'_> {
-    /// Where a part of a ring lies in the guest's memory.
+    /// Guest-physical ranges of a part of a ring.
     fn extents(&self, (address, len, access): (u64, u32, Access)) -> Extents {
         Extents::new(match self {
             Space::Direct(memory) => {

@@ -31,8 +31,8 @@ use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Queue pairs a port has at most: ring numbers have one byte in the messages about descriptors, and there
-/// may be a ring for control.
+/// Maximum number of queue pairs of a port: ring numbers have one byte in messages with descriptors, and there may be
+/// a ring for control.
 pub const PAIRS: u16 = 127;
 
 /// Settings of a port of this kind.
@@ -53,12 +53,12 @@ pub struct Settings {
 /// Default of [`Settings::memory`].
 pub const MEMORY: u64 = 8 << 30;
 
-/// What a guest is offered.
+/// The device offered to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Address of its network card; where none is given, the monitor's own choice.
+    /// Address of its network card; chosen by the monitor if none.
     pub mac: Option<[u8; 6]>,
-    /// Largest IP packet its driver shall send; the driver's own choice if none is given.
+    /// Its MTU; chosen by the driver if none.
     pub mtu: Option<u16>,
     /// Queue pairs, at least 1 and at most [`PAIRS`].
     pub queues: u16,
@@ -77,8 +77,8 @@ impl Default for Config {
     }
 }
 
-/// A port without a front-end yet: the end that serves the socket, and one [`Queue`] for each of `counters`,
-/// which are as many as `config` has queue pairs. Doorbell `n` reaches the worker of queue `n`.
+/// A port without a front-end: the back-end that serves the socket, and one [`Queue`] for each of `counters`, one per
+/// queue pair of `config`. Doorbell `n` wakes the worker of queue `n`.
 pub fn new(
     config: Config,
     doorbells: Vec<Arc<dyn Doorbell>>,

@@ -1,10 +1,10 @@
-//! What a port offers to its guest.
+//! The features that a port offers to its guest.
 
 use super::Config;
 use ringway_vhost_user::Offer;
 use ringway_vhost_user::feature::{protocol, virtio};
 
-/// Features that can be left out, by the names they have in the specification.
+/// Features that can be left out, by their names in the specification.
 const VIRTIO: [(&str, u64); 26] = [
     ("csum", virtio::NET_CSUM),
     ("guest-csum", virtio::NET_GUEST_CSUM),
@@ -34,7 +34,7 @@ const VIRTIO: [(&str, u64); 26] = [
     ("log-all", virtio::LOG_ALL),
 ];
 
-/// Protocol features that can be left out, by the names they have in the specification.
+/// Protocol features that can be left out, by their names in the specification.
 const PROTOCOL: [(&str, u64); 10] = [
     ("protocol-mq", protocol::MQ),
     ("log-shmfd", protocol::LOG_SHMFD),
@@ -48,7 +48,7 @@ const PROTOCOL: [(&str, u64); 10] = [
     ("protocol-status", protocol::STATUS),
 ];
 
-/// A feature is of use only with one of those it stands beside (virtio 1.3, 5.1.3.1 and 6).
+/// Each feature requires one of the features next to it (virtio 1.3, 5.1.3.1 and 6).
 const NEEDS: [(u64, u64); 18] = [
     (virtio::NET_GUEST_TSO4, virtio::NET_GUEST_CSUM),
     (virtio::NET_GUEST_TSO6, virtio::NET_GUEST_CSUM),
@@ -80,7 +80,7 @@ pub struct Without {
 }
 
 impl Without {
-    /// The features of these names; the first name that is none as an error.
+    /// The features of these names; the first unknown name as an error.
     pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Without, &'a str> {
         let mut without = Without::default();
         for name in names {
@@ -95,14 +95,14 @@ impl Without {
         Ok(without)
     }
 
-    /// Every name that [`Without::named`] knows.
+    /// Every name that [`Without::named`] accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         VIRTIO.iter().chain(&PROTOCOL).map(|(name, _)| *name)
     }
 }
 
-/// What the port of `config` offers. It depends on nothing else, so that it is the same when a front-end
-/// connects again.
+/// The features that a port with `config` offers. They depend on nothing else, so that they are the same when a
+/// front-end reconnects.
 pub(super) fn offer(config: &Config) -> Offer {
     let mut features = VIRTIO.iter().fold(0, |all, (_, bits)| all | bits) & !config.without.features;
     let mut agreed = PROTOCOL.iter().fold(0, |all, (_, bits)| all | bits) & !config.without.protocol;
@@ -116,7 +116,7 @@ pub(super) fn offer(config: &Config) -> Offer {
     if config.queues < 2 {
         features &= !virtio::NET_MQ;
     }
-    // Twice, since what one row takes away another may need.
+    // Twice, since a row may remove a feature that an earlier row requires.
     for (feature, needs) in NEEDS.iter().chain(&NEEDS) {
         if features & needs == 0 {
             features &= !feature;

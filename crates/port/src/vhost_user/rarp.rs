@@ -1,13 +1,13 @@
-//! The frame that tells switches where a guest is now that it has moved (RFC 903; vhost-user protocol,
+//! The frame that announces a guest's new location to switches after live migration (RFC 903; vhost-user protocol,
 //! `SEND_RARP`).
 
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of an Ethernet frame without its check sequence at least.
+/// Minimum length of an Ethernet frame without its frame check sequence.
 const LEN: usize = 60;
 
-/// A guest's announcement, which is to be sent once.
+/// A guest's announcement, which is sent once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rarp {
     /// Unique to this announcement; never 0.
@@ -16,7 +16,7 @@ pub(super) struct Rarp {
 }
 
 impl Rarp {
-    /// A request by the guest of this address for its own protocol address, as a host sends when it boots.
+    /// A RARP request of the guest with this address for its own protocol address.
     pub(super) fn of(address: [u8; 6]) -> Rarp {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
         let mut frame = [0; LEN];

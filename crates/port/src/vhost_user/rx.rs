@@ -1,4 +1,4 @@
-//! Frames that a guest receives.
+//! The RX queue: frames to a guest.
 
 use super::iommu::{Seeker, through};
 use super::vring::Vring;
@@ -37,7 +37,7 @@ impl VringRx {
         }
     }
 
-    /// The ring by its current description, if frames can be put there.
+    /// The ring by its current description, if frames can be written to it.
     #[inline]
     fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
         let vring = self.published.read(turn).as_ref()?;
@@ -214,13 +214,13 @@ struct Filler<'a, 't> {
     burst: &'a Burst<'t>,
     which: &'a [u16],
     header: usize,
-    /// Without the flags where the driver may not be told that a checksum was checked.
+    /// Mask that clears the flags if the driver did not accept validated checksums.
     mask: u64,
     /// Frames that were not delivered.
     lost: Lost,
     /// Frames that were too long, by number.
     long: [u64; FRAMES / 64],
-    /// Of the frame that was begun: what is left of its header, and where in the frame we are.
+    /// The rest of the current frame's header, and the position in the frame.
     front: [u8; 12],
     written: usize,
     reader: Option<FrameReader<'a, 't>>,
@@ -266,8 +266,8 @@ impl<'a, 't> Filler<'a, 't> {
         self.which.get(frame).map_or(usize::MAX, |&index| usize::from(index))
     }
 
-    /// `virtio_net_hdr` of a frame in so many buffers, as its first eight bytes and its last four; in its legacy form
-    /// the last two bytes are not used.
+    /// `virtio_net_hdr` of a frame in `buffers` buffers, as its first eight bytes and its last four; in its legacy
+    /// form the last two bytes are not used.
     #[inline]
     fn front(&self, index: usize, buffers: u16) -> (u64, u32) {
         let (front, csum_offset) = self.burst.meta(index).offload.to_words();

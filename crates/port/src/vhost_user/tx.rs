@@ -1,4 +1,4 @@
-//! Frames that a guest transmits.
+//! The TX queue: frames from a guest.
 
 use super::iommu::{Seeker, through};
 use super::vring::Vring;
@@ -15,9 +15,9 @@ const COMPLETION: u64 = 100_000;
 /// virtio-user frees all completed frames once they are nearly the whole ring, a thousand frames whose memory has left
 /// its caches by then, and otherwise just as many as it needs: it is faster if some are always outstanding.
 const HOLD: u64 = 20_000;
-/// Smallest number of frames in a burst that is held back: drivers that send fewer at once don't gain by it.
+/// Smallest number of frames in a burst that is held back: drivers that send fewer at once don't benefit.
 const MANY: usize = 32;
-/// Pieces of a frame that a burst takes.
+/// Maximum number of pieces of a frame.
 const PIECES: usize = 64;
 
 /// A guest's transmit queue, used by one worker, in cache lines of its own.
@@ -36,7 +36,7 @@ pub(super) struct VringTx {
     held_until: u64,
     /// Serial number of the last announcement sent.
     announced: u64,
-    /// The current burst is an announcement, not frames of the guest.
+    /// Whether the current burst is an announcement, not frames of the guest.
     own: bool,
 }
 
@@ -58,9 +58,9 @@ impl VringTx {
         }
     }
 
-    /// The ring by its current description, if it can be used. A ring that is not enabled is not touched, and frames in
-    /// it wait: Linux's virtio-uml disables rings, never stops them, and gives their memory away, so discarding frames
-    /// would overwrite whatever lies there now.
+    /// The ring by its current description, if it can be used. A disabled ring is not accessed, and its frames wait:
+    /// Linux's virtio-uml disables rings, never stops them, and frees their memory, so discarding frames would
+    /// overwrite other data.
     #[inline]
     fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
         let vring = self.published.read(turn).as_ref()?;
@@ -120,7 +120,7 @@ impl VringTx {
         }
     }
 
-    /// Nothing was taken: publishes held-back descriptors and sends a held-back interrupt, if due.
+    /// After a turn without frames: publishes held-back descriptors and sends a held-back interrupt, if due.
     #[inline]
     fn idle(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.holds() && turn.now >= self.held_until {

@@ -10,7 +10,7 @@ use ringway_host::FileId;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Largest number of files that are measured. Attack: one file a region, each of which would need another
+/// Largest number of files that are measured. Attack: one file per region, each of which would need another
 /// descriptor.
 const FILES: usize = 8;
 /// Nanoseconds between measurements.
@@ -20,7 +20,7 @@ const INTERVAL: u64 = 250_000_000;
 struct File {
     id: FileId,
     file: OwnedFd,
-    /// Bytes of it that are mapped.
+    /// Mapped bytes of the file.
     mapped: u64,
     /// Resident bytes when the file was shared, at the last measurement, and at most.
     first: u64,
@@ -34,7 +34,7 @@ impl File {
     }
 }
 
-/// The files that a front-end shares, and how much they grew.
+/// The files that a front-end shares, and their growth.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
     files: Vec<File>,
@@ -57,13 +57,13 @@ impl Usage {
         Some(id)
     }
 
-    /// The guest's memory table is now `table`.
+    /// Updates the files to those of the memory table `table`.
     pub fn keep(&mut self, table: &[Mapped]) {
-        self.others = table.iter().map(|mapped| mapped.said.size).sum();
+        self.others = table.iter().map(|mapped| mapped.entry.size).sum();
         self.look();
         for file in &mut self.files {
             let regions = table.iter().filter(|mapped| mapped.file == Some(file.id));
-            file.mapped = regions.map(|mapped| mapped.said.size).sum();
+            file.mapped = regions.map(|mapped| mapped.entry.size).sum();
             self.others -= file.mapped;
         }
         let gone = self.files.extract_if(.., |file| file.mapped == 0);
@@ -72,7 +72,7 @@ impl Usage {
         ringway_host::close_memory(files);
     }
 
-    /// The front-end is gone.
+    /// Ends the session's measurements.
     pub fn end(&mut self) {
         self.keep(&[]);
         self.before += std::mem::take(&mut self.former);
@@ -87,8 +87,8 @@ impl Usage {
         }
     }
 
-    /// Measures if the interval has passed, and updates the counters. Returns by how many bytes files grew in this
-    /// session.
+    /// Measures if the interval has passed, and updates the counters. Returns the growth of files in this session in
+    /// bytes.
     pub fn measure(&mut self, now: u64, counters: &Counters) -> u64 {
         if now.saturating_sub(self.looked) >= INTERVAL {
             self.looked = now;

@@ -24,13 +24,13 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 const LEGACY_HEADER: u32 = 10;
 /// Bytes of `virtio_net_hdr` with `num_buffers`.
 const HEADER: u32 = 12;
-/// Largest frame in bytes that a driver has buffers for unless features allow more: 1500 bytes, an Ethernet header and
-/// a VLAN tag (virtio 1.3, 5.1.6.3.1).
+/// Largest frame in bytes for which a driver has buffers, unless features permit more: 1500 bytes, an Ethernet header
+/// and a VLAN tag (virtio 1.3, 5.1.6.3.1).
 const PLAIN: u32 = 1518;
 /// Bytes of an Ethernet header and a VLAN tag.
 const LINK: u32 = 18;
 
-/// Why a ring can't be used as it was described. The text is for people.
+/// Why a ring can't be used as described. The text is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VringError {
     /// The ring's address is not set.
@@ -59,11 +59,11 @@ pub(super) struct VringState {
     place: AtomicU32,
     /// Whether the used position in `place` is valid.
     used: AtomicU8,
-    /// What broke the ring, as [`QueueError`]'s number; 0: nothing.
+    /// The violation that broke the ring, as [`QueueError`]'s number; 0: none.
     fault: AtomicU8,
     /// Process-wide count of lost mappings at the last check that found none of this guest's lost.
     losses: AtomicU64,
-    /// Limits what waking the guest may cost.
+    /// The budget for waking the guest.
     budget: Arc<Budget>,
 }
 
@@ -93,7 +93,7 @@ impl VringState {
         self.fault.store(error as u8, Ordering::Release);
     }
 
-    /// How the driver broke the ring, if it did.
+    /// The driver's violation that broke the ring, if any.
     pub(super) fn fault(&self) -> Option<QueueError> {
         QueueError::from_number(self.fault.load(Ordering::Acquire))
     }
@@ -127,11 +127,11 @@ pub(super) struct Vring {
     pub(super) in_order: bool,
     /// Whether the driver never kicks, so that the ring is always polled.
     pub(super) polled: bool,
-    /// Offloads that the driver may ask of us.
+    /// Offloads that the driver may request of us.
     pub(super) granted: Needs,
     /// Offloads and frame sizes that the driver accepts.
     pub(super) caps: Caps,
-    /// How frames lie in the driver's buffers.
+    /// The layout of frames in the driver's buffers.
     pub(super) rx_header: RxHeader,
     /// When to notify the driver.
     pub(super) policy: Policy,
@@ -148,9 +148,9 @@ pub(super) enum Space<'a> {
 }
 
 /// Address, length and required access of each part of a ring.
-pub(super) fn parts(features: u64, said: &RingConfig) -> Result<[(u64, u32, Access); 3], VringError> {
-    let lengths = layout(features, said).lengths()?;
-    let at = said.addresses.ok_or(VringError::Unplaced)?;
+pub(super) fn parts(features: u64, config: &RingConfig) -> Result<[(u64, u32, Access); 3], VringError> {
+    let lengths = layout(features, config).lengths()?;
+    let at = config.addresses.ok_or(VringError::Unplaced)?;
     // The device writes a packed ring's descriptors.
     let descriptors = if features & virtio::RING_PACKED == 0 { Access::READ } else { Access::BOTH };
     Ok([
@@ -160,11 +160,11 @@ pub(super) fn parts(features: u64, said: &RingConfig) -> Result<[(u64, u32, Acce
     ])
 }
 
-fn layout(features: u64, said: &RingConfig) -> Layout {
+fn layout(features: u64, config: &RingConfig) -> Layout {
     let has = |bits| features & bits != 0;
     Layout {
         packed: has(virtio::RING_PACKED),
-        size: said.size,
+        size: config.size,
         event_idx: has(virtio::EVENT_IDX),
         indirect: has(virtio::INDIRECT_DESC),
     }
@@ -208,15 +208,15 @@ impl Vring {
     pub(super) fn new(
         space: Space<'_>,
         features: u64,
-        said: &RingConfig,
+        config: &RingConfig,
         log: &Log,
         state: &Arc<VringState>,
     ) -> Result<Vring, VringError> {
         static GENERATION: AtomicU64 = AtomicU64::new(1);
         let has = |bits| features & bits != 0;
-        let parts = parts(features, said)?;
+        let parts = parts(features, config)?;
         let areas = space.areas(parts)?;
-        let logging = Logging::of(log, &space, (features, said), (parts, areas.is_some()));
+        let logging = Logging::of(log, &space, (features, config), (parts, areas.is_some()));
         let (memory, iommu) = match space {
             Space::Direct(memory) => (memory.clone(), None),
             Space::Granted(editor, granted, _) => (editor.shared().memory().clone(), Some(granted)),
@@ -232,15 +232,15 @@ impl Vring {
             generation: GENERATION.fetch_add(1, Ordering::Relaxed),
             memory,
             iommu,
-            layout: layout(features, said),
+            layout: layout(features, config),
             areas,
-            call: signal(&said.call)?,
-            err: signal(&said.err)?,
+            call: signal(&config.call)?,
+            err: signal(&config.err)?,
             logging,
             state: state.clone(),
-            enabled: said.enabled,
+            enabled: config.enabled,
             in_order: has(virtio::IN_ORDER),
-            polled: matches!(said.kick, Kick::Poll),
+            polled: matches!(config.kick, Kick::Poll),
             granted: granted(features),
             caps: caps(features),
             rx_header: RxHeader { mergeable, header },
@@ -253,7 +253,7 @@ impl Vring {
         Ok(vring)
     }
 
-    /// The same ring with another policy of notifying.
+    /// The same ring with another notification policy.
     pub(super) fn with_policy(self, policy: Policy) -> Vring {
         Vring { policy, ..self }
     }
@@ -263,7 +263,7 @@ impl Vring {
         Vring { rarp, ..self }
     }
 
-    /// The same ring, for IP packets of at most so many bytes.
+    /// The same ring, for IP packets of at most `mtu` bytes.
     pub(super) fn with_mtu(mut self, mtu: Option<u16>) -> Vring {
         if let Some(mtu) = mtu {
             self.caps.largest = self.caps.largest.min(u32::from(mtu) + LINK);
@@ -303,11 +303,11 @@ impl Vring {
         self.logging.as_ref()?.buffers()
     }
 
-    /// Tells the front-end, if writes are logged, that the ring was written.
+    /// Signals the front-end, if writes are logged, that the ring was written.
     #[inline]
     pub(super) fn wrote(&self) {
         if let Some(logging) = &self.logging {
-            logging.tell();
+            logging.signal();
         }
     }
 

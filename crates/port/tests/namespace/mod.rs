@@ -1,8 +1,8 @@
-//! A network namespace of a test's own.
+//! A private network namespace for a test.
 use std::process::Command;
 
-/// Runs a test program again within one, where it does `test`. That needs root, or a kernel that lets others make user
-/// namespaces.
+/// Runs the test program again in a network namespace, where it runs `test`. This needs root, or a kernel that
+/// permits unprivileged user namespaces.
 pub fn within(test: fn()) {
     if std::env::args().nth(1).as_deref() == Some("within") {
         return test();

@@ -14,7 +14,7 @@ pub struct Producer {
     next: u32,
     published: u32,
     /// Index up to which the consumer's `wake` flag was checked.
-    told: u32,
+    notified: u32,
     /// The consumer's index as last read and checked.
     seen: u32,
 }
@@ -24,7 +24,7 @@ impl Producer {
     /// begin at: every slot counts as the consumer's until its index is read.
     pub fn new(memory: &RingMemory, ring: usize) -> Producer {
         let (slots, next) = (memory.slots(ring), own_index(memory, ring, Side::Producer));
-        Producer { ring, slots, next, published: next, told: next, seen: next.wrapping_sub(slots) }
+        Producer { ring, slots, next, published: next, notified: next, seen: next.wrapping_sub(slots) }
     }
 
     /// Number of slots.
@@ -111,7 +111,7 @@ impl Producer {
     /// Whether the consumer asked to be notified of what was published since the last call.
     #[inline]
     pub fn is_wanted(&mut self, memory: &RingMemory) -> bool {
-        let old = core::mem::replace(&mut self.told, self.published);
+        let old = core::mem::replace(&mut self.notified, self.published);
         wanted(memory, self.ring, Side::Consumer, old, self.published)
     }
 

@@ -45,7 +45,7 @@ pub enum ClientError {
     /// The list is too long.
     #[error("the list has more than {0} objects")]
     TooMany(usize),
-    /// It refused.
+    /// The server refused.
     #[error("{message}")]
     Refused {
         /// The HTTP status.
@@ -239,10 +239,10 @@ async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> ClientError {
-    let said: Status = serde_json::from_slice(body).unwrap_or_default();
-    let message = match said.message.as_str() {
+    let answer: Status = serde_json::from_slice(body).unwrap_or_default();
+    let message = match answer.message.as_str() {
         "" => format!("the API server answers {status}"),
-        said => said.chars().take(500).collect(),
+        text => text.chars().take(500).collect(),
     };
     ClientError::Refused { code: status.as_u16(), message }
 }

@@ -23,10 +23,10 @@ pub enum KubeconfigError {
         /// The operating system's error.
         error: std::io::Error,
     },
-    /// It is too long.
+    /// A file is too long.
     #[error("{}: it is longer than {LARGEST} bytes", .0.display())]
     TooLong(PathBuf),
-    /// It can't be used.
+    /// The kubeconfig can't be used.
     #[error("{}: {what}", .path.display())]
     Wrong {
         /// The kubeconfig.
@@ -342,8 +342,8 @@ mod tests {
         ];
         for (text, expected) in cases {
             let path = written("wrong", &text);
-            let said = read(&path, None).unwrap_err().to_string();
-            assert!(said.contains(expected), "{said}");
+            let message = read(&path, None).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
             std::fs::remove_file(&path).unwrap();
         }
         assert!(read(Path::new("/nowhere"), None).unwrap_err().to_string().starts_with("/nowhere: "));

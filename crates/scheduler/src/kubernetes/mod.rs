@@ -38,7 +38,7 @@ use watch::{Update, Watcher};
 /// Largest number of updates that are applied together, and that are queued; further ones wait in their connection.
 const BATCH: usize = 1024;
 /// How long to wait for a node that kube-scheduler already knows.
-const NEWS: Duration = Duration::from_millis(500);
+const NODE_WAIT: Duration = Duration::from_millis(500);
 /// Interval for deleting abandoned pods, and delay after an error of the store.
 const SWEEP: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub struct Kubernetes {
     nodes: Arc<Nodes>,
     health: Arc<Health>,
     /// Signalled when nodes were applied.
-    news: channel::Receiver<()>,
+    changes: channel::Receiver<()>,
 }
 
 /// The watching tasks; dropping it ends them.
@@ -73,9 +73,9 @@ impl Kubernetes {
     ) -> Result<Following, KubeconfigError> {
         let client = Arc::new(Client::new(kubeconfig::read(path, context)?));
         let (nodes, health) = (Arc::<Nodes>::default(), Arc::<Health>::default());
-        let (told, news) = channel::channel(());
+        let (changed, changes) = channel::channel(());
         let accounts = Accounts::new(service.clone(), cluster.into(), nodes.clone(), health.clone());
-        let kubernetes = Kubernetes { client: client.clone(), nodes, health: health.clone(), news };
+        let kubernetes = Kubernetes { client: client.clone(), nodes, health: health.clone(), changes };
         service.kubernetes.set(Arc::new(kubernetes)).unwrap_or_default();
         let (to_nodes, of_nodes) = mpsc::channel(BATCH);
         let (to_pods, of_pods) = mpsc::channel(BATCH);
@@ -84,7 +84,7 @@ impl Kubernetes {
         Ok(Following(vec![
             tokio::spawn(nodes.run()),
             tokio::spawn(pods.run()),
-            tokio::spawn(keep(accounts, health, of_nodes, of_pods, told)),
+            tokio::spawn(keep(accounts, health, of_nodes, of_pods, changed)),
         ]))
     }
 
@@ -99,16 +99,16 @@ impl Kubernetes {
 
     /// Waits briefly for nodes that kube-scheduler knows and Ringway does not.
     pub async fn await_nodes(&self, names: &BTreeSet<String>) {
-        let mut news = self.news.clone();
+        let mut changes = self.changes.clone();
         let all_there = async {
             while !names.iter().all(|name| self.nodes.has(name)) {
-                if news.changed().await.is_err() {
+                if changes.changed().await.is_err() {
                     return;
                 }
             }
         };
         // A missing node is reported later.
-        let _ = timeout(NEWS, all_there).await;
+        let _ = timeout(NODE_WAIT, all_there).await;
     }
 
     /// Why a node's taints exclude a pod, if they do.
@@ -172,7 +172,7 @@ async fn keep(
     health: Arc<Health>,
     mut of_nodes: mpsc::Receiver<Update<Node>>,
     mut of_pods: mpsc::Receiver<Update<Pod>>,
-    told: channel::Sender<()>,
+    changed: channel::Sender<()>,
 ) {
     let accounts = Arc::new(Mutex::new(accounts));
     let mut sweep = interval(SWEEP);
@@ -181,11 +181,11 @@ async fn keep(
         let batch = tokio::select! {
             // Nodes first, since pods refer to them.
             biased;
-            heard = of_nodes.recv_many(&mut nodes, BATCH) => match heard {
+            count = of_nodes.recv_many(&mut nodes, BATCH) => match count {
                 0 => return,
                 _ => Batch::Nodes(nodes),
             },
-            heard = of_pods.recv_many(&mut pods, BATCH) => match heard {
+            count = of_pods.recv_many(&mut pods, BATCH) => match count {
                 0 => return,
                 _ => Batch::Pods(pods),
             },
@@ -194,7 +194,7 @@ async fn keep(
         let whole = batch.whole();
         take_over(&accounts, &health, Arc::new(batch)).await;
         whole.iter().for_each(|kind| health.feed(kind).synced());
-        told.send_replace(());
+        changed.send_replace(());
     }
 }
 
@@ -211,10 +211,10 @@ impl Batch {
 
 /// Applies a batch, repeatedly while the store fails, since later updates must not overtake it.
 async fn take_over(accounts: &Arc<Mutex<Accounts>>, health: &Health, batch: Arc<Batch>) {
-    let mut said = None;
+    let mut reported = None;
     loop {
         let (accounts, batch) = (accounts.clone(), batch.clone());
-        // It waits for decisions in progress.
+        // Applying waits for decisions in progress.
         let task = spawn_blocking(move || {
             let mut accounts = accounts.lock().unwrap_or_else(PoisonError::into_inner);
             match &*batch {
@@ -229,7 +229,7 @@ async fn take_over(accounts: &Arc<Mutex<Accounts>>, health: &Health, batch: Arc<
             Err(error) => error.to_string(),
         };
         let error = format!("nodes and pods can't be taken over: {error}");
-        if said.replace(error.clone()).as_ref() != Some(&error) {
+        if reported.replace(error.clone()).as_ref() != Some(&error) {
             tracing::error!("{error}");
         }
         health.stored(Some(error));

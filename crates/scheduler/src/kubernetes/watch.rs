@@ -129,7 +129,7 @@ impl<T: Watched> Watcher<T> {
                 stream => stream?,
             };
             feed.good();
-            let mut said_nothing = true;
+            let mut is_empty = true;
             loop {
                 let line = timeout(SILENT, stream.line()).await;
                 let Some(line) = line.unwrap_or(Err(ClientError::Late(SILENT)))? else { break };
@@ -139,11 +139,11 @@ impl<T: Watched> Watcher<T> {
                 if !self.event(line, from).await? {
                     return Ok(());
                 }
-                said_nothing = false;
+                is_empty = false;
                 *wait = self.back_off.first;
                 feed.good();
             }
-            if said_nothing {
+            if is_empty {
                 // Avoids a busy loop with a server that ends watches at once.
                 sleep(*wait).await;
                 *wait = (*wait * 2).min(self.back_off.most);

@@ -16,10 +16,10 @@ pub(super) struct Request {
 /// Why there is no reply. The other end is gone then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LinkError {
-    /// It did not answer in time.
+    /// There was no answer in time.
     #[error("no answer within {0:?}")]
     Late(Duration),
-    /// It can't be started or reached.
+    /// The other end can't be started or reached.
     #[error("{0}")]
     Gone(String),
 }

@@ -49,7 +49,7 @@ pub struct Problem {
     pub source: String,
     /// The error, with its position.
     pub what: String,
-    /// Whether none of its units are available because of it.
+    /// Whether it makes all of the source's units unavailable.
     pub is_out: bool,
 }
 
@@ -111,7 +111,7 @@ impl Plugins {
         let mut problems = Vec::new();
         let mut taken = BTreeSet::new();
         for source in &mut self.sources {
-            // The source remembers its error.
+            // The source stores its error.
             let _ = source.refresh(&self.options);
             let name = source.name();
             let mut say =
@@ -236,8 +236,8 @@ impl UnitQuery<'_> {
         {
             let mut why = String::new();
             if left > 0 && !accepted.reasons.is_empty() {
-                let said = accepted.reasons.get(&slot.to_string());
-                why = said.map(|why| one_line(why, REASON)).unwrap_or_default();
+                let reason = accepted.reasons.get(&slot.to_string());
+                why = reason.map(|why| one_line(why, REASON)).unwrap_or_default();
                 left = left.saturating_sub(why.len());
             }
             rejected.hosts.insert(place as u32, why);
@@ -300,7 +300,7 @@ impl External for Plugins {
         let from = self.picture.revision;
         let body = self.picture.change(deltas);
         for source in &mut self.sources {
-            source.tell(from, self.picture.revision, &body);
+            source.send_changes(from, self.picture.revision, &body);
         }
         Ok(())
     }

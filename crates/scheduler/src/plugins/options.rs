@@ -28,7 +28,7 @@ impl Options {
         self.folders.is_empty() && self.services.is_empty()
     }
 
-    /// These sources and others; for duplicates, these count.
+    /// These sources and others; these have precedence over duplicates.
     pub fn and(&self, others: &Options) -> Options {
         let mut all = others.clone();
         all.folders.retain(|folder| !self.folders.iter().any(|ours| ours.path == folder.path));
@@ -55,10 +55,10 @@ impl Options {
 pub struct Folder {
     /// The folder.
     pub path: PathBuf,
-    /// How long a unit may take, in milliseconds.
+    /// Time limit of a unit in milliseconds.
     #[serde(default = "limit")]
     pub limit_ms: u32,
-    /// How much memory the units may take together, in MiB.
+    /// Memory limit of all units together in MiB.
     #[serde(default = "memory")]
     pub memory_mb: u32,
     /// Whether they may make network connections.
@@ -88,7 +88,7 @@ impl Folder {
 pub struct Service {
     /// Its address: `http://HOST:PORT/PATH`.
     pub url: String,
-    /// How long a unit may take, in milliseconds.
+    /// Time limit of a unit in milliseconds.
     #[serde(default = "limit")]
     pub limit_ms: u32,
 }

@@ -72,12 +72,12 @@ impl Picture {
             "from": from, "revision": self.revision,
             "hosts": hosts, "gone_hosts": &gone_hosts, "vms": vms, "gone_vms": gone_vms,
         });
-        // Only now: within one update a slot has one host.
+        // Freed only now, so that a slot has one host within an update.
         self.free.extend(gone_hosts);
         body.to_string().into_bytes()
     }
 
-    /// Everything, as the bodies of requests that a new listener is sent in turn.
+    /// Everything, as the bodies of successive requests to a new listener.
     pub fn parts(&self) -> Vec<Vec<u8>> {
         let hosts: Vec<Value> = self.hosts.keys().filter_map(|slot| self.host(*slot)).collect();
         let vms: Vec<Value> = self.vms.values().map(|vm| self.vm(vm)).collect();
@@ -104,7 +104,7 @@ impl Picture {
         let mut mask = vec![b'0'; self.names.len()];
         let mut next = 0;
         let slot = |name: &&str| {
-            // Usually the next one: checking it is cheaper than a lookup.
+            // Checking the next slot, which is usually right, is cheaper than a lookup.
             let slot = match self.names.get(next) {
                 Some(Some(there)) if there == name => next,
                 _ => self.slots.get(*name).copied().unwrap_or(self.names.len()),
@@ -124,7 +124,7 @@ impl Picture {
         self.names.get(slot)?.as_ref()
     }
 
-    /// Hosts of a mask, with their fields: for listeners that keep nothing.
+    /// Hosts of a mask, with their fields: for stateless listeners.
     pub fn hosts(&self, mask: &[u8]) -> Vec<Value> {
         let chosen = mask.iter().enumerate().filter(|(_, bit)| **bit == b'1');
         chosen.filter_map(|(slot, _)| self.host(slot)).collect()
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// Applies a request to a listener's copy: host ids by slot.
-    fn heard(hosts: &mut BTreeMap<u64, String>, body: &[u8]) {
+    fn apply(hosts: &mut BTreeMap<u64, String>, body: &[u8]) {
         let body: Value = serde_json::from_slice(body).expect("JSON");
         let list = |name: &str| body[name].as_array().cloned().unwrap_or_default();
         for slot in list("gone_hosts") {
@@ -214,11 +214,11 @@ mod tests {
                     let name = format!("h{host_number}");
                     if there { Delta::Host(Box::new(host(&name))) } else { Delta::NoHost(name) }
                 };
-                // A host is named once per update.
+                // An update names each host once.
                 let once: BTreeMap<u8, bool> = step.into_iter().collect();
-                heard(&mut followed, &picture.change(once.into_iter().map(delta).collect()));
+                apply(&mut followed, &picture.change(once.into_iter().map(delta).collect()));
                 let mut late = BTreeMap::new();
-                picture.parts().iter().for_each(|part| heard(&mut late, part));
+                picture.parts().iter().for_each(|part| apply(&mut late, part));
                 prop_assert_eq!(&followed, &late);
                 let all: Vec<String> = followed.values().cloned().collect();
                 let all: Vec<&str> = all.iter().map(String::as_str).collect();

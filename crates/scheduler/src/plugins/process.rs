@@ -110,9 +110,9 @@ impl Process {
         let line = self.line(Instant::now() + limit, limit)?;
         // Attack: a plugin that writes invalid JSON as its answer. This is the plugin's failure, not its
         // host's.
-        let is_asked = line.starts_with(format!("{{\"id\":{id},").as_bytes())
+        let is_expected = line.starts_with(format!("{{\"id\":{id},").as_bytes())
             || serde_json::from_slice::<Head>(&line).is_ok_and(|head| head.id == Some(id));
-        match is_asked {
+        match is_expected {
             true => Ok(line),
             false => Err(LinkError::Gone("the plugin host sent an unexpected answer".into())),
         }

@@ -85,7 +85,7 @@ fn command(python: &Path) -> Command {
     command
 }
 
-/// Passes a module of the package; its `main` gets `beside` as keyword arguments.
+/// A descriptor with a module of the package; its `main` gets `beside` as keyword arguments.
 fn given(module: &str, beside: Map<String, Value>) -> Result<OwnedFd, LinkError> {
     let sources: Map<String, Value> =
         SOURCES.iter().map(|(name, text)| (name.to_string(), json!(text))).collect();
@@ -201,17 +201,17 @@ fn look(python: &Path) -> Result<Found, LinkError> {
     command.args(["-c", LOOK]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     environment(&mut command);
     let mut child = command.spawn().map_err(|error| gone(&error))?;
-    let mut said = String::new();
+    let mut output = String::new();
     if let Some(out) = child.stdout.take() {
         let ready = wait_readable(&[out.as_fd()], Some(PATIENCE.as_nanos() as u64));
         if !ready.is_ok_and(|ready| ready == [true]) {
             let _ = child.kill();
         }
         // The output fits into a pipe.
-        let _ = out.take(1 << 16).read_to_string(&mut said);
+        let _ = out.take(1 << 16).read_to_string(&mut output);
     }
     let status = child.wait().map_err(|error| gone(&error))?;
-    let found: Found = match serde_json::from_str(&said) {
+    let found: Found = match serde_json::from_str(&output) {
         Ok(found) if status.success() => found,
         _ => return Err(gone(&format!("doesn't say where its library is ({status})"))),
     };

@@ -102,7 +102,7 @@ async fn ask(
     if !is_open {
         let stream =
             tokio::net::TcpStream::connect(&address.authority).await.map_err(|error| gone(&error))?;
-        // Requests are small and waited for.
+        // Requests are small, and their answers are waited for.
         stream.set_nodelay(true).map_err(|error| gone(&error))?;
         let (sender, driver) = handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
         tokio::spawn(driver);

@@ -44,7 +44,7 @@ pub(super) struct Source {
     rests_until: Option<Instant>,
     /// The Python its host runs with.
     python: Option<Identity>,
-    /// Why it was last lost.
+    /// Why it was last unreachable.
     why: String,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Source {
 struct Answer<T> {
     ok: Option<T>,
     error: Option<Trouble>,
-    said: Option<String>,
+    output: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -122,12 +122,12 @@ impl Source {
         }
     }
 
-    /// Why it is unreachable, if it is.
+    /// Why it is unreachable; `None` if it is reachable.
     pub fn out(&self) -> Option<&str> {
         self.link.is_none().then_some(&self.why)
     }
 
-    /// How long one of its units may take.
+    /// Time limit of its units.
     pub fn limit(&self) -> Duration {
         bounded(match &self.place {
             Location::Folder(folder) => folder.limit_ms,
@@ -248,7 +248,7 @@ impl Source {
     }
 
     /// Sends an update from one revision to the next, if it has the former.
-    pub fn tell(&mut self, from: u64, revision: u64, body: &[u8]) {
+    pub fn send_changes(&mut self, from: u64, revision: u64, body: &[u8]) {
         if self.is_stateless || self.link.is_none() || self.has != Some(from) {
             return;
         }
@@ -279,8 +279,8 @@ impl Source {
     fn read<T: DeserializeOwned>(&self, line: &[u8]) -> Result<T, String> {
         let answer: Answer<T> =
             serde_json::from_slice(line).map_err(|error| format!("an answer that can't be read: {error}"))?;
-        if let Some(said) = &answer.said {
-            tracing::debug!(source = self.name(), "a unit said: {}", one_line(said, LONGEST_TEXT));
+        if let Some(output) = &answer.output {
+            tracing::debug!(source = self.name(), "output of a unit: {}", one_line(output, LONGEST_TEXT));
         }
         match answer {
             Answer { error: Some(error), .. } => Err(error.to_string()),
@@ -320,9 +320,9 @@ mod tests {
     use super::*;
 
     /// Gives a fixed reply.
-    struct Told(&'static str);
+    struct FixedReply(&'static str);
 
-    impl Link for Told {
+    impl Link for FixedReply {
         fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
             requests.iter().map(|_| Ok(self.0.replace('@', &r"x\u001b\n".repeat(100_000)).into())).collect()
         }
@@ -336,13 +336,13 @@ mod tests {
         }
     }
 
-    fn told(answer: &'static str) -> Source {
-        Source { link: Some(Box::new(Told(answer))), ..Source::folder(Folder::new("/plugins")) }
+    fn source_answering(answer: &'static str) -> Source {
+        Source { link: Some(Box::new(FixedReply(answer))), ..Source::folder(Folder::new("/plugins")) }
     }
 
     #[test]
     fn plugin_texts_are_truncated_to_single_lines() {
-        let mut source = told(
+        let mut source = source_answering(
             r#"{"ok": {"units": [{"name": "@", "kinds": ["filter", "filter"], "properties": "@",
                 "description": {"filter": "@"}}], "problems": [{"file": "@", "line": 1, "text": "@"}]}}"#,
         );
@@ -351,7 +351,7 @@ mod tests {
         let texts = [&unit.name, &unit.description, &unit.properties, &source.problems[0]];
         assert_eq!((source.units.len(), source.problems.len()), (1, 1));
         assert!(texts.iter().all(|text| text.len() < 3000 && !text.contains(char::is_control)), "{texts:?}");
-        let mut source = told(r#"{"error": {"kind": "@", "text": "@", "where": "@"}}"#);
+        let mut source = source_answering(r#"{"error": {"kind": "@", "text": "@", "where": "@"}}"#);
         let request = || Request { op: "filter", body: b"{}".to_vec(), within: KEEPING };
         let error = source.ask::<serde_json::Value>(vec![request()]).remove(0).expect_err("an error");
         assert!(error.len() < 3000 && !error.contains(char::is_control), "{error}");
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn an_invalid_reply_fails_its_unit() {
         for answer in [r#"{"id":1,"ok":"#, r#"{"id":1,"ok":[1e999]}"#, "\u{0}", r#"{"ok":{},"ok":{}}"#] {
-            let mut source = told(answer);
+            let mut source = source_answering(answer);
             let request = Request { op: "score", body: b"{}".to_vec(), within: KEEPING };
             let answers = source.ask::<Vec<f64>>(vec![request]);
             assert!(answers[0].as_ref().is_err_and(|error| error.len() < 200), "{answer}: {answers:?}");

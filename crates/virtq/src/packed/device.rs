@@ -72,7 +72,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
                 return (count, self.why(*at, write));
             }
         }
-        (count, End::Asked)
+        (count, End::Limit)
     }
 
     fn chain<T: Translate<'t>>(

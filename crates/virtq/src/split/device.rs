@@ -31,7 +31,7 @@ impl<'t> Format<'t> for SplitRing<'t> {
             Err(error) => return (0, End::Error(error)),
         };
         let want = if write { WRITE } else { 0 };
-        let asked = out.len();
+        let limit = out.len();
         let mut count = 0;
         for head in out.iter_mut().take(ready) {
             let id = self.available.load(self.available_at(at.index));
@@ -52,7 +52,7 @@ impl<'t> Format<'t> for SplitRing<'t> {
             at.index = at.index.wrapping_add(1);
             count += 1;
         }
-        (count, if count == asked { End::Asked } else { End::Empty })
+        (count, if count == limit { End::Limit } else { End::Empty })
     }
 
     fn chain<T: Translate<'t>>(

@@ -83,8 +83,9 @@ impl Filter {
         let mut steps = 0;
         for (index, rule) in rules.iter().enumerate() {
             match self::rule(&config::unquote_text(rule), outputs, scope) {
-                Ok((program, said)) => {
-                    warnings.extend(said.iter().map(|said| format!("pattern {index}: warning: {said}")));
+                Ok((program, found)) => {
+                    warnings
+                        .extend(found.iter().map(|warning| format!("pattern {index}: warning: {warning}")));
                     steps += program.steps.len();
                     programs.push(program);
                 }

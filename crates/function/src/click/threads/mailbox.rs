@@ -1,4 +1,4 @@
-//! Letters to a thread that turns or sleeps.
+//! Messages to a thread that may be sleeping.
 use ringway_host::{EventFd, HostError};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd};
@@ -74,14 +74,14 @@ impl<T> Mailbox<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_host::{Wish, poll};
+    use ringway_host::{PollFd, poll};
     use std::sync::Arc;
     use std::time::Duration;
 
     fn rings<T>(mailbox: &Mailbox<T>) -> bool {
-        let mut wish = [Wish { descriptor: mailbox.descriptor(), readable: true, writable: false }];
-        poll(&mut wish, Duration::ZERO);
-        wish[0].readable
+        let mut poll_fds = [PollFd { descriptor: mailbox.descriptor(), readable: true, writable: false }];
+        poll(&mut poll_fds, Duration::ZERO);
+        poll_fds[0].readable
     }
 
     #[test]
@@ -107,9 +107,9 @@ mod tests {
         });
         let mut next = [0, 0];
         while next != [1000, 1000] {
-            let mut wish = [Wish { descriptor: mailbox.descriptor(), readable: true, writable: false }];
-            poll(&mut wish, Duration::from_secs(60));
-            assert!(wish[0].readable, "it sleeps while letters wait");
+            let mut poll_fds = [PollFd { descriptor: mailbox.descriptor(), readable: true, writable: false }];
+            poll(&mut poll_fds, Duration::from_secs(60));
+            assert!(poll_fds[0].readable, "it sleeps while letters wait");
             let (writer, letter) = mailbox.take().unwrap();
             assert_eq!(letter, next[writer]);
             next[writer] += 1;

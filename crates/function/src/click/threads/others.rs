@@ -17,14 +17,14 @@ use std::thread::JoinHandle;
 
 /// Initial data shared by all threads of a configuration.
 pub(in crate::click) struct Plan<'a> {
-    /// How many there may be.
+    /// Maximum number of threads.
     pub(in crate::click) threads: usize,
     pub(in crate::click) graph: &'a Graph,
     pub(in crate::click) registry: &'a Registry,
     pub(in crate::click) burst: usize,
     pub(in crate::click) machine: Machine,
     pub(in crate::click) seed: u64,
-    /// The core of the first, if threads are kept on cores; the others' follow.
+    /// The core of the first thread, if threads are pinned; the others use the following cores.
     pub(in crate::click) core: Option<usize>,
     /// Makes a thread's console.
     pub(in crate::click) console: &'a dyn Fn() -> Box<dyn Console + Send>,
@@ -90,7 +90,7 @@ impl OtherThreads {
     pub(in crate::click) fn drive(&self, router: &mut Router) {
         let mut signals = Signals::default();
         let mut pace = Pace::default();
-        // A driver's script may have something to do before anything else.
+        // A driver's script may have to run first.
         let mut held: Vec<usize> = self.posts.iter().map(|post| post.thread).collect();
         self.has_listeners.store(router.has_chatter_listeners(), Ordering::Relaxed);
         loop {

@@ -5,7 +5,7 @@ use crate::click::Machine;
 use crate::click::pace::Pace;
 use ringway_click::{Clock, Console, Division, Job, Options, Registry, Router};
 use ringway_click_lang::Graph;
-use ringway_host::{Wish, poll};
+use ringway_host::{PollFd, poll};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Orders of the first thread.
 pub(super) enum Order {
-    /// Do this, and answer.
+    /// Run this job, and send the result.
     Do(Job, Sender<Box<dyn Any + Send>>),
     /// Take turns.
     Run,
@@ -29,14 +29,14 @@ pub(super) enum Message {
     Stopped { thread: usize, times: i64 },
     /// An element printed this.
     Chatter(String),
-    /// The thread broke off.
+    /// The thread ended unexpectedly.
     Lost(usize),
 }
 
 /// Initial data of a thread.
 pub(super) struct ThreadStart {
     pub(super) thread: usize,
-    /// How many there may be.
+    /// Maximum number of threads.
     pub(super) threads: usize,
     pub(super) division: Division,
     pub(super) graph: Graph,
@@ -106,8 +106,8 @@ fn work(router: &mut Router, thread: usize, orders: &Mailbox<Order>, messages: &
             running = false;
         }
         if !running {
-            let mut wish = [Wish { descriptor: orders.descriptor(), readable: true, writable: false }];
-            poll(&mut wish, Duration::MAX);
+            let mut poll_fds = [PollFd { descriptor: orders.descriptor(), readable: true, writable: false }];
+            poll(&mut poll_fds, Duration::MAX);
             continue;
         }
         let turn = router.turn();

@@ -79,7 +79,7 @@ pub struct ControlSocket {
     verbose: bool,
     /// In order of creation.
     connections: Vec<Connection>,
-    /// For commands that waited for this configuration.
+    /// Continues commands that waited for this configuration.
     timer: Option<Timer>,
 }
 
@@ -152,7 +152,7 @@ impl ControlSocket {
             if self.connections.len() >= MOST {
                 self.make_room(active, cx);
             }
-            self.tell("opened", &*stream, cx);
+            self.report("opened", &*stream, cx);
             self.connections.push(Connection { stream, session: Session::default(), ended: false, active });
             self.serve(self.connections.len() - 1, false, cx);
         }
@@ -164,10 +164,10 @@ impl ControlSocket {
         let Some((at, _)) = may.min_by_key(|(_, known)| known.active) else { return };
         let Connection { stream, .. } = self.connections.remove(at);
         cx.select(stream.descriptor(), false, false);
-        self.tell("made room for another, closed", &*stream, cx);
+        self.report("made room for another, closed", &*stream, cx);
     }
 
-    fn tell(&self, what: &str, stream: &dyn Stream, cx: &mut Context<'_>) {
+    fn report(&self, what: &str, stream: &dyn Stream, cx: &mut Context<'_>) {
         if self.verbose {
             let name = cx.declaration();
             cx.chatter(format_args!("{name}: {what} connection {}", stream.descriptor()));

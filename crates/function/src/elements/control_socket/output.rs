@@ -14,7 +14,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// How many bytes wait.
+    /// Number of waiting bytes.
     pub(super) fn len(&self) -> usize {
         self.waiting
     }
@@ -43,7 +43,7 @@ impl Output {
         self.parts.push_back(bytes);
     }
 
-    /// So many bytes of the first part have been sent.
+    /// Records that this many bytes of the first part were sent.
     pub(super) fn sent(&mut self, bytes: usize) {
         let left = self.first().len();
         let bytes = bytes.min(left);

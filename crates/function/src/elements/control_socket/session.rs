@@ -25,7 +25,7 @@ pub trait Handlers {
     fn find(&mut self, name: &str, write: bool) -> Result<HandlerCall, Failure>;
     /// Reads the next part of a handler, named `name` in errors.
     fn read(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure>;
-    /// Does the next piece of writing one.
+    /// Performs the next step of writing a handler.
     fn write(&mut self, name: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure>;
     /// Calls an element's LLRPC, named `name` in errors.
     fn llrpc(&mut self, name: &str, element: &str, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure>;
@@ -398,7 +398,7 @@ impl Session {
         self.go_on(doing, handlers);
     }
 
-    /// Does a piece of a command.
+    /// Performs the next step of a command.
     fn go_on(&mut self, mut doing: Doing, handlers: &mut impl Handlers) {
         let Doing { write, name, value, call, pieces, read } = &mut doing;
         let call = match call {
@@ -476,7 +476,7 @@ mod tests {
             Ok(HandlerCall { element: None, handler: name.into(), value: String::new() })
         }
 
-        /// In pieces of one byte.
+        /// Reads in pieces of one byte.
         fn read(&mut self, _: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
             let all = format!("{}{}", self.0, call.value);
             let at: usize = pieces.kept();
@@ -484,7 +484,7 @@ mod tests {
             Ok(if at + 1 < all.len() { pieces.keep(at + 1) } else { Progress::Done })
         }
 
-        /// In three pieces.
+        /// Writes in three steps.
         fn write(&mut self, _: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
             let done = pieces.kept::<u32>();
             if done < 2 {
@@ -598,7 +598,7 @@ mod tests {
         one.0 = "xyz".into();
         session.begin_again();
         assert!(session.is_unfinished());
-        // Another router has replaced it.
+        // Another router has replaced the first one.
         session.begin_again();
         run(&mut session, false, &mut one);
         assert!(output(&mut session).contains("DATA 3\r\nxyz200 Write") && one.0 == "new");

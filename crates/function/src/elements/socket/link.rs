@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 
-/// Which kind of socket.
+/// The kind of a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SocketKind {
     #[default]
@@ -19,7 +19,7 @@ pub enum SocketKind {
     UnixDatagram,
 }
 
-/// Where a socket is.
+/// The address of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SocketAddress {
     Address(Ipv4Addr, u16),
@@ -41,9 +41,9 @@ impl fmt::Display for SocketAddress {
     }
 }
 
-/// The requested socket.
+/// The socket's configuration.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct SocketOptions {
     pub kind: SocketKind,
     pub remote: SocketAddress,
     pub local: Option<SocketAddress>,
@@ -62,7 +62,7 @@ enum Listener {
 }
 
 enum Datagrams {
-    /// With its destination; none for 0.0.0.0, where each packet has its own.
+    /// With its destination; none for 0.0.0.0, if each packet has its own.
     Udp(UdpSocket, Option<SocketAddrV4>),
     Unix(UnixDatagram, Option<PathBuf>),
 }
@@ -83,7 +83,7 @@ pub struct Link {
     last: Option<From>,
     /// Sender of the last received datagram.
     sender: Option<From>,
-    /// A file to take away in the end.
+    /// A file to remove at the end.
     file: Option<String>,
 }
 
@@ -92,22 +92,22 @@ fn unix(file: &str) -> Result<SocketAddrUnix> {
 }
 
 /// A socket, bound and connected as requested.
-fn open(wish: &Wish) -> Result<OwnedFd> {
-    let internet = matches!(wish.kind, SocketKind::Tcp | SocketKind::Udp);
+fn open(options: &SocketOptions) -> Result<OwnedFd> {
+    let internet = matches!(options.kind, SocketKind::Tcp | SocketKind::Udp);
     let family = if internet { AddressFamily::INET } else { AddressFamily::UNIX };
-    let stream = matches!(wish.kind, SocketKind::Tcp | SocketKind::Unix);
+    let stream = matches!(options.kind, SocketKind::Tcp | SocketKind::Unix);
     let kind = if stream { SocketType::STREAM } else { SocketType::DGRAM };
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-    if let Some(bytes) = wish.send_buffer {
+    if let Some(bytes) = options.send_buffer {
         sockopt::set_socket_send_buffer_size(&socket, bytes as usize)?;
     }
-    if let Some(bytes) = wish.receive_buffer {
+    if let Some(bytes) = options.receive_buffer {
         sockopt::set_socket_recv_buffer_size(&socket, bytes as usize)?;
     }
-    if wish.kind == SocketKind::Tcp && !wish.client {
+    if options.kind == SocketKind::Tcp && !options.client {
         sockopt::set_socket_reuseaddr(&socket, true)?;
     }
-    let own = if wish.client { wish.local.as_ref() } else { Some(&wish.remote) };
+    let own = if options.client { options.local.as_ref() } else { Some(&options.remote) };
     match own {
         Some(SocketAddress::Address(address, port)) => {
             bind(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
@@ -115,10 +115,10 @@ fn open(wish: &Wish) -> Result<OwnedFd> {
         Some(SocketAddress::File(file)) => bind(&socket, &unix(file)?)?,
         None => {}
     }
-    if wish.client {
-        match &wish.remote {
+    if options.client {
+        match &options.remote {
             // Each packet has its own destination.
-            SocketAddress::Address(Ipv4Addr::UNSPECIFIED, _) if wish.kind == SocketKind::Udp => {}
+            SocketAddress::Address(Ipv4Addr::UNSPECIFIED, _) if options.kind == SocketKind::Udp => {}
             SocketAddress::Address(address, port) => {
                 connect(&socket, &SocketAddr::V4(SocketAddrV4::new(*address, *port)))?;
             }
@@ -135,17 +135,17 @@ impl Link {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn open(wish: &Wish) -> Result<Self> {
-        let socket = open(wish)?;
-        let own = if wish.client { wish.local.clone() } else { Some(wish.remote.clone()) };
+    pub fn open(options: &SocketOptions) -> Result<Self> {
+        let socket = open(options)?;
+        let own = if options.client { options.local.clone() } else { Some(options.remote.clone()) };
         let file = if let Some(SocketAddress::File(file)) = own { Some(file) } else { None };
         let (listener, stream, datagrams) = (None, None, None);
         let mut link =
-            Self { listener, stream, datagrams, answers: !wish.client, last: None, sender: None, file };
-        match (wish.kind, wish.client) {
+            Self { listener, stream, datagrams, answers: !options.client, last: None, sender: None, file };
+        match (options.kind, options.client) {
             (SocketKind::Tcp, true) => {
                 let stream = TcpStream::from(socket);
-                stream.set_nodelay(wish.no_delay)?;
+                stream.set_nodelay(options.no_delay)?;
                 stream.set_nonblocking(true)?;
                 link.stream = Some(Box::new(stream));
             }
@@ -167,7 +167,7 @@ impl Link {
             (SocketKind::Udp, client) => {
                 let datagrams = UdpSocket::from(socket);
                 datagrams.set_nonblocking(true)?;
-                let to = match wish.remote {
+                let to = match options.remote {
                     SocketAddress::Address(address, port) if client => Some(SocketAddrV4::new(address, port)),
                     _ => None,
                 };
@@ -176,7 +176,7 @@ impl Link {
             (SocketKind::UnixDatagram, client) => {
                 let datagrams = UnixDatagram::from(socket);
                 datagrams.set_nonblocking(true)?;
-                let to = match &wish.remote {
+                let to = match &options.remote {
                     SocketAddress::File(file) if client => Some(PathBuf::from(file)),
                     _ => None,
                 };
@@ -186,7 +186,7 @@ impl Link {
         Ok(link)
     }
 
-    /// The descriptor that packets go through.
+    /// The descriptor for packets.
     fn carrier(&self) -> Option<i32> {
         let stream = self.stream.as_ref().map(|stream| stream.as_raw_fd());
         stream.or(match &self.datagrams {
@@ -212,7 +212,7 @@ impl Link {
         carrier.into_iter().chain(waiting)
     }
 
-    /// Whether packets go through this descriptor.
+    /// Whether this is the descriptor for packets.
     pub fn carries(&self, descriptor: i32) -> bool {
         self.carrier() == Some(descriptor)
     }
@@ -250,7 +250,7 @@ impl Link {
         }
     }
 
-    /// Ends a connection; its descriptor.
+    /// Ends a connection; returns its descriptor.
     pub fn end(&mut self) -> Option<i32> {
         self.stream.take().map(|stream| stream.as_raw_fd())
     }

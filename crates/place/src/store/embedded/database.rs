@@ -36,7 +36,7 @@ pub(super) fn begin(database: &Database, identity: u64) -> Result<(), Error> {
     Ok(transaction.commit()?)
 }
 
-/// A table; none if nothing was ever put in.
+/// A table; none if nothing was ever inserted.
 fn existing<T>(opened: Result<T, TableError>) -> Result<Option<T>, Error> {
     match opened {
         Ok(table) => Ok(Some(table)),
@@ -131,7 +131,7 @@ pub(super) fn commit(database: &Database, number: u64, batch: Batch) -> Result<(
             rest(&transaction, number, changes.revision, &changes.leases, changes.oldest)?;
             return Ok(transaction.commit()?);
         }
-        // None of this is there after a crash before the last.
+        // A crash before the last transaction leaves none of these.
         transaction.set_durability(Durability::None)?;
         transaction.commit()?;
         std::thread::yield_now();

@@ -40,7 +40,7 @@ pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
 pub(super) fn private(path: &Path, create: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(create).truncate(false).mode(0o600).open(path)?;
-    // It may be of a time when others could.
+    // An existing file may have other permissions.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
@@ -201,7 +201,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
         };
         match file.try_lock() {
             Ok(()) => {
-                // It may have been replaced between our opening and our locking.
+                // The file may have been replaced between opening and locking.
                 let ours = file.metadata().map_err(&failed)?.ino();
                 if std::fs::metadata(&log).is_ok_and(|seen| seen.ino() == ours) {
                     return Ok(Some(file));
@@ -226,7 +226,7 @@ pub(super) fn make(path: &Path, half: usize, holds: Option<Batch>) -> Result<(),
     use std::hash::BuildHasher;
     // The standard library's own random numbers suffice to tell two stores apart.
     let identity = std::hash::RandomState::new().hash_one(path);
-    // A log that begins after record 0 is that of a store in which nothing was ever kept.
+    // A log that begins after record 0 belongs to a store in which nothing was ever stored.
     let base = holds.is_some().into();
     let new = beside(path, ".new");
     let failed = io_error(path);

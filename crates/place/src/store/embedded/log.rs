@@ -48,7 +48,7 @@ pub(super) struct Contents {
     pub newest: u64,
     /// The half of the newest record.
     half: usize,
-    /// Where the sectors are of a record that was not written to its end.
+    /// Offsets of the sectors of a record whose write was interrupted.
     pub torn: Vec<usize>,
     /// Damage that leaves the records above readable.
     pub damage: Option<Damage>,
@@ -110,7 +110,7 @@ pub(super) fn create(path: &Path, identity: u64, base: u64, size: usize) -> io::
     let mut bytes = Vec::with_capacity(SECTOR + 2 * size);
     let payload = [MAGIC, &identity.to_le_bytes(), &(size as u64).to_le_bytes()].concat();
     write_sector(&mut bytes, identity, &Sector { number: base, index: 0, count: 0, payload: &payload });
-    // Written, not only reserved: then a record changes no metadata, and syncing it needs no journal.
+    // The file is written, not only allocated, so that a record changes no metadata and syncing it needs no journal.
     bytes.resize(SECTOR + 2 * size, 0);
     super::files::replace(path, |file| file.write_all_at(&bytes, 0))
 }

@@ -75,7 +75,7 @@ fn database_error(path: &Path, error: impl Into<redb::Error>) -> StoreError {
 
 #[derive(Default)]
 struct Reached {
-    /// Everything up to this revision would survive a crash.
+    /// Everything up to this revision is durable.
     written: Revision,
     /// Why nothing can be written now.
     full: Option<String>,
@@ -84,7 +84,7 @@ struct Reached {
     closing: bool,
 }
 
-/// How far the files are.
+/// Progress of the writer.
 #[derive(Default)]
 struct Progress {
     reached: Mutex<Reached>,
@@ -149,7 +149,7 @@ impl Embedded {
         Embedded::with_log(path, now, log::HALF)
     }
 
-    /// The same with another size of a new log's halves.
+    /// The same with another size of each half of a new log.
     fn with_log(path: &Path, now: u64, half: usize) -> Result<Embedded, StoreError> {
         let mut lock = files::lock(path)?;
         let mut found = Files::read(path)?.examine(now).map_err(|damage| refused(path, &damage))?;

@@ -9,7 +9,7 @@ const NO_VALUE: u8 = 2;
 const LEASE: u8 = 3;
 const NO_LEASE: u8 = 4;
 const COMPACT: u8 = 5;
-/// Before the notes of a revision.
+/// Tag before the notes of a revision.
 const REVISION: u8 = 6;
 
 fn text(bytes: &mut Vec<u8>, text: &[u8]) {

@@ -16,7 +16,7 @@ pub(super) type Noted = (Revision, Vec<Note>);
 
 /// Limit in bytes for adding pending changes to a record.
 const RECORD: usize = 256 << 10;
-/// How long a full disk is left alone.
+/// Delay before a retry on a full disk.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Result of the database thread for a batch.
@@ -42,11 +42,11 @@ pub(super) fn run(
 ) {
     let result = std::thread::scope(|scope| {
         let (sender, behind) = channel::<(u64, Batch)>();
-        let (tell, told) = sync_channel(1);
-        let keep_up = move || keep_up(open, database, &behind, &tell, progress);
+        let (event_sender, events) = sync_channel(1);
+        let keep_up = move || keep_up(open, database, &behind, &event_sender, progress);
         let thread = std::thread::Builder::new().name("place-database".into());
         thread.spawn_scoped(scope, keep_up).map_err(|error| error.to_string())?;
-        let mut writer = Writer { log, since: Vec::new(), sender, told, busy: false, progress };
+        let mut writer = Writer { log, since: Vec::new(), sender, events, busy: false, progress };
         while let Ok(first) = receiver.recv() {
             let revision = writer.write(first, receiver)?;
             progress.written(revision);
@@ -58,12 +58,12 @@ pub(super) fn run(
     }
 }
 
-/// Brings batches to the database.
+/// Writes batches to the database.
 fn keep_up(
     open: &Open,
     database: Database,
     behind: &Receiver<(u64, Batch)>,
-    tell: &SyncSender<WriterEvent>,
+    event_sender: &SyncSender<WriterEvent>,
     progress: &Progress,
 ) {
     let mut database = Some(database);
@@ -75,11 +75,11 @@ fn keep_up(
                 database = Some(opened);
                 Ok(())
             });
-            let told = match done {
+            let event = match done {
                 Ok(()) => WriterEvent::Done,
                 Err(Error::Io(error)) if is_full(&error) => {
                     // The receiver may be gone, and one message suffices.
-                    let _ = tell.try_send(WriterEvent::Full(error.to_string()));
+                    let _ = event_sender.try_send(WriterEvent::Full(error.to_string()));
                     // Changes missing in the database are in the log.
                     if progress.is_closing() {
                         return;
@@ -89,7 +89,7 @@ fn keep_up(
                 }
                 Err(error) => WriterEvent::Failed(error.to_string()),
             };
-            if tell.send(told).is_err() {
+            if event_sender.send(event).is_err() {
                 return;
             }
             break;
@@ -104,8 +104,8 @@ pub(super) struct Writer<'p> {
     pub since: Batch,
     /// Channel to the database thread, with the number of the newest record.
     pub sender: Sender<(u64, Batch)>,
-    /// Says when that is done.
-    pub told: Receiver<WriterEvent>,
+    /// Reports of the database thread.
+    pub events: Receiver<WriterEvent>,
     pub busy: bool,
     pub progress: &'p Progress,
 }
@@ -126,7 +126,7 @@ impl Writer<'_> {
         Ok(revision)
     }
 
-    /// Makes a batch safe.
+    /// Makes a batch durable.
     pub(super) fn keep(&mut self, bytes: &[u8], batch: Batch) -> Result<(), String> {
         let large = !self.log.can_have(bytes.len());
         // Only the database gets a large batch; the log still counts it, so that it is never behind the
@@ -172,7 +172,7 @@ impl Writer<'_> {
 
     fn wait(&mut self) -> Result<(), String> {
         while self.busy {
-            match self.told.recv() {
+            match self.events.recv() {
                 Ok(WriterEvent::Done) => self.busy = false,
                 Ok(WriterEvent::Full(what)) => self.progress.full(what),
                 Ok(WriterEvent::Failed(what)) => return Err(what),
@@ -182,7 +182,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Leaves everything in the database.
+    /// Writes everything to the database.
     fn finish(mut self) -> Result<(), String> {
         self.hand_over()?;
         self.wait()

@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Buffers whose translations are prefetched together.
 const AHEAD: usize = 64;
-/// After so many prefetches in a row without a miss, the driver's mappings are static, and its kicks a waste.
+/// Number of consecutive prefetches without a miss after which the driver's mappings count as static, and its kicks
+/// as useless.
 const KNOWN: u32 = 32;
-/// An invalidation of more bytes than these has translations of posted buffers prefetched again: a whole domain was
+/// Invalidations of more bytes cause translations of posted buffers to be prefetched again: a whole domain was
 /// flushed, not the buffer of one frame.
 const WIDE: u64 = 2 << 20;
 
@@ -62,19 +63,19 @@ impl Guest {
     }
 
     /// Applies an IOTLB update or invalidation. `true`: workers may use former translations until they end their turns.
-    pub(super) fn change(&mut self, said: Iotlb) -> Result<bool, Refused> {
+    pub(super) fn change(&mut self, message: Iotlb) -> Result<bool, Refused> {
         let Some(iommu) = &mut self.iotlb.iommu else { return Ok(false) };
-        if said.kind == Iotlb::INVALIDATE {
-            iommu.invalidate(said);
+        if message.kind == Iotlb::INVALIDATE {
+            iommu.invalidate(message);
             self.counters.iter().for_each(|counters| _ = counters.iotlb_invalidations.fetch_add(1, Relaxed));
-            self.withdraw(said.iova, said.size, false);
-            self.iotlb.ahead |= said.size == 0 || said.size > WIDE;
+            self.withdraw(message.iova, message.size, false);
+            self.iotlb.ahead |= message.size == 0 || message.size > WIDE;
             return Ok(true);
         }
-        let (change, denied) = iommu.update(said).map_err(Refused)?;
+        let (change, denied) = iommu.update(message).map_err(Refused)?;
         if change != Change::None {
             // A ring may already lie in a newly granted range: random eviction may have dropped its former translation.
-            self.withdraw(said.iova, said.size, change == Change::Granted);
+            self.withdraw(message.iova, message.size, change == Change::Granted);
         }
         self.iotlb.changed |= change != Change::None || denied.is_some();
         if let Some(Denied { ring }) = denied {
@@ -113,7 +114,8 @@ impl Guest {
         self.slots[index].state.fail(QueueError::Address);
     }
 
-    /// Does the work that messages and workers left: starts rings that are granted now, wakes queues, and sends misses.
+    /// Performs the pending work of messages and workers: starts rings that are granted now, wakes queues, and sends
+    /// misses.
     pub(in crate::vhost_user) fn look_around(&mut self) {
         self.session.bell.get().map(|bell| bell.clear());
         if self.iotlb.iommu.is_none() {
@@ -240,7 +242,7 @@ impl Guest {
                 return;
             }
         }
-        // What is behind has too many descriptors to be looked at; what is posted next may not have.
+        // The next buffer has too many descriptors for a prefetch; later ones may have fewer.
         ask_kick(&ring, at);
     }
 

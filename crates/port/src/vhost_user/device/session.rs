@@ -1,4 +1,4 @@
-//! The session's descriptors: those its thread waits for, and the eventfd that wakes it.
+//! The session's descriptors: those that its thread waits for, and the eventfd that wakes it.
 
 use super::{BELL, KICK, SOCKET};
 use crate::vhost_user::iommu::Bell;
@@ -7,7 +7,7 @@ use ringway_vhost_user::Refused;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// A session with a front-end, and what is kept for the next one.
+/// A session with a front-end, and state that persists until the next one.
 pub(super) struct Session {
     /// Present during a session.
     pub epoll: Option<Epoll>,
@@ -17,7 +17,7 @@ pub(super) struct Session {
     pub channel: Option<OwnedFd>,
     /// Signalled by workers that lack a translation.
     pub bell: Bell,
-    /// Limits what waking the front-end may cost.
+    /// The budget for waking the front-end.
     pub budget: Arc<Budget>,
 }
 
@@ -26,7 +26,7 @@ impl Session {
         Session { epoll: None, kick: None, channel: None, bell, budget }
     }
 
-    /// Begins on `socket`.
+    /// Begins a session on `socket`.
     pub fn begin(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
         let epoll = Epoll::new()?;
         epoll.add_level(socket, SOCKET)?;

@@ -1,4 +1,4 @@
-//! The memory that a front-end shares: its regions, their files, and the log of what is written into it.
+//! The memory that a front-end shares: its regions, their files, and the dirty log.
 
 use crate::vhost_user::log::{self, Log};
 use crate::vhost_user::usage::Usage;
@@ -8,14 +8,14 @@ use ringway_mem::{Memory, Region};
 use ringway_vhost_user::{MemoryRegion, Refused, SharedRegion};
 use std::sync::Arc;
 
-/// How many times its limit of shared memory, and how many of the longest logs, a port may have mapped at once,
+/// Multiple of its limit of shared memory, and number of the longest logs, that a port may have mapped at once,
 /// including released ones that are not unmapped yet.
 const MEMORIES: u64 = 8;
 const LOGS: u64 = 4;
 
-/// A region and what is mapped for it.
+/// A region and its mapping.
 pub(in crate::vhost_user) struct Mapped {
-    pub said: MemoryRegion,
+    pub entry: MemoryRegion,
     region: Region,
     /// The file behind it, if that is known.
     pub file: Option<FileId>,
@@ -23,11 +23,11 @@ pub(in crate::vhost_user) struct Mapped {
 
 impl Mapped {
     pub(super) fn again(&self) -> Mapped {
-        Mapped { said: self.said, region: self.region.clone(), file: self.file }
+        Mapped { entry: self.entry, region: self.region.clone(), file: self.file }
     }
 }
 
-/// A front-end's memory table and what is mapped for it.
+/// A front-end's memory table and its mappings.
 pub(super) struct SharedMemory {
     /// Bytes that the front-end may share.
     most: u64,
@@ -41,14 +41,14 @@ pub(super) struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// None yet; the front-end may share `most` bytes.
+    /// An empty table; the front-end may share `most` bytes.
     pub fn new(most: u64) -> SharedMemory {
         let account = Account::limited(most.saturating_mul(MEMORIES).saturating_add(LOGS * log::MOST));
         let (memory, usage, log) = (Arc::new(Memory::default()), Usage::default(), Log::default());
         SharedMemory { most, table: Vec::new(), memory, account, usage, log }
     }
 
-    /// Forgets what a front-end shared.
+    /// Removes all regions and the log.
     pub fn clear(&mut self) {
         self.table.clear();
         self.usage.end();
@@ -58,18 +58,18 @@ impl SharedMemory {
     /// Maps a region; fails without using any of it if the file is unsuitable.
     pub fn map(
         &mut self,
-        SharedRegion { region: said, fd }: SharedRegion,
+        SharedRegion { region: entry, fd }: SharedRegion,
         keep: Keep,
     ) -> Result<Mapped, Refused> {
-        let at = (said.guest, said.user);
-        let region = ringway_host::map_region_for(&self.account, &fd, (said.offset, said.size), at, keep);
-        let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", said.guest)))?;
-        Ok(Mapped { said, region, file: self.usage.share(fd) })
+        let at = (entry.guest, entry.user);
+        let region = ringway_host::map_region_for(&self.account, &fd, (entry.offset, entry.size), at, keep);
+        let region = region.map_err(|error| Refused(format!("region at {:#x}: {error}", entry.guest)))?;
+        Ok(Mapped { entry, region, file: self.usage.share(fd) })
     }
 
     /// Replaces the memory table; returns the former one.
     pub fn replace(&mut self, table: Vec<Mapped>) -> Result<Vec<Mapped>, Refused> {
-        let shared = table.iter().fold(0_u64, |sum, mapped| sum.saturating_add(mapped.said.size));
+        let shared = table.iter().fold(0_u64, |sum, mapped| sum.saturating_add(mapped.entry.size));
         if shared > self.most {
             self.usage.keep(&self.table);
             let [shared, most] = [shared, self.most].map(|bytes| bytes.div_ceil(1 << 20));

@@ -15,7 +15,7 @@ pub(in crate::vhost_user) struct Board {
     /// Misses written so far, and misses read so far; each side stores only its own.
     written: AtomicUsize,
     read: AtomicUsize,
-    /// The queue sleeps until the next IOTLB update.
+    /// Whether the queue sleeps until the next IOTLB update.
     waiting: AtomicBool,
     bell: Bell,
 }

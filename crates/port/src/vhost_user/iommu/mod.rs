@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Largest number of translations kept; small in tests, so that they can exceed it.
+/// Largest number of translations; small in tests, so that they can exceed it.
 const MOST: usize = if cfg!(test) { 4096 } else { ENTRIES };
 /// Largest number of outstanding IOTLB misses. Attack: a driver that uses ever new addresses.
 const PENDING: usize = 4096;
@@ -34,7 +34,7 @@ const TIMES: u8 = 8;
 /// A page: the smallest range that an IOTLB update grants.
 const PAGE: u64 = 4096;
 
-/// What a ring needs to translate addresses and to report misses.
+/// A ring's data for translating addresses and reporting misses.
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) iotlb: Arc<Iotlb>,
@@ -50,7 +50,7 @@ struct Question {
     times: u8,
 }
 
-/// An access that the front-end has refused: it granted less than was asked for.
+/// An access that the front-end refused: it granted less than requested.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Denied {
     pub(super) ring: usize,
@@ -82,8 +82,8 @@ impl Iommu {
         ringway_host::reclaim_all(retired);
     }
 
-    /// Queues a miss of ring `ring` for sending, unless it is granted by now, already outstanding, or one too many.
-    /// Returns whether it was queued.
+    /// Queues a miss of ring `ring` for sending, unless it is granted by now, already outstanding, or beyond the
+    /// limit. Returns whether it was queued.
     pub(super) fn miss(&mut self, ring: usize, missed: Missed, now: u64) -> bool {
         let Missed { iova, access } = missed;
         if self.editor.grants(iova, access) == Some(true) {
@@ -114,7 +114,7 @@ impl Iommu {
     }
 
     /// Sends another request on the channel, behind queued misses.
-    pub(super) fn tell(&mut self, packet: &Packet, channel: impl AsFd) {
+    pub(super) fn send_request(&mut self, packet: &Packet, channel: impl AsFd) {
         self.post(packet);
         self.send(channel);
     }
@@ -130,12 +130,12 @@ impl Iommu {
     }
 
     /// Applies an IOTLB update. `Err`: the update is invalid.
-    pub(super) fn update(&mut self, said: Message) -> Result<(Change, Option<Denied>), String> {
-        let access = Access::from_bits(said.permissions).ok_or("a translation grants nothing")?;
-        let change = self.editor.update(said.iova, said.size, said.user, access);
+    pub(super) fn update(&mut self, message: Message) -> Result<(Change, Option<Denied>), String> {
+        let access = Access::from_bits(message.permissions).ok_or("a translation grants nothing")?;
+        let change = self.editor.update(message.iova, message.size, message.user, access);
         let change = change.map_err(|error| error.to_string())?;
-        let last = said.iova + (said.size - 1);
-        let range = (said.iova / PAGE, 0)..=(last / PAGE, u8::MAX);
+        let last = message.iova + (message.size - 1);
+        let range = (message.iova / PAGE, 0)..=(last / PAGE, u8::MAX);
         let answered: Vec<_> = self.pending.range(range).map(|(key, asked)| (*key, *asked)).collect();
         let mut denied = None;
         for (key, Question { iova, ring, .. }) in answered {
@@ -155,8 +155,8 @@ impl Iommu {
     }
 
     /// Applies an IOTLB invalidation. Outstanding misses stay outstanding.
-    pub(super) fn invalidate(&mut self, said: Message) {
-        self.editor.invalidate(said.iova, said.size);
+    pub(super) fn invalidate(&mut self, message: Message) {
+        self.editor.invalidate(message.iova, message.size);
     }
 
     /// Repeats misses that were not answered for `AGAIN` nanoseconds, and gives up after `TIMES` repetitions.
@@ -176,7 +176,7 @@ impl Iommu {
             question.times <= TIMES
         });
         // A queue that still needs a translation given up here posts the miss again.
-        self.editor.stir();
+        self.editor.retry_misses();
         again.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
     }
 

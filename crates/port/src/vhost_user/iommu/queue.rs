@@ -7,13 +7,13 @@ use ringway_mem::iotlb::Lookaside;
 /// A queue's cached translations, and the miss that blocks it.
 #[derive(Default)]
 pub(in crate::vhost_user) struct Seeker {
-    /// Serves an RX queue. RX and TX count hits separately, since two threads may serve them.
+    /// Whether it serves an RX queue. RX and TX count hits separately, since two threads may serve them.
     receives: bool,
     /// Allocated on first use, so only behind an IOMMU.
     aside: Option<Box<Lookaside>>,
     /// Version of the IOTLB that lacks the translation the queue needs next.
     blocked: Option<u64>,
-    /// The queue's last lookup missed.
+    /// Whether the queue's last lookup missed.
     lacks: bool,
 }
 
@@ -76,9 +76,9 @@ impl Seeker {
     fn lack(&mut self, granted: &Granted) {
         let Some(aside) = &mut self.aside else { return };
         // Misses that found no room on the board recur in the next turn.
-        let is_said = granted.board.post(aside.missed());
+        let is_posted = granted.board.post(aside.missed());
         aside.forget_missed();
-        (self.blocked, self.lacks) = (is_said.then_some(aside.version()), true);
+        (self.blocked, self.lacks) = (is_posted.then_some(aside.version()), true);
     }
 }
 

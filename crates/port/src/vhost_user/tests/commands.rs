@@ -145,7 +145,7 @@ pub(crate) fn port(queues: u16) -> (Backend, Vec<Queue>, Vec<CountersRef>) {
     (backend, queues, counters)
 }
 
-/// Which of the queues accept frames, and their maximum length.
+/// For each queue, the maximum length of frames, if it accepts frames.
 fn receiving(queues: &mut [Queue]) -> Vec<Option<u32>> {
     let mut reader = Reader::register().unwrap();
     let turn = reader.turn(1);
@@ -270,7 +270,7 @@ fn descriptors_that_do_not_notify_are_refused() {
     assert!(!is_readable(&backend));
 }
 
-/// What the port sends on the guest's behalf: the first bytes of each frame.
+/// The first bytes of each frame that the port sends on the guest's behalf.
 fn sent(queue: &mut Queue, release: usize) -> Vec<[u8; 64]> {
     let mut reader = Reader::register().unwrap();
     let turn = reader.turn(1);

@@ -78,7 +78,7 @@ impl<'a> Wire<'a> {
     }
 
     /// Lets the back-end process what is pending.
-    pub(crate) fn attend(&mut self) -> Result<(), BackendError> {
+    pub(crate) fn process_pending(&mut self) -> Result<(), BackendError> {
         self.backend.readable()
     }
 

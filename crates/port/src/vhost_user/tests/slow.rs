@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// As an attacker does it: epoll instances that watch duplicates of a descriptor.
+/// Attack: epoll instances that watch duplicates of a descriptor.
 pub(crate) fn watch_by_thousands(what: impl AsFd) -> (Vec<Epoll>, Vec<OwnedFd>) {
     let copies: Vec<OwnedFd> = (0..200).map(|_| what.as_fd().try_clone_to_owned().unwrap()).collect();
     let watchers: Vec<Epoll> = (0..200).map(|_| Epoll::new().unwrap()).collect();

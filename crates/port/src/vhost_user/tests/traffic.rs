@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 
 const SIZE: usize = 1 << 20;
 const HEADER: usize = 12;
-/// Where the rings and the buffers are.
+/// Addresses of the rings and the buffers.
 const RINGS: [u64; 2] = [0, 0x4000];
 const BUFFERS: [u64; 2] = [0x1_0000, 0x2_0000];
 

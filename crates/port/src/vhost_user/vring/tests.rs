@@ -1,4 +1,4 @@
-//! A driver at one end of a ring, a queue of the port at the other.
+//! Tests of a queue of the port, with a driver at the other end of the ring.
 
 use super::{Space, Vring, VringState};
 use crate::vhost_user::log::Log;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 const SIZE: u64 = 1 << 20;
 const USER: u64 = 0x7000_0000_0000;
-/// Where the parts of the ring and the buffers are.
+/// Addresses of the ring's parts and the buffers.
 const PLACES: [u64; 3] = [0, 0x1_0000, 0x2_0000];
 const DATA: u64 = 0x4_0000;
 const MODERN: u64 = virtio::VERSION_1;
@@ -29,7 +29,7 @@ const NOW: u64 = 1_000;
 struct Bench {
     memory: Arc<Memory>,
     features: u64,
-    said: RingConfig,
+    config: RingConfig,
     state: Arc<VringState>,
     published: Arc<Published<Option<Vring>>>,
     counters: CountersRef,
@@ -43,17 +43,17 @@ impl Bench {
         let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, USER).unwrap()]).unwrap();
         let call = EventFd::new().unwrap();
         let [descriptors, available, used] = PLACES.map(|at| USER + at);
-        let mut said = RingConfig::default();
-        said.size = size;
-        said.addresses = Some(VringAddr { index: 0, flags: 0, descriptors, used, available, log: 0 });
-        said.call = Some(Arc::new(call.as_fd().try_clone_to_owned().unwrap()));
-        said.enabled = true;
+        let mut config = RingConfig::default();
+        config.size = size;
+        config.addresses = Some(VringAddr { index: 0, flags: 0, descriptors, used, available, log: 0 });
+        config.call = Some(Arc::new(call.as_fd().try_clone_to_owned().unwrap()));
+        config.enabled = true;
         let state = Arc::new(VringState::default());
         state.restart(RingConfig::first(features), features);
         let bench = Bench {
             memory: Arc::new(memory),
             features,
-            said,
+            config,
             state,
             published: Arc::new(Published::new(Arc::new(None))),
             counters: CountersRef::private(),
@@ -65,16 +65,16 @@ impl Bench {
     }
 
     fn describe(&self) -> Vring {
-        Vring::new(Space::Direct(&self.memory), self.features, &self.said, &Log::default(), &self.state)
+        Vring::new(Space::Direct(&self.memory), self.features, &self.config, &Log::default(), &self.state)
             .unwrap()
     }
 
     /// Enables or disables the ring.
     fn enable(&self, enabled: bool) {
-        let mut said = self.said.clone();
-        said.enabled = enabled;
+        let mut config = self.config.clone();
+        config.enabled = enabled;
         let vring =
-            Vring::new(Space::Direct(&self.memory), self.features, &said, &Log::default(), &self.state);
+            Vring::new(Space::Direct(&self.memory), self.features, &config, &Log::default(), &self.state);
         reclaim(self.published.replace(Arc::new(Some(vring.unwrap().with_policy(Policy::default())))));
     }
 
@@ -97,7 +97,7 @@ impl Bench {
     fn driver(&self) -> Driver<'_> {
         let layout = Layout {
             packed: self.features & virtio::RING_PACKED != 0,
-            size: self.said.size,
+            size: self.config.size,
             event_idx: self.features & virtio::EVENT_IDX != 0,
             indirect: true,
         };

@@ -75,9 +75,9 @@ fn recover(database: &Database, path: &Path) -> Log {
 fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Known {
     let log = recover(database, path);
     let (sender, behind) = channel();
-    let (tell, told) = channel();
+    let (event_sender, events) = channel();
     let progress = Progress::default();
-    let mut writer = Writer { log, since: Vec::new(), sender, told, busy: false, progress: &progress };
+    let mut writer = Writer { log, since: Vec::new(), sender, events, busy: false, progress: &progress };
     // The database is written as late as possible: only when a thread waits for it.
     let bring = |batches: &[(u64, Batch)]| {
         batches.iter().for_each(|(number, batch)| commit(database, *number, batch.clone()).unwrap());
@@ -89,7 +89,7 @@ fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Kno
         let mut bytes = Vec::new();
         note::write(&mut bytes, known.revision, &batch[0].1);
         let large = !writer.log.can_have(bytes.len());
-        (0..4).for_each(|_| tell.send(WriterEvent::Done).unwrap());
+        (0..4).for_each(|_| event_sender.send(WriterEvent::Done).unwrap());
         writer.keep(&bytes, batch).unwrap();
         late.extend(behind.try_iter());
         let last = index + 1 == crash.steps.len();
@@ -126,7 +126,7 @@ fn cut(path: &Path, before: &[u8], sectors: u64) -> bool {
 }
 
 proptest! {
-    // Each waits for the disk.
+    // Each case waits for the disk.
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]

@@ -66,7 +66,7 @@ impl Lab {
     }
 }
 
-/// Every bit of a log, and each length.
+/// Flips every bit of a log, and truncates it to every length.
 #[test]
 fn a_damaged_log_is_never_a_shorter_one() {
     let lab = Lab::new("damaged-log");
@@ -93,7 +93,7 @@ fn a_damaged_log_is_never_a_shorter_one() {
     }
 }
 
-/// Bits and lengths of a database: every bit of its header, every page, and many others.
+/// Flips every bit of a database's header, bits of every page and many others, and truncates it.
 #[test]
 fn a_damaged_database_is_complete_or_refused() {
     let lab = Lab::new("damaged-database");
@@ -152,8 +152,8 @@ fn refused_files_are_unchanged_and_the_remedy_is_reported() {
         let files = Files { database, log };
         let path = lab.write(&files);
         let refused = Embedded::open(&path, 0).err().unwrap();
-        let StoreError::Damaged(said) = &refused else { panic!("{refused}") };
-        assert!(said.contains(what) && said.contains("ringway place store restore"), "{said}");
+        let StoreError::Damaged(message) = &refused else { panic!("{refused}") };
+        assert!(message.contains(what) && message.contains("ringway place store restore"), "{message}");
         assert_eq!(check(&path, 0), Err(refused));
         let now = Files::read(&path).unwrap();
         assert!(now.database == files.database && now.log == files.log, "{what}");

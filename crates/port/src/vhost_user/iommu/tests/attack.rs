@@ -328,8 +328,9 @@ fn replaced_call_descriptors_are_not_leaked() {
                 let fd = (round % 5 != 4).then(|| theirs.into());
                 given.push(ours);
                 let fd = VringFd { index, fd };
-                let told = if round % 2 == 0 { Request::SetVringCall(fd) } else { Request::SetVringErr(fd) };
-                monitor.front.set(told).unwrap();
+                let request =
+                    if round % 2 == 0 { Request::SetVringCall(fd) } else { Request::SetVringErr(fd) };
+                monitor.front.set(request).unwrap();
                 // While the ring runs, while it is disabled, and after it stopped.
                 match round % 7 {
                     3 => monitor.front.enable(index, false).unwrap(),

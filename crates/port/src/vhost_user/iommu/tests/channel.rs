@@ -7,7 +7,7 @@ use std::io::{PipeReader, PipeWriter, Read};
 const ASKED: std::ops::Range<u64> = 1..2000;
 
 /// A channel with room for one page of messages, and an IOMMU with more pending misses than fit.
-fn asking() -> (Iommu, PipeReader, PipeWriter) {
+fn with_channel() -> (Iommu, PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
     let mut iommu = Iommu::new(&Arc::new(Memory::default()), Vec::new());
@@ -46,8 +46,8 @@ fn kicked(iommu: &mut Iommu, reader: &mut PipeReader, writer: PipeWriter) -> Vec
 
 #[test]
 fn a_partly_sent_miss_is_completed_before_the_next_message() {
-    let (mut iommu, mut reader, writer) = asking();
-    iommu.tell(&BackendRequest::ConfigChange.encode(), &writer);
+    let (mut iommu, mut reader, writer) = with_channel();
+    iommu.send_request(&BackendRequest::ConfigChange.encode(), &writer);
     let kicked = kicked(&mut iommu, &mut reader, writer);
     let questions = kicked.len() as u64 - 1;
     assert!(questions > 1000);
@@ -56,7 +56,7 @@ fn a_partly_sent_miss_is_completed_before_the_next_message() {
 
 #[test]
 fn a_new_channel_gets_whole_miss_messages() {
-    let (mut iommu, _reader, _writer) = asking();
+    let (mut iommu, _reader, _writer) = with_channel();
     let (mut reader, writer) = std::io::pipe().unwrap();
     iommu.ask_anew();
     iommu.send(&writer);

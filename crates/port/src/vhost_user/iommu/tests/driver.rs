@@ -1,4 +1,4 @@
-//! What a guest's user-space driver can do to the guest's kernel, with and without an IOMMU.
+//! Access of a guest's user-space driver to the guest's kernel, with and without an IOMMU.
 //!
 //! The guest's memory has kernel pages, which the driver can't access directly, and the driver's own pages.
 //! The driver puts kernel addresses into descriptors: as a receive buffer, so that an incoming frame

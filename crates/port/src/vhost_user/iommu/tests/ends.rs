@@ -1,9 +1,9 @@
-//! What a message revokes is revoked when the message is acknowledged, even if a worker was using it.
+//! When a revoking message is acknowledged, nothing revoked is accessed any more, even if a worker was using it.
 
 use super::guest::{
     BOTH, CHANNEL, GuestConfig, Monitor, PART, READ, RINGS, RINGS_IOVA, USER, WRITE, add, framed,
 };
-use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, said_in_a_turn, with};
+use super::rig::{Rig, StopOnDrop, pass, reflect, reflect_until, sent_during_turn, with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Iotlb, Request};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -40,10 +40,10 @@ impl Way {
     fn say(self, monitor: &mut Monitor<'_>, rig: &Shared<'_>, iova: u64) {
         let all = monitor.front.features();
         match self {
-            Way::TakenBack => monitor.tell(Iotlb::INVALIDATE, iova, 0x1000, 0, 0).unwrap(),
-            Way::AllTakenBack => monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
+            Way::TakenBack => monitor.send_iotlb(Iotlb::INVALIDATE, iova, 0x1000, 0, 0).unwrap(),
+            Way::AllTakenBack => monitor.send_iotlb(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
             Way::Elsewhere => {
-                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + DATA + 0x30_0000, WRITE).unwrap();
+                monitor.send_iotlb(Iotlb::UPDATE, iova, 0x1000, USER + DATA + 0x30_0000, WRITE).unwrap();
             }
             Way::Stopped => drop([0, 1].map(|index| monitor.front.stop(index).unwrap())),
             Way::Reset => monitor.front.set(Request::ResetDevice).unwrap(),
@@ -109,7 +109,7 @@ fn ends_under_a_worker(kind: GuestConfig) {
             for (round, way) in (0..160u64).zip(ways.into_iter().cycle()) {
                 let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
                 monitor.map(iova, at, 0x1000, WRITE);
-                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
+                monitor.send_iotlb(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
                 add(rx, iova, 2048, true);
                 add(tx, FROM, LEN, false);
                 (0..round / 8 % 7).for_each(|_| std::thread::yield_now());
@@ -119,7 +119,7 @@ fn ends_under_a_worker(kind: GuestConfig) {
                 std::thread::yield_now();
                 assert!(space.bytes(at, 4096) == [0x55; 4096], "{kind:?} round {round}: {way:?}");
                 way.undo(monitor, &shared);
-                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
+                monitor.send_iotlb(Iotlb::UPDATE, iova, 0x1000, USER + at, WRITE).unwrap();
                 let mut gone = 0;
                 let done = (0..100_000).any(|_| {
                     std::thread::yield_now();
@@ -160,7 +160,7 @@ fn revocations_are_acknowledged_after_the_current_turn() {
             add(&mut rig.rx, to, 2048, true);
             add(&mut rig.tx, FROM, LEN, false);
             let space = rig.space;
-            let early = said_in_a_turn(rig, |monitor| {
+            let early = sent_during_turn(rig, |monitor| {
                 way.say(monitor, &Shared { space }, to);
                 space.span(at, 4096).write(&[0x55; 4096]);
             });
@@ -225,7 +225,7 @@ fn protocol_features_can_be_dropped_while_an_iommu_is_in_use() {
         pass(reader, queue, monitor, 1);
         let less = CHANNEL & !protocol::BACKEND_REQ;
         monitor.front.set(Request::SetProtocolFeatures(less)).unwrap();
-        monitor.tell(Iotlb::INVALIDATE, FROM, 0x2000, 0, 0).unwrap();
+        monitor.send_iotlb(Iotlb::INVALIDATE, FROM, 0x2000, 0, 0).unwrap();
         space.span(DATA + 0x1000, 4096).write(&[0x55; 4096]);
         add(rx, FROM + 0x1000, 2048, true);
         add(tx, FROM, 112, false);
@@ -255,7 +255,7 @@ fn a_ring_with_invalid_new_addresses_stops_when_its_old_ones_are_unmapped() {
             pass(reader, queue, monitor, 1);
             // All of the range is granted, but the addresses are unaligned.
             let elsewhere = 0x6000_0000;
-            monitor.tell(Iotlb::UPDATE, elsewhere, 3 * PART, USER + 0x60_0000, BOTH).unwrap();
+            monitor.send_iotlb(Iotlb::UPDATE, elsewhere, 3 * PART, USER + 0x60_0000, BOTH).unwrap();
             let mut addresses = monitor.vring(0, 0).addresses;
             addresses.descriptors = elsewhere + 1;
             addresses.available = elsewhere + PART / 2 + 1;

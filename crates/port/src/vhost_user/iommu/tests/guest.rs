@@ -201,7 +201,7 @@ impl<'a> Monitor<'a> {
         for page in iova >> 12..(iova + len).div_ceil(4096) {
             self.pages.remove(&page);
         }
-        self.tell(Iotlb::INVALIDATE, iova, len, 0, 0).unwrap();
+        self.send_iotlb(Iotlb::INVALIDATE, iova, len, 0, 0).unwrap();
     }
 
     /// Replaces the channel.
@@ -213,7 +213,7 @@ impl<'a> Monitor<'a> {
     }
 
     /// Sends an IOTLB message to the back-end.
-    pub(super) fn tell(
+    pub(super) fn send_iotlb(
         &mut self,
         kind: u8,
         iova: u64,
@@ -243,7 +243,7 @@ impl<'a> Monitor<'a> {
 
     /// Answers pending misses, a page at a time. Returns the number of answers.
     pub(super) fn answer(&mut self) -> usize {
-        self.front.transport().attend().unwrap();
+        self.front.transport().process_pending().unwrap();
         self.answer_while()
     }
 
@@ -277,7 +277,7 @@ impl<'a> Monitor<'a> {
                 let from = (begin..=first).rev().take_while(goes_on).last().unwrap_or(first);
                 let to = (first..begin + most).take_while(goes_on).last().unwrap_or(first);
                 let user = USER + ((guest - (first - from)) << 12);
-                self.tell(Iotlb::UPDATE, from << 12, (to - from + 1) << 12, user, access).unwrap();
+                self.send_iotlb(Iotlb::UPDATE, from << 12, (to - from + 1) << 12, user, access).unwrap();
                 answers += 1;
                 self.updates += 1;
             }

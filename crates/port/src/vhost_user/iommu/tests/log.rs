@@ -1,7 +1,7 @@
 //! The dirty log that a front-end keeps during live migration.
 
 use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
-use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, said_in_a_turn, with};
+use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, sent_during_turn, with};
 use crate::State;
 use crate::vhost_user::BackendError;
 use crate::vhost_user::tests::session::port;
@@ -308,7 +308,7 @@ fn a_new_log_is_acknowledged_after_the_current_turn() {
             let address = |at: u64| if kind.iommu { IOVA + at } else { at };
             add(&mut rig.rx, address(BUFFERS), 2048, true);
             add(&mut rig.tx, address(DATA), 1012, false);
-            let early = said_in_a_turn(rig, |monitor| {
+            let early = sent_during_turn(rig, |monitor| {
                 monitor.front.set(next.share()).unwrap();
                 bits.take();
             });
@@ -537,7 +537,7 @@ fn a_shrinking_log_file_closes_only_its_own_port() {
                     reflect(reader, queue);
                     monitor.answer_while();
                 }
-                let _ = monitor.front.transport().attend();
+                let _ = monitor.front.transport().process_pending();
                 assert!(monitor.front.transport().is_over(), "{kind:?}");
                 let end = monitor.end();
                 assert!(matches!(end, Some(BackendError::Lost)), "{kind:?}: {end:?}");
@@ -566,7 +566,7 @@ fn a_scattered_ring_is_logged_by_its_physical_pages() {
             let second = RINGS + part * PART + 0x1000;
             space.span(AWAY, 0x1000).write(&space.bytes(second, 0x1000));
             monitor.map(ring + 0x1000, AWAY, 0x1000, BOTH);
-            monitor.tell(Iotlb::UPDATE, ring + 0x1000, 0x1000, USER + AWAY, BOTH).unwrap();
+            monitor.send_iotlb(Iotlb::UPDATE, ring + 0x1000, 0x1000, USER + AWAY, BOTH).unwrap();
             // Marks that were not reported by then go to the new log.
             switch(monitor, true);
             monitor.front.set(bits.share()).unwrap();

@@ -35,7 +35,7 @@ fn a_ring_over_several_ranges_works() {
         for round in 0..1200u64 {
             if round == 700 {
                 // The ring is located again after a part was invalidated.
-                monitor.tell(Iotlb::INVALIDATE, RINGS_IOVA + 3 * PART, 0x1000, 0, 0).unwrap();
+                monitor.send_iotlb(Iotlb::INVALIDATE, RINGS_IOVA + 3 * PART, 0x1000, 0, 0).unwrap();
                 monitor.answer();
             }
             let bytes = framed(round, 200);
@@ -65,10 +65,10 @@ fn a_ring_that_can_not_be_mapped_contiguously_is_refused_with_a_reason() {
         monitor.answers = false;
         monitor.start(0);
         // Half a page at one place, the rest elsewhere.
-        monitor.tell(Iotlb::UPDATE, RINGS_IOVA, 0x800, USER + RINGS, BOTH).unwrap();
+        monitor.send_iotlb(Iotlb::UPDATE, RINGS_IOVA, 0x800, USER + RINGS, BOTH).unwrap();
         assert!(monitor.end().is_none());
         let rest = 0x4_0000 - 0x800;
-        let _ = monitor.tell(Iotlb::UPDATE, RINGS_IOVA + 0x800, rest, USER + SIZE / 2, BOTH);
+        let _ = monitor.send_iotlb(Iotlb::UPDATE, RINGS_IOVA + 0x800, rest, USER + SIZE / 2, BOTH);
         let end = monitor.end();
         let Some(BackendError::Ring { ring: 0, reason }) = end else { panic!("{end:?}") };
         assert!(reason.contains("scattered"), "{reason}");

@@ -1,9 +1,9 @@
 //! A front-end and a driver that act at random, checked against a model of what may be accessed.
 //!
-//! A second thread writes garbage into the rings and into a part of the buffers meanwhile. What the guest has not
-//! granted for writing must stay as it is, what it has not granted for reading must not be seen, and nothing around its
-//! memory may change either. Without an IOMMU all of its memory is granted. At times the front-end has logged what is
-//! written, as while it moves its guest: each page that changed has its bit then, and none has that may not be written.
+//! A second thread writes garbage into the rings and into a part of the buffers meanwhile. Memory that is not granted
+//! for writing must not change, memory that is not granted for reading must not be read, and bytes around the guest's
+//! memory must not change. Without an IOMMU all of its memory is granted. At times writes are logged, as during live
+//! migration: the bit of each changed page must be set, and no bit of a page that may not be written.
 
 use super::guest::{BOTH, GuestConfig, Monitor, READ, USER, WRITE};
 use super::log::Bits;
@@ -30,7 +30,7 @@ const SECRET: std::ops::Range<u64> = 44..64;
 /// Offset of the memory in its file, so that the bytes around it share its pages.
 const SKIP: u64 = 512;
 const IOVA: u64 = 0x4_0000_0000;
-/// A life without the second thread starts so: both rings run, and frames pass, mostly while logged.
+/// The first steps of a life without the second thread: both rings run, and frames pass, mostly while logged.
 const ORDERLY: [u64; 9] = [4, 7, 8, 20, 17, 31, 31, 17, 31];
 /// Content that must never be read.
 const MARK: [u8; 8] = *b"\x13ecret!\x31";
@@ -180,9 +180,9 @@ impl Ground {
         let marked: Vec<u64> = bits.iter().chain(former).flat_map(Bits::take).collect();
         let pages = now.chunks(PAGE as usize).zip(self.seen.chunks(PAGE as usize));
         for (page, (now, before)) in (0..64).zip(pages) {
-            let (is_marked, told) = (marked.contains(&page), is_quiet || page >= SCRATCH.end);
+            let (is_marked, is_checked) = (marked.contains(&page), is_quiet || page >= SCRATCH.end);
             let is_sure = !doubted.contains(&page) && !doubted_before.contains(&page);
-            if now != before && told && is_on && was_on && is_sure {
+            if now != before && is_checked && is_on && was_on && is_sure {
                 assert!(is_marked, "page {page} was written and not marked: {}", what());
             }
             if is_marked {
@@ -298,7 +298,7 @@ fn life(
         };
         ground.check(&what);
         ground.check_log(is_quiet, &what);
-        if !alive || monitor.front.transport().attend().is_err() {
+        if !alive || monitor.front.transport().process_pending().is_err() {
             return step + 1;
         }
     }
@@ -307,28 +307,28 @@ fn life(
 
 /// Grants or revokes a page, or sends an invalid grant. `false`: the session ended.
 fn translate(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random, what: u64) -> bool {
-    let tell = |monitor: &mut Monitor<'_>, kind, page: u64, pages: u64, access| {
-        monitor.tell(kind, IOVA + page * PAGE, pages * PAGE, USER + page * PAGE, access).is_ok()
+    let send = |monitor: &mut Monitor<'_>, kind, page: u64, pages: u64, access| {
+        monitor.send_iotlb(kind, IOVA + page * PAGE, pages * PAGE, USER + page * PAGE, access).is_ok()
     };
     match what {
         0 | 1 => {
             let page = random.page(POOL);
             let access = 1 + random.below(3) as u8;
             // The old mapping is removed first, as an IOMMU does it.
-            let gone = tell(monitor, Iotlb::INVALIDATE, page, 1, 0);
+            let gone = send(monitor, Iotlb::INVALIDATE, page, 1, 0);
             ground.grant(page, access);
-            gone && tell(monitor, Iotlb::UPDATE, page, 1, access)
+            gone && send(monitor, Iotlb::UPDATE, page, 1, access)
         }
         2 | 3 => {
             let (page, pages) = (random.page(POOL), 1 + random.below(4));
             let pages = pages.min(POOL.end - page);
-            let gone = tell(monitor, Iotlb::INVALIDATE, page, pages, 0);
+            let gone = send(monitor, Iotlb::INVALIDATE, page, pages, 0);
             (page..page + pages).for_each(|page| ground.grant(page, 0));
             gone
         }
         4 => {
             let all = RINGS.start..SCRATCH.end;
-            tell(monitor, Iotlb::UPDATE, all.start, all.end - all.start, BOTH)
+            send(monitor, Iotlb::UPDATE, all.start, all.end - all.start, BOTH)
         }
         _ => lie(monitor, random),
     }
@@ -337,7 +337,7 @@ fn translate(monitor: &mut Monitor<'_>, ground: &mut Ground, random: &mut Random
 /// Sends an invalid grant, or one outside the memory. `false`: the session ended.
 fn lie(monitor: &mut Monitor<'_>, random: &mut Random) -> bool {
     let user = [0, USER - PAGE, USER + 64 * PAGE, u64::MAX - PAGE][random.below(4) as usize];
-    let _ = monitor.tell(Iotlb::UPDATE, IOVA + random.next() % (1 << 30), PAGE, user, BOTH);
+    let _ = monitor.send_iotlb(Iotlb::UPDATE, IOVA + random.next() % (1 << 30), PAGE, user, BOTH);
     monitor.end().is_none()
 }
 
@@ -436,14 +436,14 @@ fn start(
     let offered = ground.offered(u64::from(index) * 3 * PAGE).into();
     let base = if kind.packed || random.below(2) == 0 { random.below(4) as u32 } else { offered };
     let size = [16, 64, 128][random.below(3) as usize];
-    let said = [
+    let requests = [
         Request::SetVringNum(VringState { index, num: size }),
         Request::SetVringBase(VringState { index, num: base }),
         Request::SetVringAddr(addresses),
         Request::SetVringKick(VringFd { index, fd: kick }),
         Request::SetVringEnable(VringState { index, num: 1 }),
     ];
-    said.into_iter().all(|request| {
+    requests.into_iter().all(|request| {
         // The back-end may refuse this.
         let _ = monitor.front.set(request);
         monitor.end().is_none()

@@ -53,7 +53,7 @@ pub(super) fn on(
     test(&mut Rig { space: &space, rx, tx, monitor, queue, counters, reader });
 }
 
-/// Whatever the last guest on the port did, the next one works.
+/// Checks that the next guest on the port works, whatever the last one did.
 pub(super) fn next_one_works(
     (backend, queue, counters): (&mut Backend, &mut Queue, &CountersRef),
     kind: GuestConfig,
@@ -99,9 +99,9 @@ pub(super) fn reflect(reader: &mut Reader, queue: &mut Queue) -> usize {
 /// Nanoseconds that a worker stays in a turn, during which a reply must not arrive.
 const LINGER: u64 = 20_000_000;
 
-/// Calls `says` while a worker is in a turn in which it has looked up a frame's destination buffer. Returns
+/// Calls `send` while a worker is in a turn in which it has looked up a frame's destination buffer. Returns
 /// whether the reply came before the worker delivered the frame and ended its turn.
-pub(super) fn said_in_a_turn(rig: &mut Rig<'_>, says: impl FnOnce(&mut Monitor<'_>)) -> bool {
+pub(super) fn sent_during_turn(rig: &mut Rig<'_>, send: impl FnOnce(&mut Monitor<'_>)) -> bool {
     let (answers, queue) = (rig.monitor.front.transport().answers(), &mut *rig.queue);
     let (begun, returned) = (Barrier::new(2), AtomicBool::new(false));
     let lingers = || {
@@ -123,7 +123,7 @@ pub(super) fn said_in_a_turn(rig: &mut Rig<'_>, says: impl FnOnce(&mut Monitor<'
     std::thread::scope(|scope| {
         let worker = scope.spawn(lingers);
         begun.wait();
-        says(&mut rig.monitor);
+        send(&mut rig.monitor);
         returned.store(true, SeqCst);
         worker.join().unwrap()
     })

@@ -16,7 +16,7 @@ use ringway_virtq::Driver;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Where the buffers are.
+/// Address of the buffers.
 const DATA: u64 = 0x20_0000;
 
 fn take_all(driver: &mut Driver<'_>) -> Vec<(u16, u32)> {
@@ -168,7 +168,7 @@ fn a_remapping_revokes_the_old_translation() {
             pass(reader, queue, monitor, 1);
             // Remaps the middle of the range by a single message, while the old translation is cached.
             let elsewhere = USER + DATA + 0x30_0000;
-            monitor.tell(Iotlb::UPDATE, to + 0x800, 0x1000, elsewhere, BOTH).unwrap();
+            monitor.send_iotlb(Iotlb::UPDATE, to + 0x800, 0x1000, elsewhere, BOTH).unwrap();
             space.span(DATA + 0x20_0000, 0x4000).write(&[0xaa; 0x4000]);
             add(rx, to + 0x800, 2048, true);
             add(tx, from, 112, false);
@@ -176,7 +176,7 @@ fn a_remapping_revokes_the_old_translation() {
             assert_eq!(space.bytes(DATA + 0x20_0000, 0x4000), [0xaa; 0x4000]);
             assert_eq!(space.bytes(DATA + 0x30_0000, 112)[12..], framed(7, 100)[12..]);
             // Read-only: a miss for writing is sent, and never granted.
-            monitor.tell(Iotlb::UPDATE, to, 0x4000, elsewhere, READ).unwrap();
+            monitor.send_iotlb(Iotlb::UPDATE, to, 0x4000, elsewhere, READ).unwrap();
             monitor.pages.retain(|page, _| *page < to >> 12 || *page >= (to + 0x4000) >> 12);
             monitor.map(to, DATA + 0x30_0000, 0x4000, READ);
             space.span(DATA + 0x30_0000, 0x4000).write(&[0xbb; 0x4000]);
@@ -206,7 +206,7 @@ fn a_remapped_ring_is_found_at_its_new_place_after_eviction() {
             // So many other translations that the ring's were evicted at random, with a probability of 95%.
             for number in 0..4 * MOST as u64 {
                 let iova = 0x10_0000_0000 + number * 0x2000;
-                monitor.tell(Iotlb::UPDATE, iova, 0x1000, USER + number % 512 * 4096, READ).unwrap();
+                monitor.send_iotlb(Iotlb::UPDATE, iova, 0x1000, USER + number % 512 * 4096, READ).unwrap();
             }
             let (elsewhere, len) = (0x60_0000, 6 * PART);
             let now = space.bytes(RINGS, len as usize);
@@ -214,7 +214,9 @@ fn a_remapped_ring_is_found_at_its_new_place_after_eviction() {
             monitor.map(RINGS_IOVA, elsewhere, len, BOTH);
             for page in 0..len / 4096 {
                 let at = page * 4096;
-                monitor.tell(Iotlb::UPDATE, RINGS_IOVA + at, 4096, USER + elsewhere + at, BOTH).unwrap();
+                monitor
+                    .send_iotlb(Iotlb::UPDATE, RINGS_IOVA + at, 4096, USER + elsewhere + at, BOTH)
+                    .unwrap();
             }
             // This buffer is made available at the rings' old place.
             add(rx, 0x4000_0800, 2048, true);
@@ -237,7 +239,7 @@ fn an_invalidation_of_all_rings_waits_once() {
     for kind in [GuestConfig::ALL[0], GuestConfig::ALL[2]] {
         with(kind, |rig| {
             let before = ringway_host::graces();
-            rig.monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 3).unwrap();
+            rig.monitor.send_iotlb(Iotlb::INVALIDATE, 0, 0, 0, 3).unwrap();
             let waits = ringway_host::graces() - before;
             assert!(waits <= 2, "{waits}: for the rings, and for the translations");
         });
@@ -304,7 +306,7 @@ fn taken_back_under_a_worker(kind: GuestConfig) {
                 let (iova, at) = (0x5000_0000 + round * 0x1000, DATA + 0x10_0000 + (round % 16) * 0x1000);
                 monitor.map(iova, at, 0x1000, WRITE);
                 let user = USER + at;
-                monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
+                monitor.send_iotlb(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
                 add(rx, iova, 2048, true);
                 add(tx, 0x4000_0000, 1512, false);
                 (0..round % 7).for_each(|_| std::thread::yield_now());
@@ -316,7 +318,7 @@ fn taken_back_under_a_worker(kind: GuestConfig) {
                 assert_eq!(space.bytes(at, 4096), [0x55; 4096], "round {round}");
                 // The buffer is granted again, so that the next round starts clean.
                 monitor.map(iova, at, 0x1000, WRITE);
-                monitor.tell(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
+                monitor.send_iotlb(Iotlb::UPDATE, iova, 0x1000, user, WRITE).unwrap();
                 let done = (0..100_000).any(|_| {
                     std::thread::yield_now();
                     monitor.answer();
@@ -352,12 +354,18 @@ fn a_forbidden_access_closes_the_port() {
             assert_eq!(counters.faults.load(Relaxed), 0, "QEMU doesn't answer, and so nothing happens");
             // Another front-end may answer with fewer permissions than requested.
             let (guest, access) = monitor.pages[&(refused.0 >> 12)];
-            monitor.tell(Iotlb::UPDATE, refused.0 & !0xfff, 0x1000, USER + (guest << 12), access).unwrap();
+            monitor
+                .send_iotlb(Iotlb::UPDATE, refused.0 & !0xfff, 0x1000, USER + (guest << 12), access)
+                .unwrap();
             let end = monitor.end();
             assert!(matches!(end, Some(BackendError::Ring { .. })), "{end:?}");
             assert_eq!(counters.iotlb_faults.load(Relaxed), 1);
-            let told = monitor.listen();
-            assert!(told.iter().any(|told| told.kind == Iotlb::ACCESS_FAIL && told.permissions == refused.1));
+            let message = monitor.listen();
+            assert!(
+                message
+                    .iter()
+                    .any(|message| message.kind == Iotlb::ACCESS_FAIL && message.permissions == refused.1)
+            );
             assert_eq!(monitor.state(), State::Waiting);
         });
     }
@@ -417,23 +425,29 @@ fn invalid_and_flooding_iotlb_updates_are_refused_or_bounded() {
                 (0x1000, 0x1000, 0),
             ];
             for (iova, size, user) in wrong {
-                let told = monitor.tell(Iotlb::UPDATE, iova, size, user, BOTH);
+                let result = monitor.send_iotlb(Iotlb::UPDATE, iova, size, user, BOTH);
                 assert!(
-                    matches!(told, Err(FrontendError::Refused { request: 22, .. })),
+                    matches!(result, Err(FrontendError::Refused { request: 22, .. })),
                     "{iova:#x} {size:#x} {user:#x}"
                 );
             }
             for kind in [Iotlb::MISS, Iotlb::ACCESS_FAIL] {
-                let told = monitor.tell(kind, 0x1000, 0x1000, USER, BOTH);
-                assert!(matches!(told, Err(FrontendError::Refused { .. })));
+                let result = monitor.send_iotlb(kind, 0x1000, 0x1000, USER, BOTH);
+                assert!(matches!(result, Err(FrontendError::Refused { .. })));
             }
             for number in 0..3000u64 {
                 monitor
-                    .tell(Iotlb::UPDATE, 0x10_0000_0000 + number * 0x2000, 0x1000, USER + number % 512, BOTH)
+                    .send_iotlb(
+                        Iotlb::UPDATE,
+                        0x10_0000_0000 + number * 0x2000,
+                        0x1000,
+                        USER + number % 512,
+                        BOTH,
+                    )
                     .unwrap();
             }
             for size in [1, 0x1000, 1 << 40, u64::MAX, 0] {
-                monitor.tell(Iotlb::INVALIDATE, 0x10_0000_0000, size, 0, 3).unwrap();
+                monitor.send_iotlb(Iotlb::INVALIDATE, 0x10_0000_0000, size, 0, 3).unwrap();
             }
             // The last invalidation included the rings, which are requested again.
             monitor.answer();
@@ -463,9 +477,9 @@ fn an_unmapped_ring_resumes_when_mapped_again() {
                 match round % 5 {
                     // Invalidates a page of a ring, everything, or replaces the memory table.
                     1 => monitor
-                        .tell(Iotlb::INVALIDATE, RINGS_IOVA + (round % 6) * 0x2000, 0x1000, 0, 0)
+                        .send_iotlb(Iotlb::INVALIDATE, RINGS_IOVA + (round % 6) * 0x2000, 0x1000, 0, 0)
                         .unwrap(),
-                    2 => monitor.tell(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
+                    2 => monitor.send_iotlb(Iotlb::INVALIDATE, 0, 0, 0, 0).unwrap(),
                     3 => monitor.front.set_memory(vec![space.share()]).unwrap(),
                     _ => {}
                 }
@@ -495,7 +509,7 @@ fn unanswered_misses_are_repeated_on_a_new_channel() {
             add(tx, 0x4000_0000, 112, false);
             // This channel has no reader.
             reflect(reader, queue);
-            monitor.front.transport().attend().unwrap();
+            monitor.front.transport().process_pending().unwrap();
             monitor.exchange_channel();
             pass(reader, queue, monitor, 1);
         });
