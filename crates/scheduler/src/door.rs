@@ -13,6 +13,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -24,7 +25,11 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 /// Attack: endless connections, which would use up this process's descriptors. Largest number of connections.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 256;
+
+/// Time that a connection has to send a request, or to read an answer and send the next, before it may be closed for a
+/// new one: kube-scheduler binds pods over many connections at once.
+const GRACE: Duration = Duration::from_millis(250);
 
 /// Time limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +127,10 @@ impl Room {
                 return;
             }
             match idlest(self.connections.iter().map(|(connection, _)| &**connection)) {
-                Some(index) => self.connections.remove(index).1.abort(),
+                Some((index, since)) if since.elapsed() >= GRACE => self.connections.remove(index).1.abort(),
+                Some((_, since)) => {
+                    let _ = timeout(GRACE.saturating_sub(since.elapsed()), self.changed.notified()).await;
+                }
                 None => self.changed.notified().await,
             }
         }
@@ -131,14 +139,16 @@ impl Room {
 
 /// The connection to close for a new one: of the address with the most connections, preferably one that never
 /// made a request, and of those the one that has waited longest. Connections being served are never closed.
-fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<usize> {
-    let of = |from: IpAddr| all.clone().filter(|other| other.from == from).count();
+/// Also returns since when it has waited.
+fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<(usize, Instant)> {
+    let mut of: HashMap<IpAddr, usize> = HashMap::new();
+    all.clone().for_each(|connection| *of.entry(connection.from).or_default() += 1);
     let rank = |connection: &Connection| {
         let (stage, since) = *connection.stage();
-        (stage != Stage::Served).then(|| (of(connection.from), stage, Reverse(since)))
+        (stage != Stage::Served).then(|| (of.get(&connection.from), stage, Reverse(since)))
     };
-    let ranked = all.clone().enumerate().filter_map(|(index, connection)| Some((rank(connection)?, index)));
-    ranked.max().map(|(_, index)| index)
+    let ranked = all.enumerate().filter_map(|(index, connection)| Some((rank(connection)?, index)));
+    ranked.max().map(|((_, _, Reverse(since)), index)| (index, since))
 }
 
 async fn serve(stream: TcpStream, router: Router, connection: Arc<Connection>, patience: Patience) {
@@ -201,7 +211,7 @@ mod tests {
             connection
         }));
         let mut went = Vec::new();
-        while let Some(index) = idlest(all.iter().map(|connection| &**connection)) {
+        while let Some((index, _)) = idlest(all.iter().map(|connection| &**connection)) {
             let gone = all.remove(index);
             let (stage, since) = *gone.stage();
             went.push((gone.from, stage, since.duration_since(begin).as_secs()));

@@ -262,14 +262,14 @@ fn silent_and_invalid_clients_block_no_others() {
     let reply = promised(api.extender, &head, b"");
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 4"), "{reply}");
 
-    let silent: Vec<TcpStream> = (0..150).map_while(|_| TcpStream::connect(api.extender).ok()).collect();
+    let silent: Vec<TcpStream> = (0..400).map_while(|_| TcpStream::connect(api.extender).ok()).collect();
     let half: Vec<TcpStream> =
         silent.iter().filter_map(|stream| stream.try_clone().ok()).step_by(2).collect();
     half.iter()
         .for_each(|mut stream| drop(stream.write_all(b"POST /v1/place/extender/filter HTTP/1.1\r\nho")));
     let (status, reply) = post(api.extender, "/v1/place/extender/filter", &body);
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h0"])));
-    assert_eq!(silent.len(), 150);
+    assert_eq!(silent.len(), 400);
 }
 
 /// Deleted objects exist and are unused; all errors are in the body.
@@ -387,6 +387,24 @@ fn slow_senders_are_disconnected() {
         let dribbled =
             (0..2000).take_while(|_| !is_over(&mut stream) && stream.write_all(b"x").is_ok()).count();
         assert!(dribbled < 2000, "{name}: it is still open");
+    }
+}
+
+/// kube-scheduler binds many pods at once, each over a connection.
+#[test]
+fn more_clients_than_connections_are_all_answered() {
+    let api = Api::new("many");
+    let mut clients: Vec<TcpStream> = (0..400)
+        .map(|_| {
+            let mut client = TcpStream::connect(api.extender).unwrap();
+            client.write_all(b"GET /healthz HTTP/1.1\r\nhost: ringway\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let mut head = [0; 15];
+        client.read_exact(&mut head).unwrap_or_else(|error| panic!("client {number}: {error}"));
+        assert_eq!(&head, b"HTTP/1.1 200 OK");
     }
 }
 
