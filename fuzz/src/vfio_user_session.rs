@@ -89,7 +89,7 @@ fn part(rest: &mut &[u8], space: &mut [u8]) -> Option<(usize, Vec<OwnedFd>)> {
     Some((count, (0..first >> 6).filter_map(|_| null()).collect()))
 }
 
-/// A server that sends the data whatever it is asked.
+/// A server that sends the data regardless of the requests.
 struct Hostile<'a>(&'a [u8]);
 
 impl Transport for Hostile<'_> {

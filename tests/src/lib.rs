@@ -2,7 +2,9 @@
 //!
 //! Everything that it starts ends with it, and does not conflict with concurrent testbeds.
 pub mod bridge;
+pub mod card;
 pub mod dpdk;
+pub mod e1000;
 pub mod fabric;
 pub mod folder;
 pub mod moving;

@@ -165,7 +165,7 @@ impl<T: Transport> Client<T> {
         self.send(Request::RegionWriteMulti(writes), true).map(drop)
     }
 
-    /// Shares a range of memory, or tells that it exists.
+    /// Maps a range of memory; without a file, the server accesses it by messages.
     pub fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), ClientError> {
         let argsz = size_of::<DmaMap>() as u32;
         self.call(Request::DmaMap(DmaMap { argsz, ..map }, file)).map(drop)

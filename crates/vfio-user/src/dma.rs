@@ -71,9 +71,9 @@ impl DmaRequests {
         let result = match (error, command) {
             (Some(error), _) => Err(error),
             (None, crate::command::DMA_READ) => {
-                let (told, data) = split::<Dma>(command, payload)?;
+                let (echoed, data) = split::<Dma>(command, payload)?;
                 // Attack: less data than requested, or more.
-                if told != dma || data.len() as u64 != dma.count {
+                if echoed != dma || data.len() as u64 != dma.count {
                     return Err(CodecError::Field { command, field: "count" });
                 }
                 Ok(data.to_vec())

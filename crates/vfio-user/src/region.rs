@@ -1,4 +1,4 @@
-//! Regions of a device, and how a client is told of them.
+//! Regions of a device, and their descriptions in messages.
 
 use crate::codec::{CodecError, split};
 use crate::header::command;
@@ -30,7 +30,7 @@ pub struct Mapping {
     pub areas: Vec<Area>,
 }
 
-/// A region as a client is told of it.
+/// A region as described to a client.
 #[derive(Debug)]
 pub struct SharedRegion {
     /// Its size, flags, and offset in the file.

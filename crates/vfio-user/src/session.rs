@@ -106,7 +106,7 @@ pub enum SessionError {
 pub struct Outcome {
     /// The reply to send.
     pub answer: Option<Packet>,
-    /// A refused command, of which the client was told if it expects a reply.
+    /// A refused command; the reply, if there is one, reports the error.
     pub refused: Option<SessionError>,
     /// An access to the client's memory that the message completed.
     pub completed: Option<Completion>,

@@ -10,7 +10,7 @@ pub(crate) const MINOR: u16 = 0;
 /// Bytes of a page, the unit of mappings.
 pub(crate) const PAGE: u64 = 4096;
 
-/// Capabilities of one end. The defaults are those of the protocol for what is not stated.
+/// Capabilities of one end. Absent ones have the protocol's default values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Capabilities {

@@ -1,4 +1,4 @@
-//! What QEMU's client sends when it attaches a network card, drives it, and goes: all bytes, with the replies.
+//! All messages of QEMU's client when it attaches, drives and resets a network card, byte by byte, with the replies.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail the test.
 #![cfg(target_endian = "little")]

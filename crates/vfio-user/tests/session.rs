@@ -362,7 +362,7 @@ fn a_client_that_does_not_reply_correctly_is_bounded() {
     assert!(reply(ids[5], command::DMA_READ, &[5, 1], &[]).is_err());
 }
 
-/// A server that sends the given bytes, whatever it is asked.
+/// A server that sends the given bytes regardless of the requests.
 struct Hostile(Vec<u8>);
 
 impl Transport for Hostile {
