@@ -1,4 +1,5 @@
-//! Accesses to a client's memory by messages, for memory that it does not share.
+//! Accesses to a client's memory by messages, for memory that it does not share. Not with QEMU up to 11.1: its
+//! client places the data at byte 12 of the payload instead of 16.
 
 use crate::codec::{CodecError, split};
 use crate::header::{Header, Kind, Packet, TRANSFER};

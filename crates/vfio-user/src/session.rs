@@ -22,7 +22,7 @@ pub struct Offer {
     pub regions: Vec<Region>,
     /// Its interrupt types, by index.
     pub irqs: Vec<IrqType>,
-    /// Number of ranges of the client's memory at a time.
+    /// Number of ranges of the client's memory at a time; QEMU accepts at most 65535.
     pub maps: u32,
 }
 
