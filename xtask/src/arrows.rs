@@ -14,6 +14,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("elements", &["click"]),
     ("ring", &["mem"]),
     ("virtq", &["mem", "ring"]),
+    ("nic", &["mem", "frame", "ring", "wire"]),
     ("vhost-user", &[]),
     ("vfio-user", &[]),
     ("switch", &["frame", "spec", "wire"]),

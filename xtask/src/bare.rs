@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-none";
-const CRATES: &[&str] = &["wire", "mem", "frame", "ring", "virtq", "click-lang", "click", "elements"];
+const CRATES: &[&str] = &["wire", "mem", "frame", "ring", "virtq", "nic", "click-lang", "click", "elements"];
 
 /// Builds them; compiler errors are the findings.
 pub fn check(root: &Path) -> Findings {

@@ -50,6 +50,8 @@ reasons! {
     BadSource = "bad-source",
     /// Another worker held the destination's queue for longer than `hold`.
     Busy = "busy",
+    /// The destination's NIC doesn't accept its address, or its VLAN.
+    Filtered = "filtered",
 }
 
 /// Counters of one queue. One thread writes at a time; any thread or process may read. Each field is an
@@ -74,9 +76,9 @@ pub struct Counters {
     /// Protocol violations by the peer.
     pub faults: AtomicU64,
     /// Frames that entered through this queue and were dropped, by [`Reason`].
-    pub tx_drops: [AtomicU64; 13],
+    pub tx_drops: [AtomicU64; 14],
     /// Frames for this queue that were dropped, by [`Reason`].
-    pub rx_drops: [AtomicU64; 13],
+    pub rx_drops: [AtomicU64; 14],
     /// IOTLB hits for frames that entered through this queue.
     pub iotlb_hits: AtomicU64,
     /// IOTLB misses. Several threads add to this and the next two.
@@ -92,12 +94,12 @@ pub struct Counters {
     /// Bytes by which these files grew while the port used them.
     pub memory_grown: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 7],
+    pub spare: [AtomicU64; 5],
 }
 
-const _: () = assert!(Reason::ALL.len() == 13);
+const _: () = assert!(Reason::ALL.len() == 14);
 // No padding: every byte is a word of a counter.
-const _: () = assert!(size_of::<Counters>() == (8 + 13 + 13 + 7 + 7) * 8);
+const _: () = assert!(size_of::<Counters>() == (8 + 14 + 14 + 7 + 5) * 8);
 
 /// Adds to a counter that only this thread writes, without a locked instruction.
 #[inline]

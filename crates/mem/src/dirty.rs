@@ -183,7 +183,7 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Hint, own_region as region};
+    use crate::memory::Hint;
     use crate::translate::Direct;
 
     fn bits(log: &DirtyLog) -> Vec<u8> {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn log(len: usize) -> DirtyLog {
-        DirtyLog::new(region(0, 0, len))
+        DirtyLog::new(Region::private(0, 0, len))
     }
 
     #[test]
@@ -225,8 +225,8 @@ mod tests {
     #[test]
     fn written_ranges_are_marked_after_the_write() {
         let memory = Memory::new(alloc::vec![
-            region(0x1_0000, 0x10_0000, 0x2000),
-            region(0x2_0000, 0x20_0000, 0x2000)
+            Region::private(0x1_0000, 0x10_0000, 0x2000),
+            Region::private(0x2_0000, 0x20_0000, 0x2000)
         ])
         .unwrap();
         let (log, mut trail, mut hint) = (log(8), Trail::default(), Hint::default());

@@ -4,6 +4,7 @@ use crate::span::{Span, SpanMut};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
@@ -52,6 +53,22 @@ impl Region {
         keep: Arc<dyn Any + Send + Sync>,
     ) -> Region {
         Region { guest, user, len, host, keep }
+    }
+
+    /// Zeroed memory of our own, aligned to pages, which lives as long as the region and its clones.
+    pub fn private(guest: u64, user: u64, len: usize) -> Region {
+        #[repr(C, align(4096))]
+        struct Page(UnsafeCell<[u8; 4096]>);
+        struct Pages(Vec<Page>);
+        // SAFETY: the bytes are touched through spans and atomics only.
+        unsafe impl Send for Pages {}
+        // SAFETY: as above.
+        unsafe impl Sync for Pages {}
+        let zeroed = || Page(UnsafeCell::new([0; 4096]));
+        let pages = Pages(core::iter::repeat_with(zeroed).take(len.div_ceil(4096)).collect());
+        let host = NonNull::from(pages.0.as_slice()).cast();
+        // SAFETY: the pages have at least `len` bytes, don't move, and live in the keeper.
+        unsafe { Region::new(guest, user, len as u64, host, Arc::new(pages)) }
     }
 
     /// Our address of its first byte. The caller must bound the accesses.
@@ -316,25 +333,29 @@ fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
     Some(unsafe { SpanMut::new(region.host.add(offset as usize), len) })
 }
 
-/// A region of this process's own memory, for tests.
-#[cfg(test)]
-pub(crate) fn own_region(guest: u64, user: u64, len: usize) -> Region {
-    struct Keep(Vec<core::cell::UnsafeCell<u8>>);
-    // SAFETY: the bytes are touched through spans and atomics only.
-    unsafe impl Send for Keep {}
-    // SAFETY: as above.
-    unsafe impl Sync for Keep {}
-    let keep = Arc::new(Keep((0..len).map(|_| core::cell::UnsafeCell::new(0)).collect()));
-    let host = NonNull::new(keep.0.as_ptr().cast_mut().cast::<u8>()).expect("a vector's pointer is not null");
-    // SAFETY: the vector has `len` bytes and lives in `keep`.
-    unsafe { Region::new(guest, user, len as u64, host, keep) }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::own_region as region;
     use super::*;
     use crate::translate::{Direct, Translate};
+
+    fn region(guest: u64, user: u64, len: usize) -> Region {
+        Region::private(guest, user, len)
+    }
+
+    #[test]
+    fn private_memory_is_zeroed_aligned_and_shared_by_clones() {
+        let region = Region::private(0x1000, 0, 5000);
+        assert!(region.base().cast::<[u64; 512]>().addr().get().is_multiple_of(4096));
+        let memory = Memory::new(vec![region.clone()]).unwrap();
+        drop(region);
+        let span = memory.span_mut(0x1000 + 4990, 10, &mut Hint::default()).unwrap();
+        assert_eq!(span.as_span().read_array(), Some([0u8; 10]));
+        assert_eq!(span.write(&[7; 11]), 10);
+        assert_eq!(
+            memory.clone().span(0x1000 + 4999, 1, &mut Hint::default()).unwrap().read_array(),
+            Some([7])
+        );
+    }
 
     #[test]
     fn addresses_resolve_within_one_region_only() {

@@ -1,0 +1,187 @@
+//! The EEPROM: 64 words, read through its pins (microwire, EECD) or a register (EERD).
+
+/// Words of the EEPROM.
+const WORDS: usize = 64;
+/// Sum of all words, the last of which is the checksum.
+const SUM: u16 = 0xbaba;
+
+/// Chip select.
+const CS: u32 = 1 << 1;
+/// Clock.
+const SK: u32 = 1 << 0;
+/// Data to the EEPROM.
+const DI: u32 = 1 << 2;
+/// Data from the EEPROM.
+const DO: u32 = 1 << 3;
+/// Request of the pins, and its grant.
+const REQ: u32 = 1 << 6;
+const GNT: u32 = 1 << 7;
+/// An EEPROM is present.
+const PRES: u32 = 1 << 8;
+
+/// Start bit, two bits of opcode, six of address.
+const COMMAND: u32 = 9;
+/// The read command without its address.
+const READ: u32 = 0b110;
+
+/// The state of the microwire interface.
+#[derive(Clone, Copy, Debug, Default)]
+enum Wire {
+    /// Waits for a start bit.
+    #[default]
+    Idle,
+    /// Has received so many bits of a command.
+    Command(u32, u32),
+    /// Sends this bit of the contents next.
+    Reads(usize),
+    /// Ignores a command that it doesn't have.
+    Ignores,
+}
+
+/// The EEPROM and its registers.
+#[derive(Debug)]
+pub(crate) struct Eeprom {
+    words: [u16; WORDS],
+    eecd: u32,
+    wire: Wire,
+    eerd: u32,
+    /// The position of EERD's done bit and address.
+    done: u32,
+    address: u32,
+}
+
+impl Eeprom {
+    /// An EEPROM with this MAC address. `template` are words by address.
+    pub fn new(mac: [u8; 6], template: &[(usize, u16)], done: u32, address: u32) -> Eeprom {
+        let mut words = [0xffff; WORDS];
+        for (word, pair) in words.iter_mut().zip(mac.as_chunks().0) {
+            *word = u16::from_le_bytes(*pair);
+        }
+        for &(at, value) in template {
+            words[at % WORDS] = value;
+        }
+        words[WORDS - 1] = 0;
+        let sum = words.iter().fold(0u16, |sum, &word| sum.wrapping_add(word));
+        words[WORDS - 1] = SUM.wrapping_sub(sum);
+        Eeprom { words, eecd: 0, wire: Wire::Idle, eerd: 0, done, address }
+    }
+
+    /// The MAC address.
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = [0; 6];
+        for (pair, word) in mac.as_chunks_mut().0.iter_mut().zip(&self.words) {
+            *pair = word.to_le_bytes();
+        }
+        mac
+    }
+
+    /// Releases the pins.
+    pub fn reset(&mut self) {
+        (self.eecd, self.wire, self.eerd) = (0, Wire::Idle, 0);
+    }
+
+    pub fn eecd(&self) -> u32 {
+        let grant = if self.eecd & REQ != 0 { GNT } else { 0 };
+        // An unselected EEPROM pulls its output up.
+        let out = match self.wire {
+            Wire::Reads(bit) => self.bit(bit.wrapping_sub(1)),
+            _ => true,
+        };
+        self.eecd | grant | PRES | if out { DO } else { 0 }
+    }
+
+    fn bit(&self, bit: usize) -> bool {
+        // Sequential reads wrap at the end.
+        self.words[bit / 16 % WORDS] >> (15 - bit % 16) & 1 != 0
+    }
+
+    pub fn set_eecd(&mut self, value: u32) {
+        let before = core::mem::replace(&mut self.eecd, value & (CS | SK | DI | REQ | 0x30));
+        if value & CS == 0 {
+            self.wire = Wire::Idle;
+        } else if value & SK != 0 && before & SK == 0 {
+            self.wire = self.clocked(value & DI != 0);
+        }
+    }
+
+    fn clocked(&self, data: bool) -> Wire {
+        match self.wire {
+            Wire::Idle if data => Wire::Command(1, 1),
+            Wire::Command(bits, count) => {
+                let (bits, count) = (bits << 1 | u32::from(data), count + 1);
+                if count < COMMAND {
+                    Wire::Command(bits, count)
+                } else if bits >> 6 == READ {
+                    Wire::Reads(16 * (bits as usize & 0x3f))
+                } else {
+                    Wire::Ignores
+                }
+            }
+            Wire::Reads(bit) => Wire::Reads((bit + 1) % (16 * WORDS)),
+            other => other,
+        }
+    }
+
+    pub fn eerd(&self) -> u32 {
+        self.eerd
+    }
+
+    pub fn set_eerd(&mut self, value: u32) {
+        const START: u32 = 1;
+        if value & START == 0 {
+            self.eerd = value;
+            return;
+        }
+        let command = value & 0xffff & !START;
+        let at = (command & !self.done) >> self.address;
+        // Attack: an address past the end.
+        let word = self.words.get(at as usize).copied().unwrap_or(0xffff);
+        self.eerd = u32::from(word) << 16 | command | self.done;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn eeprom() -> Eeprom {
+        Eeprom::new([0x52, 0x54, 0, 0x12, 0x34, 0x56], &[(13, 0x100e)], 1 << 4, 8)
+    }
+
+    #[test]
+    fn the_contents_have_the_address_and_a_checksum() {
+        let mut eeprom = eeprom();
+        let mut read = |at: u32| {
+            eeprom.set_eerd(at << 8 | 1);
+            assert_eq!(eeprom.eerd() & 0x11, 0x10);
+            (eeprom.eerd() >> 16) as u16
+        };
+        assert_eq!([0, 1, 2, 13].map(&mut read), [0x5452, 0x1200, 0x5634, 0x100e]);
+        assert_eq!((0..64).map(&mut read).fold(0u16, u16::wrapping_add), SUM);
+        assert_eq!(read(0xff), 0xffff);
+        assert_eq!(eeprom.mac(), [0x52, 0x54, 0, 0x12, 0x34, 0x56]);
+    }
+
+    #[test]
+    fn words_are_read_through_the_pins() {
+        let mut eeprom = eeprom();
+        eeprom.set_eecd(REQ);
+        assert_eq!(eeprom.eecd() & GNT, GNT);
+        let mut clock = |data: bool| {
+            let pins = REQ | CS | if data { DI } else { 0 };
+            eeprom.set_eecd(pins);
+            eeprom.set_eecd(pins | SK);
+            let out = eeprom.eecd() & DO != 0;
+            eeprom.set_eecd(pins);
+            out
+        };
+        // A zero before the start bit is not part of the command.
+        for bit in [false, true, true, false, false, false, false, false, false, true] {
+            clock(bit);
+        }
+        let mut word = || (0..16).fold(0u16, |word, _| word << 1 | u16::from(clock(false)));
+        assert_eq!([word(), word()], [0x1200, 0x5634], "word 1, then the next");
+        eeprom.set_eecd(0);
+        assert_eq!(eeprom.eecd() & (GNT | DO), DO);
+    }
+}

@@ -1,0 +1,550 @@
+//! The session's side of a NIC: configuration space, registers, link.
+
+use super::eeprom::Eeprom;
+use super::interrupts::{LSC, MDAC, RXT0, Raise, TXDW};
+use super::phy::Phy;
+use super::registers::{self as reg, Access, Register, find};
+use super::shared::{LINK_UP, Shared, in_pages};
+use super::stats::Readings;
+use crate::pci::{Bar, Capability, ConfigSpace, Identity, Space};
+use crate::techniques::Techniques;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+use ringway_mem::{MemoryError, Region};
+
+/// CTRL: reset; reset of the PHY. Both clear themselves.
+const RST: u32 = 1 << 26;
+const PHY_RST: u32 = 1 << 31;
+/// CTRL_EXT: reload the EEPROM, which clears itself.
+const EE_RST: u32 = 1 << 13;
+/// RCTL, TCTL: enabled.
+const EN: u32 = 1 << 1;
+/// MDIC: interrupt when done.
+const MDIC_INTERRUPT: u32 = 1 << 29;
+/// RDTR, TIDV: interrupt now.
+const FPD: u32 = 1 << 31;
+/// RAH: the address is valid.
+const VALID: u32 = 1 << 31;
+/// Nanoseconds of a unit of ITR.
+const ITR_UNIT: u64 = 256;
+/// Subsystem of a device with a shared block, by which its driver finds it.
+const CSB_SUBSYSTEM: u16 = 0x1101;
+
+/// What distinguishes the models of the family.
+#[derive(Debug)]
+pub struct Model {
+    /// Its name in the fabric file.
+    pub name: &'static str,
+    /// Its PCI identity.
+    pub identity: Identity,
+    /// Its registers.
+    pub tables: &'static [&'static [Register]],
+    /// Values after a reset that differ from the tables'.
+    pub(crate) resets: &'static [(u32, u32)],
+    /// The PHY's identification.
+    pub(crate) phy: u32,
+    /// Words of the EEPROM by address.
+    pub(crate) eeprom: &'static [(usize, u16)],
+    /// EERD's done bit, and the position of its address.
+    pub(crate) eerd: (u32, u32),
+    /// Whether interrupts have causes for each queue, and receive descriptors an extended format.
+    pub(crate) extended: bool,
+    /// Writes the registers that only this model has. `None`: it is storage.
+    pub(crate) write: fn(&Shared, u32, u32, u64) -> Option<Raise>,
+}
+
+/// What a NIC starts with.
+#[derive(Debug)]
+pub struct Settings {
+    /// The model.
+    pub model: &'static Model,
+    /// The MAC address.
+    pub mac: [u8; 6],
+    /// The techniques in use.
+    pub techniques: Techniques,
+    /// Whether the link is up.
+    pub link: bool,
+    /// Memory for the registers that can be mapped ([`crate::e1000::PAGES`]); `None`: private memory.
+    pub pages: Option<Region>,
+}
+
+/// A part of the device that a guest accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// The configuration space.
+    Config,
+    /// A base address register's range, by number.
+    Bar(u8),
+}
+
+/// What an access asks of its caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Wake the worker of the transmit ring.
+    pub kick: bool,
+    /// Send these interrupts.
+    pub raise: Raise,
+}
+
+/// Accesses to one register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accesses {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+}
+
+/// The time, and how to wait for workers.
+pub struct Host<'a> {
+    /// Nanoseconds of the workers' clock.
+    pub now: u64,
+    /// Returns when every worker's turn in progress has ended. Called after a ring was stopped, and before its
+    /// registers change.
+    pub quiesce: &'a mut dyn FnMut(),
+}
+
+impl core::fmt::Debug for Host<'_> {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "Host at {}", self.now)
+    }
+}
+
+/// A NIC as its session sees it.
+#[derive(Debug)]
+pub struct Nic {
+    model: &'static Model,
+    shared: Arc<Shared>,
+    config: ConfigSpace,
+    eeprom: Eeprom,
+    phy: Phy,
+    readings: Readings,
+    /// IOADDR: the register that IODATA accesses.
+    io_address: u32,
+    /// The MSI-X table; the client keeps the real one.
+    vectors: Vec<u8>,
+    accesses: Vec<Accesses>,
+    unknown: Accesses,
+}
+
+impl Nic {
+    /// A NIC after power-on.
+    ///
+    /// # Errors
+    /// If the memory for mapped registers is too small.
+    pub fn new(settings: Settings) -> Result<Nic, MemoryError> {
+        let Settings { model, mac, techniques, link, pages } = settings;
+        let shared = Shared::new(pages, model.extended)?;
+        shared.switches.set(techniques);
+        let rows = model.tables.iter().map(|rows| rows.len()).sum();
+        let (done, address) = model.eerd;
+        let mut nic = Nic {
+            model,
+            shared: Arc::new(shared),
+            config: config(model, techniques),
+            eeprom: Eeprom::new(mac, model.eeprom, done, address),
+            phy: Phy::new(model.phy, link),
+            readings: Readings::default(),
+            io_address: 0,
+            vectors: vec![0; 0x1000],
+            accesses: vec![Accesses::default(); rows],
+            unknown: Accesses::default(),
+        };
+        nic.reset_registers();
+        nic.shared.store(reg::STATUS, nic.status(link));
+        Ok(nic)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &'static Model {
+        self.model
+    }
+
+    /// What workers need.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The configuration space.
+    pub fn config(&self) -> &ConfigSpace {
+        &self.config
+    }
+
+    /// Whether the interrupt line is asserted.
+    pub fn intx(&self) -> bool {
+        self.config.intx_enabled() && self.shared.interrupts.level()
+    }
+
+    /// Size of an area in bytes.
+    pub fn len(&self, area: Area) -> u64 {
+        match area {
+            Area::Config => self.config.len() as u64,
+            Area::Bar(number) => self.bar(number).map_or(0, |bar| bar.size.into()),
+        }
+    }
+
+    fn bar(&self, number: u8) -> Option<Bar> {
+        self.model.identity.bars.get(usize::from(number)).copied().flatten()
+    }
+
+    /// Accesses by register, those without any left out; the last row has those to no register.
+    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, Accesses)> {
+        let names = self.model.tables.iter().flat_map(|rows| rows.iter()).map(|row| row.name);
+        let known = names.zip(self.accesses.iter().copied());
+        known.chain([("unknown", self.unknown)]).filter(|(_, count)| *count != Accesses::default())
+    }
+
+    /// Changes the techniques.
+    pub fn set_techniques(&mut self, techniques: Techniques, now: u64) {
+        self.shared.switches.set(techniques);
+        self.set_interval(now);
+        if !techniques.csb {
+            self.shared.csb.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Connects or disconnects the cable.
+    pub fn set_link(&mut self, link: bool, now: u64) -> Effects {
+        if link == self.shared.link() {
+            return Effects::default();
+        }
+        self.phy.set_link(link);
+        self.shared.store(reg::STATUS, self.status(link));
+        Effects { kick: link, raise: self.shared.interrupts.set(LSC, now) }
+    }
+
+    fn status(&self, link: bool) -> u32 {
+        self.shared.load(reg::STATUS) & !LINK_UP | if link { LINK_UP } else { 0 }
+    }
+
+    /// When [`Nic::due`] must be called.
+    pub fn next_due(&self) -> Option<u64> {
+        self.shared.interrupts.next_due()
+    }
+
+    /// Sends deferred interrupts that are due.
+    pub fn due(&mut self, now: u64) -> Raise {
+        self.shared.interrupts.due(now)
+    }
+
+    /// Resets the whole device, as at power-on; the link stays.
+    pub fn reset(&mut self, host: &mut Host<'_>) {
+        self.config = config(self.model, self.shared.techniques());
+        self.phy = Phy::new(self.model.phy, self.shared.link());
+        self.reset_device(host);
+    }
+
+    /// CTRL.RST.
+    fn reset_device(&mut self, host: &mut Host<'_>) {
+        self.shared.rx.stop();
+        self.shared.tx.stop();
+        (host.quiesce)();
+        self.shared.csb.store(0, Ordering::Relaxed);
+        self.shared.interrupts.reset();
+        self.shared.interrupts.set_msix(self.config.msix_enabled());
+        self.reset_registers();
+    }
+
+    fn reset_registers(&mut self) {
+        let status = self.shared.load(reg::STATUS);
+        for row in self.model.tables.iter().flat_map(|rows| rows.iter()) {
+            (0..row.count).for_each(|word| self.shared.store(row.offset + 4 * word, row.reset));
+        }
+        for &(offset, value) in self.model.resets {
+            self.shared.store(offset, value);
+        }
+        let link = self.shared.load(reg::STATUS) | status & LINK_UP;
+        self.shared.store(reg::STATUS, link);
+        self.eeprom.reset();
+        self.readings.reset(&self.shared.stats);
+        let [a0, a1, a2, a3, a4, a5] = self.eeprom.mac();
+        self.shared.store(reg::RA, u32::from_le_bytes([a0, a1, a2, a3]));
+        self.shared.store(reg::RA + 4, VALID | u32::from_le_bytes([a4, a5, 0, 0]));
+    }
+
+    /// Reads from an area; past its end there are zeros.
+    pub fn read(&mut self, area: Area, offset: u64, out: &mut [u8]) {
+        out.fill(0);
+        let number = match area {
+            Area::Config => return self.config.read(offset, out, self.shared.interrupts.level()),
+            Area::Bar(number) => number,
+        };
+        let Some(Bar { space, size }) = self.bar(number) else { return };
+        let is_vectors = self.is_vectors(number);
+        words(offset, out.len(), size, |word, at, places| {
+            let value = match (number, space) {
+                (0, _) => self.read_register(word),
+                (_, Space::Io) if word == 0 => self.io_address,
+                (_, Space::Io) if word == 4 => self.read_register(self.io_address & !3),
+                (_, Space::Io) => 0,
+                _ if is_vectors => self
+                    .vectors
+                    .get(word as usize..)
+                    .and_then(<[u8]>::first_chunk)
+                    .map_or(0, |bytes| u32::from_le_bytes(*bytes)),
+                // An empty flash.
+                _ => u32::MAX,
+            };
+            let count = places.len();
+            out[places].copy_from_slice(&value.to_le_bytes()[at..at + count]);
+        });
+    }
+
+    /// Writes to an area; nothing is written past its end.
+    pub fn write(&mut self, area: Area, offset: u64, data: &[u8], host: &mut Host<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let number = match area {
+            Area::Config => {
+                self.config.write(offset, data);
+                self.shared.interrupts.set_msix(self.config.msix_enabled());
+                self.run_rings(host, &mut effects);
+                return effects;
+            }
+            Area::Bar(number) => number,
+        };
+        let Some(Bar { space, size }) = self.bar(number) else { return effects };
+        let is_vectors = self.is_vectors(number);
+        words(offset, data.len(), size, |word, at, places| {
+            let target = match (number, space) {
+                (0, _) => word,
+                (_, Space::Io) if word == 4 => self.io_address & !3,
+                _ => u32::MAX,
+            };
+            // Bytes that are not written keep their value.
+            let part = &data[places];
+            let before = match target {
+                u32::MAX if word == 0 && space == Space::Io => self.io_address,
+                u32::MAX => 0,
+                _ if part.len() < 4 => self.stored(target),
+                _ => 0,
+            };
+            let mut bytes = before.to_le_bytes();
+            bytes[at..at + part.len()].copy_from_slice(part);
+            let value = u32::from_le_bytes(bytes);
+            if target != u32::MAX {
+                self.write_register(target, value, host, &mut effects);
+            } else if space == Space::Io && word == 0 {
+                self.io_address = value;
+            } else if is_vectors && let Some(places) = self.vectors.get_mut(word as usize + at..) {
+                let count = places.len().min(part.len());
+                places[..count].copy_from_slice(&part[..count]);
+            }
+        });
+        effects
+    }
+
+    fn is_vectors(&self, bar: u8) -> bool {
+        let kinds = self.model.identity.capabilities.iter();
+        kinds.into_iter().any(|(_, kind)| matches!(kind, Capability::MsiX(_, table) if *table == bar))
+    }
+
+    /// A register's row, and its number among all rows.
+    fn row(&self, offset: u32) -> Option<(&'static Register, usize)> {
+        let row = find(self.model.tables, offset)?;
+        let mut before = 0;
+        for rows in self.model.tables {
+            if let Some(at) = rows.iter().position(|other| other.offset == row.offset) {
+                return Some((row, before + at));
+            }
+            before += rows.len();
+        }
+        None
+    }
+
+    /// What a partial write leaves of a register: nothing where bits that are written act on others.
+    fn stored(&self, offset: u32) -> u32 {
+        match find(self.model.tables, offset).map(|row| row.access) {
+            Some(Access::Plain | Access::Acts) if offset != reg::IMS && offset != reg::MDIC => {
+                self.shared.load(offset)
+            }
+            _ => 0,
+        }
+    }
+
+    fn read_register(&mut self, offset: u32) -> u32 {
+        let Some((row, number)) = self.row(offset) else {
+            self.unknown.reads += 1;
+            return 0;
+        };
+        self.accesses[number].reads += 1;
+        let shared = &self.shared;
+        match offset {
+            reg::EECD => self.eeprom.eecd(),
+            reg::EERD => self.eeprom.eerd(),
+            reg::ICR => shared.interrupts.read_causes(),
+            reg::IMS => shared.interrupts.ims(),
+            _ if row.access == Access::ClearOnRead => self.readings.read(&shared.stats, offset),
+            _ if row.access == Access::WriteOnly => 0,
+            _ => shared.load(offset),
+        }
+    }
+
+    fn write_register(&mut self, offset: u32, value: u32, host: &mut Host<'_>, effects: &mut Effects) {
+        let Some((row, number)) = self.row(offset) else {
+            self.unknown.writes += 1;
+            return;
+        };
+        self.accesses[number].writes += 1;
+        if row.access == Access::Plain {
+            return self.shared.store(offset, value);
+        }
+        let interrupts = &self.shared.interrupts;
+        match offset {
+            reg::CTRL => self.set_control(value, host),
+            reg::EECD => self.eeprom.set_eecd(value),
+            reg::EERD => self.eeprom.set_eerd(value),
+            reg::CTRL_EXT => {
+                self.shared.store(offset, value & !EE_RST);
+                interrupts.control.store(value, Ordering::Relaxed);
+            }
+            reg::MDIC => self.set_mdic(value, host.now, effects),
+            reg::ICR => interrupts.clear(value),
+            reg::ICS => effects.raise |= interrupts.set(value, host.now),
+            reg::IMS => effects.raise |= interrupts.enable(value, host.now),
+            reg::IMC => interrupts.disable(value),
+            reg::ITR => {
+                self.shared.store(offset, value & 0xffff);
+                self.set_interval(host.now);
+            }
+            reg::RCTL | reg::TCTL => {
+                self.shared.store(offset, value);
+                self.run_rings(host, effects);
+            }
+            reg::RDBAL..=reg::RDH | reg::TDBAL..=reg::TDH => self.set_ring(offset, value, host),
+            reg::RDT => self.shared.store(offset, value & 0xffff),
+            reg::TDT => {
+                self.shared.store(offset, value & 0xffff);
+                effects.kick |= self.shared.tx.generation().is_some() && !self.is_awaited(host.now);
+            }
+            reg::RDTR | reg::TIDV => {
+                self.shared.store(offset, value & 0xffff);
+                if value & FPD != 0 {
+                    let cause = if offset == reg::RDTR { RXT0 } else { TXDW };
+                    effects.raise |= self.shared.interrupts.set(cause, host.now);
+                }
+            }
+            reg::CSBAL => {
+                self.shared.store(offset, value);
+                self.adopt_csb();
+            }
+            _ if row.access == Access::Acts => {
+                match (self.model.write)(&self.shared, offset, value, host.now) {
+                    Some(raise) => effects.raise |= raise,
+                    None => self.shared.store(offset, value),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn set_control(&mut self, value: u32, host: &mut Host<'_>) {
+        if value & PHY_RST != 0 {
+            self.phy = Phy::new(self.model.phy, self.shared.link());
+        }
+        if value & RST != 0 {
+            return self.reset_device(host);
+        }
+        self.shared.store(reg::CTRL, value & !PHY_RST);
+    }
+
+    fn set_mdic(&mut self, value: u32, now: u64, effects: &mut Effects) {
+        let (result, negotiated) = self.phy.execute(value);
+        self.shared.store(reg::MDIC, result);
+        let mut causes = if value & MDIC_INTERRUPT != 0 { MDAC } else { 0 };
+        causes |= if negotiated && self.shared.link() { LSC } else { 0 };
+        effects.raise |= self.shared.interrupts.set(causes, now);
+    }
+
+    /// The interval between interrupts, if the chip's own moderation is on.
+    fn set_interval(&self, now: u64) {
+        let timers = self.shared.techniques().timers;
+        let interval = if timers { u64::from(self.shared.load(reg::ITR)) * ITR_UNIT } else { 0 };
+        self.shared.interrupts.set_interval(None, interval, now);
+    }
+
+    /// Whether a worker is about to look at the transmit ring without being woken.
+    fn is_awaited(&self, now: u64) -> bool {
+        let combine = self.shared.techniques().combine;
+        let due = self.shared.tx_due.load(Ordering::Relaxed);
+        combine > 0 && due > now && due - now <= combine
+    }
+
+    /// A ring's base, length or head. A driver that changes them while the ring is enabled gets a new ring.
+    fn set_ring(&mut self, offset: u32, value: u32, host: &mut Host<'_>) {
+        let (ring, base) =
+            if offset < reg::TDBAL { (&self.shared.rx, reg::RDBAL) } else { (&self.shared.tx, reg::TDBAL) };
+        let runs = ring.generation().is_some();
+        if runs {
+            ring.stop();
+            (host.quiesce)();
+        }
+        self.shared.store(offset, value);
+        if runs {
+            self.shared.start(ring, base);
+        }
+    }
+
+    /// Starts and stops rings as the enable bits and the bus master bit say.
+    fn run_rings(&mut self, host: &mut Host<'_>, effects: &mut Effects) {
+        let shared = &self.shared;
+        let master = self.config.is_master();
+        let mut stopped = false;
+        for (ring, control, base) in
+            [(&shared.rx, reg::RCTL, reg::RDBAL), (&shared.tx, reg::TCTL, reg::TDBAL)]
+        {
+            let enabled = master && shared.load(control) & EN != 0;
+            let runs = ring.generation().is_some();
+            if enabled && !runs {
+                shared.start(ring, base);
+                self.adopt_csb();
+                effects.kick |= base == reg::TDBAL;
+            } else if !enabled && runs {
+                ring.stop();
+                stopped = true;
+            }
+        }
+        if stopped {
+            (host.quiesce)();
+        }
+    }
+
+    fn adopt_csb(&self) {
+        let shared = &self.shared;
+        if shared.techniques().csb {
+            let address = u64::from(shared.load(reg::CSBAH)) << 32 | u64::from(shared.load(reg::CSBAL));
+            shared.csb.store(address, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a register lies in pages that the guest maps now.
+    pub fn is_mapped(&self, offset: u32) -> bool {
+        in_pages(offset) && self.shared.mappable().any(|(first, len)| offset >= first && offset - first < len)
+    }
+}
+
+fn config(model: &Model, techniques: Techniques) -> ConfigSpace {
+    let mut identity = model.identity;
+    if techniques.csb {
+        identity.subsystem = CSB_SUBSYSTEM;
+    }
+    ConfigSpace::new(&identity)
+}
+
+/// Splits an access of any size and alignment into words: calls `each` with a word's offset, the first byte in
+/// it, and those bytes' range in the data. Ends at the area's end.
+fn words(offset: u64, len: usize, size: u32, mut each: impl FnMut(u32, usize, core::ops::Range<usize>)) {
+    let mut done = 0;
+    while done < len {
+        // Attack: an offset whose sum with the length wraps.
+        let at = offset.saturating_add(done as u64);
+        if at >= size.into() {
+            return;
+        }
+        let (word, skip) = (at as u32 & !3, at as usize & 3);
+        let count = (4 - skip).min(len - done);
+        each(word, skip, done..done + count);
+        done += count;
+    }
+}

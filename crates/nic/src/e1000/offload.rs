@@ -1,0 +1,181 @@
+//! Checksums, segmentation and VLAN tags of transmitted frames: what descriptors ask for becomes offload metadata. The
+//! device never segments; headers that metadata can't describe are rewritten in a copy.
+
+use super::shared::HEADERS;
+use ringway_frame::{LARGEST, Needs, Offload, Reason};
+use ringway_wire::{Header, Ipv4, Ipv6, Protocol, Sum, Tcp, checksum, tcp};
+
+/// TUCMD: TCP, IPv4, segmentation.
+const TCP: u8 = 1;
+const IPV4: u8 = 2;
+/// Largest number of rewritten header bytes; a tag may be added.
+const LARGEST_HEADERS: usize = HEADERS - TAG;
+/// Bytes of a VLAN tag with its EtherType, inserted after both addresses.
+const TAG: usize = 4;
+const ADDRESSES: usize = 12;
+
+const BAD: Reason = Reason::BadOffload;
+
+/// A context descriptor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Context {
+    /// Where the IP header and its checksum field are, and the header's last byte.
+    ip: (u8, u8, u16),
+    /// The same of the upper layer; an end of 0 is the frame's.
+    upper: (u8, u8, u16),
+    command: u8,
+    header_len: u8,
+    mss: u16,
+}
+
+impl Context {
+    /// Whether it is about segmentation: the device keeps one context for that, and one for checksums.
+    pub const fn is_segmentation(words: [u64; 2]) -> bool {
+        words[1] >> 26 & 1 != 0
+    }
+
+    pub fn parse([first, second]: [u64; 2]) -> Context {
+        let fields = |word: u64| (word as u8, (word >> 8) as u8, (word >> 16) as u16);
+        Context {
+            ip: fields(first),
+            upper: fields(first >> 32),
+            command: (second >> 24) as u8,
+            header_len: (second >> 40) as u8,
+            mss: (second >> 48) as u16,
+        }
+    }
+}
+
+/// What a frame's descriptors ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request {
+    /// Segmentation.
+    pub segment: bool,
+    /// Insert the IP header's checksum, the upper layer's.
+    pub ip: bool,
+    pub upper: bool,
+    /// A legacy descriptor's checksum: where the sum starts, and where it is stored.
+    pub legacy: Option<(u8, u8)>,
+    /// EtherType and content of a VLAN tag to insert.
+    pub tag: Option<(u16, u16)>,
+}
+
+impl Request {
+    /// Whether the headers are copied and rewritten; otherwise [`Request::checksum`] is enough.
+    #[inline]
+    pub fn rewrites(&self) -> bool {
+        self.segment || self.ip || self.tag.is_some()
+    }
+
+    /// The metadata of a frame of `len` bytes whose headers stay.
+    #[inline]
+    pub fn checksum(&self, context: &Context, len: usize) -> Result<Offload, Reason> {
+        let offload = if self.upper {
+            let (start, field, end) = context.upper;
+            // A sum that ends before the frame can't be described.
+            if end != 0 && usize::from(end) + 1 < len {
+                return Err(BAD);
+            }
+            fill(start, field)?
+        } else if let Some((start, field)) = self.legacy {
+            fill(start, field)?
+        } else {
+            return Ok(Offload::default());
+        };
+        offload.check(len as u32, Needs::ALL).map_err(|_| BAD)
+    }
+
+    /// How many header bytes must be copied for [`Request::rewrite`].
+    pub fn header_len(&self, context: &Context) -> usize {
+        let segment = if self.segment { usize::from(context.header_len) } else { 0 };
+        let ip = if self.ip { usize::from(context.ip.2).max(usize::from(context.ip.1) + 1) + 1 } else { 0 };
+        segment.max(ip).max(ADDRESSES)
+    }
+
+    /// Rewrites `headers`, the first `len` bytes of which are those of a frame of `total` bytes. Returns the metadata,
+    /// and how many bytes the headers have now. Attack: a context that contradicts the headers.
+    pub fn rewrite(
+        &self,
+        context: &Context,
+        headers: &mut [u8; HEADERS],
+        len: usize,
+        total: usize,
+    ) -> Result<(Offload, usize), Reason> {
+        if len > LARGEST_HEADERS {
+            return Err(Reason::NoOffload);
+        }
+        if total > LARGEST as usize - TAG || len > total {
+            return Err(BAD);
+        }
+        let bytes = &mut headers[..len];
+        let mut offload = if self.segment {
+            let offload = segmented(context, bytes, total)?;
+            offload.check(total as u32, Needs::ALL).map_err(|_| BAD)?
+        } else {
+            self.checksum(context, total)?
+        };
+        if self.ip {
+            let (start, field, end) = context.ip;
+            let range = usize::from(start)..usize::from(end) + 1;
+            let sum = checksum::checksum(bytes.get(range).ok_or(BAD)?);
+            let place = bytes.get_mut(usize::from(field)..usize::from(field) + 2).ok_or(BAD)?;
+            place.copy_from_slice(&sum.to_be_bytes());
+        }
+        let Some((ethertype, content)) = self.tag else { return Ok((offload, len)) };
+        headers.copy_within(ADDRESSES..len, ADDRESSES + TAG);
+        headers[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ethertype.to_be_bytes());
+        headers[ADDRESSES + 2..ADDRESSES + TAG].copy_from_slice(&content.to_be_bytes());
+        if offload.needs_checksum() {
+            offload.csum_start += TAG as u16;
+            offload.hdr_len = offload.hdr_len.saturating_add(TAG as u16);
+        }
+        Ok((offload, len + TAG))
+    }
+}
+
+fn fill(start: u8, field: u8) -> Result<Offload, Reason> {
+    let offset = field.checked_sub(start).ok_or(BAD)?;
+    Ok(Offload::checksum(start.into(), offset.into()))
+}
+
+/// Prepares the headers of a frame of `total` bytes for segmentation: drivers leave the lengths out, which change from
+/// segment to segment, but receivers of the whole frame need them.
+fn segmented(context: &Context, headers: &mut [u8], total: usize) -> Result<Offload, Reason> {
+    let (ip_at, tcp_at) = (usize::from(context.ip.0), usize::from(context.upper.0));
+    let (ip_len, tcp_len) = (total.checked_sub(ip_at).ok_or(BAD)?, total.checked_sub(tcp_at).ok_or(BAD)?);
+    if context.command & TCP == 0 || usize::from(context.upper.1) != tcp_at + tcp::CHECKSUM_AT {
+        return Err(BAD);
+    }
+    let (network, upper) = headers.split_at_mut_checked(tcp_at).ok_or(BAD)?;
+    let network = network.get_mut(ip_at..).ok_or(BAD)?;
+    let header_len = network.len();
+    let gso_type = if context.command & IPV4 != 0 {
+        let ip = Ipv4::of_mut(network).ok_or(BAD)?;
+        let is_whole = ip.version_ihl >> 4 == 4 && usize::from(ip.version_ihl & 15) * 4 == header_len;
+        if !is_whole || ip.protocol != Protocol::TCP {
+            return Err(BAD);
+        }
+        ip.total_length.set(u16::try_from(ip_len).map_err(|_| BAD)?);
+        1
+    } else {
+        let ip = Ipv6::of_mut(network).ok_or(BAD)?;
+        if ip.version_class_label.get() >> 28 != 6 {
+            return Err(BAD);
+        }
+        let payload = ip_len.checked_sub(Ipv6::LEN).ok_or(BAD)?;
+        ip.payload_length.set(u16::try_from(payload).map_err(|_| BAD)?);
+        4
+    };
+    let (tcp, _) = Tcp::split_mut(upper).ok_or(BAD)?;
+    let mut sum = Sum::new();
+    sum.add_u16(tcp.checksum.get());
+    sum.add_u32(tcp_len as u32);
+    tcp.checksum.set(sum.value());
+    let offload = Offload { hdr_len: context.header_len.into(), ..fill(context.upper.0, context.upper.1)? };
+    if total - usize::from(context.header_len) <= usize::from(context.mss) {
+        return Ok(offload);
+    }
+    // The window was reduced: the stream uses ECN.
+    let ecn = if tcp.flags.has(tcp::Flags::CWR) { 0x80 } else { 0 };
+    Ok(Offload { gso_type: gso_type | ecn, gso_size: context.mss, ..offload })
+}

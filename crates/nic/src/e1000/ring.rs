@@ -1,0 +1,110 @@
+//! A descriptor ring in the guest's memory.
+
+use super::csb::{Csb, Direction};
+use super::registers as reg;
+use super::shared::{Bus, RingState};
+use ringway_mem::{Direct, Pairs, Translate};
+
+/// Bytes of a descriptor.
+const SIZE: u64 = 16;
+
+/// A worker's view of a ring, taken when the ring was enabled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ring {
+    /// Which enabling of the ring this is; 0: none.
+    pub generation: u32,
+    base: u64,
+    /// Number of descriptors.
+    pub count: u32,
+    /// The first descriptor that was not published.
+    pub head: u32,
+}
+
+/// The part of a ring that was translated last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Part<'t> {
+    pairs: Option<Pairs<'t>>,
+    first: u32,
+}
+
+impl Ring {
+    /// Takes over the ring of `state` if it was enabled again. `None`: it is not enabled.
+    #[inline]
+    pub fn adopt(&mut self, state: &RingState) -> Option<bool> {
+        let generation = state.generation()?;
+        if generation == self.generation {
+            return Some(false);
+        }
+        let (base, len, head) = state.description();
+        // Attack: a length of any value. It is masked to 65,528 descriptors; a head outside means an empty ring.
+        let count = len / SIZE as u32;
+        *self = Ring { generation, base, count, head: if head < count { head } else { 0 } };
+        Some(true)
+    }
+
+    /// Descriptors between the head and `tail`. Attack: a tail outside the ring, which would never be reached.
+    #[inline]
+    pub fn available(&self, tail: u32) -> u32 {
+        match tail < self.count {
+            true if tail >= self.head => tail - self.head,
+            true => tail + self.count - self.head,
+            false => 0,
+        }
+    }
+
+    /// The index `steps` after `index`; `steps` is at most the ring's size.
+    #[inline]
+    pub fn after(&self, index: u32, steps: u32) -> u32 {
+        let next = index + steps;
+        if next < self.count { next } else { next - self.count }
+    }
+
+    /// Writes one byte of a descriptor.
+    pub fn write_byte(&self, translate: &mut Direct<'_, '_>, index: u32, at: usize, value: u8) {
+        let address = self.base.wrapping_add(u64::from(index) * SIZE + at as u64);
+        if let Ok(span) = translate.write(address, 1) {
+            span.write(&[value]);
+        }
+    }
+
+    /// A descriptor, as its part of the ring and its place there. `None`: it is not in the guest's memory.
+    #[inline]
+    pub fn at<'t>(
+        &self,
+        part: &mut Part<'t>,
+        translate: &mut Direct<'t, '_>,
+        index: u32,
+    ) -> Option<(Pairs<'t>, usize)> {
+        if let Some(pairs) = part.pairs
+            && let Some(place) = index.checked_sub(part.first)
+            && (place as usize) < pairs.len()
+        {
+            return Some((pairs, place as usize));
+        }
+        // Attack: a base near the end of the address space; the sum wraps, and is checked by the translation.
+        let address = self.base.wrapping_add(u64::from(index) * SIZE);
+        let len = self.count.saturating_sub(index) * SIZE as u32;
+        let pairs =
+            Pairs::new(translate.write(address, len).ok()?, u16::MAX).filter(|all| !all.is_empty())?;
+        *part = Part { pairs: Some(pairs), first: index };
+        Some((pairs, 0))
+    }
+}
+
+/// The tail that the driver wrote. The driver's earlier stores are visible afterwards.
+#[inline]
+pub(crate) fn tail(bus: &Bus<'_>, csb: Option<Csb<'_>>, direction: Direction) -> u32 {
+    match csb {
+        Some(csb) => csb.tail(direction),
+        None => bus.shared.load(if direction == Direction::Tx { reg::TDT } else { reg::RDT }),
+    }
+}
+
+/// Stores the head where the driver may look for it.
+#[inline]
+pub(crate) fn set_head(bus: &Bus<'_>, csb: Option<Csb<'_>>, direction: Direction, head: u32) {
+    bus.shared.store(if direction == Direction::Tx { reg::TDH } else { reg::RDH }, head);
+    if let Some(csb) = csb {
+        csb.set_head(direction, head);
+    }
+}

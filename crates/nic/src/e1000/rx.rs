@@ -1,0 +1,420 @@
+//! The receive ring: frames that the guest gets.
+
+use super::csb::{Csb, Direction};
+use super::filter::{CRC, Mode};
+use super::interrupts::{RXDMT0, RXO, RXT0, Raise, SRPD};
+use super::registers as reg;
+use super::ring::{Part, Ring, set_head, tail};
+use super::shared::Bus;
+use super::signal::Signal;
+use super::stats::{Cast, Tally};
+use alloc::boxed::Box;
+use alloc::vec;
+use ringway_frame::{Burst, Caps, CountersRef, FrameReader, Lost, Needs, Reason, add};
+use ringway_mem::{Direct, Hint, SpanMut, Translate};
+
+/// Most frames that are reserved together.
+const FRAMES: usize = 256;
+/// Most descriptors that are reserved together: 256 KB in buffers of 256 bytes.
+const DESCRIPTORS: usize = 1024;
+
+/// Shortest frame without its CRC; shorter ones are padded.
+const SHORTEST: u32 = 60;
+/// Bytes of both addresses, and of a tag with its EtherType.
+const ADDRESSES: usize = 12;
+const TAG: u32 = 4;
+
+/// Status of a descriptor: done, end of packet, checksum not examined, tag removed, checksum of TCP or UDP examined.
+const DD: u64 = 1 << 0;
+const EOP: u64 = 1 << 1;
+const IXSM: u64 = 1 << 2;
+const VP: u64 = 1 << 3;
+const TCPCS: u64 = 1 << 5;
+/// Data error, in the errors that follow the status.
+const RXE: u64 = 1 << 15;
+const EXTENDED_RXE: u64 = 1 << 31;
+
+/// A frame with descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reserved {
+    /// Bytes to write, without a removed tag, with padding.
+    len: u32,
+    tag: Option<u16>,
+    /// Its first descriptor, counted from the first reserved, and how many it has; none: it is not received.
+    first: u32,
+    count: u32,
+    refusal: Option<Reason>,
+}
+
+/// The engine of a receive ring. One worker at a time uses it.
+#[derive(Debug)]
+pub struct RxEngine {
+    counters: CountersRef,
+    ring: Ring,
+    signal: Signal,
+    hint: Hint,
+    reserved: Box<[Reserved]>,
+    frames: usize,
+    /// Buffer addresses of the reserved descriptors.
+    addresses: Box<[u64]>,
+    descriptors: u32,
+    /// Of the frames put: both words of each descriptor, from the ring's head on.
+    done: Box<[[u64; 2]]>,
+    filled: u32,
+    /// Frames put, counted from the first reserved.
+    put: usize,
+    extended: bool,
+    buffer: u32,
+    tally: Tally,
+    /// A small frame was put.
+    small: bool,
+    /// Buffers ran out, which was reported.
+    short: bool,
+    outside: bool,
+    due: Option<u64>,
+}
+
+impl RxEngine {
+    /// An engine that adds drops and faults to `counters`.
+    pub fn new(counters: CountersRef) -> RxEngine {
+        RxEngine {
+            counters,
+            ring: Ring::default(),
+            signal: Signal::new(Direction::Rx),
+            hint: Hint::default(),
+            reserved: vec![Reserved::default(); FRAMES].into_boxed_slice(),
+            frames: 0,
+            addresses: vec![0; DESCRIPTORS].into_boxed_slice(),
+            descriptors: 0,
+            done: vec![[0; 2]; DESCRIPTORS].into_boxed_slice(),
+            filled: 0,
+            put: 0,
+            extended: false,
+            buffer: 2048,
+            tally: Tally::default(),
+            small: false,
+            short: false,
+            outside: false,
+            due: None,
+        }
+    }
+
+    /// Whether the guest receives, and how long a frame may be.
+    pub fn caps(&self, bus: &Bus<'_>) -> Option<Caps> {
+        let receives = bus.shared.link() && bus.shared.rx.generation().is_some();
+        receives.then(|| Caps { offloads: Needs::NONE, largest: Mode::load(bus.shared).largest() })
+    }
+
+    /// Takes the ring's description over. `false`: there is no ring.
+    fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
+        self.signal.adopt(bus, raise);
+        match self.ring.adopt(&bus.shared.rx) {
+            None => return false,
+            Some(false) => {}
+            Some(true) => {
+                (self.frames, self.put, self.descriptors, self.filled) = (0, 0, 0, 0);
+                (self.hint, self.short, self.outside) = (Hint::default(), false, false);
+                self.tally = Tally::default();
+                self.signal.reset();
+            }
+        }
+        if !self.signal.techniques().cached {
+            self.hint = Hint::default();
+        }
+        true
+    }
+
+    /// The shared block in use.
+    fn csb<'t>(&mut self, bus: &Bus<'t>) -> Option<Csb<'t>> {
+        self.signal.csb(bus, &mut Direct::new(bus.memory, &mut self.hint))
+    }
+
+    /// Reserves descriptors for the frames of `burst` named by `which`, in that order; returns how many of them, from
+    /// the first on, have room. Frames that the device doesn't receive need none. Earlier reservations are dropped.
+    pub fn reserve(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (usize, Raise) {
+        let mut raise = Raise::NONE;
+        if !self.adopt(bus, &mut raise) {
+            return (0, raise);
+        }
+        (self.frames, self.put, self.descriptors) = (0, 0, self.filled);
+        let mode = Mode::load(bus.shared);
+        (self.extended, self.buffer) = (mode.extended, mode.buffer());
+        let csb = self.csb(bus);
+        let mut hint = self.hint;
+        let mut translate = Direct::new(bus.memory, &mut hint);
+        let available = self.ring.available(tail(bus, csb, Direction::Rx));
+        // Descriptors that are filled but not published are in use.
+        let most = available.min(DESCRIPTORS as u32);
+        let mut part = Part::default();
+        for &frame in &which[..which.len().min(FRAMES)] {
+            let frame = usize::from(frame);
+            let (len, head) = (burst.meta(frame).len, burst.head(frame));
+            let reserved = match mode.accept(bus.shared, head, len) {
+                Err(refusal) => Reserved { refusal: Some(refusal), ..Reserved::default() },
+                Ok(tag) => {
+                    let len = (len - if tag.is_some() { TAG } else { 0 }).max(SHORTEST);
+                    let count = (len + mode.crc()).div_ceil(self.buffer);
+                    if self.descriptors + count > most {
+                        self.run_out(bus, &mut raise);
+                        break;
+                    }
+                    let first = self.descriptors;
+                    let refusal = self.fetch(&mut translate, &mut part, first..first + count).err();
+                    self.descriptors += if refusal.is_none() { count } else { 0 };
+                    Reserved { len, tag, first, count: if refusal.is_none() { count } else { 0 }, refusal }
+                }
+            };
+            self.reserved[self.frames] = reserved;
+            self.frames += 1;
+        }
+        self.short &= self.frames < which.len().min(FRAMES);
+        self.hint = hint;
+        (self.frames, raise)
+    }
+
+    /// Reads the buffer addresses of descriptors, counted from the head.
+    fn fetch<'t>(
+        &mut self,
+        translate: &mut Direct<'t, '_>,
+        part: &mut Part<'t>,
+        numbers: core::ops::Range<u32>,
+    ) -> Result<(), Reason> {
+        for number in numbers {
+            let index = self.ring.after(self.ring.head, number);
+            let Some((pairs, place)) = self.ring.at(part, translate, index) else {
+                // Attack: a ring outside memory.
+                if !core::mem::replace(&mut self.outside, true) {
+                    add(&self.counters.faults, 1);
+                }
+                return Err(Reason::BadAddress);
+            };
+            let address = pairs.first(place);
+            self.addresses[number as usize] = address;
+            // Only for the cache; the buffer is translated when it is written.
+            if let Ok(span) = translate.write(address, self.buffer) {
+                span.prefetch_write();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports once that there are too few descriptors.
+    #[cold]
+    fn run_out(&mut self, bus: &Bus<'_>, raise: &mut Raise) {
+        if !core::mem::replace(&mut self.short, true) {
+            bus.shared.stats.add(reg::RNBC, 1);
+            *raise |= bus.shared.interrupts.set(RXO, bus.now);
+        }
+    }
+
+    /// Copies the frames named by `which`, the first ones of the last `reserve`.
+    pub fn put(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (Lost, Raise) {
+        let (mut lost, mut raise) = (Lost::default(), Raise::NONE);
+        let known = self.ring.generation;
+        if bus.shared.rx.generation() != Some(known) {
+            return (Lost::count(&self.counters, Reason::Down, burst, which), raise);
+        }
+        let small = bus.shared.load(reg::RSRPD) & 0xfff;
+        let mode = Mode::load(bus.shared);
+        let (checksums, crc) = (mode.reports_checksum, mode.crc());
+        let mut hint = self.hint;
+        let mut translate = Direct::new(bus.memory, &mut hint);
+        for frame in which {
+            let Some(&reserved) = self.reserved[..self.frames].get(self.put) else {
+                lost += Lost::count(&self.counters, Reason::Full, burst, &[*frame]);
+                continue;
+            };
+            self.put += 1;
+            let index = usize::from(*frame);
+            let refusal =
+                reserved.refusal.or_else(|| self.copy(&mut translate, burst, index, &reserved).err());
+            if let Some(refusal) = refusal {
+                self.refuse(bus, refusal);
+                lost += Lost::count(&self.counters, refusal, burst, &[*frame]);
+            }
+            let flags = match refusal {
+                Some(_) => IXSM | self.error(),
+                None if checksums && burst.meta(index).offload.is_checked() => TCPCS,
+                None => IXSM,
+            };
+            self.describe(&reserved, crc, flags);
+            if refusal.is_none() {
+                self.tally.count(Cast::of(burst.head(index)), u64::from(burst.meta(index).len + CRC));
+                self.small |= reserved.len + CRC <= small;
+            }
+            if !self.signal.batches() {
+                raise |= self.publish(bus);
+            }
+        }
+        self.hint = hint;
+        (lost, raise)
+    }
+
+    #[cold]
+    fn refuse(&self, bus: &Bus<'_>, reason: Reason) {
+        match reason {
+            Reason::Long => bus.shared.stats.add(reg::ROC, 1),
+            Reason::Short => bus.shared.stats.add(reg::RUC, 1),
+            _ => {}
+        }
+    }
+
+    /// Writes a frame to its buffers. Attack: buffers that are outside memory, or unmapped since they were reserved.
+    fn copy(
+        &self,
+        translate: &mut Direct<'_, '_>,
+        burst: &Burst<'_>,
+        frame: usize,
+        reserved: &Reserved,
+    ) -> Result<(), Reason> {
+        let Reserved { len, tag, first, count, .. } = *reserved;
+        let addresses = &self.addresses[first as usize..(first + count) as usize];
+        if let [address] = addresses
+            && tag.is_none()
+            && burst.meta(frame).len == len
+        {
+            let to = translate.write(*address, len).map_err(|_| Reason::BadAddress)?;
+            if to.len() == len as usize {
+                burst.copy_to(frame, to);
+                return Ok(());
+            }
+        }
+        let mut source = Source { reader: burst.reader(frame), skip_at: tag.map(|_| ADDRESSES) };
+        let mut left = len;
+        for &address in addresses {
+            let mut at = address;
+            let mut room = self.buffer.min(left);
+            left -= room;
+            while room > 0 {
+                let to = translate.write(at, room).map_err(|_| Reason::BadAddress)?;
+                source.copy(to);
+                at = at.wrapping_add(to.len() as u64);
+                room = room.saturating_sub(to.len() as u32);
+            }
+        }
+        Ok(())
+    }
+
+    /// The status of a frame that could not be written: the driver discards it.
+    fn error(&self) -> u64 {
+        if self.extended { EXTENDED_RXE } else { RXE }
+    }
+
+    /// Prepares the descriptors of a frame with `crc` bytes of CRC.
+    fn describe(&mut self, reserved: &Reserved, crc: u32, flags: u64) {
+        let Reserved { len, tag, first, count, .. } = *reserved;
+        let mut left = len + crc;
+        for number in first..first + count {
+            let last = number + 1 == first + count;
+            let len = u64::from(left.min(self.buffer));
+            left -= left.min(self.buffer);
+            let status = flags | DD | if last { EOP } else { 0 } | if tag.is_some() { VP } else { 0 };
+            let tag = u64::from(tag.unwrap_or(0));
+            self.done[number as usize] = if self.extended {
+                // Queue, hash and identification: none. Then status and errors, length, tag.
+                [0, status | len << 32 | tag << 48]
+            } else {
+                // Length, checksum, status, errors, tag.
+                [self.addresses[number as usize], len | status << 32 | tag << 48]
+            };
+        }
+        self.filled = self.filled.max(first + count);
+    }
+
+    /// Makes the copied frames visible to the driver, and interrupts it if that is due.
+    pub fn publish(&mut self, bus: &Bus<'_>) -> Raise {
+        let mut raise = Raise::NONE;
+        if bus.shared.rx.generation() != Some(self.ring.generation) {
+            // Attack: an interrupt held back for a ring that is gone would be due forever, so that the worker never
+            // sleeps.
+            self.signal.reset();
+            self.due = None;
+            return raise;
+        }
+        let csb = self.csb(bus);
+        if self.filled == 0 {
+            self.signal.due(bus, csb, &mut raise);
+            self.due = self.signal.next_due(bus);
+            return raise;
+        }
+        let filled = core::mem::take(&mut self.filled);
+        self.write_back(bus, filled);
+        let free = self.ring.available(tail(bus, csb, Direction::Rx));
+        self.ring.head = self.ring.after(self.ring.head, filled.min(self.ring.count));
+        set_head(bus, csb, Direction::Rx, self.ring.head);
+        bus.shared.stats.received(&core::mem::take(&mut self.tally));
+        let threshold = Mode::load(bus.shared).threshold(self.ring.count);
+        let few = free >= threshold && free.saturating_sub(filled) < threshold;
+        let small = core::mem::take(&mut self.small);
+        let causes = RXT0 | if few { RXDMT0 } else { 0 } | if small { SRPD } else { 0 };
+        self.signal.published(bus, csb, (causes, few || small), &mut raise);
+        self.due = self.signal.next_due(bus);
+        raise
+    }
+
+    fn write_back(&mut self, bus: &Bus<'_>, filled: u32) {
+        let mut translate = Direct::new(bus.memory, &mut self.hint);
+        let mut part = Part::default();
+        for (number, [first, second]) in self.done[..filled as usize].iter().enumerate() {
+            let index = self.ring.after(self.ring.head, number as u32);
+            if let Some((pairs, place)) = self.ring.at(&mut part, &mut translate, index) {
+                if self.extended {
+                    pairs.set_first(place, *first);
+                }
+                pairs.release_second(place, *second);
+            }
+        }
+        // Reservations are counted from the head, which moves.
+        let moved = self.descriptors - filled.min(self.descriptors);
+        self.addresses.copy_within(filled as usize..(filled + moved) as usize, 0);
+        self.descriptors = moved;
+        for reserved in &mut self.reserved[self.put..self.frames] {
+            reserved.first = reserved.first.saturating_sub(filled);
+        }
+    }
+
+    /// Whether an interrupt waits for the end of the turn.
+    pub fn combines(&self) -> bool {
+        self.signal.waits_for_turn()
+    }
+
+    /// The turn ends: an interrupt that waited for more frames is sent.
+    pub fn turn_ends(&mut self, bus: &Bus<'_>) -> Raise {
+        let mut raise = Raise::NONE;
+        if bus.shared.rx.generation() == Some(self.ring.generation) {
+            let csb = self.csb(bus);
+            self.signal.turn_ends(bus, csb, &mut raise);
+            self.due = self.signal.next_due(bus);
+        }
+        raise
+    }
+
+    /// When [`RxEngine::publish`] must be called again although nothing was copied.
+    pub fn next_due(&self) -> Option<u64> {
+        self.due
+    }
+}
+
+/// A frame without its tag, followed by zeros.
+struct Source<'a, 't> {
+    reader: FrameReader<'a, 't>,
+    /// Bytes to copy before the tag is skipped.
+    skip_at: Option<usize>,
+}
+
+impl Source<'_, '_> {
+    fn copy(&mut self, to: SpanMut<'_>) {
+        let mut done = 0;
+        if let Some(before) = self.skip_at {
+            done = self.reader.copy(to.split(before).0);
+            self.skip_at = Some(before - done).filter(|&left| left > 0);
+            if self.skip_at.is_some() {
+                return;
+            }
+            self.reader.skip(TAG as usize);
+        }
+        done += self.reader.copy(to.split(done).1);
+        // Only padding is left, which is shorter than this.
+        to.split(done).1.write(&[0; SHORTEST as usize]);
+    }
+}

@@ -1,0 +1,147 @@
+//! A NIC whose guest writes registers, mapped registers and memory as it likes.
+
+use ringway_frame::{Burst, CountersRef, Offload, Storage};
+use ringway_host::{Mapping, memfd};
+use ringway_mem::{Hint, Memory, Region, Span};
+use ringway_nic::e1000::{Area, Bus, Host, Model, Nic, PAGES, RxEngine, Settings, TxEngine};
+use ringway_nic::{Doorbells, Techniques, i82540em};
+use std::sync::Arc;
+
+/// One byte for the operation, one for its count, an offset, and a word to write there.
+const STEP: usize = 14;
+/// The guest's memory.
+const BASE: u64 = 0x1000;
+const LEN: usize = 0x8000;
+const MODELS: &[&Model] = &[&i82540em::MODEL];
+
+thread_local! {
+    static MEMORY: Option<(Memory, Region)> = memory();
+}
+
+fn memory() -> Option<(Memory, Region)> {
+    let region = |guest: u64, len: usize| {
+        let file = memfd("fuzz", len).ok()?;
+        Some(Arc::new(Mapping::shared(&file, 0, len).ok()?).region_at(guest, guest))
+    };
+    Some((Memory::new(vec![region(BASE, LEN)?]).ok()?, region(0, PAGES.1 as usize)?))
+}
+
+fn techniques(bits: u8) -> Techniques {
+    let on = |bit: u8| bits >> bit & 1 != 0;
+    Techniques {
+        moderate: if on(0) { 50_000 } else { 0 },
+        timers: on(1),
+        combine: if on(2) { 10_000 } else { 0 },
+        batch: on(3),
+        doorbells: if on(4) { Doorbells::Mapped } else { Doorbells::Trapped },
+        in_place: on(5),
+        csb: on(6),
+        cached: on(7),
+        ..Techniques::default()
+    }
+}
+
+/// Runs a model and its engines while `data` is written to its registers and memory.
+pub fn run(data: &[u8]) {
+    let [first, second, data @ ..] = data else { return };
+    MEMORY.with(|memory| {
+        let Some((memory, pages)) = memory else { panic!("no memory: is memfd allowed?") };
+        if let Some(span) = memory.span_mut(BASE, LEN as u32, &mut Hint::default()) {
+            span.write(&[0; LEN]);
+        }
+        let model = MODELS[usize::from(*second) % MODELS.len()];
+        let (techniques, pages) = (techniques(*first), Some(pages.clone()));
+        let settings = Settings { model, mac: [2, 0, 0, 0, 0, 1], techniques, link: true, pages };
+        let Ok(nic) = Nic::new(settings) else { panic!("the pages are large enough") };
+        steps(nic, memory, data);
+    });
+}
+
+fn steps(mut nic: Nic, memory: &Memory, data: &[u8]) {
+    let counters = CountersRef::private();
+    let (mut tx, mut rx) = (TxEngine::new(counters.clone()), RxEngine::new(counters));
+    let shared = nic.shared().clone();
+    let mut now = 1;
+    for step in data.chunks_exact(STEP) {
+        let [what, count, o0, o1, o2, o3, value @ ..] = step else { return };
+        let offset = u32::from_le_bytes([*o0, *o1, *o2, *o3]);
+        let count = usize::from(*count);
+        let bus = Bus { shared: &shared, memory, now };
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        let mut host = Host { now, quiesce: &mut || {} };
+        match what % 6 {
+            0 => drop(nic.write(Area::Bar(what / 6 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
+            1 => drop(nic.write(Area::Config, offset.into(), value, &mut host)),
+            2 => nic.read(Area::Bar(what / 6 % 6), offset.into(), &mut vec![0; count]),
+            3 => {
+                let at = BASE + u64::from(offset) % LEN as u64;
+                let _ = memory.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
+            }
+            4 => {
+                let _ = tx.take(&bus, &mut burst);
+                let taken = burst.len();
+                for frame in 0..taken {
+                    let len = burst.meta(frame).len as usize;
+                    assert_eq!(burst.read(frame, 0, &mut vec![0; len]), len);
+                }
+                let _ = tx.release(&bus, taken.min(count));
+                let _ = tx.arm(&bus);
+            }
+            _ => {
+                let frame = vec![0xff; 14 + usize::from(*o0) * 8];
+                let which: Vec<u16> = (0..count as u16 % 65).collect();
+                for _ in &which {
+                    let _ = burst.push(Offload::default(), Span::of(&frame));
+                }
+                let (room, _) = rx.reserve(&bus, &burst, &which[..burst.len()]);
+                assert!(room <= burst.len());
+                let _ = rx.put(&bus, &burst, &which[..room]);
+                let _ = rx.publish(&bus);
+                let _ = rx.turn_ends(&bus);
+            }
+        }
+        now += u64::from(*o1) << (what / 32);
+    }
+}
+
+/// A driver that starts both rings, sends a frame and receives some; the same with an offloaded checksum.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let step = |what: u8, count: u8, offset: u32, value: u64| {
+        let mut step = vec![what, count];
+        step.extend_from_slice(&offset.to_le_bytes());
+        step.extend_from_slice(&value.to_le_bytes());
+        step
+    };
+    let write = |offset: u32, value: u64| step(0, 0, offset, value);
+    let memory = |at: u64, value: u64| step(3, 0, (at - BASE) as u32, value);
+    let (tx, rx, buffer) = (BASE, BASE + 0x100, BASE + 0x1000);
+    let ring =
+        |base: u32, at: u64, tail: u64| [write(base, at), write(base + 8, 128), write(base + 0x18, tail)];
+    let start = [
+        vec![step(1, 0, 4, 7)],
+        ring(0x3800, tx, 3).to_vec(),
+        ring(0x2800, rx, 7).to_vec(),
+        (0..8).map(|number| memory(rx + 16 * number, buffer + 0x800 * number)).collect(),
+        vec![write(0xd0, 0x9d), write(0x100, 0x8002), write(0x400, 2)],
+    ];
+    let start = start.concat().concat();
+    let serve = [step(4, 9, 0, 0), step(5, 3, 20, 0), step(2, 4, 0xc0, 0)].concat();
+    let descriptors = |words: &[u64]| {
+        let places = (0..).map(|number| tx + 8 * number);
+        places.zip(words).flat_map(|(at, word)| memory(at, *word)).collect::<Vec<u8>>()
+    };
+    let plain = descriptors(&[buffer, 0x0b00_003c, buffer, 0x0900_0040, buffer, 0x2910_0050]);
+    let checksum =
+        descriptors(&[0x0032_2200_0021_180e, 0x2000_0000, buffer, 0x0200_2910_0050, buffer, 0x2910_0100]);
+    let tso = descriptors(&[0x0032_2200_0021_180e, 0x05a8_3600_2700_0000, buffer, 0x0300_2d10_2000]);
+    let headers = [
+        memory(buffer, 0x0002_0100_0000_0002),
+        memory(buffer + 8, 0x0045_0008_0100_0000),
+        memory(buffer + 16, 0x0640_0040_0000_0000),
+    ];
+    let seed = |techniques: u8, frames: &[u8]| {
+        [&[techniques, 0], &start[..], &headers.concat(), frames, &serve].concat()
+    };
+    vec![seed(0x8a, &plain), seed(0x00, &checksum), seed(0xff, &tso)]
+}
