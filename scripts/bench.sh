@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures every performance target, beside a peer in the same run, and writes target/bench/SUBJECT.json.
+# Measures every performance target and a peer in the same run, and writes target/bench/SUBJECT.json.
 # Arguments go to ringway-bench: --subject fabric (or click), keys, --seconds N, --list. A timing never fails it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

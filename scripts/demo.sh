@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two Linux guests on one switch: pings, TCP and UDP both ways, live rates, a table. GUEST=uml (default) or qemu.
-# It stops everything that it started, also on Ctrl-C; it exits 0 only if all traffic passed.
+# Stops everything that it started, also on Ctrl-C; exits 0 only if all traffic passed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 guest=${GUEST:-uml}
@@ -9,7 +9,7 @@ case $guest in
   *) echo "demo: GUEST is uml or qemu, not $guest" >&2; exit 2 ;;
 esac
 if [ "$guest" = uml ] && ! command -v linux.uml >/dev/null; then
-  echo "demo: User-Mode Linux is not to be had here; using QEMU"
+  echo "demo: User-Mode Linux is not available; using QEMU"
   guest=qemu
 fi
 cargo build --release -p ringway-cli -p ringway-tests --bin ringway --bin demo

@@ -17,7 +17,7 @@ suite_unpack
 
 cat >"$new/qemu-system-x86_64" <<'END'
 #!/bin/sh
-# QEMU with the libraries it was made for.
+# QEMU with its own release's libraries.
 root=$(dirname "$(readlink -f "$0")")/files
 loader=$root/lib64/ld-linux-x86-64.so.2
 [ -e "$loader" ] || loader=$root/usr/lib64/ld-linux-x86-64.so.2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what building, testing and measuring Ringway needs, and lists it; does nothing if nothing is missing.
+# Installs and lists missing dependencies for building, testing and measuring Ringway.
 # For Debian 12 or newer and Ubuntu 22.04 or newer, as root or with sudo. It changes no setting of the system.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ needed=(
   cc:build-essential curl:curl python3:python3 ip:iproute2 ping:iputils-ping ethtool:ethtool
   iperf3:iperf3 qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
 )
-# Optional: without them, everything that does not need them still builds and runs.
+# Optional: only features that use them are unavailable without them.
 wanted=(
   linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
@@ -46,7 +46,7 @@ if are_new; then
   offered=()
   for package in "${optional[@]}"; do
     if is_known "$package"; then offered+=("$package")
-    else echo "setup: $package is not to be had here; what needs it is left out" >&2; fi
+    else echo "setup: $package is not available here; what needs it is left out" >&2; fi
   done
   optional=("${offered[@]}")
 fi
@@ -60,7 +60,7 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
     if [ ${#missing[@]} -gt 0 ]; then echo "setup: installing ${missing[*]}"; install "${missing[@]}"; fi
     for package in "${optional[@]}"; do
       echo "setup: installing $package"
-      install "$package" || echo "setup: $package is not to be had here; what needs it is left out" >&2
+      install "$package" || echo "setup: $package is not available here; what needs it is left out" >&2
       if [ "$package" = openvswitch-switch-dpdk ] && [ -z "$had_switch" ] && [ -d /run/systemd/system ]; then
         as_root systemctl disable --now --quiet openvswitch-switch || true
       fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The long tests: those of `make test` with many more rounds, ring code under Miri, and cargo-deny's check of the
-# dependencies. A step runs even when one before it failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
-# and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) bound it.
+# The long tests: those of `make test` with many more rounds, ring code under Miri, and cargo-deny's check of
+# dependencies. A step runs even if an earlier one failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
+# and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) limit it.
 set -uo pipefail
 [ -z "${KUBERNETES:-}" ] || { KUBERNETES=$(realpath -- "$KUBERNETES"); export KUBERNETES; }
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-2000}
 export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000}
 step "build" cargo build --release -p ringway-cli
-# Each case builds all elements, several thousand routers: a twentieth of the cases takes as long as the others.
+# Each case builds all elements in several thousand routers, so a twentieth of the cases.
 slow=packets_are_completed_for_elements_that_need_it
 step "unit and property tests" \
   cargo test --release --workspace --exclude ringway-tests --no-fail-fast -- --skip "$slow"
@@ -17,7 +17,7 @@ step "elements, exhaustively" \
   env "PROPTEST_CASES=$((PROPTEST_CASES / 20 + 1))" cargo test --release -p ringway-elements "$slow"
 step "real peers" \
   env -u KUBERNETES cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
-# It prints pods bound a second, which concurrent tests would distort.
+# Prints the rate of bound pods, which concurrent tests would distort.
 if [ -n "${KUBERNETES:-}" ]; then
   step "Kubernetes" cargo test --release -p ringway-tests --test kubernetes -- --nocapture
 else

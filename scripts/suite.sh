@@ -1,6 +1,6 @@
-# Sourced by scripts that take packages of another release of Debian than this system's, which is not touched: nothing
-# is installed. After `suite_open SUITE FOLDER`, apt's programs run by `suite` see that release alone, in which nothing
-# is installed yet; `suite_unpack` unpacks into FOLDER/files what they fetched.
+# Sourced by scripts that unpack packages of another Debian release; nothing is installed. After `suite_open NAME SUITE
+# FOLDER`, apt's programs run by `suite` see only that release, with nothing installed; `suite_unpack` unpacks fetched
+# packages into FOLDER/files.
 
 # suite_alone FOLDER: concurrent downloads of the same packages are serialized.
 suite_alone() {
@@ -24,7 +24,7 @@ suite_open() {
   suite_try "the packages of $2 can't be listed" suite apt-get -q update
 }
 
-# suite PROGRAM WORDS...: apt-get or apt-cache, on that release.
+# suite PROGRAM WORDS...: runs apt-get or apt-cache for that release.
 suite() {
   local at=$suite_folder/apt
   "$1" -o Dir::Etc="$at/etc" -o Dir::Etc::trusted=/etc/apt/trusted.gpg \
@@ -39,7 +39,7 @@ suite_try() {
     { echo "$suite_name: $1:" >&2; tail -n 5 "$suite_folder/log" >&2; exit 1; }
 }
 
-# suite_unpack: all packages that were fetched.
+# suite_unpack: unpacks all fetched packages.
 suite_unpack() {
   local package
   for package in "$suite_folder"/apt/archives/*.deb; do dpkg-deb -x "$package" "$suite_folder/files"; done

@@ -17,8 +17,8 @@ step "an element of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/click-element/Cargo.toml
 step "a kind of port of one's own" env CARGO_TARGET_DIR="$target" \
   cargo test --manifest-path examples/port-kind/Cargo.toml
-# Together with the program, so that its libraries are not compiled again with other features. Of the migration tests,
-# the one with the highest risk; the others are in `make soak`.
+# Together with the program, so that its libraries are not compiled again with other features. Only the riskiest
+# migration test; the others are in `make soak`.
 step "real peers" cargo test --release -p ringway-cli -p ringway-tests --no-fail-fast \
   --lib --test iommu_guests --test linux_guests --test migration --test notifications --test virtio_user -- \
   --test-threads=2 --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while

@@ -1,6 +1,6 @@
 //! The machine's state during a measurement: the distance between two cores, and the speed of each.
 //!
-//! Shared machines change both within seconds, and rates with them.
+//! On shared machines both change within seconds, and rates with them.
 
 use rustix::thread::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// The cores that measurements use.
 const CORES: [usize; 2] = [0, 1];
-/// Chunks of a sample, and a cache line's round trips in each.
+/// Chunks of a sample, and round trips of a cache line in each chunk.
 const CHUNKS: usize = 9;
 const TRIPS: u64 = 64;
-/// Steps of the integer loop, each of which depends on the one before.
+/// Steps of the integer loop, each dependent on the previous one.
 const STEPS: u64 = 100_000;
 /// A sample that takes longer is given up: another thread occupies a core.
 const LIMIT: Duration = Duration::from_millis(50);
-/// Shortest time from one sample to the next.
+/// Minimum time between samples.
 const APART: Duration = Duration::from_millis(100);
 
 /// Lowest, median and highest of the samples during a measurement.
@@ -36,7 +36,7 @@ type Sample = [f64; 2];
 
 static SAMPLES: Mutex<(Vec<Sample>, Option<Instant>)> = Mutex::new((Vec::new(), None));
 
-/// Takes a sample for the measurement in progress, unless the last one is recent. Nothing may be measured meanwhile.
+/// Takes a sample for the current measurement, which must be paused, unless the last sample is recent.
 pub fn note() {
     let recent = |last: Instant| last.elapsed() < APART;
     if !SAMPLES.lock().unwrap_or_else(PoisonError::into_inner).1.is_some_and(recent) {
@@ -52,7 +52,7 @@ pub fn note_now() {
     samples.1 = Some(Instant::now());
 }
 
-/// The samples since the last call, summed up; none if there are none.
+/// Summary of the samples since the last call; none without samples.
 pub fn take() -> Option<Machine> {
     let mut samples = SAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
     samples.1 = None;
@@ -68,11 +68,11 @@ fn summed(samples: &[Sample]) -> Option<Machine> {
     Some(Machine { line_ns: of(0)?, loop_us: of(1)?, samples: samples.len() })
 }
 
-/// A value alone in its cache line, and in the line that is fetched with it.
+/// A value alone in its cache line and in the adjacent line, which is prefetched with it.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// None if there is only one core, or if a thread does not get it.
+/// Takes a sample; none if there is only one core, or if a core is occupied.
 fn sample() -> Option<Sample> {
     let line = Line(AtomicU64::new(0));
     let end = Instant::now() + LIMIT;
@@ -80,7 +80,7 @@ fn sample() -> Option<Sample> {
         let line = &line.0;
         let threads = CORES.map(|core| {
             scope.spawn(move || -> Option<[f64; 2]> {
-                // The caller may be pinned, and this thread with it: any core is allowed here.
+                // This thread inherits the caller's pinning; here it may use any core.
                 let mut set = CpuSet::new();
                 set.set(core);
                 rustix::thread::sched_setaffinity(None, &set).ok()?;
@@ -121,7 +121,7 @@ fn integers() -> f64 {
         let begin = Instant::now();
         let mut state = std::hint::black_box(1u64);
         for _ in 0..STEPS {
-            // The shift keeps a compiler from joining steps.
+            // The shift prevents the compiler from combining steps.
             state = (state ^ state >> 29).wrapping_mul(0x5851_f42d_4c95_7f2d);
         }
         std::hint::black_box(state);

@@ -1,7 +1,7 @@
-//! Measures Ringway's performance targets and prints each result beside a peer's from the same run.
+//! Measures Ringway's performance targets and prints each result with a peer's from the same run.
 //!
-//! Each group of benchmarks runs in a separate process, which ends with this one together with everything
-//! that it started; global settings (the number of huge pages) are restored here.
+//! Each group of benchmarks runs in a separate process, which ends with this one, as does everything that it started;
+//! global settings (the number of huge pages) are restored here.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod click;

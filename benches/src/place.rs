@@ -1,5 +1,5 @@
-//! Measures placement: decisions a second on thousands of hosts, concurrent requests, and how well `packing`
-//! packs. Writes target/bench/place.json.
+//! Measures placement: decisions a second on thousands of hosts, concurrent requests, and the density reached by
+//! `packing`. Writes target/bench/place.json.
 
 #[path = "entry.rs"]
 #[allow(dead_code, reason = "the other benchmarks use the rest")]
@@ -29,7 +29,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const KEYS: [&str; 5] = ["none.5k", "none.100k", "plugin", "concurrent", "packing"];
 /// Slices of each benchmark.
 const SLICES: usize = 7;
-/// Requesters side by side.
+/// Number of concurrent requesters.
 const REQUESTERS: usize = 8;
 
 fn main() -> ExitCode {
@@ -74,7 +74,7 @@ fn measure(key: &str) -> Result<Entry, Failure> {
     }
 }
 
-/// Hosts that are half full, and VMs that wait.
+/// Half-full hosts, and waiting VMs.
 fn lab(store: Arc<dyn Store>, count: usize, each: usize, waiting: usize) -> Result<Engine, EngineError> {
     let engine = Engine::open(store)?;
     let hosts = hosts(count, 1);
@@ -82,7 +82,7 @@ fn lab(store: Arc<dyn Store>, count: usize, each: usize, waiting: usize) -> Resu
     let mut objects: Vec<Object> = hosts.iter().map(|host| Object::Host(Box::new(host.clone()))).collect();
     for (index, host) in hosts.iter().enumerate() {
         for one in 0..each {
-            // Not all alike, so that ranks differ.
+            // Different loads, so that ranks differ.
             let percent = 20 + (index * 7 + one * 13) % 40;
             let half = vm(format!("{}-{one}", host.name), 20 / each as u32, 48 * 1024 / each as u64);
             let running = Vm {
@@ -112,18 +112,18 @@ fn release(engine: &Engine, count: usize) -> Result<(), EngineError> {
     })
 }
 
-/// Where stores of this run are.
+/// The path of a store of this run.
 fn file() -> PathBuf {
     std::env::temp_dir().join(format!("ringway-bench-place-{}.redb", std::process::id()))
 }
 
-/// Removes a store of this run, its log too.
+/// Removes a store and its log.
 fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
     let _ = std::fs::remove_file(path.with_extension("redb.log"));
 }
 
-/// Decisions a second, each reserved in a store on disk, one after the other.
+/// Consecutive decisions a second, each reserved in a store on disk.
 fn decisions(
     hosts: usize,
     each: usize,
@@ -144,7 +144,7 @@ fn decisions(
     if let Some(most) = p99 {
         let holds = at(&mut times, 0.99) <= most;
         entry = entry.mark(format!("p99 <= {most} ms"), holds);
-        // Only then is there a file.
+        // Only stores on disk have a file.
         let late = at(&mut acknowledged, 0.99);
         entry =
             entry.with("acknowledged p50 ms", at(&mut acknowledged, 0.5)).with("p99 ms acknowledged", late);
@@ -155,7 +155,7 @@ fn decisions(
     Ok(entry.note("whole `none` policy; kube-scheduler's published 680 to 810 a second include its API"))
 }
 
-/// The disk's own latency: 4 KB written and synced repeatedly, beside the store.
+/// The disk's own latency: 4 KB written and synced repeatedly, in the store's folder.
 fn disk(path: &Path) -> Result<Vec<Duration>, Failure> {
     let path = path.with_extension("disk");
     let file = std::fs::File::create(&path)?;
@@ -249,7 +249,7 @@ fn asked(folder: &Path, path: &Path, slice: usize, rounds: usize) -> Result<Slic
 
 type Timed = (Slices, Vec<Duration>, Vec<Duration>);
 
-/// A slice of decisions: how long each took, and how long until each would survive a crash.
+/// A slice of decisions: the rate, the duration of each, and the time until each is durable.
 fn slice_of(engine: &Engine, slice: usize) -> Result<(f64, Vec<Duration>, Vec<Duration>), Failure> {
     let (decided, revisions) = std::sync::mpsc::channel::<(Instant, u64)>();
     std::thread::scope(|scope| {
@@ -295,7 +295,7 @@ fn timed(path: &Path, hosts: usize, each: usize, slice: usize) -> Result<Timed, 
     Ok((slices, times, acknowledged))
 }
 
-/// The same requests by several requesters, compared with one.
+/// Several requesters compared with one, with the same requests.
 fn concurrent() -> Result<Entry, Failure> {
     const EACH: usize = 250;
     let all = EACH * REQUESTERS;
@@ -331,7 +331,7 @@ fn concurrent() -> Result<Entry, Failure> {
     Ok(entry.note("8 requesters beside one, 2,000 hosts; no host overbooked"))
 }
 
-/// VMs placed before the first that finds no host.
+/// Number of VMs placed before the first that finds no host.
 fn packing() -> Result<Entry, Failure> {
     let policy = built_in().into_iter().find(|policy| policy.name == "packing").ok_or("no policy packing")?;
     let hosts = hosts(100, 1);
@@ -343,7 +343,7 @@ fn packing() -> Result<Entry, Failure> {
             let trace =
                 Synthetic { mix: mix.into(), count: 20_000, lifetime: None, seed, ..Synthetic::default() };
             let mut arrivals = trace.arrivals();
-            // Requests that no empty host can take don't end a run.
+            // Requests too large for an empty host don't end a run.
             arrivals.retain(|one| packed_by(Baseline::FirstFit, &hosts[..1], std::slice::from_ref(one)) == 1);
             let plan = Plan {
                 hosts: hosts.clone(),

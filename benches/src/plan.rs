@@ -1,11 +1,11 @@
-//! How long to measure, and how often to change sides.
+//! Measuring times and alternation of sides.
 
 use crate::Failure;
 use crate::entry::Slices;
 use crate::machine;
 use std::time::Duration;
 
-/// How long a benchmark measures.
+/// Measuring time of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Seconds for a key.
@@ -23,13 +23,13 @@ impl Plan {
         Plan { seconds: self.seconds * part }
     }
 
-    /// Number of slices of length `slice`, at least as many as an interval needs.
+    /// Number of slices of length `slice`, at least enough for an interval.
     pub fn slices(&self, slice: Duration) -> usize {
         ((self.seconds / slice.as_secs_f64()).round() as usize).max(6)
     }
 
-    /// Alternating slices of ours and of the peer: machines change their speed within seconds, which affects
-    /// both. If the peer fails, ours goes on alone.
+    /// Alternating slices of ours and of the peer, so that changes of the machine's speed affect both. If the peer
+    /// fails, ours continues alone.
     pub fn pairs(
         &self,
         slice: Duration,

@@ -1,4 +1,4 @@
-//! The report: a file for programs, a table for people.
+//! The report, as a JSON file and as a table.
 
 use crate::entry::Entry;
 use crate::machine::Machine;
@@ -9,13 +9,13 @@ use std::path::Path;
 /// Rows by key.
 pub type Report = BTreeMap<String, Entry>;
 
-/// Reads a report; an empty one if it can't be read.
+/// Reads a report; an unreadable one is empty.
 pub fn read(path: &Path) -> Report {
     let text = std::fs::read(path).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// Writes a report, whole or not at all.
+/// Writes a report atomically.
 pub fn write(path: &Path, report: &Report) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -133,7 +133,7 @@ fn row(key: &str, entry: &Entry) -> [String; 9] {
     ]
 }
 
-/// Four digits or so.
+/// A figure with about four digits.
 fn figure_of(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1000.0 => format!("{figure:.0}"),

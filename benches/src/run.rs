@@ -1,4 +1,4 @@
-//! Each group in a process of its own, each key within its time.
+//! Runs each group in a separate process, and each key within its time limit.
 
 use crate::Failure;
 use crate::entry::Entry;
@@ -21,27 +21,27 @@ pub fn restore_on_signals(pages: Pages, scratch: PathBuf) -> Result<(), Failure>
             pages.restore();
             remove(&scratch);
             eprintln!("ringway-bench: ended by a signal; everything is as it was");
-            // The group's process and what it started end with this one.
+            // The group's process and its children end with this one.
             std::process::exit(128 + signal);
         }
     });
     Ok(())
 }
 
-/// A folder for everything that this run keeps in files. Its path is short, since a socket's is at most 107 bytes.
+/// A folder for this run's files. Its path is short: a socket's path has at most 107 bytes.
 pub fn scratch() -> Result<PathBuf, Failure> {
     let path = std::env::temp_dir().join(format!("rwb-{}", std::process::id()));
     std::fs::create_dir_all(&path)?;
     Ok(path)
 }
 
-/// Removes it.
+/// Removes the folder.
 pub fn remove(scratch: &Path) {
     // Leftovers are harmless.
     let _ = std::fs::remove_dir_all(scratch);
 }
 
-/// Where a group's rows are kept: those measured so far, whatever happens next.
+/// The file with a group's rows so far, written after each measurement.
 pub struct Output<'a> {
     path: &'a Path,
     report: Report,
@@ -49,18 +49,18 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// Whether a key was asked for. If it was, its measurement begins, and its time limit.
+    /// Whether a key was requested; if so, its measurement and its time limit begin.
     pub fn wants(&self, key: &str) -> bool {
         let wants = self.wanted.iter().any(|wanted| wanted == key);
         if wants {
             machine::note_now();
-            // Without the mark, a measurement that hangs would end those after it too.
+            // Without the mark, a hanging measurement would also prevent the following ones.
             let _ = std::fs::write(mark(self.path), key);
         }
         wants
     }
 
-    /// Keeps a row. One that was not asked for is forgotten.
+    /// Stores the row of a requested key.
     pub fn put(&mut self, key: &str, entry: Result<Entry, Failure>) {
         if !self.wanted.iter().any(|wanted| wanted == key) {
             return;
@@ -79,7 +79,7 @@ impl Output<'_> {
         let _ = std::fs::remove_file(mark(self.path));
     }
 
-    /// The same reason for every key that has no row.
+    /// Stores the same reason for every key without a row.
     pub fn rest(&mut self, why: &str) {
         for key in
             self.wanted.iter().filter(|key| !self.report.contains_key(*key)).cloned().collect::<Vec<_>>()
@@ -106,13 +106,13 @@ pub fn inside(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> ExitC
     ExitCode::SUCCESS
 }
 
-/// The file that names the key in hand.
+/// The file with the key being measured.
 fn mark(report: &Path) -> PathBuf {
     report.with_extension("key")
 }
 
-/// Runs a group in another process; its rows. A key that hangs, or ends the process, loses its own row: the others
-/// are measured by another process.
+/// Runs a group in another process; returns its rows. A key that hangs, or ends the process, loses only its own row:
+/// another process measures the others.
 pub fn outside(subject: &Subject, group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
     let path = scratch.join(format!("{}.json", group.name));
     let limit = Duration::from_secs_f64(group.setup + 2.0 * plan.seconds * group.costs);
@@ -122,7 +122,7 @@ pub fn outside(subject: &Subject, group: &Group, keys: &[String], plan: &Plan, s
     })
 }
 
-/// The rows of `keys`, from as many runs as it takes. A run writes rows to `path`, and returns why it ended early.
+/// The rows of `keys`, from as many runs as needed. `run` writes rows to `path`, and returns why it ended early.
 fn each(keys: &[String], path: &Path, mut run: impl FnMut(&[String]) -> Option<String>) -> Report {
     let mut report = Report::new();
     let mut left = keys.to_vec();
@@ -131,12 +131,12 @@ fn each(keys: &[String], path: &Path, mut run: impl FnMut(&[String]) -> Option<S
         report.extend(report::read(path));
         let in_hand = std::fs::read_to_string(mark(path)).ok().filter(|key| !report.contains_key(key));
         for file in [path, &mark(path)] {
-            // There is none if nothing was measured.
+            // The file does not exist if nothing was measured.
             let _ = std::fs::remove_file(file);
         }
         let why = why.unwrap_or_else(|| "it gave no figure".into());
         left.retain(|key| !report.contains_key(key));
-        // What fails before its first key would fail again.
+        // A failure before the first key would recur.
         let lost = match in_hand {
             Some(key) => vec![key],
             None => left.clone(),
@@ -184,7 +184,7 @@ fn start(
     child.map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()).into())
 }
 
-/// Waits for a group's process; why it ended early. Each key, and what comes before the first, may take `limit`.
+/// Waits for a group's process; returns why it ended early. Each key, and the preparation, may take `limit`.
 fn wait(child: &mut Child, path: &Path, limit: Duration) -> Option<String> {
     let (mut since, mut last) = (Instant::now(), None);
     loop {

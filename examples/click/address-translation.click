@@ -1,4 +1,4 @@
-// Hosts inside share one address outside; answers find their way back.
+// Network address translation: inside hosts share one outside address, and replies are translated back.
 
 nat :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
 InfiniteSource(LENGTH 20, LIMIT 8) -> UDPIPEncap(10.0.0.2, 5000, 198.51.100.7, 53) -> [0] nat;

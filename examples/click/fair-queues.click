@@ -1,4 +1,4 @@
-// Three senders share a line of 100 packets a second: one by tickets, and bytes evenly by deficits.
+// Two pairs of senders, each sharing 100 packets a second: one by tickets, the other with equal bytes by deficits.
 
 InfiniteSource(LENGTH 200) -> a :: Queue(100) -> a_out :: Counter -> [0] stride :: StrideSched(3, 1);
 InfiniteSource(LENGTH 200) -> b :: Queue(100) -> b_out :: Counter -> [1] stride;

@@ -1,5 +1,5 @@
-// A router between two networks, as Click's paper describes it, with sources and sinks instead of devices. Packets come
-// for a host on the other network, for the router itself, with a TTL that ends here, and for nobody.
+// A router between two networks, as in Click's paper, with sources and sinks instead of devices. Packets go to a host
+// on the other network, to the router itself, and to an unknown address; some have a TTL that expires here.
 
 AddressInfo(left 10.0.1.1/24 02:00:00:00:01:01, right 10.0.2.1/24 02:00:00:00:02:01);
 

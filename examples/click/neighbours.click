@@ -1,4 +1,4 @@
-// A host asks for its neighbour's Ethernet address by IPv6, and gets its packets there.
+// A host resolves its neighbour's Ethernet address by IPv6 neighbour discovery, and sends packets to it.
 
 ask :: IP6NDSolicitor(3ffe::1, 02:00:00:00:00:01);
 InfiniteSource(LENGTH 40, LIMIT 5) -> UDPIP6Encap(3ffe::1, 1000, 3ffe::2, 2000) -> MarkIP6Header

@@ -1,4 +1,4 @@
-"""One VM off the host that is overloaded most."""
+"""Moves a VM off the most overloaded host."""
 
 from typing import Sequence
 

@@ -17,7 +17,7 @@ impl Handlers for One {
         Ok(HandlerCall { element: None, handler: name.into(), value: String::new() })
     }
 
-    /// In two pieces.
+    /// Returns the value in two pieces.
     fn read(&mut self, _: &str, call: &HandlerCall, pieces: &mut Pieces) -> Result<Progress, Failure> {
         let half: bool = pieces.kept();
         let part = if half { &call.value } else { &self.0 };
@@ -35,7 +35,7 @@ impl Handlers for One {
     }
 }
 
-/// The answers of a session that gets `data` in pieces of this many bytes.
+/// The responses of a session that receives `data` in pieces of `bytes` bytes.
 fn talk(data: &[u8], bytes: usize) -> Vec<u8> {
     let (mut session, mut one) = (Session::default(), One("x".into()));
     let mut answer = Vec::new();
@@ -60,7 +60,7 @@ fn go_on(session: &mut Session, end: bool, one: &mut One, answer: &mut Vec<u8>) 
     }
 }
 
-/// Uses `data` as a peer's input: answers begin with the banner, and don't depend on how the input is split.
+/// Uses `data` as a peer's input: responses begin with the banner, and don't depend on how the input is split.
 pub fn run(data: &[u8]) {
     let answer = talk(data, usize::MAX);
     assert!(answer.starts_with(b"Click::ControlSocket/1."));
@@ -68,7 +68,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(answer, talk(data, 1));
 }
 
-/// Talks of all commands.
+/// Sessions with all commands.
 pub fn seeds() -> Vec<Vec<u8>> {
     let talks = [
         "read a.b\r\nwrite a.b 1 2\nREADDATA a.b 3\nabcWRITEUNTIL a.b .\nl\n.\nread c\nquit\n",

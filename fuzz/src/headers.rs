@@ -62,7 +62,7 @@ fn upper(protocol: Protocol, bytes: &[u8]) {
     }
 }
 
-/// One frame for each way through the headers.
+/// A frame for each combination of headers.
 pub fn seeds() -> Vec<Vec<u8>> {
     let link = |ethertype: u16, behind: &[u8]| {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];

@@ -1,4 +1,4 @@
-//! The device IOTLB: a guest that grants and takes back anything, against a table with a row for every page.
+//! The device IOTLB, compared with a table of all addresses, while a guest maps and unmaps arbitrarily.
 
 use ringway_host::{map_region, memfd, reclaim_all};
 use ringway_mem::iotlb::{Access, Editor, Lookaside, Lookup};
@@ -80,7 +80,7 @@ fn steps(memory: &Arc<Memory>, data: &[u8]) {
     reclaim_all(std::mem::take(editor.retired()));
 }
 
-/// Grants that touch, and one taken out of the middle.
+/// Adjacent mappings, and an unmapping in the middle.
 pub fn seeds() -> Vec<Vec<u8>> {
     vec![
         [[3, 0, 0, 32, 0, 16, 0], [3, 32, 0, 32, 0, 48, 0], [0, 20, 0, 4, 0, 0, 0], [1, 21, 0, 2, 0, 60, 0]]

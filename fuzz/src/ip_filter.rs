@@ -3,7 +3,7 @@
 use ringway_click::{Clock, Options, Recorder, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 
-/// Packets each filter gets: TCP, a fragment, ICMP cut short.
+/// A filter and its packets: TCP, a fragment, truncated ICMP.
 const CONFIGURATION: &str = "f :: IPFilter(allow all) -> Discard;
 InfiniteSource(DATA \\<450000280000400040060000 01020304 05060708 005001bb 0000000000000000
     50020000 00000000>, LIMIT 1) -> MarkIPHeader -> f;
@@ -11,7 +11,7 @@ InfiniteSource(DATA \\<45000028000020014011000001020304 05060708 005001bb 000800
     -> MarkIPHeader -> f;
 InfiniteSource(DATA \\<45000028000000004001000001020304 05060708 03>, LIMIT 1) -> MarkIPHeader -> f;";
 
-/// Takes `data` as the rules of a filter. A wrong one is refused and changes nothing; a good one runs.
+/// Uses `data` as a filter's rules: invalid ones are refused and change nothing, valid ones run.
 pub fn run(data: &[u8]) {
     let graph = Source::new(CONFIGURATION, "fuzz").read(&mut Anything).graph;
     let options = Options {

@@ -29,7 +29,7 @@ pub struct Target {
     pub name: &'static str,
     /// Runs it on bytes.
     pub run: fn(&[u8]),
-    /// Bytes that a peer would honestly send, to begin with.
+    /// Valid initial inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

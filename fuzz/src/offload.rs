@@ -5,7 +5,7 @@ use ringway_mem::Span;
 use ringway_port::offload::{Completer, Outcome};
 use std::cell::RefCell;
 
-/// Bytes before the frame: the destination's capabilities, the split of the frame, and its metadata.
+/// Bytes before the frame: the destination's capabilities, the frame's split, and its metadata.
 const PREFIX: usize = 2 + Offload::LEN;
 
 thread_local! {
@@ -53,7 +53,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// A large TCP and a large UDP frame, of either IP version, and one without a checksum.
+/// Large TCP and UDP frames of both IP versions, and one without a checksum.
 pub fn seeds() -> Vec<Vec<u8>> {
     let frame = |gso_type, gso_size, start: u16, field, bytes: &[u8]| {
         let offload = Offload { gso_type, gso_size, ..Offload::checksum(start, field) };

@@ -9,7 +9,7 @@ use ringway_place::store::Memory;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Parses `data` as an expression, and filters and weighs hosts with it.
+/// Parses `data` as an expression, and filters and scores hosts with it.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(error) = Expression::read(text) {

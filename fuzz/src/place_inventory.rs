@@ -6,7 +6,7 @@ use ringway_place::inventory::{KnownObjects, read};
 use ringway_place::store::Memory;
 use std::sync::Arc;
 
-/// More objects than this only take time.
+/// Maximum number of objects; more only take time.
 const MOST: usize = 300;
 
 /// Parses `data` as an inventory. Accepted objects can be added, placed and balanced.
@@ -50,7 +50,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The example, and a small one of everything.
+/// The example, and a small inventory with every kind of object.
 pub fn seeds() -> Vec<Vec<u8>> {
     let small = "[cluster.default]\npolicy = \"chain_local\"\ncool-down = 5\ninterval = 1\n\
         [host.a]\ncount = 3\ncores = 8\nthreads = 16\nsockets = 2\nmemory-mb = 65536\nswap-mb = 1\n\

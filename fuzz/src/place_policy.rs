@@ -16,7 +16,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The documentation's, and one with everything.
+/// The documentation's policies, and one with every key.
 pub fn seeds() -> Vec<Vec<u8>> {
     let all = "[policy.night]\nbase = \"power_saving\"\nweights = { OptimalForCpuPowerSaving = 2, HA = 99 }\n\
         properties = { HighUtilization = 70, LowUtilization = \"30\" }\n\

@@ -26,7 +26,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A few lines of each.
+/// A few lines in each format.
 pub fn seeds() -> Vec<Vec<u8>> {
     [
         "0name,cpu_milli,memory_mib,creation_time,deletion_time\na,4000,8192,10,20\nb,500,1,5,\n",

@@ -1,4 +1,4 @@
-//! The shared ring, with a program that writes anything anywhere in it at any time.
+//! The shared ring, with a program that writes arbitrary data anywhere in it at any time.
 
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory};
@@ -46,7 +46,7 @@ impl Ends {
     /// Consumes filled slots and reads every byte of them. `None`: the other side violated the rules.
     fn take(&mut self, ring: &RingMemory, count: u32) -> Option<()> {
         let available = self.consumer.available(ring, count).ok()?;
-        assert!(available <= self.consumer.slots(), "more slots are filled than there are");
+        assert!(available <= self.consumer.slots(), "more slots are filled than exist");
         for ahead in 0..available {
             let slot = self.consumer.slot(ring, ahead);
             let Some(buffer) = ring.buffer(slot.buf_idx, slot.len.into()) else { continue };
@@ -61,7 +61,7 @@ impl Ends {
     /// Fills free slots.
     fn put(&mut self, ring: &RingMemory, count: u32) -> Option<()> {
         let room = self.producer.room(ring, count).ok()?;
-        assert!(room <= self.producer.slots(), "more slots are free than there are");
+        assert!(room <= self.producer.slots(), "more slots are free than exist");
         for ahead in 0..room.min(count) {
             let mut slot = self.producer.slot(ring, ahead);
             if let Some(buffer) = ring.buffer(slot.buf_idx, 128) {
@@ -130,7 +130,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let Ok(header) = geometry().header() else { return Vec::new() };
     let slots = header.slots_at[TX] as u16;
-    // The indices are in the first pages: every line of them is set once.
+    // The indices are in the first pages; each of their cache lines is set once.
     let indices = (0..8).map(|line| step(7, 0, 128 * line, 3)).collect::<Vec<_>>().concat();
     let frame = step(7, 0, slots, 60 << 16 | 1);
     vec![

@@ -1,4 +1,4 @@
-//! The vhost-user codec and session, with a front-end that sends anything.
+//! The vhost-user codec and session, with a front-end that sends arbitrary data.
 
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
@@ -111,7 +111,7 @@ fn offer() -> Offer {
     Offer { features, protocol, rings: 5, queues: 2, slots: 32 }
 }
 
-/// Passes `data` to a session: a byte before each part of the stream has its length and number of
+/// Passes `data` to a session: a byte before each part of the stream contains the part's length and number of
 /// descriptors.
 pub fn run(data: &[u8]) {
     let (mut inbox, mut session, mut device) = (Inbox::default(), Session::new(offer()), Nothing::default());

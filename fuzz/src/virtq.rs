@@ -1,4 +1,4 @@
-//! Virtqueues, with a driver that writes anything anywhere in shared memory at any time.
+//! Virtqueues, with a driver that writes arbitrary data anywhere in shared memory at any time.
 
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Direct, Hint, Memory, Span, SpanMut};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// One byte for the operation, followed by an offset and a word to write there.
 const STEP: usize = 12;
-/// Guest-physical addresses of the two regions, which don't touch.
+/// Guest-physical addresses of the two regions, which are not adjacent.
 const REGIONS: [u64; 2] = [0, 0x4000];
 /// Bytes of each region.
 const LEN: u64 = 0x2000;
@@ -33,7 +33,7 @@ fn layout(what: u8) -> Layout {
     Layout { packed, size, event_idx: what & 2 != 0, indirect: what & 4 != 0 }
 }
 
-/// A ring that begins at `at`: its areas follow one another.
+/// A ring with consecutive areas from `at`.
 fn ring<'t>(memory: &'t Memory, layout: &Layout, at: u64) -> Option<Ring<'t>> {
     let lengths = layout.lengths().ok()?;
     let driver = at + u64::from(lengths.descriptors);
@@ -135,7 +135,7 @@ fn steps(memory: &Memory, layout: &Layout, in_order: bool, data: &[u8]) {
     }
 }
 
-/// A driver that sends a frame and offers a buffer, in each format.
+/// A driver that sends a frame and posts a receive buffer, in each format.
 pub fn seeds() -> Vec<Vec<u8>> {
     let step = |what: u8, count: u8, at: u64, value: u64| {
         let mut step = vec![what, count];

@@ -73,7 +73,7 @@ fn mutate(name: &str) {
     (target.run)(&[]);
     let cases: u32 =
         std::env::var("RINGWAY_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20_000);
-    // The placement targets create a store and decide in each case; the others only parse bytes.
+    // Unlike the others, placement targets create a store and make decisions in each case.
     let cases = if name.starts_with("place_") { cases / 4 } else { cases };
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(seed in any::<Index>(), edits in vec(edit(), 0..12))| {

@@ -37,7 +37,7 @@ class PluginHost:
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
             )
         except FileNotFoundError:
-            raise PluginError("exit", f"there is no program {PROGRAM}; RINGWAY says where it is") from None
+            raise PluginError("exit", f"there is no program {PROGRAM}; set RINGWAY to its path") from None
         self._lock = threading.Lock()
         self._id = 0
         self.events: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What the tests share: a folder of plugins, a running host, a small inventory."""
+"""Shared by tests: a folder of plugins, a running plugin host, a small inventory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ VM = {"id": "x", "name": "new", "memory": 100, "os_type": "rhel"}
 
 
 class HostCase(unittest.TestCase):
-    """A plugin host a class, with the plugins of `files`."""
+    """A plugin host per test class, with the plugins of `files`."""
 
     files: dict[str, str] = {}
     arguments: list[str] = []
@@ -72,20 +72,20 @@ class HostCase(unittest.TestCase):
         self.host.snapshot(1, HOSTS, VMS)
 
     def renew(self) -> None:
-        """Has a changed file let everybody start anew, whatever they did before."""
+        """Restarts the workers, by a changed file."""
         generation = self.host.call("discover")["generation"]
         put(self.folder, "good.py", self.files["good.py"] + f"# {time.monotonic_ns()}\n")
         if not until(lambda: self.host.call("discover")["generation"] > generation):
             self.fail("a changed file is not seen")
 
     def ask(self, op: str, unit: str, **fields: Any) -> dict[str, Any]:
-        """A verdict about the VM that is to be placed."""
+        """A unit's result for the VM to be placed."""
         if op != "balance" and "vm_id" not in fields:
             fields.setdefault("vm", VM)
         return self.host.ask(op, unit=unit, **fields)
 
     def failed(self, op: str, unit: str, kind: str, **fields: Any) -> dict[str, Any]:
-        """A verdict that must be an error of this kind; the error."""
+        """A result that must be an error of this kind; returns the error."""
         answer = self.ask(op, unit, **fields)
         self.assertIn("error", answer)
         self.assertEqual(answer["error"]["kind"], kind, answer)
@@ -94,7 +94,7 @@ class HostCase(unittest.TestCase):
 
 
 def put(folder: str, name: str, text: str) -> None:
-    """Writes a plugin's file as an editor does: aside, then in one step."""
+    """Writes a plugin's file atomically, as an editor does."""
     path = os.path.join(folder, name)
     with open(path + ".new", "w", encoding="utf-8") as file:
         file.write(textwrap.dedent(text))
@@ -102,7 +102,7 @@ def put(folder: str, name: str, text: str) -> None:
 
 
 def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
-    """Whether something comes true in time."""
+    """Whether a condition becomes true in time."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""What keeps hostile plugins in: their files, what they say, their processes, the calls they can't make."""
+"""Confinement of hostile plugins: files, messages, processes, system calls."""
 
 import ctypes
 import json
@@ -26,7 +26,7 @@ class Family:
         self.host = host._process.pid
 
     def workers(self):
-        """Those but the host itself, with their state."""
+        """The processes except the host itself, with their states."""
         found = {}
         for name in filter(str.isdecimal, os.listdir("/proc")):
             try:
@@ -39,7 +39,7 @@ class Family:
         return found
 
     def rest(self):
-        """Whether one worker is left, and stopped."""
+        """Whether exactly one worker is left, and stopped."""
         return list(self.workers().values()) == ["T"]
 
 
@@ -83,7 +83,7 @@ class FilesTest(HostCase):
             self.assertIn(expected[name], text, name)
         self.assertNotIn("secret_word", json.dumps(self.host.ask("discover")))
         self.assertEqual(self.ask("filter", "Good")["ok"], {"hosts": "111"})
-        # What a link led to shows nowhere when it changes, either.
+        # A change of a link's target is not visible either.
         put(os.path.dirname(self.secret), "secret.py", SECRET + "other = 1\n")
         self.assertEqual(problems().keys(), expected.keys())
 
@@ -143,7 +143,7 @@ FORGED = {
 
 
 class ChannelTest(unittest.TestCase):
-    """Whatever a file's code writes to its worker's channel when it is loaded: the host continues, reports
+    """Whatever a file's code writes to its worker's channel while it is loaded, the host continues, reports
     the file, and leaves no process."""
 
     def test_what_a_worker_says_is_bounded_and_typed(self):
@@ -378,12 +378,12 @@ class CallsTest(HostCase):
     def test_nothing_runs_after_an_answer(self):
         family = Family(self.host)
         for what in ("spins_on", "rings_on", "prints_on"):
-            # What one left in the process wakes with the next call.
+            # A thread or timer left in the process continues with the next call.
             self.setUp()
             answer = self.do(what)
             self.assertEqual(answer.get("ok"), {"hosts": "111"}, (what, answer))
             self.assertTrue(until(family.rest), (what, family.workers()))
-            # Nor after a change of the inventory, which wakes it.
+            # An update of the inventory also wakes the process.
             self.host.snapshot(1, HOSTS, VMS)
             self.assertTrue(until(family.rest), (what, family.workers()))
         self.assertTrue(until(lambda: self.ask("filter", "Good").get("ok") == {"hosts": "111"}))
@@ -412,7 +412,7 @@ class IdentityTest(unittest.TestCase):
                     self.assertEqual(output, f"({user}, {user}, {user}) ({user}, {user}, {user}) []")
                     with open(f"/proc/{host._process.pid}/status") as file:
                         status = dict(line.split(":", 1) for line in file)
-                    # The folder is its owner's alone: to be read all the same, within landlock's bounds.
+                    # A folder readable only by its owner must be readable within landlock's rules.
                     self.assertEqual(int(status["CapEff"], 16) & ~(1 << 2), 0)
                     self.assertEqual(status["NoNewPrivs"].strip(), "1")
                     users.add(user)
@@ -420,7 +420,7 @@ class IdentityTest(unittest.TestCase):
 
 
 class EndTest(unittest.TestCase):
-    """A worker that spins ends with its supervisor, and that with whoever asked."""
+    """A spinning worker ends with its supervisor, and the supervisor with its client."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -464,7 +464,7 @@ class EndTest(unittest.TestCase):
 
 
 def without_landlock():
-    """Runs between fork and exec: `landlock_create_ruleset` says that there is no such call."""
+    """Runs between fork and exec: makes `landlock_create_ruleset` fail as an unknown call."""
     load, refuse, allow = (0x20, 0, 0, 0), (0x06, 0, 0, 0x0005_0026), (0x06, 0, 0, 0x7FFF_0000)
     program = struct.pack("HBBI" * 4, *load, 0x15, 0, 1, 444, *refuse, *allow)
     described = struct.pack("HxxxxxxP", 4, ctypes.addressof(held := ctypes.create_string_buffer(program)))
@@ -485,7 +485,7 @@ class LandlockTest(unittest.TestCase):
                 input=b'{"id": 1, "op": "discover"}\n',
                 capture_output=True,
                 preexec_fn=without_landlock,
-                # A Python that others may read.
+                # A Python installation readable by other users.
                 env={**os.environ, "PATH": f"/usr/bin:/bin:{os.environ['PATH']}"},
                 timeout=60,
             )

@@ -1,4 +1,4 @@
-"""The plugins of examples/plugins and the pages that teach them."""
+"""The plugins of examples/plugins, and the pages that show them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Plugins in oVirt's style: printed results, the SDK's stand-in, the proxy's calls."""
+"""Plugins in oVirt's style: printed results, the SDK's replacement, the proxy's calls."""
 
 import glob
 import os

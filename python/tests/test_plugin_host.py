@@ -1,4 +1,4 @@
-"""The plugin host by its protocol: verdicts of typed units, and everything bad they can do."""
+"""The plugin host by its protocol: results of typed units, and their faults."""
 
 import json
 import os
@@ -282,7 +282,7 @@ class HostileTest(HostCase):
         super().setUp()
 
     def tearDown(self):
-        # Whatever one unit does, the next one answers.
+        # After any unit's fault, the next one answers.
         self.assertEqual(self.ask("filter", "Good")["ok"], {"hosts": "111"})
 
     def does(self, what, kind, **fields):
@@ -356,7 +356,7 @@ class HostileTest(HostCase):
     def test_who_breaks_workers_rests(self):
         for _ in range(3):
             self.does("exit_now", "exit")
-        self.assertIn("is not asked for another", self.does("raises", "resting")["text"])
+        self.assertIn("is suspended for another", self.does("raises", "resting")["text"])
 
 
 class LoadTest(HostCase):
@@ -416,7 +416,7 @@ class ReloadTest(HostCase):
         self.assertEqual(self.ask("filter", "One")["ok"], {"hosts": "011"})
         self.changed("one.py", "class One:\n    def broken(:\n")
         problem = self.host.call("discover")["problems"][0]
-        self.assertIn("goes on as it was before", problem["text"])
+        self.assertIn("previous version stays in use", problem["text"])
         self.assertEqual((problem["file"], problem["line"]), ("one.py", 2))
         self.assertEqual(self.ask("filter", "One")["ok"], {"hosts": "011"})
         os.remove(os.path.join(self.folder, "two.py"))

@@ -1,4 +1,4 @@
-"""What is read from text: properties' expressions, printed results, the search language."""
+"""Parsers: properties' expressions, printed results, the search language."""
 
 import random
 import unittest

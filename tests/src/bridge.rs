@@ -1,4 +1,4 @@
-//! A Linux bridge with TAP interfaces, as guests use it without Ringway, for comparison.
+//! A Linux bridge with TAP interfaces, for comparison with Ringway.
 use ringway_guests::{Attachment, Interface};
 use std::io;
 use std::process::Command;
@@ -10,7 +10,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Makes a bridge `name` (at most 10 bytes) with `count` TAP interfaces. Needs CAP_NET_ADMIN.
+    /// Creates a bridge `name` (at most 10 bytes) with `count` TAP interfaces. Needs CAP_NET_ADMIN.
     pub fn new(name: &str, count: usize) -> io::Result<Bridge> {
         let taps: Vec<String> = (0..count).map(|index| format!("{name}-t{index}")).collect();
         let bridge = Bridge { name: name.to_string(), taps };
@@ -24,11 +24,11 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// An interface of a guest on the TAP interface `index`, with the address 10.99.0.`host`.
+    /// A guest's interface on the TAP interface `index`, with the address 10.99.0.`host`.
     pub fn interface(&self, index: usize, host: u8) -> Interface {
         let interface = self.taps.get(index).cloned().unwrap_or_default();
         let address = Some(format!("10.99.0.{host}/24"));
-        // Otherwise a TAP of User-Mode Linux has no address.
+        // Without this, User-Mode Linux's TAP device has no MAC address.
         let mac = Some(format!("02:00:00:00:01:{host:02x}"));
         Interface { address, mac, ..Interface::new(Attachment::Tap { interface }) }
     }

@@ -1,4 +1,4 @@
-//! DPDK's testpmd with virtio-user ports: a front-end that is not a kernel.
+//! DPDK's testpmd with virtio-user ports: a user-space front-end.
 use crate::eventually;
 use std::fs::File;
 use std::io::{self, Write};
@@ -13,14 +13,15 @@ pub struct Testpmd {
     log: PathBuf,
 }
 
-/// Whether it is installed; otherwise tests report this and are skipped.
+/// Whether testpmd is installed; otherwise tests report this and are skipped.
 pub fn installed() -> bool {
     ringway_guests::image::program("dpdk-testpmd").is_some()
 }
 
 impl Testpmd {
-    /// Starts it with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its
-    /// memory is a memfd of 4 KB pages, which needs no privilege, or consists of `huge` pages.
+    /// Starts testpmd with one virtio-user port on each of two sockets; `options` such as `packed_vq=1`. Its memory
+    /// is
+    /// a memfd of 4 KB pages, which needs no privilege, or consists of `huge` pages.
     pub fn start(
         folder: &Path,
         sockets: [&Path; 2],
@@ -59,12 +60,12 @@ impl Testpmd {
         }
     }
 
-    /// Types a command.
+    /// Sends a command.
     pub fn command(&mut self, line: &str) -> io::Result<()> {
         writeln!(self.input, "{line}").and_then(|()| self.input.flush())
     }
 
-    /// Starts with a few bursts; each port then forwards what it receives.
+    /// Starts with a few bursts; each port then forwards received frames.
     pub fn forward(&mut self) -> io::Result<()> {
         self.command("start tx_first 2")
     }
@@ -96,9 +97,9 @@ impl Testpmd {
         failed.map_or(Ok(flows), Err)
     }
 
-    /// Kills it, like a crash.
+    /// Kills testpmd, like a crash.
     pub fn kill(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How long a guest may take to boot, on a machine with much else to do.
+/// Time limit for a guest's boot on a loaded machine.
 pub const BOOT: Duration = Duration::from_secs(120);
 
-/// Whether guests can be User-Mode Linux, which not every distribution offers.
+/// Whether User-Mode Linux is installed; not every distribution offers it.
 pub fn has_uml() -> bool {
     image::program("linux.uml").is_some()
 }
 
-/// The kind of guest used as the other end in tests of another: the most lightweight one.
+/// The kind of the peer guest in tests of another guest: the most lightweight one.
 pub fn second() -> Runner {
     if has_uml() { Runner::Uml } else { Runner::Qemu }
 }
 
-/// The release program, built by `cargo build --release -p ringway-cli`, next to this one.
+/// The release program, built by `cargo build --release -p ringway-cli`.
 pub fn program() -> PathBuf {
     let me = std::env::current_exe().unwrap_or_default();
     let beside = |folder: &Path| folder.join("ringway");
@@ -31,7 +31,7 @@ pub fn program() -> PathBuf {
 
 /// A vhost-user port on the switch `main`, with its socket `NAME.sock` and more keys.
 pub fn port(name: &str, more: &str) -> String {
-    // A test's guest runs as a separate user that the fabric does not know.
+    // A test's guest runs as a separate user unknown to the fabric.
     listed(name, &format!("socket = \"{name}.sock\"\nmode = \"0666\"\n{more}"))
 }
 
@@ -84,7 +84,7 @@ impl Fabric {
         self.folder.join(&self.name).join(file)
     }
 
-    /// Asks `ringway` about this fabric; its answer as JSON.
+    /// The JSON output of a `ringway` command for this fabric.
     pub fn ask(&self, words: &[&str]) -> io::Result<Value> {
         let mut command = Command::new(program());
         command
@@ -99,9 +99,9 @@ impl Fabric {
         serde_json::from_slice(&output.stdout).map_err(io::Error::other)
     }
 
-    /// Kills it, like a crash.
+    /// Kills the fabric, like a crash.
     pub fn crash(mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -121,12 +121,12 @@ impl Fabric {
         })
     }
 
-    /// The same, with changes to its description.
+    /// As [`Fabric::guest`], with changes to the guest's description.
     pub fn guest_with(&self, kind: Runner, port: &str, host: u8, change: impl FnOnce(&mut Spec)) -> Guest {
         let attachment =
             Attachment::VhostUser { socket: self.socket(&format!("{port}.sock")), listen: false };
         let address = Some(format!("10.99.0.{host}/24"));
-        // With a fixed MAC address, neighbours find the next guest of this address at once.
+        // With a fixed MAC address, neighbours reach the next guest with this IP address at once.
         let mac = Some(format!("02:00:00:00:00:{host:02x}"));
         let interface = Interface { address, mac, ..Interface::new(attachment) };
         let mut spec = Spec::new(port, kind, vec![interface]);
@@ -150,7 +150,7 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         let ended = |child: &mut Child| child.try_wait().is_ok_and(|status| status.is_some());
         if !ended(&mut self.child) {
-            // It answers, or is ended below.
+            // Success is checked below.
             let _ = Command::new(program())
                 .args(["--fabric", &self.name, "down"])
                 .env("RINGWAY_RUN", &self.folder)

@@ -1,13 +1,13 @@
-//! A folder of one test.
+//! A test's folder.
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A folder removed with its contents, unless the test failed: then it stays, and its path is printed.
+/// A folder that is removed with its contents; if the test failed, it stays, and its path is printed.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes one. Its path is short, since a socket's is at most 107 bytes.
+    /// Creates a folder. Its path is short: a socket's path has at most 107 bytes.
     pub fn new(name: &str) -> std::io::Result<Folder> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -21,7 +21,7 @@ pub mod vfio;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Waits until `holds` returns true, polling every few milliseconds; false if it did not within `bound`.
+/// Polls every few milliseconds until `holds` returns true; false if it does not within `bound`.
 pub fn eventually(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + bound;
     while !holds() {
@@ -38,7 +38,7 @@ pub fn rounds(few: usize) -> usize {
     std::env::var("RINGWAY_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(few)
 }
 
-/// Prints a line beside the test results, even if the test passes.
+/// Prints a line even if the test passes.
 pub fn say(text: &str) {
     if !text.is_empty() {
         // Standard error may be closed.

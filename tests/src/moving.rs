@@ -1,11 +1,11 @@
-//! Moving a guest that runs from one QEMU to another.
+//! Live migration of a guest from one QEMU to another.
 use crate::qmp::{BOUND, Manager};
 use ringway_guests::Spec;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Makes it wait for an incoming migration through `socket`, instead of booting.
+/// Makes a guest wait for an incoming migration through `socket` instead of booting.
 pub fn expecting(spec: &mut Spec, socket: &Path) {
     spec.words.extend(["-incoming".into(), format!("unix:{}", socket.display())]);
 }
@@ -14,15 +14,15 @@ impl Manager {
     /// Begins to migrate the guest to the listener on `socket`: memory is transferred, and changed pages
     /// again, until [`Manager::let_go`].
     pub fn begin(&mut self, socket: &Path) -> Result<(), String> {
-        // The two processes of the guest are different users.
+        // The guest's two processes run as different users.
         let mode = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(socket, mode).map_err(|error| format!("{}: {error}", socket.display()))?;
         self.pace(30_000_000, 1)?;
         self.ask("migrate", json!({ "uri": format!("unix:{}", socket.display()) })).map(drop)
     }
 
-    /// Sets bytes per second, and the permitted pause of the guest in milliseconds. Pages that change too
-    /// fast for the pause are transferred again.
+    /// Sets bytes per second, and the permitted pause of the guest in milliseconds. Pages that change too fast for
+    /// the pause are transferred again.
     fn pace(&mut self, bandwidth: u64, pause: u64) -> Result<(), String> {
         let pace = json!({ "max-bandwidth": bandwidth, "downtime-limit": pause });
         self.ask("migrate-set-parameters", pace).map(drop)

@@ -1,11 +1,11 @@
-//! Two programs on rings that exchange numbered frames, and compare every received byte.
+//! Two programs on rings that exchange numbered frames and verify every received byte.
 use ringway_client::{Ring, RingError, Wait};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Largest number of frames in flight per direction: fewer than any ring between the two can hold, so that
-/// none may be lost.
+/// Maximum number of frames in flight per direction: fewer than the slots of any ring between the two, so that no
+/// frame may be lost.
 const WINDOW: u64 = 64;
 const HEADER: usize = 14;
 const LARGEST: usize = 1514;
@@ -24,12 +24,12 @@ pub struct Talker {
 }
 
 impl Talker {
-    /// On the ring port at `socket`, as station `station`.
+    /// Connects to the ring port at `socket`, as station `station`.
     pub fn new(socket: &Path, station: u8) -> Result<Talker, RingError> {
         Ok(Talker { ring: Ring::connect(socket)?, station })
     }
 
-    /// Sends `count` frames and receives as many; `out` and `back` are this program's directions.
+    /// Sends and receives `count` frames; `out` and `back` are this program's directions.
     fn talk(&mut self, way: &Way, out: &Direction, back: &Direction) -> Result<(), String> {
         let (mut sent, mut got) = (0, 0);
         let (mut frame, mut expected, mut found) = (Vec::new(), Vec::new(), [0; LARGEST + 1]);
@@ -81,8 +81,9 @@ impl Way {
     }
 }
 
-/// Each program sends `count` frames, which the other receives in order, once, and unchanged; with exchanged
-/// addresses if the forwarder in between exchanges them (`swapped`).
+/// Each program sends `count` frames, which the other must receive in order, once, and unchanged, except for
+/// exchanged
+/// addresses if `swapped`.
 pub fn exchange(talkers: [&mut Talker; 2], count: u64, swapped: bool, bound: Duration) -> Result<(), String> {
     let stations = [talkers[0].station, talkers[1].station];
     let way = Way { stations, count, swapped, end: Instant::now() + bound, failed: AtomicBool::new(false) };
@@ -112,13 +113,13 @@ pub fn exchange(talkers: [&mut Talker; 2], count: u64, swapped: bool, bound: Dur
     Err(format!("{}; there {}, back {}", errors.join("; "), state(there), state(back)))
 }
 
-/// Frame `number` from one station to another: its length and all of its bytes follow from these.
+/// Frame `number` from one station to another, which determine its length and all bytes.
 fn fill(frame: &mut Vec<u8>, number: u64, from: u8, to: u8) {
     let length = 60 + (number as usize * 389) % (LARGEST - 59);
     frame.clear();
     frame.extend([2, 0, 0, 0, 2, to, 2, 0, 0, 0, 2, from, 0x88, 0xb5]);
     frame.extend(number.to_be_bytes());
-    // xorshift64 of Marsaglia, 2003, which 0 would stop.
+    // xorshift64 (Marsaglia, 2003); its state must not be 0.
     let mut state = (number << 9) ^ (u64::from(from) << 1) | 1;
     while frame.len() < length {
         state ^= state << 13;

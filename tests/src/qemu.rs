@@ -2,18 +2,17 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The first version of QEMU that forwards all unmappings, and whose guests don't crash.
+/// The first suitable version of QEMU: before 8.1 it may not forward unmappings, and before 8 its guests crash it.
 const LEAST: u32 = 9;
 
 /// A QEMU for guests behind an IOMMU.
 #[derive(Debug, Clone)]
 pub struct Fit {
-    /// Its program, if it is not the installed one.
+    /// The program, if it is not the installed one.
     pub program: Option<PathBuf>,
 }
 
-/// The installed QEMU if it is suitable, else a newer one fetched by a script. Before 8.1 it may not forward
-/// unmappings, and before 8 its guests crash it; `None` if no newer one is available.
+/// The installed QEMU if it is suitable, else a newer one fetched by a script; `None` if none is available.
 pub fn fit() -> Option<Fit> {
     if installed().is_some_and(|version| version >= LEAST) {
         return Some(Fit { program: None });
@@ -22,7 +21,7 @@ pub fn fit() -> Option<Fit> {
     Some(Fit { program: Some(program) })
 }
 
-/// The major version of the QEMU that is installed.
+/// The major version of the installed QEMU.
 fn installed() -> Option<u32> {
     let output = Command::new("qemu-system-x86_64").arg("--version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

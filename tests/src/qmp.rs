@@ -1,4 +1,4 @@
-//! QEMU's protocol for its managers (QMP).
+//! QEMU's management protocol (QMP).
 use crate::eventually;
 use ringway_guests::Spec;
 use serde_json::{Value, json};
@@ -7,22 +7,22 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// For QEMU to listen, and to answer.
+/// Time limit for QEMU to listen, and to answer.
 pub const BOUND: Duration = Duration::from_secs(30);
 
-/// Makes a guest's QEMU accept commands at `socket`; it can access the socket's folder.
+/// Makes a guest's QEMU accept commands at `socket`, whose folder it can access.
 pub fn managed(spec: &mut Spec, socket: &Path) {
     spec.words.extend(["-qmp".into(), format!("unix:{},server=on,wait=off", socket.display())]);
     spec.shared.extend(socket.parent().map(Path::to_path_buf));
 }
 
-/// A QEMU that takes commands.
+/// A connection to a QEMU for commands.
 pub struct Manager {
     stream: BufReader<UnixStream>,
 }
 
 impl Manager {
-    /// Connects once it listens.
+    /// Connects as soon as QEMU listens.
     pub fn connect(socket: &Path) -> Result<Manager, String> {
         let mut found = None;
         eventually(BOUND, || {
@@ -66,7 +66,7 @@ impl Manager {
         arguments: &Value,
         done: impl Fn(&Value) -> Option<Result<(), String>>,
     ) -> Result<(), String> {
-        let mut result = Err(format!("{command}: what it is asked for takes too long"));
+        let mut result = Err(format!("{command}: takes too long"));
         eventually(bound, || match self.ask(command, arguments.clone()) {
             Ok(answer) => done(&answer).is_some_and(|found| {
                 result = found;

@@ -1,5 +1,6 @@
-//! A front-end whose driver sleeps between frames, like a kernel's: it kicks only when the device asks for
-//! it, and waits for interrupts that it enabled.
+//! A front-end whose driver sleeps between frames, like a kernel's: it kicks only if the device has enabled kicks,
+//! and
+//! waits for interrupts that it has enabled.
 use ringway_host::{EventFd, map_region, memfd, receive_with, send_with, wait_readable};
 use ringway_mem::{Hint, Memory, SpanMut};
 use ringway_vhost_user::feature::{protocol, virtio};
@@ -20,7 +21,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 const SIZE: u64 = 1 << 20;
 /// The memory's user address according to the front-end.
 const USER: u64 = 0x7000_0000_0000;
-/// Bytes of each part of a ring.
+/// Bytes of each area of a ring.
 const PART: u64 = 0x1000;
 /// Addresses of the buffers for received and for sent frames.
 const RECEIVED: u64 = 0x1_0000;
@@ -29,7 +30,7 @@ const BUFFER: u32 = 2048;
 const HEADER: usize = 12;
 /// Bytes of a frame: addresses, type, padding.
 const FRAME: usize = 60;
-/// Descriptors of a ring: few, so that it is often full and wraps often.
+/// Descriptors of a ring: few, so that it often fills and wraps.
 const DESCRIPTORS: u16 = 32;
 
 struct Stream(UnixStream);
@@ -45,7 +46,7 @@ impl Transport for Stream {
     }
 }
 
-/// Its memory, and its connection, which keeps the rings going.
+/// The guest's memory and connection; rings run while it is open.
 pub struct Machine {
     memory: Arc<Memory>,
     kicks: [EventFd; 2],
@@ -97,7 +98,7 @@ impl Machine {
         Ok(Driver::new(&self.layout, areas)?)
     }
 
-    /// Its driver, with all buffers to receive into on offer.
+    /// Starts the driver, with all receive buffers posted.
     pub fn start(&self, mac: u8) -> Result<Sleeper<'_>, Failure> {
         let mut sleeper = Sleeper { machine: self, mac, rx: self.driver(0)?, tx: self.driver(1)? };
         sleeper.tx.set_flag(false);
@@ -110,7 +111,7 @@ impl Machine {
     }
 }
 
-/// Addresses of a ring's parts.
+/// Addresses of a ring's areas.
 fn parts(ring: usize) -> [u64; 3] {
     [0, 1, 2].map(|part| (3 * ring as u64 + part) * PART)
 }
@@ -131,9 +132,9 @@ impl Sleeper<'_> {
         }
     }
 
-    /// Offers one more buffer to receive into.
+    /// Posts one more receive buffer.
     fn offer(&mut self) -> Result<(), Failure> {
-        // Received data is not read, so all buffers are the same.
+        // Received data is not read, so all descriptors share one buffer.
         let buffer = Buffer { address: RECEIVED, len: BUFFER, write: true };
         self.rx.add(&[buffer], None).map(drop).ok_or_else(|| "no descriptor is free".into())
     }
@@ -160,7 +161,7 @@ impl Sleeper<'_> {
         Ok(())
     }
 
-    /// Waits for frames, at most for `bound`, and takes all of them; returns their number.
+    /// Waits for frames for at most `bound`, and takes all of them; returns their number.
     pub fn receive(&mut self, bound: Duration) -> Result<u32, Failure> {
         loop {
             let mut count = 0;
@@ -185,10 +186,10 @@ impl Sleeper<'_> {
         fence(Ordering::SeqCst);
         if !driver.pending() {
             wait_readable(&[call.as_fd()], Some(bound.as_nanos() as u64))?;
-            // No other event reports used buffers: a missing interrupt is a lost one.
+            // Only an interrupt reports used buffers, so a missing one is lost.
             let late = driver.pending();
             if !call.clear() {
-                let what = if late { "what was used is not told" } else { "nothing is used" };
+                let what = if late { "used buffers are not reported" } else { "no buffer is used" };
                 let name = ["receive", "transmit"][ring];
                 return Err(format!("no interrupt for {bound:?} on the {name} queue: {what}").into());
             }

@@ -6,7 +6,7 @@ use crate::traffic::{iperf, ping};
 use ringway_guests::Guest;
 use std::time::Duration;
 
-/// For one command in a guest.
+/// Time limit of a command in a guest.
 pub const BOUND: Duration = Duration::from_secs(40);
 
 /// Runs a command that must succeed; returns its output.
@@ -16,7 +16,7 @@ pub fn ran(guest: &Guest, command: &str) -> String {
     output.text.trim().to_string()
 }
 
-/// Pings are not lost, TCP and UDP work, and a large file is transferred unchanged.
+/// Checks that no ping is lost, TCP and UDP work, and a large file is transferred unchanged.
 pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
     for (from, to) in [(one, to[1]), (other, to[0])] {
         for size in [18, 56, 1472] {
@@ -30,7 +30,7 @@ pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
         assert!(udp.datagrams > 0.0, "{udp:?}");
     }
     let (receiver, address) = (other, to[1]);
-    // If its input were closed, it would close the connection before the file has arrived.
+    // With a closed input it would close the connection before the file has arrived.
     ran(
         receiver,
         "mkfifo /tmp/open; (nc -l -p 7000 <>/tmp/open >/tmp/file; touch /tmp/whole) >/dev/null 2>&1 &",

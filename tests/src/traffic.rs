@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Runs shell commands in a guest.
 pub trait Runs {
-    /// Runs one for at most `bound`.
+    /// Runs a command for at most `bound`.
     fn run(&self, command: &str, bound: Duration) -> Result<Output, String>;
 }
 
@@ -60,7 +60,7 @@ pub struct Transfer {
     pub rate: f64,
     /// UDP datagrams received.
     pub datagrams: f64,
-    /// UDP datagrams that did not arrive, of a hundred.
+    /// Lost UDP datagrams in percent.
     pub lost: f64,
 }
 

@@ -1,36 +1,36 @@
-//! DPDK's testpmd inside a QEMU guest, on vfio: a user-space driver behind the guest's IOMMU.
+//! DPDK's testpmd on vfio in a QEMU guest: a user-space driver behind the guest's IOMMU.
 use crate::traffic::Runs;
 use ringway_guests::{Guest, Spec, image};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// For one command in the guest.
+/// Time limit of a command in the guest.
 const BOUND: Duration = Duration::from_secs(60);
 /// Modules for a user-space driver, in loading order.
 const DRIVERS: [&str; 6] =
     ["irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio_pci_core", "vfio_pci"];
-/// Parts of DPDK that testpmd loads at its start.
+/// DPDK plugins that testpmd loads at its start.
 const PLUGINS: [&str; 3] = ["bus_pci", "net_virtio", "mempool_ring"];
-/// Makes it flush each line, also to a file; a library preloaded by `stdbuf`.
+/// The library preloaded by `stdbuf`, which makes testpmd flush each line.
 const LINES: &str = "/usr/libexec/coreutils/libstdbuf.so";
-/// Huge pages of 2 MB that the guest reserves for it.
+/// Huge pages of 2 MB that the guest reserves for testpmd.
 const PAGES: u32 = 48;
-/// Its memory, in MB.
+/// The guest's memory in MB.
 pub const MEMORY: u32 = 64;
 
 /// Start options.
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
-    /// Whether its memory is huge pages of the guest.
+    /// Whether testpmd's memory is huge pages of the guest.
     pub huge: bool,
-    /// Address mode for its device: `"pa"` (physical addresses) or `"va"` (virtual addresses).
+    /// The device's address mode: `"pa"` (physical addresses) or `"va"` (virtual addresses).
     pub addresses: &'static str,
     /// Forwarding mode: `"io"` leaves a frame unchanged, `"macswap"` exchanges its addresses.
     pub mode: &'static str,
 }
 
-/// Gives a guest what the driver needs; `false` if testpmd is not installed on this host.
+/// Adds the driver's files to a guest; `false` if testpmd is not installed on this host.
 pub fn carry(spec: &mut Spec) -> bool {
     let Some(program) = image::program("dpdk-testpmd") else { return false };
     let Some(loaded) = loaded(&program) else { return false };
@@ -49,7 +49,7 @@ fn loaded(program: &Path) -> Option<Vec<PathBuf>> {
         let path = text.split_whitespace().find(|word| word.starts_with('/') && word.contains(linked))?;
         Some(PathBuf::from(path.replace(linked, wanted))).filter(|path| path.is_file())
     };
-    // The C library loads the last when a thread is cancelled.
+    // The C library loads the last one when a thread is cancelled.
     PLUGINS
         .map(|name| like("bus_pci", name))
         .into_iter()
@@ -87,7 +87,7 @@ pub struct GuestTestpmd<'g> {
 }
 
 impl<'g> GuestTestpmd<'g> {
-    /// Starts it on `devices`, named as by [`bind`], and waits until it forwards.
+    /// Starts testpmd on `devices`, named as by [`bind`], and waits until it forwards.
     pub fn start(guest: &'g Guest, devices: &[String], driver: Driver) -> Result<GuestTestpmd<'g>, String> {
         let mut options: String = devices.iter().map(|device| format!("-a {device} ")).collect();
         let plugins = guest.spec().carried.iter().filter(|path| path.to_string_lossy().contains("librte_"));
@@ -100,7 +100,7 @@ impl<'g> GuestTestpmd<'g> {
              --txd=256 --rxd=256 --no-mlockall"
         );
         ran(guest, "rm -f /tmp/typed /tmp/said /tmp/ended && mkfifo /tmp/typed")?;
-        // It ends when its input is closed.
+        // testpmd would end when its input is closed.
         ran(guest, &format!("({line} <>/tmp/typed >/tmp/said 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 &"))?;
         let testpmd = GuestTestpmd { guest };
         testpmd.says("testpmd>")?;
@@ -109,7 +109,7 @@ impl<'g> GuestTestpmd<'g> {
         Ok(testpmd)
     }
 
-    /// Quits it regularly, which stops its devices; returns its output, or an error.
+    /// Quits testpmd, which stops its devices; returns its output, or an error.
     pub fn quit(self) -> Result<String, String> {
         self.types("stop")?;
         self.types("quit")?;
@@ -135,7 +135,7 @@ impl<'g> GuestTestpmd<'g> {
         self.until(&format!("grep -q '{words}' /tmp/said || test -e /tmp/ended"))
             .and_then(|()| ran(self.guest, &format!("grep -q '{words}' /tmp/said")))
             .map(drop)
-            .map_err(|why| format!("testpmd does not say {words:?}: {why}\n{}", self.output()))
+            .map_err(|why| format!("testpmd does not print {words:?}: {why}\n{}", self.output()))
     }
 
     /// Waits until a command in the guest succeeds.
@@ -146,7 +146,7 @@ impl<'g> GuestTestpmd<'g> {
 
 impl Drop for GuestTestpmd<'_> {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.guest.run("killall -9 dpdk-testpmd", BOUND);
     }
 }

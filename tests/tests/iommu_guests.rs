@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const BOUND: Duration = Duration::from_secs(60);
-/// Frames in either direction.
+/// Frames in each direction.
 const FRAMES: u64 = 20_000;
-/// Pages of the memory of a driver in user space.
+/// Memory pages of a user-space driver.
 const PAGES: u64 = vfio::MEMORY as u64 * 256;
-/// Each side of the guest is patched to a program, whose frames wait until QEMU answers: the host's
-/// scheduling delays are not under test. Guests run as users that the fabric does not know.
+/// Each side of the guest is patched to a program, whose frames wait for QEMU without a time limit, since scheduling
+/// delays are not under test. Guests run as users unknown to the fabric.
 const PATCHES: &str = r#"
 [port.a]
 kind = "ring"
@@ -43,11 +43,11 @@ ports = ["a", "left"]
 ports = ["b", "right"]
 "#;
 
-/// A suitable QEMU; without one, the port's own tests cover the rest.
+/// A suitable QEMU, if available.
 fn fit() -> Option<Fit> {
     let fit = qemu::fit();
     if fit.is_none() {
-        say("guests behind an IOMMU left out: there is no QEMU 9 or newer to be had");
+        say("guests behind an IOMMU skipped: no QEMU 9 or newer is available");
     }
     fit
 }
@@ -115,12 +115,12 @@ fn kernel_driver_behind_intel_iommu() {
 fn kernel_driver_behind_virtio_iommu() {
     let Some(fit) = fit() else { return };
     let Some(kernel) = qemu::kernel_with_virtio_iommu() else {
-        return say("guests behind virtio's IOMMU left out: there is no kernel with its driver to be had");
+        return say("guests behind virtio's IOMMU skipped: no kernel with its driver is available");
     };
     kernel_driver("viommu", &fit, Iommu::Virtio, Some(kernel), "virtio");
 }
 
-/// A guest with two devices, each patched to a program's ring, with everything that DPDK needs.
+/// A guest with two devices, each patched to a program's ring, and DPDK's files.
 fn between_two_rings(fabric: &Fabric, fit: &Fit, iommu: Iommu) -> Option<Spec> {
     let interfaces = [("left", 1, &[][..]), ("right", 2, &["packed=on"][..])].map(|(name, host, options)| {
         let socket = fabric.socket(&format!("{name}.sock"));
@@ -131,7 +131,7 @@ fn between_two_rings(fabric: &Fabric, fit: &Fit, iommu: Iommu) -> Option<Spec> {
     let mut spec = Spec::new("driver", Runner::Qemu, interfaces.into());
     (spec.program, spec.iommu) = (fit.program.clone(), Some(iommu));
     if !vfio::carry(&mut spec) {
-        say("a driver in a guest's user space left out: dpdk-testpmd is not installed");
+        say("a driver in a guest's user space skipped: dpdk-testpmd is not installed");
         return None;
     }
     Some(spec)
@@ -157,10 +157,7 @@ fn user_space_driver(fabric: &Fabric, guest: &Guest, drivers: &[Driver]) {
             // Each mapped page is requested at most once.
             let asked = after.misses - before.misses;
             assert!((1..=PAGES).contains(&asked), "{driver:?}, {name}: {before:?} {after:?}");
-            assert_eq!(
-                after.invalidations, started.invalidations,
-                "{driver:?}, {name}: what is mapped stays"
-            );
+            assert_eq!(after.invalidations, started.invalidations, "{driver:?}, {name}: mappings remain");
             assert_eq!(after.refused, 0, "{driver:?}, {name}");
         }
         testpmd.quit().unwrap();
@@ -192,14 +189,14 @@ fn user_space_driver_behind_virtio_iommu() {
     let Some(mut spec) = between_two_rings(&fabric, &fit, Iommu::Virtio) else { return };
     [spec.kernel, spec.modules] = kernel.map(Some);
     let guest = fabric::start(spec, &folder.path().join("driver"));
-    // This IOMMU doesn't remap interrupts, and vfio requires an explicit setting to work without that.
+    // This IOMMU doesn't remap interrupts, for which vfio requires an explicit setting.
     ran(&guest, "echo 1 >/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts");
     say(&format!("a driver in a guest's user space (virtio's IOMMU) runs in {}", guest.note()));
     user_space_driver(&fabric, &guest, &[Driver { huge: true, addresses: "va", mode: "macswap" }]);
 }
 
-/// The output of a user-space driver that posts a receive buffer in kernel memory, and the kernel's version
-/// text after a frame was sent there. With an IOMMU the driver has no mapping.
+/// A user-space driver posts a receive buffer in kernel memory, over the kernel's version text, and a frame is sent.
+/// Returns the driver's output, and the version text afterwards.
 fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_overreach"));
     let folder = Folder::new(name).unwrap();
@@ -212,7 +209,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     say(&format!("a driver that reaches for its kernel, IOMMU {iommu:?}, runs in {}", guest.note()));
     let found = ran(&guest, "basename $(readlink -f /sys/class/net/eth0/device/..)");
     ran(&guest, &format!("echo {found} >/sys/bus/pci/devices/{found}/driver/unbind"));
-    // The kernel is mapped from this address on, at its link address.
+    // The kernel is mapped at its link address.
     let symbol = ran(&guest, "grep ' linux_proc_banner$' /proc/kallsyms | cut -d' ' -f1");
     let address = u64::from_str_radix(&symbol, 16).unwrap() - 0xffff_ffff_8000_0000;
     let line = format!(
@@ -231,7 +228,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     [ran(&guest, "cat /tmp/said"), ran(&guest, "cat /proc/version")]
 }
 
-/// The expected text.
+/// The frame's text.
 const OVERWRITTEN: &str = "a frame was here";
 
 #[test]

@@ -1,6 +1,6 @@
-//! Placement for a Kubernetes cluster, beside the real kube-apiserver and kube-scheduler, as docs/placement.md has it.
-//! `KUBERNETES` names the folder of these two programs; etcd is Debian's package `etcd-server`. Without it there is
-//! nothing to test. Nodes are objects alone: no kubelet runs.
+//! Placement for a Kubernetes cluster with the real kube-apiserver and kube-scheduler, as in docs/placement.md.
+//! `KUBERNETES` names the folder of these two programs; without it nothing is tested. etcd is Debian's package
+//! `etcd-server`. Nodes are only objects: no kubelet runs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use ringway_tests::eventually;
@@ -20,11 +20,11 @@ const NODES: usize = 20;
 const CPUS: usize = 8;
 /// Pods whose binding is timed.
 const TIMED: usize = 1000;
-/// How often each kind is timed, in turn.
+/// Measurements of each kind, in turn.
 const ROUNDS: usize = 5;
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A program that ends with this.
+/// A program that is ended on drop.
 struct Running(Child);
 
 impl Running {
@@ -50,7 +50,7 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// etcd, kube-apiserver and placement, in a folder of their own.
+/// etcd, kube-apiserver and placement, in a separate folder.
 struct Lab {
     programs: PathBuf,
     server: String,
@@ -123,7 +123,7 @@ impl Lab {
 
     /// Starts `ringway place kubernetes`.
     fn place(&mut self, policy: &str) {
-        // The former has the run directory until it has ended.
+        // The previous process holds the run directory until it has ended.
         self.placement = None;
         let listen = format!("127.0.0.1:{}", self.extender);
         let arguments =
@@ -133,9 +133,9 @@ impl Lab {
         assert!(eventually(PATIENCE, || self.figure("healthz").is_some()), "placement is not well");
     }
 
-    /// What the extender's address says, if it says that all is well.
+    /// The body of a successful response from the extender's address.
     fn figure(&self, what: &str) -> Option<String> {
-        // Not by curl: its start would take much of a core while pods are timed.
+        // Without curl: its start would load a core while pods are timed.
         let mut stream = TcpStream::connect(("127.0.0.1", self.extender)).ok()?;
         write!(stream, "GET /{what} HTTP/1.1\r\nhost: ringway\r\nconnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
@@ -169,7 +169,7 @@ impl Lab {
         self.ok("PATCH", &format!("/api/v1/nodes/{name}/status"), &["-d", &status.to_string()]);
     }
 
-    /// Makes pods that ask for so much.
+    /// Creates pods with this CPU request.
     fn pods(&self, prefix: &str, count: usize, cpu: &str) {
         let containers =
             json!([{ "name": "c", "image": "none", "resources": { "requests": { "cpu": cpu } } }]);
@@ -185,7 +185,7 @@ impl Lab {
         assert!(eventually(PATIENCE, || self.metric("ringway_vms") == 0), "pods stay");
     }
 
-    /// Bound pods of each node, as the API server has them.
+    /// Number of bound pods per node, according to the API server.
     fn bound(&self) -> BTreeMap<String, usize> {
         let pods: Value =
             serde_json::from_str(&self.ok("GET", "/api/v1/namespaces/default/pods", &[])).unwrap();
@@ -214,7 +214,7 @@ impl Lab {
         Running::start(self.folder.path(), "scheduler", &self.programs.join("kube-scheduler"), &arguments)
     }
 
-    /// Pods that are bound a second, of many that wait.
+    /// Rate of bound pods, with many waiting.
     fn rate(&self, extender: Option<&str>) -> f64 {
         self.pods("timed-", TIMED, "10m");
         let _scheduler = self.scheduler(extender);
@@ -271,7 +271,7 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
         lab.no_pods();
     }
 
-    // Accounts are those of the API server, also after a restart that missed something.
+    // Allocations match the API server's, also after a restart that missed changes.
     {
         let _scheduler = lab.scheduler(BINDS);
         lab.pods("part-", 60, "250m");
@@ -289,7 +289,7 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
         assert!((promised - 15.0).abs() < 1e-6, "{promised}");
         assert!(rows.as_array().unwrap().iter().any(|row| row["name"] == "late"), "a new node needs no put");
 
-        // A pod that no node can have: why is stored, and can be read.
+        // A pod that fits no node: the reason is stored and readable.
         lab.pods("large-", 1, "9");
         let no_host = |lab: &Lab| {
             let decisions = lab.ringway(&["decisions"]);
@@ -308,7 +308,7 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
     print_rates(&mut lab);
 }
 
-/// How fast pods are bound, beside kube-scheduler alone.
+/// Prints the rate of bound pods with the extender, and by kube-scheduler alone.
 fn print_rates(lab: &mut Lab) {
     lab.place("none");
     let kinds = [

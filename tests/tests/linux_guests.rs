@@ -1,4 +1,4 @@
-//! Linux guests on the ports of a switch: User-Mode Linux and QEMU, and their effects on ports.
+//! Linux guests on the ports of a switch: User-Mode Linux and QEMU.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_guests::{Guest, Runner, Spec, USERS};
@@ -26,16 +26,16 @@ fn kinds() -> Vec<Runner> {
 /// `false`, with a message, if this distribution has no User-Mode Linux.
 fn uml_is_here() -> bool {
     if !fabric::has_uml() {
-        eprintln!("linux.uml is not installed: not tried");
+        eprintln!("linux.uml is not installed: skipped");
     }
     fabric::has_uml()
 }
 
-/// The same guests without Ringway: failures here are not caused by a port.
+/// The same guests without Ringway: a failure here is not caused by a port.
 #[test]
 fn on_a_linux_bridge() {
     let Ok(bridge) = Bridge::new("rwtest", 2) else {
-        eprintln!("no permission to make a bridge: not tried");
+        eprintln!("no permission to create a bridge: skipped");
         return;
     };
     let folder = Folder::new("bridge").unwrap();
@@ -61,7 +61,7 @@ fn user_mode_linux() {
     talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
 }
 
-/// Root of a guest that runs as a program of this host reaches for the host's files.
+/// Root of a guest that is a process of this host tries to access the host's files.
 #[test]
 fn user_mode_linux_reaches_no_files_of_its_host() {
     if !uml_is_here() {
@@ -154,7 +154,7 @@ fn qemu() {
     assert!(reaches(&left, "10.99.0.2"), "no ping after a reboot");
 }
 
-/// A network device that is plugged into a guest that runs, taken away, and plugged in again.
+/// A network device is plugged into a running guest, removed, and plugged in again.
 #[test]
 fn qemu_is_plugged_in_and_out() {
     let folder = Folder::new("plug").unwrap();
@@ -187,7 +187,7 @@ fn qemu_is_plugged_in_and_out() {
     assert_eq!(fabric.counted("plugged", "faults").unwrap(), 0);
 }
 
-/// QEMU reconnects, and its guest continues to send, when `ringway` has crashed and is restarted.
+/// After a crash and restart of `ringway`, QEMU reconnects, and its guest continues to send.
 #[test]
 fn qemu_outlives_the_back_end() {
     let folder = Folder::new("again").unwrap();
@@ -273,7 +273,7 @@ fn qemu_with_two_queues() {
 fn qemu_in_huge_pages() {
     let (small, large) = (Pages::take(2048, 96), Pages::take(1 << 20, 1));
     if small.is_none() && large.is_none() {
-        eprintln!("no huge pages to be had: not tried");
+        eprintln!("no huge pages are available: skipped");
         return;
     }
     let folder = Folder::new("pages").unwrap();

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 const LEFT: &str = "10.99.0.1";
 const RIGHT: &str = "10.99.0.2";
-/// Bytes that wait unread in the migrated guest until it has arrived.
+/// Bytes unread in the migrated guest until it has arrived.
 const WAITING: u64 = 600_000;
 
 /// Configuration of the guests.
@@ -25,7 +25,7 @@ struct Case<'a> {
     options: &'a [&'a str],
 }
 
-/// A guest on a port, or one that is to arrive there.
+/// A guest on a port, or one that waits to be migrated there.
 fn guest(fabric: &Fabric, folder: &Folder, port: &str, case: &Case<'_>, arrives: bool) -> Guest {
     let mut spec = Spec::new("moving", Runner::Qemu, Vec::new());
     let socket = fabric.socket(&format!("{port}.sock"));
@@ -73,16 +73,16 @@ fn moves(name: &str, case: &Case<'_>) {
         ran(guest, "dd if=/dev/urandom of=/tmp/file bs=64k count=128 2>/dev/null");
     }
     let sums = [&left, &right].map(|guest| ran(guest, "sha256sum </tmp/file"));
-    // Received bytes wait for their reader: only the port writes them.
+    // A large receive buffer, so that unread bytes wait in the guest.
     ran(&left, "echo '4096 4194304 6291456' >/proc/sys/net/ipv4/tcp_rmem");
-    // Without an input that stays open, a listener would end its connection before all is there.
+    // With a closed input, a listener would close its connection before all data has arrived.
     for guest in [&left, &right] {
         ran(guest, "mkfifo /tmp/open");
     }
     let waits = "until test -e /tmp/go; do usleep 50000; done";
     begins(&left, &format!("nc -l -p 7000 <>/tmp/open | ({waits}; sha256sum >/tmp/sum)"));
     begins(&right, "nc -l -p 7001 <>/tmp/open | sha256sum >/tmp/sum");
-    // A guest that writes is never done.
+    // Memory writes prevent the migration from completing.
     begins(&left, "while test ! -e /tmp/go; do cat /tmp/file >/tmp/churn; done");
     assert!(reaches(&right, LEFT));
     let arrived = guest(&fabric, &folder, "moved", case, true);
@@ -90,7 +90,7 @@ fn moves(name: &str, case: &Case<'_>) {
     Manager::connect(&folder.path().join("moved.qmp")).unwrap();
     manager.begin(&folder.path().join("way")).unwrap();
     manager.passed(1).unwrap();
-    assert!(reaches(&right, LEFT), "no ping while the guest is moved");
+    assert!(reaches(&right, LEFT), "no ping during the migration");
     let before = fabric.counted("left", "rx_bytes").unwrap();
     begins(&right, &format!("ping -i 0.1 {LEFT}"));
     begins(&right, &format!("nc {LEFT} 7000 </tmp/file"));
@@ -98,15 +98,15 @@ fn moves(name: &str, case: &Case<'_>) {
     let waiting = || fabric.counted("left", "rx_bytes").is_ok_and(|bytes| bytes >= before + WAITING);
     if !eventually(BOUND, waiting) {
         let seen = [&left, &right].map(|guest| ran(guest, "netstat -tn; ls -la /tmp"));
-        panic!("frames stop while the guest is moved: {}\n{}", seen[0], seen[1]);
+        panic!("frames stop during the migration: {}\n{}", seen[0], seen[1]);
     }
     manager.passed(3).unwrap();
     manager.let_go().unwrap();
     arrived.arrived();
     drop((manager, left));
     ran(&arrived, "touch /tmp/go");
-    assert_eq!(comes(&arrived, "/tmp/sum"), sums[1], "what was sent to it arrives changed");
-    assert_eq!(comes(&right, "/tmp/sum"), sums[0], "what it sent arrives changed");
+    assert_eq!(comes(&arrived, "/tmp/sum"), sums[1], "data sent to it changed");
+    assert_eq!(comes(&right, "/tmp/sum"), sums[0], "data sent by it changed");
     assert_eq!(ran(&arrived, "sha256sum </tmp/file"), sums[0], "its memory changed");
     ran(&right, "killall ping");
     for (from, to) in [(&arrived, RIGHT), (&right, LEFT)] {
@@ -118,13 +118,13 @@ fn moves(name: &str, case: &Case<'_>) {
         assert_eq!(fabric.counted(port, "faults").unwrap(), 0, "{port}");
     }
     let kept = fabric.counted("moved", "rx_bytes").unwrap();
-    assert!(kept > 1 << 20, "{kept} bytes went to it where it is now");
+    assert!(kept > 1 << 20, "{kept} bytes went to it after its migration");
 }
 
 fn fit() -> Option<Fit> {
     let fit = qemu::fit();
     if fit.is_none() {
-        say("a guest that is moved left out: there is no QEMU 9 or newer to be had");
+        say("migration skipped: no QEMU 9 or newer is available");
     }
     fit
 }
@@ -145,9 +145,7 @@ fn a_guest_behind_vt_d_migrates_under_traffic() {
 fn a_guest_behind_virtio_iommu_migrates_under_traffic() {
     let Some(fit) = fit() else { return };
     let Some(kernel) = qemu::kernel_with_virtio_iommu() else {
-        return say(
-            "a guest behind virtio's IOMMU that is moved left out: there is no kernel with its driver",
-        );
+        return say("migration behind virtio's IOMMU skipped: no kernel with its driver is available");
     };
     moves("movev", &Case { fit: &fit, iommu: Some(Iommu::Virtio), kernel: Some(kernel), options: &[] });
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// Longer than any notification takes.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// Number of frames of a round, and the idle time after it, so that all sides are met awake, asleep, and in
-/// between.
+/// Number of frames of a round, and the idle time after it, which vary so that frames meet all sides awake, asleep,
+/// and in between.
 fn round(number: usize) -> (u32, Duration) {
     let frames = [1, 1, 2, 1, 3, 24, 1, 7][number % 8];
     (frames, Duration::from_micros((number % 13) as u64 * 7))
@@ -38,7 +38,7 @@ fn ask(mut driver: Sleeper<'_>, rounds: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Its last frames must still be received: it continues until `over`.
+/// Answers until `over`, so that the last frames are still received.
 fn answer(mut driver: Sleeper<'_>, rounds: usize, over: &AtomicBool) -> Result<(), Failure> {
     let mut left = (0..rounds).map(|number| round(number).0).sum::<u32>();
     while left > 0 {

@@ -15,10 +15,10 @@ fn two_ports(queues: u16) -> String {
     format!("[switch.main]\n{}{}", port("left", &queues), port("right", &queues))
 }
 
-/// Frames go round between two ports with these options.
+/// Frames circulate between two ports with these options.
 fn goes_round(name: &str, options: &str, queues: u16, huge: bool) {
     if !installed() {
-        eprintln!("dpdk-testpmd is not installed: not tried");
+        eprintln!("dpdk-testpmd is not installed: skipped");
         return;
     }
     let folder = Folder::new(name).unwrap();
@@ -73,11 +73,11 @@ fn packed_with_two_queues() {
 fn split_in_huge_pages() {
     match Pages::take(2048, 160) {
         Some(_pages) => goes_round("huge", "", 1, true),
-        None => eprintln!("no huge pages to be had: not tried"),
+        None => eprintln!("no huge pages are available: skipped"),
     }
 }
 
-/// A front-end that is killed at any moment leaves a port that the next one can use.
+/// A front-end killed at any moment leaves a port usable by the next one.
 #[test]
 fn a_killed_front_end_leaves_a_working_port() {
     if !installed() {
@@ -117,7 +117,7 @@ fn a_restarted_back_end_connects_again() {
     assert!(testpmd.flows(1_000, BOUND).unwrap(), "no frames before the restart");
     fabric.crash();
     let _fabric = Fabric::up(folder.path(), "restart", &text).unwrap();
-    // The frames that were under way went with the back-end.
+    // Frames in flight were lost with the back-end.
     let again = (0..20).any(|_| {
         let sent = testpmd.command("stop").and_then(|()| testpmd.forward());
         sent.is_ok() && testpmd.flows(1_000, Duration::from_secs(2)).unwrap()

@@ -1,4 +1,4 @@
-//! Which crate may use which. Arrows point down only; "may use" is transitive.
+//! Permitted dependencies between crates. Arrows point down only; "may use" is transitive.
 use crate::Findings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,17 +51,17 @@ pub fn check(root: &Path) -> Findings {
                     .push(format!("crates/{name}/Cargo.toml: may not use ringway-{used}; arrows point down"));
             }
             if !sources.contains(&format!("ringway_{}", used.replace('-', "_"))) {
-                findings.push(format!("crates/{name}/Cargo.toml: ringway-{used} is not used; take it out"));
+                findings.push(format!("crates/{name}/Cargo.toml: ringway-{used} is not used; remove it"));
             }
         }
         for below in direct(&name).iter().filter(|below| !used.iter().any(|used| used == *below)) {
-            findings.push(format!("xtask/src/arrows.rs: {name} does not use {below}; take the arrow out"));
+            findings.push(format!("xtask/src/arrows.rs: {name} does not use {below}; remove the arrow"));
         }
     }
     findings
 }
 
-/// What a crate may use directly.
+/// The crates that a crate may use directly.
 fn direct(name: &str) -> &'static [&'static str] {
     HOUSE.iter().find(|(row, _)| *row == name).map_or(&[], |(_, direct)| direct)
 }
@@ -76,7 +76,7 @@ fn sources(folder: &Path) -> String {
     entries.map(|entry| text(entry.path())).collect()
 }
 
-/// Everything a crate may use, directly or through others.
+/// The crates that each crate may use, directly or through others.
 fn closure() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, direct) in HOUSE {

@@ -1,4 +1,4 @@
-//! The crates that also run inside tiny guests are built for a target without an operating system.
+//! Builds the crates that also run inside tiny guests for a target without an operating system.
 use crate::Findings;
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 const TARGET: &str = "x86_64-unknown-none";
 const CRATES: &[&str] = &["wire", "mem", "frame", "ring", "virtq", "nic", "click-lang", "click", "elements"];
 
-/// Builds them; compiler errors are the findings.
+/// Builds the crates; compiler errors are the findings.
 pub fn check(root: &Path) -> Findings {
     let mut findings = Findings::new();
     for name in CRATES {

@@ -1,9 +1,9 @@
-//! A kind of port has a folder in `port`, a file in `control`, and a row in a table of each, and is named
-//! nowhere else.
+//! A kind of port has a folder in `port`, a file in `control`, and a row in a table of each, and is mentioned nowhere
+//! else.
 use crate::Findings;
 use crate::text::File;
 
-/// Kinds that no other code builds on, so that any mention of them elsewhere is a finding.
+/// Kinds that no other code builds on, so that any mention elsewhere is a finding.
 const LEAVES: &[&str] = &["null", "tap"];
 /// Where a kind may be named, with `KIND` for its name. ARCHITECTURE.md lists the same places.
 pub const PLACES: &[&str] = &[
@@ -21,7 +21,7 @@ pub fn check(files: &[File]) -> Findings {
     let mut findings = Findings::new();
     let page = files.iter().find(|file| file.path == "ARCHITECTURE.md").map_or("", |file| &file.text);
     for place in PLACES.iter().filter(|place| !page.contains(**place)) {
-        findings.push(format!("ARCHITECTURE.md: to add a kind of port, {place} is a place too; name it"));
+        findings.push(format!("ARCHITECTURE.md: a new kind of port also needs {place}; name it"));
     }
     for kind in LEAVES {
         let places: Vec<String> = PLACES.iter().map(|place| place.replace("KIND", kind)).collect();

@@ -17,7 +17,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   tidy --shrink   the same, and write what has become smaller to xtask/ratchet.toml
   bare            build the crates that need no operating system for x86_64-unknown-none";
 
-/// Findings of a check; each line has a place, the error and the remedy.
+/// Findings of a check; each has a place, the error, and the remedy.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {

@@ -14,8 +14,9 @@ pub fn check(files: &[File]) -> Findings {
     .collect()
 }
 
-/// Whether a word of a row is the path of a file, or the name of a test, that is not there. A name has four words at
-/// least; what is shorter may be an option or a system call.
+/// Whether a word of a row is the path of a file, or the name of a test, that does not exist. A test's name has at
+/// least
+/// four words; shorter ones may be options or system calls.
 fn is_missing(word: &str, files: &[File]) -> bool {
     let is_path = [".rs", ".py"].iter().any(|end| word.ends_with(end)) && !word.contains(' ');
     if is_path {

@@ -101,8 +101,8 @@ fn too_long(line: &str) -> bool {
     line.chars().count() > if comment { COMMENT } else { LINE }
 }
 
-/// The functions of a formatted source file with their numbers of lines: rustfmt aligns a function's closing
-/// brace with its first line.
+/// The functions of a formatted source file with their numbers of lines: rustfmt indents a function's closing brace
+/// like its first line.
 fn functions(source: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = source.lines().collect();
     let mut found = Vec::new();

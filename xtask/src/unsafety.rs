@@ -2,9 +2,9 @@
 use crate::Findings;
 use crate::text::{File, code_lines, has_word};
 
-/// The crates that may hold `unsafe`.
+/// The crates that may contain `unsafe`.
 const NAMED: &[&str] = &["mem", "frame", "ring", "virtq", "host"];
-/// How many lines above an `unsafe` its reason may begin.
+/// Maximum distance in lines between an `unsafe` and the beginning of its reason.
 const REACH: usize = 12;
 
 /// Checks every Rust file.

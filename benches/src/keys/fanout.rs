@@ -62,7 +62,7 @@ fn fanout(plan: &Plan) -> Result<Entry, Failure> {
     }
     let (_, widest) = steps.last().ok_or("no step")?;
     let mut entry = widest.entry("ns", Better::Less);
-    // Judged by the ends of the intervals that face each other.
+    // Intervals must not overlap.
     let bounds = |slices: &Slices| interval(&slices.ours).unwrap_or([f64::NAN; 2]);
     let falls = bounds(&steps[0].1)[0] > bounds(widest)[1];
     entry = entry.ratio_at_most(0.2).mark("falls with the count", falls);
@@ -73,14 +73,14 @@ fn fanout(plan: &Plan) -> Result<Entry, Failure> {
             figures.into_iter().filter_map(|(name, figure)| Some((name, figure?))).collect();
         entry = entry.step(format!("{count} destinations"), &figures);
     }
-    let note = "a frame of 64 B at 64 destinations; peer: Linux bridge over veth, UDP broadcast";
+    let note = "a 64 B frame at 64 destinations; peer: Linux bridge over veth, UDP broadcast";
     Ok(match lacking {
         Some(error) => entry.note(format!("no peer: {error}")),
         None => entry.note(note),
     })
 }
 
-/// Guests on vhost-user ports, which number and verify frames: ours beside Open vSwitch.
+/// Guests on vhost-user ports, which number and verify frames: ours and Open vSwitch.
 fn beside_ovs(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(1.0 / GUESTS.len() as f64);
     let (mut entry, mut steps) = (Entry::default(), Entry::default());
@@ -118,7 +118,7 @@ fn beside_ovs(plan: &Plan) -> Result<Entry, Failure> {
         entry = entry.with("frames lost", near.lost as f64).with("frames lost by the peer", far.lost as f64);
     }
     let note =
-        "a frame of 64 B at 64 guests, numbered and verified; peer: Open vSwitch with DPDK, NORMAL, one PMD";
+        "a 64 B frame at 64 guests, numbered and verified; peer: Open vSwitch with DPDK, NORMAL, one PMD";
     Ok(Entry { steps: steps.steps, ..entry }.note(note))
 }
 
@@ -156,12 +156,12 @@ impl Flood {
     }
 
     fn send(&self) -> Result<(), Failure> {
-        // With headers a frame has 64 bytes.
+        // 64 bytes with headers.
         self.socket.send_to(&[0; 22], BROADCAST)?;
         Ok(())
     }
 
-    /// Number of frames received at all destinations so far.
+    /// Frames received by all destinations so far.
     fn delivered(&self) -> Result<u64, Failure> {
         let output = self.space.command("cat").arg("/proc/net/dev").output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -169,7 +169,7 @@ impl Flood {
         Ok(rows.filter_map(|(_, figures)| figures.split_whitespace().nth(1)?.parse::<u64>().ok()).sum())
     }
 
-    /// Nanoseconds a delivered frame: the sender's own core does all the work.
+    /// Nanoseconds per delivered frame: the sender's own core does all the work.
     fn cost(&self, time: Duration) -> Result<f64, Failure> {
         let before = self.delivered()?;
         let begin = Instant::now();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SLICE: Duration = Duration::from_secs(1);
 const BOOT: Duration = Duration::from_secs(60);
-/// The receiver's address, in either world.
+/// The receiver's address, through Ringway and through the bridge.
 const RECEIVER: &str = "10.99.0.2";
 const PINGS: usize = 100;
 /// Cost of a guest's own system calls and processes, without any port.
@@ -45,7 +45,7 @@ pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     run(plan, output, &Monitor { kind: Runner::Qemu, program: QEMU, prefix: "guest.qemu", note })
 }
 
-/// QEMU's guests have a kernel that may have to be downloaded.
+/// Downloads the kernel of QEMU's guests if needed.
 pub fn fetch_kernel() -> Result<(), Failure> {
     crate::peer::program(QEMU)?;
     image::qemu()?;
@@ -88,7 +88,7 @@ fn begin(guests: &[Guest; 2]) -> Result<(), Failure> {
 /// Our guests and the peer's, or why there are none.
 type Worlds<'g> = (&'g [Guest; 2], &'g Result<[Guest; 2], String>);
 
-/// A figure of the peer's guests.
+/// Measures the peer's guests.
 fn theirs(
     far: &Result<[Guest; 2], String>,
     figure: impl FnOnce(&[Guest; 2]) -> Result<f64, Failure>,
@@ -96,7 +96,7 @@ fn theirs(
     far.as_ref().map_err(|error| error.clone().into()).and_then(figure)
 }
 
-/// Starts two guests, which boot meanwhile.
+/// Starts two guests; they boot concurrently.
 fn both(folder: &Path, name: &str, kind: Runner, interfaces: [Interface; 2]) -> Result<[Guest; 2], Failure> {
     let mut host = 0;
     let guests = interfaces.map(|mut interface| {

@@ -65,7 +65,7 @@ fn quantiles(time: Duration, mut each: impl FnMut() -> Result<(), Failure>) -> R
     Ok([0.5, 0.99].map(|part| times.value_at_quantile(part) as f64 / 1e3))
 }
 
-/// Sends a frame and polls until it comes.
+/// Sends a frame and polls until it arrives.
 #[inline]
 fn pass(from: &mut Ring, to: &mut Ring, frame: &[u8], out: &mut [u8]) -> Result<(), Failure> {
     from.tx.push(frame)?;
@@ -125,11 +125,11 @@ fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
                 machine::note();
                 let [half, most] = quantiles(SLICE, || {
                     ping.tx.push(&there)?;
-                    // Both ways: where the answer is there before we would wait, nothing else gives slots back.
+                    // Nothing else returns slots if the answer arrives before a wait.
                     ping.sync()?;
                     while ping.rx.pop(&mut out)?.is_none() {
                         if !ping.wait(Wait::RX, Some(Duration::from_secs(2)))? {
-                            return Err("a frame does not come back".into());
+                            return Err("a frame does not return".into());
                         }
                     }
                     Ok(())

@@ -30,9 +30,9 @@ pub struct Group {
     pub own_network: bool,
     /// Preparations in the host's network.
     pub prepare: fn() -> Result<(), Failure>,
-    /// Seconds that each key, and what comes before the first, may take in addition to measuring.
+    /// Seconds that each key, and the preparation, may take in addition to measuring.
     pub setup: f64,
-    /// How many times a key's time each key takes.
+    /// Factor on each key's measuring time.
     pub costs: f64,
     /// Measures the keys that are wanted.
     pub run: fn(&Plan, &mut Output<'_>) -> Result<(), Failure>,
@@ -56,20 +56,17 @@ pub const SUBJECTS: &[Subject] = &[
 const IOMMU: &[Group] = &[Group {
     name: "iommu",
     keys: &[
-        ("static.2m", "two lean guests behind an IOMMU that maps pages of 2 MB; the same without one"),
+        ("static.2m", "two minimal guests behind an IOMMU with pages of 2 MB; the same without an IOMMU"),
         ("static.1g", "the same with pages of 1 GB"),
-        ("static.4k", "the same with pages of 4 KB that don't touch"),
-        ("stale", "the same, and 2048 pages that are never used again; without those"),
-        ("dynamic", "two lean guests that map each buffer alone, for one frame; DPDK's vhost"),
-        (
-            "pvp.2m",
-            "frames into a guest that sends them back, pages of 2 MB; without an IOMMU, and DPDK's vhost",
-        ),
+        ("static.4k", "the same with pages of 4 KB that are not adjacent"),
+        ("stale", "the same with 2048 more pages that are never used; without those"),
+        ("dynamic", "two minimal guests that map each buffer separately, for one frame; DPDK's vhost"),
+        ("pvp.2m", "frames to a guest that returns them, pages of 2 MB; without an IOMMU, and DPDK's vhost"),
         ("pvp.1g", "the same with pages of 1 GB"),
-        ("micro.in", "frames into a guest, pages of 2 MB; the same"),
-        ("micro.out", "frames out of a guest; the same"),
-        ("micro.loop", "a guest's frames back to itself; the same"),
-        ("micro.lookup", "a look-up, by how many pages are mapped"),
+        ("micro.in", "frames to a guest, pages of 2 MB; the same"),
+        ("micro.out", "frames from a guest; the same"),
+        ("micro.loop", "a guest's frames returned to it; the same"),
+        ("micro.lookup", "a lookup, by number of mapped pages"),
     ],
     // At least 100 pairs of slices a key, or 100 times four.
     setup: 150.0,
@@ -84,7 +81,7 @@ const FABRIC: &[Group] = &[
         keys: &[
             (
                 "vhost.split.64",
-                "two lean guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost",
+                "two minimal guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost",
             ),
             ("vhost.packed.64", "the same with packed rings"),
             ("vhost.split.1500", "the same with split rings, 1500 B"),
@@ -158,7 +155,7 @@ const FABRIC: &[Group] = &[
                 "program to program through the switch, one worker, 64 B; a copy between the same slots",
             ),
             ("ring.1500", "the same, 1500 B"),
-            ("slots", "the same, by slots of a ring"),
+            ("slots", "the same, by number of slots in a ring"),
         ],
         run: ring::run,
         ..QUIET
@@ -183,7 +180,7 @@ const FABRIC: &[Group] = &[
     Group {
         name: "scale",
         keys: &[
-            ("scale.ports", "cost of a frame among 1024 ports, 2 of them active; among 2 ports"),
+            ("scale.ports", "cost of a frame with 1024 ports, 2 of them active; with 2 ports"),
             ("workers", "two streams through one worker and through two"),
         ],
         setup: 60.0,
@@ -193,10 +190,10 @@ const FABRIC: &[Group] = &[
     Group {
         name: "latency",
         keys: &[
-            ("latency.ring", "round trip through the switch, everybody polls"),
+            ("latency.ring", "round trip through the switch, all threads poll"),
             (
                 "latency.ring.sleeping",
-                "everybody sleeps between frames, p50; a process between two UNIX sockets",
+                "all threads sleep between frames, p50; a process between two UNIX sockets",
             ),
             ("latency.ring.sleeping.p99", "the same, p99"),
         ],
@@ -206,7 +203,7 @@ const FABRIC: &[Group] = &[
     Group {
         name: "switch",
         keys: &[
-            ("switch.fanout", "broadcast to 1 .. 64 programs, a delivered frame; Linux bridge over veth"),
+            ("switch.fanout", "broadcast to 1 .. 64 programs, per delivered frame; Linux bridge over veth"),
             ("switch.fanout.ovs", "broadcast to 1 .. 64 lean guests; Open vSwitch with DPDK"),
         ],
         setup: 90.0,
@@ -219,12 +216,12 @@ const FABRIC: &[Group] = &[
     Group {
         name: "notify",
         keys: &[
-            ("notify.none", "two threads ask and answer, a notification a frame"),
-            ("notify.batch", "the same, one notification a burst"),
+            ("notify.none", "request and response between two threads, a notification per frame"),
+            ("notify.batch", "the same, one notification per burst"),
             ("notify.combine", "the same, none while an answer is due"),
-            ("notify.moderate", "the same, one in 20 us at most"),
-            ("notify.suppress", "the same, none that the other's flag declines"),
-            ("notify.poll", "the same, the flag asks only before sleep"),
+            ("notify.moderate", "the same, at most one in 20 us"),
+            ("notify.suppress", "the same, none while the other's flag disables them"),
+            ("notify.poll", "the same, the flag enables them only before sleep"),
             ("notify.all", "all of these, and a ladder from none to all"),
         ],
         run: notify::run,
@@ -254,7 +251,7 @@ pub static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes one; its path is short, since a socket's is at most 107 bytes.
+    /// Creates a folder. Its path is short: a socket's path has at most 107 bytes.
     pub fn new() -> std::io::Result<Folder> {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static COUNT: AtomicUsize = AtomicUsize::new(0);

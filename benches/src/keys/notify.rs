@@ -19,10 +19,10 @@ const SLOTS: usize = 1024;
 const WINDOW: u32 = 256;
 /// Frames handled at once.
 const BURST: u32 = 32;
-/// The window of moderation, and the longest delay until an answer.
+/// Time window of moderation in nanoseconds, and the longest delay of an answer.
 const MODERATE: u64 = 20_000;
 const COMBINE: u64 = 20_000;
-/// Longest sleep, so that the threads notice the end.
+/// Longest sleep in nanoseconds, so that the threads notice the end.
 const ROUND: u64 = 10_000_000;
 
 const NONE: Policy = Policy::NONE;
@@ -77,9 +77,8 @@ fn ladder(plan: &Plan, mut entry: Entry) -> Result<Entry, Failure> {
         let notifications = notifications.entry("", Better::Less).ours.unwrap_or(f64::NAN);
         entry = entry.step(name, &[("Mpps", frames), ("notifications a second", notifications)]);
     }
-    Ok(entry.note(
-        "steps: each habit in addition to those above; frames asked and answered, 256 under way at most",
-    ))
+    Ok(entry
+        .note("steps: each policy in addition to those above; requests and responses, at most 256 in flight"))
 }
 
 /// One direction.
@@ -100,7 +99,7 @@ impl Half {
     }
 }
 
-/// One side, of both directions.
+/// One side with both of its directions.
 struct Side<'r> {
     notifier: Notifier,
     clock: Clock,
@@ -147,7 +146,7 @@ impl<'r> Side<'r> {
         side
     }
 
-    /// Takes available frames, at most a burst.
+    /// Takes at most a burst of available frames.
     #[inline]
     fn take(&mut self) -> u32 {
         let Ends { from, taken, .. } = &mut self.ends;
@@ -186,7 +185,7 @@ impl<'r> Side<'r> {
         }
     }
 
-    /// When there is nothing to do: enables notifications and sleeps.
+    /// Enables notifications and sleeps.
     fn rest(&mut self) -> Result<(), Failure> {
         let now = self.clock.now();
         self.notifier.due(now, &mut self.ends);
@@ -201,7 +200,7 @@ impl<'r> Side<'r> {
     }
 }
 
-/// Millions of frames a second that were answered, and notifications a second of both sides.
+/// Millions of answered frames a second, and notifications a second of both sides.
 fn measure(plan: &Plan, policy: Policy) -> Result<(Slices, Slices), Failure> {
     let (questions, answers) = (Half::new()?, Half::new()?);
     let stop = AtomicBool::new(false);
@@ -243,7 +242,7 @@ fn measure(plan: &Plan, policy: Policy) -> Result<(Slices, Slices), Failure> {
     })
 }
 
-/// Asks for `time`; how many were answered.
+/// Sends requests for `time`; returns the number answered.
 fn ask(side: &mut Side<'_>, time: Duration) -> Result<u64, Failure> {
     let end = side.clock.now() + time.as_nanos() as u64;
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! Through a pipe, with one program on each core; the sender numbers each frame, the receiver verifies it.
+//! A pipe with one program on each core; the sender numbers each frame, and the receiver verifies it.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};

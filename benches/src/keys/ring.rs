@@ -1,4 +1,4 @@
-//! Program to program through the switch: the worker alone on one core, both programs one thread on the other.
+//! Program to program through the switch: the worker on one core, both programs in one thread on the other.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
@@ -14,7 +14,7 @@ use ringway_spec::Poll;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Default number of slots of a ring.
+/// Default number of slots in a ring.
 const SLOTS: u32 = 512;
 
 /// Runs the keys that are wanted.
@@ -48,7 +48,7 @@ fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<(Slic
 fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     let (numbered, lost) = rates(plan, size, SLOTS, Payload::Numbered)?;
     let (untouched, _) = rates(&plan.part(0.3), size, SLOTS, Payload::Untouched)?;
-    let note = "peer: a copy of as many bytes between the same slots, by one core";
+    let note = "peer: a copy of as many bytes between the same slots by one core";
     let entry = if size == 64 {
         numbered.entry("Mpps", Better::More).at_least(20.0)
     } else {
@@ -58,7 +58,7 @@ fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     Ok(entry.note(note).note("each frame numbered and verified by the programs"))
 }
 
-/// Millions of frames a second, or Gb/s where frames are long.
+/// Millions of frames a second, or Gb/s for long frames.
 fn scaled(mut slices: Slices, size: usize) -> Slices {
     let scale = if size == 64 { 1e-6 } else { size as f64 * 8e-9 };
     slices.ours.iter_mut().chain(&mut slices.peer).for_each(|rate| *rate *= scale);
@@ -77,12 +77,11 @@ fn slots(plan: &Plan) -> Result<Entry, Failure> {
         };
         let (small, long) = (of(64)?, of(1500)?);
         all.ours.push(small);
-        // Two rings of slots, a buffer each.
+        // Two rings, each slot with a buffer.
         let memory = f64::from(count) * 2.0 * 2048.0 / 1024.0;
         steps.push((count, small, long, memory));
     }
-    let entry =
-        all.entry("Mpps", Better::More).note("64 B, by slots of a ring; the memory is that of one port");
+    let entry = all.entry("Mpps", Better::More).note("64 B, by slots in a ring; memory of one port");
     Ok(steps.into_iter().fold(entry, |entry, (count, small, long, memory)| {
         let figures = [("64 B, Mpps", small), ("1500 B, Gb/s", long), ("KB", memory)];
         entry.step(format!("{count} slots"), &figures)

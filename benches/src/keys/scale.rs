@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
 const SLOTS: u32 = 512;
-/// Slots of the ports that do nothing.
+/// Slots of idle ports.
 const IDLE_SLOTS: u32 = 64;
 
 /// Runs the keys that are wanted.
@@ -70,13 +70,13 @@ fn ports(plan: &Plan) -> Result<Entry, Failure> {
     }
     let entry = slices.entry("ns", Better::Less).ratio_at_most(1.2);
     let entry =
-        entry.note("a frame of 64 B among 1024 ports, all with programs, 2 of them active; peer: 2 ports");
+        entry.note("a 64 B frame with 1024 ports, all with programs, 2 of them active; peer: 2 ports");
     Ok(steps.into_iter().fold(entry, |entry, (count, cost, ratio)| {
         entry.step(format!("{count} ports"), &[("ns a frame", cost), ("ratio", ratio)])
     }))
 }
 
-/// A thousand programs in this process need many descriptors.
+/// Raises the limit of descriptors for a thousand programs in this process.
 fn more_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
@@ -108,7 +108,7 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
             [("Mpps", row.ours), ("best", row.best)].map(|(name, rate)| (name, rate.unwrap_or(f64::NAN)));
         entry = entry.step(format!("{count} workers"), &figures);
     }
-    let note = "two streams of 64 B, a thread each; with two workers a core has one and a thread";
+    let note = "two streams of 64 B, one thread each; with two workers each core has a worker and a thread";
     Ok(entry.with("memory, KB", resident()).note(note).note("peer: one worker"))
 }
 

@@ -43,7 +43,7 @@ fn tcp(plan: &Plan) -> Result<Entry, Failure> {
         space.take(&format!("veth{index}"), &format!("10.97.0.{host}/24"))?;
     }
     let _server = IperfServer::start(&spaces[1])?;
-    // The first connection waits for ports and neighbours.
+    // The first connection waits for ports and neighbour resolution.
     for address in ADDRESSES {
         iperf(&spaces[0], address, Duration::from_secs(1))?;
     }

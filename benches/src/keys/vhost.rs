@@ -26,7 +26,7 @@ const RING: u16 = 1024;
 const SLICE: Duration = Duration::from_millis(100);
 const BASE: Shape = Shape { packed: false, ring: RING, frame: 64, iommu: Iommu::Off };
 
-/// The keys with their parameters, and the mark of the ratio to DPDK's; to Open vSwitch's it is [`OVS`].
+/// The keys with their parameters and the target ratio to DPDK; that to Open vSwitch is [`OVS`].
 const SHAPES: [(&str, Shape, f64); 4] = [
     ("split.64", BASE, 1.5),
     ("packed.64", Shape { packed: true, ..BASE }, 1.4),
@@ -123,7 +123,7 @@ impl<'m> Near<'m> {
         Ok(Near { rig, _front: front, pair })
     }
 
-    /// What a row says beside its slices.
+    /// A row's figures besides its slices.
     fn figures(&self, entry: Entry, shape: &Shape) -> Entry {
         let drops = self.rig.sum(|counters| {
             let drops = counters.tx_drops.iter().chain(&counters.rx_drops);
@@ -139,7 +139,7 @@ impl<'m> Near<'m> {
     }
 }
 
-/// A peer and its guests; it is stopped while it is not measured.
+/// A peer and its guests, stopped except while it is measured.
 struct Far<'m, P> {
     peer: P,
     _front: [Connection; 2],
@@ -147,7 +147,7 @@ struct Far<'m, P> {
 }
 
 impl<'m, P: Peer> Far<'m, P> {
-    /// Connects guests to a peer that has just been started, and exchanges frames.
+    /// Connects guests to a newly started peer, and exchanges frames.
     fn new(
         peer: P,
         sockets: [PathBuf; 2],
@@ -166,7 +166,7 @@ impl<'m, P: Peer> Far<'m, P> {
             }
         }
         pair.drain()?;
-        // What came before both ports were ready.
+        // Losses before both ports were ready.
         pair.reset_losses();
         peer.run(false)?;
         Ok(Far { peer, _front: front, pair })
@@ -184,7 +184,7 @@ impl<'m, P: Peer> Far<'m, P> {
     }
 }
 
-/// Ours beside DPDK's vhost.
+/// Compares ours with DPDK's vhost.
 fn beside_dpdk(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let (our_memories, their_memories) = (memories(shape)?, memories(shape)?);
@@ -221,7 +221,7 @@ fn beside_dpdk(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     Ok(entry.note("each frame numbered and verified by the guests"))
 }
 
-/// Ours beside Open vSwitch, the faster of its rule sets.
+/// Compares ours with Open vSwitch with the faster of its rule sets.
 fn beside_ovs(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let (our_memories, their_memories) = (memories(shape)?, memories(shape)?);

@@ -77,7 +77,7 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     let bursts = rig.sum(|counters| counters.bursts.load(Relaxed)).max(1);
     let taken = rig.sum(|counters| counters.tx_frames.load(Relaxed));
     let entry = entry.with("notifications", rig.notifications() as f64);
-    let entry = entry.with("frames a burst of ours", taken as f64 / bursts as f64);
+    let entry = entry.with("frames per burst, ours", taken as f64 / bursts as f64);
     let entry = entry.with("worker's busy share", worked as f64 / ran.as_nanos() as f64);
     let mut entry = entry.with("front-end's busy share, ours", share);
     if let Ok((back, far)) = &mut theirs {
@@ -87,7 +87,7 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     Ok(entry.note(format!("agreed with us: {detail}; peer: DPDK testpmd, net_vhost")))
 }
 
-/// DPDK's back-end and its front-end, stopped.
+/// DPDK's back-end and front-end, stopped.
 fn dpdk(folder: &Path, options: &str, frame: u32) -> Result<(Testpmd, Front), Failure> {
     let sockets = [folder.join("left.dpdk"), folder.join("right.dpdk")];
     let sockets = sockets.each_ref().map(PathBuf::as_path);
@@ -104,13 +104,13 @@ struct Front(Testpmd);
 
 impl Front {
     fn begin(&mut self) -> Result<(), Failure> {
-        // Before forwarding begins, or the first count is of all time.
+        // Before forwarding begins, or the first count covers all time since the start.
         self.0.command("set record-core-cycles on")?;
         self.0.command("start tx_first 8")?;
         self.0.wait_for("mac packet forwarding - ports", 1, Duration::from_secs(5))
     }
 
-    /// The share of its time spent on bursts with frames.
+    /// The share of its time spent on non-empty bursts.
     fn busy(&mut self) -> Result<f64, Failure> {
         self.0.run(true)?;
         let share = self.0.busy(|| {

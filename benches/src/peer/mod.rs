@@ -12,7 +12,7 @@ use std::process::{Child, Output};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A program of this host, or the reason to leave something out.
+/// The path of a program on this host, or an error to skip a benchmark with.
 pub fn program(name: &str) -> Result<PathBuf, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
@@ -21,7 +21,7 @@ pub fn program(name: &str) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| format!("{name} is not installed").into())
 }
 
-/// A peer that runs only while it is measured.
+/// A peer, stopped except while it is measured.
 pub trait Peer {
     /// Continues or stops it.
     fn run(&self, on: bool) -> Result<(), Failure>;
@@ -33,13 +33,13 @@ pub fn signal(child: &Child, signal: Signal) -> Result<(), Failure> {
     Ok(rustix::process::kill_process(process, signal)?)
 }
 
-/// The output of a peer's program. One that has not ended after `limit` is killed.
+/// The output of a peer's program, which is killed after `limit`.
 pub fn finish(child: Child, limit: Duration) -> Result<Output, Failure> {
     let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
     let (ended, end) = channel::<()>();
     let watch = std::thread::spawn(move || {
         let hangs = end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout);
-        // It may have ended just now.
+        // The process may have just ended.
         hangs && rustix::process::kill_process(process, Signal::KILL).is_ok()
     });
     let output = child.wait_with_output();

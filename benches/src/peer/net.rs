@@ -1,11 +1,11 @@
-//! Network namespaces, bridges and iperf3, all removed with the process that created them.
+//! Network namespaces, bridges and iperf3, all removed at the end of the process that created them.
 
 use crate::Failure;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time limit of one transfer, in addition to its own time.
+/// Time limit of a transfer, in addition to its duration.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `ip` with these words.
@@ -32,7 +32,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// A new one, with its loopback up.
+    /// Creates a namespace, with its loopback interface up.
     pub fn new() -> Result<Space, Failure> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "unshare", "--net", "--", "sleep", "infinity"]);
@@ -42,7 +42,7 @@ impl Space {
         let end = Instant::now() + Duration::from_secs(5);
         while std::fs::read_link(space.path()).is_ok_and(|theirs| theirs == ours) {
             if Instant::now() > end {
-                return Err("no network namespace could be made".into());
+                return Err("can't create a network namespace".into());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -54,7 +54,7 @@ impl Space {
         format!("/proc/{}/ns/net", self.keeper.id()).into()
     }
 
-    /// A command that runs in it and ends with this process.
+    /// A command that runs in the namespace and ends with this process.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "nsenter"]);
@@ -63,18 +63,18 @@ impl Space {
         command
     }
 
-    /// Runs `ip` in it.
+    /// Runs `ip` in the namespace.
     pub fn ip(&self, words: &str) -> Result<(), Failure> {
         finished(&format!("ip {words}"), self.command("ip").args(words.split_whitespace()).output()?)
     }
 
-    /// Takes an interface in, without an address.
+    /// Moves an interface into the namespace, without an address.
     pub fn take_silently(&self, interface: &str) -> Result<(), Failure> {
         ip(&format!("link set {interface} netns {}", self.keeper.id()))?;
         self.ip(&format!("link set {interface} addrgenmode none up"))
     }
 
-    /// Moves an interface into it, and sets its address.
+    /// Moves an interface into the namespace, and sets its address.
     pub fn take(&self, interface: &str, address: &str) -> Result<(), Failure> {
         self.take_silently(interface)?;
         self.ip(&format!("addr add {address} dev {interface}"))
@@ -83,7 +83,7 @@ impl Space {
 
 impl Drop for Space {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
     }
@@ -93,7 +93,7 @@ impl Drop for Space {
 pub struct IperfServer(Child);
 
 impl IperfServer {
-    /// Starts it, and waits until it listens.
+    /// Starts a server, and waits until it listens.
     pub fn start(space: &Space) -> Result<IperfServer, Failure> {
         super::program("iperf3")?;
         let mut command = space.command("iperf3");
@@ -112,7 +112,7 @@ impl IperfServer {
 
 impl Drop for IperfServer {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

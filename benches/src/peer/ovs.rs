@@ -1,4 +1,4 @@
-//! Open vSwitch with its DPDK data path (Debian's openvswitch-switch-dpdk), with a database and a daemon of its own.
+//! Open vSwitch with its DPDK data path (Debian's openvswitch-switch-dpdk), with a separate database and daemon.
 
 use super::{Peer, finish, program};
 use crate::{Failure, huge};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Huge pages of 2 MB that the daemon takes.
+/// Huge pages of 2 MB used by the daemon.
 const PAGES: u64 = 256;
-/// Time limit for its start, and for each of its tools.
+/// Time limit for the start, and for each tool.
 const START: Duration = Duration::from_secs(60);
 const TOOL: Duration = Duration::from_secs(20);
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const BRIDGE: &str = "bench";
 
-/// A running daemon with one bridge. It is stopped (SIGSTOP) while the other side is measured.
+/// A running daemon with one bridge, stopped (SIGSTOP) while the other side is measured.
 pub struct Ovs {
     folder: PathBuf,
     children: Vec<Child>,
@@ -77,7 +77,7 @@ impl Ovs {
         self.folder.join(port)
     }
 
-    /// Replaces all of the bridge's OpenFlow rules; ports have numbers from 1 on.
+    /// Replaces all of the bridge's OpenFlow rules; port numbers begin at 1.
     pub fn set_rules(&self, rules: &[&str]) -> Result<(), Failure> {
         let bridge = format!("unix:{}", self.path(&format!("{BRIDGE}.mgmt")));
         self.tool("ovs-ofctl", &["del-flows", &bridge], TOOL)?;
@@ -144,7 +144,7 @@ impl Peer for Ovs {
 impl Drop for Ovs {
     fn drop(&mut self) {
         for child in self.children.iter_mut().rev() {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

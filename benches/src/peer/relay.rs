@@ -17,7 +17,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Starts both, on `core`.
+    /// Starts process and thread on `core`.
     pub fn start(core: usize) -> Result<Relay, Failure> {
         let _pinned = Pinned::to(core)?;
         let (ping, near) = UnixDatagram::pair()?;
@@ -60,7 +60,7 @@ fn pass(from: &UnixDatagram, to: &UnixDatagram) -> bool {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = self.pong.shutdown(std::net::Shutdown::Both);

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Huge pages of 2 MB that one testpmd takes.
+/// Huge pages of 2 MB used by a testpmd.
 const PAGES: u64 = 256;
-/// Time limit for its start.
+/// Time limit for the start.
 const START: Duration = Duration::from_secs(30);
 
-/// A running testpmd. It is stopped (SIGSTOP) while the other side is measured.
+/// A running testpmd, stopped (SIGSTOP) while the other side is measured.
 pub struct Testpmd {
     child: Child,
     input: ChildStdin,
@@ -28,9 +28,9 @@ pub type Meanwhile<'a> = &'a mut dyn FnMut() -> Result<(), Failure>;
 pub struct Task<'a> {
     /// Its unique name.
     pub name: &'a str,
-    /// The forwarding core; its console sleeps on the other.
+    /// The forwarding core; the console sleeps on the other.
     pub core: usize,
-    /// Its devices.
+    /// Devices.
     pub devices: Vec<String>,
     /// Arguments of testpmd itself.
     pub arguments: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Task<'a> {
 }
 
 impl Testpmd {
-    /// Starts it in `folder`, and waits until it accepts commands; `meanwhile` serves its back-end.
+    /// Starts a testpmd in `folder`, and waits until it accepts commands; `meanwhile` serves its back-end.
     pub fn start(folder: &Path, task: &Task<'_>, meanwhile: Meanwhile<'_>) -> Result<Testpmd, Failure> {
         let program = super::program("dpdk-testpmd")?;
         if huge::free() < PAGES {
@@ -48,7 +48,7 @@ impl Testpmd {
         let log = folder.join(format!("{}.log", task.name));
         let other = 1 - task.core;
         let mut command = Command::new("setpriv");
-        // Its output goes to a file, and would otherwise be block-buffered.
+        // Output to a file would otherwise be block-buffered.
         command.args(["--pdeathsig", "KILL", "--", "stdbuf", "-oL"]).arg(program);
         command.args(["-l", "0,1", "--main-lcore", &other.to_string(), "--in-memory", "--no-pci"]);
         command.args(["--no-telemetry", "-m", "512", "--file-prefix"]);
@@ -66,14 +66,14 @@ impl Testpmd {
         Ok(testpmd)
     }
 
-    /// Types a command.
+    /// Sends a command.
     pub fn command(&mut self, line: &str) -> Result<(), Failure> {
         writeln!(self.input, "{line}").and_then(|()| self.input.flush())?;
         Ok(())
     }
 
-    /// Forwards with this retry setting from now on: frames that a port does not take are tried again after `delay`
-    /// microseconds, at most `times` times.
+    /// Changes the retry setting: frames that a port does not take are retried after `delay` microseconds, at most
+    /// `times` times.
     pub fn retry(&mut self, delay: u32, times: u32) -> Result<(), Failure> {
         const WORD: &str = "with retry - ports=";
         let before = self.text().matches(WORD).count();
@@ -84,7 +84,7 @@ impl Testpmd {
         self.wait_for(WORD, before + 1, Duration::from_secs(5))
     }
 
-    /// Frames that its first two ports have received.
+    /// Frames received by the first two ports.
     pub fn received(&mut self) -> Result<u64, Failure> {
         const WORD: &str = "RX-packets:";
         let before = self.text().matches(WORD).count();
@@ -96,8 +96,8 @@ impl Testpmd {
         Ok(numbers.take(2).sum())
     }
 
-    /// The share of its time that its forwarding core spends on bursts with frames during `work`. It must not
-    /// be stopped meanwhile, since its clock continues.
+    /// The share of time that the forwarding core spends on non-empty bursts during `work`. `work` must not stop the
+    /// process, since its clock continues.
     pub fn busy(&mut self, work: impl FnOnce() -> Result<(), Failure>) -> Result<f64, Failure> {
         let (begin, before) = (ringway_host::ticks(), self.ticks()?);
         work()?;
@@ -105,7 +105,7 @@ impl Testpmd {
         Ok(spent as f64 / ringway_host::ticks().wrapping_sub(begin).max(1) as f64)
     }
 
-    /// Ticks that its forwarding core has spent on bursts with frames so far.
+    /// Ticks that the forwarding core has spent on non-empty bursts so far.
     fn ticks(&mut self) -> Result<u64, Failure> {
         const WORD: &str = "(total cycles=";
         const END: &str = "Accumulated forward statistics";
@@ -130,12 +130,12 @@ impl Testpmd {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until a word has occurred this many times.
+    /// Waits until the output contains a word this many times.
     pub fn wait_for(&mut self, word: &str, times: usize, bound: Duration) -> Result<(), Failure> {
         self.wait_with(word, times, bound, &mut || Ok(()))
     }
 
-    /// The same, with something to do meanwhile.
+    /// As [`Testpmd::wait_for`], with `meanwhile` called repeatedly.
     pub fn wait_with(
         &mut self,
         word: &str,
@@ -147,7 +147,7 @@ impl Testpmd {
         while self.text().matches(word).count() < times {
             let ended = self.child.try_wait()?.is_some();
             if ended || Instant::now() > end {
-                return Err(format!("testpmd said no `{word}`, but: {}", self.last()).into());
+                return Err(format!("testpmd did not print `{word}`, but: {}", self.last()).into());
             }
             meanwhile()?;
             std::thread::sleep(Duration::from_millis(1));
@@ -164,7 +164,7 @@ impl Peer for Testpmd {
 
 impl Drop for Testpmd {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -176,7 +176,7 @@ pub fn back_end(folder: &Path, sockets: [&Path; 2], core: usize) -> Result<Testp
     forwarding(folder, "back", vec![device(0), device(1)], core, &[])
 }
 
-/// These devices, forwarding from the first to the second and back on `core`; one alone to itself.
+/// Forwards between two devices on `core`, or from a single device to itself.
 pub fn forwarding(
     folder: &Path,
     name: &str,
@@ -188,7 +188,7 @@ pub fn forwarding(
     let arguments = arguments.iter().chain(more).map(ToString::to_string).collect();
     let task = Task { name, core, devices, arguments, environment: &[] };
     let mut testpmd = Testpmd::start(folder, &task, &mut || Ok(()))?;
-    // Before forwarding begins, or the first count is of all time.
+    // Before forwarding begins, or the first count covers all time since the start.
     testpmd.command("set record-core-cycles on")?;
     testpmd.command("start")?;
     testpmd.wait_for("io packet forwarding - ports", 1, Duration::from_secs(5))?;

@@ -1,5 +1,4 @@
-//! A port without a switch: a worker of the benchmark serves its queues, and the sender of messages serves
-//! its session.
+//! A port without a switch: a worker of the benchmark serves its queues, and the sender of messages its session.
 
 use crate::Failure;
 use crate::rig::guest::Busy;
@@ -29,10 +28,10 @@ pub enum Work {
 
 #[derive(Default)]
 struct Shared {
-    /// It is this worker's turn to run.
+    /// Whether this worker may run.
     on: AtomicBool,
     stop: AtomicBool,
-    /// Ticks of turns in which frames moved, and of all.
+    /// Ticks of turns that moved frames, and of all turns.
     some: AtomicU64,
     all: AtomicU64,
 }
@@ -71,7 +70,7 @@ impl Bare {
         }
     }
 
-    /// Its accounted time.
+    /// Busy time.
     pub fn busy(&self) -> Busy {
         Busy { some: self.shared.some.load(Relaxed), all: self.shared.all.load(Relaxed) }
     }
@@ -81,7 +80,7 @@ impl Drop for Bare {
     fn drop(&mut self) {
         self.shared.stop.store(true, Relaxed);
         self.run(false);
-        // Errors on the thread show as missing frames.
+        // Errors of the thread show as missing frames.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// The switch that ports are on.
+/// The switch of all ports.
 pub const SWITCH: &str = "bench";
 /// How long frames wait for a full destination: the fabric's own default.
 const HOLD: u64 = 100_000;
@@ -31,7 +31,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Starts one with room for `queues` queues and a worker on each of `cores`.
+    /// Starts a fabric with room for `queues` queues and a worker on each of `cores`.
     pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Rig, Failure> {
         let worker = |core: &usize| Worker {
             name: format!("bench-{core}"),
@@ -71,7 +71,7 @@ impl Rig {
         self.sum(|counters| counters.interrupts.load(Relaxed) + counters.kicks.load(Relaxed))
     }
 
-    /// Nanoseconds that its workers spent on turns in which frames moved.
+    /// Nanoseconds that the workers spent on turns that moved frames.
     pub fn busy(&self) -> u64 {
         self.fabric.state().workers.iter().map(|worker| worker.busy).sum()
     }
@@ -95,7 +95,7 @@ impl Rig {
         })
     }
 
-    /// Serves the sessions until `is` returns true, or fails after `bound`.
+    /// Serves sessions until `is` returns true, or fails after `bound`.
     pub fn serve_until(&mut self, bound: Duration, is: impl Fn(&Rig) -> bool) -> Result<(), Failure> {
         let end = Instant::now() + bound;
         while !is(self) {
@@ -120,7 +120,7 @@ impl Rig {
         while !is(self) {
             self.accept(listeners)?;
             if Instant::now() > end {
-                return Err(format!("front-ends do not come: {:?}", self.fabric.state().ports).into());
+                return Err(format!("front-ends do not connect: {:?}", self.fabric.state().ports).into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -139,7 +139,7 @@ impl Rig {
                 self.attach(port, vec![socket])?;
             }
         }
-        // A guest that probes the socket closes its first connection.
+        // A guest's first connection may be a probe, closed at once.
         self.serve(Duration::ZERO).map(drop)
     }
 
@@ -160,7 +160,7 @@ impl Rig {
         }))
     }
 
-    /// A peer for a port.
+    /// Attaches a peer to a port.
     pub fn attach(&mut self, port: &str, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
         Ok(self.fabric.attach(port, descriptors)?)
     }
@@ -172,7 +172,7 @@ pub fn vhost_user() -> Kind {
     Kind::new(KIND.name, &settings)
 }
 
-/// A socket at `path` for front-ends.
+/// Listens at `path` for front-ends.
 pub fn listen(path: &Path) -> Result<Listener, Failure> {
     Ok(Listener::bind(path, Access { mode: Some(0o666), ..Access::default() })?)
 }

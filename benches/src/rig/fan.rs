@@ -9,16 +9,16 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Rings that hold what the sender may be ahead, so that no back-end has to drop.
+/// Rings large enough for the sender's window, so that no back-end has to drop frames.
 const SHAPE: Shape = Shape { packed: false, ring: 256, frame: 64, iommu: Iommu::Off };
 const WINDOW: u64 = 192;
-/// Time without a frame after which frames in flight count as lost.
+/// Time without a received frame after which frames in flight count as lost.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long a back-end may take until frames come to every guest.
+/// Time limit for the first frame at every guest.
 const START: Duration = Duration::from_secs(10);
 
-/// Where guests live.
+/// The guests' memory.
 pub type Homes = Vec<(GuestMemory, Addresses)>;
 
 /// Memory for a sender and `count` receivers.
@@ -44,7 +44,7 @@ pub struct Fan<'m> {
     /// The sender first.
     guests: Vec<Guest<'m>>,
     sent: u64,
-    /// Frames that came to each receiver, or were given up.
+    /// Frames that each receiver received, or that were given up.
     came: Vec<u64>,
     /// Frames that were given up.
     pub lost: u64,
@@ -62,12 +62,12 @@ impl<'m> Fan<'m> {
         Ok(Fan { came: vec![0; guests.len() - 1], guests, sent: 0, lost: 0 })
     }
 
-    /// How the guests notify.
+    /// The guests' eventfds.
     pub fn wires(&self) -> Vec<Arc<Wires>> {
         self.guests.iter().map(|guest| guest.wires.clone()).collect()
     }
 
-    /// Frames delivered within `time`, and the seconds that took.
+    /// Frames delivered within `time`, and the actual seconds.
     pub fn run(&mut self, time: Duration) -> Result<(u64, f64), Failure> {
         let begin = Instant::now();
         let (mut total, mut last) = (0, begin);
@@ -88,12 +88,12 @@ impl<'m> Fan<'m> {
         }
     }
 
-    /// Sends until a frame has come to every receiver.
+    /// Sends until every receiver has received a frame.
     pub fn begin(&mut self) -> Result<(), Failure> {
         let (end, mut all) = (Instant::now() + START, false);
         while !all {
             if Instant::now() > end {
-                return Err("no frame comes to every guest".into());
+                return Err("not every guest receives frames".into());
             }
             let before = self.lost;
             self.run(PATIENCE / 2)?;
@@ -105,7 +105,7 @@ impl<'m> Fan<'m> {
         Ok(())
     }
 
-    /// Nanoseconds a delivered frame.
+    /// Nanoseconds per delivered frame.
     pub fn cost(&mut self, time: Duration) -> Result<f64, Failure> {
         self.run(time / 10)?;
         let (frames, seconds) = self.run(time)?;
@@ -139,7 +139,7 @@ impl<'m> Fan<'m> {
         let mut total = 0;
         for (receiver, came) in receivers.iter_mut().zip(&mut self.came) {
             let count = receiver.receive()? as u64;
-            // A frame may come after it was given up.
+            // A frame may arrive after it was given up.
             let late = (*came + count).saturating_sub(self.sent);
             *came += count - late;
             self.lost = self.lost.saturating_sub(late);

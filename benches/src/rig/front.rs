@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 /// A blocking socket.
 pub struct Stream(UnixStream);
 
-/// Updates sent before their acknowledgements are read.
+/// Number of updates sent before their acknowledgements are read.
 const TOGETHER: usize = 64;
 const PAGE: u64 = 4096;
 
@@ -29,7 +29,7 @@ impl Transport for Stream {
     }
 }
 
-/// A connection that keeps the back-end at work.
+/// A connection; the back-end works while it is open.
 pub type Connection = Frontend<Stream>;
 
 impl From<UnixStream> for Stream {
@@ -38,8 +38,7 @@ impl From<UnixStream> for Stream {
     }
 }
 
-/// Describes a guest to the back-end at the other end of `socket`, sends it all mappings of the guest's
-/// IOMMU, and starts its rings.
+/// Sets up the back-end at the other end of `socket` for a guest: memory, all mappings of the IOMMU, rings.
 pub fn connect(
     socket: UnixStream,
     memory: &GuestMemory,
@@ -53,7 +52,7 @@ pub fn connect(
     Ok(connection)
 }
 
-/// Agrees with the back-end and shares the guest's memory.
+/// Negotiates features with the back-end and shares the guest's memory.
 pub fn negotiate<T: Transport>(
     transport: T,
     memory: &GuestMemory,
@@ -105,7 +104,7 @@ pub fn start<T: Transport>(
 /// IOVA of a second, contiguous mapping of the memory, used for the rings.
 pub const RINGS: u64 = 0x100_0000_0000;
 
-/// Sends the back-end all mappings of the guest's IOMMU, page by page, before it requests them.
+/// Sends the back-end all mappings of the guest's IOMMU, page by page, unrequested.
 fn grant(connection: &mut Connection, memory: &GuestMemory, shape: &Shape) -> Result<(), Failure> {
     let page = match shape.iommu {
         Iommu::Off => return Ok(()),

@@ -1,7 +1,7 @@
 //! Two minimal guests: one thread keeps the four rings of two ports full.
 //!
-//! A guest sends whenever it has a buffer, at most [`WINDOW`] frames ahead of what the other received, so that no
-//! back-end has to drop any.
+//! A guest sends whenever it has a buffer and fewer than [`WINDOW`] frames in flight, so that no back-end has to drop
+//! frames.
 
 use crate::Failure;
 use crate::rig::memory::{GuestMemory, at};
@@ -14,19 +14,19 @@ use std::time::{Duration, Instant};
 
 /// Bytes of `virtio_net_hdr` with the number of buffers.
 const HEADER: u32 = 12;
-/// Everybody, as a guest's number.
+/// The guest number that stands for all guests.
 pub const BROADCAST: u8 = 255;
-/// Bytes of a buffer, and of its unused begin: frames begin at a cache line, behind their header, as in DPDK's
+/// Bytes of a buffer, and of its unused beginning: the frame after the header begins at a cache line, as in DPDK's
 /// guests.
 const BUFFER: u32 = 2048;
 const HEADROOM: u32 = 64 - HEADER;
-/// Frames that a guest may be ahead.
+/// Maximum number of frames in flight of a guest.
 const WINDOW: usize = 512;
 /// Buffers handled at once.
 const BURST: usize = 64;
-/// Slices without a frame before that is a failure.
+/// Number of slices without a frame that is a failure.
 const TRIES: usize = 5;
-/// Time without a frame after which frames in flight count as lost.
+/// Time without a received frame after which frames in flight count as lost.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Parameters of the rings.
@@ -42,7 +42,7 @@ pub struct Shape {
     pub iommu: Iommu,
 }
 
-/// How a guest's IOMMU maps its memory, permanently and completely.
+/// How a guest's IOMMU permanently maps all of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iommu {
     /// No IOMMU.
@@ -54,7 +54,7 @@ pub enum Iommu {
 }
 
 impl Iommu {
-    /// Where the device finds a guest-physical address.
+    /// The device's address of a guest-physical address.
     #[inline]
     pub fn address(self, guest: u64) -> u64 {
         match self {
@@ -65,7 +65,7 @@ impl Iommu {
 }
 
 impl Shape {
-    /// The layout of either ring.
+    /// The layout of both rings.
     pub fn layout(&self) -> Layout {
         Layout { packed: self.packed, size: self.ring, event_idx: false, indirect: false }
     }
@@ -92,12 +92,12 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Memory for a guest, and the addresses in it.
+    /// Allocates a guest's memory and the addresses in it.
     pub fn new(shape: &Shape) -> Result<(GuestMemory, Addresses), Failure> {
         Addresses::spaced(shape, BUFFER)
     }
 
-    /// The same with this distance in bytes between buffers.
+    /// As [`Addresses::new`], with buffers `apart` bytes apart.
     pub fn spaced(shape: &Shape, apart: u32) -> Result<(GuestMemory, Addresses), Failure> {
         let buffers = u64::from(shape.ring) * u64::from(apart);
         let mut memory = GuestMemory::new(2 * buffers + (1 << 20))?;
@@ -125,11 +125,11 @@ impl Addresses {
     }
 }
 
-/// One direction of a guest: its ring, and the buffer of each of the driver's ids.
+/// One direction of a guest: its ring, and the buffer of each driver id.
 struct Direction<'m> {
     driver: Driver<'m>,
     buffers: u64,
-    /// All of them.
+    /// All buffers.
     bytes: SpanMut<'m>,
     len: u32,
     write: bool,
@@ -148,7 +148,7 @@ fn frame_in(buffers: SpanMut<'_>, buffer: u16, len: u32) -> SpanMut<'_> {
 }
 
 impl Direction<'_> {
-    /// Posts the last `count` of the driver's buffers, the last one first; `filled` gets each.
+    /// Posts the last `count` free buffers, the last one first; `filled` gets each.
     #[inline]
     fn add(&mut self, count: usize, mut filled: impl FnMut(u16)) -> Result<(), Failure> {
         let Direction { driver, buffers, len, write, iommu, of, free, .. } = self;
@@ -168,7 +168,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Takes back up to `most` buffers; returns their number. `used` gets each, and the length written to it.
+    /// Takes back at most `most` buffers; returns their number. `used` gets each, and the length written to it.
     #[inline]
     fn take_back(&mut self, most: usize, mut used: impl FnMut(u16, u32)) -> Result<usize, Failure> {
         let Direction { driver, of, free, .. } = self;
@@ -202,7 +202,7 @@ pub struct Guest<'m> {
     pub payload: Payload,
     /// The number of the next frame sent.
     next: u64,
-    /// Frames received and not yet verified; the last of the receive ring's free buffers have them.
+    /// Frames received and not yet verified, in the last of the receive ring's free buffers.
     received: usize,
     /// The numbers of the frames received.
     sequence: Sequence,
@@ -251,7 +251,7 @@ impl<'m> Guest<'m> {
         Ok(Guest { rx, tx, wires, frame: shape.frame, ahead: 0, payload, next: 0, sequence, received: 0 })
     }
 
-    /// Sends what the other has room for; returns the number of frames.
+    /// Sends as many frames as the other has room for; returns their number.
     #[inline]
     fn send(&mut self) -> Result<usize, Failure> {
         let count = self.send_most(WINDOW - self.ahead)?;
@@ -282,15 +282,16 @@ impl<'m> Guest<'m> {
         }
         tx.take_back(usize::MAX, |_, _| {})?;
         if numbered {
-            // The buffers of the next burst, whose lines the back-end has.
+            // The next burst's buffers, whose cache lines the back-end owns.
             let next = tx.free.iter().rev().take(BURST);
             next.for_each(|&buffer| sequence::prefetch_write(frame_in(bytes, buffer, frame)));
         }
         Ok(count)
     }
 
-    /// Verifies the frames received in the last round, whose lines have come meanwhile, and posts their buffers again;
-    /// receives further ones. Returns the number of those verified.
+    /// Verifies the frames received in the last round, whose cache lines have been prefetched, and posts their
+    /// buffers
+    /// again; receives further ones. Returns the number of verified frames.
     #[inline]
     pub fn receive(&mut self) -> Result<usize, Failure> {
         let (frame, bytes, numbered) = (self.frame, self.rx.bytes, self.payload == Payload::Numbered);
@@ -326,21 +327,21 @@ impl<'m> Guest<'m> {
 /// Ticks of this thread's rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Busy {
-    /// Turns in which something was sent or received.
+    /// Ticks of rounds in which frames were sent or received.
     pub some: u64,
-    /// Of all.
+    /// Ticks of all rounds.
     pub all: u64,
 }
 
 impl Busy {
-    /// Adds what one round took.
+    /// Adds the ticks of a round.
     #[inline]
     pub fn add(&mut self, ticks: u64, moved: bool) {
         self.all += ticks;
         self.some += if moved { ticks } else { 0 };
     }
 
-    /// The share of the time in which something was done.
+    /// The busy share.
     pub fn share(self) -> f64 {
         self.some as f64 / self.all.max(1) as f64
     }
@@ -350,19 +351,19 @@ impl Busy {
 pub struct Pair<'m> {
     /// Both.
     pub guests: [Guest<'m>; 2],
-    /// Frames that were sent, not received, and given up.
+    /// Frames that were given up.
     pub lost: usize,
     /// Busy time within [`Pair::run`].
     pub busy: Busy,
 }
 
 impl Pair<'_> {
-    /// How the two notify.
+    /// The guests' eventfds.
     pub fn wires(&self) -> [Arc<Wires>; 2] {
         self.guests.each_ref().map(|guest| guest.wires.clone())
     }
 
-    /// Sends and receives for `time`; frames received, and the seconds that took.
+    /// Sends and receives for `time`; returns frames received, and the actual seconds.
     pub fn run(&mut self, time: Duration) -> Result<(usize, f64), Failure> {
         let begin = Instant::now();
         let (mut total, mut last) = (0, begin);
@@ -390,20 +391,20 @@ impl Pair<'_> {
         }
     }
 
-    /// Frames from now on are written and verified, or not.
+    /// Sets whether further frames are written and verified.
     pub fn set_payload(&mut self, payload: Payload) -> Result<(), Failure> {
         self.drain()?;
         self.guests.iter_mut().for_each(|guest| guest.payload = payload);
         Ok(())
     }
 
-    /// Forgets what was lost so far.
+    /// Resets the loss counters.
     pub fn reset_losses(&mut self) {
         self.lost = 0;
         self.guests.iter_mut().for_each(|guest| guest.sequence.missing = 0);
     }
 
-    /// Numbers that the receivers missed.
+    /// Frame numbers missing at the receivers.
     pub fn missing(&self) -> u64 {
         self.guests.iter().map(|guest| guest.sequence.missing).sum()
     }
@@ -436,7 +437,7 @@ impl Pair<'_> {
         Err("no frame came".into())
     }
 
-    /// Frames sent, and received.
+    /// A round; returns frames sent and received.
     #[inline]
     fn round(&mut self) -> Result<(usize, usize), Failure> {
         let sent = self.guests[0].send()? + self.guests[1].send()?;
@@ -450,7 +451,7 @@ impl Pair<'_> {
         for (guest, came) in [(left, at_right), (right, at_left)] {
             let late = came.saturating_sub(guest.ahead);
             guest.ahead -= came - late;
-            // Frames counted as lost too early: a back-end that is not scheduled for a while loses nothing.
+            // Frames given up too early, because the back-end was not scheduled for a while, are not lost.
             self.lost = self.lost.saturating_sub(late);
         }
         Ok(at_left + at_right)

@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 /// Bytes of `virtio_net_hdr` with the number of buffers.
 const HEADER: u32 = 12;
 const PAGE: u64 = 4096;
-/// Frames that a guest has in flight, each with a page of its own.
+/// Frames in flight of a guest, each in a separate page.
 const SENT: u16 = 64;
 const READ: u8 = 1;
 /// Linux maps receive buffers as `DMA_FROM_DEVICE`, write-only; DPDK (22.11) requires read access to them as well,
 /// and would never start.
 const BOTH: u8 = 3;
 
-/// One ring of a guest's, and its buffers, a page each.
+/// A guest's ring and its buffers, one page each.
 struct Lane<'m> {
     driver: Driver<'m>,
     buffers: u64,
@@ -45,7 +45,7 @@ pub struct Mapper<'m> {
 
 impl<'m> Mapper<'m> {
     /// A guest of address `02:00:00:00:00:<own>` that sends to `02:00:00:00:00:<other>`, on the back-end
-    /// behind `socket`. Its rings start; [`Mapper::answer`] places them.
+    /// behind `socket`. Its rings start; [`Mapper::answer`] maps them.
     pub fn new(
         socket: UnixStream,
         (memory, addresses): &'m (GuestMemory, Addresses),
@@ -132,11 +132,11 @@ impl<'m> Mapper<'m> {
     }
 }
 
-/// Two of them that send to each other.
+/// Two guests that send to each other.
 pub struct Mappers<'m> {
     /// Both.
     pub guests: [Mapper<'m>; 2],
-    /// Frames that a back-end took, and those that it delivered.
+    /// Frames taken and delivered by the back-end.
     pub frames: (u64, u64),
     /// Busy time of the guests.
     pub busy: Busy,
@@ -148,13 +148,13 @@ impl<'m> Mappers<'m> {
         Mappers { guests, frames: (0, 0), busy: Busy::default() }
     }
 
-    /// Answers and sends until frames have come both ways, or fails after `bound`.
+    /// Answers and sends until frames have arrived in both directions, or fails after `bound`.
     pub fn begin(&mut self, bound: Duration) -> Result<(), Failure> {
         let begin = Instant::now();
         while self.frames.1 < 2 * u64::from(SENT) {
             self.run(Duration::from_millis(10))?;
             if begin.elapsed() > bound {
-                return Err("no frame comes through a back-end that has to ask for addresses".into());
+                return Err("no frame arrives through a back-end with IOTLB misses".into());
             }
         }
         Ok(())
@@ -166,14 +166,14 @@ impl<'m> Mappers<'m> {
         self.guests.iter_mut().for_each(|guest| guest.monitor.answers = 0);
     }
 
-    /// Thousands of frames a second that come, over `time`.
+    /// Thousands of received frames a second, over `time`.
     pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
         self.run(time / 10)?;
         let (frames, seconds) = self.run(time)?;
         Ok(frames as f64 / seconds / 1e3)
     }
 
-    /// Sends and receives for `time`; frames received, and the seconds that took.
+    /// Sends and receives for `time`; returns frames received, and the actual seconds.
     pub fn run(&mut self, time: Duration) -> Result<(u64, f64), Failure> {
         let (begin, before) = (Instant::now(), self.frames.1);
         let mut ticked = ringway_host::ticks();
@@ -185,7 +185,7 @@ impl<'m> Mappers<'m> {
                 moved += sent + came;
             }
             if moved == 0 {
-                // The back-end's own thread may have this core's next turn.
+                // The back-end's thread may run on this core.
                 std::thread::yield_now();
             }
             let ticks = ringway_host::ticks();
@@ -195,7 +195,7 @@ impl<'m> Mappers<'m> {
         Ok((self.frames.1 - before, begin.elapsed().as_secs_f64()))
     }
 
-    /// Questions answered so far.
+    /// IOTLB misses answered so far.
     pub fn answers(&self) -> u64 {
         self.guests.iter().map(|guest| guest.monitor.answers).sum()
     }

@@ -8,19 +8,19 @@ use rustix::fs::MemfdFlags;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Where guests see their memory.
+/// Guest-physical address of the memory.
 pub const GUEST: u64 = 0x1_0000_0000;
-/// Our claimed user address of the memory, which is not checked: ring addresses are given relative to it.
+/// The memory's user address in messages, which is not checked: ring addresses are relative to it.
 pub const USER: u64 = 0x7000_0000_0000;
 const HUGE: u64 = 2 << 20;
 
-/// Memory of one guest, handed out from the start on.
+/// Memory of one guest, allocated from its start.
 pub struct GuestMemory {
     file: OwnedFd,
     memory: Arc<Memory>,
     size: u64,
     given: u64,
-    /// Whether it lies in huge pages.
+    /// Whether the memory is in huge pages.
     pub huge: bool,
 }
 
@@ -37,7 +37,7 @@ impl GuestMemory {
         Ok(GuestMemory { file, memory, size, given: 0, huge })
     }
 
-    /// The next `len` bytes, aligned to a page; their guest-physical address.
+    /// Allocates the next `len` bytes, page-aligned; returns their guest-physical address.
     pub fn take(&mut self, len: u64) -> Result<u64, Failure> {
         let address = GUEST + self.given;
         self.given = (self.given + len).next_multiple_of(4096);

@@ -35,7 +35,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // These were allowed before.
+        // The previous set is valid.
         let _ = rustix::thread::sched_setaffinity(None, &self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! A front-end that answers its back-end's IOTLB misses as QEMU does: each with at most one page, and waiting for
-//! the acknowledgement of each update before the next.
+//! A front-end that answers its back-end's IOTLB misses as QEMU does: each with at most one page; it waits for each
+//! update's acknowledgement before the next.
 
 use crate::Failure;
 use crate::rig::front::{RINGS, Stream};
@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 
 /// A transport to a back-end that may need the caller to run it.
 pub trait Peer: Transport {
-    /// Runs the back-end's pending work, if it is in this thread.
+    /// Runs pending work of a back-end in this thread.
     fn process_pending(&mut self) -> Result<(), Failure> {
         Ok(())
     }
@@ -105,7 +105,7 @@ pub struct Monitor<T: Peer> {
     /// The connection.
     pub front: Frontend<T>,
     channel: UnixStream,
-    /// Where rings are answered for, in one piece: bytes.
+    /// Bytes of the contiguous mapping used for the rings.
     size: u64,
     table: Table,
     /// Number of IOTLB misses answered.
@@ -114,7 +114,7 @@ pub struct Monitor<T: Peer> {
 }
 
 impl<T: Peer> Monitor<T> {
-    /// Gives the back-end a channel for its requests, if that was negotiated.
+    /// Gives the back-end a channel for its requests, if negotiated.
     pub fn new(mut front: Frontend<T>, size: u64, table: Table) -> Result<Monitor<T>, Failure> {
         let (channel, theirs) = UnixStream::pair()?;
         channel.set_nonblocking(true)?;
@@ -166,7 +166,7 @@ impl<T: Peer> Monitor<T> {
         Ok(self.front.set(Request::IotlbMsg(message))?)
     }
 
-    /// Maps the page at guest-physical address `guest`; `announce`: sends the mapping unrequested. Returns its IOVA.
+    /// Maps the page at guest-physical address `guest`; returns its IOVA. `announce`: sends the mapping unrequested.
     pub fn map(&mut self, guest: u64, access: u8, announce: bool) -> Result<u64, Failure> {
         let offset = guest - GUEST;
         if let Table::Live(pages) = &mut self.table
@@ -182,7 +182,7 @@ impl<T: Peer> Monitor<T> {
         Ok(iova)
     }
 
-    /// Unmaps the page; when this returns, the back-end no longer uses the page.
+    /// Unmaps the page; on return the back-end no longer uses it.
     pub fn unmap(&mut self, guest: u64) -> Result<(), Failure> {
         if let Table::Live(pages) = &mut self.table
             && let Some(page) = pages.get_mut(((guest - GUEST) / PAGE) as usize)

@@ -1,4 +1,4 @@
-//! A guest alone on a port: it receives, sends, sends to itself, or sends back what it receives.
+//! A single guest on a port: it receives, sends, sends to itself, or returns received frames.
 
 use crate::Failure;
 use crate::rig::bare::Work;
@@ -18,7 +18,7 @@ const BUFFER: u32 = 2048;
 const BURST: usize = 64;
 /// Frames in flight of a guest that sends to itself.
 const AHEAD: usize = 512;
-/// Time after which a frame that has not come back counts as dropped.
+/// Time after which a frame that has not returned counts as dropped.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Rounds between two checks for IOTLB misses.
 const ROUNDS: usize = 256;
@@ -30,7 +30,7 @@ pub struct Passing<'m, T: Peer> {
     buffers: [u64; 2],
     ring: u16,
     iommu: Iommu,
-    /// The ring it receives on, the ring it transmits on; and which buffer each id stands for.
+    /// Receive and transmit ring, each with the buffer of each id.
     lanes: [(Driver<'m>, Vec<u16>); 2],
     /// Buffers to be sent.
     free: Vec<u16>,
@@ -44,7 +44,7 @@ pub struct Passing<'m, T: Peer> {
 }
 
 impl<'m, T: Peer> Passing<'m, T> {
-    /// A guest of address `02:00:00:00:00:02`, whose back-end does `work`. Its rings start.
+    /// A guest with address `02:00:00:00:00:02`, whose back-end does `work`. Its rings start.
     pub fn new(
         transport: T,
         (memory, addresses): &'m (GuestMemory, Addresses),
@@ -162,7 +162,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(())
     }
 
-    /// Receives; returns the number of frames. Each buffer is posted again, or sent with its addresses exchanged.
+    /// Receives; returns the number of frames. Each buffer is posted again, or sent with exchanged addresses.
     fn receive(&mut self) -> Result<usize, Failure> {
         let mut count = 0;
         while count < BURST
@@ -200,7 +200,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(())
     }
 
-    /// One round; how many frames passed.
+    /// One round; returns the number of frames that passed.
     #[inline]
     fn round(&mut self) -> Result<usize, Failure> {
         Ok(match self.work {
@@ -223,7 +223,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         })
     }
 
-    /// Millions of frames a second that pass, over `time`.
+    /// Millions of frames a second, over `time`.
     pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
         self.run(time / 10)?;
         let (frames, seconds) = self.run(time)?;
@@ -233,7 +233,7 @@ impl<'m, T: Peer> Passing<'m, T> {
         Ok(frames as f64 / seconds / 1e6)
     }
 
-    /// Runs for `time`; returns the frames that passed, and the seconds that it took.
+    /// Runs for `time`; returns the frames that passed, and the actual seconds.
     pub fn run(&mut self, time: Duration) -> Result<(usize, f64), Failure> {
         let begin = Instant::now();
         let (mut total, mut ticked) = (0, ringway_host::ticks());
@@ -243,7 +243,7 @@ impl<'m, T: Peer> Passing<'m, T> {
             if total > before {
                 (last, before) = (Instant::now(), total);
             } else if last.elapsed() > PATIENCE {
-                // A back-end that was not ready yet has dropped the frames in flight.
+                // The back-end was not ready, and has dropped the frames in flight.
                 (self.ahead, last) = (0, Instant::now());
             }
             for _ in 0..ROUNDS {

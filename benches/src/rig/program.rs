@@ -1,4 +1,4 @@
-//! Programs on ring ports of a fabric, and on pipes, connected over sockets as any program is.
+//! Programs on a fabric's ring ports and on pipes, connected over sockets like any program.
 
 use crate::Failure;
 use crate::keys::Folder;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A program's ring, and what keeps it.
+/// A program's ring and connection.
 pub struct OnPort {
     /// The program's side.
     pub ring: Ring,
@@ -29,7 +29,7 @@ fn newcomer(listener: &RingListener) -> Result<(Newcomer, Hello), Failure> {
     }
 }
 
-/// Waits for a connection's hello.
+/// Waits for a connection's hello message.
 fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
     loop {
         if let Some(hello) = newcomer.hello()? {
@@ -39,7 +39,7 @@ fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
     }
 }
 
-/// Gives a ring to a program waiting at a ring port's socket, if there is one.
+/// Accepts a program that waits at a ring port's socket, if there is one, and gives it a ring.
 pub fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
     let Some(newcomer) = door.accept()? else { return Ok(None) };
     let (newcomer, hello) = greeted(newcomer)?;
@@ -48,7 +48,7 @@ pub fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<
     Ok(Some(program))
 }
 
-/// Hands a program's ring to the fabric.
+/// Passes a program's ring to the fabric.
 fn attach(rig: &mut Rig, name: &str, program: &Program) -> Result<(), Failure> {
     let descriptors = program.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
     let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
@@ -63,12 +63,12 @@ fn connect(path: &Path, slots: u32) -> JoinHandle<Result<Ring, String>> {
     })
 }
 
-/// Adds a ring port to the fabric's switch, with a program on it whose rings have `slots` slots.
+/// Adds a ring port to the fabric's switch, and connects a program with rings of `slots` slots.
 pub fn on_port(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure> {
     on_worker(rig, name, slots, None)
 }
 
-/// The same, served by the worker with this name.
+/// As [`on_port`], served by the named worker.
 pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) -> Result<OnPort, Failure> {
     let folder = Folder::new()?;
     let path = folder.path().join(name);
@@ -83,7 +83,7 @@ pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) 
     Ok(OnPort { ring, _program: handed })
 }
 
-/// Both ends of a pipe, and the pipe.
+/// A pipe and its two ends.
 pub fn pipe(slots: u32) -> Result<(Ring, Ring, Pipe), Failure> {
     let folder = Folder::new()?;
     let path = folder.path().join("pipe");

@@ -1,4 +1,4 @@
-//! A back-end that only returns descriptors: what the load could reach by itself.
+//! A back-end that only returns descriptors, to measure the load generator's own limit.
 
 use crate::Failure;
 use crate::rig::guest::{Addresses, Iommu, Shape};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const BURST: usize = 64;
 
-/// One port's rings as their device sees them.
+/// The device side of one port's rings.
 struct Port<'m> {
     memory: &'m Memory,
     rx: (Ring<'m>, RxDevice),
     tx: (Ring<'m>, TxDevice),
 }
 
-/// Writes nothing.
+/// Fills buffers with nothing.
 struct Nothing;
 
 impl Fill for Nothing {
@@ -25,14 +25,14 @@ impl Fill for Nothing {
     fn lost(&mut self, _: usize) {}
 }
 
-/// A guest's memory by the addresses that its descriptors have.
+/// A guest's memory by the addresses in its descriptors.
 struct Seen<'t, 'h> {
     direct: Direct<'t, 'h>,
     iommu: Iommu,
 }
 
 impl Seen<'_, '_> {
-    /// The guest-physical address again.
+    /// The guest-physical address of a device's address.
     fn guest(&self, address: u64) -> u64 {
         match self.iommu {
             Iommu::Fragments => address >> 13 << 12 | address & 0xfff,
@@ -51,7 +51,7 @@ impl<'t> Translate<'t> for Seen<'t, '_> {
     }
 }
 
-/// Joins two ports until `stop`: for each descriptor that one sent by, one that the other receives by is used.
+/// Joins two ports until `stop`: each descriptor sent by one uses up a receive descriptor of the other.
 pub fn run(ports: [(&Memory, &Addresses); 2], shape: &Shape, stop: &AtomicBool) -> Result<(), Failure> {
     let start = Cursor { index: 0, wrap: true };
     let port = |(memory, addresses): (_, &Addresses)| -> Result<Port<'_>, Failure> {

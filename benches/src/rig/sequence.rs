@@ -1,15 +1,15 @@
-//! Sequence numbers in frames: the sender writes each at the head and at the tail of a frame's payload, and the
-//! receiver verifies both, so that payload is touched on both sides as by any real program.
+//! Sequence numbers in frames: the sender writes each at the head and tail of a frame's payload, and the receiver
+//! verifies both, so that both sides touch the payload like real programs.
 
 use crate::Failure;
 use ringway_mem::{Span, SpanMut};
 
-/// How frames are made and taken.
+/// Treatment of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// Filled once, and not looked at.
+    /// Written once, and not read.
     Untouched,
-    /// Each with its number, which the receiver verifies.
+    /// Each frame is numbered, and the receiver verifies it.
     Numbered,
 }
 
@@ -43,12 +43,12 @@ pub fn prefetch_write(frame: SpanMut<'_>) {
 pub struct Sequence {
     /// The number of the next frame.
     next: u64,
-    /// Numbers that did not come.
+    /// Numbers that were not received.
     pub missing: u64,
 }
 
 impl Sequence {
-    /// Fails if the frame is damaged, or if it or a later one has already come.
+    /// Verifies a frame; fails if it is damaged, or if it or a later one has already been received.
     #[inline]
     pub fn verify(&mut self, frame: Span<'_>) -> Result<(), Failure> {
         let number = |at: usize| frame.split(at).1.read_array().map(u64::from_le_bytes);

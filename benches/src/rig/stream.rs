@@ -1,4 +1,4 @@
-//! A stream of frames from one program through the fabric to others, all driven by one thread.
+//! A stream of frames from one program through the fabric to others, all in one thread.
 
 use crate::Failure;
 use crate::rig::program::OnPort;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 const BURST: u32 = 64;
 /// Time without a frame after which frames in flight count as dropped.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Slices without a frame before that is a failure.
+/// Number of slices without a frame that is a failure.
 const TRIES: usize = 5;
 
-/// Ethernet addresses of the frames: `02:00:00:00:00:<to>` from `02:00:00:00:00:<from>`; 255 is everybody.
+/// A frame to `02:00:00:00:00:<to>` from `02:00:00:00:00:<from>`; `to` 255 is broadcast.
 fn frame(size: usize, to: u8, from: u8) -> Vec<u8> {
     let mut frame = vec![0; size];
     let to = if to == 255 { [255; 6] } else { [2, 0, 0, 0, 0, to] };
@@ -22,7 +22,7 @@ fn frame(size: usize, to: u8, from: u8) -> Vec<u8> {
     frame
 }
 
-/// A sender and those who receive what it sends.
+/// A sender and its receivers.
 pub struct Stream<'p> {
     from: &'p mut Ring,
     to: Vec<&'p mut Ring>,
@@ -30,15 +30,15 @@ pub struct Stream<'p> {
     out: Vec<u8>,
     /// The number of the next frame sent.
     next: u64,
-    /// Frames that came, or were given up.
+    /// Frames received, or given up.
     came: u64,
-    /// The numbers of those that came to the first receiver.
+    /// The numbers of frames received by the first receiver.
     sequence: Sequence,
 }
 
 impl<'p> Stream<'p> {
-    /// From program `from` to all of `to`; if there is only one it is known to the switch before this returns. Streams
-    /// of one switch have a `number` each.
+    /// From program `from` to all of `to`; the switch has learnt a single receiver before this returns. `number` is
+    /// unique among the streams of a switch.
     pub fn new(
         from: &'p mut OnPort,
         to: Vec<&'p mut OnPort>,
@@ -57,7 +57,7 @@ impl<'p> Stream<'p> {
         Ok(stream)
     }
 
-    /// The receiver speaks until the sender hears it.
+    /// The receiver sends until the sender receives.
     fn learn(&mut self) -> Result<(), Failure> {
         let hello = frame(self.frame.len(), self.frame[11], self.frame[5]);
         let end = Instant::now() + Duration::from_secs(5);
@@ -65,7 +65,7 @@ impl<'p> Stream<'p> {
             if Instant::now() > end {
                 return Err("no frame comes through the switch".into());
             }
-            // One at a time: until the switch knows the sender, each goes to every port.
+            // One at a time: until the switch knows the destination, it floods frames.
             self.to[0].tx.push(&hello)?;
             self.to[0].tx.sync()?;
             if self.from.wait(Wait::RX, Some(Duration::from_millis(100)))? {
@@ -77,7 +77,7 @@ impl<'p> Stream<'p> {
         Ok(())
     }
 
-    /// Numbered frames that did not come.
+    /// Numbered frames that were not received.
     pub fn missing(&self) -> u64 {
         self.sequence.missing
     }
@@ -91,10 +91,10 @@ impl<'p> Stream<'p> {
         }
     }
 
-    /// Frames a second, of those received.
+    /// Received frames a second.
     pub fn rate(&mut self, payload: Payload, time: Duration) -> Result<f64, Failure> {
         self.run(payload, time / 10)?;
-        // On a machine with much else to do a worker may not run for as long as a slice.
+        // On a loaded machine a worker may not be scheduled for as long as a slice.
         for _ in 0..TRIES {
             let (frames, seconds) = self.run(payload, time)?;
             if frames > 0 {
@@ -119,7 +119,7 @@ impl<'p> Stream<'p> {
         }
     }
 
-    /// Takes what is still under way: a single receiver gets every frame that was not dropped.
+    /// Receives the frames in flight: a single receiver gets every frame that was not dropped.
     fn drain(&mut self, payload: Payload) -> Result<(), Failure> {
         let mut last = Instant::now();
         let patience = if self.to.len() == 1 { PATIENCE } else { Duration::from_millis(1) };
@@ -176,8 +176,8 @@ impl<'p> Stream<'p> {
     }
 }
 
-/// Fills as many slots as there is room for, a burst at most, with prefilled frames of `size` bytes, the first of
-/// which has number `next`; returns their number.
+/// Fills free slots, at most a burst, with prefilled frames of `size` bytes, the first with number `next`; returns
+/// their number.
 #[inline]
 pub fn send(ring: &mut Ring, size: usize, payload: Payload, next: u64) -> Result<u32, Failure> {
     let tx = &mut ring.tx;
@@ -221,7 +221,7 @@ pub fn receive(
         }
     }
     if bytes != filled as usize * size {
-        return Err("a frame came with another length".into());
+        return Err("a frame of another length was received".into());
     }
     if payload == Payload::Numbered {
         for ahead in 0..filled {

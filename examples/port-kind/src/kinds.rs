@@ -1,4 +1,4 @@
-//! The side of `control`: reads the port's keys, and opens its file.
+//! The control side: reads the port's keys, and opens its file.
 
 use crate::capture::{KIND, Settings};
 use ringway_control::kinds::{Described, PortControl};
@@ -29,7 +29,7 @@ impl PortControl for Capture {
     fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
         let file = section.string("file", "/tmp/frames.pcap");
         if file.is_none() && !section.has("file") {
-            section.missing("file", "add file = \"/tmp/frames.pcap\", which is written anew");
+            section.missing("file", "add file = \"/tmp/frames.pcap\", which is overwritten");
         }
         let snap_len = section.size("snap-len", 1..=u64::from(LONGEST)).unwrap_or(u64::from(LONGEST)) as u32;
         let settings = Settings { file: file.unwrap_or_default().into(), snap_len };

@@ -1,7 +1,7 @@
 """Units: classes with `do_filter`, `do_score` or `do_balance`.
 
-A unit gets whole hosts and VMs, all hosts in one call, and returns its verdict. One object of the class
-serves all calls until a file of the folder changes, so it may keep what it likes in itself.
+A unit gets whole hosts and VMs, all hosts in one call, and returns its result. One object of the class serves
+all calls until a file of the folder changes, so it may keep state.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .sandbox import Limits
 from .worker import LOAD_SECONDS
 
 GRACE = 0.25
-"""Seconds after a unit's time limit until its process is killed, if the unit did not end."""
+"""Seconds from a unit's time limit until its process is killed."""
 STRIKES = 3
 LONGEST_REST = 60.0
 _SEND = 5.0
@@ -28,7 +28,7 @@ _NEXT = b"{}\n"
 MOST_UNITS = 1024
 """Attack: endless units. Largest number of units."""
 LONGEST_LOADED = 4 << 20
-"""Attack: a line so long that reading it takes the supervisor's memory and time. Bytes."""
+"""Attack: a line that exhausts the supervisor's memory and time. Largest length in bytes."""
 _LONGEST_NAME = 200
 
 
@@ -49,8 +49,8 @@ class Folder:
     limits: Limits
     inventory: Inventory
     log: Callable[[str], None]
-    asker: int
-    """The descriptor for answers."""
+    client: int
+    """The descriptor for answers to the client."""
     generation: int = 0
     units: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By name, as returned by `discover`."""
@@ -65,8 +65,8 @@ class Folder:
         """Reloads changed files; returns whether anything changed. A file that fails to load keeps
         its previous version."""
         if self._is_another():
-            # Landlock's rules are for the folder that existed at the start.
-            raise RuntimeError(f"{self.path} is another folder now; its units are loaded by another start")
+            # Landlock's rules apply to the folder that existed at the start.
+            raise RuntimeError(f"{self.path} is another folder now; restart to load its units")
         seen = loader.fingerprint(self.path)
         if seen == self._seen:
             return False
@@ -74,7 +74,7 @@ class Folder:
         try:
             sources, wrong = loader.read_folder(self.path)
         except OSError as error:
-            self.log(f"{self.path}: can't be read: {error.strerror}; its units go on as they were")
+            self.log(f"{self.path}: can't be read: {error.strerror}; its units are unchanged")
             return False
         before = self._sources
         unreadable = [{"file": file, "line": 0, "text": text} for file, text in wrong.items()]
@@ -114,7 +114,7 @@ class Folder:
                 hopeless = problem.pop("fatal", False)
                 if old is not None and old != sources[file]:
                     sources[file] = old
-                    problem["text"] += "; the file goes on as it was before"
+                    problem["text"] += "; the file's previous version stays in use"
                 elif hopeless:
                     del sources[file]
                 else:
@@ -145,11 +145,11 @@ class Folder:
             process.rest()
             return process, units, problems
         except Wrong:
-            why = "makes its process say what can't be understood when it is loaded"
+            why = "makes its process send an invalid message while it is loaded"
         except Late as late:
             why = str(late) or f"takes longer than {LOAD_SECONDS:g} s to load"
         except Ended as ended:
-            why = f"ends its process when it is loaded: {ended}"
+            why = f"ends its process while it is loaded: {ended}"
             output = process.output()
             why += f" ({cut(output, 300)})" if output else ""
         except BaseException:
@@ -161,14 +161,14 @@ class Folder:
         return None, [], [{"file": file, "line": 0, "text": why, "fatal": True}]
 
     def _loaded(self, process: Process) -> dict[str, Any]:
-        """A worker's messages while it loads. It is a plugin's process, and not trusted."""
+        """A message of a worker that loads. It is a plugin's process, and not trusted."""
         line = process.receive(time.monotonic() + LOAD_SECONDS + GRACE, LOAD_SECONDS + GRACE)
         if len(line) > LONGEST_LOADED:
             raise Wrong
         return decode(line)
 
     def _fork(self, main: Callable[[int, int], object]) -> Process:
-        return Process(main, self.asker)
+        return Process(main, self.client)
 
     def update(self, line: bytes) -> None:
         """Forwards an update of the inventory, already applied here, to the worker."""
@@ -177,7 +177,7 @@ class Folder:
         try:
             self._worker.update(line, time.monotonic() + _SEND)
         except (Late, Ended):
-            self._replace("it didn't take the inventory")
+            self._replace("it didn't accept the inventory")
 
     def descriptors(self) -> list[int]:
         """The descriptors that become readable when a worker acts unasked."""
@@ -210,7 +210,7 @@ class Folder:
         record = self._records.setdefault(unit["name"], _Record())
         rest = record.rests_until - time.monotonic()
         if rest > 0:
-            raise Failure("resting", f"is not asked for another {rest:.1f} s: {record.last}")
+            raise Failure("resting", f"is suspended for another {rest:.1f} s: {record.last}")
         try:
             answer = (
                 self._fresh(unit, request)
@@ -221,8 +221,8 @@ class Folder:
             self._strike(record, broken)
             raise
         if not answer.startswith(b'{"id":%d,"' % request["id"]):
-            self._replace("it answered what wasn't asked")
-            failure = Failure("result", "its worker answered what wasn't asked")
+            self._replace("it sent an answer without a request")
+            failure = Failure("result", "its worker sent an answer without a request")
             self._strike(record, failure)
             raise failure
         kind = _kind(answer)
@@ -231,7 +231,7 @@ class Folder:
                 record, Failure(kind, "it took too long" if kind == "time" else "it took too much memory")
             )
             if unit["style"] != "ovirt-fresh":
-                self._replace(f"{unit['name']} was ended in the middle ({kind})")
+                self._replace(f"{unit['name']} was interrupted ({kind})")
         elif kind != "exit":
             record.strikes = 0
         return answer + b"\n"
@@ -289,14 +289,14 @@ def _failure(error: Exception, seconds: float, process: Process) -> Failure:
     if isinstance(error, Ended):
         failure = Failure("exit", str(error))
     else:
-        hung = f"it took longer than {seconds:g} s and did not let itself be interrupted"
+        hung = f"it took longer than {seconds:g} s and could not be interrupted"
         failure = Failure("time", str(error) or hung)
     failure.output = process.output()
     return failure
 
 
 def _kind(answer: bytes) -> str:
-    """The kind of an answer's error, without parsing the whole answer; `None` if it is not an error."""
+    """The kind of an answer's error, without parsing the whole answer; empty if it is not an error."""
     at = answer.find(b'"error":{"kind":"', 0, 64)
     return "" if at < 0 else answer[at + 17 : answer.find(b'"', at + 17)].decode("ascii", "replace")
 

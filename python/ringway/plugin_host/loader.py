@@ -36,7 +36,7 @@ def read_folder(folder: str) -> tuple[dict[str, bytes], dict[str, str]]:
         names = [name for name in os.listdir(opened) if name.endswith(".py") and name[0] != "."]
         names.sort()
         for name in names[MOST_FILES:]:
-            wrong[name] = f"is not looked at: more than {MOST_FILES} files"
+            wrong[name] = f"is ignored: more than {MOST_FILES} files"
         for name in names[:MOST_FILES]:
             try:
                 sources[name] = _read(opened, name, owner)
@@ -52,9 +52,9 @@ def read_folder(folder: str) -> tuple[dict[str, bytes], dict[str, str]]:
 def _read(folder: int, name: str, owner: int) -> bytes:
     """A file of a folder."""
     if not name[:-3].isidentifier():
-        raise ValueError("is no module: its name is not letters, digits and _")
-    # Attack: a link to a file that its creator can't read, which for a hard link shows in the owner; an
-    # endless pipe.
+        raise ValueError("is not a module: a name consists of letters, digits and _")
+    # Attack: a symbolic or hard link to a file that its creator can't read (a hard link shows in the owner), or
+    # an endless pipe.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, dir_fd=folder)
@@ -75,7 +75,7 @@ def _read(folder: int, name: str, owner: int) -> bytes:
 
 
 def fingerprint(folder: str) -> tuple[tuple[str, int, int, int], ...]:
-    """Changes whenever the file does."""
+    """A value that changes whenever a file of the folder does."""
     found = []
     try:
         with os.scandir(folder) as entries:
@@ -198,7 +198,7 @@ def _style(unit: type, module: ModuleType) -> str:
     wanted = getattr(unit, "isolation", None)
     if wanted is not None:
         return "ovirt" if wanted == "resident" else "ovirt-fresh"
-    # oVirt starts a process per call, so its plugins may cache data in a list or table forever.
+    # oVirt starts a process per call, so its plugins may cache data in containers that are never cleared.
     tables = [*vars(module).items(), *(pair for base in unit.__mro__[:-1] for pair in vars(base).items())]
     kept = any(isinstance(value, _CONTAINERS) for name, value in tables if not name.startswith("__"))
     return "ovirt-fresh" if kept else "ovirt"

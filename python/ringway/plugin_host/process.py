@@ -16,14 +16,14 @@ from .lines import LineReader, TooLong, read_some, write_all
 MOST_OUTPUT = 4096
 ACKNOWLEDGED = b"{}"
 """A worker's acknowledgement of an inventory update."""
-_MOST_OWED = 64
+_MOST_UNACKNOWLEDGED = 64
 _LOOK = 0.05
 """Seconds between checks of a busy worker's CPU time."""
 _libc = ctypes.CDLL(None)
 
 
 class Late(Exception):
-    """The worker exceeded its time or CPU time limit; the text says which, if not the first."""
+    """The worker exceeded its time limit, or its CPU time limit if the text says so."""
 
 
 class Ended(Exception):
@@ -33,13 +33,13 @@ class Ended(Exception):
 class Process:
     """A forked worker. `main` gets the channel's and the output's descriptor, and must not return.
 
-    It runs only while it has something to do: until it has loaded, answers, or takes what it was told. Else
-    it is stopped, so that no thread and no timer of a plugin goes on after an answer."""
+    It runs only while it loads, answers or applies an update. Otherwise it is stopped (SIGSTOP), so that no
+    thread or timer of a plugin continues after an answer."""
 
-    def __init__(self, main: Callable[[int, int], object], asker: int) -> None:
+    def __init__(self, main: Callable[[int, int], object], client: int) -> None:
         ours, theirs = socket.socketpair()
         out_ours, out_theirs = os.pipe2(os.O_CLOEXEC)
-        # Room for a whole answer about thousands of hosts, so that it takes one wake-up.
+        # Room for an answer about thousands of hosts, so that it takes one wake-up.
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         self.pid = os.fork()
@@ -52,11 +52,11 @@ class Process:
         self._reader = LineReader(ours.fileno())
         self._out = out_ours
         self._output = b""
-        self._asker = asker
+        self._client = client
         self._ended: str | None = None
         self._stopped = False
-        self._owed = 0
-        self._owed_until = 0.0
+        self._unacknowledged = 0
+        self._acknowledge_by = 0.0
         clock = ctypes.c_int()
         _libc.clock_getcpuclockid(self.pid, ctypes.byref(clock))
         self._clock = clock.value
@@ -70,19 +70,19 @@ class Process:
     def update(self, line: bytes, deadline: float) -> None:
         """Writes a line that the worker only acknowledges."""
         # Unread acknowledgements would fill the channel.
-        if self._owed >= _MOST_OWED and not self.idle():
+        if self._unacknowledged >= _MOST_UNACKNOWLEDGED and not self.idle():
             raise Ended(self.end())
         self.send(line, deadline)
-        self._owed += 1
-        self._owed_until = deadline
+        self._unacknowledged += 1
+        self._acknowledge_by = deadline
 
     def receive(self, deadline: float, cpu: float) -> bytes:
         """The worker's next line, for which it may use a limited CPU time in seconds."""
         poll = select.poll()
         poll.register(self._channel.fileno(), select.POLLIN)
         poll.register(self._out, select.POLLIN)
-        # Only the end is expected there.
-        poll.register(self._asker, 0)
+        # Only the client's end is reported.
+        poll.register(self._client, 0)
         most = self._used() + cpu
         while True:
             line = self._take()
@@ -97,7 +97,7 @@ class Process:
             if self._used() > most:
                 raise Late(f"it used more than {cpu:g} s of CPU time")
             for descriptor, _ in poll.poll(min(left, _LOOK) * 1000):
-                if descriptor == self._asker:
+                if descriptor == self._client:
                     # Attack: the client is gone, and a worker spins until its time limit.
                     raise BrokenPipeError
                 if descriptor == self._out:
@@ -111,9 +111,9 @@ class Process:
         try:
             while True:
                 line = self._reader.take()
-                if line != ACKNOWLEDGED or self._owed == 0:
+                if line != ACKNOWLEDGED or self._unacknowledged == 0:
                     return line
-                self._owed -= 1
+                self._unacknowledged -= 1
         except TooLong as error:
             self.kill()
             raise Ended(f"it answered with {error}") from None
@@ -132,7 +132,7 @@ class Process:
 
     def rest(self) -> None:
         """Stops the worker until something is sent to it, unless it has not acknowledged its updates yet."""
-        if self._owed == 0:
+        if self._unacknowledged == 0:
             self._run(False)
 
     def descriptors(self) -> list[int]:
@@ -149,13 +149,13 @@ class Process:
         except Ended:
             return False
         self.rest()
-        return well and (self._owed == 0 or time.monotonic() < self._owed_until)
+        return well and (self._unacknowledged == 0 or time.monotonic() < self._acknowledge_by)
 
     def drain(self) -> bool:
         """Reads output that bypassed Python's stdout and stderr; returns whether it has ended."""
         data = read_some(self._out, 1 << 16)
         if data:
-            # Attack: endless output. Its end is the most useful part if the process died.
+            # Attack: endless output. The end is the most useful part if the process died.
             self._output = (self._output + data)[-MOST_OUTPUT:]
         return data == b""
 

@@ -160,7 +160,7 @@ class Runner:
                 datetime.fromtimestamp(now) if is_time and now is not None else datetime.now()
             ).astimezone()
         except (ValueError, OverflowError, OSError):
-            raise Failure("request", "now: is no time") from None
+            raise Failure("request", "now: is not a time") from None
         made.random = random.Random(str(request.get("seed", 0)))
         made.inventory = self._inventory
         made.explaining = request.get("explain") is True

@@ -55,7 +55,7 @@ class _Program(ctypes.Structure):
 
 def confine(folder: str, limits: Limits, kept: set[int]) -> None:
     """Confines this process permanently; only the descriptors `kept`, and 0 to 2, stay open."""
-    # Reset by a change of user, which no longer happens here.
+    # A change of user would reset this; there is none after this.
     _call(_libc.prctl, _PDEATHSIG, signal.SIGKILL)
     if os.getppid() != _HOST:
         os._exit(1)
@@ -73,7 +73,7 @@ def confine(folder: str, limits: Limits, kept: set[int]) -> None:
         described = _Program(len(program) // 8, program)
         _call(_libc.prctl, _SECCOMP, _FILTER, ctypes.byref(described))
     if not limits.filters:
-        # Without seccomp, this is all that prevents forks.
+        # The only protection from forks without seccomp.
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 

@@ -1,4 +1,4 @@
-"""The supervisor: reads requests, keeps the inventory, answers in order. It runs no plugin code."""
+"""The supervisor: reads requests, keeps the inventory, and answers in order. It runs no plugin code."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Supervisor:
         self._looked = 0.0
 
     def run(self) -> None:
-        """Serves until the input ends, or the reader is gone."""
+        """Serves until the input ends or the output is closed."""
         try:
             self._folder.refresh()
             self._looked = time.monotonic()
-            self._say(self._hello())
+            self._send(self._hello())
             while self._wait():
                 self._serve_lines()
         except BrokenPipeError:
@@ -86,14 +86,14 @@ class Supervisor:
         self._looked = now
         self._folder.look()
         if self._folder.refresh():
-            self._say({"event": "units", "generation": self._folder.generation})
+            self._send({"event": "units", "generation": self._folder.generation})
 
     def _serve_lines(self) -> None:
         while True:
             try:
                 line = self._reader.take()
             except TooLong as error:
-                self._say(Failure("request", str(error)).answer(None))
+                self._send(Failure("request", str(error)).answer(None))
                 continue
             if line is None:
                 return
@@ -146,7 +146,7 @@ class Supervisor:
                 raise Wrong(f"op: there is no {str(other)[:40]!r}")
         return encode({"id": request["id"], "ok": ok})
 
-    def _say(self, value: dict[str, Any]) -> None:
+    def _send(self, value: dict[str, Any]) -> None:
         self._write(encode(value))
 
     def _write(self, data: bytes) -> None:

@@ -31,7 +31,7 @@ def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[H
 
 
 def scores(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[float | None]:
-    """A number or nothing per host."""
+    """A number or `None` per host."""
     if result is None or isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
         raise Failure("result", f"it returned {_short(result)}; a score returns a number for each host")
     if isinstance(result, Mapping):

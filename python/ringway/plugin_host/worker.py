@@ -38,7 +38,7 @@ def serve(
     problems: list[dict[str, Any]] = []
     reader = LineReader(channel)
     for file in sources:
-        # This tells the supervisor which unit is responsible if this process dies or hangs.
+        # Names the responsible unit if this process dies or hangs.
         write_all(channel, encode({"loading": file}))
         _next(reader)
         found, problem = _load(file, folder)

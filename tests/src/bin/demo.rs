@@ -1,5 +1,5 @@
 //! The demo: the two Linux guests of `examples/two-guests.toml` communicate through the switch.
-//! `scripts/demo.sh` builds and runs it in a separate folder, and always cleans up.
+//! `scripts/demo.sh` builds it, runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
 use ringway_guests::Output;
 use ringway_tests::eventually;
@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 const FABRIC: &str = "two-guests";
 const BOOT: &str = "90";
 const SECONDS: u64 = 5;
-/// Rate that a User-Mode Linux guest sends and receives without losing datagrams itself: its timer has 100
-/// Hz.
+/// Rate at which a User-Mode Linux guest, whose timer has 100 Hz, loses no datagrams itself.
 const UDP_RATE: &str = "20M";
 
 fn main() -> ExitCode {
@@ -54,7 +53,7 @@ fn demo(file: &str) -> Result<bool, String> {
     }
     let dropped = counters()?;
     let who = if dropped == 0 {
-        "the switch dropped no frame: what is lost, a guest's own stack loses"
+        "the switch dropped no frame: datagrams are lost in a guest's own stack"
     } else {
         ""
     };
@@ -91,10 +90,10 @@ fn ringway(words: &[&str]) -> Result<String, String> {
     Err(String::from_utf8_lossy(&output.stderr).trim().to_string())
 }
 
-/// A row of the table: its name, and a cell for each direction.
+/// A row of the table: a name, and a cell for each direction.
 type Row = (&'static str, [String; 2]);
 
-/// Every kind of traffic both ways; whether all passed.
+/// Sends every kind of traffic both ways; returns whether all passed.
 fn traffic(guests: &[Remote; 2]) -> (Vec<Row>, bool) {
     let ways = [(&guests[0], guests[1].address), (&guests[1], guests[0].address)];
     let pings = ways.map(|(from, to)| ping(from, to, 100, 56, 0.01));
@@ -197,7 +196,7 @@ fn port(value: &Value) -> Port {
     }
 }
 
-/// Prints frames and drops of every port; how many frames were dropped in all.
+/// Prints frames and drops of every port; returns the total number of dropped frames.
 fn counters() -> Result<u64, String> {
     println!("\n{:<8} {:>12} {:>12}  drops", "port", "frames sent", "received");
     let mut dropped = 0;

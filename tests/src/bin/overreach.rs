@@ -18,12 +18,12 @@ use std::time::Duration;
 type Failure = Box<dyn Error + Send + Sync>;
 
 const PAGE: u64 = 4096;
-/// Parts of its only page: descriptors, available and used ring, and the first bytes of a frame.
+/// Offsets in the driver's only page: descriptors, available ring, used ring, the first bytes of a frame.
 const PARTS: [u64; 4] = [0, 0x400, 0x800, 0xc00];
 const LAYOUT: Layout = Layout { packed: false, size: 16, event_idx: false, indirect: false };
 /// A frame's offload header and Ethernet header; the following bytes go to kernel memory.
 const HEADERS: u32 = 12 + 14;
-/// Bytes of the kernel's memory.
+/// Bytes of kernel memory that the device may write.
 const TAKEN: u32 = 46;
 /// Time limit for a frame.
 const BOUND: Duration = Duration::from_secs(8);
@@ -34,7 +34,7 @@ const ACCESS_PLATFORM: u32 = 2;
 /// The registers of a virtio device on PCI, by its capabilities (virtio 1.3, 4.1.4).
 struct Device {
     config: File,
-    /// Where the capability for access through the configuration space is.
+    /// Offset of the capability for access through the configuration space.
     window: u64,
     /// BAR and offset of the common configuration.
     common: (u8, u32),
@@ -51,7 +51,7 @@ impl Device {
         let word = |at: usize| bytes[at..at + 4].try_into().map(u32::from_le_bytes);
         let (mut window, mut common, mut notify) = (None, None, None);
         let mut at = usize::from(bytes[0x34]);
-        // 48 have room in 256 bytes.
+        // 256 bytes contain at most 48 capabilities.
         for _ in 0..48 {
             if !(0x40..=256 - 20).contains(&at) {
                 break;
@@ -67,7 +67,7 @@ impl Device {
         }
         let lacks = "the device lacks a capability of virtio";
         let (window, common, notify) = (window.ok_or(lacks)?, common.ok_or(lacks)?, notify.ok_or(lacks)?);
-        // It answers for its memory, and masters the bus.
+        // Enables memory access and bus mastering.
         let command = u16::from_le_bytes([bytes[4], bytes[5]]) | 6;
         config.write_all_at(&command.to_le_bytes(), 4)?;
         Ok(Device { config, window, common, notify })
@@ -124,12 +124,12 @@ impl Device {
     }
 }
 
-/// The physical address of a page of ours, which is in memory.
+/// The physical address of a resident page of this process.
 fn physical(address: usize) -> Result<u64, Failure> {
     let mut entry = [0; 8];
     File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, address as u64 / PAGE * 8)?;
     let frame = u64::from_le_bytes(entry) & ((1 << 55) - 1);
-    if frame == 0 { Err("the kernel doesn't tell where a page is".into()) } else { Ok(frame * PAGE) }
+    if frame == 0 { Err("the kernel hides a page's physical address".into()) } else { Ok(frame * PAGE) }
 }
 
 fn main() -> Result<(), Failure> {

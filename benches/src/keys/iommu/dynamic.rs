@@ -1,4 +1,4 @@
-//! Guest to guest with every buffer mapped alone, for one frame: ours against DPDK's.
+//! Guest to guest with each buffer mapped separately, for one frame: ours and DPDK's.
 
 use crate::Failure;
 use crate::entry::{Better, Entry};
@@ -21,10 +21,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Rings with a page for each of their buffers.
+/// Rings with one page per buffer.
 const SHAPE: Shape = Shape { packed: false, ring: 256, frame: 64, iommu: Iommu::Fragments };
 const APART: u32 = 4096;
-/// How long a back-end may take to find its rings, asking for each part.
+/// Time limit for a back-end to find its rings, with an IOTLB miss for each part.
 const START: Duration = Duration::from_secs(10);
 
 type Homes = [(GuestMemory, Addresses); 2];
@@ -39,21 +39,21 @@ fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, announce: bool) -> Res
     Ok(Mappers::new([one(left, 0, (1, 2))?, one(right, 1, (2, 1))?]))
 }
 
-/// Retry settings of testpmd to choose from: microseconds, and how often. Without retries it drops each frame whose
-/// destination buffer has to be asked for.
+/// Retry settings of testpmd: delay in microseconds, and number. Without retries it drops each frame whose
+/// destination buffer causes an IOTLB miss.
 const RETRIES: [(u32, u32); 4] = [(5, 2000), (20, 500), (50, 200), (200, 50)];
 
-/// DPDK's back-end with the best of the settings, and its guests.
+/// DPDK's back-end with its best setting, and its guests.
 struct Theirs<'m> {
     testpmd: Testpmd,
     guests: Mappers<'m>,
-    /// The share of its time that its forwarding core is at work.
+    /// Busy share of its forwarding core.
     busy: f64,
-    /// kpps by setting.
+    /// Thousands of frames a second for each setting.
     tried: Vec<(String, f64)>,
 }
 
-/// DPDK's back-end, its guests at work, stopped.
+/// Starts DPDK's back-end and guests, and stops (SIGSTOP) the back-end.
 fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<Theirs<'m>, Failure> {
     let paths = [folder.join("left"), folder.join("right")];
     let device = |index: usize| format!("net_vhost{index},iface={},iommu-support=1", paths[index].display());
@@ -93,13 +93,13 @@ impl<'m> Side<'m> {
         rate
     }
 
-    /// Its figures; `worker`: the share of the time that the back-end's forwarding core was at work.
+    /// Its figures; `worker`: the busy share of the back-end's forwarding core.
     fn figures(&self, worker: f64) -> [(&'static str, f64); 5] {
         let (sent, came) = self.guests.frames;
         let seconds = self.wall.as_secs_f64();
         [
             ("kpps", came as f64 / seconds / 1e3),
-            ("questions a frame", self.guests.answers() as f64 / came.max(1) as f64),
+            ("misses a frame", self.guests.answers() as f64 / came.max(1) as f64),
             ("lost", 1.0 - came.min(sent) as f64 / sent.max(1) as f64),
             ("busy, worker", worker),
             ("busy, front-end", self.guests.busy.share()),
@@ -107,7 +107,7 @@ impl<'m> Side<'m> {
     }
 }
 
-/// Ours against DPDK's, alternating, and the front-end's own limit.
+/// Ours and DPDK's, alternating, and the front-end's own limit.
 pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let (our_homes, their_homes) = (homes()?, homes()?);
@@ -122,7 +122,7 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
         sockets.push(near);
     }
     let sockets = <[UnixStream; 2]>::try_from(sockets).map_err(|_| "two sockets")?;
-    // DPDK keeps its session's thread on the core that does not forward; so do we.
+    // DPDK's session thread is on the other core; so is ours.
     let pinned = Pinned::to(LOAD)?;
     let before = rig.busy();
     let (entry, ours) = rig.serve_while(|| turns(plan, guests(sockets, &our_homes, false)?, peer))?;
@@ -136,7 +136,7 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let floor = floor(&plan.part(0.2))?;
     Ok(entry
         .with("floor, kpps", floor)
-        .note("64 frames in flight a guest, a page each, unmapped on completion"))
+        .note("64 frames in flight per guest, one page each, unmapped on completion"))
 }
 
 fn turns<'m>(
@@ -207,7 +207,7 @@ fn floor(plan: &Plan) -> Result<f64, Failure> {
 fn acknowledge(mut socket: UnixStream) -> Result<(), Failure> {
     loop {
         let (mut header, mut payload) = ([0; HEADER], [0; PAYLOAD]);
-        // Received descriptors are closed by the kernel, since they are not taken.
+        // The kernel closes received descriptors, since they are not taken.
         if socket.read_exact(&mut header).is_err() {
             return Ok(());
         }

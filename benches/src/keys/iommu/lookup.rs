@@ -47,7 +47,7 @@ pub fn look_up(plan: &Plan) -> Result<Entry, Failure> {
                 rounds += 1;
             }
             if found != 64 * LOOKUPS * rounds {
-                return Err("a page that is mapped was not found".into());
+                return Err("a mapped page was not found".into());
             }
             Ok(begin.elapsed().as_secs_f64() * 1e9 / (LOOKUPS * rounds) as f64)
         })?;
@@ -62,5 +62,5 @@ pub fn look_up(plan: &Plan) -> Result<Entry, Failure> {
     let (Some(many), Some(few)) = (at(256), at(16)) else { return Err("no figures".into()) };
     let ratio = many.ours.zip(few.ours).map(|(many, few)| many / few);
     let entry = Entry { peer: few.ours, ratio, steps, ..many };
-    Ok(entry.ratio_at_most(1.5).note("ours: 256 entries in the order of chance; peer: 16 entries"))
+    Ok(entry.ratio_at_most(1.5).note("ours: 256 entries in random order; peer: 16 entries"))
 }

@@ -1,4 +1,4 @@
-//! Cost of a guest's IOMMU: the same guests on the same kind of port, with and without one, and on DPDK's.
+//! Cost of a guest's IOMMU: the same guests on the same kind of port with and without an IOMMU, and on DPDK's.
 
 mod dynamic;
 mod lookup;
@@ -14,10 +14,10 @@ use crate::run::Output;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
-/// Smallest number of pairs of slices for a meaningful interval.
+/// Minimum number of pairs of slices for a meaningful interval.
 const SLICES: usize = 100;
 const OFF: Shape = Shape { packed: false, ring: 1024, frame: 64, iommu: Iommu::Off };
-/// Pages mapped and never used, as many as DPDK keeps.
+/// Mapped pages that are never used, as many as DPDK caches.
 const STALE: u64 = 2048;
 const MB: u64 = 1 << 20;
 

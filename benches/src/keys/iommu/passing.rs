@@ -20,15 +20,15 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where a guest lives.
+/// A guest's memory.
 type Home = (GuestMemory, Addresses);
 
 /// One back-end with its guest.
 trait Side {
-    /// Millions of frames a second in a slice, which is this side's alone.
+    /// Millions of frames a second in a slice during which the other side is stopped.
     fn slice(&mut self, time: Duration) -> Result<f64, Failure>;
 
-    /// The share of their time in which the back-end and the guest did something.
+    /// Busy shares of the back-end and of the guest.
     fn busy(&mut self) -> Result<[f64; 2], Failure>;
 }
 
@@ -61,7 +61,7 @@ impl Side for Ours<'_> {
 struct Theirs<'m> {
     testpmd: Testpmd,
     guest: Passing<'m, Stream>,
-    /// The back-end's busy share, measured over a longer time in which it was not stopped.
+    /// The back-end's busy share, measured over a longer time without stops.
     busy: f64,
 }
 
@@ -71,7 +71,7 @@ impl<'m> Theirs<'m> {
         let path = folder.join(name);
         let support = if shape.iommu == Iommu::Off { 0 } else { 1 };
         let mut devices = vec![format!("net_vhost0,iface={},iommu-support={support}", path.display())];
-        // A device that sends frames endlessly and discards received ones; or only the latter.
+        // A device that sends frames endlessly and discards received ones, or one that only discards.
         match work {
             Work::In | Work::Through => devices.push(format!("net_null0,size={}", shape.frame)),
             Work::Out => devices.push("net_null0,no-rx=1".into()),
@@ -103,7 +103,7 @@ impl Side for Theirs<'_> {
     }
 }
 
-/// The four in turn.
+/// Measures the four sides in turn.
 pub fn measure(plan: &Plan, work: Work, on: &Shape) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let off = Shape { iommu: Iommu::Off, ..*on };

@@ -1,4 +1,4 @@
-//! Guest to guest through the switch, its mappings made once: behind an IOMMU and not.
+//! Guest to guest through the switch with permanent mappings: with and without an IOMMU.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -14,8 +14,8 @@ use ringway_frame::Counters;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// How many times memory and ports are recreated. The physical pages of a guest determine its conflicts in the
-/// caches, and can make one of two equal guests a few percent slower for its whole life.
+/// How often memory and ports are recreated. A guest's physical pages determine its cache conflicts, and can make
+/// one of two equal guests a few percent slower for its whole life.
 const PLACES: usize = 10;
 /// How long sessions are served while frames pass, before the measurement.
 const HEARD: Duration = Duration::from_millis(100);
@@ -39,9 +39,8 @@ impl<'m> Side<'m> {
             rig.serve_while(|| front.iter_mut().try_for_each(|front| front::leave_stale(front, stale)))?;
         }
         vhost::learn(&mut pair, &rig)?;
-        // A guest behind an IOMMU kicks for the receive buffers that it posts, until its session has found often
-        // enough that their addresses are known. If the session were not served, the kicks would continue, with a
-        // system call per burst.
+        // A guest behind an IOMMU kicks for posted receive buffers until its session has found their addresses known
+        // often enough. Without service of the session the kicks would continue, with a system call per burst.
         if shape.iommu != Iommu::Off {
             rig.serve_while(|| pair.run(HEARD).and_then(|_| pair.drain()))?;
         }
@@ -102,7 +101,7 @@ pub fn measure(plan: &Plan, shape: Shape, stale: u64, other: Shape, mark: f64) -
     let (mut slices, mut sums, mut is_huge) = (Slices::default(), [Sum::default(), Sum::default()], true);
     let count = enough(plan).slices(2 * SLICE).div_ceil(PLACES);
     for place in 0..PLACES {
-        // Which of the two is made first changes.
+        // The order of creation alternates.
         let swaps = place % 2 == 1;
         let shapes = if swaps { [&other, &shape] } else { [&shape, &other] };
         let memories = [vhost::memories(shapes[0])?, vhost::memories(shapes[1])?];

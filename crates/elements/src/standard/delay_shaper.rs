@@ -1,6 +1,6 @@
 //! `DelayShaper(DELAY)`: gives a packet no earlier than DELAY after its timestamp, which becomes the time it leaves.
 //!
-//! Ports: one pull input, one pull output. It says when there is nothing to be had.
+//! Ports: one pull input, one pull output. The output signals whether packets are available.
 //!
 //! Arguments:
 //! - `DELAY`: a time.

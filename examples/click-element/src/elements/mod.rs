@@ -1,4 +1,4 @@
-//! This program's own elements, a file each.
+//! This program's own elements, one file each.
 use ringway_click::{Class, Documentation};
 
 pub mod size_histogram;

@@ -5,8 +5,9 @@
 //! Arguments:
 //! - `LEAST`: shorter packets are not counted; 0 by default.
 //!
-//! Handlers: `histogram` (read): a line for each power of two with packets below it, and their number;
-//! `reset` (write).
+//! Handlers: `histogram` (read): for each power of two, a line with the number of packets shorter than it and at
+//! least
+//! as long as the previous one; `reset` (write).
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 /// Settings of a port of this kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// Where frames are written.
+    /// The output file.
     pub file: PathBuf,
-    /// Bytes of a frame that are kept at most.
+    /// Maximum bytes stored of a frame.
     pub snap_len: u32,
 }

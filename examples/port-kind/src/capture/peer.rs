@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 /// Writes frames to a file.
 pub const KIND: PortKind = PortKind { name: "capture", open };
 
-/// The file, once it is open. The session thread holds the lock only to store it.
+/// The file, as soon as it is open. The session thread holds the lock only to store it.
 pub type SharedFile = Arc<Mutex<Option<File>>>;
 
 struct Capture(SharedFile);

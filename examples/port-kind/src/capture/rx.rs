@@ -1,4 +1,4 @@
-//! Where frames leave: a record of the file each.
+//! The receive queue: writes each frame as a record of the file.
 
 use super::peer::SharedFile;
 use ringway_frame::{Burst, Caps, CountersRef, LARGEST, Lost, Needs, Reason, RxQueue};
@@ -7,7 +7,7 @@ use ringway_wire::pcap::Header;
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A queue that is never full: a slow disk slows its worker down.
+/// A queue that is never full: a slow disk delays its worker.
 pub struct CaptureRx {
     slot: SharedFile,
     snap_len: u32,
@@ -26,7 +26,7 @@ impl CaptureRx {
 impl RxQueue for CaptureRx {
     fn caps(&mut self, _turn: &Turn<'_>) -> Option<Caps> {
         let is_open = self.slot.try_lock().is_ok_and(|slot| slot.is_some());
-        // A capture shows whole checksums and the segments that a wire would carry.
+        // A capture contains complete checksums, and segments as sent on a wire.
         is_open.then_some(Caps { offloads: Needs::NONE, largest: LARGEST })
     }
 
