@@ -77,7 +77,7 @@ impl Borrow<[u8; KEPT]> for Buffer {
 pub enum Heads {
     /// Contiguous.
     Close(Vec<[u8; KEPT]>),
-    /// Each in a buffer of its own.
+    /// Each in a separate buffer.
     Apart(Vec<Buffer>),
 }
 
@@ -158,7 +158,7 @@ impl Frames {
         Frames { heads: Heads::Close(heads.collect()), lengths, ..Frames::default() }
     }
 
-    /// Each frame in a buffer of its own.
+    /// Each frame in a separate buffer.
     pub fn apart(mut self) -> Frames {
         if let Heads::Close(heads) = &self.heads {
             self.heads = Heads::Apart(heads.iter().map(|head| Buffer(*head, [0; 2048 - KEPT])).collect());

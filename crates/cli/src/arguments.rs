@@ -226,7 +226,7 @@ pub struct PluginHost {
 pub struct Up {
     /// The fabric file.
     pub file: PathBuf,
-    /// Return once the fabric is up, and leave it running. Its log is written to a file beside its run directory.
+    /// Return once the fabric is up, and leave it running. Its log is written to a file next to its run directory.
     #[arg(long, short)]
     pub detach: bool,
     /// Serve kube-scheduler's extender over HTTP on this address, by default 127.0.0.1:10263. Clients are not

@@ -48,7 +48,7 @@ impl Target {
     }
 }
 
-/// Names the fabrics that are up, or says how to start one, for the message that the selected fabric is not up.
+/// Names the fabrics that are up, or describes how to start one, for the message that the selected fabric is not up.
 fn up(names: &[String]) -> String {
     match names {
         [] => "none is; start one with `ringway up FILE --detach`".into(),

@@ -14,7 +14,7 @@ pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Without colour.
 pub const PLAIN: Style = Style::new();
 
-/// Prints JSON on a line of its own.
+/// Prints JSON on a separate line.
 pub fn json<T: serde::Serialize>(value: &T) {
     println!("{}", to_json(value));
 }
@@ -120,7 +120,7 @@ impl Table {
     }
 }
 
-/// Wraps a text at spaces into lines of at most `room` characters; a longer word has a line of its own.
+/// Wraps a text at spaces into lines of at most `room` characters; a longer word has a separate line.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -157,7 +157,7 @@ fn last_words(log: &mut File, before: u64, path: &Path) -> String {
     }
 }
 
-/// Changes the running fabric to what a file says.
+/// Changes the running fabric to match a file.
 pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     // Errors of the file are reported by this process, which can show lines of the file.
     let (fabric, text) = check::load(target, file)?;

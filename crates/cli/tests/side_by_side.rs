@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The user as which tests run instead of root: `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// A folder that everybody may write to, with a copy of the program that everybody may run.
+/// A world-writable folder with a world-executable copy of the program.
 struct Lab(PathBuf);
 
 impl Lab {

@@ -482,7 +482,7 @@ impl<'a> Context<'a> {
         self.router.is_active(&Signal::Notes(alloc::vec![note]))
     }
 
-    /// Whether a signal says that there may be something to do.
+    /// Whether a signal is active: there may be work.
     #[inline]
     pub fn is_active(&self, signal: &Signal) -> bool {
         self.router.is_active(signal)

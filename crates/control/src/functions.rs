@@ -39,7 +39,7 @@ pub enum FunctionError {
         name: String,
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
     /// The running function refused a new configuration, and keeps the old one.

@@ -98,7 +98,7 @@ impl Handle {
         self.bell.wake();
     }
 
-    /// Whether the worker's thread ended without being told to.
+    /// Whether the worker's thread ended without a request to stop.
     pub fn is_gone(&self) -> bool {
         locked(&self.commands).is_none()
     }
@@ -215,7 +215,7 @@ impl Worker {
         Ok((worker, handle))
     }
 
-    /// Takes turns until it is told to stop.
+    /// Takes turns until requested to stop.
     pub fn run(mut self) {
         self.gauges.thread.store(ringway_host::thread_number(), Relaxed);
         self.alarm.signal();

@@ -28,7 +28,7 @@ pub struct Meta {
     pub offload: Offload,
 }
 
-/// The head of a frame, on a cache line of its own.
+/// The head of a frame, on a separate cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Line([u8; HEAD]);

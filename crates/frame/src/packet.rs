@@ -234,7 +234,7 @@ impl Packet {
         self.0.cloned.set(false);
     }
 
-    /// Moves the data to a buffer of its own with the given headroom and tailroom; header offsets are
+    /// Moves the data to a separate buffer with the given headroom and tailroom; header offsets are
     /// adjusted.
     #[cold]
     fn reallocate(&mut self, headroom: usize, tailroom: usize) {

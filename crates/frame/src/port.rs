@@ -92,7 +92,7 @@ pub trait RxQueue: Send {
     fn publish(&mut self, turn: &Turn<'_>);
 
     /// Whether the last `reserve` found too little room because of an outstanding request to the peer's side,
-    /// such as an IOTLB miss. This says nothing about how fast the peer receives, so senders wait longer.
+    /// such as an IOTLB miss. This is unrelated to how fast the peer receives, so senders wait longer.
     fn asks(&self) -> bool {
         false
     }

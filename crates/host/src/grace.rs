@@ -55,7 +55,7 @@ pub fn graces() -> u64 {
     GRACES.get()
 }
 
-/// Waits until every turn in progress has ended. A thread within a turn of its own must not call this: it
+/// Waits until every turn in progress has ended. A thread within its own turn must not call this: it
 /// would deadlock.
 pub fn grace() {
     let orphans = Orphans::take();

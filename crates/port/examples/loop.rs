@@ -241,7 +241,7 @@ fn forward(
     fits as u64
 }
 
-/// Serves the queues until told to stop, in slices of a millisecond.
+/// Serves the queues until requested to stop, in slices of a millisecond.
 fn serve(mut a: Queue, mut b: Queue, stop: &AtomicBool) -> Vec<Slice> {
     let Some(mut reader) = Reader::register() else { return Vec::new() };
     let clock = Clock::new();

@@ -80,7 +80,7 @@ impl Placer {
         there.then(|| self.service()).transpose()
     }
 
-    /// Whether decisions take microseconds: placement is open, in a process of its own, and asks no external unit.
+    /// Whether decisions take microseconds: placement is open, in a separate process, and asks no external unit.
     pub(crate) fn is_quick(&self) -> bool {
         let service = self.open_service().filter(|_| self.path.is_none());
         service.is_some_and(|service| service.engine.external_units().is_empty())

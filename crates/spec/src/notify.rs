@@ -12,7 +12,7 @@ pub struct Notify {
     pub combine: u64,
     /// At most one notification in this many nanoseconds. 0: no limit.
     pub moderate: u64,
-    /// No notification while the peer's flag says that it needs none.
+    /// No notification while the peer's flag disables it.
     pub suppress: bool,
     /// The peer is asked to notify only while its queue is not polled.
     pub poll: bool,

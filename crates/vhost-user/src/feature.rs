@@ -70,7 +70,7 @@ pub mod protocol {
     pub const REPLY_ACK: u64 = 1 << 3;
     /// The front-end can set the MTU.
     pub const MTU: u64 = 1 << 4;
-    /// The back-end has a channel for requests of its own.
+    /// The back-end has a channel for its own requests.
     pub const BACKEND_REQ: u64 = 1 << 5;
     /// Rings of the other byte order.
     pub const CROSS_ENDIAN: u64 = 1 << 6;

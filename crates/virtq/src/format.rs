@@ -91,7 +91,7 @@ pub(crate) trait Format<'t>: Copy {
     /// Prefetches the lines of the next used entries.
     fn prefetch_used(&self, used: &Used);
 
-    /// Sets the flag that tells the driver whether to kick.
+    /// Sets the flag that enables or disables the driver's kicks.
     fn set_flag(&self, at: Cursor, wanted: bool);
 
     /// Whether the driver wants an interrupt for the entries published since `signalled`.

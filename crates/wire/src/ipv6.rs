@@ -126,7 +126,7 @@ pub struct Fragment {
     pub next_header: Protocol,
     /// Reserved.
     pub reserved: u8,
-    /// Offset in bytes, a multiple of 8; the lowest bit says whether more fragments follow.
+    /// Offset in bytes, a multiple of 8; the lowest bit indicates whether more fragments follow.
     pub offset: U16,
     /// Identification.
     pub identification: U32,

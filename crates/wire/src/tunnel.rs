@@ -71,7 +71,7 @@ impl Gtp {
     pub const VERSION: u8 = 0xf0;
     /// Flag: the type of an extension header is significant.
     pub const EXTENSION: u8 = 0x04;
-    /// Flags, any of which says that four more bytes follow: sequence number, N-PDU number, extension header's type.
+    /// Flags, any of which means that four more bytes follow: sequence number, N-PDU number, extension header's type.
     pub const OPTIONAL: u8 = 0x07;
     /// Message type: the packet of a user.
     pub const G_PDU: u8 = 0xff;

@@ -26,7 +26,7 @@ fn digits(text: &str) -> Option<Digits<'_>> {
     sound.then_some(Digits { negative, digits, base })
 }
 
-/// An integer, clamped to `least` and `most`; the second part says whether it was clamped. Decimal, or `0x`,
+/// An integer, clamped to `least` and `most`; the second value is whether it was clamped. Decimal, or `0x`,
 /// `0b`, `0` for base 16, 2, 8; single `_` between digits. `None` if it is not an integer.
 pub fn parse_saturating(text: &str, least: i128, most: i128) -> Option<(i128, bool)> {
     let Digits { negative, digits, base } = digits(text)?;

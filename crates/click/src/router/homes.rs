@@ -66,7 +66,7 @@ impl Router {
         self.threads
     }
 
-    /// Divides the configuration among its threads: as `StaticThreadSched` says, and evenly if there is a
+    /// Divides the configuration among its threads: as configured by `StaticThreadSched`, and evenly if there is a
     /// `BalancedThreadSched`.
     pub fn divide(&mut self) -> Division {
         let threads = self.threads.unwrap_or(1);

@@ -76,7 +76,7 @@ async fn accept(door: &mut Watched<RingListener>) -> io::Result<Newcomer> {
 /// A connection and its hello, or why none was received.
 type HelloResult = io::Result<(Newcomer, Hello)>;
 
-/// Connections whose hello is awaited, each in a task of its own.
+/// Connections whose hello is awaited, each in a separate task.
 struct PendingHellos {
     patience: Duration,
     tasks: JoinSet<HelloResult>,

@@ -8,7 +8,7 @@
 //! - `TYPE`, `CODE`: of the error, by number or name.
 //! - `BADADDRS`: addresses that are broadcasts here.
 //! - `MTU`: bytes of an answer at most; 576 by default.
-//! - `PMTU`: the MTU that `unreachable needfrag` tells; 0 by default.
+//! - `PMTU`: the MTU in `unreachable needfrag`; 0 by default.
 //! - `SET_FIX_ANNO`: whether FixIPSrc is to choose the source; true by default.
 //!
 //! Handlers: `src`, `mtu`, `pmtu` (read, write); `drops` (read). Errors, broadcasts, fragments but the first, and

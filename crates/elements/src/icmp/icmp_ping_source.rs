@@ -272,7 +272,7 @@ impl IcmpPingSource {
         }
     }
 
-    /// The next request, with this data in place of its own.
+    /// The next request, with this data.
     fn request(&mut self, data: Option<&[u8]>, cx: &mut Context<'_>) -> Option<Packet> {
         let data = data.unwrap_or(&self.data);
         let mut packet = cx.make_packet(HEADROOM + 28, data.len(), 0)?;

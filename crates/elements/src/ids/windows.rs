@@ -118,7 +118,7 @@ impl<T: Copy> Lists<T> {
     }
 }
 
-/// Numbers that tell the kinds of windows apart: the fraction of pi.
+/// Constants that distinguish the kinds of windows: the fraction of pi.
 const SALTS: [u64; KINDS.len()] = [
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,

@@ -15,7 +15,7 @@ use ringway_frame::prefetch;
 pub(super) const ROOTS: usize = 1 << 16;
 /// A root that leads to a wide line. Others lead to a narrow one.
 const WIDE: u32 = 1 << 31;
-/// A root with a line of its own; other roots share a line with all networks of the same single leaf.
+/// A root with a separate line; other roots share a line with all networks of the same single leaf.
 const OWN: u32 = 1 << 30;
 /// Bits of the line's index.
 const PLACE: u32 = OWN - 1;

@@ -15,7 +15,7 @@ pub(super) struct Replay {
     limit: u32,
     burst: usize,
     active: bool,
-    /// Whether an input ends only when its signal says so.
+    /// Whether an input ends only by its signal.
     use_signal: bool,
     verbose: bool,
     /// Replay speed in percent of the recorded timing; 0 to emit as fast as possible.

@@ -62,8 +62,8 @@ fn total_length(ip: &[u8]) -> usize {
 }
 
 impl<'a> View<'a> {
-    /// Parses a packet. `careful`: reports a packet shorter than its header says. `with_extra`: lengths include bytes
-    /// that were not captured.
+    /// Parses a packet. `careful`: reports a packet shorter than its header's length. `with_extra`: lengths include
+    /// bytes that were not captured.
     pub(super) fn new(packet: &'a Packet, careful: bool, with_extra: bool) -> Self {
         let network = packet.network_data().unwrap_or_default();
         let mut view = Self {

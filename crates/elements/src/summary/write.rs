@@ -26,7 +26,7 @@ pub struct Writer {
     pub binary: bool,
     /// Writes a `!bad` line before each packet with malformed headers.
     pub bad_packets: bool,
-    /// Treats packets shorter than their header says as malformed.
+    /// Treats packets shorter than their header's length as malformed.
     pub careful: bool,
     /// Lengths include bytes that were not captured.
     pub extra_length: bool,

@@ -6,7 +6,7 @@ use ringway_click::{Clock, Console, Router};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Runs a configuration until it is told to stop; calls `up` once it runs. `socket` is the ControlSocket's
+/// Runs a configuration until requested to stop; calls `up` once it runs. `socket` is the ControlSocket's
 /// place, and `burst` the number of packets handled at once.
 ///
 /// # Errors

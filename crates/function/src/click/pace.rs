@@ -3,7 +3,7 @@ use super::surroundings::wait_also;
 use ringway_click::{Router, Turn};
 use std::time::Duration;
 
-/// How often a busy router polls its descriptors, in nanoseconds of its own time; in a simulation, whose time
+/// How often a busy router polls its descriptors, in nanoseconds of the router's time; in a simulation, whose time
 /// may stand still, also after a number of turns.
 const BUSY: u64 = 200_000;
 const TURNS: u32 = 4096;

@@ -9,7 +9,7 @@ use crate::store::{Compare, Store, StoreError};
 
 impl Engine {
     /// Decides about `vms`, which need not exist, for an external scheduler that makes the final choice:
-    /// nothing is reserved. The decision is stored if `is_kept` says so, and becomes durable soon after.
+    /// nothing is reserved. The decision is stored if `is_kept` returns true, and becomes durable soon after.
     pub fn advise(
         &self,
         ask: &Ask,

@@ -28,7 +28,7 @@ impl Engine {
         Ok(entries.first().and_then(|entry| serde_json::from_slice(&entry.value).ok()).unwrap_or_default())
     }
 
-    /// The value stored under a name beside the objects, if it can be read.
+    /// The value stored under a name, separately from objects, if it can be read.
     pub fn noted<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, EngineError> {
         let key = format!("described/{name}");
         let (_, entries) = self.store.range(&key, None)?;
@@ -36,7 +36,7 @@ impl Engine {
         Ok(entry.and_then(|entry| serde_json::from_slice(&entry.value).ok()))
     }
 
-    /// Stores a value under a name beside the objects.
+    /// Stores a value under a name, separately from objects.
     pub fn note<T: Serialize>(&self, name: &str, what: &T) -> Result<(), EngineError> {
         let revision =
             self.store.transact(&[], vec![super::put(&format!("described/{name}"), what, None)])?;

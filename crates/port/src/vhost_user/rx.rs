@@ -8,7 +8,7 @@ use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, FRAMES, Fill, QueueError, Ring, RxDevice};
 use std::sync::Arc;
 
-/// A guest's receive queue, used by one worker at a time, in cache lines of its own.
+/// A guest's receive queue, used by one worker at a time, in separate cache lines.
 #[repr(align(128))]
 pub(super) struct VringRx {
     published: Arc<Published<Option<Vring>>>,

@@ -20,7 +20,7 @@ const MANY: usize = 32;
 /// Maximum number of pieces of a frame.
 const PIECES: usize = 64;
 
-/// A guest's transmit queue, used by one worker, in cache lines of its own.
+/// A guest's transmit queue, used by one worker, in separate cache lines.
 #[repr(align(128))]
 pub(super) struct VringTx {
     published: Arc<Published<Option<Vring>>>,

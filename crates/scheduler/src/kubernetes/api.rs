@@ -183,7 +183,7 @@ pub struct ListMetadata {
     pub rest: String,
 }
 
-/// A line of a watch, whose type says what its object is.
+/// A line of a watch, whose type determines its object's type.
 #[derive(Debug, Default, Deserialize)]
 pub struct WatchEvent<T> {
     #[serde(rename = "type")]

@@ -105,7 +105,7 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     Ok(done?)
 }
 
-/// Serves the extender on a thread of its own, so that kube-scheduler's queries don't wait for watched changes. The
+/// Serves the extender on a separate thread, so that kube-scheduler's queries don't wait for watched changes. The
 /// receiver learns when it ends.
 fn extend(listener: std::net::TcpListener, place: Placer) -> io::Result<oneshot::Receiver<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -125,7 +125,7 @@ impl Script {
         }
     }
 
-    /// Continues execution; meanwhile `$0` and `$write` tell by which handler.
+    /// Continues execution; meanwhile `$0` and `$write` name the calling handler.
     fn execute_as(
         &mut self,
         (name, write): (&str, bool),

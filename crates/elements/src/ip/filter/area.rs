@@ -12,8 +12,8 @@ pub(super) const FIELDS: usize = 5;
 const EXTRA: usize = 3;
 /// Maximum number of fields.
 pub(super) const AXES: usize = FIELDS + EXTRA;
-/// The greatest value of each field. The protocol's counts twice: the lowest bit says whether the packet is a fragment
-/// other than the first.
+/// The greatest value of each field. The protocol's counts twice: the lowest bit indicates whether the packet is a
+/// fragment other than the first.
 pub(super) const LAST: [u32; FIELDS] = [u32::MAX, u32::MAX, 0xffff, 0xffff, 0x1ff];
 const PROTOCOLS: usize = 4;
 /// Maximum number of areas of a rule, and of all combinations of conditions. Attack: rules whose alternatives multiply;

@@ -1,5 +1,5 @@
 //! Many rules: each is one or more areas, ranges of five fields. Areas that lie near each other form blocks of eight.
-//! For each range of a field's values a bitmap tells the blocks with an area there (Lakshman and Stiliadis, SIGCOMM
+//! For each range of a field's values a bitmap marks the blocks with an area there (Lakshman and Stiliadis, SIGCOMM
 //! 1998; Baboescu and Varghese, SIGCOMM 2001); only blocks in the bitmaps of all fields are compared with a packet.
 use super::area::{AXES, Area, Areas, FIELDS, Word};
 use super::axis::{Axis, Layout, starts};
@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::{LINES, PACKETS, Packet, Progress};
 
-/// With no more areas, each has a bit of its own, so that none is compared.
+/// With no more areas, each has its own bit, and none is compared.
 const ALONE: usize = 64;
 /// Maximum number of areas besides one a rule. Attack: rules of many alternatives.
 const ALTERNATIVES: usize = 1 << 17;
@@ -43,7 +43,7 @@ pub(super) struct Many {
     blocks: Vec<Block>,
     /// The first rule of each block.
     firsts: Vec<Owner>,
-    /// Whether each block is one area: its bit in the bitmaps tells whether it has a packet.
+    /// Whether each block is one area: its bit in the bitmaps shows whether it contains a packet.
     alone: bool,
 }
 
@@ -132,7 +132,7 @@ impl Many {
         }
     }
 
-    /// The first rule that matches a packet that has all fields, if each area has a bit of its own.
+    /// The first rule that matches a packet that has all fields, if each area has its own bit.
     #[inline]
     fn first(&self, packet: &Packet, places: Places) -> Owner {
         let rows = core::array::from_fn(|axis| self.axes[axis].row(places[axis], 1));

@@ -129,7 +129,7 @@ pub(super) fn sent_during_turn(rig: &mut Rig<'_>, send: impl FnOnce(&mut Monitor
     })
 }
 
-/// Runs turns until told to stop, on a worker thread beside the test.
+/// Runs turns on a separate worker thread until requested to stop.
 pub(super) fn reflect_until(stop: &AtomicBool, queue: &mut Queue) {
     let mut reader = Reader::register().unwrap();
     while !stop.load(Relaxed) {
