@@ -13,6 +13,7 @@ pub mod pages;
 pub mod plugging;
 pub mod qemu;
 pub mod qmp;
+pub mod qtest;
 pub mod sleeper;
 pub mod talk;
 pub mod traffic;

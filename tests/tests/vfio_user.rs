@@ -1,21 +1,26 @@
-//! The vfio-user client and the driver of e1000 cards, over a socket, with a card that returns each frame.
+//! A card that returns each frame, over a socket: driven by the vfio-user client with its driver of e1000 cards,
+//! and by a stock QEMU.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_host::{EventFd, map_region, memfd, receive_with, send_with, wait_readable};
 use ringway_mem::{Hint, Memory, Pairs, SpanMut, Words};
 use ringway_tests::card::Card;
 use ringway_tests::e1000::E1000;
+use ringway_tests::eventually;
 use ringway_tests::folder::Folder;
+use ringway_tests::qemu::fit;
+use ringway_tests::qtest::{Qtest, accept, has_device};
 use ringway_vfio_user::*;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Longer than any answer takes.
 const BOUND: Duration = Duration::from_secs(20);
 /// Bytes of registers; those of the rings can be mapped.
-const BAR: u64 = 0x6000;
+const BAR: u64 = 0x8000;
 const CTRL: u64 = 0x0000;
 const ICR: u64 = 0x00c0;
 const IMS: u64 = 0x00d0;
@@ -28,6 +33,7 @@ const DONE: u64 = 1 << 32;
 /// A card that receives each frame that it sends.
 struct Echo {
     registers: Memory,
+    config: [u8; 256],
     memory: Memory,
     call: Option<EventFd>,
     masks_itself: bool,
@@ -92,19 +98,24 @@ impl Echo {
 impl Device for Echo {
     fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), Refused> {
         let DmaMap { offset, address, size, .. } = map;
-        let region = map_region(file.unwrap(), offset, size, address, address).unwrap();
-        self.memory = Memory::new(vec![region]).unwrap();
+        // Ranges without a file, such as ROMs, are not accessed.
+        if let Some(file) = file {
+            let region = map_region(file, offset, size, address, address).unwrap();
+            self.memory = Memory::new([self.memory.regions(), &[region]].concat()).unwrap();
+        }
         Ok(())
     }
 
-    fn dma_unmap(&mut self, _ranges: &[DmaRange]) {
-        self.memory = Memory::default();
-        self.set(TX + 8, 0);
+    fn dma_unmap(&mut self, ranges: &[DmaRange]) {
+        let mut regions = self.memory.regions().to_vec();
+        regions.retain(|region| ranges.iter().all(|range| range.address != region.guest));
+        self.memory = Memory::new(regions).unwrap();
     }
 
     fn read(&mut self, region: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Refused> {
-        if region == pci::BAR0 {
-            bytes.copy_from_slice(&self.get(offset).to_le_bytes());
+        match region {
+            pci::BAR0 => bytes.copy_from_slice(&self.get(offset).to_le_bytes()),
+            _ => bytes.copy_from_slice(&self.config[offset as usize..][..bytes.len()]),
         }
         if (region, offset) == (pci::BAR0, ICR) {
             self.set(ICR, 0);
@@ -114,6 +125,7 @@ impl Device for Echo {
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) -> Result<(), Refused> {
         if region != pci::BAR0 {
+            self.config[offset as usize..][..bytes.len()].copy_from_slice(bytes);
             return Ok(());
         }
         let value = u32::from_le_bytes(bytes.try_into().unwrap());
@@ -153,13 +165,18 @@ fn serve(listener: &UnixListener, is_mapped: bool) {
     let mut regions = vec![Region::default(); pci::REGIONS];
     regions[pci::BAR0 as usize] = Region { size: BAR, flags, mapping };
     regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None };
-    let irq = IrqType { count: 1, flags: IrqType::EVENTFD | IrqType::MASKABLE };
+    let flags = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
+    let irq = IrqType { count: 1, flags };
     let irqs = vec![irq, irq, IrqType::default(), IrqType::default(), IrqType::default()];
     let mut session = Session::new(Offer { regions, irqs, maps: 8 });
     let registers = Memory::new(vec![registers]).unwrap();
+    let mut config = [0; 256];
+    // An Ethernet controller of Intel with an interrupt pin.
+    config[..12].copy_from_slice(&[0x86, 0x80, 0x0e, 0x10, 0, 0, 0, 0, 2, 0, 0, 2]);
+    config[0x3d] = 1;
     let memory = Memory::default();
-    let mut card = Echo { registers, memory, call: None, masks_itself: false, masked: false };
-    let (stream, _) = listener.accept().unwrap();
+    let mut card = Echo { registers, config, memory, call: None, masks_itself: false, masked: false };
+    let stream = accept(listener).unwrap();
     let mut inbox = Inbox::default();
     while receive(&stream, &mut inbox, is_mapped) {
         while let Some(message) = inbox.message().unwrap() {
@@ -220,4 +237,51 @@ fn frames_return_with_trapped_registers() {
 fn frames_return_with_mapped_registers() {
     frames_return(pci::INTX, true);
     frames_return(pci::MSI, true);
+}
+
+/// What a driver in a guest of a stock QEMU would do.
+fn qemu_accesses_a_card(program: &Path, is_mapped: bool) {
+    const BASE: u64 = 0xe000_0000;
+    let folder = Folder::new("vfio").unwrap();
+    let socket = folder.path().join("card.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(&listener, is_mapped));
+        let mut qemu = Qtest::start(program, folder.path(), &socket).unwrap();
+        qemu.configure(0x10, BASE as u32).unwrap();
+        qemu.configure(4, 6).unwrap();
+        let mut write = |address: u64, value: u64| {
+            let command = if address >= BASE { "writel" } else { "writeq" };
+            qemu.ask(&format!("{command} {address:#x} {value:#x}")).unwrap();
+        };
+        // Rings of eight descriptors, one frame of 64 bytes.
+        for (base, ring) in [(RX, 0x10_0000), (TX, 0x10_1000)] {
+            for (at, value) in [(0, ring), (8, 128), (0x10, 0), (0x18, 0)] {
+                write(BASE + base + at, value);
+            }
+        }
+        write(0x10_0000, 0x20_0000);
+        write(0x10_1000, 0x20_1000);
+        write(0x10_1008, 64);
+        write(0x20_1000, 0x1122_3344_5566_7788);
+        write(BASE + RX + 0x18, 7);
+        (0..300).for_each(|value| write(BASE + 0x5400, value));
+        write(BASE + TX + 0x18, 1);
+        let done = || qemu.read("readq", 0x10_0008).unwrap() & DONE != 0;
+        assert!(eventually(BOUND, done), "the frame does not return");
+        assert_eq!(qemu.read("readq", 0x20_0000).unwrap(), 0x1122_3344_5566_7788);
+        assert_eq!(qemu.read("readl", BASE + 0x5400).unwrap(), 299);
+        assert_eq!(qemu.read("readl", BASE + TX + 0x10).unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_stock_qemu_attaches_a_card() {
+    let program = fit().map(|fit| fit.program.unwrap_or_else(|| "qemu-system-x86_64".into()));
+    let Some(program) = program.filter(|program| has_device(program, "vfio-user-pci")) else {
+        eprintln!("no QEMU with vfio-user: not tried");
+        return;
+    };
+    qemu_accesses_a_card(&program, false);
+    qemu_accesses_a_card(&program, true);
 }

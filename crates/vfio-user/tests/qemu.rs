@@ -1,4 +1,4 @@
-//! All messages of QEMU's client when it attaches, drives and resets a network card, byte by byte, with the replies.
+//! Messages of QEMU's client when it attaches, drives and resets a network card, byte by byte, with the replies.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail the test.
 #![cfg(target_endian = "little")]
@@ -46,10 +46,9 @@ impl Qemu {
     fn negotiated() -> Qemu {
         let (session, device, inbox) = (Session::new(offer()), Memory::default(), Inbox::default());
         let mut qemu = Qemu { session, device, inbox };
-        let text = r#"{"capabilities": {"migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "#
-            .to_owned()
-            + r#""pgsizes": 4096, "max_data_xfer_size": 1048576, "max_msg_fds": 16, "#
-            + r#""max_dma_maps": 65535, "write_multiple": true}}"#;
+        let text = r#"{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "#.to_owned()
+            + r#""max_dma_maps": 65535, "max_data_xfer_size": 1048576, "#
+            + r#""migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "write_multiple": true}}"#;
         let size = (HEADER + 4 + text.len() + 1) as u32;
         let head = [&[0, 0, 1, 0], &size.to_le_bytes()[..], &[0; 8], &[0; 4]].concat();
         let request = [&head, text.as_bytes(), &[0]].concat();
@@ -67,8 +66,8 @@ impl Qemu {
 #[test]
 fn qemu_attaches_a_card() {
     let mut qemu = Qemu::negotiated();
-    // Guest memory below 640 KB, with its file.
-    let ram = "20000000 03000000 0000000000000000 0000000000000000 00000a0000000000";
+    // Guest memory below 768 KB, with its file.
+    let ram = "20000000 03000000 0000000000000000 0000000000000000 00000c0000000000";
     qemu.exchange(
         (&format!("0100 0200 30000000 00000000 00000000 {ram}"), 1),
         ("0100 0200 10000000 01000000 00000000", 0),
@@ -79,7 +78,7 @@ fn qemu_attaches_a_card() {
         (&format!("0200 0200 30000000 00000000 00000000 {rom}"), 0),
         ("0200 0200 10000000 01000000 00000000", 0),
     );
-    assert_eq!(qemu.device.take(), ["map 0x0 0xa0000 3 file true", "map 0xc0000 0x20000 1 file false"]);
+    assert_eq!(qemu.device.take(), ["map 0x0 0xc0000 3 file true", "map 0xc0000 0x20000 1 file false"]);
     // The device: reset, PCI, nine regions, five interrupt types.
     qemu.exchange(
         ("0300 0400 20000000 00000000 00000000 10000000 00000000 00000000 00000000", 0),
@@ -94,7 +93,7 @@ fn qemu_attaches_a_card() {
     );
     let areas = "0100 0100 00000000 01000000 00000000 0020000000000000 0020000000000000";
     qemu.exchange(
-        (&format!("0500 0500 30000000 00000000 00000000 40000000 {short}"), 0),
+        (&format!("0500 0500 30000000 00000000 00000000 {}", question.replacen("20", "40", 1)), 0),
         (&format!("0500 0500 50000000 01000000 00000000 40000000 {short} {areas}"), 1),
     );
     // An absent one, and the configuration space.
