@@ -4,7 +4,7 @@ use ringway_frame::{Burst, CountersRef, Offload, Storage};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, Region, Span};
 use ringway_nic::e1000::{Area, Bus, Host, Model, Nic, PAGES, RxEngine, Settings, TxEngine};
-use ringway_nic::{Doorbells, Techniques, i82540em};
+use ringway_nic::{Doorbells, Techniques, i82540em, i82574l};
 use std::sync::Arc;
 
 /// One byte for the operation, one for its count, an offset, and a word to write there.
@@ -12,7 +12,7 @@ const STEP: usize = 14;
 /// The guest's memory.
 const BASE: u64 = 0x1000;
 const LEN: usize = 0x8000;
-const MODELS: &[&Model] = &[&i82540em::MODEL];
+const MODELS: &[&Model] = &[&i82540em::MODEL, &i82574l::MODEL];
 
 thread_local! {
     static MEMORY: Option<(Memory, Region)> = memory();
@@ -140,8 +140,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         memory(buffer + 8, 0x0045_0008_0100_0000),
         memory(buffer + 16, 0x0640_0040_0000_0000),
     ];
-    let seed = |techniques: u8, frames: &[u8]| {
-        [&[techniques, 0], &start[..], &headers.concat(), frames, &serve].concat()
+    let seed = |techniques: u8, model: u8, frames: &[u8]| {
+        [&[techniques, model], &start[..], &headers.concat(), frames, &serve].concat()
     };
-    vec![seed(0x8a, &plain), seed(0x00, &checksum), seed(0xff, &tso)]
+    vec![seed(0x8a, 0, &plain), seed(0x00, 0, &checksum), seed(0xff, 0, &tso), seed(0x8a, 1, &tso)]
 }

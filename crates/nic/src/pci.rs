@@ -131,6 +131,7 @@ impl ConfigSpace {
                     self.set(at + 12, &[0x11]);
                     self.set(at + 18, &[0x11]);
                     self.allow(at + 8, &[0xff, 0x7f]);
+                    self.allow(at + 16, &[0xc3, 0]);
                 }
             }
         }

@@ -4,11 +4,11 @@ mod common;
 
 use common::*;
 use ringway_nic::e1000::{Area, Effects, Host, Model, registers as reg};
-use ringway_nic::{Techniques, i82540em};
+use ringway_nic::{Techniques, i82540em, i82574l};
 use std::fmt::Write;
 use std::path::Path;
 
-const MODELS: &[&Model] = &[&i82540em::MODEL];
+const MODELS: &[&Model] = &[&i82540em::MODEL, &i82574l::MODEL];
 
 /// The register table, with values after a reset.
 fn table(model: &'static Model) -> String {

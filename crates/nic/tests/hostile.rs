@@ -7,9 +7,9 @@ use common::*;
 use proptest::prelude::*;
 use ringway_frame::Offload;
 use ringway_nic::e1000::{Area, Model, registers as reg};
-use ringway_nic::{Doorbells, Techniques, i82540em};
+use ringway_nic::{Doorbells, Techniques, i82540em, i82574l};
 
-const MODELS: &[&Model] = &[&i82540em::MODEL];
+const MODELS: &[&Model] = &[&i82540em::MODEL, &i82574l::MODEL];
 
 /// One thing that a guest, the fabric or the time does.
 #[derive(Clone, Debug)]

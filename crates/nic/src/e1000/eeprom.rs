@@ -16,8 +16,6 @@ const DO: u32 = 1 << 3;
 /// Request of the pins, and its grant.
 const REQ: u32 = 1 << 6;
 const GNT: u32 = 1 << 7;
-/// An EEPROM is present.
-const PRES: u32 = 1 << 8;
 
 /// Start bit, two bits of opcode, six of address.
 const COMMAND: u32 = 9;
@@ -38,6 +36,17 @@ enum Wire {
     Ignores,
 }
 
+/// How EECD and EERD differ between models.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pins {
+    /// Bits of EECD that are always set.
+    pub present: u32,
+    /// EERD's done bit.
+    pub done: u32,
+    /// The position of EERD's address.
+    pub address: u32,
+}
+
 /// The EEPROM and its registers.
 #[derive(Debug)]
 pub(crate) struct Eeprom {
@@ -48,11 +57,13 @@ pub(crate) struct Eeprom {
     /// The position of EERD's done bit and address.
     done: u32,
     address: u32,
+    /// Bits of EECD that are always set.
+    present: u32,
 }
 
 impl Eeprom {
     /// An EEPROM with this MAC address. `template` are words by address.
-    pub fn new(mac: [u8; 6], template: &[(usize, u16)], done: u32, address: u32) -> Eeprom {
+    pub fn new(mac: [u8; 6], template: &[(usize, u16)], pins: Pins) -> Eeprom {
         let mut words = [0xffff; WORDS];
         for (word, pair) in words.iter_mut().zip(mac.as_chunks().0) {
             *word = u16::from_le_bytes(*pair);
@@ -63,7 +74,8 @@ impl Eeprom {
         words[WORDS - 1] = 0;
         let sum = words.iter().fold(0u16, |sum, &word| sum.wrapping_add(word));
         words[WORDS - 1] = SUM.wrapping_sub(sum);
-        Eeprom { words, eecd: 0, wire: Wire::Idle, eerd: 0, done, address }
+        let Pins { present, done, address } = pins;
+        Eeprom { words, eecd: 0, wire: Wire::Idle, eerd: 0, done, address, present }
     }
 
     /// The MAC address.
@@ -87,7 +99,7 @@ impl Eeprom {
             Wire::Reads(bit) => self.bit(bit.wrapping_sub(1)),
             _ => true,
         };
-        self.eecd | grant | PRES | if out { DO } else { 0 }
+        self.eecd | grant | self.present | if out { DO } else { 0 }
     }
 
     fn bit(&self, bit: usize) -> bool {
@@ -145,7 +157,11 @@ mod tests {
     use super::*;
 
     fn eeprom() -> Eeprom {
-        Eeprom::new([0x52, 0x54, 0, 0x12, 0x34, 0x56], &[(13, 0x100e)], 1 << 4, 8)
+        Eeprom::new(
+            [0x52, 0x54, 0, 0x12, 0x34, 0x56],
+            &[(13, 0x100e)],
+            Pins { present: 1 << 8, done: 1 << 4, address: 8 },
+        )
     }
 
     #[test]

@@ -245,15 +245,12 @@ impl Interrupts {
         waits.map(|(_, throttle)| throttle.quiet_until.load(Ordering::Relaxed)).min()
     }
 
-    /// Sets the interval of a vector, or of all if `None`.
-    pub(super) fn set_interval(&self, vector: Option<usize>, nanoseconds: u64, now: u64) {
-        for (number, throttle) in self.throttles.iter().enumerate() {
-            if vector.is_none_or(|one| one == number) {
-                throttle.interval.store(nanoseconds, Ordering::Relaxed);
-                let until = throttle.quiet_until.load(Ordering::Relaxed).min(now.saturating_add(nanoseconds));
-                throttle.quiet_until.store(until, Ordering::Relaxed);
-            }
-        }
+    /// Sets the interval of a vector.
+    pub(super) fn set_interval(&self, vector: usize, nanoseconds: u64, now: u64) {
+        let Some(throttle) = self.throttles.get(vector) else { return };
+        throttle.interval.store(nanoseconds, Ordering::Relaxed);
+        let until = throttle.quiet_until.load(Ordering::Relaxed).min(now.saturating_add(nanoseconds));
+        throttle.quiet_until.store(until, Ordering::Relaxed);
     }
 
     pub(super) fn set_msix(&self, enabled: bool) {
@@ -267,7 +264,7 @@ impl Interrupts {
         for register in [&self.auto_mask, &self.auto_clear, &self.vectors, &self.control] {
             register.store(0, Ordering::Relaxed);
         }
-        self.set_interval(None, 0, 0);
+        (0..VECTORS).for_each(|vector| self.set_interval(vector, 0, 0));
     }
 }
 
@@ -296,7 +293,7 @@ mod tests {
     #[test]
     fn an_interval_has_one_interrupt_and_loses_none() {
         let interrupts = Interrupts::new(false);
-        interrupts.set_interval(None, 1000, 0);
+        interrupts.set_interval(0, 1000, 0);
         assert_eq!(interrupts.enable(RXT0 | TXDW, 0), Raise::NONE);
         assert_eq!(interrupts.set(RXT0, 10), ONE);
         assert_eq!(interrupts.set(TXDW, 20), Raise::NONE);
@@ -308,7 +305,7 @@ mod tests {
         assert_eq!(interrupts.due(2010), Raise::NONE, "the driver has seen the cause");
         assert_eq!(interrupts.set(RXT0, 2011), ONE);
         assert_eq!(interrupts.counts(), (3, 2));
-        interrupts.set_interval(None, 5, 2012);
+        interrupts.set_interval(0, 5, 2012);
         let _ = interrupts.read_causes();
         assert_eq!(interrupts.set(RXT0, 2017), ONE, "a shorter interval holds at once");
     }

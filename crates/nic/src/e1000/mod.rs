@@ -15,6 +15,7 @@ mod signal;
 mod stats;
 mod tx;
 
+pub(crate) use eeprom::Pins;
 pub use interrupts::{Interrupts, Raise};
 pub use nic::{Accesses, Area, Effects, Host, Model, Nic, Settings};
 pub use registers::{Access, Register};

@@ -1,7 +1,7 @@
 //! The session's side of a NIC: configuration space, registers, link.
 
-use super::eeprom::Eeprom;
-use super::interrupts::{LSC, MDAC, RXT0, Raise, TXDW};
+use super::eeprom::{Eeprom, Pins};
+use super::interrupts::{LSC, MDAC, RXT0, Raise, TXDW, VECTORS};
 use super::phy::Phy;
 use super::registers::{self as reg, Access, Register, find};
 use super::shared::{LINK_UP, Shared, in_pages};
@@ -23,6 +23,8 @@ const EE_RST: u32 = 1 << 13;
 const EN: u32 = 1 << 1;
 /// MDIC: interrupt when done.
 const MDIC_INTERRUPT: u32 = 1 << 29;
+/// The end of the vectors' intervals.
+const EITR_END: u32 = reg::EITR + 4 * VECTORS as u32;
 /// RDTR, TIDV: interrupt now.
 const FPD: u32 = 1 << 31;
 /// RAH: the address is valid.
@@ -41,18 +43,14 @@ pub struct Model {
     pub identity: Identity,
     /// Its registers.
     pub tables: &'static [&'static [Register]],
-    /// Values after a reset that differ from the tables'.
-    pub(crate) resets: &'static [(u32, u32)],
     /// The PHY's identification.
     pub(crate) phy: u32,
     /// Words of the EEPROM by address.
     pub(crate) eeprom: &'static [(usize, u16)],
-    /// EERD's done bit, and the position of its address.
-    pub(crate) eerd: (u32, u32),
+    /// How the EEPROM is accessed.
+    pub(crate) pins: Pins,
     /// Whether interrupts have causes for each queue, and receive descriptors an extended format.
     pub(crate) extended: bool,
-    /// Writes the registers that only this model has. `None`: it is storage.
-    pub(crate) write: fn(&Shared, u32, u32, u64) -> Option<Raise>,
 }
 
 /// What a NIC starts with.
@@ -139,12 +137,11 @@ impl Nic {
         let shared = Shared::new(pages, model.extended)?;
         shared.switches.set(techniques);
         let rows = model.tables.iter().map(|rows| rows.len()).sum();
-        let (done, address) = model.eerd;
         let mut nic = Nic {
             model,
             shared: Arc::new(shared),
             config: config(model, techniques),
-            eeprom: Eeprom::new(mac, model.eeprom, done, address),
+            eeprom: Eeprom::new(mac, model.eeprom, model.pins),
             phy: Phy::new(model.phy, link),
             readings: Readings::default(),
             io_address: 0,
@@ -199,7 +196,7 @@ impl Nic {
     /// Changes the techniques.
     pub fn set_techniques(&mut self, techniques: Techniques, now: u64) {
         self.shared.switches.set(techniques);
-        self.set_interval(now);
+        self.set_intervals(now);
         if !techniques.csb {
             self.shared.csb.store(0, Ordering::Relaxed);
         }
@@ -252,9 +249,6 @@ impl Nic {
         for row in self.model.tables.iter().flat_map(|rows| rows.iter()) {
             (0..row.count).for_each(|word| self.shared.store(row.offset + 4 * word, row.reset));
         }
-        for &(offset, value) in self.model.resets {
-            self.shared.store(offset, value);
-        }
         let link = self.shared.load(reg::STATUS) | status & LINK_UP;
         self.shared.store(reg::STATUS, link);
         self.eeprom.reset();
@@ -299,6 +293,7 @@ impl Nic {
             Area::Config => {
                 self.config.write(offset, data);
                 self.shared.interrupts.set_msix(self.config.msix_enabled());
+                self.set_intervals(host.now);
                 self.run_rings(host, &mut effects);
                 return effects;
             }
@@ -392,7 +387,7 @@ impl Nic {
         }
         let interrupts = &self.shared.interrupts;
         match offset {
-            reg::CTRL => self.set_control(value, host),
+            reg::CTRL | reg::CTRL_DUP => self.set_control(value, host),
             reg::EECD => self.eeprom.set_eecd(value),
             reg::EERD => self.eeprom.set_eerd(value),
             reg::CTRL_EXT => {
@@ -404,9 +399,18 @@ impl Nic {
             reg::ICS => effects.raise |= interrupts.set(value, host.now),
             reg::IMS => effects.raise |= interrupts.enable(value, host.now),
             reg::IMC => interrupts.disable(value),
-            reg::ITR => {
+            reg::ITR | reg::EITR..EITR_END => {
                 self.shared.store(offset, value & 0xffff);
-                self.set_interval(host.now);
+                self.set_intervals(host.now);
+            }
+            reg::IAM | reg::EIAC | reg::IVAR => {
+                self.shared.store(offset, value);
+                let register = match offset {
+                    reg::IAM => &interrupts.auto_mask,
+                    reg::EIAC => &interrupts.auto_clear,
+                    _ => &interrupts.vectors,
+                };
+                register.store(value, Ordering::Relaxed);
             }
             reg::RCTL | reg::TCTL => {
                 self.shared.store(offset, value);
@@ -429,12 +433,6 @@ impl Nic {
                 self.shared.store(offset, value);
                 self.adopt_csb();
             }
-            _ if row.access == Access::Acts => {
-                match (self.model.write)(&self.shared, offset, value, host.now) {
-                    Some(raise) => effects.raise |= raise,
-                    None => self.shared.store(offset, value),
-                }
-            }
             _ => {}
         }
     }
@@ -447,6 +445,7 @@ impl Nic {
             return self.reset_device(host);
         }
         self.shared.store(reg::CTRL, value & !PHY_RST);
+        self.shared.store(reg::CTRL_DUP, value & !PHY_RST);
     }
 
     fn set_mdic(&mut self, value: u32, now: u64, effects: &mut Effects) {
@@ -457,11 +456,15 @@ impl Nic {
         effects.raise |= self.shared.interrupts.set(causes, now);
     }
 
-    /// The interval between interrupts, if the chip's own moderation is on.
-    fn set_interval(&self, now: u64) {
+    /// The intervals between interrupts, if the chip's own moderation is on: ITR's, or with MSI-X each vector's.
+    fn set_intervals(&self, now: u64) {
         let timers = self.shared.techniques().timers;
-        let interval = if timers { u64::from(self.shared.load(reg::ITR)) * ITR_UNIT } else { 0 };
-        self.shared.interrupts.set_interval(None, interval, now);
+        for vector in 0..VECTORS {
+            let msix = self.config.msix_enabled();
+            let register = if msix { reg::EITR + 4 * vector as u32 } else { reg::ITR };
+            let interval = if timers { u64::from(self.shared.load(register)) * ITR_UNIT } else { 0 };
+            self.shared.interrupts.set_interval(vector, interval, now);
+        }
     }
 
     /// Whether a worker is about to look at the transmit ring without being woken.

@@ -19,6 +19,9 @@ const EXTENDED_STATUS: usize = 15;
 const SPECIFIC_CONTROL: usize = 16;
 const SPECIFIC_STATUS: usize = 17;
 
+/// Selects a page; only the first has registers from 16 on.
+const PAGE: usize = 22;
+
 /// MDIC's bits: what to do, done, failed.
 const WRITE: u32 = 1 << 26;
 const READ: u32 = 2 << 26;
@@ -76,6 +79,10 @@ impl Phy {
             return (mdic | READY | ERROR, false);
         }
         let at = (mdic >> 16 & 0x1f) as usize;
+        let hidden = self.registers[PAGE] != 0 && at >= SPECIFIC_CONTROL && at != PAGE;
+        if hidden {
+            return (mdic & !0xffff | READY, false);
+        }
         let negotiated = mdic & (3 << 26) == WRITE && self.write(at, mdic as u16);
         let data = if mdic & (3 << 26) == READ { u32::from(self.registers[at]) } else { mdic & 0xffff };
         (mdic & !0xffff | data | READY, negotiated)
@@ -121,6 +128,8 @@ mod tests {
         assert!(write(&mut phy, 0x1340), "negotiation was restarted");
         assert_eq!(read(&mut phy, 0), 0x1140);
         assert!(write(&mut phy, 0x8000));
+        write(&mut phy, (PAGE as u32) << 16 | 2);
+        assert_eq!((read(&mut phy, 17), read(&mut phy, 2)), (0, 0x0141), "another page");
         assert_eq!(phy.execute(READ | 2 << 21).0 & ERROR, ERROR, "there is one PHY");
     }
 }

@@ -248,6 +248,73 @@ registers! {
     MANC 0x5820 Plain;
 }
 
+registers! {
+    /// The registers that PCI Express models add, as far as drivers use them, in the order of their offsets.
+    EXPRESS:
+    /// Device control, again.
+    CTRL_DUP 0x0004 Acts = 0x0000_0201;
+    /// Causes that an MSI-X message clears.
+    EIAC 0x00dc Acts;
+    /// Causes that an access to ICR masks.
+    IAM 0x00e0 Acts;
+    /// Vectors of causes.
+    IVAR 0x00e4 Acts;
+    /// Interrupt throttling by vector, in units of 256 ns.
+    EITR 0x00e8 [5] Acts;
+    /// Configuration control, with the semaphore between software and firmware.
+    EXTCNF_CTRL 0x0f00 Plain;
+    /// Configuration size.
+    EXTCNF_SIZE 0x0f08 Plain;
+    /// PHY control.
+    PHY_CTRL 0x0f10 Plain;
+    /// Management EEPROM control: the configuration is done.
+    EEMNGCTL 0x1010 Plain = 0x8004_0000;
+    /// EEPROM write.
+    EEWR 0x102c Plain;
+    /// Early receive threshold.
+    ERT 0x2008 Plain;
+    /// Packet split control.
+    PSRCTL 0x2170 Plain = 0x0004_0402;
+    /// The second receive queue's registers, which no queue is behind.
+    RDBAL1 0x2900 [12] Plain;
+    /// Receive ACK interrupt delay.
+    RAID 0x2c08 Plain;
+    /// Arbitration between transmit queues.
+    TARC0 0x3840 Plain = 0x0000_0403;
+    /// The second transmit queue's registers, which no queue is behind.
+    TDBAL1 0x3900 [11] Plain;
+    /// Arbitration between transmit queues.
+    TARC1 0x3940 Plain = 0x0000_0403;
+    /// Interrupts by cause.
+    IAC 0x4100 [10] ClearOnRead;
+    /// Queues for received frames.
+    MRQC 0x5818 Plain;
+    /// PCI Express control.
+    GCR 0x5b00 Plain;
+    /// Function and power state.
+    FACTPS 0x5b30 Plain;
+    /// Semaphores between drivers, and with firmware. Only one driver uses the device, so it always gets them.
+    SWSM 0x5b50 Plain;
+    /// Firmware semaphore: there is no firmware.
+    FWSM 0x5b54 ReadOnly;
+    /// Second semaphore.
+    SWSM2 0x5b58 Plain;
+    /// PCI Express control.
+    GCR2 0x5b64 Plain;
+    /// Clears pending MSI-X bits.
+    PBACLR 0x5b68 Plain;
+    /// Redirection table.
+    RETA 0x5c00 [32] Plain;
+    /// Hash key.
+    RSSRK 0x5c80 [10] Plain;
+    /// The precision clock, which doesn't run, and its increment.
+    SYSTIML 0xb600 [3] Plain;
+    /// Transmit time stamps.
+    TSYNCTXCTL 0xb614 [3] Plain;
+    /// Receive time stamps.
+    TSYNCRXCTL 0xb620 [7] Plain;
+}
+
 /// Where a register lies among tables: its table and row.
 pub(crate) fn find(tables: &'static [&'static [Register]], offset: u32) -> Option<&'static Register> {
     tables.iter().find_map(|rows| {

@@ -16,7 +16,7 @@ pub const PAGES: (u32, u32) = (0x2000, 0x4000);
 const RINGS: (u32, u32) = (0x2000, 0x2000);
 const FILTERS: (u32, u32) = (0x5000, 0x1000);
 /// End of all registers.
-const END: u32 = 0x6000;
+const END: u32 = 0xb640;
 
 /// RDLEN, TDLEN: multiples of 128 bytes below 1 MB.
 const LEN_MASK: u32 = 0xf_ff80;

@@ -124,6 +124,9 @@ impl Readings {
             self.read[index(low)] = self.read[index(low)].wrapping_add(count);
             return (count >> 32) as u32;
         }
+        if offset >= reg::CRCERRS + 4 * COUNT as u32 {
+            return 0;
+        }
         let index = index(offset);
         let count = stats.0[index].load(Ordering::Relaxed).wrapping_sub(self.read[index]);
         if is_pair(offset) {

@@ -1,7 +1,7 @@
 //! Intel 82540EM: the desktop adapter that Linux's e1000 and FreeBSD's em drive.
 
-use crate::e1000::Model;
 use crate::e1000::registers::COMMON;
+use crate::e1000::{Model, Pins};
 use crate::pci::{Bar, Capability, Identity, Space};
 
 /// The model.
@@ -23,7 +23,6 @@ pub static MODEL: Model = Model {
         capabilities: &[(0xdc, Capability::Power), (0xf0, Capability::Msi)],
     },
     tables: &[COMMON],
-    resets: &[],
     // Marvell 88E1011.
     phy: 0x0141_0c20,
     // Both initialization words, PCI identity, and: PAUSE in both directions.
@@ -37,7 +36,7 @@ pub static MODEL: Model = Model {
         (15, 0x3040),
         (36, 0x0000),
     ],
-    eerd: (1 << 4, 8),
+    // An EEPROM of 64 words is present.
+    pins: Pins { present: 1 << 8, done: 1 << 4, address: 8 },
     extended: false,
-    write: |_, _, _, _| None,
 };

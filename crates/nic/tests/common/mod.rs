@@ -62,6 +62,7 @@ pub struct Machine {
     pub rx_counters: CountersRef,
     pub now: u64,
     pub interrupts: u64,
+    pub vectors: Vec<u16>,
     pub kicks: u64,
     pub quiesced: u64,
     /// The driver's indices, and the buffers of its receive ring by descriptor.
@@ -95,6 +96,7 @@ impl Machine {
             rx_counters,
             now: 1_000_000,
             interrupts: 0,
+            vectors: Vec::new(),
             kicks: 0,
             quiesced: 0,
             tdt: 0,
@@ -120,6 +122,7 @@ impl Machine {
     }
 
     pub fn raised(&mut self, raise: Raise) {
+        self.vectors.extend(raise.vectors());
         self.interrupts += raise.vectors().count() as u64;
     }
 
@@ -224,6 +227,7 @@ impl Machine {
             self.ring_write(offset(reg::RDT), tail);
             self.ring_write(offset(reg::RDH), 0);
         }
+        self.write(reg::RFCTL, if self.extended() { 1 << 15 } else { 0 });
         self.write(reg::RXCSUM, 1 << 9);
         self.write(reg::TCTL, 0x0103_f0f8);
         self.write(reg::RCTL, RCTL);
@@ -253,6 +257,11 @@ impl Machine {
 
     pub fn restore_memory(&mut self) {
         self.memory = self.whole.clone();
+    }
+
+    /// Whether the driver uses extended receive descriptors.
+    pub fn extended(&self) -> bool {
+        self.nic.model().name == "82574l"
     }
 
     pub fn rx_buffer(&self, index: u32) -> u64 {
@@ -379,11 +388,14 @@ impl Machine {
         loop {
             let at = RX_RING + 16 * u64::from(self.next_rx);
             let word = self.word(at + 8);
-            let (len, status, tag) = (word as usize & 0xffff, (word >> 32) as u16, (word >> 48) as u16);
+            // Status and length are the other way round in an extended descriptor.
+            let (len, status) = if self.extended() { (word >> 32, word) } else { (word, word >> 32) };
+            let (len, status, tag) = (len as usize & 0xffff, status as u16, (word >> 48) as u16);
             if status & 1 == 0 {
                 return frames;
             }
             bytes.extend(self.peek(self.rx_buffer(self.next_rx), len));
+            self.poke(at, &self.rx_buffer(self.next_rx).to_le_bytes());
             self.poke(at + 8, &[0; 8]);
             self.rdt = self.next_rx;
             self.next_rx = (self.next_rx + 1) % RING;
