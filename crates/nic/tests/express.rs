@@ -156,6 +156,35 @@ fn extended_descriptors_carry_status_length_and_tag() {
 }
 
 #[test]
+fn descriptors_with_several_buffers_are_filled_in_order() {
+    let mut machine = up(Techniques::default());
+    machine.write(reg::RCTL, 0);
+    // 128 bytes, twice 1 KB, none; eight descriptors of 32 bytes.
+    machine.write(reg::PSRCTL, 1 | 1 << 8 | 1 << 16);
+    for index in 0..8 {
+        let buffer = machine.rx_buffer(index);
+        for (number, word) in (0..).zip([buffer, buffer + 0x800, buffer + 0x1000, u64::MAX]) {
+            machine.poke(RX_RING + 32 * u64::from(index) + 8 * number, &word.to_le_bytes());
+        }
+    }
+    machine.write(reg::RDH, 0);
+    machine.write(reg::RDT, 7);
+    machine.write(reg::RCTL, RCTL | 1 << 5 | 1 << 10 | 1 << 26);
+    let long = frame(3000);
+    assert_eq!(machine.receive(&long), (1, 0));
+    assert_eq!(machine.receive(&frame(100)), (1, 0));
+    let words = |index: u64| [0, 8, 16].map(|at| machine.word(RX_RING + 32 * index + at));
+    assert_eq!(words(0), [0, 128 << 32 | 5, 1024 << 32 | 1024 << 16]);
+    assert_eq!(words(1), [0, 128 << 32 | 7, 696 << 16]);
+    assert_eq!(words(2), [0, 100 << 32 | 7, 0]);
+    let parts = [(0, 0, 128), (0, 0x800, 1024), (0, 0x1000, 1024), (1, 0, 128), (1, 0x800, 696)];
+    let bytes = parts.map(|(index, at, len)| machine.peek(machine.rx_buffer(index) + at, len)).concat();
+    assert_eq!(bytes, long);
+    machine.write(reg::PSRCTL, 0);
+    assert_eq!(machine.receive(&frame(100)), (1, 1), "buffers without bytes");
+}
+
+#[test]
 fn mapped_doorbells_work_as_on_the_other_model() {
     let mut machine = up(Techniques { doorbells: Doorbells::Mapped, ..Techniques::default() });
     let kicks = machine.kicks;

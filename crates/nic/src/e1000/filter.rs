@@ -13,8 +13,9 @@ const BAM: u32 = 1 << 15;
 const VFE: u32 = 1 << 18;
 const BSEX: u32 = 1 << 25;
 const SECRC: u32 = 1 << 26;
-/// RCTL: descriptors for split packets, which the device doesn't have.
+/// RCTL: descriptors for split packets, with several buffers.
 const DTYP: u32 = 3 << 10;
+const SPLIT: u32 = 1 << 10;
 /// RAH: the address is valid.
 const VALID: u32 = 1 << 31;
 /// CTRL: tags are removed.
@@ -44,26 +45,37 @@ pub(crate) struct Mode {
     pub reports_checksum: bool,
     /// Whether descriptors are extended.
     pub extended: bool,
+    /// Whether they have several buffers.
+    pub split: bool,
+    psrctl: u32,
 }
 
 impl Mode {
     pub fn load(shared: &Shared) -> Mode {
-        let rfctl = shared.load(reg::RFCTL);
+        let (rctl, rfctl) = (shared.load(reg::RCTL), shared.load(reg::RFCTL));
+        let extended = shared.extended && rfctl & EXTEN != 0;
         Mode {
-            rctl: shared.load(reg::RCTL),
+            rctl,
             own: station(shared, 0),
             vet: shared.load(reg::VET) as u16,
             strips: shared.load(reg::CTRL) & VME != 0,
             reports_checksum: shared.load(reg::RXCSUM) & TUOFL != 0,
-            extended: shared.extended && rfctl & EXTEN != 0,
+            extended,
+            split: extended && rctl & DTYP == SPLIT,
+            psrctl: shared.load(reg::PSRCTL),
         }
     }
 
-    /// Size of a buffer in bytes.
-    pub fn buffer(&self) -> u32 {
+    /// Sizes of a descriptor's buffers in bytes.
+    pub fn buffers(&self) -> [u32; 4] {
+        if self.split {
+            // In units of 128 bytes and of 1 KB.
+            let size = |shift: u32| (self.psrctl >> shift & 0x3f) << 10;
+            return [(self.psrctl & 0x7f) << 7, size(8), size(16), size(24)];
+        }
         let size = 2048 >> (self.rctl >> 16 & 3);
         // The smallest size is not larger with BSEX: that combination is reserved.
-        if self.rctl & BSEX != 0 && size < 2048 { 16 * size } else { size }
+        [if self.rctl & BSEX != 0 && size < 2048 { 16 * size } else { size }, 0, 0, 0]
     }
 
     /// Bytes of the CRC that are counted as received.
@@ -90,7 +102,8 @@ impl Mode {
     /// Whether the device receives the frame; if so, the tag that is removed from it.
     #[inline]
     pub fn accept(&self, shared: &Shared, head: &[u8; 64], len: u32) -> Result<Option<u16>, Reason> {
-        if self.rctl & DTYP != 0 {
+        // Attack: formats that the device doesn't have, and buffers without bytes.
+        if self.rctl & DTYP != 0 && (!self.split || self.buffers() == [0; 4]) {
             return Err(Reason::BadDescriptor);
         }
         if len < 14 {
@@ -209,7 +222,7 @@ mod tests {
         let sizes = [0, 1, 2, 3].map(|size: u32| {
             [0, BSEX].map(|large| {
                 shared.store(reg::RCTL, size << 16 | large);
-                Mode::load(&shared).buffer()
+                Mode::load(&shared).buffers()[0]
             })
         });
         assert_eq!(sizes, [[2048, 2048], [1024, 16384], [512, 8192], [256, 4096]]);

@@ -18,6 +18,8 @@ pub(crate) struct Ring {
     pub count: u32,
     /// The first descriptor that was not published.
     pub head: u32,
+    /// Pairs of words of a descriptor, less one.
+    more: u32,
 }
 
 /// The part of a ring that was translated last.
@@ -28,17 +30,19 @@ pub(crate) struct Part<'t> {
 }
 
 impl Ring {
-    /// Takes over the ring of `state` if it was enabled again. `None`: it is not enabled.
+    /// Takes over the ring of `state` if it was enabled again, or if its descriptors have another size; `large`: two
+    /// pairs of words. `None`: it is not enabled.
     #[inline]
-    pub fn adopt(&mut self, state: &RingState) -> Option<bool> {
+    pub fn adopt(&mut self, state: &RingState, large: bool) -> Option<bool> {
         let generation = state.generation()?;
-        if generation == self.generation {
+        let more = u32::from(large);
+        if generation == self.generation && more == self.more {
             return Some(false);
         }
         let (base, len, head) = state.description();
         // Attack: a length of any value. It is masked to 65,528 descriptors; a head outside means an empty ring.
-        let count = len / SIZE as u32;
-        *self = Ring { generation, base, count, head: if head < count { head } else { 0 } };
+        let count = (len / SIZE as u32) >> more;
+        *self = Ring { generation, base, count, head: if head < count { head } else { 0 }, more };
         Some(true)
     }
 
@@ -77,15 +81,17 @@ impl Ring {
     ) -> Option<(Pairs<'t>, usize)> {
         if let Some(pairs) = part.pairs
             && let Some(place) = index.checked_sub(part.first)
-            && (place as usize) < pairs.len()
+            && ((place + 1) << self.more) as usize <= pairs.len()
         {
-            return Some((pairs, place as usize));
+            return Some((pairs, (place << self.more) as usize));
         }
         // Attack: a base near the end of the address space; the sum wraps, and is checked by the translation.
-        let address = self.base.wrapping_add(u64::from(index) * SIZE);
-        let len = self.count.saturating_sub(index) * SIZE as u32;
-        let pairs =
-            Pairs::new(translate.write(address, len).ok()?, u16::MAX).filter(|all| !all.is_empty())?;
+        let address = self.base.wrapping_add((u64::from(index) * SIZE) << self.more);
+        let len = (self.count.saturating_sub(index) * SIZE as u32) << self.more;
+        let pairs = Pairs::new(translate.write(address, len).ok()?, u16::MAX)?;
+        if pairs.len() <= self.more as usize {
+            return None;
+        }
         *part = Part { pairs: Some(pairs), first: index };
         Some((pairs, 0))
     }

@@ -56,15 +56,17 @@ pub struct RxEngine {
     reserved: Box<[Reserved]>,
     frames: usize,
     /// Buffer addresses of the reserved descriptors.
-    addresses: Box<[u64]>,
+    addresses: Box<[[u64; 4]]>,
     descriptors: u32,
-    /// Of the frames put: both words of each descriptor, from the ring's head on.
-    done: Box<[[u64; 2]]>,
+    /// Of the frames put: the words of each descriptor that are written, from the ring's head on.
+    done: Box<[[u64; 3]]>,
     filled: u32,
     /// Frames put, counted from the first reserved.
     put: usize,
     extended: bool,
-    buffer: u32,
+    /// Descriptors have several buffers, of these sizes.
+    split: bool,
+    buffers: [u32; 4],
     tally: Tally,
     /// A small frame was put.
     small: bool,
@@ -84,13 +86,14 @@ impl RxEngine {
             hint: Hint::default(),
             reserved: vec![Reserved::default(); FRAMES].into_boxed_slice(),
             frames: 0,
-            addresses: vec![0; DESCRIPTORS].into_boxed_slice(),
+            addresses: vec![[0; 4]; DESCRIPTORS].into_boxed_slice(),
             descriptors: 0,
-            done: vec![[0; 2]; DESCRIPTORS].into_boxed_slice(),
+            done: vec![[0; 3]; DESCRIPTORS].into_boxed_slice(),
             filled: 0,
             put: 0,
             extended: false,
-            buffer: 2048,
+            split: false,
+            buffers: [2048, 0, 0, 0],
             tally: Tally::default(),
             small: false,
             short: false,
@@ -108,7 +111,7 @@ impl RxEngine {
     /// Takes the ring's description over. `false`: there is no ring.
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);
-        match self.ring.adopt(&bus.shared.rx) {
+        match self.ring.adopt(&bus.shared.rx, self.split) {
             None => return false,
             Some(false) => {}
             Some(true) => {
@@ -133,12 +136,13 @@ impl RxEngine {
     /// the first on, have room. Frames that the device doesn't receive need none. Earlier reservations are dropped.
     pub fn reserve(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (usize, Raise) {
         let mut raise = Raise::NONE;
+        let mode = Mode::load(bus.shared);
+        self.split = mode.split;
         if !self.adopt(bus, &mut raise) {
             return (0, raise);
         }
         (self.frames, self.put, self.descriptors) = (0, 0, self.filled);
-        let mode = Mode::load(bus.shared);
-        (self.extended, self.buffer) = (mode.extended, mode.buffer());
+        (self.extended, self.buffers) = (mode.extended, mode.buffers());
         let csb = self.csb(bus);
         let mut hint = self.hint;
         let mut translate = Direct::new(bus.memory, &mut hint);
@@ -153,7 +157,7 @@ impl RxEngine {
                 Err(refusal) => Reserved { refusal: Some(refusal), ..Reserved::default() },
                 Ok(tag) => {
                     let len = (len - if tag.is_some() { TAG } else { 0 }).max(SHORTEST);
-                    let count = (len + mode.crc()).div_ceil(self.buffer);
+                    let count = (len + mode.crc()).div_ceil(self.buffers.iter().sum());
                     if self.descriptors + count > most {
                         self.run_out(bus, &mut raise);
                         break;
@@ -189,9 +193,12 @@ impl RxEngine {
                 return Err(Reason::BadAddress);
             };
             let address = pairs.first(place);
-            self.addresses[number as usize] = address;
+            self.addresses[number as usize] = match self.split {
+                true => [address, pairs.second(place), pairs.first(place + 1), pairs.second(place + 1)],
+                false => [address, 0, 0, 0],
+            };
             // Only for the cache; the buffer is translated when it is written.
-            if let Ok(span) = translate.write(address, self.buffer) {
+            if let Ok(span) = translate.write(address, self.buffers[0]) {
                 span.prefetch_write();
             }
         }
@@ -269,7 +276,8 @@ impl RxEngine {
     ) -> Result<(), Reason> {
         let Reserved { len, tag, first, count, .. } = *reserved;
         let addresses = &self.addresses[first as usize..(first + count) as usize];
-        if let [address] = addresses
+        if let [[address, ..]] = addresses
+            && !self.split
             && tag.is_none()
             && burst.meta(frame).len == len
         {
@@ -281,9 +289,9 @@ impl RxEngine {
         }
         let mut source = Source { reader: burst.reader(frame), skip_at: tag.map(|_| ADDRESSES) };
         let mut left = len;
-        for &address in addresses {
+        for (&address, &size) in addresses.iter().flat_map(|all| all.iter().zip(&self.buffers)) {
             let mut at = address;
-            let mut room = self.buffer.min(left);
+            let mut room = size.min(left);
             left -= room;
             while room > 0 {
                 let to = translate.write(at, room).map_err(|_| Reason::BadAddress)?;
@@ -306,16 +314,21 @@ impl RxEngine {
         let mut left = len + crc;
         for number in first..first + count {
             let last = number + 1 == first + count;
-            let len = u64::from(left.min(self.buffer));
-            left -= left.min(self.buffer);
+            let lens = self.buffers.map(|size| {
+                let len = size.min(left);
+                left -= len;
+                u64::from(len)
+            });
+            let len = lens[0];
             let status = flags | DD | if last { EOP } else { 0 } | if tag.is_some() { VP } else { 0 };
             let tag = u64::from(tag.unwrap_or(0));
             self.done[number as usize] = if self.extended {
-                // Queue, hash and identification: none. Then status and errors, length, tag.
-                [0, status | len << 32 | tag << 48]
+                // Queue, hash and identification: none. Then status and errors, length, tag. Then the lengths of the
+                // further buffers; the headers are not split from the rest.
+                [0, status | len << 32 | tag << 48, lens[1] << 16 | lens[2] << 32 | lens[3] << 48]
             } else {
                 // Length, checksum, status, errors, tag.
-                [self.addresses[number as usize], len | status << 32 | tag << 48]
+                [0, len | status << 32 | tag << 48, 0]
             };
         }
         self.filled = self.filled.max(first + count);
@@ -355,9 +368,12 @@ impl RxEngine {
     fn write_back(&mut self, bus: &Bus<'_>, filled: u32) {
         let mut translate = Direct::new(bus.memory, &mut self.hint);
         let mut part = Part::default();
-        for (number, [first, second]) in self.done[..filled as usize].iter().enumerate() {
+        for (number, [first, second, third]) in self.done[..filled as usize].iter().enumerate() {
             let index = self.ring.after(self.ring.head, number as u32);
             if let Some((pairs, place)) = self.ring.at(&mut part, &mut translate, index) {
+                if self.split {
+                    pairs.set_first(place + 1, *third);
+                }
                 if self.extended {
                     pairs.set_first(place, *first);
                 }

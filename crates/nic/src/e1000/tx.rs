@@ -123,7 +123,7 @@ impl TxEngine {
     #[inline]
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);
-        match self.ring.adopt(&bus.shared.tx) {
+        match self.ring.adopt(&bus.shared.tx, false) {
             None => return false,
             Some(false) => {}
             Some(true) => {
