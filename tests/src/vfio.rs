@@ -99,9 +99,12 @@ impl<'g> GuestTestpmd<'g> {
              {options}--no-telemetry -- -i --nb-cores=1 --forward-mode={mode} --total-num-mbufs=4096 \
              --txd=256 --rxd=256 --no-mlockall"
         );
-        ran(guest, "rm -f /tmp/typed /tmp/said /tmp/ended && mkfifo /tmp/typed")?;
+        ran(guest, "rm -f /tmp/typed /tmp/output /tmp/ended && mkfifo /tmp/typed")?;
         // testpmd would end when its input is closed.
-        ran(guest, &format!("({line} <>/tmp/typed >/tmp/said 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 &"))?;
+        ran(
+            guest,
+            &format!("({line} <>/tmp/typed >/tmp/output 2>&1; echo $? >/tmp/ended) >/dev/null 2>&1 &"),
+        )?;
         let testpmd = GuestTestpmd { guest };
         testpmd.says("testpmd>")?;
         testpmd.types("start")?;
@@ -128,12 +131,12 @@ impl<'g> GuestTestpmd<'g> {
 
     /// Its output so far.
     pub fn output(&self) -> String {
-        self.guest.run("cat /tmp/said", BOUND).map_or_else(|error| error.to_string(), |output| output.text)
+        self.guest.run("cat /tmp/output", BOUND).map_or_else(|error| error.to_string(), |output| output.text)
     }
 
     fn says(&self, words: &str) -> Result<(), String> {
-        self.until(&format!("grep -q '{words}' /tmp/said || test -e /tmp/ended"))
-            .and_then(|()| ran(self.guest, &format!("grep -q '{words}' /tmp/said")))
+        self.until(&format!("grep -q '{words}' /tmp/output || test -e /tmp/ended"))
+            .and_then(|()| ran(self.guest, &format!("grep -q '{words}' /tmp/output")))
             .map(drop)
             .map_err(|why| format!("testpmd does not print {words:?}: {why}\n{}", self.output()))
     }

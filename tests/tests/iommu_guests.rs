@@ -213,11 +213,11 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     let symbol = ran(&guest, "grep ' linux_proc_banner$' /proc/kallsyms | cut -d' ' -f1");
     let address = u64::from_str_radix(&symbol, 16).unwrap() - 0xffff_ffff_8000_0000;
     let line = format!(
-        "({} {found} {address:x} >/tmp/said 2>&1; touch /tmp/over) >/dev/null 2>&1 &",
+        "({} {found} {address:x} >/tmp/output 2>&1; touch /tmp/over) >/dev/null 2>&1 &",
         program.display()
     );
     ran(&guest, &line);
-    ran(&guest, "until grep -q offered /tmp/said || test -e /tmp/over; do usleep 50000; done");
+    ran(&guest, "until grep -q offered /tmp/output || test -e /tmp/over; do usleep 50000; done");
     let mut ring = ringway_client::Ring::connect(&fabric.socket("a.sock")).unwrap();
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
@@ -225,7 +225,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     assert!(ring.tx.push(&frame).unwrap());
     ring.sync().unwrap();
     ran(&guest, "until test -e /tmp/over; do usleep 50000; done");
-    [ran(&guest, "cat /tmp/said"), ran(&guest, "cat /proc/version")]
+    [ran(&guest, "cat /tmp/output"), ran(&guest, "cat /proc/version")]
 }
 
 /// The frame's text.

@@ -159,7 +159,7 @@ impl<'m, P: Peer> Far<'m, P> {
         let [left, right] = sockets;
         let sockets = [UnixStream::connect(left)?, UnixStream::connect(right)?];
         let front = connect(sockets, memories, &pair.wires(), shape)?;
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + Duration::from_secs(20);
         while pair.run(SLICE)?.0 == 0 {
             if Instant::now() > end {
                 return Err("no frame comes through the peer".into());

@@ -192,7 +192,7 @@ fn a_function_that_exceeds_its_memory_ends_alone() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("it ends and comes again", || function(&lab)["restarts"].as_u64() > Some(1));
     let reason = || function(&lab)["reason"].as_str().unwrap().to_string();
-    until("it is told why", || reason().contains("memory allocation"));
+    until("the reason is shown", || reason().contains("memory allocation"));
     let (_one, _two) = (program(&lab, "one"), program(&lab, "two"));
     assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 0, "the data process goes on");
 }

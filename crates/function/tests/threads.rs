@@ -268,11 +268,11 @@ fn a_control_socket_reaches_all_threads() {
 
 #[test]
 fn messages_of_other_threads_are_delivered() {
-    let path = std::env::temp_dir().join(format!("ringway-heard-{}.sock", std::process::id()));
+    let path = std::env::temp_dir().join(format!("ringway-chatter-{}.sock", std::process::id()));
     let text = format!(
         "ChatterSocket(UNIX, {});
          StaticThreadSched(s 1);
-         s :: RatedSource(\"heard\", RATE 100) -> Print(said, CONTENTS ASCII) -> Discard;
+         s :: RatedSource(\"text\", RATE 100) -> Print(printed, CONTENTS ASCII) -> Discard;
          Idle -> c :: Counter -> Discard;",
         path.display()
     );
@@ -280,7 +280,7 @@ fn messages_of_other_threads_are_delivered() {
     let options = format!("-j2 -u {}", control.display());
     let router = std::thread::spawn(move || run(&options, &text));
     let mut lines = BufReader::new(connect(&path, &router)).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("said:") && line.contains("heard")));
+    assert!(lines.any(|line| line.contains("printed:") && line.contains("text")));
     Program::of(connect(&control, &router)).say("WRITE stop");
     assert_eq!(router.join().unwrap().0, 0);
 }

@@ -26,14 +26,14 @@ const CONFIGURATION: &str = "
     FromHost(chost0, 10.93.0.1/24) -> Kinds(10.93.0.0/24) -> to :: ToHost(chost0);
     InfiniteSource(DATA \\<01020304>, LIMIT 3)
         -> UDPIPEncap(127.0.0.1, 7771, 127.0.0.1, 7772) -> Queue -> raw :: RawSocket(UDP, 7772)
-        -> IPClassifier(dst udp port 7772) -> CheckIPHeader -> CheckUDPHeader -> heard :: Counter -> Discard;
+        -> IPClassifier(dst udp port 7772) -> CheckIPHeader -> CheckUDPHeader -> got :: Counter -> Discard;
     InfiniteSource(DATA \\<ffffffffffff 020000000098 1234 0102>, LIMIT 3) -> shown :: ToHostSniffers(cshow0);
     FromDevice(cshow0, OUTBOUND true) -> ours :: Classifier(12/1234, -) -> seen :: Counter -> Discard;
     ours[1] -> Discard;
     DriverManager(set tries 0, label again, set tries $(add $tries 1), wait 20ms,
         goto again $(and $(lt $tries 1000) $(or $(lt $(tun.packets) 3) $(lt $(tap.packets) 3)
-            $(lt $(heard.count) 3) $(lt $(seen.count) 3))),
-        wait 200ms, print $(raw.count) $(raw.drops) $(heard.count) $(to.drops) $(tun.dev_name) $(shown.count)
+            $(lt $(got.count) 3) $(lt $(seen.count) 3))),
+        wait 200ms, print $(raw.count) $(raw.drops) $(got.count) $(to.drops) $(tun.dev_name) $(shown.count)
             $(seen.count), stop);
 ";
 

@@ -280,7 +280,7 @@ mod tests {
         let sort = |fd: &dyn AsFd| FdKind::of(fd.as_fd());
         let event = EventFd::new().unwrap();
         assert_eq!(sort(&event), Some(FdKind::EventFd));
-        assert!(!event.clear(), "asking signals nobody");
+        assert!(!event.clear(), "a query signals nobody");
         assert_eq!(sort(&crate::memfd("test", 4096).unwrap()), Some(FdKind::Memory));
         let (reader, writer) = std::io::pipe().unwrap();
         assert_eq!((sort(&reader), sort(&writer)), (Some(FdKind::Pipe), Some(FdKind::Pipe)));

@@ -31,7 +31,7 @@ fn full() -> (EventFd, Arc<OwnedFd>) {
 #[test]
 fn a_full_blocking_eventfd_blocks_no_sender_without_aio() {
     refuse();
-    assert!(prepare_signals().is_err(), "it is said that something is lacking");
+    assert!(prepare_signals().is_err(), "the missing facility is reported");
     let (event, copy) = full();
     let (done, is_done) = channel();
     std::thread::spawn(move || {

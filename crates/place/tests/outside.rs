@@ -35,9 +35,9 @@ impl Listener {
                 view.pending_vms.sort();
                 received.hosts.insert(view.host.name.clone(), *view);
             }
-            Delta::NoHost(name) => assert!(received.hosts.remove(&name).is_some(), "{name} was never told"),
+            Delta::NoHost(name) => assert!(received.hosts.remove(&name).is_some(), "{name} was never sent"),
             Delta::Vm(vm) => drop(received.vms.insert(vm.name.clone(), *vm)),
-            Delta::NoVm(name) => assert!(received.vms.remove(&name).is_some(), "{name} was never told"),
+            Delta::NoVm(name) => assert!(received.vms.remove(&name).is_some(), "{name} was never sent"),
         }
     }
 

@@ -337,7 +337,7 @@ fn reserve(service: &Service, args: &ExtenderBindingArgs) -> Result<(Arc<Kuberne
     let own = own.filter(|vm| !is_of_pod(vm));
     let (vm, fresh) = (service.pods.seen(&name, &args.pod_uid, now), own.is_none());
     if vm.is_none() && fresh {
-        return Err(Failed::Unknown(unspoken_of(&name)));
+        return Err(Failed::Unknown(no_description_of(&name)));
     }
     if let Some(vm) = vm {
         service.engine.mirror(vec![Object::Vm(Box::new(vm))], &[])?;
@@ -370,10 +370,10 @@ fn give_back(service: &Service, name: &str, fresh: bool) -> Result<(), Failed> {
 }
 
 /// Advice for a pod with unknown requests.
-fn unspoken_of(name: &str) -> String {
+fn no_description_of(name: &str) -> String {
     let minutes = KEPT / 60_000;
     format!(
-        "no request within {minutes} minutes said what pod {} requires: let kube-scheduler call `filter` or \
+        "no request within {minutes} minutes described pod {}: let kube-scheduler call `filter` or \
          `prioritize` before, or add it as a VM of that name",
         name.escape_debug()
     )

@@ -342,9 +342,7 @@ fn a_binding_is_stored_before_the_reply() {
     let answers = |answers: Vec<Answer>| *lab.server.bindings.lock().unwrap() = answers.into();
     let pending = || lab.service.hosts().unwrap().iter().map(|row| row.pending).sum::<i32>();
     let asked = |name| json!({ "Pod": pod(name, "1500m"), "NodeNames": ["n1", "n2"] });
-    assert!(
-        lab.bind("web", "n1").starts_with("no request within 15 minutes said what pod shop.web requires")
-    );
+    assert!(lab.bind("web", "n1").starts_with("no request within 15 minutes described pod shop.web"));
     lab.extend("filter", &asked("web"));
     // A binding refused by the server is not made here either.
     let taken = json!({ "code": 409, "message": "pod web is already assigned to node \"n9\"" });

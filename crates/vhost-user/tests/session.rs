@@ -401,7 +401,7 @@ fn a_reset_device_restarts_on_the_same_connection() {
     front.device.take();
     assert_eq!(front.acknowledged(Request::ResetDevice), 0);
     front.send(Request::SetVringKick(fd(0))).unwrap();
-    assert_eq!(front.device.take(), ["stop 0"], "size and addresses are to be told again");
+    assert_eq!(front.device.take(), ["stop 0"], "size and addresses must be sent again");
     assert_eq!(front.base(0), 0);
 }
 

@@ -60,7 +60,7 @@ fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<Theirs<'m>, Failure> {
     let mut testpmd = testpmd::forwarding(folder, "back", vec![device(0), device(1)], WORKER, &[])?;
     let sockets = [UnixStream::connect(&paths[0])?, UnixStream::connect(&paths[1])?];
     let mut guests = guests(sockets, homes, false)?;
-    guests.begin(START).map_err(|error| format!("{error}; testpmd said {}", testpmd.last()))?;
+    guests.begin(START).map_err(|error| format!("{error}; testpmd printed {}", testpmd.last()))?;
     let mut tried = vec![("without retries".to_string(), guests.rate(5 * SLICE)?)];
     for (delay, times) in RETRIES {
         testpmd.retry(delay, times)?;

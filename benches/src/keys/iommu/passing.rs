@@ -95,7 +95,7 @@ impl Side for Theirs<'_> {
         self.testpmd.run(true)?;
         let rate = self.guest.rate(time);
         self.testpmd.run(false)?;
-        rate.map_err(|error| format!("{error}; testpmd said {}", self.testpmd.last()).into())
+        rate.map_err(|error| format!("{error}; testpmd printed {}", self.testpmd.last()).into())
     }
 
     fn busy(&mut self) -> Result<[f64; 2], Failure> {

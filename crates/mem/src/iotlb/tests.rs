@@ -196,7 +196,7 @@ proptest! {
             is_merged(&editor);
             if let (Step::Update { iova, access, .. }, false) = (step, refused) {
                 let known = editor.grants(iova, Access::from_bits(access).unwrap());
-                prop_assert_eq!(known, Some(true), "what was just said is known");
+                prop_assert_eq!(known, Some(true), "a new mapping is known");
             }
             for (index, row) in model.0.iter().enumerate() {
                 let iova = Model::address(index);

@@ -411,7 +411,7 @@ fn a_program_attaches_with_its_parameters_and_its_exit_is_seen() {
     assert!(listener.accept().unwrap().is_none());
     let mut stream = UnixStream::connect(listener.path()).unwrap();
     let mut newcomer = listener.accept().unwrap().unwrap();
-    assert!(newcomer.hello().unwrap().is_none(), "it said nothing yet");
+    assert!(newcomer.hello().unwrap().is_none(), "it has sent nothing yet");
     let hello = Hello { slots: [128, 0], ..Hello::default() };
     stream.write_all(&hello.to_bytes()[..10]).unwrap();
     assert!(newcomer.hello().unwrap().is_none(), "nor all of it");

@@ -48,7 +48,7 @@ pub enum LayoutError {
     Version(u32),
     /// Unknown feature bits.
     Features(u32),
-    /// The memory is smaller than its header says, or the header's offsets don't match its sizes.
+    /// The memory is smaller than in its header, or the header's offsets don't match its sizes.
     Size,
     /// The memory is not aligned to a page.
     Alignment,
@@ -80,7 +80,7 @@ impl core::fmt::Display for LayoutError {
             LayoutError::Features(bits) => {
                 write!(out, "the ring has features {bits:#x} that are unknown here")
             }
-            LayoutError::Size => out.write_str("the ring's memory is smaller than its header says"),
+            LayoutError::Size => out.write_str("the ring's memory is smaller than in its header"),
             LayoutError::Alignment => out.write_str("the ring's memory is not aligned to a page"),
         }
     }

@@ -118,7 +118,7 @@ fn an_armed_side_wants_exactly_one_notification() {
     assert_eq!(consumer.arm(&made, 4), Ok(true));
     assert!(!fill(&mut producer, 2), "one is missing");
     assert!(fill(&mut producer, 5), "the fourth came");
-    assert!(!fill(&mut producer, 5), "told once");
+    assert!(!fill(&mut producer, 5), "notified once");
     consumer.disarm(&made);
     assert!(!fill(&mut producer, 51));
     assert_eq!(producer.room(&made, 1), Ok(0));

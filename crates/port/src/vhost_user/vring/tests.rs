@@ -574,7 +574,7 @@ fn a_disconnected_guest_has_no_deadline() {
     assert!(sends.call.clear());
     sends.publish(Policy::default());
     assert!(take(&mut tx, 0).is_empty());
-    assert!(sends.call.clear(), "should the guest come back, it is told");
+    assert!(sends.call.clear(), "a returning guest is notified");
 }
 
 proptest! {
