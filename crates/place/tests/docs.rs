@@ -8,18 +8,43 @@ fn page() -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
+/// Every unit: name, description, names of its properties.
+fn units() -> impl Iterator<Item = (&'static str, &'static str, &'static [&'static str])> {
+    let filters = filters::MANDATORY.iter().chain(filters::SELECTABLE);
+    let filters = filters.map(|it| (it.name(), it.describes(), it.parameters()));
+    let weights = weights::ALL.iter().map(|it| (it.name(), it.describes(), it.parameters()));
+    filters.chain(weights).chain(balancers::ALL.iter().map(|it| (it.name, it.describes, it.parameters)))
+}
+
+#[test]
+fn every_property_of_a_unit_is_defined() {
+    for (name, _, properties) in units() {
+        for property in properties {
+            let defined = unit::describe(property).is_some();
+            assert!(defined, "{name} reads {property}: add its row to PARAMETERS in src/unit/parameter.rs");
+        }
+    }
+}
+
 #[test]
 fn every_unit_and_property_has_a_row() {
     let page = page();
-    let filters = filters::MANDATORY.iter().chain(filters::SELECTABLE).map(|it| (it.name(), it.describes()));
-    let weights = weights::ALL.iter().map(|it| (it.name(), it.describes()));
-    for (name, describes) in filters.chain(weights) {
-        assert!(page.contains(&format!("| `{name}` | {describes} |")), "{name} has no row, or another one");
+    let mut missing = Vec::new();
+    for (name, describes, properties) in units() {
+        let quoted: Vec<String> = properties.iter().map(|property| format!("`{property}`")).collect();
+        let (start, end) = (format!("| `{name}` | {describes}"), format!(" | {} |", quoted.join(", ")));
+        if !page.lines().any(|line| line.starts_with(&start) && line.contains(&end)) {
+            missing.push(start + &end);
+        }
     }
-    let names = balancers::NAMES.into_iter().chain(unit::PARAMETERS.iter().map(|it| it.name));
-    for name in names {
-        assert!(page.contains(&format!("| `{name}` |")), "{name} has no row");
+    for it in unit::PARAMETERS {
+        let default = if it.default.is_empty() { "none".into() } else { format!("`{}`", it.default) };
+        let row = format!("| `{}` | `{}` | {default} |", it.name, it.regex.replace('|', "\\|"));
+        if !page.lines().any(|line| line.starts_with(&row)) {
+            missing.push(row);
+        }
     }
+    assert!(missing.is_empty(), "add to docs/placement.md:\n{}", missing.join("\n"));
     let words = policy::built_in().into_iter().map(|it| it.name);
     for name in words.chain(FIGURES.iter().map(|(name, _)| name.to_string())) {
         assert!(page.contains(&format!("`{name}`")), "{name} is not there");
@@ -70,9 +95,7 @@ const OVIRT: [&str; 38] = [
 
 #[test]
 fn every_unit_of_ovirt_exists() {
-    let filters = filters::MANDATORY.iter().chain(filters::SELECTABLE).map(|it| it.name());
-    let known: Vec<&str> =
-        filters.chain(weights::ALL.iter().map(|it| it.name())).chain(balancers::NAMES).collect();
+    let known: Vec<&str> = units().map(|(name, ..)| name).collect();
     let page = page();
     for name in OVIRT {
         assert!(known.contains(&name), "{name} is not built");

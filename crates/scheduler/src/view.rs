@@ -267,7 +267,7 @@ pub fn units(external: Vec<ExternalUnit>) -> Vec<UnitView> {
     let mandatory = MANDATORY.iter().map(|it| unit(it.name(), "mandatory", it.describes(), it.parameters()));
     let filters = SELECTABLE.iter().map(|it| unit(it.name(), "filter", it.describes(), it.parameters()));
     let weights = weights::ALL.iter().map(|it| unit(it.name(), "weight", it.describes(), it.parameters()));
-    let balancers = balancers::NAMES.iter().map(|name| unit(name, "balancer", "", &[]));
+    let balancers = balancers::ALL.iter().map(|it| unit(it.name, "balancer", it.describes, it.parameters));
     let outside = external.into_iter().map(|it| UnitView {
         name: it.name,
         kind: match it.kind {
@@ -281,4 +281,21 @@ pub fn units(external: Vec<ExternalUnit>) -> Vec<UnitView> {
         external: true,
     });
     mandatory.chain(filters).chain(weights).chain(balancers).chain(outside).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn balancers_have_descriptions_and_properties() {
+        let units = units(Vec::new());
+        assert!(units.iter().all(|unit| !unit.description.is_empty()));
+        let reads = |property: &str| {
+            units
+                .iter()
+                .any(|unit| unit.kind == "balancer" && unit.properties.iter().any(|it| it.name == property))
+        };
+        assert!(reads("OverUtilization") && reads("HighVmCount") && !reads("HeSparesCount"));
+    }
 }

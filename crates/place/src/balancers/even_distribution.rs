@@ -1,10 +1,24 @@
 //! Keeps hosts' CPUs below `HighUtilization`, then their memory above its limits.
 
 use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, short_of_memory, target};
-use super::{Proposal, Scene};
+use super::{Balancer, Proposal, Scene};
+
+/// Its row.
+pub const BALANCER: Balancer = Balancer {
+    name: "OptimalForEvenDistribution",
+    describes: "Moves VMs off hosts that are overloaded or short of memory",
+    parameters: &[
+        "HighUtilization",
+        "CpuOverCommitDurationMinutes",
+        "MaxFreeMemoryForOverUtilized",
+        "MinFreeMemoryForUnderUtilized",
+        "VCpuToPhysicalCpuRatio",
+    ],
+    propose: |scene| (propose(scene), None),
+};
 
 /// Proposed moves.
-pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
+fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 {
         return Vec::new();
     }

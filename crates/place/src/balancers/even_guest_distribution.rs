@@ -1,11 +1,19 @@
 //! Balances the number of VMs per host.
 
 use super::cpu_and_memory::moves;
-use super::{Proposal, Scene};
+use super::{Balancer, Proposal, Scene};
 use crate::model::Row;
 
+/// Its row.
+pub const BALANCER: Balancer = Balancer {
+    name: "OptimalForEvenGuestDistribution",
+    describes: "Balances the number of VMs per host",
+    parameters: &["SpmVmGrace", "HighVmCount", "MigrationThreshold", "HighUtilization"],
+    propose: |scene| (propose(scene), None),
+};
+
 /// Proposed moves.
-pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
+fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     let grace = scene.number("SpmVmGrace", 5.0) as i32;
     let slots = |row: Row| {
         let manager = scene.cluster.slot(row).is_some_and(|slot| slot.host.spm);

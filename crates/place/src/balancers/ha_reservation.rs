@@ -1,7 +1,15 @@
 //! Spreads highly available VMs, and finds hosts whose failure would leave some without a host.
 
-use super::{Proposal, Scene};
+use super::{Balancer, Proposal, Scene};
 use crate::model::{ClusterState, Model, Row, VmSlot};
+
+/// Its row.
+pub const BALANCER: Balancer = Balancer {
+    name: "OptimalForHaReservation",
+    describes: "Spreads highly available VMs",
+    parameters: &["OverUtilization"],
+    propose: |scene| (propose(scene), None),
+};
 
 fn ha_vms<'m>(model: &'m Model, state: &ClusterState, row: Row) -> Vec<&'m VmSlot> {
     let Some(slot) = state.slot(row) else { return Vec::new() };
@@ -12,7 +20,7 @@ fn ha_vms<'m>(model: &'m Model, state: &ClusterState, row: Row) -> Vec<&'m VmSlo
 }
 
 /// Proposed moves: highly available VMs off hosts with far more than an even share.
-pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
+fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 || !scene.cluster.cluster.ha_reservation {
         return Vec::new();
     }

@@ -14,14 +14,34 @@ use crate::unit::describe;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Names of balancers that policies choose from.
-pub const NAMES: [&str; 5] = [
-    "None",
-    "OptimalForEvenDistribution",
-    "OptimalForEvenGuestDistribution",
-    "OptimalForPowerSaving",
-    "OptimalForHaReservation",
+/// What a balancer proposes: moves, best first, and a host to switch.
+pub type Proposed = (Vec<Proposal>, Option<Power>);
+
+/// A balancer; each has a row in [`ALL`].
+pub struct Balancer {
+    /// Its name, used in policies.
+    pub name: &'static str,
+    /// Its description for people.
+    pub describes: &'static str,
+    /// Names of the custom properties that it reads.
+    pub parameters: &'static [&'static str],
+    /// Proposes moves.
+    pub propose: fn(&Scene<'_>) -> Proposed,
+}
+
+/// Balancers that policies choose from.
+pub const ALL: &[Balancer] = &[
+    Balancer { name: "None", describes: "No moves", parameters: &[], propose: |_| (Vec::new(), None) },
+    even_distribution::BALANCER,
+    even_guest_distribution::BALANCER,
+    power_saving::BALANCER,
+    ha_reservation::BALANCER,
 ];
+
+/// A balancer that policies may name.
+pub fn find(name: &str) -> Option<&'static Balancer> {
+    ALL.iter().find(|balancer| balancer.name == name)
+}
 
 /// A VM that should move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,14 +136,8 @@ impl<'m> Scene<'m> {
     }
 }
 
-/// The proposals of balancer `name`, best first; none if there is no such built-in balancer.
-pub fn propose(name: &str, scene: &Scene<'_>) -> Option<(Vec<Proposal>, Option<Power>)> {
-    Some(match name {
-        "" | "None" => (Vec::new(), None),
-        "OptimalForEvenDistribution" => (even_distribution::propose(scene), None),
-        "OptimalForEvenGuestDistribution" => (even_guest_distribution::propose(scene), None),
-        "OptimalForPowerSaving" => (power_saving::propose(scene), power_saving::power(scene)),
-        "OptimalForHaReservation" => (ha_reservation::propose(scene), None),
-        _ => return None,
-    })
+/// The proposals of balancer `name`, none if it is empty; `None` if there is no such built-in balancer.
+pub fn propose(name: &str, scene: &Scene<'_>) -> Option<Proposed> {
+    let name = if name.is_empty() { "None" } else { name };
+    find(name).map(|balancer| (balancer.propose)(scene))
 }

@@ -1,12 +1,29 @@
 //! Consolidates VMs on fewer hosts, and switches empty hosts off except for spares.
 
 use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, short_of_memory, target};
-use super::{Power, Proposal, Scene};
+use super::{Balancer, Power, Proposal, Scene};
 use crate::model::Row;
 use crate::object::HostStatus;
 
+/// Its row.
+pub const BALANCER: Balancer = Balancer {
+    name: "OptimalForPowerSaving",
+    describes: "Moves VMs to fewer hosts, and switches hosts off and on",
+    parameters: &[
+        "HighUtilization",
+        "CpuOverCommitDurationMinutes",
+        "MaxFreeMemoryForOverUtilized",
+        "MinFreeMemoryForUnderUtilized",
+        "VCpuToPhysicalCpuRatio",
+        "LowUtilization",
+        "EnableAutomaticHostPowerManagement",
+        "HostsInReserve",
+    ],
+    propose: |scene| (propose(scene), power(scene)),
+};
+
 /// Proposed moves: off overloaded hosts first, then off underused ones.
-pub fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
+fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 {
         return Vec::new();
     }
@@ -53,7 +70,7 @@ fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (i32, i64, &'s str) {
 /// At most one host to switch. Empty hosts beyond the reserve are put into maintenance, then shut down; one host
 /// remains in maintenance in between. If the reserve is too small, hosts in maintenance are activated first. Hosts
 /// that an operator took out of use are not switched.
-pub fn power(scene: &Scene<'_>) -> Option<Power> {
+fn power(scene: &Scene<'_>) -> Option<Power> {
     if scene.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
         return None;
     }

@@ -334,7 +334,7 @@ impl Engine {
 fn needs_outside(policy: &Policy) -> bool {
     let filters = policy.filters.iter().any(|used| crate::filters::find(&used.name).is_none());
     let weights = policy.weights.iter().any(|used| crate::weights::find(&used.name).is_none());
-    let balancer = !policy.balancer.is_empty() && !balancers::NAMES.contains(&policy.balancer.as_str());
+    let balancer = !policy.balancer.is_empty() && balancers::find(&policy.balancer).is_none();
     filters || weights || balancer
 }
 

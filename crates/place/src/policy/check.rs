@@ -51,7 +51,8 @@ pub fn check(policy: &Policy, external: &[ExternalUnit]) -> Vec<(String, String,
             format!("permitted: 0 to {FACTOR}"),
         );
     }
-    let known: Vec<&str> = balancers::NAMES.iter().copied().chain(outside(ExternalKind::Balance)).collect();
+    let known: Vec<&str> =
+        balancers::ALL.iter().map(|unit| unit.name).chain(outside(ExternalKind::Balance)).collect();
     if !policy.balancer.is_empty() {
         units("balancer", "balancer", &[policy.balancer.as_str()], &known, &mut say);
     }
