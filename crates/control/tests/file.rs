@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use proptest::prelude::*;
 use ringway_control::file::{Host, read};
+use ringway_control::kinds::KINDS;
 use ringway_port::{source, vhost_user};
 use ringway_spec::{Kind, Notify, To};
 use ringway_switch::learning;
@@ -46,7 +47,43 @@ fn each_file_gives_its_expected_messages() {
             differ.push(format!("{name}: expected\n{expected}\nsaid\n{output}"));
         }
     }
-    assert!(differ.is_empty(), "{}", differ.join("\n"));
+    assert!(differ.is_empty(), "BLESS=1 writes what is said:\n{}", differ.join("\n"));
+}
+
+#[test]
+fn every_kind_of_port_has_a_row_on_both_sides() {
+    let rows = || ringway_port::KINDS.iter().map(|kind| kind.name);
+    for kind in KINDS.iter().filter(|kind| kind.is_in_data()) {
+        let name = kind.name();
+        assert!(rows().any(|row| row == name), "add {name}'s row to crates/port/src/kinds.rs");
+    }
+    for row in rows() {
+        let found = KINDS.iter().any(|kind| kind.name() == row);
+        assert!(found, "add {row}'s row to crates/control/src/kinds/mod.rs");
+    }
+}
+
+#[test]
+fn every_kind_of_port_and_its_keys_are_documented() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fabric-file.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, ports) = page.split_once("\n## `[port.NAME]`\n").unwrap();
+    let ports = ports.split("\n## ").next().unwrap();
+    let mut missing = Vec::new();
+    for kind in KINDS {
+        let name = kind.name();
+        if !ports.contains(&format!("`\"{name}\"`")) || !ports.contains(&format!("`{name}`")) {
+            missing.push(format!("kind `{name}`: a section, and `\"{name}\"` in the row of `kind`"));
+        }
+        for key in kind.keys() {
+            let quoted = format!("`{key}`");
+            let mut first = ports.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+            if !first.any(|cell| cell.contains(&quoted)) {
+                missing.push(format!("kind `{name}`: a row for its key `{key}`"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/fabric-file.md, `[port.NAME]`, lacks\n{}", missing.join("\n"));
 }
 
 #[test]
