@@ -171,7 +171,13 @@ fn run(class: &Class, pull: bool, most: bool, burst: usize, frames: &[Vec<u8>]) 
     if !multiplies && most {
         let own = ACCOUNTS.iter().find(|(name, _)| *name == class.name).map_or(&[][..], |(_, own)| own);
         let kept: u64 = own.iter().map(|handler| number(&mut router, &format!("e.{handler}"))).sum();
-        assert_eq!(got, gave + kept, "{}: came in, went out and counted", class.name);
+        assert_eq!(
+            got,
+            gave + kept,
+            "{}: packets in; packets out and counted as dropped or stored: add its handlers that count these \
+             to ACCOUNTS, or, if it creates packets, its name to MULTIPLY",
+            class.name
+        );
     }
     let id = router.find("e").unwrap();
     for handler in router.handlers(Some(id)) {
@@ -194,7 +200,8 @@ fn every_element_is_covered_by_these_tests() {
     let built = |class: &Class| run(class, false, false, 1, &frames) || run(class, true, false, 1, &frames);
     let left: Vec<&str> = registry.iter().filter(|class| !built(class)).map(|class| class.name).collect();
     // These prevent a router from being built.
-    assert_eq!(left, ["Error", "Message"]);
+    let expected = ["Error", "Message"];
+    assert_eq!(left, expected, "add the others' arguments to ARGUMENTS in any_frames/configuration.rs");
 }
 
 /// An LLRPC: numbers in Click's encoding of a small number and a size, those of Switch, and random ones.
