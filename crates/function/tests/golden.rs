@@ -60,7 +60,7 @@ impl Golden {
         let mut wrong = String::new();
         let mut compare = |what: &str, found: &str, expected: &str| {
             if found != expected {
-                let _ = write!(wrong, "{what}:\n{found}--- instead of\n{expected}");
+                let _ = write!(wrong, "--- {what} is\n{found}--- expected\n{expected}");
             }
         };
         compare("output", &console.output(), self.section("output"));
@@ -90,7 +90,7 @@ fn run_all(more: &[&str]) -> String {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let found = Golden::read(file).run(&scratch.join(&name), more);
         if !found.is_empty() {
-            let _ = writeln!(wrong, "{name}: {found}");
+            let _ = writeln!(wrong, "tests/click/{name}.test:\n{found}");
         }
     }
     let _ = std::fs::remove_dir_all(&scratch);

@@ -1,5 +1,5 @@
 //! Every element is documented in the same form, and `docs/click-element-reference.md` is up to date.
-//! `RINGWAY_UPDATE=1 cargo test -p ringway-function --test reference` regenerates it.
+//! `BLESS=1 cargo test -p ringway-function --test reference` regenerates it.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../elements/tests/any_frames/configuration.rs"]
@@ -16,12 +16,12 @@ use std::path::Path;
 fn the_reference_page_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/click-element-reference.md");
     let page = reference::page();
-    if std::env::var_os("RINGWAY_UPDATE").is_some() {
+    if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let wrong = page.lines().zip(found.lines()).position(|(new, old)| new != old);
-    assert!(page == found, "line {:?}; with RINGWAY_UPDATE=1 this test writes it", wrong.map(|at| at + 1));
+    let same = page.lines().zip(found.lines()).take_while(|(new, old)| new == old).count();
+    assert!(page == found, "{} differs in line {}; BLESS=1 writes it", path.display(), same + 1);
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn every_element_is_documented() {
     let mut wrong = Vec::new();
     for class in registry.iter() {
         let Some(text) = registry.documentation(class.name) else {
-            wrong.push(format!("{}: no documentation", class.name));
+            wrong.push(format!("{}: begin its file with documentation, `//!`", class.name));
             continue;
         };
         let mut needs = |good: bool, what: &str| {
@@ -38,10 +38,12 @@ fn every_element_is_documented() {
                 wrong.push(format!("{}: {what}", class.name));
             }
         };
-        needs(text.starts_with(&format!("`{}", class.name)) && text.contains("`: "), "begins with a call");
-        needs(text.contains("ports") || text.contains("Ports"), "says nothing of ports");
+        let call = format!("`{}(ARGUMENTS)`: ", class.name);
+        let begins = text.starts_with(&format!("`{}", class.name)) && text.contains("`: ");
+        needs(begins, &format!("must begin with {call}"));
+        needs(text.contains("ports") || text.contains("Ports"), "needs a line `Ports: ..`");
         let call = text.split('`').nth(1).unwrap_or_default();
-        needs(!call.contains('(') || text.contains("rguments"), "says nothing of its arguments");
+        needs(!call.contains('(') || text.contains("rguments"), "needs a section `Arguments:`");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -128,7 +130,7 @@ fn handlers_match_the_documentation() {
         listed.retain(|name| !found.iter().any(|handler| plain(&handler.name) == *name));
         if !missing.is_empty() || !listed.is_empty() {
             wrong.push(format!(
-                "{}: has {missing:?}, which it doesn't tell, and lacks {listed:?}",
+                "{}: add {missing:?} to the line `Handlers: ..`, remove {listed:?} from it",
                 class.name
             ));
         }
