@@ -114,6 +114,23 @@ impl Card {
         Ok(self.client.write(pci::CONFIG, offset, bytes)?)
     }
 
+    /// Enables or disables message signalled interrupts in the configuration space, if the device has them.
+    pub fn set_msi(&mut self, enabled: bool) -> Result<(), Failure> {
+        let [mut at] = self.config(0x34)?;
+        // More capabilities than there is room for would be a loop.
+        for _ in 0..48 {
+            if at == 0 {
+                return Ok(());
+            }
+            let [id, next] = self.config(at.into())?;
+            if id == 5 {
+                return self.set_config(u64::from(at) + 2, &[u8::from(enabled), 0]);
+            }
+            at = next;
+        }
+        Err("the list of capabilities has no end".into())
+    }
+
     /// Uses an interrupt type, [`pci::INTX`], [`pci::MSI`] or [`pci::MSIX`], instead of the one before.
     pub fn enable_interrupts(&mut self, index: u32) -> Result<(), Failure> {
         let count = self.client.irq(index)?.count;

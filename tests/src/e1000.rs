@@ -2,6 +2,7 @@
 use crate::card::Card;
 use crate::sleeper::Failure;
 use ringway_mem::Pairs;
+use ringway_vfio_user::pci;
 use std::time::Duration;
 
 /// Registers (Intel 8254x software developer's manual, 13.4).
@@ -28,7 +29,10 @@ const TCTL: u32 = 1 << 1 | 1 << 3;
 /// Frames received; few descriptors left; overrun; frames sent.
 const INTERRUPTS: u32 = 1 << 7 | 1 << 4 | 1 << 6 | 1;
 /// Command of a transmit descriptor: end of packet, insert checksum, report status.
-const COMMAND: u64 = (1 | 1 << 1 | 1 << 3) << 24;
+const COMMAND: u64 = (1 | 1 << 1) << 24 | REPORT;
+const REPORT: u64 = 1 << 27;
+/// Command of a context or data descriptor.
+const EXTENDED: u64 = 1 << 29;
 /// Status of a descriptor: done.
 const DONE: u64 = 1 << 32;
 
@@ -73,6 +77,7 @@ impl E1000 {
                 card.write(base + offset, value)?;
             }
         }
+        card.set_msi(interrupts == pci::MSI)?;
         card.enable_interrupts(interrupts)?;
         let driver = E1000 { card, tx: (0, 0), rx: 0 };
         driver.post_all()
@@ -93,6 +98,11 @@ impl E1000 {
         Ok(self)
     }
 
+    /// Resets its card and starts again.
+    pub fn restart(self, mac: [u8; 6], interrupts: u32) -> Result<E1000, Failure> {
+        E1000::start(self.card, mac, interrupts)
+    }
+
     /// Its card.
     pub fn card(&mut self) -> &mut Card {
         &mut self.card
@@ -105,13 +115,40 @@ impl E1000 {
 
     /// Sends a frame; waits while the ring is full.
     pub fn send(&mut self, frame: &[u8], bound: Duration) -> Result<(), Failure> {
+        self.send_as(frame, frame.len() as u64 | COMMAND, bound)
+    }
+
+    /// Sends a frame with offloads: the words of a context descriptor, and the upper bits of the data descriptor's
+    /// second word: its command, its options, and a VLAN tag.
+    pub fn send_with(
+        &mut self,
+        frame: &[u8],
+        context: [u64; 2],
+        asked: u64,
+        bound: Duration,
+    ) -> Result<(), Failure> {
+        self.wait_for_room(2, bound)?;
+        let ring = self.ring(TX_RING)?;
+        ring.set_first(self.tx.0.into(), context[0]);
+        ring.release_second(self.tx.0.into(), context[1] | EXTENDED | REPORT);
+        self.tx.0 = next(self.tx.0);
+        self.send_as(frame, frame.len() as u64 | 1 << 20 | EXTENDED | COMMAND | asked, bound)
+    }
+
+    /// Waits until `count` descriptors are free.
+    fn wait_for_room(&mut self, count: u16, bound: Duration) -> Result<(), Failure> {
         loop {
             self.reclaim()?;
-            if next(self.tx.0) != self.tx.1 {
-                break;
+            let (tail, clean) = self.tx;
+            if (clean + DESCRIPTORS - tail - 1) % DESCRIPTORS >= count {
+                return Ok(());
             }
             self.sleep(bound)?;
         }
+    }
+
+    fn send_as(&mut self, frame: &[u8], command: u64, bound: Duration) -> Result<(), Failure> {
+        self.wait_for_room(1, bound)?;
         let slot = usize::from(self.tx.0);
         let at = TX_BUFFERS + slot as u64 * BUFFER;
         if self.card.span(at, BUFFER as u32)?.write(frame) < frame.len() {
@@ -119,7 +156,7 @@ impl E1000 {
         }
         let ring = self.ring(TX_RING)?;
         ring.set_first(slot, at);
-        ring.release_second(slot, frame.len() as u64 | COMMAND);
+        ring.release_second(slot, command);
         self.tx.0 = next(self.tx.0);
         self.card.write(register::TDT, self.tx.0.into())
     }

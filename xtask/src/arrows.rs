@@ -19,7 +19,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("vfio-user", &[]),
     ("switch", &["frame", "spec", "wire"]),
     ("host", &["mem"]),
-    ("port", &["host", "vhost-user", "virtq", "frame", "wire", "spec"]),
+    ("port", &["host", "vhost-user", "vfio-user", "nic", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
     ("function", &["elements", "client"]),
     ("fabric", &["switch", "port", "spec"]),

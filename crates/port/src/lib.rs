@@ -4,7 +4,9 @@
 //! queues that lack an offload. Read `peer.rs` first, then the folder `null`, the smallest kind.
 
 mod doorbell;
+pub mod e1000;
 mod kinds;
+mod late;
 pub mod null;
 pub mod offload;
 mod peer;

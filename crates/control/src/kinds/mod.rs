@@ -2,6 +2,7 @@
 //!
 //! The data path's side of a kind is `port/KIND/`. [`KINDS`] has a row for each.
 
+mod e1000;
 mod null;
 mod pipe;
 mod ring;
@@ -16,8 +17,15 @@ use ringway_spec::{Kind, MacAddress, Port, Socket};
 use tokio::task::JoinHandle;
 
 /// Every kind of the project.
-pub const KINDS: &[&dyn PortControl] =
-    &[&vhost_user::VhostUser, &tap::Tap, &ring::Ring, &pipe::Pipe, &null::Null, &source::Source];
+pub const KINDS: &[&dyn PortControl] = &[
+    &vhost_user::VhostUser,
+    &e1000::E1000,
+    &tap::Tap,
+    &ring::Ring,
+    &pipe::Pipe,
+    &null::Null,
+    &source::Source,
+];
 
 /// A kind of port.
 pub trait PortControl: Sync {

@@ -216,6 +216,11 @@ impl Nic {
         self.shared.load(reg::STATUS) & !LINK_UP | if link { LINK_UP } else { 0 }
     }
 
+    /// Whether the driver enabled a ring.
+    pub fn is_running(&self) -> bool {
+        [&self.shared.rx, &self.shared.tx].iter().any(|ring| ring.generation().is_some())
+    }
+
     /// When [`Nic::due`] must be called.
     pub fn next_due(&self) -> Option<u64> {
         self.shared.interrupts.next_due()

@@ -2,6 +2,7 @@
 
 use super::device::Guest;
 use super::{Config, offer};
+use crate::late::Late;
 use crate::{Doorbell, Queue, State};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Budget, Clock, Closer, Duplicates, FdKind, HostError};
@@ -315,30 +316,6 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.disconnect();
-    }
-}
-
-/// Duplicates of the memory's descriptors, which a separate thread closes.
-///
-/// Attack: gigabytes of memory of which the front-end keeps no descriptor, so that closing our last one frees
-/// them. The duplicates are the last ones: they are closed after those from the message.
-#[derive(Default)]
-struct Late(Vec<OwnedFd>);
-
-impl Late {
-    fn add(&mut self, memory: &OwnedFd) -> io::Result<()> {
-        self.0.push(memory.try_clone()?);
-        Ok(())
-    }
-
-    fn close(&mut self) {
-        ringway_host::close_memory(std::mem::take(&mut self.0));
-    }
-}
-
-impl Drop for Late {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 

@@ -5,8 +5,7 @@ mod session;
 mod shared;
 
 use session::Session;
-pub(super) use shared::Mapped;
-use shared::SharedMemory;
+pub(crate) use shared::{Mapped, SharedMemory};
 
 use super::control::{Control, Settings};
 use super::iommu::{Bell, Board, Iommu};

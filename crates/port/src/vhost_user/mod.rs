@@ -21,6 +21,7 @@ mod usage;
 mod vring;
 
 pub use backend::{Backend, BackendError};
+pub(crate) use device::{Mapped, SharedMemory};
 pub use offer::Without;
 pub use peer::KIND;
 

@@ -14,7 +14,7 @@ const MEMORIES: u64 = 8;
 const LOGS: u64 = 4;
 
 /// A region and its mapping.
-pub(in crate::vhost_user) struct Mapped {
+pub(crate) struct Mapped {
     pub entry: MemoryRegion,
     region: Region,
     /// The file behind it, if that is known.
@@ -22,13 +22,13 @@ pub(in crate::vhost_user) struct Mapped {
 }
 
 impl Mapped {
-    pub(super) fn again(&self) -> Mapped {
+    pub fn again(&self) -> Mapped {
         Mapped { entry: self.entry, region: self.region.clone(), file: self.file }
     }
 }
 
 /// A front-end's memory table and its mappings.
-pub(super) struct SharedMemory {
+pub(crate) struct SharedMemory {
     /// Bytes that the front-end may share.
     most: u64,
     pub table: Vec<Mapped>,
@@ -37,7 +37,7 @@ pub(super) struct SharedMemory {
     pub account: Account,
     usage: Usage,
     /// The dirty log.
-    pub log: Log,
+    pub(in crate::vhost_user) log: Log,
 }
 
 impl SharedMemory {

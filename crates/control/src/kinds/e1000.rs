@@ -1,0 +1,56 @@
+//! `kind = "e1000"`: a guest, by an emulated network card.
+
+use super::{Described, PortControl};
+use crate::file::{socket, station};
+use crate::open::{self, EngineHandle, OpenError};
+use ringway_host::PageChoice;
+use ringway_port::e1000::{KIND, MEMORY, MODELS, Settings};
+use ringway_spec::file::{Notes, Section};
+use ringway_spec::{Kind, MacAddress, Port};
+use tokio::task::JoinHandle;
+
+pub struct E1000;
+
+impl PortControl for E1000 {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["socket", "model", "mac", "mtu", "memory", "notify", "owner", "group", "mode"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+        let socket = Some(socket(section));
+        let models: Vec<_> = MODELS.iter().map(|model| (model.name, model.name)).collect();
+        let mac = station(section, "mac");
+        if mac.is_none() && !section.has("mac") {
+            section.missing("mac", "add mac = \"02:00:00:00:00:01\", the card's address");
+        }
+        let settings = Settings {
+            model: section.word("model", &models).unwrap_or(MODELS[0].name).into(),
+            mac,
+            mtu: section.number("mtu", 68..=9000).map(|mtu| mtu as u16),
+            memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
+        };
+        Described { kind: Kind::new(self.name(), &settings), socket, queues: 1 }
+    }
+
+    fn open(
+        &self,
+        port: &Port,
+        engine: EngineHandle,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        let listener = engine.listen(port)?;
+        Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))
+    }
+
+    fn notifies(&self) -> bool {
+        true
+    }
+
+    fn mac(&self, port: &Port) -> Option<MacAddress> {
+        port.kind.settings::<Settings>().ok()?.mac
+    }
+}

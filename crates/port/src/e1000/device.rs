@@ -1,0 +1,383 @@
+//! The device behind a session: the model's registers, the client's memory, and its interrupts.
+
+use super::card::{Calls, Card};
+use super::rx::CardRx;
+use super::tx::CardTx;
+use crate::vhost_user::{Mapped, SharedMemory};
+use crate::{Doorbell, Queue};
+use ringway_frame::{Counters, CountersRef};
+use ringway_host::{Budget, Clock, Epoll, EventFd, FdKind, HostError, Keep, Signal};
+use ringway_mem::{Memory, MemoryError, Published, REGIONS, Retired};
+use ringway_nic::Techniques;
+use ringway_nic::e1000::{Area, Effects, Host, Model, Nic, Settings};
+use ringway_nic::pci::Capability;
+use ringway_vfio_user::{
+    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Offer, Refused, Region, RegionInfo, errno, pci,
+};
+use ringway_vhost_user::{MemoryRegion, SharedRegion};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes of an Ethernet header and a VLAN tag.
+const LINK: u32 = 18;
+/// Keys of the descriptors in the session's epoll.
+const SOCKET: u64 = 0;
+const UNMASK: u64 = 1;
+const DMA: u32 = DmaMap::READ | DmaMap::WRITE;
+
+/// What a card is made of.
+pub(super) struct Config {
+    pub model: &'static Model,
+    pub mac: [u8; 6],
+    pub mtu: Option<u16>,
+    pub memory: u64,
+    pub techniques: Techniques,
+}
+
+/// The eventfd of an interrupt.
+struct Call {
+    fd: Arc<OwnedFd>,
+    signal: Arc<Signal>,
+}
+
+/// A card as its session serves it.
+pub(super) struct CardDevice {
+    nic: Nic,
+    published: Arc<Published<Card>>,
+    /// The published card.
+    card: Arc<Card>,
+    /// The interrupt type in use, an index of [`pci`].
+    active: Option<u32>,
+    calls: BTreeMap<(u32, u32), Call>,
+    /// The eventfd by which the client unmasks the pin.
+    unmask: Option<OwnedFd>,
+    masked: Arc<AtomicBool>,
+    largest: u32,
+    memory: SharedMemory,
+    /// Present during a session.
+    epoll: Option<Epoll>,
+    doorbell: Arc<dyn Doorbell>,
+    counters: CountersRef,
+    budget: Arc<Budget>,
+    clock: Clock,
+}
+
+fn refused(errno: u32, reason: impl ToString) -> Refused {
+    Refused { errno, reason: reason.to_string() }
+}
+
+fn area(region: u32) -> Result<Area, Refused> {
+    match region {
+        pci::CONFIG => Ok(Area::Config),
+        bar => u8::try_from(bar).map(Area::Bar).map_err(|_| Refused::invalid("no such region")),
+    }
+}
+
+impl CardDevice {
+    /// A card, and its queues. `budget`: what its client may cost.
+    pub fn new(
+        config: &Config,
+        doorbell: Arc<dyn Doorbell>,
+        counters: CountersRef,
+        budget: Arc<Budget>,
+    ) -> Result<(CardDevice, Queue), MemoryError> {
+        let Config { model, mac, mtu, memory, techniques } = *config;
+        let nic = Nic::new(Settings { model, mac, techniques, link: true, pages: None })?;
+        let largest = mtu.map_or(u32::MAX, |mtu| u32::from(mtu) + LINK);
+        let (shared, calls) = (nic.shared().clone(), Calls::default());
+        let card = Arc::new(Card { shared, memory: Arc::new(Memory::default()), calls, largest });
+        let published = Arc::new(Published::new(card.clone()));
+        let queue = Queue {
+            rx: Box::new(CardRx::new(published.clone(), counters.clone())),
+            tx: Box::new(CardTx::new(published.clone(), counters.clone())),
+        };
+        let device = CardDevice {
+            active: None,
+            calls: BTreeMap::new(),
+            unmask: None,
+            masked: Arc::default(),
+            largest,
+            memory: SharedMemory::new(memory),
+            epoll: None,
+            clock: Clock::new(),
+            nic,
+            published,
+            card,
+            doorbell,
+            counters,
+            budget,
+        };
+        Ok((device, queue))
+    }
+
+    /// What the session offers.
+    pub fn offer(&self) -> Offer {
+        let identity = self.nic.model().identity;
+        let flags = RegionInfo::READ | RegionInfo::WRITE;
+        let mut regions = vec![Region::default(); pci::REGIONS];
+        for (region, bar) in regions.iter_mut().zip(identity.bars) {
+            if let Some(bar) = bar {
+                *region = Region { size: bar.size.into(), flags, mapping: None };
+            }
+        }
+        regions[pci::CONFIG as usize] = Region { size: self.nic.len(Area::Config), flags, mapping: None };
+        let mut irqs = vec![IrqType::default(); pci::IRQS];
+        let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
+        irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
+        for (_, capability) in identity.capabilities {
+            let (index, count) = match capability {
+                Capability::Msi => (pci::MSI, 1),
+                Capability::MsiX(vectors, _) => (pci::MSIX, u32::from(*vectors)),
+                _ => continue,
+            };
+            irqs[index as usize] = IrqType { count, flags: IrqType::EVENTFD | IrqType::NORESIZE };
+        }
+        Offer { regions, irqs, maps: REGIONS as u32 }
+    }
+
+    /// Begins a session on `socket`.
+    pub fn begin_session(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
+        let epoll = Epoll::new()?;
+        epoll.add_level(socket, SOCKET)?;
+        self.budget.renew();
+        self.epoll = Some(epoll);
+        Ok(())
+    }
+
+    /// Resets the card and clears all state of the client. When this returns, no worker accesses its memory.
+    pub fn clear(&mut self) {
+        self.reset();
+        self.memory.clear();
+        self.calls.clear();
+        (self.unmask, self.epoll) = (None, None);
+        self.publish();
+    }
+
+    /// The session's epoll.
+    pub fn epoll(&self) -> Option<&Epoll> {
+        self.epoll.as_ref()
+    }
+
+    /// The client's descriptors in use.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.calls.values().map(|call| call.fd.as_fd()).chain(self.unmask.iter().map(AsFd::as_fd))
+    }
+
+    /// The budget of the client.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Whether the driver enabled a ring.
+    pub fn is_running(&self) -> bool {
+        self.nic.is_running()
+    }
+
+    /// The model and the interrupt type in use, for people.
+    pub fn detail(&self) -> String {
+        let interrupts = match self.active {
+            Some(pci::INTX) => " intx",
+            Some(pci::MSI) => " msi",
+            Some(_) => " msi-x",
+            None => "",
+        };
+        format!("{}{interrupts}", self.nic.model().name)
+    }
+
+    /// Whether a file behind the client's memory shrank.
+    pub fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
+    /// Whether the files behind the client's memory grew by more than permitted.
+    pub fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
+        self.memory.has_grown(now, counters)
+    }
+
+    /// Unmasks the pin if the client signalled so by an eventfd.
+    pub fn drain_unmask(&mut self) {
+        let mut unmasked = false;
+        self.epoll.iter().for_each(|epoll| epoll.wait(Some(0), |key| unmasked |= key == UNMASK));
+        if unmasked {
+            self.unmask();
+        }
+    }
+
+    fn unmask(&mut self) {
+        self.masked.store(false, Ordering::SeqCst);
+        self.repeat();
+    }
+
+    /// Sends an interrupt that has a cause but may not have reached the client: while the pin was masked or the
+    /// interrupt had no eventfd. One that is deferred follows later.
+    fn repeat(&self) {
+        let is_due = self.nic.shared().interrupts().level() && self.nic.next_due().is_none();
+        if is_due && self.active != Some(pci::MSIX) {
+            self.card.calls.send(0, &self.counters);
+        }
+    }
+
+    /// Publishes memory and interrupts; when this returns, no worker uses the former ones.
+    fn publish(&mut self) {
+        let active = self.active;
+        let vectors =
+            self.calls.range((active.unwrap_or(u32::MAX), 0)..).take_while(|(key, _)| Some(key.0) == active);
+        let mut signals = Vec::new();
+        for (&(_, vector), call) in vectors {
+            signals.resize(vector as usize, None);
+            signals.push(Some(call.signal.clone()));
+        }
+        let masked = (active == Some(pci::INTX)).then(|| self.masked.clone());
+        let (shared, memory) = (self.nic.shared().clone(), self.memory.memory.clone());
+        let calls = Calls { signals, masked };
+        self.card = Arc::new(Card { shared, memory, calls, largest: self.largest });
+        drop(ringway_host::reclaim(self.published.replace(self.card.clone())));
+    }
+
+    /// Switches to the interrupt type that the driver enabled.
+    fn select_interrupts(&mut self) {
+        let config = self.nic.config();
+        let kinds = [
+            (config.msix_enabled(), pci::MSIX),
+            (config.msi_enabled(), pci::MSI),
+            (config.intx_enabled(), pci::INTX),
+        ];
+        let active = kinds.into_iter().find_map(|(enabled, index)| enabled.then_some(index));
+        if active != self.active {
+            self.active = active;
+            self.publish();
+            self.repeat();
+        }
+    }
+
+    /// Runs `access` on the model. It waits for workers after it stopped a ring.
+    fn with_host<R>(&mut self, access: impl FnOnce(&mut Nic, &mut Host<'_>) -> R) -> R {
+        let CardDevice { nic, published, clock, .. } = self;
+        let mut quiesce = || ringway_host::reclaim_after(published.readers(), Vec::<Retired<Card>>::new());
+        access(nic, &mut Host { now: clock.now(), quiesce: &mut quiesce })
+    }
+
+    /// Replaces the regions of memory.
+    fn set_table(&mut self, table: Vec<Mapped>) -> Result<(), Refused> {
+        let former = self.memory.replace(table).map_err(|error| refused(errno::EINVAL, error))?;
+        self.publish();
+        drop(former);
+        Ok(())
+    }
+}
+
+impl Device for CardDevice {
+    fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), Refused> {
+        let DmaMap { flags, offset, address, size, .. } = map;
+        // Ranges without a file, and those that may not be written, such as ROM, are not used for rings or frames.
+        let Some(fd) = file.filter(|_| flags == DMA) else { return Ok(()) };
+        if FdKind::of(fd.as_fd()) != Some(FdKind::Memory) {
+            return Err(Refused::invalid("the file is no memory (a memfd, or a file on tmpfs or hugetlbfs)"));
+        }
+        let region = MemoryRegion { guest: address, size, user: address, offset };
+        let new = self.memory.map(SharedRegion { region, fd }, Keep::No);
+        let new = new.map_err(|error| refused(errno::EINVAL, error))?;
+        let table = self.memory.table.iter().map(Mapped::again).chain([new]).collect();
+        self.set_table(table)
+    }
+
+    fn dma_unmap(&mut self, ranges: &[DmaRange]) {
+        let is_gone = |mapped: &&Mapped| ranges.iter().any(|range| range.address == mapped.entry.guest);
+        let rest = self.memory.table.iter().filter(|mapped| !is_gone(mapped)).map(Mapped::again);
+        let rest: Vec<Mapped> = rest.collect();
+        if rest.len() < self.memory.table.len() && self.set_table(rest).is_err() {
+            // What was unmapped must not be used in any case.
+            self.memory.clear();
+            self.publish();
+        }
+    }
+
+    fn read(&mut self, region: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Refused> {
+        self.nic.read(area(region)?, offset, bytes);
+        Ok(())
+    }
+
+    fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) -> Result<(), Refused> {
+        let area = area(region)?;
+        let Effects { kick, raise } = self.with_host(|nic, host| nic.write(area, offset, bytes, host));
+        self.card.raise(raise, &self.counters);
+        // The worker also sends interrupts that were deferred.
+        if kick || self.nic.next_due().is_some() {
+            self.doorbell.wake();
+        }
+        if area == Area::Config {
+            self.select_interrupts();
+        }
+        Ok(())
+    }
+
+    fn set_eventfd(&mut self, irq: Irq, action: IrqAction, fd: Option<OwnedFd>) -> Result<(), Refused> {
+        // Attack: a pipe that is full, or a socket that keeps the session open.
+        if fd.as_ref().is_some_and(|fd| FdKind::of(fd.as_fd()) != Some(FdKind::EventFd)) {
+            return Err(Refused::invalid("the descriptor is no eventfd"));
+        }
+        match (action, fd) {
+            (IrqAction::Trigger, fd) => {
+                let key = (irq.index, irq.vector);
+                let is_new = fd.is_some();
+                let former = match fd.map(Arc::new) {
+                    Some(fd) => {
+                        let signal = Signal::of(fd.clone()).map_err(|error| refused(errno::EIO, error))?;
+                        let signal = Arc::new(signal.charged_to(&self.budget));
+                        self.calls.insert(key, Call { fd, signal })
+                    }
+                    None => self.calls.remove(&key),
+                };
+                if is_new || former.is_some() {
+                    if irq.index == pci::INTX {
+                        self.masked.store(false, Ordering::SeqCst);
+                    }
+                    if Some(irq.index) == self.active {
+                        self.publish();
+                        self.repeat();
+                    }
+                }
+            }
+            (IrqAction::Unmask, fd) if irq.index == pci::INTX => {
+                if let (Some(epoll), Some(former)) = (&self.epoll, self.unmask.take()) {
+                    // The former one may be closed already.
+                    let _ = epoll.delete(former.as_fd());
+                }
+                if let (Some(epoll), Some(fd)) = (&self.epoll, fd) {
+                    // Edge-triggered. Attack: a descriptor that is always readable would keep the thread busy.
+                    epoll.add_edge(fd.as_fd(), UNMASK).map_err(|error| refused(errno::EIO, error))?;
+                    self.unmask = Some(fd);
+                }
+            }
+            (_, None) => {}
+            (_, Some(_)) => return Err(refused(errno::ENOTSUP, "only the pin is unmasked by an eventfd")),
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, irq: Irq, action: IrqAction) {
+        match action {
+            IrqAction::Mask => self.masked.store(true, Ordering::SeqCst),
+            IrqAction::Unmask => self.unmask(),
+            IrqAction::Trigger => {
+                if let Some(call) = self.calls.get(&(irq.index, irq.vector)) {
+                    call.signal.send();
+                }
+            }
+        }
+    }
+
+    fn reset(&mut self) {
+        self.with_host(Nic::reset);
+        self.masked.store(false, Ordering::SeqCst);
+        self.select_interrupts();
+    }
+}
+
+/// An eventfd that wakes the session thread when the budget is spent.
+pub(super) fn budget(check: &Arc<EventFd>) -> Arc<Budget> {
+    let check = check.clone();
+    Arc::new(Budget::new(move || check.signal()))
+}

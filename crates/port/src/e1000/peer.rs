@@ -1,0 +1,71 @@
+//! Clients as peers of a port.
+
+use super::backend::Backend;
+use super::device::{CardDevice, Config, budget};
+use super::{MODELS, Settings};
+use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
+use crate::{Doorbell, Silent};
+use ringway_frame::CountersRef;
+use ringway_host::Clock;
+use ringway_nic::Techniques;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A guest, by an emulated network card over vfio-user.
+pub const KIND: PortKind = PortKind { name: "e1000", open };
+
+fn open(context: Context<'_>) -> Opened {
+    let Settings { model, mac, mtu, memory } = context.port.kind.settings()?;
+    let found = MODELS.iter().find(|known| known.name == model);
+    let model = found.ok_or_else(|| PeerError::kind(format!("there is no model `{model}`")))?;
+    let mac = mac.ok_or_else(|| PeerError::kind("the card has no address"))?;
+    let policy = context.policy();
+    let techniques = Techniques {
+        moderate: policy.moderate,
+        combine: policy.combine,
+        batch: policy.batch,
+        ..Techniques::default()
+    };
+    let counters = context.counters.first().cloned().unwrap_or_else(CountersRef::private);
+    let doorbell = context.doorbells.into_iter().next();
+    let doorbell = doorbell.unwrap_or_else(|| Arc::new(Silent) as Arc<dyn Doorbell>);
+    let config = Config { model, mac: mac.0, mtu, memory, techniques };
+    let (device, queue) = CardDevice::new(&config, doorbell, counters.clone(), budget(context.check))
+        .map_err(PeerError::kind)?;
+    Ok((Box::new(Backend::new(device, counters)), vec![queue]))
+}
+
+impl Peer for Backend {
+    fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let [socket] = exactly(KIND.name, descriptors)?;
+        self.connect(socket).map_err(PeerError::kind)
+    }
+
+    fn detach(&mut self) {
+        self.disconnect();
+    }
+
+    fn session(&self) -> Option<BorrowedFd<'_>> {
+        self.fd()
+    }
+
+    fn check(&mut self) -> Result<(), Gone> {
+        self.readable().map_err(|error| Gone {
+            reason: error.to_string(),
+            fault: error.is_fault(),
+            rest: self.rest(Clock::new().now()),
+        })
+    }
+
+    fn refused(&mut self) -> Option<String> {
+        Backend::refused(self).map(|refused| refused.to_string())
+    }
+
+    fn shares_memory(&self) -> bool {
+        true
+    }
+
+    fn state(&self) -> (State, String) {
+        (Backend::state(self), self.detail())
+    }
+}

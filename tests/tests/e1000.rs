@@ -1,0 +1,195 @@
+//! Emulated network cards of a running fabric: a driver in a client's memory on each side.
+// A test that can't continue panics.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_tests::card::{Card, MEMORY};
+use ringway_tests::e1000::E1000;
+use ringway_tests::eventually;
+use ringway_tests::fabric::Fabric;
+use ringway_tests::folder::Folder;
+use ringway_vfio_user::pci;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Longer than any answer takes.
+const BOUND: Duration = Duration::from_secs(20);
+const LEFT: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const RIGHT: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+fn fabric(folder: &Folder, name: &str) -> Fabric {
+    let port = |name: &str, mac: u8| {
+        format!(
+            "[port.{name}]\nkind = \"e1000\"\nsocket = \"{name}.sock\"\nmac = \"02:00:00:00:00:0{mac}\"\n\
+             switch = \"main\"\n"
+        )
+    };
+    let text = format!("[switch.main]\n{}{}", port("left", 1), port("right", 2));
+    Fabric::up(folder.path(), name, &text).unwrap()
+}
+
+fn driver(fabric: &Fabric, port: &str, mac: [u8; 6], interrupts: u32) -> E1000 {
+    E1000::start(Card::connect(&fabric.socket(&format!("{port}.sock"))).unwrap(), mac, interrupts).unwrap()
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], number: u32, len: usize) -> Vec<u8> {
+    let mut frame = [&to[..], &from, &[0x88, 0xb5]].concat();
+    frame.resize(len, number as u8);
+    frame[14..18].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// Receives `count` frames.
+fn receive(driver: &mut E1000, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    while frames.len() < count {
+        frames.extend(driver.receive(BOUND).unwrap());
+    }
+    frames
+}
+
+/// Sends from one to the other, in bursts that fit the receive ring.
+fn pass(from: &mut E1000, to: &mut E1000, addresses: [[u8; 6]; 2], rounds: u32) {
+    for round in 0..rounds {
+        let burst = 1 + round % 24;
+        let make = |number: u32| {
+            frame(addresses[1], addresses[0], number, 60 + (round * 31 + number) as usize % 1400)
+        };
+        (0..burst).for_each(|number| from.send(&make(number), BOUND).unwrap());
+        assert!(receive(to, burst as usize).into_iter().eq((0..burst).map(make)), "round {round}");
+        // The reply comes after the posted write that gives the buffers back.
+        to.card().read(0).unwrap();
+    }
+}
+
+fn state(fabric: &Fabric, name: &str) -> String {
+    let ports = fabric.ask(&["ps", "--json"]).unwrap()["ports"].clone();
+    let port = ports.as_array().unwrap().iter().find(|port| port["name"] == name).unwrap().clone();
+    port["state"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn frames_pass_both_ways_with_both_kinds_of_interrupts() {
+    let folder = Folder::new("e1000").unwrap();
+    let fabric = fabric(&folder, "e1000");
+    assert_eq!(state(&fabric, "left"), "waiting");
+    let mut left = driver(&fabric, "left", LEFT, pci::INTX);
+    let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
+    assert_eq!(left.card().config::<4>(0).unwrap(), [0x86, 0x80, 0x0e, 0x10]);
+    pass(&mut left, &mut right, [LEFT, RIGHT], 200);
+    pass(&mut right, &mut left, [RIGHT, LEFT], 200);
+    assert!(eventually(BOUND, || state(&fabric, "left") == "up"));
+    let sent: u64 = (0..200).map(|round| 1 + round % 24).sum();
+    let counted = |name: &str, counter: &str| fabric.counted(name, counter).unwrap();
+    assert!(
+        eventually(BOUND, || counted("left", "tx_frames") == sent && counted("left", "rx_frames") == sent)
+    );
+    assert!(counted("left", "interrupts") > 0 && counted("right", "interrupts") > 0);
+    assert_eq!(counted("left", "faults"), 0);
+}
+
+/// The Internet checksum of `bytes`, begun with `sum`.
+fn checksum(bytes: &[u8], sum: u32) -> u16 {
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum = sum + words.sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// A TCP segment as a driver that asks for segmentation leaves it: without lengths, and with the sum of the
+/// addresses and the protocol as its checksum.
+fn segment(payload: &[u8]) -> Vec<u8> {
+    let mut frame = [&RIGHT[..], &LEFT, &[8, 0]].concat();
+    frame.extend([0x45, 0, 0, 0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = checksum(&frame[26..34], 6).to_be_bytes();
+    frame.extend([0, 80, 0, 81, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 1, 0, sum[0], sum[1], 0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+fn checksums_segmentation_and_tags_are_done_on_the_way() {
+    let folder = Folder::new("e1000-offloads").unwrap();
+    let fabric = fabric(&folder, "e1000-offloads");
+    let mut left = driver(&fabric, "left", LEFT, pci::INTX);
+    let mut right = driver(&fabric, "right", RIGHT, pci::INTX);
+    let payload: Vec<u8> = (0..1700_u32).map(|at| (at * 7 % 251) as u8).collect();
+    // IP header at 14, TCP header at 34, its checksum at 50; TCP over IPv4, headers of 54 bytes, 500 bytes a segment.
+    let place = 14 | 24 << 8 | 33 << 16 | 34 << 32 | 50 << 40;
+    let context = [place, payload.len() as u64 | (1 | 2 | 4) << 24 | 54 << 40 | 500 << 48];
+    // Segmentation; insert both checksums.
+    left.send_with(&segment(&payload), context, 1 << 26 | 3 << 40, BOUND).unwrap();
+    let frames = receive(&mut right, 4);
+    assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [554, 554, 554, 254]);
+    for frame in &frames {
+        assert_eq!(checksum(&frame[14..34], 0), 0xffff, "the IP header");
+        assert_eq!(checksum(&frame[26..], 6 + frame.len() as u32 - 34), 0xffff, "the segment");
+    }
+    let received: Vec<u8> = frames.iter().flat_map(|frame| frame[54..].to_vec()).collect();
+    assert_eq!(received, payload);
+    // The card inserts a tag.
+    let control = left.card().read(0).unwrap();
+    left.card().write(0, control | 1 << 30).unwrap();
+    let plain = frame(RIGHT, LEFT, 7, 100);
+    left.send_with(&plain, [place, 0], 1 << 30 | 0x2005 << 48, BOUND).unwrap();
+    let tagged = [&plain[..12], &[0x81, 0, 0x20, 5], &plain[12..]].concat();
+    assert_eq!(receive(&mut right, 1), [tagged]);
+}
+
+fn bytes(driver: &mut E1000) -> Vec<u8> {
+    let mut bytes = vec![0; MEMORY as usize];
+    driver.card().span(0, MEMORY as u32).unwrap().as_span().read(&mut bytes);
+    bytes
+}
+
+#[test]
+fn a_card_that_is_reset_unmapped_or_gone_while_it_receives_disturbs_nobody() {
+    let folder = Folder::new("e1000-ends").unwrap();
+    let fabric = fabric(&folder, "e1000-ends");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sender = driver(&fabric, "left", LEFT, pci::MSI);
+        let sending = scope.spawn(|| {
+            let mut sender = sender;
+            let mut number = 0;
+            while !over.load(Ordering::Relaxed) {
+                sender.send(&frame(RIGHT, LEFT, number, 300), BOUND).unwrap();
+                number += 1;
+            }
+            sender
+        });
+        let mut right = driver(&fabric, "right", RIGHT, pci::INTX);
+        for round in 0..60 {
+            // The switch knows the station, or floods.
+            assert!(receive(&mut right, 5).iter().all(|frame| frame.len() == 300));
+            right.send(&frame(LEFT, RIGHT, round, 60), BOUND).unwrap();
+            right = match round % 4 {
+                0 => right.restart(RIGHT, pci::MSI).unwrap(),
+                1 => {
+                    right.card().reset().unwrap();
+                    right.restart(RIGHT, pci::INTX).unwrap()
+                }
+                2 => {
+                    right.card().unmap().unwrap();
+                    let before = bytes(&mut right);
+                    right.card().read(0).unwrap();
+                    assert!(before == bytes(&mut right), "unmapped memory was written");
+                    drop(right);
+                    driver(&fabric, "right", RIGHT, pci::MSI)
+                }
+                _ => {
+                    drop(right);
+                    driver(&fabric, "right", RIGHT, pci::INTX)
+                }
+            };
+        }
+        over.store(true, Ordering::Relaxed);
+        let mut left = sending.join().unwrap();
+        // Whatever was sent to it meanwhile is behind it.
+        left = left.restart(LEFT, pci::INTX).unwrap();
+        right = right.restart(RIGHT, pci::INTX).unwrap();
+        pass(&mut left, &mut right, [LEFT, RIGHT], 20);
+        pass(&mut right, &mut left, [RIGHT, LEFT], 20);
+    });
+    assert_eq!(fabric.counted("left", "faults").unwrap(), 0);
+}
