@@ -20,7 +20,7 @@ const DEEPEST: u32 = 32;
 const DEFAULT_CHANNEL: &str = "default";
 
 /// Number of outputs to which packets can be distributed at once.
-const OUTPUTS: usize = u64::BITS as usize - 1;
+const OUTPUTS: usize = 63;
 
 /// An element's view of its router while it runs. The element is taken out of the router meanwhile, so
 /// packets and writes to it are deferred until it returns, and reads fail, unless it lends itself
@@ -115,15 +115,15 @@ impl<'a> Context<'a> {
             return;
         }
         let mut ports = [0u8; PACKETS];
-        // A bitmap of the outputs in use; the last bit means that the output does not exist.
-        let mut seen = 0u64;
         for ((number, packet), port) in burst.iter_mut().enumerate().zip(&mut ports) {
             *port = output(number, packet).map_or(OUTPUTS, |port| port.min(OUTPUTS)) as u8;
-            seen |= 1 << (*port & 63);
         }
-        let Some(first) = ports.first().filter(|_| seen != 1).copied() else { return };
         let ports = &ports[..burst.len()];
+        let Some(&first) = ports.first() else { return };
         let others = ports.iter().filter(|port| **port != first).count();
+        if others == 0 && first == 0 {
+            return;
+        }
         if 8 * others > ports.len() || usize::from(first) == OUTPUTS {
             self.deal(burst, ports);
         } else {

@@ -153,14 +153,15 @@ impl Backend {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let usable = |kind| matches!(kind, Some(FdKind::Memory | FdKind::EventFd));
-            if !fds.iter().all(|fd| usable(FdKind::of(fd.as_fd()))) {
+            let usable = |kind: &FdKind| matches!(kind, FdKind::Memory | FdKind::EventFd);
+            let kinds = fds.iter().map(|fd| FdKind::of(fd.as_fd()).filter(usable));
+            let Some(kinds) = kinds.collect::<Option<Vec<FdKind>>>() else {
                 self.closer.close(fds);
                 return Err(BackendError::Descriptor);
-            }
-            for fd in &fds {
-                match FdKind::of(fd.as_fd()) {
-                    Some(FdKind::Memory) => connection.late.add(fd)?,
+            };
+            for (fd, kind) in fds.iter().zip(&kinds) {
+                match kind {
+                    FdKind::Memory => connection.late.add(fd)?,
                     _ => self.duplicates.keep(fd.as_fd(), self.device.descriptors())?,
                 }
             }
