@@ -15,6 +15,9 @@ macro_rules! reasons {
             /// Every reason, in the order of [`Counters::drops`].
             pub const ALL: &'static [Reason] = &[$(Reason::$name,)*];
 
+            /// Number of reasons.
+            pub const COUNT: usize = Reason::ALL.len();
+
             /// The name in logs, statistics and the API.
             pub const fn name(self) -> &'static str {
                 match self { $(Reason::$name => $text,)* }
@@ -76,9 +79,9 @@ pub struct Counters {
     /// Protocol violations by the peer.
     pub faults: AtomicU64,
     /// Frames that entered through this queue and were dropped, by [`Reason`].
-    pub tx_drops: [AtomicU64; 14],
+    pub tx_drops: [AtomicU64; Reason::COUNT],
     /// Frames for this queue that were dropped, by [`Reason`].
-    pub rx_drops: [AtomicU64; 14],
+    pub rx_drops: [AtomicU64; Reason::COUNT],
     /// IOTLB hits for frames that entered through this queue.
     pub iotlb_hits: AtomicU64,
     /// IOTLB misses. Several threads add to this and the next two.
@@ -94,12 +97,11 @@ pub struct Counters {
     /// Bytes by which these files grew while the port used them.
     pub memory_grown: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 5],
+    pub spare: [AtomicU64; Counters::WORDS - 15 - 2 * Reason::COUNT],
 }
 
-const _: () = assert!(Reason::ALL.len() == 14);
 // No padding: every byte is a word of a counter.
-const _: () = assert!(size_of::<Counters>() == (8 + 14 + 14 + 7 + 5) * 8);
+const _: () = assert!(size_of::<Counters>() == Counters::WORDS * 8);
 
 /// Adds to a counter that only this thread writes, without a locked instruction.
 #[inline]
@@ -109,12 +111,12 @@ pub fn add(counter: &AtomicU64, count: u64) {
 
 impl Counters {
     /// Number of eight-byte words of one entry.
-    pub const WORDS: usize = size_of::<Counters>() / 8;
+    pub const WORDS: usize = 48;
 
     /// Shared memory as counters: as many entries as fit after the first aligned address.
     #[inline]
     pub fn of(words: &[AtomicU64]) -> &[Counters] {
-        // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s only (its size is checked below), so
+        // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s only (its size is checked above), so
         // any words are valid counters; `align_to` ensures the alignment.
         unsafe { words.align_to::<Counters>().1 }
     }
