@@ -6,12 +6,12 @@
 mod doorbell;
 pub mod e1000;
 mod kinds;
-mod late;
 pub mod null;
 pub mod offload;
 mod peer;
 pub mod pipe;
 pub mod ring;
+mod session_socket;
 pub mod source;
 pub mod tap;
 pub mod vhost_user;
@@ -19,6 +19,7 @@ pub mod vhost_user;
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;
 pub use peer::{Alarm, Context, Gone, NoPeer, Opened, Peer, PeerError, PortKind, State, exactly};
+pub use session_socket::SocketError;
 
 use ringway_frame::{RxQueue, TxQueue};
 

@@ -8,9 +8,8 @@ use ringway_host::{
     Clock, EventFd, catch_sigbus, confine_data, memfd, receive_with, send_with, wait_readable,
 };
 use ringway_mem::{Hint, Memory, Reader};
-use ringway_port::State;
 use ringway_port::vhost_user::{BackendError, Config, new};
-use ringway_port::{Doorbell, Silent};
+use ringway_port::{Doorbell, Silent, SocketError, State};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{
     BackendRequest, Frontend, Iotlb, MemoryRegion, Packet, Request, SharedRegion, Transport, Vring, VringAddr,
@@ -74,7 +73,7 @@ fn serve() {
         queues[0].tx.release(&turn, burst.len());
         reader.rest();
     };
-    assert!(matches!(end, Some(BackendError::Closed)), "{end:?}");
+    assert!(matches!(end, Some(BackendError::Socket(SocketError::Closed))), "{end:?}");
     assert!(was_up);
     assert_eq!(taken, 3, "the guest's frames, and the one that announces it");
 }

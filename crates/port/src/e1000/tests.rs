@@ -3,6 +3,7 @@
 use super::backend::{Backend, BackendError};
 use super::device::{CardDevice, Config, budget};
 use super::{MEMORY, MODELS};
+use crate::SocketError;
 use crate::{Queue, Silent, State};
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_host::{EventFd, memfd};
@@ -261,7 +262,7 @@ fn descriptors_of_other_kinds_end_the_session() {
         let mut wire = Wire::new(&mut backend);
         let request = Request::DmaMap(map(0, SIZE), Some(other));
         wire.send(request.encode(0, false)).unwrap();
-        assert!(matches!(wire.end, Some(BackendError::Descriptor)), "{:?}", wire.end);
+        assert!(matches!(wire.end, Some(BackendError::Socket(SocketError::Descriptor(_)))), "{:?}", wire.end);
         assert_eq!((backend.state(), counters.faults.load(Relaxed)), (State::Waiting, 1));
     }
 }
@@ -278,7 +279,7 @@ fn a_client_that_reads_no_replies_is_disconnected() {
         }
         wire.send(read()).unwrap();
     }
-    assert!(matches!(wire.end, Some(BackendError::Deaf)), "{:?}", wire.end);
+    assert!(matches!(wire.end, Some(BackendError::Socket(SocketError::Deaf))), "{:?}", wire.end);
 }
 
 #[test]

@@ -2,16 +2,13 @@
 
 use super::device::Guest;
 use super::{Config, offer};
-use crate::late::Late;
+use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
 use crate::{Doorbell, Queue, State};
 use ringway_frame::{CountersRef, add};
-use ringway_host::{Budget, Clock, Closer, Duplicates, FdKind, HostError};
+use ringway_host::{Clock, FdKind};
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
-use std::io::{self, Write};
-use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// Messages handled before other ports are served. Attack: a front-end that sends endlessly would block the
@@ -21,31 +18,26 @@ const MESSAGES: usize = 64;
 /// of which waits for turns of all workers.
 pub(super) const SHARE: u64 = 10_000_000;
 
+/// What a front-end may send besides memory.
+const ACCEPTED: Accepted = Accepted {
+    most: DESCRIPTORS,
+    kinds: &[FdKind::EventFd, FdKind::Pipe, FdKind::Socket],
+    names: "an eventfd, a pipe or a UNIX socket",
+};
+
 /// Why a connection ended. The text is for people.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The front-end disconnected.
-    #[error("the front-end closed the connection")]
-    Closed,
+    /// The socket is of no more use.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     /// The front-end violated the protocol, or requested something impossible.
     #[error("the front-end broke the protocol: {0}")]
     Session(#[from] SessionError),
-    /// The front-end sends requests and never reads the replies.
-    #[error("the front-end does not read the answers to its messages")]
-    Deaf,
-    /// It sent a descriptor whose use may block for as long as the front-end likes.
-    #[error(
-        "the front-end sent a descriptor that is neither memory (a memfd, or a file on tmpfs or hugetlbfs) \
-         nor an eventfd, a pipe or a UNIX socket"
-    )]
-    Descriptor,
     /// It sent a connected socket that has a name. Attack: its own end of the session, which would then never
     /// be seen to close.
     #[error("the front-end sent a socket that has a name; requests and interrupts need a socket pair")]
-    Socket,
-    /// Such descriptors of the last front-end are still being closed.
-    #[error("descriptors of a former front-end can't be closed; this one may try again later")]
-    Unclosed,
+    NamedSocket,
     /// A ring or the memory behind it broke.
     #[error("the guest broke ring {ring}: {reason}")]
     Ring {
@@ -54,42 +46,24 @@ pub enum BackendError {
         /// The error.
         reason: String,
     },
-    /// Waking it takes too long.
-    #[error(
-        "waking the guest or its front-end took several milliseconds each time: too many watch what it is \
-         woken by"
-    )]
-    Slow,
     /// The files that it shared grew too much.
     #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
     Grown,
     /// The file behind the guest's memory, or its log, shrank.
     #[error("the guest's memory or its dirty log was lost: its file shrank")]
     Lost,
-    /// The system refused.
-    #[error("the connection to the front-end failed: {0}")]
-    Host(#[from] HostError),
-    /// The system refused.
-    #[error("the connection to the front-end failed: {0}")]
-    Io(#[from] io::Error),
 }
 
 impl BackendError {
     /// Whether the front-end or its guest broke the protocol.
     pub fn is_fault(&self) -> bool {
-        !matches!(
-            self,
-            BackendError::Closed | BackendError::Unclosed | BackendError::Host(_) | BackendError::Io(_)
-        )
+        !matches!(self, BackendError::Socket(error) if !error.is_fault())
     }
 }
 
 struct Connection {
-    stream: UnixStream,
     inbox: Inbox,
     session: Session,
-    /// Dropped after the inbox, which may have the descriptors of half a message.
-    late: Late,
 }
 
 /// The back-end of a port, which serves its front-end. Owned by one thread.
@@ -99,8 +73,7 @@ pub struct Backend {
     counters: CountersRef,
     connection: Option<Connection>,
     refused: Option<SessionError>,
-    closer: Closer,
-    duplicates: Duplicates,
+    socket: SessionSocket,
 }
 
 impl Backend {
@@ -118,8 +91,7 @@ impl Backend {
             counters: first,
             connection: None,
             refused: None,
-            closer: Closer::default(),
-            duplicates: Duplicates::default(),
+            socket: SessionSocket::default(),
         };
         (backend, queues)
     }
@@ -128,15 +100,9 @@ impl Backend {
     /// wait until the one that is served is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
-        if !self.closer.is_done() || self.duplicates.is_stuck() {
-            return Err(BackendError::Unclosed);
-        }
-        let stream = UnixStream::from(stream);
-        stream.set_nonblocking(true)?;
-        self.device.begin_session(stream.as_fd())?;
+        self.device.begin_session(self.socket.connect(stream)?).map_err(SocketError::from)?;
         let session = Session::new(self.offer);
-        self.connection =
-            Some(Connection { stream, inbox: Inbox::default(), session, late: Late::default() });
+        self.connection = Some(Connection { inbox: Inbox::default(), session });
         Ok(())
     }
 
@@ -160,60 +126,33 @@ impl Backend {
     }
 
     fn receive(&mut self) -> Result<(), BackendError> {
-        let Some(Connection { stream, inbox, session, late }) = &mut self.connection else { return Ok(()) };
+        let Some(Connection { inbox, session }) = &mut self.connection else { return Ok(()) };
         self.device.drain_kicks();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
         // Replies that promise that something is no longer used, and the replies behind them.
         let (mut held, mut revoked) = (Vec::new(), false);
         for _ in 0..2 * MESSAGES {
-            // Attack: hundreds of thousands of watchers of its end, which each receive wakes.
-            let mut received = Ok(None);
-            self.device.budget().wake(|| {
-                received = ringway_host::try_receive_with(stream.as_fd(), inbox.space(), DESCRIPTORS);
-            });
-            let (count, fds) = match received {
-                Ok(Some(received)) => received,
-                Ok(None) => break,
-                // The front-end died before it read an answer.
-                Err(HostError::Call { error, .. }) if error.kind() == io::ErrorKind::ConnectionReset => {
-                    return Err(BackendError::Closed);
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let kinds: Option<Vec<FdKind>> = fds.iter().map(|fd| FdKind::of(fd.as_fd())).collect();
-            let Some(kinds) = kinds else {
-                self.closer.close(fds);
-                return Err(BackendError::Descriptor);
-            };
-            for (fd, kind) in fds.iter().zip(&kinds) {
-                match kind {
-                    FdKind::Memory => late.add(fd)?,
-                    _ => {
-                        let in_use = session.descriptors().chain(self.device.descriptors());
-                        self.duplicates.keep(fd.as_fd(), in_use)?;
-                    }
-                }
-            }
-            if self.duplicates.is_stuck() {
-                return Err(BackendError::Unclosed);
-            }
+            let device = &self.device;
+            let in_use = || session.descriptors().chain(device.descriptors());
+            let received = self.socket.receive(inbox.space(), &ACCEPTED, device.budget(), in_use)?;
+            let Some(Received { count, fds, kinds }) = received else { break };
             if count == 0 {
                 inbox.ended().map_err(SessionError::from)?;
-                return Err(BackendError::Closed);
+                return Err(SocketError::Closed.into());
             }
             let mut sockets = fds.iter().zip(&kinds).filter(|(_, kind)| **kind == FdKind::Socket);
             if !sockets.all(|(fd, _)| ringway_host::only_send(fd)) {
-                return Err(BackendError::Socket);
+                return Err(BackendError::NamedSocket);
             }
             let message = inbox.filled(count, fds).map_err(SessionError::from)?;
             let Some(message) = message else { continue };
             let outcome = session.handle(message, &mut self.device)?;
-            late.close();
+            self.socket.handled();
             revoked |= outcome.revoked;
             match outcome.answer {
                 Some(answer) if revoked => held.extend_from_slice(&answer.bytes),
-                Some(answer) => send(stream, &answer.bytes, self.device.budget())?,
+                Some(answer) => self.socket.send(&answer.bytes, self.device.budget())?,
                 None => {}
             }
             self.refused = outcome.refused.or(self.refused.take());
@@ -223,7 +162,7 @@ impl Backend {
         }
         if revoked {
             self.device.revoke();
-            send(stream, &held, self.device.budget())?;
+            self.socket.send(&held, self.device.budget())?;
         }
         self.look_around(clock.now())
     }
@@ -242,7 +181,7 @@ impl Backend {
             return Err(BackendError::Grown);
         }
         if self.device.budget().is_spent() {
-            return Err(BackendError::Slow);
+            return Err(SocketError::Slow.into());
         }
         match self.device.broken() {
             Some((ring, reason)) => Err(BackendError::Ring { ring, reason }),
@@ -253,14 +192,11 @@ impl Backend {
     /// Disconnects the front-end. When this returns, every ring is stopped and no worker accesses the guest's memory; a
     /// thread unmaps it.
     pub fn disconnect(&mut self) {
-        if let Some(Connection { stream, mut session, .. }) = self.connection.take() {
-            session.end(&mut self.device);
-            // Attack: descriptors in messages that were not received are closed with the socket.
-            let _ = stream.shutdown(Shutdown::Both);
-            self.duplicates.adopt(stream.into());
+        if let Some(mut connection) = self.connection.take() {
+            connection.session.end(&mut self.device);
         }
         self.device.clear();
-        self.duplicates.release();
+        self.socket.disconnect();
         self.device.has_grown(0, &self.counters);
     }
 
@@ -316,23 +252,6 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.disconnect();
-    }
-}
-
-/// Sends an answer. The socket's buffer has room for it if the front-end reads its answers at all.
-fn send(stream: &mut UnixStream, answer: &[u8], budget: &Budget) -> Result<(), BackendError> {
-    let mut written = Ok(0);
-    budget.wake(|| written = stream.write(answer));
-    match written {
-        Ok(0) if budget.is_spent() => Err(BackendError::Slow),
-        Ok(count) if count == answer.len() => Ok(()),
-        // Attack: replies that pile up because they are not read.
-        Ok(_) => Err(BackendError::Deaf),
-        Err(error) => match error.kind() {
-            io::ErrorKind::WouldBlock => Err(BackendError::Deaf),
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Err(BackendError::Closed),
-            _ => Err(error.into()),
-        },
     }
 }
 

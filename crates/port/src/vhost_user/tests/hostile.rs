@@ -3,6 +3,7 @@
 use super::session::{port, region};
 use super::{Backend, BackendError, Config, new};
 use crate::Doorbell;
+use crate::SocketError;
 use crate::State;
 use ringway_frame::CountersRef;
 use ringway_host::{Clock, EventFd};
@@ -87,7 +88,11 @@ fn a_front_end_killed_at_any_point_leaves_its_port_usable() {
         }
         drop(stream);
         let end = backend.readable().unwrap_err();
-        assert_eq!(matches!(end, BackendError::Closed), killed % 2 == 0, "{killed}: {end}");
+        assert_eq!(
+            matches!(end, BackendError::Socket(SocketError::Closed)),
+            killed % 2 == 0,
+            "{killed}: {end}"
+        );
         assert_eq!((backend.state(), backend.receiving(), backend.fd().is_none()), (State::Waiting, 0, true));
     }
     assert!(up > 10, "it was up in {up} of its lives");
@@ -102,7 +107,7 @@ fn a_front_end_killed_before_reading_its_reply_is_disconnected() {
     send(&stream, &packet, packet.bytes.len());
     backend.readable().unwrap();
     drop(stream);
-    assert!(matches!(backend.readable(), Err(BackendError::Closed)));
+    assert!(matches!(backend.readable(), Err(BackendError::Socket(SocketError::Closed))));
     assert_eq!(counters.faults.load(Relaxed), 0);
 }
 
@@ -178,11 +183,16 @@ fn a_descriptor_of_an_unsupported_kind_ends_the_session() {
             let stream = connect(&mut backend);
             let packet = request.encode(false);
             send(&stream, &packet, packet.bytes.len());
-            assert!(matches!(backend.readable(), Err(BackendError::Descriptor)), "{place}");
+            assert!(
+                matches!(backend.readable(), Err(BackendError::Socket(SocketError::Descriptor(_)))),
+                "{place}"
+            );
             // The file is closed by another thread, which takes a moment; until then no connection is
             // accepted.
-            while matches!(backend.connect(UnixStream::pair().unwrap().0.into()), Err(BackendError::Unclosed))
-            {
+            while matches!(
+                backend.connect(UnixStream::pair().unwrap().0.into()),
+                Err(BackendError::Socket(SocketError::Unclosed))
+            ) {
                 std::thread::yield_now();
             }
         }

@@ -3,6 +3,7 @@
 use super::{Backend, BackendError, Config, new};
 use crate::Queue;
 use crate::Silent;
+use crate::SocketError;
 use crate::State;
 use proptest::prelude::*;
 use ringway_frame::{Burst, CountersRef, Storage};
@@ -154,7 +155,7 @@ fn a_port_serves_one_front_end_after_another() {
         assert_eq!(front.transport().backend.state(), State::Attached);
         assert!(front.transport().end.is_none());
         drop(front);
-        assert!(matches!(backend.readable(), Err(BackendError::Closed)));
+        assert!(matches!(backend.readable(), Err(BackendError::Socket(SocketError::Closed))));
     }
     assert_eq!(counters.faults.load(Ordering::Relaxed), 0);
 }
@@ -412,7 +413,7 @@ fn a_front_end_that_never_reads_is_disconnected() {
         let _ = ours.write(&bytes);
         backend.readable().err()
     });
-    assert!(matches!(end, Some(BackendError::Deaf)));
+    assert!(matches!(end, Some(BackendError::Socket(SocketError::Deaf))));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::session::{agree, port, shared, shared_file, vring};
 use super::{Backend, BackendError};
+use crate::SocketError;
 use ringway_host::{Epoll, EventFd};
 use ringway_mem::Reader;
 use ringway_vhost_user::{Request, VringFd};
@@ -65,9 +66,9 @@ fn a_front_end_with_a_slow_socket_is_disconnected() {
     let end = (0..100).find_map(|_| {
         ours.write_all(&bytes).unwrap();
         let end = backend.readable().err();
-        end.or_else(|| ours.read_exact(&mut [0; 20]).err().map(BackendError::Io))
+        end.or_else(|| ours.read_exact(&mut [0; 20]).err().map(|error| BackendError::Socket(error.into())))
     });
-    assert!(matches!(end, Some(BackendError::Slow)), "{end:?}");
+    assert!(matches!(end, Some(BackendError::Socket(SocketError::Slow))), "{end:?}");
     assert_eq!(counters.faults.load(Relaxed), 1);
 }
 
@@ -82,6 +83,6 @@ fn a_front_end_is_disconnected_if_receiving_from_its_socket_is_slow() {
         ours.write_all(&bytes).unwrap();
         backend.readable().err()
     });
-    assert!(matches!(end, Some(BackendError::Slow)), "{end:?}");
+    assert!(matches!(end, Some(BackendError::Socket(SocketError::Slow))), "{end:?}");
     assert_eq!(counters.faults.load(Relaxed), 1);
 }

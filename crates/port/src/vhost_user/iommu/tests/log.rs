@@ -2,6 +2,7 @@
 
 use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, SIZE, USER, WRITE, add, framed};
 use super::rig::{Rig, StopOnDrop, next_one_works, pass, reflect, reflect_until, sent_during_turn, with};
+use crate::SocketError;
 use crate::State;
 use crate::vhost_user::BackendError;
 use crate::vhost_user::tests::session::port;
@@ -369,7 +370,7 @@ fn an_invalid_log_is_refused_and_the_old_one_stays() {
             // A descriptor of a kind that no message accepts.
             let file = Some(OwnedFd::from(disk.try_clone().unwrap()));
             assert!(rig.monitor.front.set(Request::SetLogBase(small, file)).is_err());
-            assert!(matches!(rig.monitor.end(), Some(BackendError::Descriptor)));
+            assert!(matches!(rig.monitor.end(), Some(BackendError::Socket(SocketError::Descriptor(_)))));
         });
     }
 }

@@ -2,6 +2,7 @@
 
 use super::guest::{BOTH, GuestConfig, Monitor, PART, RINGS, SIZE, Space, add, framed};
 use super::rig::{next_one_works, pass, reflect, with};
+use crate::SocketError;
 use crate::State;
 use crate::vhost_user::BackendError;
 use crate::vhost_user::tests::session::port;
@@ -106,7 +107,7 @@ fn a_file_that_is_not_memory_backed_is_refused_or_closes_the_port() {
         assert_eq!(counters.faults.load(Relaxed), 0);
         // No message accepts a file on a disk.
         assert!(monitor.front.set_memory(vec![as_file(disk.try_clone().unwrap().into())]).is_err());
-        assert!(matches!(monitor.end(), Some(BackendError::Descriptor)), "{kind:?}");
+        assert!(matches!(monitor.end(), Some(BackendError::Socket(SocketError::Descriptor(_)))), "{kind:?}");
         assert_eq!(reflect(&mut reader, &mut queues[0]), 0, "{kind:?}");
         drop((monitor, rx, tx));
         // Closing the file takes as long as its file system likes, so another thread does it.
