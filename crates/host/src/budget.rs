@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::thread::thread_cpu;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -13,8 +14,16 @@ const LIMIT: u64 = 10_000_000;
 const WAKE: u64 = 1_000_000;
 /// Number of consecutive slow wake-ups that is too many.
 const WAKES: u32 = 3;
+/// Nanoseconds after which a thread's CPU time is read again; a wake-up may be measured as that much shorter. Reading
+/// it is a system call, most others are shorter than that.
+const SAMPLE: u64 = WAKE / 4;
 /// Minimum time in nanoseconds during which wake-ups are measured exactly after one that seemed slow.
 const SUSPECT: u64 = 1_000_000_000;
+
+thread_local! {
+    /// The thread's CPU time, and when it was read.
+    static SAMPLED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
 
 /// Time that a peer costs our threads by slowing down accesses to its memory, or its wake-ups. The debt
 /// decreases as time passes.
@@ -108,7 +117,7 @@ impl Budget {
         }
         let began = self.clock.now();
         if began < self.suspect_until.load(Relaxed) {
-            return self.wake_closely(wake);
+            return self.wake_closely(began, wake);
         }
         wake();
         let took = self.clock.now().saturating_sub(began);
@@ -120,10 +129,18 @@ impl Budget {
 
     /// As `wake`, measured in the thread's own time, which excludes preemption.
     #[cold]
-    fn wake_closely(&self, wake: impl FnOnce()) {
-        let began = thread_cpu();
+    fn wake_closely(&self, began: u64, wake: impl FnOnce()) {
+        let (mut cpu, mut at) = SAMPLED.get();
+        if began.saturating_sub(at) > SAMPLE {
+            (cpu, at) = (thread_cpu(), began);
+            SAMPLED.set((cpu, at));
+        }
         wake();
-        let took = thread_cpu().saturating_sub(began);
+        if self.clock.now().saturating_sub(began) <= WAKE {
+            return;
+        }
+        // At most the time between the sample and this wake-up was used before it.
+        let took = thread_cpu().saturating_sub(cpu).saturating_sub(began - at);
         if took > WAKE {
             let now = self.clock.now();
             self.suspect(now, took);

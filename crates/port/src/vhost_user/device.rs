@@ -171,7 +171,14 @@ impl Guest {
     /// Records the RX rings that were kicked. Each kick is reported once; prefetching follows.
     pub(super) fn drain_kicks(&mut self) {
         let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
-        epoll.wait(Some(0), |key| kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize)));
+        let mut rang = false;
+        epoll.wait(Some(0), |key| {
+            rang |= key == BELL;
+            kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize));
+        });
+        if rang {
+            self.session.bell.get().map(|bell| bell.clear());
+        }
     }
 
     /// Answers commands of the control queue.

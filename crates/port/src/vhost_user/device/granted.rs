@@ -117,7 +117,6 @@ impl Guest {
     /// Performs the pending work of messages and workers: starts rings that are granted now, wakes queues, and sends
     /// misses.
     pub(in crate::vhost_user) fn look_around(&mut self) {
-        self.session.bell.get().map(|bell| bell.clear());
         if self.iotlb.iommu.is_none() {
             return;
         }
