@@ -92,7 +92,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Function { command } => function::function(&target, json, command),
         Command::Click { arguments } => click::run(&arguments),
         Command::Place(arguments) => place::place(&target, json, *arguments),
-        Command::PluginHost(asked) => plugin_host(asked),
+        Command::PluginHost(arguments) => plugin_host(arguments),
         Command::Doctor => doctor::doctor(json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -109,8 +109,8 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
 }
 
 /// Runs as the plugin host of a folder.
-fn plugin_host(asked: PluginHost) -> Result<(), Fail> {
-    let PluginHost { folder, memory, network, unconfined } = asked;
+fn plugin_host(arguments: PluginHost) -> Result<(), Fail> {
+    let PluginHost { folder, memory, network, unconfined } = arguments;
     let folder = Folder { memory_mb: memory, network, unconfined, ..Folder::new(folder) };
     Err(Fail::Failed(become_host(&Options::default(), &folder)))
 }

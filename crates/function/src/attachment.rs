@@ -281,7 +281,7 @@ impl Plug {
         let port = port.borrow();
         match &port.state {
             State::Up(_) => "up".into(),
-            State::Requested(_) => "asked".into(),
+            State::Requested(_) => "requested".into(),
             State::Away => format!("away: {}", port.reason),
         }
     }

@@ -328,7 +328,7 @@ struct Known {
     /// Number of times that it reported to be ready; more than one after a reboot.
     boots: u64,
     ended: Option<ExitStatus>,
-    asked: u64,
+    requests: u64,
     answers: HashMap<u64, Output>,
 }
 
@@ -464,8 +464,8 @@ impl Guest {
     fn send(&self, command: &str, bound: Duration) -> Result<u64, Error> {
         let id = {
             let mut known = self.shared.lock();
-            known.asked += 1;
-            known.asked
+            known.requests += 1;
+            known.requests
         };
         let seconds = bound.as_secs().max(1);
         let line =
@@ -636,7 +636,7 @@ fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
             agent::Message::Answer(id, status, text) => {
                 let mut known = shared.lock();
                 // Attack: unsolicited answers would pile up.
-                if id <= known.asked && known.answers.len() < 64 {
+                if id <= known.requests && known.answers.len() < 64 {
                     known.answers.insert(id, Output { status, text });
                 }
             }

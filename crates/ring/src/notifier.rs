@@ -60,13 +60,13 @@ pub struct Notifier {
     /// Time until which a reply is due, which notifies the other side implicitly.
     answer_until: u64,
     /// The last value of the flag that tells the other side whether to notify us.
-    asked: Option<bool>,
+    requested: Option<bool>,
 }
 
 impl Notifier {
     /// Nothing held back, nothing sent; the state of the flag is unknown.
     pub fn new(policy: Policy) -> Notifier {
-        Notifier { policy, held: false, quiet_until: 0, answer_until: 0, asked: None }
+        Notifier { policy, held: false, quiet_until: 0, answer_until: 0, requested: None }
     }
 
     /// The policy.
@@ -137,7 +137,7 @@ impl Notifier {
     pub fn arm(&mut self, view: &mut impl View) -> bool {
         // Set even if already set: with event indices the newest index is needed.
         view.set_flag(true);
-        self.asked = Some(true);
+        self.requested = Some(true);
         // The other side publishes, then reads the flag; we set the flag, then check the ring: at least one
         // side sees the other's store.
         fence(Ordering::SeqCst);
@@ -152,9 +152,9 @@ impl Notifier {
     #[inline]
     pub fn disarm(&mut self, view: &mut impl View) {
         let wanted = !self.policy.poll;
-        if self.asked != Some(wanted) {
+        if self.requested != Some(wanted) {
             view.set_flag(wanted);
-            self.asked = Some(wanted);
+            self.requested = Some(wanted);
         }
     }
 }

@@ -75,19 +75,19 @@ impl Division {
             Reach::Whole => joins_first.push(mentioned),
             Reach::Each => {}
         });
-        let mut asked: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut requested: BTreeMap<usize, usize> = BTreeMap::new();
         for (at, member) in members.iter().enumerate() {
             if let Some(thread) = member.thread {
-                asked.entry(parts.of(at)).or_insert(thread);
+                requested.entry(parts.of(at)).or_insert(thread);
             }
         }
         if let Some(first) = first {
             // These have no requested thread.
-            joins_first.retain(|part| !asked.contains_key(&parts.of(*part)));
+            joins_first.retain(|part| !requested.contains_key(&parts.of(*part)));
             joins_first.into_iter().for_each(|part| parts.join(first, part));
-            asked.insert(parts.of(first), 0);
+            requested.insert(parts.of(first), 0);
         }
-        let homes = if balanced { deal(members, &mut parts, asked, threads) } else { asked };
+        let homes = if balanced { deal(members, &mut parts, requested, threads) } else { requested };
         Self::of(members, &mut parts, &homes)
     }
 
@@ -152,7 +152,7 @@ fn join_shared(members: &[Member<'_>], parts: &mut Parts) -> Option<usize> {
 fn deal(
     members: &[Member<'_>],
     parts: &mut Parts,
-    asked: BTreeMap<usize, usize>,
+    requested: BTreeMap<usize, usize>,
     threads: usize,
 ) -> BTreeMap<usize, usize> {
     // By part, its first element and how many drive.
@@ -162,12 +162,12 @@ fn deal(
         *weight += usize::from(member.drives);
     }
     let mut loads = vec![0; threads.max(1)];
-    for (part, home) in &asked {
+    for (part, home) in &requested {
         if let (Some(load), Some((_, weight))) = (loads.get_mut(*home), weights.get(part)) {
             *load += weight;
         }
     }
-    let mut homes = asked;
+    let mut homes = requested;
     let mut left: Vec<(usize, usize, usize)> = weights
         .into_iter()
         .filter(|(part, (_, weight))| *weight > 0 && !homes.contains_key(part))

@@ -102,7 +102,7 @@ proptest! {
         count in 1..12_usize,
         edges in prop::collection::vec((0..12_usize, 0..12_usize), 0..12),
         mentions in prop::collection::vec((0..12_usize, 0..12_usize), 0..6),
-        asked in prop::collection::vec((0..12_usize, 0..3_usize), 0..6),
+        requested in prop::collection::vec((0..12_usize, 0..3_usize), 0..6),
         drives in prop::collection::vec(any::<bool>(), 12),
         balanced: bool,
     ) {
@@ -116,7 +116,7 @@ proptest! {
         let members: Vec<Member<'_>> = (0..count)
             .map(|at| Member {
                 configuration: &texts[at],
-                thread: asked.iter().find(|(own, _)| *own == at).map(|(_, thread)| *thread),
+                thread: requested.iter().find(|(own, _)| *own == at).map(|(_, thread)| *thread),
                 drives: drives[at],
                 ..member(&names[at])
             })

@@ -104,10 +104,10 @@ impl Router {
 
     fn warn_of(&mut self, stray: usize, more: usize, division: &Division) {
         let (id, home) = (ElementId(stray as u32), division.home(stray).unwrap_or(0));
-        let asked = self.info(id).thread.unwrap_or(0);
+        let requested = self.info(id).thread.unwrap_or(0);
         let others = if more > 0 { format!(" (and {more} more)") } else { String::new() };
         let text = format!(
-            "'{}' runs on thread {home} instead of {asked}{others}: what is connected, \
+            "'{}' runs on thread {home} instead of {requested}{others}: what is connected, \
              or named by one another, stays together",
             self.name(id)
         );
@@ -162,8 +162,8 @@ impl Router {
             }
             for thread in remote {
                 let ids = ids.clone();
-                let asked = self.ask(thread, move |router| router.initialize_some(&ids));
-                let begun = asked.unwrap_or_else(|error| {
+                let requested = self.ask(thread, move |router| router.initialize_some(&ids));
+                let begun = requested.unwrap_or_else(|error| {
                     self.report_error(error.to_string());
                     Begun::default()
                 });

@@ -221,13 +221,13 @@ impl Router {
 
     /// Reports a signal of the process to elements. Returns whether any requested it.
     pub fn signal_arrived(&mut self, signal: i32) -> bool {
-        let asked: Vec<ElementId> =
+        let watchers: Vec<ElementId> =
             self.signals.iter().filter(|(_, own)| *own == signal).map(|(id, _)| *id).collect();
-        for id in &asked {
+        for id in &watchers {
             self.enter(*id, |element, cx| element.signalled(signal, cx));
             self.settle();
         }
-        !asked.is_empty()
+        !watchers.is_empty()
     }
 
     /// When the last turn began, on its steady clock in nanoseconds.

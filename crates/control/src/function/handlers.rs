@@ -61,9 +61,9 @@ pub async fn write(socket: &Path, handler: &str, value: &[u8]) -> Result<(), Han
     .await
 }
 
-async fn within<T>(asked: impl Future<Output = Result<T, HandlerError>>) -> Result<T, HandlerError> {
+async fn within<T>(answer: impl Future<Output = Result<T, HandlerError>>) -> Result<T, HandlerError> {
     let late = |_| HandlerError::Silent(format!("nothing within {} s", PATIENCE.as_secs()));
-    tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
+    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
 }
 
 /// Attack: a handler name that contains a line feed, and so a second command.

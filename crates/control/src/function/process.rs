@@ -120,9 +120,9 @@ fn identify(child: &Child) -> io::Result<OwnedFd> {
 /// Connects to ports that the process requests by number, and sends it the sockets, until the process has ended. The
 /// process is confined and can't connect by itself.
 fn open_doors(keeper: &UnixStream, doors: &[PathBuf]) {
-    let mut asked = [0];
-    while let Ok((1, _)) = receive_with(keeper.as_fd(), &mut asked, 0) {
-        let door = doors.get(usize::from(asked[0])).ok_or_else(|| io::ErrorKind::NotFound.into());
+    let mut request = [0];
+    while let Ok((1, _)) = receive_with(keeper.as_fd(), &mut request, 0) {
+        let door = doors.get(usize::from(request[0])).ok_or_else(|| io::ErrorKind::NotFound.into());
         let answered = match door.and_then(UnixStream::connect) {
             Ok(socket) => send_with(keeper.as_fd(), &[0], &[socket.as_fd()]),
             Err(error) => {

@@ -15,7 +15,7 @@
 //! while the configuration is busy; frames that don't fit are dropped and counted by the port.
 //!
 //! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet, or with invalid metadata), `state`
-//! (`up`, `asked`, or `away` with the reason), `losses` (number of lost rings) (read); `reset_counts`
+//! (`up`, `requested`, or `away` with the reason), `losses` (number of lost rings) (read); `reset_counts`
 //! (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename, Nanoseconds};

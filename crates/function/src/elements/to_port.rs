@@ -11,7 +11,7 @@
 //! reconnects, at intervals of up to a second.
 //!
 //! Handlers: `count`, `byte_count`, `drops`, `drop_counts` (reasons and counts, one per line: `full`, `away`,
-//! `too-long`), `state` (`up`, `asked`, or `away` with the reason), `losses` (number of lost rings) (read);
+//! `too-long`), `state` (`up`, `requested`, or `away` with the reason), `losses` (number of lost rings) (read);
 //! `reset_counts` (write).
 use crate::attachment::Plug;
 use ringway_click::arg::{Args, Filename};

@@ -144,9 +144,9 @@ impl Run {
         let mut vm = arrival.vm.clone();
         vm.cluster.clone_from(&self.cluster);
         self.engine.put(vec![Object::Vm(Box::new(vm))])?;
-        let seed = seed ^ self.report.asked;
+        let seed = seed ^ self.report.requested;
         let ask = Ask { vms: vec![name.clone()], seed, now: self.now, ..Ask::default() };
-        self.report.asked += 1;
+        self.report.requested += 1;
         let decision = self.engine.place(ask)?;
         if !decision.placed() {
             self.report.reject(&decision);

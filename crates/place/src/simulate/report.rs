@@ -36,7 +36,7 @@ pub struct Report {
     /// Hosts.
     pub hosts: usize,
     /// Number of VMs requested.
-    pub asked: u64,
+    pub requested: u64,
     /// VMs that found a host.
     pub placed: u64,
     /// VMs that found none.

@@ -254,7 +254,7 @@ impl Store for Memory {
         let state = self.state();
         let at = at.unwrap_or(state.revision);
         if at < state.oldest {
-            return Err(StoreError::Compacted { asked: at, oldest: state.oldest });
+            return Err(StoreError::Compacted { requested: at, oldest: state.oldest });
         }
         let keys = state.keys.range(prefix.to_string()..).take_while(|(key, _)| key.starts_with(prefix));
         let entries = keys.filter_map(|(key, versions)| {
@@ -272,7 +272,7 @@ impl Store for Memory {
     fn watch(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
         let state = self.state();
         if after < state.oldest {
-            return Err(StoreError::Compacted { asked: after, oldest: state.oldest });
+            return Err(StoreError::Compacted { requested: after, oldest: state.oldest });
         }
         if after >= state.revision {
             return Ok(Vec::new());

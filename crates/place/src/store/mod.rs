@@ -74,10 +74,10 @@ pub enum StoreError {
     #[error("{0} was changed meanwhile")]
     Conflict(String),
     /// The revision has been compacted.
-    #[error("revision {asked} was compacted; the oldest is {oldest}")]
+    #[error("revision {requested} was compacted; the oldest is {oldest}")]
     Compacted {
         /// The requested revision.
-        asked: Revision,
+        requested: Revision,
         /// The oldest available revision.
         oldest: Revision,
     },
@@ -93,7 +93,7 @@ pub enum StoreError {
     /// The disk is full.
     #[error(
         "the store's disk is full ({0}): nothing is changed until there is room; \
-        what was asked last may count then"
+        the last request may still take effect"
     )]
     Full(String),
 }

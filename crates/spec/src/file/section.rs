@@ -91,7 +91,7 @@ pub struct Section<'t> {
     /// The position of its name.
     pub at: Range<usize>,
     table: &'t DeTable<'t>,
-    asked: Vec<&'static str>,
+    known: Vec<&'static str>,
     notes: &'t Notes,
 }
 
@@ -111,7 +111,7 @@ impl<'t> Section<'t> {
     /// Reads `table`, whose name is at `at`.
     pub fn new(path: String, at: Range<usize>, table: &'t DeTable<'t>, notes: &'t Notes) -> Section<'t> {
         notes.place(path.clone(), at.clone());
-        Section { path, at, table, asked: Vec::new(), notes }
+        Section { path, at, table, known: Vec::new(), notes }
     }
 
     /// Whether the key is there.
@@ -120,7 +120,7 @@ impl<'t> Section<'t> {
     }
 
     fn get(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
-        self.asked.push(key);
+        self.known.push(key);
         let value = self.table.get(key)?;
         self.notes.place(format!("{}.{key}", self.path), value.span());
         Some(value)
@@ -347,7 +347,7 @@ impl<'t> Section<'t> {
 
     /// Accepts these keys without reading them.
     pub fn accept(&mut self, keys: &[&'static str]) {
-        self.asked.extend(keys);
+        self.known.extend(keys);
     }
 
     /// Ends the table: notes each key that was not read as unknown. `elsewhere` returns advice for a key that belongs
@@ -355,16 +355,16 @@ impl<'t> Section<'t> {
     pub fn finish(self, elsewhere: impl Fn(&str) -> Option<String>) {
         for (key, _) in self.table.iter() {
             let name = key.get_ref();
-            if self.asked.iter().any(|asked| *asked == &**name) {
+            if self.known.iter().any(|known| *known == &**name) {
                 continue;
             }
             let what = format!("{} has no key `{name}`", self.path);
             let fix = if let Some(place) = elsewhere(name) {
                 place
-            } else if let Some(near) = nearest(name, self.asked.iter().copied()) {
+            } else if let Some(near) = nearest(name, self.known.iter().copied()) {
                 format!("did you mean `{near}`?")
             } else {
-                format!("it may have {}", either(self.asked.iter().copied()))
+                format!("it may have {}", either(self.known.iter().copied()))
             };
             self.notes.wrong(&key.span(), what, fix);
         }
