@@ -36,17 +36,26 @@ impl Case {
     }
 }
 
+/// One flow from source to sink, without targets and without a peer.
+const PLAIN: Case = Case {
+    key: "",
+    mark: 0.0,
+    ratio: 0.0,
+    text: |source, sink| format!("{source} -> {sink};"),
+    theirs: None,
+    again: true,
+    length: 64,
+    frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
+};
+
 /// All cases.
 pub const CASES: &[Case] = &[
     Case {
         key: "forward",
         mark: 20.0,
         ratio: 3.0,
-        text: |source, sink| format!("{source} -> {sink};"),
         theirs: Some(|source, sink| format!("{source} -> {sink};")),
-        again: true,
-        length: 64,
-        frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
+        ..PLAIN
     },
     Case {
         key: "mirror",
@@ -54,9 +63,7 @@ pub const CASES: &[Case] = &[
         ratio: 3.0,
         text: |source, sink| format!("{source} -> EtherMirror -> {sink};"),
         theirs: Some(|source, sink| format!("{source} -> EtherMirror -> {sink};")),
-        again: true,
-        length: 64,
-        frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
+        ..PLAIN
     },
     Case {
         key: "router",
@@ -64,29 +71,24 @@ pub const CASES: &[Case] = &[
         ratio: 3.0,
         text: |source, sink| router::text("RadixIPLookup", source, sink),
         theirs: Some(|source, sink| router::text("DirectIPLookup", source, sink)),
-        again: true,
-        length: 64,
         frames: router::frames,
+        ..PLAIN
     },
     Case {
         key: "firewall.10",
         mark: 8.0,
-        ratio: 0.0,
         text: |a, b| firewall(10, a, b),
         theirs: Some(|a, b| firewall(10, a, b)),
-        again: true,
-        length: 64,
         frames: filtered,
+        ..PLAIN
     },
     Case {
         key: "firewall.10000",
         mark: 5.0,
-        ratio: 0.0,
         text: |a, b| firewall(10_000, a, b),
         theirs: Some(|a, b| firewall(10_000, a, b)),
-        again: true,
-        length: 64,
         frames: filtered,
+        ..PLAIN
     },
     Case {
         key: "rules.10",
@@ -94,50 +96,31 @@ pub const CASES: &[Case] = &[
         ratio: 2.0,
         text: rules::ten_rules,
         theirs: Some(rules::ten_rules),
-        again: true,
-        length: 64,
         frames: rules::ten_frames,
+        ..PLAIN
     },
     Case {
         key: "rules.acl",
         mark: 5.0,
-        ratio: 0.0,
         text: |a, b| rules::list(&rules::ACL, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: |length| rules::list_frames(&rules::ACL, length),
+        ..PLAIN
     },
     Case {
         key: "rules.fw",
         mark: 5.0,
-        ratio: 0.0,
         text: |a, b| rules::list(&rules::FIREWALL, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: |length| rules::list_frames(&rules::FIREWALL, length),
+        ..PLAIN
     },
     Case {
         key: "rules.ipc",
         mark: 5.0,
-        ratio: 0.0,
         text: |a, b| rules::list(&rules::CHAIN, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: |length| rules::list_frames(&rules::CHAIN, length),
+        ..PLAIN
     },
-    Case {
-        key: "rules.mixed",
-        mark: 1.0,
-        ratio: 0.0,
-        text: rules::mixed_rules,
-        theirs: None,
-        again: true,
-        length: 64,
-        frames: rules::mixed_frames,
-    },
+    Case { key: "rules.mixed", mark: 1.0, text: rules::mixed_rules, frames: rules::mixed_frames, ..PLAIN },
     Case {
         key: "nat",
         mark: 6.0,
@@ -145,138 +128,95 @@ pub const CASES: &[Case] = &[
         text: |a, b| tables::nat(Uniform, a, b),
         theirs: Some(|a, b| tables::nat(Uniform, a, b)),
         again: false,
-        length: 64,
         frames: tables::flows,
+        ..PLAIN
     },
     Case {
         key: "nat.replies",
-        mark: 0.0,
         ratio: 3.0,
         text: |a, b| tables::nat(Replies, a, b),
         theirs: Some(|a, b| tables::nat(Replies, a, b)),
         again: false,
-        length: 64,
         frames: tables::flows,
+        ..PLAIN
     },
     Case {
         key: "nat.churn",
-        mark: 0.0,
         ratio: 3.0,
         text: |a, b| tables::nat(Churn, a, b),
         theirs: Some(|a, b| tables::nat(Churn, a, b)),
         again: false,
-        length: 64,
         frames: tables::flows,
+        ..PLAIN
     },
     Case {
         key: "ids.5",
         mark: 8.0,
-        ratio: 0.0,
         text: |a, b| middlebox::ids(5, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: |length| middlebox::searched(5, length),
+        ..PLAIN
     },
     Case {
         key: "ids.5000",
         mark: 8.0,
-        ratio: 0.0,
         text: |a, b| middlebox::ids(5000, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: |length| middlebox::searched(5000, length),
+        ..PLAIN
     },
     Case {
         key: "ids.real",
         mark: 0.5,
-        ratio: 0.0,
         text: |a, b| middlebox::ids(5000, a, b),
-        theirs: None,
-        again: true,
         length: 1500,
         frames: middlebox::real,
+        ..PLAIN
     },
     Case {
         key: "lb",
         mark: 5.0,
-        ratio: 0.0,
         text: |a, b| tables::balancer(Uniform, a, b),
         theirs: Some(|a, b| tables::mapper(Uniform, a, b)),
         again: false,
-        length: 64,
         frames: tables::balanced,
+        ..PLAIN
     },
     Case {
         key: "lb.replies",
-        mark: 0.0,
-        ratio: 0.0,
         text: |a, b| tables::balancer(Replies, a, b),
         theirs: Some(|a, b| tables::mapper(Replies, a, b)),
         again: false,
-        length: 64,
         frames: tables::balanced,
+        ..PLAIN
     },
     Case {
         key: "lb.churn",
-        mark: 0.0,
-        ratio: 0.0,
         text: |a, b| tables::balancer(Churn, a, b),
         theirs: Some(|a, b| tables::mapper(Churn, a, b)),
         again: false,
-        length: 64,
         frames: tables::balanced,
+        ..PLAIN
     },
     Case {
         key: "flowmon",
         mark: 5.0,
-        ratio: 0.0,
         text: |a, b| tables::monitor(Uniform, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: tables::flows,
+        ..PLAIN
     },
     Case {
         key: "flowmon.replies",
-        mark: 0.0,
-        ratio: 0.0,
         text: |a, b| tables::monitor(Replies, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
         frames: tables::both_ways,
+        ..PLAIN
     },
-    Case {
-        key: "flowmon.churn",
-        mark: 0.0,
-        ratio: 0.0,
-        text: |a, b| tables::monitor(Churn, a, b),
-        theirs: None,
-        again: true,
-        length: 64,
-        frames: tables::flows,
-    },
-    Case {
-        key: "bras",
-        mark: 5.0,
-        ratio: 0.0,
-        text: middlebox::bras,
-        theirs: None,
-        again: true,
-        length: 64,
-        frames: middlebox::session_frames,
-    },
+    Case { key: "flowmon.churn", text: |a, b| tables::monitor(Churn, a, b), frames: tables::flows, ..PLAIN },
+    Case { key: "bras", mark: 5.0, text: middlebox::bras, frames: middlebox::session_frames, ..PLAIN },
     Case {
         key: "bras.down",
         mark: 5.0,
-        ratio: 0.0,
         text: middlebox::bras_down,
-        theirs: None,
-        again: true,
-        length: 64,
         frames: middlebox::to_subscribers,
+        ..PLAIN
     },
 ];
 

@@ -3,6 +3,7 @@
 use super::configuration::flow;
 use super::frames::{Flow, Frames, Length, Numbers, SERVER, Session};
 use super::patterns;
+use ringway_wire::MacAddress;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -54,13 +55,12 @@ fn address(number: u64) -> Ipv4Addr {
 }
 
 fn concentrator() -> String {
-    let mac = |bytes: [u8; 6]| bytes.map(|byte| format!("{byte:02x}")).join(":");
-    let mut text = format!("bras :: PPPoEConcentrator({}", mac(SERVER));
+    let mut text = format!("bras :: PPPoEConcentrator({}", MacAddress(SERVER));
     for number in 0..SESSIONS {
         let Session { subscriber, number: id } = session(number);
         // At three million frames a second each session sends some 10 kb/s.
         let rate = if number % 2 == 0 { "8kbps" } else { "10Mbps" };
-        let _ = write!(text, ", {} {id} {} {rate}", mac(subscriber), address(number));
+        let _ = write!(text, ", {} {id} {} {rate}", MacAddress(subscriber), address(number));
     }
     text.push_str(");\n");
     text

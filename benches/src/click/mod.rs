@@ -230,7 +230,8 @@ impl<'a> Rivals<'a> {
         }
         let Some(best) = self.best else {
             let why = "no peer: name its programs by FASTCLICK and FASTCLICK_NOCLONE";
-            return Ok(if self.case.theirs.is_some() { entry.note(why) } else { entry });
+            let unnamed = self.case.theirs.is_some() && self.ways.is_empty();
+            return Ok(if unnamed { entry.note(why) } else { entry });
         };
         entry = entry.note(format!("FastClick: {}", self.ways[best].name));
         entry = entry.with("peer, lost, %", 100.0 * self.start(best, true)?.measure(TRIAL)?[1]);

@@ -208,12 +208,12 @@ impl Drop for Running {
 mod tests {
     use super::*;
     use crate::click::frames::Length;
+    use crate::keys::Folder;
 
     /// Runs a script instead of FastClick.
-    fn start(name: &str, patience: Duration, script: &str) -> Result<Running, Failure> {
-        let folder = std::env::temp_dir().join(format!("rwb-test-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
-        let program = folder.join("click");
+    fn start(patience: Duration, script: &str) -> Result<Running, Failure> {
+        let folder = Folder::new()?;
+        let program = folder.path().join("click");
         // Written by another process: a program that is open for writing can't be run.
         let mut install = Command::new("install");
         install.args(["-m", "755", "/dev/stdin"]).arg(&program).stdin(Stdio::piped());
@@ -222,28 +222,25 @@ mod tests {
         install.wait()?;
         let way = Way { name: "script", program, quick: false, apart: false, patience };
         let frames = Frames::made(Length::Fixed(64), 64, 1, |_, _| [0; 64]);
-        let running =
-            Running::start(&way, &folder, &frames, |source, sink| format!("{source} -> {sink};"), true);
-        std::fs::remove_dir_all(folder)?;
-        running
+        Running::start(&way, folder.path(), &frames, |source, sink| format!("{source} -> {sink};"), true)
     }
 
     #[test]
     fn rates_and_losses_are_of_the_counts() {
         let counts = "i=0; while :; do i=$((i+1)); echo $i $((3000000*i)) $((4000000*i)); done";
-        let mut running = start("counts", PATIENCE, counts).unwrap();
+        let mut running = start(PATIENCE, counts).unwrap();
         assert_eq!(running.measure(Duration::from_millis(5)).unwrap(), [3.0, 0.25]);
     }
 
     #[test]
     fn a_program_that_ends_says_why() {
-        let error = start("ends", PATIENCE, "echo no such element >&2").err().unwrap();
+        let error = start(PATIENCE, "echo no such element >&2").err().unwrap();
         assert!(error.to_string().contains("no such element"), "{error}");
     }
 
     #[test]
     fn a_hung_program_is_given_up() {
-        let error = start("hangs", Duration::ZERO, "exec sleep infinity").err().unwrap();
+        let error = start(Duration::ZERO, "exec sleep infinity").err().unwrap();
         assert_eq!(error.to_string(), "FastClick gave no counts in 0 s");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::rig::front::{self, Connection};
-use crate::rig::guest::{Addresses, BROADCAST, Guest, Iommu, Shape, Wires};
+use crate::rig::guest::{Addresses, BROADCAST, Guest, Iommu, PATIENCE, Shape, Wires};
 use crate::rig::memory::GuestMemory;
 use crate::rig::sequence::Payload;
 use std::os::unix::net::UnixStream;
@@ -12,9 +12,6 @@ use std::time::{Duration, Instant};
 /// Rings large enough for the sender's window, so that no back-end has to drop frames.
 const SHAPE: Shape = Shape { packed: false, ring: 256, frame: 64, iommu: Iommu::Off };
 const WINDOW: u64 = 192;
-/// Time without a received frame after which frames in flight count as lost.
-const PATIENCE: Duration = Duration::from_millis(100);
-
 /// Time limit for the first frame at every guest.
 const START: Duration = Duration::from_secs(10);
 
@@ -73,7 +70,7 @@ impl<'m> Fan<'m> {
         let (mut total, mut last) = (0, begin);
         loop {
             let slowest = self.came.iter().copied().min().unwrap_or(self.sent);
-            let came = self.round(WINDOW - (self.sent - slowest).min(WINDOW))?;
+            let came = self.round(WINDOW.saturating_sub(self.sent - slowest))?;
             total += came;
             let now = Instant::now();
             if came > 0 {

@@ -27,7 +27,7 @@ const BURST: usize = 64;
 /// Number of slices without a frame that is a failure.
 const TRIES: usize = 5;
 /// Time without a received frame after which frames in flight count as lost.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Parameters of the rings.
 #[derive(Clone, Copy, Debug)]
@@ -290,8 +290,7 @@ impl<'m> Guest<'m> {
     }
 
     /// Verifies the frames received in the last round, whose cache lines have been prefetched, and posts their
-    /// buffers
-    /// again; receives further ones. Returns the number of verified frames.
+    /// buffers again; receives further ones. Returns the number of verified frames.
     #[inline]
     pub fn receive(&mut self) -> Result<usize, Failure> {
         let (frame, bytes, numbered) = (self.frame, self.rx.bytes, self.payload == Payload::Numbered);

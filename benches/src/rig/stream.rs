@@ -1,14 +1,13 @@
 //! A stream of frames from one program through the fabric to others, all in one thread.
 
 use crate::Failure;
+use crate::rig::guest::PATIENCE;
 use crate::rig::program::OnPort;
 use crate::rig::sequence::{self, Payload, Sequence};
 use ringway_client::{Ring, Slot, Wait};
 use std::time::{Duration, Instant};
 
 const BURST: u32 = 64;
-/// Time without a frame after which frames in flight count as dropped.
-const PATIENCE: Duration = Duration::from_millis(100);
 /// Number of slices without a frame that is a failure.
 const TRIES: usize = 5;
 

@@ -212,7 +212,7 @@ impl ArpQuerier {
     ) -> Result<(), Option<Ipv4Addr>> {
         let ip = Ipv4Addr::from(packet.notes().dst_ip());
         if let Some((_, ether)) = last.filter(|(address, _)| *address == ip) {
-            return self.head(packet, ether);
+            return self.prepend(packet, ether);
         }
         let poll = self.poll;
         let found = self.entries(cx, |entries| entries.lookup(ip, now, poll));
@@ -222,7 +222,7 @@ impl ArpQuerier {
             None if ip.is_multicast() => Some(ipv4::multicast_mac(ip)),
             None => None,
         };
-        self.head(packet, known.unwrap_or_default())?;
+        self.prepend(packet, known.unwrap_or_default())?;
         match found {
             Some((ether, true)) => {
                 let to = if self.broadcast_poll { MacAddress::BROADCAST } else { ether };
@@ -235,7 +235,7 @@ impl ArpQuerier {
 
     /// Prepends the header to a packet.
     #[inline]
-    fn head(&self, packet: &mut Packet, destination: MacAddress) -> Result<(), Option<Ipv4Addr>> {
+    fn prepend(&self, packet: &mut Packet, destination: MacAddress) -> Result<(), Option<Ipv4Addr>> {
         let header = Ethernet { destination, source: self.ether, ethertype: EtherType::IPV4 };
         if self.ip.is_unspecified() || !packet.push_header(&header) {
             return Err(None);

@@ -271,7 +271,7 @@ impl RouteTable {
         places
     }
 
-    /// Looks up in the trie the addresses of which the lines say no more.
+    /// Looks up in the trie the addresses whose lines refer to it.
     #[cold]
     fn look_deeper(&self, addresses: &[u32], places: &mut [u32; PACKETS]) {
         let (mut deeper, mut numbers) = (ArrayVec::<u32, PACKETS>::new(), [None; PACKETS]);

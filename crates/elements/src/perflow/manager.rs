@@ -65,26 +65,30 @@ impl FlowManager {
         self.table.len()
     }
 
+    /// The block of a flow's memory, and the offset in it.
+    fn place(&self, flow: u32) -> (usize, usize) {
+        (flow as usize / BLOCK, flow as usize % BLOCK * self.width)
+    }
+
     /// The part at `offset` of a flow's memory, which is zeroed when the flow begins.
     pub(super) fn part(&mut self, flow: u32, offset: usize) -> Option<&mut [u8; SIZE]> {
-        let flow = flow as usize;
-        let block = self.memory.get_mut(flow / BLOCK)?;
-        block.get_mut(flow % BLOCK * self.width + offset..)?.first_chunk_mut()
+        let (block, at) = self.place(flow);
+        self.memory.get_mut(block)?.get_mut(at + offset..)?.first_chunk_mut()
     }
 
     /// The parts at `offset` of all current flows.
     pub(super) fn parts(&self, offset: usize) -> impl Iterator<Item = &[u8; SIZE]> {
         let flows = (0..self.table.slots() as u32).filter(|flow| self.table.get(*flow).is_some());
         flows.filter_map(move |flow| {
-            let block = self.memory.get(flow as usize / BLOCK)?;
-            block.get(flow as usize % BLOCK * self.width + offset..)?.first_chunk()
+            let (block, at) = self.place(flow);
+            self.memory.get(block)?.get(at + offset..)?.first_chunk()
         })
     }
 
     /// Clears the memory of a new flow.
     fn open(&mut self, flow: u32) {
         self.opened += 1;
-        let (block, at) = (flow as usize / BLOCK, flow as usize % BLOCK * self.width);
+        let (block, at) = self.place(flow);
         while self.memory.len() <= block {
             self.memory.push(vec![0; BLOCK * self.width].into_boxed_slice());
         }

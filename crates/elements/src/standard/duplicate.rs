@@ -22,13 +22,14 @@ impl Element for Duplicate {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let last = cx.noutputs() - 1;
         for packet in burst.drain() {
-            for port in 1..cx.noutputs() {
+            for port in 0..last {
                 let mut copy = packet.clone();
                 copy.make_unique();
-                cx.push(port - 1, copy);
+                cx.push(port, copy);
             }
-            cx.push(cx.noutputs() - 1, packet);
+            cx.push(last, packet);
         }
     }
 }

@@ -88,7 +88,7 @@ impl Replay {
             let text = alloc::format!("Loading {} with {} inputs.", cx.name(), self.inputs.len());
             cx.chatter(format_args!("{text}"));
         }
-        for _ in 0..cx.burst().max(1) {
+        for _ in 0..cx.burst() {
             let dry = match self.earliest(cx) {
                 Ok(port) => {
                     let packet = self.inputs.get_mut(port).and_then(|(packet, _)| packet.take());
@@ -174,6 +174,12 @@ impl Replay {
         self.active
     }
 
+    /// Restarts the timing of the repetition, and reschedules if active.
+    fn restart(&mut self, cx: &mut Context<'_>) {
+        self.began = None;
+        self.go_on(cx);
+    }
+
     /// Reschedules if active.
     fn go_on(&mut self, cx: &mut Context<'_>) {
         if let Some(task) = self.task.filter(|_| self.active) {
@@ -186,7 +192,7 @@ impl Element for Replay {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut ignored = false;
         let how = if self.several { KEYWORD } else { POSITIONAL };
-        self.burst = cx.burst().max(1);
+        self.burst = cx.burst();
         args.read_with("STOP", how, &mut self.stop, |text, _| {
             parse_int(text, i32::MIN.into(), i32::MAX.into())
         });
@@ -237,18 +243,12 @@ impl Element for Replay {
             Handler::read("loops", |e: &Self| e.loops),
             Handler::read("loaded", |e: &Self| e.loaded),
             Handler::field("stop", |e: &mut Self| &mut e.stop),
-            Handler::field("timing", |e: &mut Self| &mut e.timing).then(|e: &mut Self, cx| {
-                e.began = None;
-                e.go_on(cx);
-            }),
-            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().then(|e: &mut Self, cx| {
-                e.began = None;
-                e.go_on(cx);
-            }),
+            Handler::field("timing", |e: &mut Self| &mut e.timing).then(Self::restart),
+            Handler::field("active", |e: &mut Self| &mut e.active).checkbox().then(Self::restart),
             Handler::button("reset", |e: &mut Self, cx| {
                 drop(take(&mut e.kept));
-                (e.next, e.loaded, e.started, e.began) = (0, false, false, None);
-                e.go_on(cx);
+                (e.next, e.loaded, e.started) = (0, false, false);
+                e.restart(cx);
             }),
         ]
         .into()

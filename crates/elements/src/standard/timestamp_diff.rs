@@ -13,7 +13,7 @@
 //! `perc00`, `perc01`, `perc05`, `perc10`, `perc25`, `perc75`, `perc90`, `perc95`, `perc99`, `perc100`, in whole
 //! microseconds; `unknown`: packets unknown to the recorder (read); `reset` (write).
 use super::record_timestamp::{RecordTimestamp, number};
-use crate::packet::bounded;
+use crate::packet::{bounded, divert};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -130,21 +130,16 @@ impl Element for TimestampDiff {
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let now = cx.steady();
-        burst.filter_map(|packet| {
+        divert(burst, cx, |packet, cx| {
             let recorder = self.recorder.and_then(|id| cx.element::<RecordTimestamp>(id));
-            let time = number(&packet, self.offset).and_then(|number| recorder?.time(number));
-            match time {
+            match number(packet, self.offset).and_then(|number| recorder?.time(number)) {
                 Some(time) => {
                     self.keep(now.saturating_sub(time), cx);
-                    Some(packet)
+                    true
                 }
                 None => {
                     self.unknown += 1;
-                    if cx.noutputs() < 2 {
-                        return Some(packet);
-                    }
-                    cx.push(1, packet);
-                    None
+                    cx.noutputs() < 2
                 }
             }
         });

@@ -15,7 +15,7 @@ pub static CLASS: Class = Class::new("StripTransportHeader", || Box::<StripTrans
 pub struct StripTransportHeader;
 
 /// Length of the transport header if it is complete.
-pub(crate) fn header_len(packet: &Packet) -> Option<usize> {
+fn header_len(packet: &Packet) -> Option<usize> {
     let ip = packet.network::<Ipv4>()?;
     let segment = packet.transport_data().filter(|_| !ip.is_later_fragment())?;
     let length = match ip.protocol {

@@ -4,14 +4,14 @@
 //!
 //! Handlers: `send` (write): `SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]`. BITS are the six
 //! flags of TCP as a number; COUNT packets are sent, 1 by default; STOP says whether the driver stops then.
-use super::template::segment;
+use super::template::segment_packet;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata};
+use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata, Packet};
 use ringway_click_lang::config;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{Header, Ipv4, Tcp};
+use ringway_wire::{Ipv4, Tcp};
 
 pub static CLASS: Class = Class::new("TCPIPSend", || Box::<TcpIpSend>::default())
     .ports("0/1")
@@ -53,7 +53,7 @@ impl SendRequest {
         })
     }
 
-    fn packet(&self, id: u16) -> Vec<u8> {
+    fn packet(&self, id: u16, cx: &mut Context<'_>) -> Option<Packet> {
         let [source, destination] = self.addresses.map(Ipv4Addr::to_bits);
         let ip = Ipv4 {
             identification: id.into(),
@@ -71,7 +71,7 @@ impl SendRequest {
             window: 0x7fff.into(),
             ..Tcp::EMPTY
         };
-        segment(ip, tcp, &[])
+        segment_packet(ip, tcp, &[], cx)
     }
 }
 
@@ -85,9 +85,7 @@ impl TcpIpSend {
         }
         for _ in 0..request.count {
             self.id = self.id.wrapping_add(1);
-            let Some(mut packet) = cx.packet(&request.packet(self.id)) else { break };
-            packet.set_network_header(0, Ipv4::LEN);
-            packet.notes_mut().set_dst_ip(request.addresses[1].octets());
+            let Some(packet) = request.packet(self.id, cx) else { break };
             cx.push(0, packet);
         }
         if request.stop {

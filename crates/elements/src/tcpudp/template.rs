@@ -13,8 +13,13 @@ const MOST: u32 = 65_535;
 const TRANSPORT: usize = Ethernet::LEN + Ipv4::LEN;
 const TTL: u8 = 250;
 
-/// A TCP segment in an IPv4 packet, without options; lengths and checksums are filled.
-pub(super) fn segment(mut ip: Ipv4, mut tcp: Tcp, payload: &[u8]) -> Vec<u8> {
+/// A TCP segment in an IPv4 packet, without options; lengths, checksums and annotations are filled.
+pub(super) fn segment_packet(
+    mut ip: Ipv4,
+    mut tcp: Tcp,
+    payload: &[u8],
+    cx: &mut Context<'_>,
+) -> Option<Packet> {
     let length = (Tcp::LEN + payload.len()) as u16;
     ip.total_length = (Ipv4::LEN as u16 + length).into();
     ip.protocol = Protocol::TCP;
@@ -24,7 +29,10 @@ pub(super) fn segment(mut ip: Ipv4, mut tcp: Tcp, payload: &[u8]) -> Vec<u8> {
     sum.add(tcp.bytes());
     sum.add(payload);
     tcp.checksum = sum.finish().into();
-    [ip.bytes(), tcp.bytes(), payload].concat()
+    let mut packet = cx.packet(&[ip.bytes(), tcp.bytes(), payload].concat())?;
+    packet.set_network_header(0, Ipv4::LEN);
+    packet.notes_mut().set_dst_ip(ip.destination.get().to_be_bytes());
+    Some(packet)
 }
 
 /// Addresses, ports and length of frames.

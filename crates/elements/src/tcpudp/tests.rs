@@ -6,7 +6,7 @@ use ringway_click_lang::{Anything, Source};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Ipv4, Tcp};
 
-use super::template::segment;
+use super::template::segment_packet;
 
 /// A web server that answers each request with a page and FIN, and counts requests per page.
 #[derive(Debug, Default)]
@@ -36,7 +36,8 @@ impl Element for Server {
                 ..Tcp::EMPTY
             };
             if tcp.flags.has(Flags::SYN) {
-                send(&segment(back, answer, &[]), cx);
+                let segment = segment_packet(back, answer, &[], cx).unwrap();
+                cx.push(0, segment);
             } else if !payload.is_empty() {
                 assert_eq!(tcp.acknowledgment_number, 1001);
                 let is_request = payload.starts_with(b"GET /") && payload.ends_with(b" HTTP/1.0\r\n\r\n");
@@ -44,7 +45,9 @@ impl Element for Server {
                 let (sequence_number, ends) = (1001.into(), tcp.flags.has(Flags::FIN));
                 let flags = if ends { Flags::ACK.with(Flags::FIN) } else { Flags::ACK };
                 let page = Tcp { sequence_number, flags, ..answer };
-                send(&segment(back, page, if ends { b"a page" } else { b"" }), cx);
+                let body: &[u8] = if ends { b"a page" } else { b"" };
+                let segment = segment_packet(back, page, body, cx).unwrap();
+                cx.push(0, segment);
             } else if tcp.flags.has(Flags::ACK) {
                 assert_eq!(tcp.acknowledgment_number, 1001 + 6 + 1, "page and FIN");
             }
@@ -54,11 +57,6 @@ impl Element for Server {
     fn handlers(&self) -> Vec<Handler> {
         [Handler::read("pages", |e: &Self| e.pages)].into()
     }
-}
-
-fn send(data: &[u8], cx: &mut Context<'_>) {
-    let packet = cx.packet(data).unwrap();
-    cx.push(0, packet);
 }
 
 fn run(text: &str) -> Router {

@@ -10,7 +10,7 @@
 //! Handlers: `initiated`, `completed`, `timeouts`, `resets` (read): numbers of connections. Every five seconds, and at
 //! the end, it prints these numbers since the last line. An unanswered segment is retransmitted after one second, at
 //! most five times. There are at most 65536 concurrent connections.
-use super::template::segment;
+use super::template::segment_packet;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -20,7 +20,7 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Prefix};
 use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer};
 use ringway_wire::tcp::Flags;
-use ringway_wire::{Header, Ipv4, Protocol, Tcp};
+use ringway_wire::{Ipv4, Protocol, Tcp, ipv4};
 
 pub static CLASS: Class = Class::new("WebGen", || Box::<WebGen>::default())
     .ports("1/1")
@@ -106,10 +106,9 @@ impl WebGen {
             ..Ipv4::EMPTY
         };
         let tcp = Tcp { source_port: port.into(), window: (60 * 1024).into(), ..tcp };
-        let Some(mut packet) = cx.packet(&segment(ip, tcp, payload)) else { return };
-        packet.set_network_header(0, Ipv4::LEN);
-        packet.notes_mut().set_dst_ip(self.server.octets());
-        cx.push(0, packet);
+        if let Some(packet) = segment_packet(ip, tcp, payload, cx) {
+            cx.push(0, packet);
+        }
     }
 
     /// Sends the segment for the state of a connection: SYN, the request, or an acknowledgment.
@@ -178,9 +177,9 @@ impl WebGen {
 
     /// Processes a segment from the server.
     fn receive(&mut self, packet: &Packet, cx: &mut Context<'_>) {
-        let Some((ip, _, rest)) = Ipv4::parse(packet.data()) else { return };
-        let length = usize::from(ip.total_length.get()).saturating_sub(ip.header_len());
-        let Some((tcp, _, payload)) = rest.get(..length).and_then(Tcp::parse) else { return };
+        let Some(packet) = ipv4::Packet::parse(packet.data()).filter(|packet| packet.whole) else { return };
+        let ip = packet.header;
+        let Some((tcp, _, payload)) = Tcp::parse(packet.payload) else { return };
         if ip.protocol != Protocol::TCP || ip.is_fragment() {
             return;
         }

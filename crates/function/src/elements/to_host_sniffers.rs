@@ -67,7 +67,7 @@ impl Element for ToHostSniffers {
 
     fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
         // Listeners have seen these packets when they leave the interface.
-        for _ in 0..cx.burst().max(1) {
+        for _ in 0..cx.burst() {
             let Taken::Packet(..) = self.tun.take(cx) else { return };
         }
     }

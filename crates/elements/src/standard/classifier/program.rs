@@ -60,9 +60,10 @@ struct Step {
     no: To,
 }
 
-/// A step as it is run: where to go on if the test fails, and if it holds. The word is compared as it lies in memory.
+/// A compiled step: `to` is the next step if the test fails, and if it holds. Mask and value have the byte order of
+/// the packet.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct Compiled {
     offset: u32,
     mask: u32,
     value: u32,
@@ -79,13 +80,13 @@ const NOWHERE: u32 = u32::MAX;
 pub(super) struct Program {
     steps: Vec<Step>,
     start: To,
-    runs: Vec<Run>,
+    compiled: Vec<Compiled>,
     first: u32,
 }
 
 impl Default for Program {
     fn default() -> Self {
-        Self { steps: Vec::new(), start: To::Output(None), runs: Vec::new(), first: NOWHERE }
+        Self { steps: Vec::new(), start: To::Output(None), compiled: Vec::new(), first: NOWHERE }
     }
 }
 
@@ -250,20 +251,20 @@ impl Program {
         (0..outputs).filter(move |port| !used.contains(port))
     }
 
-    /// Fills in the steps as they are run.
+    /// Compiles the steps.
     fn prepare(&mut self) {
         let number = |to: To| match to {
             To::Step(step) => step as u32,
             To::Output(output) => output.map_or(NOWHERE, |output| OUTPUTS + output as u32),
         };
         let native = |word: u32| u32::from_ne_bytes(word.to_be_bytes());
-        let run = |Step { test, yes, no }: &Step| Run {
+        let compile = |Step { test, yes, no }: &Step| Compiled {
             offset: test.offset as u32,
             mask: native(test.mask),
             value: native(test.value),
             to: [number(*no), number(*yes)],
         };
-        (self.runs, self.first) = (self.steps.iter().map(run).collect(), number(self.start));
+        (self.compiled, self.first) = (self.steps.iter().map(compile).collect(), number(self.start));
     }
 
     /// Reverses the steps into the order of execution.
@@ -333,12 +334,12 @@ impl Program {
     pub(super) fn run(&self, data: &[u8]) -> Option<usize> {
         let mut to = self.first;
         // Steps only lead to later ones.
-        while let Some(run) = self.runs.get(to as usize) {
-            let holds = match data.get(run.offset as usize..).and_then(<[u8]>::first_chunk) {
-                Some(word) => u32::from_ne_bytes(*word) & run.mask == run.value,
+        while let Some(step) = self.compiled.get(to as usize) {
+            let holds = match data.get(step.offset as usize..).and_then(<[u8]>::first_chunk) {
+                Some(word) => u32::from_ne_bytes(*word) & step.mask == step.value,
                 None => self.steps[to as usize].test.holds_for_short(data),
             };
-            to = run.to[usize::from(holds)];
+            to = step.to[usize::from(holds)];
         }
         (to != NOWHERE).then(|| (to - OUTPUTS) as usize)
     }
