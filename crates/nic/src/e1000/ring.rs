@@ -42,18 +42,27 @@ impl Ring {
         let (base, len, head) = state.description();
         // Attack: a length of any value. It is masked to 65,528 descriptors; a head outside means an empty ring.
         let count = (len / SIZE as u32) >> more;
+        let head = head >> more;
         *self = Ring { generation, base, count, head: if head < count { head } else { 0 }, more };
         Some(true)
     }
 
-    /// Descriptors between the head and `tail`. Attack: a tail outside the ring, which would never be reached.
+    /// Descriptors between the head and the register `tail`, which counts 16 bytes whatever the size of a descriptor.
+    /// Attack: a tail outside the ring, which would never be reached.
     #[inline]
     pub fn available(&self, tail: u32) -> u32 {
+        let tail = tail >> self.more;
         match tail < self.count {
             true if tail >= self.head => tail - self.head,
             true => tail + self.count - self.head,
             false => 0,
         }
+    }
+
+    /// The value of the head's register, which counts 16 bytes.
+    #[inline]
+    pub fn head_register(&self) -> u32 {
+        self.head << self.more
     }
 
     /// The index `steps` after `index`; `steps` is at most the ring's size.

@@ -354,7 +354,7 @@ impl RxEngine {
         self.write_back(bus, filled);
         let free = self.ring.available(tail(bus, csb, Direction::Rx));
         self.ring.head = self.ring.after(self.ring.head, filled.min(self.ring.count));
-        set_head(bus, csb, Direction::Rx, self.ring.head);
+        set_head(bus, csb, Direction::Rx, self.ring.head_register());
         bus.shared.stats.received(&core::mem::take(&mut self.tally));
         let threshold = Mode::load(bus.shared).threshold(self.ring.count);
         let few = free >= threshold && free.saturating_sub(filled) < threshold;
