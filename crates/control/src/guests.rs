@@ -3,11 +3,11 @@
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
+use crate::kinds::{self, PortControl};
 use crate::pages;
-use ringway_guests::{Attachment, Guest, Interface, Lease, Runner, Spec};
+use ringway_guests::{Guest, Interface, Lease, Runner, Spec};
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
-use ringway_port::vhost_user::Settings;
 use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port};
 use std::collections::BTreeMap;
 use std::io;
@@ -83,18 +83,20 @@ pub struct Guests {
     users: BTreeMap<String, (Option<String>, Arc<Lease>)>,
     inbox: Inbox,
     turn: u64,
+    /// Kinds of port that are not the project's.
+    kinds: &'static [&'static dyn PortControl],
 }
 
 impl Guests {
-    /// Creates an empty set.
-    pub fn new(inbox: Inbox) -> Guests {
-        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0 }
+    /// Creates an empty set, of guests on ports of the project's kinds and of `kinds`.
+    pub fn new(inbox: Inbox, kinds: &'static [&'static dyn PortControl]) -> Guests {
+        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0, kinds }
     }
 
     /// Adds a guest whose ports are in `fabric`, and starts it if its `start` is set.
     pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) -> Result<(), GuestError> {
         let record = Record {
-            spec: Spec { user: self.user(guest)?, ..spec(guest, fabric) },
+            spec: Spec { user: self.user(guest)?, ..spec(guest, fabric, self.kinds) },
             pages: fabric.huge_pages,
             folder,
             ports: guest.ports.clone(),
@@ -319,28 +321,23 @@ fn view(name: &str, record: &Record) -> GuestView {
 }
 
 /// Converts a guest's description to its runner's.
-fn spec(guest: &Desired, fabric: &Fabric) -> Spec {
+fn spec(guest: &Desired, fabric: &Fabric, kinds: &'static [&'static dyn PortControl]) -> Spec {
     let interfaces = guest
         .ports
         .iter()
         .enumerate()
         .filter_map(|(index, port)| {
             let port = fabric.port(port)?;
-            let vhost: Settings = port.kind.settings().ok()?;
-            let socket = port.socket.as_ref()?.path.clone();
-            let attachment = Attachment::VhostUser { socket, listen: !vhost.server };
-            Some(Interface {
-                address: guest.addresses.get(index).map(ToString::to_string),
-                mac: vhost.mac.map(|mac| mac.to_string()),
-                queues: port.queues,
-                ..Interface::new(attachment)
-            })
+            let side = kinds::find(port.kind.name(), kinds)?.guest_side(port)?;
+            let address = guest.addresses.get(index).map(ToString::to_string);
+            Some(Interface { address, ..side.interface })
         })
         .collect();
     let kind = if guest.kind == GuestKind::Uml { Runner::Uml } else { Runner::Qemu };
     Spec {
         memory: guest.memory >> 20,
         processors: guest.cpus,
+        program: guest.program.clone(),
         kernel: guest.kernel.clone(),
         modules: guest.modules.clone(),
         initrd: guest.initrd.clone(),

@@ -62,8 +62,9 @@ pub fn suffices(spec: &Spec) -> Result<(), Error> {
 pub fn resolve(spec: &mut Spec) {
     let absolute = |path: &mut PathBuf| *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
     for interface in &mut spec.interfaces {
-        if let Attachment::VhostUser { socket, .. } = &mut interface.attachment {
-            absolute(socket);
+        match &mut interface.attachment {
+            Attachment::VhostUser { socket, .. } | Attachment::VfioUser { socket, .. } => absolute(socket),
+            Attachment::Tap { .. } => {}
         }
     }
     let files = [&mut spec.kernel, &mut spec.initrd, &mut spec.program].into_iter().flatten();
@@ -142,8 +143,10 @@ pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
 pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static> {
     let has_tap = spec.interfaces.iter().any(|one| matches!(one.attachment, Attachment::Tap { .. }));
     let sockets = spec.interfaces.iter().filter_map(|one| match &one.attachment {
-        Attachment::VhostUser { socket, listen: false } => Some(socket.clone()),
-        _ => None,
+        Attachment::VhostUser { socket, listen: false } | Attachment::VfioUser { socket, .. } => {
+            Some(socket.clone())
+        }
+        Attachment::VhostUser { .. } | Attachment::Tap { .. } => None,
     });
     let devices = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"].map(PathBuf::from);
     let tun = has_tap.then(|| PathBuf::from("/dev/net/tun"));

@@ -14,8 +14,12 @@ const VIRTIO: &[&str] =
 const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
 /// Programs of this host that are copied to a guest with their libraries; the first is required.
 const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
-/// Packages with a kernel for virtual machines: Debian's, Ubuntu's.
+/// Modules that drivers of emulated cards need, in loading order.
+const DEPENDENCIES: &[&str] = &["pps_core", "ptp"];
+/// Packages with a kernel for virtual machines, and with one that also has drivers of emulated cards: Debian's,
+/// Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
+const WITH_CARDS: &[&str] = &["linux-image-amd64", "linux-image-virtual"];
 
 /// Time-outs for a mirror that does not answer.
 const BOUNDS: [&str; 4] = ["-o", "Acquire::http::Timeout=30", "-o", "Acquire::Retries=2"];
@@ -65,19 +69,30 @@ pub fn uml() -> Result<Kernel, Error> {
     Ok(Kernel { image, modules })
 }
 
-/// A kernel for QEMU: the one named by `RINGWAY_KERNEL`, one downloaded before, this host's own, or a fresh download.
-pub fn qemu() -> Result<Kernel, Error> {
+/// A kernel for QEMU with `drivers` of emulated cards: the one named by `RINGWAY_KERNEL`, one downloaded before, this
+/// host's own, or a fresh download.
+pub fn qemu(drivers: &[&str]) -> Result<Kernel, Error> {
     if let (Some(image), Some(modules)) =
         (std::env::var_os("RINGWAY_KERNEL"), std::env::var_os("RINGWAY_MODULES"))
     {
         return Ok(Kernel { image: image.into(), modules: modules.into() });
     }
-    let folder = cache().join("kernel");
-    if let Some(kernel) = kernel_under(&folder).or_else(|| kernel_under(Path::new("/"))) {
+    let (plain, full) = (cache().join("kernel"), cache().join("kernel-cards"));
+    let known = [&*plain, Path::new("/"), &*full].into_iter().find_map(|root| kernel_under(root, drivers));
+    if let Some(kernel) = known {
         return Ok(kernel);
     }
-    fetched_once(&folder, download)?;
-    kernel_under(&folder).ok_or_else(|| Error::Kernel(format!("no vmlinuz below {}", folder.display())))
+    let (folder, packages) = if drivers.is_empty() { (plain, PACKAGES) } else { (full, WITH_CARDS) };
+    fetched_once(&folder, |fresh| download(fresh, packages))?;
+    kernel_under(&folder, drivers).ok_or_else(|| {
+        let wanted = if drivers.is_empty() { "kernel".into() } else { drivers.join(", ") };
+        Error::Kernel(format!("no {wanted} below {}", folder.display()))
+    })
+}
+
+/// Drivers of emulated cards with the modules that they need, in loading order.
+pub fn with_dependencies<'d>(drivers: &'d [&'d str]) -> impl Iterator<Item = &'d str> {
+    DEPENDENCIES.iter().filter(|_| !drivers.is_empty()).chain(drivers).copied()
 }
 
 /// Downloads a kernel to `folder`, atomically, unless another guest that starts at the same time just did.
@@ -88,7 +103,7 @@ fn fetched_once(folder: &Path, fetch: impl FnOnce(&Path) -> Result<(), Error>) -
     }
     let held = fs::File::create(&lock).map_err(file(&lock))?;
     held.lock().map_err(file(&lock))?;
-    if kernel_under(folder).is_some() {
+    if kernel_under(folder, &[]).is_some() {
         return Ok(());
     }
     for left_over in [&fresh, folder] {
@@ -105,8 +120,8 @@ pub fn cache() -> PathBuf {
     base.or_else(home).unwrap_or_else(std::env::temp_dir).join("ringway")
 }
 
-/// A readable kernel with virtio modules below `boot` and `lib/modules`, or `usr/lib/modules`.
-fn kernel_under(root: &Path) -> Option<Kernel> {
+/// A readable kernel with its modules below `boot` and `lib/modules`, or `usr/lib/modules`, that has `drivers`.
+fn kernel_under(root: &Path, drivers: &[&str]) -> Option<Kernel> {
     let mut images: Vec<PathBuf> =
         fs::read_dir(root.join("boot")).ok()?.flatten().map(|entry| entry.path()).collect();
     images.sort();
@@ -115,7 +130,11 @@ fn kernel_under(root: &Path) -> Option<Kernel> {
         fs::File::open(&image).ok()?;
         let folders = [root.join("lib/modules"), root.join("usr/lib/modules")];
         let modules = folders.iter().map(|folder| folder.join(&release)).find(|folder| folder.is_dir())?;
-        Some(Kernel { image, modules })
+        let built_in = fs::read_to_string(modules.join("modules.builtin")).unwrap_or_default();
+        let has = |driver: &&str| {
+            built_in.contains(&format!("/{driver}.ko\n")) || module(&modules, driver).is_some()
+        };
+        drivers.iter().all(has).then_some(Kernel { image, modules })
     })
 }
 
@@ -124,11 +143,11 @@ fn newest(folder: &Path) -> Option<PathBuf> {
 }
 
 /// Downloads a kernel package with this host's package manager and unpacks it without installing it.
-fn download(cache: &Path) -> Result<(), Error> {
+fn download(cache: &Path, packages: &[&str]) -> Result<(), Error> {
     fs::create_dir_all(cache).map_err(file(cache))?;
-    let wanted = PACKAGES.iter().map(|package| kernel_packages(package)).find(|found| !found.is_empty());
+    let wanted = packages.iter().map(|package| kernel_packages(package)).find(|found| !found.is_empty());
     let Some(wanted) = wanted else {
-        return Err(Error::Kernel(format!("apt knows none of {}", PACKAGES.join(", "))));
+        return Err(Error::Kernel(format!("apt knows none of {}", packages.join(", "))));
     };
     let folder = cache.join("packages");
     fs::create_dir_all(&folder).map_err(file(&folder))?;
@@ -425,7 +444,7 @@ mod tests {
             fs::create_dir_all(fresh).unwrap();
             Err(Error::Kernel("no network".into()))
         });
-        assert!(broken.is_err() && kernel_under(&folder).is_none());
+        assert!(broken.is_err() && kernel_under(&folder, &[]).is_none());
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -438,11 +457,18 @@ mod tests {
                         Ok(())
                     };
                     fetched_once(&folder, fetch).unwrap();
-                    assert_eq!(kernel_under(&folder).unwrap().modules, folder.join("lib/modules/1"));
+                    assert_eq!(kernel_under(&folder, &[]).unwrap().modules, folder.join("lib/modules/1"));
                 });
             }
         });
         assert_eq!(fetches.into_inner(), 1);
+        let modules = folder.join("lib/modules/1");
+        let has = |drivers: &[&str]| kernel_under(&folder, drivers).is_some();
+        assert!(!has(&["e1000"]));
+        fs::create_dir(modules.join("kernel")).unwrap();
+        fs::write(modules.join("kernel/e1000.ko.xz"), b"x").unwrap();
+        fs::write(modules.join("modules.builtin"), b"kernel/drivers/net/e1000e.ko\n").unwrap();
+        assert!(has(&["e1000", "e1000e"]) && !has(&["e1000", "8139cp"]));
         fs::remove_dir_all(&base).unwrap();
     }
 

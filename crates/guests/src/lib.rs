@@ -51,6 +51,13 @@ pub enum Attachment {
         /// Whether the guest listens. User-Mode Linux can't.
         listen: bool,
     },
+    /// A vfio-user socket, which QEMU connects to: the interface is an emulated PCI card.
+    VfioUser {
+        /// The socket's path.
+        socket: PathBuf,
+        /// The card's driver in Linux, such as `e1000e`.
+        driver: String,
+    },
     /// A TAP interface of the host, which exists already.
     Tap {
         /// The interface's name.
@@ -69,7 +76,7 @@ pub struct Interface {
     pub mac: Option<String>,
     /// Queue pairs; User-Mode Linux has only one.
     pub queues: u16,
-    /// Further properties of QEMU's network device, such as `packed=on`.
+    /// Further properties of QEMU's virtio-net device, such as `packed=on`.
     pub options: Vec<String>,
 }
 
@@ -213,6 +220,22 @@ pub enum Error {
     /// User-Mode Linux only connects.
     #[error("guest {0}: User-Mode Linux cannot listen on a vhost-user socket; let the port listen")]
     CannotListen(String),
+    /// User-Mode Linux has no PCI devices.
+    #[error("guest {0}: User-Mode Linux has no PCI cards; use kind = \"qemu\", or vhost-user ports")]
+    NoCards(String),
+    /// QEMU is too old for an emulated card.
+    #[error(
+        "guest {name}: {program} ({version}) has no device vfio-user-pci, which QEMU has from 10.1 on; \
+         install a newer one, or name one by `program`: scripts/newer-qemu.sh fetches one and prints its path"
+    )]
+    NoVfioUser {
+        /// The guest.
+        name: String,
+        /// The program.
+        program: PathBuf,
+        /// Its version, if it is a QEMU.
+        version: String,
+    },
     /// The guest ended.
     #[error("guest {name} ended ({status}); its last words are in {console}")]
     Ended {
@@ -285,10 +308,15 @@ fn image(
     agent: &str,
     user: Option<&Lease>,
 ) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
+    let cards = spec.interfaces.iter().filter_map(|interface| match &interface.attachment {
+        Attachment::VfioUser { driver, .. } => Some(driver.as_str()),
+        _ => None,
+    });
+    let drivers: Vec<&str> = cards.collect();
     let found = match (&spec.kernel, &spec.modules) {
         (Some(image), Some(modules)) => image::Kernel { image: image.clone(), modules: modules.clone() },
         (kernel, modules) => {
-            let usual = if spec.kind == Runner::Uml { image::uml()? } else { image::qemu()? };
+            let usual = if spec.kind == Runner::Uml { image::uml()? } else { image::qemu(&drivers)? };
             image::Kernel {
                 image: kernel.clone().unwrap_or(usual.image),
                 modules: modules.clone().unwrap_or(usual.modules),
@@ -300,10 +328,10 @@ fn image(
         Some(initrd) => confine::readable(initrd, folder, user)?,
         None => {
             let path = folder.join("initramfs.cpio");
-            let drivers = spec.drivers.iter().map(String::as_str);
+            let more = spec.drivers.iter().map(String::as_str).chain(qemu::modules(spec));
             let more = image::More {
                 script: spec.script.as_deref(),
-                modules: drivers.chain(qemu::modules(spec)).collect(),
+                modules: more.chain(image::with_dependencies(&drivers)).collect(),
                 carried: &spec.carried,
             };
             image::write(&found, &more, &path)?;

@@ -61,6 +61,11 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     } else {
         tracing::warn!(guest = spec.name, "this QEMU has no -sandbox: its system calls are not filtered");
     }
+    let is_card = |interface: &Interface| matches!(interface.attachment, Attachment::VfioUser { .. });
+    if spec.interfaces.iter().any(is_card) && !has_cards(&program) {
+        let version = version.map_or("no QEMU".into(), |version| format!("QEMU {version}"));
+        return Err(Error::NoVfioUser { name: spec.name.clone(), program, version });
+    }
     let version = version.unwrap_or(0);
     let (mut sockets, mut names) = (None, Vec::new());
     for (index, interface) in spec.interfaces.iter().enumerate() {
@@ -142,10 +147,27 @@ fn boot(kernel: &image::Kernel, initramfs: &Path, words: &str) -> Vec<String> {
     vec!["-kernel".into(), path(&kernel.image), "-initrd".into(), path(initramfs), "-append".into(), append]
 }
 
+/// Whether this QEMU attaches cards over vfio-user.
+fn has_cards(program: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.args(["-M", "none", "-device", "vfio-user-pci,help"]);
+    // QEMU 7 exits with 0 for a device that it lacks.
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+}
+
+/// An emulated card. Only JSON describes its socket.
+fn card(socket: &Path) -> Vec<String> {
+    let socket = serde_json::json!({ "type": "unix", "path": socket.display().to_string() });
+    let device = serde_json::json!({ "driver": "vfio-user-pci", "socket": socket });
+    vec!["-device".into(), device.to_string()]
+}
+
 fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
     let queues = interface.queues;
     let mut words = Vec::new();
     let netdev = match &interface.attachment {
+        Attachment::VfioUser { socket, .. } => return card(socket),
         Attachment::Tap { interface } => {
             let queues = if queues > 1 { format!(",queues={queues}") } else { String::new() };
             format!("tap,id={id},ifname={interface},script=no,downscript=no,vhost=off{queues}")
@@ -231,7 +253,7 @@ pub fn kvm_known() -> Option<bool> {
 
 /// Boots our kernel under KVM; its first process reports success and stops.
 fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
-    let kernel = image::qemu()?;
+    let kernel = image::qemu(&[])?;
     let (initrd, console) = (folder.join("probe.cpio"), folder.join("probe.log"));
     image::write(&kernel, &image::More::default(), &initrd)?;
     let mut arguments = machine(true, 1, 192, None);
@@ -282,6 +304,18 @@ mod tests {
         let (one, other) = (network("n", &plain, 8).join(" "), network("n", &plain, 8).join(" "));
         assert!(one.contains(",mac=52:54:00:"), "{one}");
         assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_card_is_described_by_json() {
+        let attachment =
+            Attachment::VfioUser { socket: "/run/a \"b\",c.sock".into(), driver: "e1000e".into() };
+        let words = network("n", &Interface::new(attachment), 11);
+        let [option, device] = &words[..] else { panic!("{words:?}") };
+        let device: serde_json::Value = serde_json::from_str(device).unwrap();
+        let socket = serde_json::json!({ "type": "unix", "path": "/run/a \"b\",c.sock" });
+        assert_eq!(option, "-device");
+        assert_eq!(device, serde_json::json!({ "driver": "vfio-user-pci", "socket": socket }));
     }
 
     #[test]

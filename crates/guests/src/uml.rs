@@ -28,6 +28,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         match &interface.attachment {
             // User-Mode Linux can only connect, so the port must listen.
             Attachment::VhostUser { listen: true, .. } => return Err(Error::CannotListen(spec.name.clone())),
+            Attachment::VfioUser { .. } => return Err(Error::NoCards(spec.name.clone())),
             Attachment::VhostUser { socket, .. } => {
                 arguments.push(format!("virtio_uml.device={}:1", socket.display()));
             }

@@ -11,8 +11,12 @@ pub struct Guest {
     pub name: String,
     /// What runs it.
     pub kind: GuestKind,
-    /// Its network devices in order: names of vhost-user ports.
+    /// Its network devices in order: names of ports.
     pub ports: Vec<String>,
+    /// The network card that its ports must be, named after the driver; any if none.
+    pub nic: Option<String>,
+    /// The program that runs it; the installed one if none.
+    pub program: Option<PathBuf>,
     /// Bytes of memory.
     pub memory: u64,
     /// Virtual processors.

@@ -151,6 +151,7 @@ impl Engine {
         let mut engine = Engine {
             fabric: bare,
             file,
+            guests: Guests::new(inbox.clone(), host.kinds),
             host,
             live: BTreeMap::new(),
             page: Page::new()?,
@@ -161,7 +162,6 @@ impl Engine {
             restarts: 0,
             quick: 0,
             epoch: 0,
-            guests: Guests::new(inbox.clone()),
             functions,
             run,
             inbox,

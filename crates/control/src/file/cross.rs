@@ -2,11 +2,11 @@
 
 use super::desired::Fabric;
 use super::{Host, Patch, SOCKET_PATH};
-use crate::kinds;
+use crate::kinds::{self, GuestSide, KINDS};
 use crate::lookups;
-use ringway_port::vhost_user::Settings;
+use ringway_guests::Attachment;
 use ringway_spec::file::{Notes, either, nearest, units};
-use ringway_spec::{Guest, GuestKind, Port, To};
+use ringway_spec::{GuestKind, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) 
     named_by_lookups(fabric, notes);
     sockets(fabric, host, notes);
     unique(fabric, host, notes);
-    memory(fabric, notes);
+    guest_ports(fabric, host, notes);
     owners(fabric, host, notes);
     users(fabric, notes);
 }
@@ -195,16 +195,42 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
     }
 }
 
-/// Checks that each port of a guest may map all of the guest's memory.
-fn memory(fabric: &Fabric, notes: &Notes) {
+/// The place of a guest's or function's port in the file; a single `port` has no index in its path.
+fn place_of(what: &str, name: &str, index: usize, notes: &Notes) -> String {
+    let place = format!("{what}.{name}.ports.{index}");
+    if notes.has(&place) { place } else { format!("{what}.{name}.port") }
+}
+
+/// Checks that each port of a guest may map all of the guest's memory, is its `nic`, and can be attached by what
+/// runs it.
+fn guest_ports(fabric: &Fabric, host: &Host, notes: &Notes) {
+    let side = |port: &Port| kinds::find(port.kind.name(), host.kinds)?.guest_side(port);
     for guest in &fabric.guests {
-        for port in guest.ports.iter().filter_map(|port| fabric.port(port)) {
-            let Ok(settings) = port.kind.settings::<Settings>() else { continue };
-            if guest.memory > settings.memory {
-                let [has, may] = [guest.memory, settings.memory].map(units::show_size);
-                let what = format!("the guest has {has}, its port {} may share {may}", port.name);
+        for (index, name) in guest.ports.iter().enumerate() {
+            let Some(found) = fabric.port(name).and_then(side) else { continue };
+            let GuestSide { interface, nic, memory } = found;
+            if guest.memory > memory {
+                let [has, may] = [guest.memory, memory].map(units::show_size);
+                let what = format!("the guest has {has}, its port {name} may share {may}");
                 let fix = format!("give the port `memory = \"{has}\"`");
                 notes.wrong(&notes.of(&format!("guest.{}.memory", guest.name)), what, fix);
+            }
+            if guest.nic.as_ref().is_some_and(|wanted| wanted != nic) {
+                let what = format!("port {name} is a card for the driver {nic}");
+                let fix = "leave `nic` out, or change the port's `kind` or `model`";
+                notes.wrong(&notes.of(&format!("guest.{}.nic", guest.name)), what, fix);
+            }
+            let at = || notes.of(&place_of("guest", &guest.name, index, notes));
+            match (guest.kind, interface.attachment) {
+                (GuestKind::Uml, Attachment::VhostUser { listen: true, .. }) => {
+                    let fix = format!("leave `role` out of port {name}, or use kind = \"qemu\"");
+                    notes.wrong(&at(), "a User-Mode Linux guest can only connect", fix);
+                }
+                (GuestKind::Uml, Attachment::VfioUser { .. }) => {
+                    let what = "a User-Mode Linux guest has no PCI cards";
+                    notes.wrong(&at(), what, "use a vhost-user port, or kind = \"qemu\"");
+                }
+                _ => {}
             }
         }
     }
@@ -230,19 +256,14 @@ fn unique(fabric: &Fabric, host: &Host, notes: &Notes) {
     }
 }
 
-/// Whether a vhost-user port connects to its front-end.
-fn is_client(port: &Port) -> bool {
-    port.kind.settings::<Settings>().is_ok_and(|settings| !settings.server)
-}
-
 /// A guest or a function, which owns its ports.
 struct Owner<'a> {
     /// `guest` or `function`.
     what: &'static str,
     name: &'a str,
     ports: &'a [String],
-    /// The kind that its ports must have.
-    kind: &'static str,
+    /// The kinds that its ports can have.
+    kinds: &'a [&'static str],
 }
 
 /// Checks that guests have distinct users other than root, and that the sockets of a guest's ports belong to its user.
@@ -272,40 +293,38 @@ fn users(fabric: &Fabric, notes: &Notes) {
 
 /// Checks that ports of guests and functions have the right kind and a single owner.
 fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
+    let known = KINDS.iter().chain(host.kinds).filter(|kind| kind.serves_guests());
+    let for_guests: Vec<&'static str> = known.map(|kind| kind.name()).collect();
     let guests = fabric.guests.iter().map(|guest| Owner {
         what: "guest",
         name: &guest.name,
         ports: &guest.ports,
-        kind: "vhost-user",
+        kinds: &for_guests,
     });
     let functions = fabric.functions.iter().map(|function| Owner {
         what: "function",
         name: &function.name,
         ports: &function.ports,
-        kind: "ring",
+        kinds: &["ring"],
     });
-    let is_uml = |guest: &&Guest| guest.kind == GuestKind::Uml;
-    let uml: Vec<&str> = fabric.guests.iter().filter(is_uml).map(|guest| &*guest.name).collect();
     let mut used = HashMap::new();
     for owner in guests.chain(functions) {
-        let Owner { what, name, ports, kind } = owner;
+        let Owner { what, name, ports, kinds } = owner;
         for (index, port) in ports.iter().enumerate() {
-            let place = format!("{what}.{name}.ports.{index}");
-            // A single `port` has no index in its path.
-            let place = if notes.has(&place) { place } else { format!("{what}.{name}.port") };
+            let place = place_of(what, name, index, notes);
             if !known_port(fabric, &place, port, notes) {
                 continue;
             }
             if let Some(found) = fabric.port(port).map(|port| &port.kind)
-                && found.name() != kind
+                && !kinds.contains(&found.name())
                 && notes.has(&format!("port.{port}.kind"))
             {
                 let wrong = format!("port {port} is of kind {}", found.name());
-                notes.wrong(&notes.of(&place), wrong, format!("a {what}'s port is of kind {kind}"));
-            }
-            if uml.contains(&name) && fabric.port(port).is_some_and(is_client) {
-                let fix = format!("leave `role` out of port {port}, or use kind = \"qemu\"");
-                notes.wrong(&notes.of(&place), "a User-Mode Linux guest can only connect", fix);
+                notes.wrong(
+                    &notes.of(&place),
+                    wrong,
+                    format!("a {what}'s port is of kind {}", either(kinds.iter().copied())),
+                );
             }
             if let Some((other_kind, other)) = used.insert(port, (what, name)) {
                 let wrong = format!("port {port} is {other_kind} {other}'s already");

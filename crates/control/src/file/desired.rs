@@ -39,8 +39,8 @@ impl Fabric {
             }
         }
         for guest in &mut self.guests {
-            let files = [&mut guest.kernel, &mut guest.modules, &mut guest.initrd, &mut guest.init];
-            for file in files.into_iter().flatten() {
+            let Guest { program, kernel, modules, initrd, init, .. } = guest;
+            for file in [program, kernel, modules, initrd, init].into_iter().flatten() {
                 *file = folder.join(&file);
             }
         }

@@ -5,6 +5,8 @@ use ringway_spec::file::Section;
 use ringway_spec::{Guest, GuestKind};
 use std::path::PathBuf;
 
+/// Network cards, named after their drivers in Linux.
+const NICS: [(&str, &str); 3] = [("virtio", "virtio"), ("e1000", "e1000"), ("e1000e", "e1000e")];
 /// Default memory of a guest, in bytes.
 const MEMORY: u64 = 256 << 20;
 
@@ -17,7 +19,7 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
     }
     let ports = section.one_or_many("port", "ports", "a");
     if ports.is_empty() && !section.has("port") && !section.has("ports") {
-        section.missing("port", "add port = \"...\", the name of a vhost-user port");
+        section.missing("port", "add port = \"...\", the name of a port of kind vhost-user or e1000");
     }
     let texts = section.one_or_many("address", "addresses", "10.0.0.1/24");
     let key = if section.has("addresses") { "addresses" } else { "address" };
@@ -30,13 +32,17 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
         .enumerate()
         .filter_map(|(index, text)| cidr(&section, &format!("{key}.{index}"), text))
         .collect();
+    let nic = section.word("nic", &NICS).map(String::from);
     let mut file = |key, example| section.string(key, example).map(PathBuf::from);
+    let program = file("program", "/usr/bin/qemu-system-x86_64");
     let (kernel, modules) = (file("kernel", "/boot/vmlinuz"), file("modules", "/lib/modules/6.1.0"));
     let (initrd, init) = (file("initrd", "initrd.img"), file("init", "init.sh"));
     let guest = Guest {
         name,
         kind: kind.unwrap_or(GuestKind::Uml),
         ports,
+        nic,
+        program,
         memory: section.size("memory", 16 << 20..=1 << 40).unwrap_or(MEMORY),
         cpus: section.number("cpus", 1..=256).unwrap_or(1) as u32,
         kernel,
@@ -50,6 +56,9 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
     };
     if guest.kind == GuestKind::Uml && guest.cpus > 1 {
         section.wrong("cpus", "a User-Mode Linux guest has one processor", "leave `cpus` out");
+    }
+    if guest.kind == GuestKind::Uml && guest.program.is_some() {
+        section.wrong("program", "User-Mode Linux is the program itself", "name it by `kernel`");
     }
     // A guest's memory is mapped in whole pages.
     if !guest.memory.is_multiple_of(4096) {

@@ -85,6 +85,7 @@ fn in_the_way(path: &Path, place: &str, outside: &Outside<'_>, notes: &Notes) {
 /// Checks that the files from which a guest boots exist.
 fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
     let named = [
+        ("program", &guest.program, false),
         ("kernel", &guest.kernel, false),
         ("modules", &guest.modules, true),
         ("initrd", &guest.initrd, false),

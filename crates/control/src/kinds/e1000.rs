@@ -1,8 +1,9 @@
 //! `kind = "e1000"`: a guest, by an emulated network card.
 
-use super::{Described, PortControl};
+use super::{Described, GuestSide, PortControl};
 use crate::file::{socket, station};
 use crate::open::{self, EngineHandle, OpenError};
+use ringway_guests::{Attachment, Interface};
 use ringway_host::PageChoice;
 use ringway_port::e1000::{KIND, MEMORY, MODELS, Settings};
 use ringway_spec::file::{Notes, Section};
@@ -52,5 +53,18 @@ impl PortControl for E1000 {
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {
         port.kind.settings::<Settings>().ok()?.mac
+    }
+
+    fn serves_guests(&self) -> bool {
+        true
+    }
+
+    fn guest_side(&self, port: &Port) -> Option<GuestSide> {
+        let Settings { model, memory, .. } = port.kind.settings().ok()?;
+        let nic = MODELS.iter().find(|known| known.name == model)?.driver;
+        let socket = port.socket.as_ref()?.path.clone();
+        // The card has its address in its EEPROM.
+        let interface = Interface::new(Attachment::VfioUser { socket, driver: nic.into() });
+        Some(GuestSide { interface, nic, memory })
     }
 }

@@ -11,6 +11,7 @@ mod tap;
 mod vhost_user;
 
 use crate::open::{EngineHandle, OpenError};
+use ringway_guests::Interface;
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port, Socket};
@@ -71,6 +72,16 @@ pub trait PortControl: Sync {
         None
     }
 
+    /// Whether a guest can have the port.
+    fn serves_guests(&self) -> bool {
+        false
+    }
+
+    /// The guest's side of the port, if a guest can have it.
+    fn guest_side(&self, _port: &Port) -> Option<GuestSide> {
+        None
+    }
+
     /// Where its peer connects, for messages.
     fn peer(&self, port: &Port) -> String {
         port.socket.as_ref().map(|socket| socket.path.display().to_string()).unwrap_or_default()
@@ -85,6 +96,16 @@ pub struct Described {
     pub socket: Option<Socket>,
     /// Queue pairs.
     pub queues: u16,
+}
+
+/// A guest's side of its port.
+pub struct GuestSide {
+    /// Its network interface, without an address.
+    pub interface: Interface,
+    /// Its network card, named after the driver in Linux.
+    pub nic: &'static str,
+    /// Bytes of memory that the guest may share.
+    pub memory: u64,
 }
 
 /// The kind of this name among those of the project and `more`.

@@ -1,8 +1,9 @@
 //! `kind = "vhost-user"`: a guest, by virtio-net.
 
-use super::{Described, PortControl};
+use super::{Described, GuestSide, PortControl};
 use crate::file::{socket, station};
 use crate::open::{self, EngineHandle, OpenError};
+use ringway_guests::{Attachment, Interface};
 use ringway_host::PageChoice;
 use ringway_port::vhost_user::{KIND, MEMORY, PAIRS, Settings, Without};
 use ringway_spec::file::{Notes, Section, either, nearest};
@@ -55,6 +56,19 @@ impl PortControl for VhostUser {
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {
         port.kind.settings::<Settings>().ok()?.mac
+    }
+
+    fn serves_guests(&self) -> bool {
+        true
+    }
+
+    fn guest_side(&self, port: &Port) -> Option<GuestSide> {
+        let Settings { server, mac, memory, .. } = port.kind.settings().ok()?;
+        let attachment =
+            Attachment::VhostUser { socket: port.socket.as_ref()?.path.clone(), listen: !server };
+        let mac = mac.map(|mac| mac.to_string());
+        let interface = Interface { mac, queues: port.queues, ..Interface::new(attachment) };
+        Some(GuestSide { interface, nic: "virtio", memory })
     }
 }
 

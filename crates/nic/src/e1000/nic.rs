@@ -39,6 +39,8 @@ const CSB_SUBSYSTEM: u16 = 0x1101;
 pub struct Model {
     /// Its name in the fabric file.
     pub name: &'static str,
+    /// Its driver in Linux.
+    pub driver: &'static str,
     /// Its PCI identity.
     pub identity: Identity,
     /// Its registers.

@@ -7,6 +7,7 @@ use crate::pci::{Bar, Capability, Identity, Space};
 /// The model.
 pub static MODEL: Model = Model {
     name: "82540em",
+    driver: "e1000",
     identity: Identity {
         vendor: 0x8086,
         device: 0x100e,
