@@ -4,6 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 SETUP := ./scripts/setup.sh
 export GUEST ?= uml
+export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .PHONY: help setup demo test bench bench-click bench-iommu bench-place soak fuzz click-conf click-tools build check fmt deny clean
@@ -14,7 +15,7 @@ help: ## list the targets
 setup: ## install what is missing: apt packages, the Rust toolchain
 	@$(SETUP)
 
-demo: setup ## two Linux guests communicate through the switch; GUEST=qemu for QEMU instead of User-Mode Linux
+demo: setup ## two Linux guests communicate through the switch; GUEST=qemu for QEMU, NIC=e1000 or e1000e for emulated cards
 	@./scripts/demo.sh
 
 test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)

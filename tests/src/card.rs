@@ -168,6 +168,13 @@ impl Card {
         Ok(())
     }
 
+    /// Shares `size` more bytes at `address`.
+    pub fn share(&mut self, address: u64, size: u64) -> Result<(), Failure> {
+        let flags = DmaMap::READ | DmaMap::WRITE;
+        let file = memfd("more", size as usize)?;
+        Ok(self.client.dma_map(DmaMap { flags, address, size, ..DmaMap::default() }, Some(file))?)
+    }
+
     /// Revokes its memory.
     pub fn unmap(&mut self) -> Result<(), Failure> {
         Ok(self.client.dma_unmap(DmaUnmap { size: MEMORY, ..DmaUnmap::default() })?)

@@ -95,6 +95,8 @@ impl E1000 {
         self.card.write(register::RCTL, RCTL)?;
         self.card.write(register::RDT, u32::from(DESCRIPTORS) - 1)?;
         self.card.write(register::IMS, INTERRUPTS)?;
+        // The posted writes have arrived when this is answered.
+        self.card.read(register::CTRL)?;
         Ok(self)
     }
 

@@ -1,4 +1,6 @@
-//! QEMU versions and kernels suitable for guests behind an IOMMU.
+//! QEMU versions and kernels suitable for guests behind an IOMMU, and for guests on emulated cards.
+use crate::qtest::has_device;
+use ringway_guests::image;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +21,14 @@ pub fn fit() -> Option<Fit> {
     }
     let [program] = brought("newer-qemu.sh")?;
     Some(Fit { program: Some(program) })
+}
+
+/// A QEMU that attaches emulated cards over vfio-user: the installed one if it does, else a newer one fetched by a
+/// script; `None` if none is available.
+pub fn with_cards() -> Option<PathBuf> {
+    let attaches = |program: &PathBuf| has_device(program, "vfio-user-pci");
+    let installed = image::program("qemu-system-x86_64").filter(attaches);
+    installed.or_else(|| brought("newer-qemu.sh").map(|[program]| program).filter(attaches))
 }
 
 /// The major version of the installed QEMU.

@@ -20,8 +20,9 @@ pub struct Qtest {
 pub fn has_device(program: &Path, device: &str) -> bool {
     let mut command = Command::new(program);
     command.args(["-M", "none", "-device", &format!("{device},help")]);
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
+    // QEMU 7 exits with 0 for a device that it lacks.
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
+    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
 /// The next connection, which must come soon.

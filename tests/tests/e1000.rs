@@ -1,6 +1,7 @@
 //! Emulated network cards of a running fabric: a driver in a client's memory on each side.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_client::{Ring, Wait};
 use ringway_tests::card::{Card, MEMORY};
 use ringway_tests::e1000::E1000;
 use ringway_tests::eventually;
@@ -192,4 +193,136 @@ fn a_card_that_is_reset_unmapped_or_gone_while_it_receives_disturbs_nobody() {
         pass(&mut right, &mut left, [RIGHT, LEFT], 20);
     });
     assert_eq!(fabric.counted("left", "faults").unwrap(), 0);
+}
+
+#[test]
+fn a_program_on_a_ring_and_a_card_exchange_frames() {
+    const PROGRAM: [u8; 6] = [2, 0, 0, 0, 0, 9];
+    let folder = Folder::new("e1000-ring").unwrap();
+    let text = "[switch.main]\n[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"main\"\n\
+                [port.card]\nkind = \"e1000\"\nsocket = \"card.sock\"\nmac = \"02:00:00:00:00:01\"\n\
+                model = \"82574l\"\nswitch = \"main\"\n";
+    let fabric = Fabric::up(folder.path(), "e1000-ring", text).unwrap();
+    let mut program = Ring::connect(&fabric.socket("ring.sock")).unwrap();
+    let mut card = driver(&fabric, "card", LEFT, pci::MSI);
+    let mut found = vec![0; 2048];
+    for round in 0..100 {
+        let burst = 1 + round % 24;
+        let len = |number: u32| 60 + (round * 37 + number) as usize % 1400;
+        let sent = |number: u32| frame(LEFT, PROGRAM, number, len(number));
+        for number in 0..burst {
+            assert!(program.tx.push(&sent(number)).unwrap());
+        }
+        program.sync().unwrap();
+        assert!(receive(&mut card, burst as usize).into_iter().eq((0..burst).map(sent)), "round {round}");
+        let answer = |number: u32| frame(PROGRAM, LEFT, number, len(number));
+        (0..burst).for_each(|number| card.send(&answer(number), BOUND).unwrap());
+        for number in 0..burst {
+            let received = loop {
+                if let Some(received) = program.rx.pop(&mut found).unwrap() {
+                    break received;
+                }
+                program.sync().unwrap();
+                assert!(program.wait(Wait::RX, Some(BOUND)).unwrap(), "frame {number} of round {round}");
+            };
+            assert_eq!(found[..received.len], answer(number), "round {round}");
+        }
+        // Also the posted write that gives the buffers back has arrived when this is answered.
+        card.card().read(0).unwrap();
+    }
+}
+
+#[test]
+fn tags_are_removed_and_vlans_filtered() {
+    const RCTL: u64 = 0x100;
+    const VFTA: u64 = 0x5600;
+    let folder = Folder::new("e1000-vlans").unwrap();
+    let fabric = fabric(&folder, "e1000-vlans");
+    let mut left = driver(&fabric, "left", LEFT, pci::MSI);
+    let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
+    let tagged = |vlan: u8, number: u32| {
+        let plain = frame(RIGHT, LEFT, number, 200);
+        [&plain[..12], &[0x81, 0, 0x60, vlan], &plain[12..]].concat()
+    };
+    left.send(&tagged(5, 1), BOUND).unwrap();
+    assert_eq!(receive(&mut right, 1), [tagged(5, 1)], "the driver wants its tags");
+    let control = right.card().read(0).unwrap();
+    right.card().write(0, control | 1 << 30).unwrap();
+    let filter = right.card().read(RCTL).unwrap();
+    right.card().write(VFTA, 1 << 5).unwrap();
+    right.card().write(RCTL, filter | 1 << 18).unwrap();
+    right.card().read(RCTL).unwrap();
+    left.send(&tagged(6, 2), BOUND).unwrap();
+    left.send(&tagged(5, 3), BOUND).unwrap();
+    left.send(&frame(RIGHT, LEFT, 4, 200), BOUND).unwrap();
+    assert_eq!(receive(&mut right, 2), [3, 4].map(|number| frame(RIGHT, LEFT, number, 200)));
+    let stats = fabric.ask(&["stats", "--json"]).unwrap();
+    let port = stats["ports"].as_array().unwrap().iter().find(|port| port["name"] == "right").unwrap();
+    assert_eq!(port["total"]["rx_drops"]["filtered"], 1);
+}
+
+#[test]
+fn a_card_that_is_reset_or_gone_while_it_sends_sends_no_wrong_frame() {
+    let folder = Folder::new("e1000-resets").unwrap();
+    let fabric = fabric(&folder, "e1000-resets");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
+        let receiving = scope.spawn(|| {
+            let mut count = 0;
+            while !over.load(Ordering::Relaxed) {
+                for found in right.receive(BOUND).unwrap() {
+                    let number = u32::from_be_bytes([found[14], found[15], found[16], found[17]]);
+                    assert_eq!(found, frame(RIGHT, LEFT, number, 700));
+                    count += 1;
+                }
+            }
+            (right, count)
+        });
+        let mut left = driver(&fabric, "left", LEFT, pci::MSI);
+        for round in 0..100 {
+            let numbers = (round * 30..).take(30);
+            numbers.for_each(|number| left.send(&frame(RIGHT, LEFT, number, 700), BOUND).unwrap());
+            left = match round % 3 {
+                0 => left.restart(LEFT, pci::MSI).unwrap(),
+                1 => {
+                    left.card().reset().unwrap();
+                    left.restart(LEFT, pci::INTX).unwrap()
+                }
+                _ => {
+                    drop(left);
+                    driver(&fabric, "left", LEFT, pci::MSI)
+                }
+            };
+        }
+        over.store(true, Ordering::Relaxed);
+        // A receiver that waits for the last frame gets one.
+        left.send(&frame(RIGHT, LEFT, 0, 700), BOUND).unwrap();
+        let (mut right, count) = receiving.join().unwrap();
+        assert!(count > 100, "{count} of 3000 frames");
+        right = right.restart(RIGHT, pci::MSI).unwrap();
+        pass(&mut left, &mut right, [LEFT, RIGHT], 20);
+    });
+    assert_eq!(fabric.counted("left", "faults").unwrap(), 0);
+}
+
+#[test]
+fn a_client_that_shares_more_than_the_port_may_map_keeps_what_it_has() {
+    let folder = Folder::new("e1000-memory").unwrap();
+    let port = |name: &str, mac: u8| {
+        format!(
+            "[port.{name}]\nkind = \"e1000\"\nsocket = \"{name}.sock\"\nmac = \"02:00:00:00:00:0{mac}\"\n\
+             memory = \"1MB\"\nswitch = \"main\"\n"
+        )
+    };
+    let text = format!("[switch.main]\n{}{}", port("left", 1), port("right", 2));
+    let fabric = Fabric::up(folder.path(), "e1000-memory", &text).unwrap();
+    let mut left = driver(&fabric, "left", LEFT, pci::MSI);
+    let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
+    assert!(left.card().share(MEMORY, 4096).is_err());
+    pass(&mut left, &mut right, [LEFT, RIGHT], 20);
+    // What it gives up may be shared again.
+    left.card().unmap().unwrap();
+    left.card().share(MEMORY, MEMORY).unwrap();
+    assert_eq!(state(&fabric, "right"), "up");
 }

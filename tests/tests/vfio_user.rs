@@ -8,8 +8,8 @@ use ringway_tests::card::Card;
 use ringway_tests::e1000::E1000;
 use ringway_tests::eventually;
 use ringway_tests::folder::Folder;
-use ringway_tests::qemu::fit;
-use ringway_tests::qtest::{Qtest, accept, has_device};
+use ringway_tests::qemu::with_cards;
+use ringway_tests::qtest::{Qtest, accept};
 use ringway_vfio_user::*;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -277,8 +277,7 @@ fn qemu_accesses_a_card(program: &Path, is_mapped: bool) {
 
 #[test]
 fn a_stock_qemu_attaches_a_card() {
-    let program = fit().map(|fit| fit.program.unwrap_or_else(|| "qemu-system-x86_64".into()));
-    let Some(program) = program.filter(|program| has_device(program, "vfio-user-pci")) else {
+    let Some(program) = with_cards() else {
         eprintln!("no QEMU with vfio-user: not tried");
         return;
     };

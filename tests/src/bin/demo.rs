@@ -1,7 +1,7 @@
 //! The demo: the two Linux guests of `examples/two-guests.toml` communicate through the switch.
 //! `scripts/demo.sh` builds it, runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
-use ringway_guests::Output;
+use ringway_guests::{Output, image};
 use ringway_tests::eventually;
 use ringway_tests::fabric::program;
 use ringway_tests::traffic::{Pings, Runs, Transfer, iperf, ping};
@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const FABRIC: &str = "two-guests";
-const BOOT: &str = "90";
+const BOOT: &str = "120";
 const SECONDS: u64 = 5;
 /// Rate at which a User-Mode Linux guest, whose timer has 100 Hz, loses no datagrams itself.
 const UDP_RATE: &str = "20M";
 
 fn main() -> ExitCode {
-    let Some(file) = std::env::args().nth(1) else {
-        eprintln!("usage: demo FABRIC-FILE; scripts/demo.sh runs it");
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [file, guest, nic] = &words[..] else {
+        eprintln!("usage: demo FABRIC-FILE GUEST NIC; scripts/demo.sh runs it");
         return ExitCode::from(2);
     };
-    match demo(&file) {
+    match kernel(guest, nic).and_then(|()| demo(file)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
             println!("\nNot all traffic passed.");
@@ -32,6 +33,18 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Fetches QEMU's kernel before the guests start: their time limit is for booting.
+fn kernel(guest: &str, nic: &str) -> Result<(), String> {
+    if guest == "qemu" {
+        println!("looking for a guest kernel; if there is none, a package of some 30 or 70 MB is fetched");
+        let driver = [nic];
+        let drivers = if nic == "virtio" { &[][..] } else { &driver };
+        let kernel = image::qemu(drivers).map_err(|error| error.to_string())?;
+        println!("guest kernel: {}", kernel.image.display());
+    }
+    Ok(())
 }
 
 fn demo(file: &str) -> Result<bool, String> {

@@ -1,0 +1,253 @@
+//! Stock Linux guests of a stock QEMU on emulated network cards: the kernel's own driver drives each model.
+// A test that can't continue panics.
+#![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_client::Ring;
+use ringway_guests::{Attachment, Guest, Runner, image};
+use ringway_tests::fabric::{self, BOOT, Fabric, port};
+use ringway_tests::folder::Folder;
+use ringway_tests::talk::{BOUND, ran, reaches, talk};
+use ringway_tests::traffic::{iperf, ping};
+use ringway_tests::{eventually, qemu, say};
+use std::path::PathBuf;
+
+/// Modules for VLAN interfaces, in loading order.
+const VLAN: [&str; 5] = ["llc", "stp", "garp", "mrp", "8021q"];
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The guest's and the peer's addresses.
+const CARD: &str = "10.99.0.1";
+const PEER: &str = "10.99.0.2";
+
+/// A model, its driver in Linux, and the interrupts that this driver uses.
+struct Model {
+    name: &'static str,
+    driver: &'static str,
+    interrupts: &'static str,
+}
+
+/// A fabric with a card, another guest, and a program that sends single frames.
+struct Bench {
+    model: Model,
+    program: PathBuf,
+    fabric: Fabric,
+    folder: Folder,
+}
+
+impl Bench {
+    /// `None`, with a message, if no suitable QEMU or no kernel with the driver is available.
+    fn new(model: Model) -> Option<Bench> {
+        let Some(program) = qemu::with_cards() else {
+            say("guests on emulated cards skipped: no QEMU with vfio-user is available");
+            return None;
+        };
+        if let Err(error) = image::qemu(&[model.driver]) {
+            say(&format!("guests on emulated cards skipped: {error}"));
+            return None;
+        }
+        let folder = Folder::new(model.driver).unwrap();
+        let text = format!(
+            "[switch.main]\n[port.card]\nkind = \"e1000\"\nmodel = \"{}\"\nsocket = \"card.sock\"\n\
+             mac = \"02:00:00:00:00:01\"\nmode = \"0666\"\nswitch = \"main\"\n\
+             [port.raw]\nkind = \"ring\"\nsocket = \"raw.sock\"\nswitch = \"main\"\n{}",
+            model.name,
+            port("peer", "")
+        );
+        let fabric = Fabric::up(folder.path(), model.driver, &text).unwrap();
+        Some(Bench { model, program, fabric, folder })
+    }
+
+    /// A guest on the card.
+    fn guest(&self) -> Guest {
+        let guest = self.fabric.guest_with(Runner::Qemu, "card", 1, |spec| {
+            let (socket, driver) = (self.fabric.socket("card.sock"), self.model.driver.into());
+            spec.program = Some(self.program.clone());
+            spec.drivers = VLAN.map(String::from).into();
+            spec.interfaces[0].attachment = Attachment::VfioUser { socket, driver };
+            // The card has its own address.
+            spec.interfaces[0].mac = None;
+        });
+        say(&format!("a guest with {} runs in {}", self.model.driver, guest.note()));
+        guest
+    }
+
+    /// A guest on the vhost-user port.
+    fn peer(&self) -> Guest {
+        self.fabric.guest_with(fabric::second(), "peer", 2, |spec| {
+            spec.drivers = VLAN.map(String::from).into();
+        })
+    }
+
+    /// A frame from the program to `to`, of which the guest gets only what its card accepts.
+    fn sends(&self, ring: &mut Ring, to: [u8; 6]) {
+        let mut frame = [&to[..], &[2, 0, 0, 0, 0, 9, 0x88, 0xb5]].concat();
+        frame.resize(60, 7);
+        assert!(ring.tx.push(&frame).unwrap());
+        ring.sync().unwrap();
+    }
+
+    /// Frames for the guest that its card refused.
+    fn filtered(&self) -> u64 {
+        let stats = self.fabric.ask(&["stats", "--json"]).unwrap();
+        let card = stats["ports"].as_array().unwrap().iter().find(|port| port["name"] == "card").unwrap();
+        card["total"]["rx_drops"]["filtered"].as_u64().unwrap_or(0)
+    }
+
+    fn detail(&self) -> String {
+        let ports = self.fabric.ask(&["ps", "--json"]).unwrap()["ports"].clone();
+        let card = ports.as_array().unwrap().iter().find(|port| port["name"] == "card").unwrap().clone();
+        format!("{} {}", card["state"].as_str().unwrap(), card["detail"].as_str().unwrap())
+    }
+
+    fn is_driven(&self, guest: &Guest) {
+        let Model { name, driver, interrupts } = &self.model;
+        let device = "/sys/class/net/eth0";
+        assert_eq!(ran(guest, &format!("basename $(readlink {device}/device/driver)")), *driver);
+        assert_eq!(ran(guest, &format!("cat {device}/address")), "02:00:00:00:00:01");
+        assert_eq!(ran(guest, &format!("cat {device}/speed {device}/duplex")), "1000\nfull");
+        assert_eq!(self.detail(), format!("up {name} {interrupts}"));
+        assert_eq!(ran(guest, "ethtool -t eth0 online | head -1"), "The test result is PASS");
+    }
+}
+
+/// Frames that a guest's interface received, and those to multicast addresses.
+fn received(guest: &Guest) -> [u64; 2] {
+    let text = ran(guest, "cd /sys/class/net/eth0/statistics; cat rx_packets multicast");
+    let mut numbers = text.lines().map(|line| line.parse().unwrap());
+    [(); 2].map(|()| numbers.next().unwrap())
+}
+
+/// Segments and datagrams with a wrong checksum.
+fn bad_checksums(guest: &Guest) -> String {
+    ran(
+        guest,
+        "awk '/^Tcp:/ { tcp = $NF } /^Udp:/ { udp = $(NF - 2) } END { print tcp, udp }' /proc/net/snmp",
+    )
+}
+
+/// TCP both ways with each offload of the card on and off: the kernel checks what the card doesn't.
+fn offloads(card: &Guest, peer: &Guest) {
+    for settings in ["rx off tx on", "rx on tx off", "tx on tso off", "rx on tx on tso on sg on"] {
+        ran(card, &format!("ethtool -K eth0 {settings}"));
+        for (from, to) in [(card, PEER), (peer, CARD)] {
+            let tcp = iperf(from, to, 1, "").unwrap_or_else(|error| panic!("{settings}: {error}"));
+            assert!(tcp.rate > 0.0, "{settings}: {tcp:?}");
+        }
+    }
+    for guest in [card, peer] {
+        assert_eq!(bad_checksums(guest), "0 0", "{}", guest.spec().name);
+    }
+}
+
+fn jumbo_frames(card: &Guest, peer: &Guest) {
+    for mtu in [9000, 1500] {
+        for guest in [card, peer] {
+            ran(guest, &format!("ip link set eth0 mtu {mtu}"));
+        }
+        assert!(reaches(card, PEER), "an MTU of {mtu}");
+        for (from, to) in [(card, PEER), (peer, CARD)] {
+            let pings = ping(from, to, 3, mtu - 28, 0.1).unwrap();
+            assert_eq!(pings.lost(), 0, "{pings:?}");
+            let tcp = iperf(from, to, 1, "").unwrap_or_else(|error| panic!("an MTU of {mtu}: {error}"));
+            assert!(tcp.rate > 0.0);
+        }
+    }
+}
+
+fn vlans(bench: &Bench, card: &Guest, peer: &Guest) {
+    for (guest, host) in [(card, 1), (peer, 2)] {
+        ran(guest, &format!("vconfig add eth0 5 && ip address add 10.98.0.{host}/24 dev eth0.5"));
+        ran(guest, "ip link set eth0.5 up");
+    }
+    assert!(reaches(card, "10.98.0.2"));
+    let tcp = iperf(peer, "10.98.0.1", 1, "").unwrap_or_else(|error| panic!("in a VLAN: {error}"));
+    assert!(tcp.rate > 0.0);
+    // e1000e overwrites RCTL with what it was before the VLAN filter was enabled.
+    if bench.model.driver == "e1000e" {
+        return;
+    }
+    // The guest is in no other VLAN.
+    ran(peer, "vconfig add eth0 6 && ip address add 10.97.0.2/24 dev eth0.6 && ip link set eth0.6 up");
+    let before = bench.filtered();
+    assert_eq!(ping(peer, "10.97.0.1", 2, 56, 0.1).unwrap().times, [] as [f64; 0]);
+    assert!(eventually(BOUND, || bench.filtered() > before), "frames of VLAN 6 pass the filter");
+}
+
+/// What the card's filters refuse and accept.
+fn filters(bench: &Bench, guest: &Guest) {
+    let mut ring = Ring::connect(&bench.fabric.socket("raw.sock")).unwrap();
+    let (other, group) = ([2, 0, 0, 0, 0, 0x77], [0x33, 0x33, 0xff, 0x12, 0x34, 0x56]);
+    let refused = |ring: &mut Ring, to: [u8; 6]| {
+        let before = bench.filtered();
+        bench.sends(ring, to);
+        assert!(eventually(BOUND, || bench.filtered() > before), "{to:x?} passes the filter");
+    };
+    let accepted = |ring: &mut Ring, to: [u8; 6]| {
+        let before = received(guest)[0];
+        bench.sends(ring, to);
+        assert!(eventually(BOUND, || received(guest)[0] > before), "{to:x?} does not pass the filter");
+    };
+    accepted(&mut ring, MAC);
+    accepted(&mut ring, [0xff; 6]);
+    refused(&mut ring, other);
+    refused(&mut ring, group);
+    ran(guest, "ip link set eth0 promisc on");
+    accepted(&mut ring, other);
+    ran(guest, "ip link set eth0 promisc off && ifconfig eth0 allmulti");
+    let before = received(guest)[1];
+    accepted(&mut ring, group);
+    assert!(eventually(BOUND, || received(guest)[1] > before), "the card counts multicast frames");
+    refused(&mut ring, other);
+    ran(guest, "ifconfig eth0 -allmulti");
+    refused(&mut ring, group);
+    // The address's solicited-node group.
+    ran(guest, "ip address add fd00::12:3456/64 dev eth0");
+    accepted(&mut ring, group);
+}
+
+/// The driver is stopped, unloaded and loaded again, while frames keep coming.
+fn reload(bench: &Bench, guest: &Guest) {
+    let driver = bench.model.driver;
+    ran(guest, "ip link set eth0 down");
+    assert!(bench.detail().starts_with("attached "), "{}", bench.detail());
+    ran(guest, "ip link set eth0 up");
+    assert!(reaches(guest, PEER), "no ping after the link was down");
+    for _ in 0..2 {
+        ran(guest, &format!("rmmod {driver} && insmod /modules/*-{driver}.ko"));
+        ran(guest, &format!("ip address add {CARD}/24 dev eth0 && ip link set eth0 up"));
+        assert!(reaches(guest, PEER), "no ping after the driver was loaded again");
+    }
+    bench.is_driven(guest);
+}
+
+fn works(model: Model) {
+    let Some(bench) = Bench::new(model) else { return };
+    let peer = bench.peer();
+    let guest = bench.guest();
+    bench.is_driven(&guest);
+    talk(&guest, &peer, [CARD, PEER]);
+    offloads(&guest, &peer);
+    jumbo_frames(&guest, &peer);
+    vlans(&bench, &guest, &peer);
+    filters(&bench, &guest);
+    reload(&bench, &guest);
+    guest.reboot(BOOT).unwrap();
+    assert!(reaches(&guest, PEER), "no ping after a reboot");
+    guest.kill();
+    let guest = bench.guest();
+    bench.is_driven(&guest);
+    assert!(reaches(&guest, PEER), "no ping by a second client");
+    let counted = |counter| bench.fabric.counted("card", counter).unwrap();
+    assert_eq!(counted("faults"), 0);
+    let log =
+        std::fs::read_to_string(bench.folder.path().join(format!("{}.log", bench.model.driver))).unwrap();
+    assert!(!log.contains("refused"), "{log}");
+}
+
+#[test]
+fn linux_drives_an_82540em_by_e1000() {
+    works(Model { name: "82540em", driver: "e1000", interrupts: "intx" });
+}
+
+#[test]
+fn linux_drives_an_82574l_by_e1000e() {
+    works(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x" });
+}
