@@ -242,6 +242,49 @@ fn works(model: Model) {
     assert!(!log.contains("refused"), "{log}");
 }
 
+/// Ports and guests of a fabric file: a QEMU guest on an 82574L, and the other one.
+fn described(program: &str) -> String {
+    let kind = if fabric::has_uml() { "uml" } else { "qemu" };
+    format!(
+        "[switch.main]\n[port.card]\nkind = \"e1000\"\nmodel = \"82574l\"\nsocket = \"card.sock\"\n\
+         mac = \"02:00:00:00:00:01\"\nswitch = \"main\"\n{}\
+         [guest.card]\nkind = \"qemu\"\nnic = \"e1000e\"\nprogram = \"{program}\"\nport = \"card\"\n\
+         address = \"{CARD}/24\"\n\
+         [guest.peer]\nkind = \"{kind}\"\nport = \"peer\"\naddress = \"{PEER}/24\"\n",
+        port("peer", "")
+    )
+}
+
+#[test]
+fn control_starts_a_guest_on_a_card() {
+    let Some(program) = qemu::with_cards().filter(|_| image::qemu(&["e1000e"]).is_ok()) else {
+        return say(
+            "a guest on an emulated card skipped: no QEMU with vfio-user, or no kernel, is available",
+        );
+    };
+    let folder = Folder::new("started").unwrap();
+    let fabric = Fabric::up(folder.path(), "started", &described(&program.display().to_string())).unwrap();
+    fabric.ask(&["--json", "guest", "wait", "--timeout", "120"]).unwrap();
+    let ping = format!("for i in 1 2 3 4 5; do busybox ping -c 1 -W 2 {PEER} && break; done");
+    let pinged = fabric.ask(&["--json", "guest", "exec", "card", "--timeout", "30", "--", &ping]).unwrap();
+    assert_eq!(pinged["status"], 0, "{pinged}");
+}
+
+#[test]
+fn a_program_without_vfio_user_is_refused() {
+    let folder = Folder::new("refused").unwrap();
+    let fabric = Fabric::up(folder.path(), "refused", &described("/bin/true")).unwrap();
+    let reason = || {
+        let guests = fabric.ask(&["--json", "guest", "list"]).unwrap();
+        let card = guests.as_array().unwrap().iter().find(|guest| guest["name"] == "card").unwrap().clone();
+        card["reason"].as_str().unwrap().to_owned()
+    };
+    assert!(eventually(BOUND, || !reason().is_empty()));
+    let reason = reason();
+    assert!(reason.contains("vfio-user-pci, which QEMU has from 10.1 on"), "{reason}");
+    assert!(reason.contains("name one by `program`: scripts/newer-qemu.sh"), "{reason}");
+}
+
 #[test]
 fn linux_drives_an_82540em_by_e1000() {
     works(Model { name: "82540em", driver: "e1000", interrupts: "intx" });

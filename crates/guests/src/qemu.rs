@@ -37,6 +37,11 @@ const CONSOLE: [&str; 6] = [
 pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
     let program = spec.program.clone().or_else(|| image::program("qemu-system-x86_64"));
     let program = program.ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
+    let is_card = |interface: &Interface| matches!(interface.attachment, Attachment::VfioUser { .. });
+    if spec.interfaces.iter().any(is_card) && !has_cards(&program) {
+        let version = version(&program, &[]).map_or("no QEMU".into(), |version| format!("QEMU {version}"));
+        return Err(Error::NoVfioUser { name: spec.name.clone(), program, version });
+    }
     let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1", user)?;
     let kvm = kvm_works(&program, folder);
     let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
@@ -60,11 +65,6 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         arguments.extend(words_of(&SANDBOX));
     } else {
         tracing::warn!(guest = spec.name, "this QEMU has no -sandbox: its system calls are not filtered");
-    }
-    let is_card = |interface: &Interface| matches!(interface.attachment, Attachment::VfioUser { .. });
-    if spec.interfaces.iter().any(is_card) && !has_cards(&program) {
-        let version = version.map_or("no QEMU".into(), |version| format!("QEMU {version}"));
-        return Err(Error::NoVfioUser { name: spec.name.clone(), program, version });
     }
     let version = version.unwrap_or(0);
     let (mut sockets, mut names) = (None, Vec::new());
