@@ -10,6 +10,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("click-lang", &[]),
     ("mem", &[]),
     ("frame", &["wire", "mem"]),
+    ("tcp", &["frame", "wire"]),
     ("click", &["frame", "wire", "click-lang"]),
     ("elements", &["click"]),
     ("ring", &["mem"]),

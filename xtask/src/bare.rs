@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-none";
-const CRATES: &[&str] = &["wire", "mem", "frame", "ring", "virtq", "nic", "click-lang", "click", "elements"];
+const CRATES: &[&str] =
+    &["wire", "mem", "frame", "tcp", "ring", "virtq", "nic", "click-lang", "click", "elements"];
 
 /// Builds the crates; compiler errors are the findings.
 pub fn check(root: &Path) -> Findings {

@@ -1,0 +1,102 @@
+//! DCTCP (RFC 8257): reduces the window by the fraction of marked bytes.
+
+use super::{Congestion, RateSample, State, Window};
+
+/// Fractions are in units of 1/1024; the gain `g` is 1/16 (RFC 8257, 4.2).
+const UNIT: u64 = 1024;
+const GAIN_SHIFT: u32 = 4;
+
+/// The controller.
+#[derive(Clone, Copy, Debug)]
+pub struct Dctcp {
+    /// Estimate of the marked fraction.
+    alpha: u64,
+    /// Total of delivered bytes at the end of this observation window.
+    window_end: u64,
+    acked: u64,
+    marked: u64,
+    /// Bytes acknowledged since the window grew last.
+    growth: u64,
+}
+
+impl Default for Dctcp {
+    fn default() -> Dctcp {
+        Dctcp { alpha: UNIT, window_end: 0, acked: 0, marked: 0, growth: 0 }
+    }
+}
+
+impl Congestion for Dctcp {
+    fn name(&self) -> &'static str {
+        "dctcp"
+    }
+
+    fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
+        self.growth = 0;
+        // RFC 8257, 3.3, step 7.
+        (window.cwnd - window.cwnd * self.alpha / (2 * UNIT)).max(2 * window.mss)
+    }
+
+    fn on_every_ack(&mut self, _now: u64, window: &mut Window, sample: &RateSample, ece: bool) {
+        self.acked += sample.acked_sacked;
+        self.marked += if ece { sample.acked_sacked } else { 0 };
+        if window.delivered < self.window_end || self.acked == 0 {
+            return;
+        }
+        let fraction = self.marked * UNIT / self.acked;
+        // A shift alone would never bring a small estimate to 0.
+        let decay = (self.alpha >> GAIN_SHIFT).max(u64::from(self.alpha > 0));
+        self.alpha = (self.alpha - decay + (fraction >> GAIN_SHIFT)).min(UNIT);
+        (self.acked, self.marked) = (0, 0);
+        self.window_end = window.delivered + window.in_flight;
+    }
+
+    fn on_ack(&mut self, _now: u64, window: &mut Window, sample: &RateSample) {
+        if !window.cwnd_limited {
+            return;
+        }
+        let mut acked = sample.acked_sacked;
+        if window.in_slow_start() {
+            acked = window.slow_start(acked);
+        }
+        self.growth += acked;
+        while self.growth >= window.cwnd {
+            self.growth -= window.cwnd;
+            window.cwnd += window.mss;
+        }
+    }
+
+    fn on_state(&mut self, _now: u64, window: &mut Window, new: State) {
+        // A loss counts as in Reno (RFC 8257, 3.5).
+        if new == State::Recovery {
+            window.ssthresh = (window.cwnd / 2).max(2 * window.mss);
+        }
+    }
+
+    fn wants_ecn(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::window;
+    use super::*;
+
+    #[test]
+    fn the_reduction_follows_the_marked_fraction() {
+        let mut dctcp = Dctcp::default();
+        let mut window = window(100_000);
+        let ack = RateSample { acked_sacked: 100_000, ..RateSample::default() };
+        for _ in 0..200 {
+            window.delivered += 100_000;
+            dctcp.on_every_ack(0, &mut window, &ack, false);
+        }
+        assert_eq!((dctcp.alpha, dctcp.ssthresh(0, &window)), (0, 100_000));
+        for _ in 0..200 {
+            window.delivered += 100_000;
+            dctcp.on_every_ack(0, &mut window, &ack, true);
+        }
+        let halved = dctcp.ssthresh(0, &window);
+        assert!((50_000..52_000).contains(&halved), "{halved}");
+    }
+}

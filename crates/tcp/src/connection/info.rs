@@ -1,0 +1,97 @@
+//! Figures of a connection, with the names of Linux's `struct tcp_info`.
+
+use super::{Connection, State};
+use crate::congestion::State as CaState;
+
+/// What `TCP_INFO` returns. Times are in nanoseconds, windows and losses in segments, rates in bytes a second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are Linux's")]
+pub struct TcpInfo {
+    pub tcpi_state: State,
+    pub tcpi_ca_state: CaState,
+    pub tcpi_backoff: u32,
+    pub tcpi_options_timestamps: bool,
+    pub tcpi_options_sack: bool,
+    pub tcpi_options_ecn: bool,
+    pub tcpi_snd_wscale: u8,
+    pub tcpi_rcv_wscale: u8,
+    pub tcpi_rto: u64,
+    pub tcpi_snd_mss: u64,
+    pub tcpi_rcv_mss: u64,
+    pub tcpi_unacked: u64,
+    pub tcpi_sacked: u64,
+    pub tcpi_lost: u64,
+    pub tcpi_pmtu: u64,
+    pub tcpi_rtt: u64,
+    pub tcpi_rttvar: u64,
+    pub tcpi_min_rtt: u64,
+    pub tcpi_snd_ssthresh: u64,
+    pub tcpi_snd_cwnd: u64,
+    pub tcpi_rcv_space: u64,
+    pub tcpi_total_retrans: u64,
+    pub tcpi_pacing_rate: u64,
+    pub tcpi_delivery_rate: u64,
+    pub tcpi_delivery_rate_app_limited: bool,
+    pub tcpi_bytes_acked: u64,
+    pub tcpi_bytes_received: u64,
+    pub tcpi_bytes_sent: u64,
+    pub tcpi_bytes_retrans: u64,
+    pub tcpi_segs_out: u64,
+    pub tcpi_segs_in: u64,
+    pub tcpi_data_segs_out: u64,
+    pub tcpi_notsent_bytes: u64,
+    pub tcpi_delivered: u64,
+    pub tcpi_dsack_dups: u64,
+    pub tcpi_reord_seen: u64,
+    pub tcpi_snd_wnd: u64,
+    pub tcpi_total_rto: u64,
+}
+
+impl Connection {
+    pub(crate) fn info(&self) -> TcpInfo {
+        let segments = |bytes: u64| bytes.div_ceil(self.mss);
+        let sent = self.sending.end().min(self.nxt);
+        let sample = &self.recovery.last_sample;
+        let rate = u128::from(sample.delivered) * 1_000_000_000 / u128::from(sample.interval.max(1));
+        TcpInfo {
+            tcpi_state: self.state,
+            tcpi_ca_state: self.recovery.state,
+            tcpi_backoff: self.rtt.backoff,
+            tcpi_options_timestamps: self.ts_ok,
+            tcpi_options_sack: self.sack_ok,
+            tcpi_options_ecn: self.ecn.ok,
+            tcpi_snd_wscale: self.snd_wscale,
+            tcpi_rcv_wscale: self.rcv_wscale,
+            tcpi_rto: self.rtt.rto(),
+            tcpi_snd_mss: self.mss,
+            tcpi_rcv_mss: self.rcv_mss,
+            tcpi_unacked: segments(self.nxt - self.una),
+            tcpi_sacked: segments(self.board.sacked_bytes),
+            tcpi_lost: segments(self.board.lost_bytes),
+            tcpi_pmtu: self.path_mss + if self.tuple.local.is_ipv4() { 40 } else { 60 },
+            tcpi_rtt: self.rtt.srtt,
+            tcpi_rttvar: self.rtt.rttvar,
+            tcpi_min_rtt: self.rtt.min().unwrap_or(0),
+            tcpi_snd_ssthresh: self.window.ssthresh / self.mss,
+            tcpi_snd_cwnd: self.window.cwnd / self.mss,
+            tcpi_rcv_space: self.tuning.space,
+            tcpi_total_retrans: self.counts.retrans,
+            tcpi_pacing_rate: self.window.pacing_rate,
+            tcpi_delivery_rate: rate as u64,
+            tcpi_delivery_rate_app_limited: sample.is_app_limited,
+            tcpi_bytes_acked: self.counts.bytes_acked,
+            tcpi_bytes_received: self.counts.bytes_received,
+            tcpi_bytes_sent: self.counts.bytes_sent,
+            tcpi_bytes_retrans: self.counts.bytes_retrans,
+            tcpi_segs_out: self.counts.segs_out,
+            tcpi_segs_in: self.counts.segs_in,
+            tcpi_data_segs_out: self.counts.data_segs_out,
+            tcpi_notsent_bytes: self.sending.end() - sent,
+            tcpi_delivered: segments(self.rate.delivered),
+            tcpi_dsack_dups: self.counts.dsack_dups,
+            tcpi_reord_seen: self.counts.reord_seen,
+            tcpi_snd_wnd: self.snd_wnd,
+            tcpi_total_rto: self.counts.timeouts,
+        }
+    }
+}

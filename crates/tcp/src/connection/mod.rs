@@ -1,0 +1,445 @@
+//! One TCP connection (RFC 9293). Read this file first, then `input.rs` and `output.rs`.
+//!
+//! Positions in a stream are 64-bit offsets: [`FIRST`] is the SYN's, and they never wrap. Only `offset` and
+//! `wire` convert them to sequence numbers.
+
+pub(crate) mod buffer;
+mod info;
+mod input;
+mod open;
+pub(crate) mod options;
+mod output;
+pub(crate) mod rate;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod timers;
+
+pub use info::TcpInfo;
+pub(crate) use input::{Reset, Segment};
+pub(crate) use open::Opening;
+pub(crate) use output::Progress;
+
+use crate::congestion::{Congestion, State as CaState, Window};
+use crate::demux::Tuple;
+use crate::settings::{MS, SECOND, Settings, SocketOptions};
+use alloc::boxed::Box;
+use buffer::{ReceiveBuffer, SendBuffer};
+use rate::Rate;
+use recovery::Recovery;
+use rtt::Rtt;
+use scoreboard::Scoreboard;
+use timers::Timers;
+
+/// The offset of the SYN. Offsets before it, of segments from another time, stay positive.
+pub(crate) const FIRST: u64 = 1 << 32;
+/// The segment size if the peer announces none (RFC 9293, 3.7.1).
+pub(crate) const DEFAULT_MSS: u16 = 536;
+/// The smallest segment size. Attack: a peer that announces 1 multiplies the cost of its traffic (Linux's
+/// `TCP_MIN_SND_MSS`).
+pub(crate) const MIN_MSS: u64 = 48;
+
+/// States of a connection (RFC 9293, 3.3.2). A listener is a socket of its own kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are the RFC's")]
+pub enum State {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionError {
+    /// The peer reset the connection attempt.
+    #[error("connection refused")]
+    Refused,
+    /// The peer reset the connection.
+    #[error("connection reset by peer")]
+    Reset,
+    /// The peer doesn't answer.
+    #[error("connection timed out")]
+    TimedOut,
+    /// There is no route, or the next hop doesn't answer.
+    #[error("no route to host")]
+    Unreachable,
+}
+
+/// What a call needs besides the connection.
+#[derive(Debug)]
+pub(crate) struct Context<'a> {
+    pub now: u64,
+    pub settings: &'a Settings,
+    pub challenges: &'a mut Challenges,
+}
+
+/// Limits challenge ACKs (RFC 5961, 10). Attack: spoofed segments would make a host flood its peer.
+#[derive(Debug, Default)]
+pub(crate) struct Challenges {
+    second: u64,
+    sent: u32,
+    /// Total, for statistics.
+    pub total: u64,
+}
+
+impl Challenges {
+    fn permit(&mut self, now: u64, limit: u32) -> bool {
+        if self.second != now / SECOND {
+            (self.second, self.sent) = (now / SECOND, 0);
+        }
+        self.sent += 1;
+        self.total += u64::from(self.sent <= limit);
+        self.sent <= limit
+    }
+}
+
+/// What a program has not been told yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// There are bytes to read, or the end of the stream was reached.
+    pub readable: bool,
+    /// There is room for bytes to send, or the connection is established.
+    pub writable: bool,
+    /// A listener has a connection to accept.
+    pub acceptable: bool,
+    /// The connection has ended; see [`crate::Stack::error`].
+    pub closed: bool,
+}
+
+/// Explicit congestion notification (RFC 3168).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ecn {
+    pub ok: bool,
+    /// As a receiver: a CE mark was seen, and the sender has not confirmed it by CWR.
+    pub demand_cwr: bool,
+    /// As a sender: the next new segment has CWR.
+    pub queue_cwr: bool,
+    /// With a controller that needs every mark (RFC 8257, 3.2): whether the last segment was marked.
+    pub last_ce: bool,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub tuple: Tuple,
+    pub interface: usize,
+    pub state: State,
+    pub options: SocketOptions,
+    pub error: Option<ConnectionError>,
+    /// What to tell the program.
+    pub ready: Readiness,
+    /// The listener that made it, until the program accepts it.
+    pub listener: Option<u32>,
+    /// Whether a program holds the socket.
+    pub owned: bool,
+    /// Whether the interface segments.
+    pub gso: bool,
+
+    iss: u32,
+    una: u64,
+    nxt: u64,
+    snd_wnd: u64,
+    /// Offsets of the segment that updated the window last.
+    wl1: u64,
+    wl2: u64,
+    max_wnd: u64,
+    snd_wscale: u8,
+    /// Payload of a full segment.
+    mss: u64,
+    /// The segment size that the peer announced, and the path's, without TCP options.
+    peer_mss: u64,
+    path_mss: u64,
+    sending: SendBuffer,
+    sndbuf: usize,
+    /// No more bytes are sent after those in the buffer.
+    fin_queued: bool,
+    /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
+    small_end: u64,
+    board: Scoreboard,
+    rate: Rate,
+    rtt: Rtt,
+    pub(crate) recovery: Recovery,
+    window: Window,
+    control: Box<dyn Congestion>,
+    /// When the next segment may be sent.
+    release_at: u64,
+    /// When data was sent last.
+    last_sent_at: u64,
+
+    irs: u32,
+    receiving: ReceiveBuffer,
+    rcvbuf: usize,
+    /// The offset of the peer's FIN.
+    fin: Option<u64>,
+    /// The right edge of the announced window.
+    rcv_adv: u64,
+    rcv_wscale: u8,
+    /// Estimate of the peer's segment size.
+    rcv_mss: u64,
+    last_ack_sent: u64,
+    ts_recent: u32,
+    ts_recent_at: u64,
+    ts_offset: u32,
+    ts_ok: bool,
+    sack_ok: bool,
+    wscale_ok: bool,
+    ecn: Ecn,
+    dsack: Option<(u64, u64)>,
+    /// An acknowledgment must be sent now; so many more at once.
+    ack_now: bool,
+    quick_acks: u32,
+    tuning: Tuning,
+
+    timers: Timers,
+    pub(crate) counts: Counts,
+}
+
+/// Moderation of the receive buffer: bytes that the program read in the last round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tuning {
+    rtt: u64,
+    since: u64,
+    copied: u64,
+    space: u64,
+}
+
+/// Counters of a connection, for [`TcpInfo`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    pub bytes_retrans: u64,
+    pub segs_out: u64,
+    pub segs_in: u64,
+    pub data_segs_out: u64,
+    pub retrans: u64,
+    pub timeouts: u64,
+    pub dsack_dups: u64,
+    pub reord_seen: u64,
+}
+
+impl Connection {
+    /// The sequence number of an offset of our stream.
+    pub(crate) fn wire(&self, offset: u64) -> u32 {
+        self.iss.wrapping_add(offset as u32)
+    }
+
+    /// The offset of our stream that a sequence number near `una` means.
+    pub(crate) fn offset(&self, seq: u32) -> u64 {
+        near(self.una, seq.wrapping_sub(self.wire(self.una)))
+    }
+
+    /// The same for the peer's stream.
+    fn peer_wire(&self, offset: u64) -> u32 {
+        self.irs.wrapping_add(offset as u32)
+    }
+
+    fn peer_offset(&self, seq: u32) -> u64 {
+        near(self.rcv_nxt(), seq.wrapping_sub(self.peer_wire(self.rcv_nxt())))
+    }
+
+    /// The offset that is expected next.
+    pub(crate) fn rcv_nxt(&self) -> u64 {
+        let next = self.receiving.next();
+        next + u64::from(self.fin == Some(next))
+    }
+
+    /// The offset after everything that is to be sent, the FIN included.
+    fn end(&self) -> u64 {
+        self.sending.end() + u64::from(self.fin_queued)
+    }
+
+    /// Whether the handshake is complete.
+    pub(crate) fn is_synchronized(&self) -> bool {
+        !matches!(self.state, State::SynSent | State::SynReceived | State::Closed)
+    }
+
+    /// When [`Connection::expire`] must be called.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.timers.next()
+    }
+
+    /// The timestamp to send.
+    fn timestamp(&self, now: u64) -> u32 {
+        ((now / MS) as u32).wrapping_add(self.ts_offset)
+    }
+
+    /// Bytes in flight. Without SACK, each duplicate acknowledgment stands for a segment that has left the
+    /// network.
+    fn in_flight(&self) -> u64 {
+        let left = self.recovery.dupacks * self.mss;
+        self.board.in_flight.saturating_sub(if self.sack_ok { 0 } else { left })
+    }
+
+    /// The state as controllers see it.
+    fn update_window(&mut self) {
+        self.window.in_flight = self.in_flight();
+        self.window.mss = self.mss;
+        self.window.srtt = self.rtt.srtt;
+        self.window.min_rtt = self.rtt.min();
+        self.window.delivered = self.rate.delivered;
+        self.window.lost = self.rate.lost;
+        self.window.state = self.recovery.state;
+        self.window.max_pacing_rate = self.options.so_max_pacing_rate;
+        self.window.tso_goal = self.tso_goal();
+        self.window.release_at = self.release_at;
+        self.window.app_limited = self.rate.app_limited != 0;
+    }
+
+    /// Sets the state of loss recovery.
+    fn set_ca_state(&mut self, now: u64, state: CaState) {
+        if self.recovery.state != state {
+            self.control.on_state(now, &mut self.window, state);
+            self.recovery.state = state;
+            self.window.state = state;
+        }
+    }
+
+    /// Ends the connection.
+    pub(crate) fn end_with(&mut self, error: Option<ConnectionError>) {
+        self.state = State::Closed;
+        self.error = self.error.or(error);
+        self.timers = Timers::default();
+        self.board.clear();
+        self.ready = Readiness { readable: true, writable: true, closed: true, ..self.ready };
+    }
+
+    /// Appends bytes to the stream; returns how many had room.
+    pub(crate) fn send(&mut self, bytes: &[u8], settings: &Settings) -> usize {
+        if self.fin_queued || self.error.is_some() || self.state == State::Closed {
+            return 0;
+        }
+        let unsent = (self.sending.end() - self.nxt.min(self.sending.end())) as usize;
+        let lowat = settings.tcp_notsent_lowat.saturating_sub(unsent);
+        self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf)
+    }
+
+    /// Room for bytes to send.
+    pub(crate) fn send_room(&self) -> usize {
+        self.sndbuf.saturating_sub(self.sending.len())
+    }
+
+    /// The unread bytes.
+    pub(crate) fn received(&self) -> [&[u8]; 2] {
+        self.receiving.slices()
+    }
+
+    /// Whether the peer sent everything, and all was read.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.receiving.readable() == 0 && (self.fin == Some(self.receiving.next()) || self.error.is_some())
+    }
+
+    /// Removes `count` bytes that were read; may schedule a window update.
+    pub(crate) fn consume(&mut self, now: u64, count: usize, settings: &Settings) {
+        let count = count.min(self.receiving.readable());
+        self.receiving.consume(count);
+        self.moderate(now, count as u64, settings);
+        if self.fin.is_some() || !self.is_synchronized() {
+            return;
+        }
+        let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
+        let possible = self.right_edge() - self.rcv_nxt();
+        if possible > self.rcv_adv - self.rcv_nxt() && possible >= 2 * left {
+            self.ack_now = true;
+        }
+    }
+
+    /// Lets the receive buffer grow to twice of what the program reads in a round trip (dynamic right-sizing).
+    fn moderate(&mut self, now: u64, count: u64, settings: &Settings) {
+        self.tuning.copied += count;
+        let rtt = if self.tuning.rtt > 0 { self.tuning.rtt } else { self.rtt.srtt };
+        if rtt == 0 || now - self.tuning.since < rtt {
+            return;
+        }
+        let copied = self.tuning.copied;
+        if copied > self.tuning.space {
+            let growing = copied.saturating_sub(self.tuning.space);
+            let wanted = 2 * copied + 16 * self.rcv_mss;
+            let wanted = wanted + 2 * wanted * growing / self.tuning.space.max(1);
+            if settings.tcp_moderate_rcvbuf {
+                let most = settings.tcp_rmem[2] as u64;
+                self.rcvbuf = self.rcvbuf.max(wanted.min(most) as usize);
+            }
+            self.tuning.space = copied;
+        }
+        (self.tuning.since, self.tuning.copied) = (now, 0);
+    }
+
+    /// Grows whenever the peer proves that it receives.
+    pub(crate) fn progress(&self) -> u64 {
+        self.una + self.rcv_nxt()
+    }
+
+    /// Whether a sequence number is that of bytes in flight.
+    pub(crate) fn is_outstanding(&self, seq: u32) -> bool {
+        let offset = self.offset(seq);
+        offset >= self.una && offset < self.nxt
+    }
+
+    /// Whether a SYN can't be an old duplicate of this connection's segments.
+    pub(crate) fn is_newer(&self, segment: &Segment<'_>) -> bool {
+        let later = |new: u32, old: u32| (new.wrapping_sub(old) as i32) > 0;
+        match segment.options.timestamps.filter(|_| self.ts_ok) {
+            Some((val, _)) => later(val, self.ts_recent),
+            None => later(segment.seq, self.peer_wire(self.rcv_nxt())),
+        }
+    }
+
+    /// Whether bytes can be appended to the stream.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.fin_queued && self.state != State::Closed
+    }
+
+    /// The reset that tells the peer that the connection is aborted (RFC 9293, 3.10.5).
+    pub(crate) fn abort_reset(&self) -> Option<Reset> {
+        let told = matches!(
+            self.state,
+            State::SynReceived | State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait
+        );
+        told.then(|| Reset { seq: self.wire(self.nxt), ack: Some(self.peer_wire(self.rcv_nxt())) })
+    }
+
+    /// Changes the options; what they held back may be sent.
+    pub(crate) fn set_options(&mut self, cx: &mut Context<'_>, options: SocketOptions) {
+        self.options = options;
+        self.rearm_keepalive(cx);
+    }
+
+    /// No more bytes will be sent.
+    pub(crate) fn shutdown(&mut self) {
+        match self.state {
+            State::Established | State::SynReceived => self.state = State::FinWait1,
+            State::CloseWait => self.state = State::LastAck,
+            State::SynSent => return self.end_with(None),
+            _ => return,
+        }
+        self.fin_queued = true;
+    }
+
+    /// The program gives the socket up. `true`: the peer must be told by a reset that bytes are lost
+    /// (RFC 2525, 2.17).
+    pub(crate) fn close(&mut self, now: u64, settings: &Settings) -> bool {
+        self.owned = false;
+        let lost = self.receiving.readable() > 0 && self.is_synchronized();
+        if !lost {
+            self.shutdown();
+            if self.state == State::FinWait2 {
+                self.timers.time_wait = Some(now + settings.tcp_fin_timeout);
+            }
+        }
+        lost
+    }
+}
+
+/// `base` plus a difference of sequence numbers.
+fn near(base: u64, difference: u32) -> u64 {
+    base.wrapping_add_signed(i64::from(difference as i32))
+}

@@ -1,0 +1,455 @@
+//! What to send, and when (RFC 9293, 3.8).
+
+use super::options::Options;
+use super::timers::{Kind, Probe};
+use super::{Connection, Context, FIRST, State};
+use crate::congestion::State as CaState;
+use crate::net::{Link, Outgoing};
+use crate::settings::MS;
+use ringway_wire::tcp::Flags;
+
+/// Payload of the largest frame with pending segmentation: 64 KB less the largest headers.
+const GSO_MAX: u64 = 65_535 - 40 - 60;
+/// Segments of the largest frame (`GSO_MAX_SEGS`, and what `frame` accepts).
+const GSO_SEGMENTS: u64 = 255;
+/// Frames of one connection in a row. Other connections come next, so that none waits long.
+const QUANTUM: usize = 4;
+
+/// How sending ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// There is nothing more to send now.
+    Done,
+    /// Others come first.
+    More,
+    /// There was no room.
+    Full,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Next {
+    start: u64,
+    end: u64,
+    again: bool,
+}
+
+impl Connection {
+    /// Sends what may be sent now.
+    pub(crate) fn transmit(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> Progress {
+        if !self.send_probe(cx, link) {
+            return Progress::Full;
+        }
+        match self.state {
+            State::Closed => return Progress::Done,
+            State::SynSent | State::SynReceived => return self.send_syn(cx, link),
+            _ => {}
+        }
+        for _ in 0..QUANTUM {
+            let Some(next) = self.next(cx) else {
+                return if self.ack_now && !self.send_ack(cx, link) {
+                    Progress::Full
+                } else {
+                    Progress::Done
+                };
+            };
+            if !self.send_data(cx, link, next) {
+                return Progress::Full;
+            }
+        }
+        Progress::More
+    }
+
+    /// Whether [`Connection::transmit`] would send something. May set timers.
+    pub(crate) fn wants_transmit(&mut self, cx: &Context<'_>) -> bool {
+        match self.state {
+            State::Closed => false,
+            State::SynSent | State::SynReceived => self.nxt == FIRST || self.timers.resend_syn,
+            _ => self.ack_now || self.timers.probe.is_some() || self.next(cx).is_some(),
+        }
+    }
+
+    fn send_syn(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> Progress {
+        let again = self.nxt > FIRST;
+        if again && !self.timers.resend_syn {
+            return Progress::Done;
+        }
+        let answers = self.state == State::SynReceived;
+        let mut flags = if answers { Flags::SYN.with(Flags::ACK) } else { Flags::SYN };
+        // RFC 3168, 6.1.1.1: retransmissions go without, since some hosts drop segments with these flags.
+        if self.ecn.ok && !again {
+            flags = flags.with(Flags::ECE).with(if answers { Flags(0) } else { Flags::CWR });
+        }
+        let options = self.syn_options(cx.now, answers);
+        let window = self.rcv_adv.saturating_sub(self.rcv_nxt()).min(65535) as u16;
+        let outgoing = Outgoing {
+            seq: self.wire(FIRST),
+            ack: if answers { self.peer_wire(FIRST + 1) } else { 0 },
+            flags,
+            window,
+            ..Outgoing::default()
+        };
+        if !link.tcp(&self.tuple, &outgoing, &options) {
+            return Progress::Full;
+        }
+        self.counts.segs_out += 1;
+        self.timers.resend_syn = false;
+        self.last_ack_sent = FIRST + 1;
+        let stamp = self.rate.stamp(cx.now, true);
+        if again {
+            self.board.resent(FIRST, FIRST + 1, stamp);
+            self.counts.retrans += 1;
+        } else {
+            self.board.sent(FIRST, FIRST + 1, stamp);
+            self.nxt = FIRST + 1;
+        }
+        if self.timers.retransmit.is_none() {
+            self.arm_retransmission(cx.now);
+        }
+        Progress::Done
+    }
+
+    /// The options of a SYN; those of a SYN-ACK only if the peer's had them.
+    fn syn_options(&self, now: u64, answers: bool) -> Options {
+        let echo = if answers { self.ts_recent } else { 0 };
+        Options {
+            mss: Some(self.path_mss.min(65535) as u16),
+            window_scale: self.wscale_ok.then_some(self.rcv_wscale),
+            sack_permitted: self.sack_ok,
+            timestamps: self.ts_ok.then(|| (self.timestamp(now), echo)),
+            ..Options::default()
+        }
+    }
+
+    /// The SYN-ACK of a listener that stores nothing (RFC 4987, 3.6).
+    pub(crate) fn send_cookie(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) {
+        // Without room it is lost, as it might be on the way.
+        let _ = self.send_syn(cx, link);
+    }
+
+    fn options_of(&mut self, now: u64) -> Options {
+        let mut options = Options::default();
+        if self.ts_ok {
+            options.timestamps = Some((self.timestamp(now), self.ts_recent));
+        }
+        if self.sack_ok {
+            let most = if self.ts_ok { 3 } else { 4 };
+            let wire = |(start, end): (u64, u64)| (self.peer_wire(start), self.peer_wire(end));
+            options.sack =
+                self.dsack.into_iter().chain(self.receiving.blocks()).take(most).map(wire).collect();
+        }
+        options
+    }
+
+    /// The furthest right edge that the buffer permits.
+    pub(super) fn right_edge(&self) -> u64 {
+        let unread = self.receiving.readable() as u64;
+        self.receiving.next() + (self.rcvbuf as u64).saturating_sub(unread)
+    }
+
+    /// The window to announce. It never shrinks, and grows by whole segments (RFC 9293, 3.8.6.2.2).
+    fn take_window(&mut self) -> u16 {
+        let (edge, nxt) = (self.right_edge(), self.rcv_nxt());
+        let step = self.rcv_mss.min(self.rcvbuf as u64 / 2);
+        if edge >= self.rcv_adv + step
+            || (edge > self.rcv_adv && self.rcv_adv - nxt.min(self.rcv_adv) >= step)
+        {
+            self.rcv_adv = edge;
+        }
+        let wanted = self.rcv_adv.saturating_sub(nxt);
+        // Rounded up: rounding down would take back what was announced.
+        let scaled = wanted.div_ceil(1 << self.rcv_wscale).min(65535);
+        self.rcv_adv = self.rcv_adv.max(nxt + (scaled << self.rcv_wscale));
+        scaled as u16
+    }
+
+    /// A header with the current acknowledgment.
+    fn outgoing(&mut self, seq: u64, flags: Flags) -> Outgoing<'static> {
+        let echo = self.ecn.demand_cwr && self.ecn.ok;
+        Outgoing {
+            seq: self.wire(seq),
+            ack: self.peer_wire(self.rcv_nxt()),
+            flags: flags.with(Flags::ACK).with(if echo { Flags::ECE } else { Flags(0) }),
+            window: self.take_window(),
+            ..Outgoing::default()
+        }
+    }
+
+    fn acknowledgment_sent(&mut self) {
+        self.counts.segs_out += 1;
+        self.ack_now = false;
+        self.dsack = None;
+        self.timers.delayed_ack = None;
+        self.timers.early_ack = None;
+        self.last_ack_sent = self.rcv_nxt();
+    }
+
+    /// Sends an acknowledgment without data. `false`: there was no room.
+    fn send_ack(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> bool {
+        let options = self.options_of(cx.now);
+        if let Some((ack, echo)) = self.timers.early_ack.take() {
+            let mut early = self.outgoing(self.nxt, Flags::ACK);
+            let flags = if echo { early.flags.with(Flags::ECE) } else { early.flags.without(Flags::ECE) };
+            (early.ack, early.flags) = (self.peer_wire(ack), flags);
+            if ack > self.last_ack_sent && !link.tcp(&self.tuple, &early, &options) {
+                return false;
+            }
+        }
+        let outgoing = self.outgoing(self.nxt, Flags::ACK);
+        let sent = link.tcp(&self.tuple, &outgoing, &options);
+        if sent {
+            self.acknowledgment_sent();
+        }
+        sent
+    }
+
+    /// Probes that timers asked for. `false`: there was no room.
+    fn send_probe(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> bool {
+        match self.timers.probe {
+            None => return true,
+            Some(Probe::Alive) => {
+                // A sequence number that was acknowledged: the peer must answer (RFC 9293, 3.8.4).
+                let options = self.options_of(cx.now);
+                let outgoing = self.outgoing(self.una - 1, Flags::ACK);
+                if !link.tcp(&self.tuple, &outgoing, &options) {
+                    return false;
+                }
+                self.counts.segs_out += 1;
+            }
+            Some(Probe::Tail) => {
+                if !self.send_tail_probe(cx, link) {
+                    return false;
+                }
+            }
+        }
+        self.timers.probe = None;
+        true
+    }
+
+    /// RFC 8985, 7.3: new data if there is some, else the last segment again.
+    fn send_tail_probe(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> bool {
+        let before = self.nxt;
+        let edge = self.una + self.snd_wnd;
+        let fresh = self.sending.end().min(edge).min(self.nxt + self.mss);
+        let next = if fresh > self.nxt {
+            Next { start: self.nxt, end: fresh, again: false }
+        } else {
+            let Some(last) = self.board.last().filter(|last| last.fate == super::scoreboard::Fate::InFlight)
+            else {
+                return true;
+            };
+            let start = last.start.max(last.end.saturating_sub(self.mss));
+            self.board.resent(last.start, start, last.stamp);
+            Next { start, end: last.end, again: true }
+        };
+        if !self.send_data(cx, link, next) {
+            return false;
+        }
+        self.recovery.tail_probe = Some((if next.again { before } else { self.nxt }, next.again));
+        self.arm_retransmission(cx.now);
+        true
+    }
+
+    /// Bytes of a frame with pending segmentation: about a millisecond at the pacing rate (Linux's
+    /// `tcp_tso_autosize`), more on short paths.
+    pub(super) fn tso_goal(&self) -> u64 {
+        if !self.gso {
+            return self.mss;
+        }
+        let mut bytes = self.window.pacing_rate >> 10;
+        if let Some(rtt) = self.rtt.min() {
+            let shift = (rtt / 1000) >> 9;
+            bytes = bytes.saturating_add(if shift < 32 { GSO_MAX >> shift } else { 0 });
+        }
+        let least = self.control.min_tso_segs(&self.window) * self.mss;
+        let most = (GSO_MAX / self.mss).min(GSO_SEGMENTS) * self.mss;
+        (bytes / self.mss * self.mss).max(least).min(most)
+    }
+
+    fn is_paced(&self, cx: &Context<'_>) -> bool {
+        cx.settings.pacing || self.control.controls_cwnd() || self.options.so_max_pacing_rate != u64::MAX
+    }
+
+    /// The next bytes to send, if any may be sent now.
+    fn next(&mut self, cx: &Context<'_>) -> Option<Next> {
+        if !self.is_synchronized() || self.state == State::TimeWait {
+            return None;
+        }
+        let lost = self.board.first_lost().filter(|_| !self.sends_new_data_first());
+        let in_flight = self.in_flight();
+        let quota = self.window.cwnd.saturating_sub(in_flight);
+        let goal = self.tso_goal();
+        let next = match lost {
+            Some(lost) => {
+                // RFC 8985, 7: at least one segment, even if the window is smaller.
+                if quota < self.mss.min(lost.len()) && in_flight > 0 {
+                    return None;
+                }
+                let most = (quota / self.mss).max(1) * self.mss;
+                Next { start: lost.start, end: lost.end.min(lost.start + most.min(goal)), again: true }
+            }
+            None => self.next_new(cx, quota, goal)?,
+        };
+        if self.is_paced(cx) && self.release_at > cx.now && self.counts.data_segs_out >= 10 {
+            self.timers.release = Some(self.release_at);
+            return None;
+        }
+        self.timers.release = None;
+        Some(next)
+    }
+
+    /// New bytes: limited by the congestion window, the peer's window, and Nagle's algorithm.
+    fn next_new(&mut self, cx: &Context<'_>, quota: u64, goal: u64) -> Option<Next> {
+        let (end, edge) = (self.sending.end(), self.una + self.snd_wnd);
+        let left = end.saturating_sub(self.nxt);
+        if left == 0 {
+            let fin = self.fin_queued && self.nxt == end;
+            return fin.then_some(Next { start: end, end: end + 1, again: false });
+        }
+        let idle = self.una == self.nxt;
+        let usable = edge.saturating_sub(self.nxt);
+        if usable == 0 {
+            if idle {
+                self.arm_window_probe(cx.now);
+            }
+            return None;
+        }
+        self.window.cwnd_limited |= quota < left.min(usable).min(self.mss.max(goal));
+        if quota < self.mss.min(left) && self.board.in_flight > 0 {
+            return None;
+        }
+        let permitted = left.min(usable).min(goal).min(quota.max(self.mss));
+        let full = permitted / self.mss * self.mss;
+        if full > 0 {
+            let rest = permitted - full;
+            let last =
+                rest > 0 && permitted == left && rest + full <= goal && self.may_send_small(idle, left);
+            return Some(Next {
+                start: self.nxt,
+                end: self.nxt + if last { permitted } else { full },
+                again: false,
+            });
+        }
+        let all = permitted == left;
+        // RFC 9293, 3.8.6.2.1: part of what is left only if it fills half of the largest window.
+        let send = if all { self.may_send_small(idle, left) } else { permitted >= self.max_wnd / 2 || idle };
+        send.then_some(Next { start: self.nxt, end: self.nxt + permitted, again: false })
+    }
+
+    /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full.
+    fn may_send_small(&self, _idle: bool, _left: u64) -> bool {
+        if self.fin_queued {
+            return true;
+        }
+        !self.options.tcp_cork && (self.options.tcp_nodelay || self.small_end <= self.una)
+    }
+
+    /// Sends bytes of the stream. `false`: there was no room.
+    fn send_data(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>, next: Next) -> bool {
+        let bytes_end = next.end.min(self.sending.end());
+        let payload_len = bytes_end.saturating_sub(next.start);
+        let has_fin = self.fin_queued && (next.end > self.sending.end() || bytes_end == self.sending.end());
+        let has_fin = has_fin && (next.again && next.end > self.sending.end() || !next.again);
+        self.restart_after_idle(cx, next.again);
+        let cwr = !next.again && payload_len > 0 && self.ecn.queue_cwr;
+        let mut flags = if has_fin { Flags::FIN } else { Flags(0) };
+        if bytes_end == self.sending.end() && payload_len > 0 {
+            flags = flags.with(Flags::PSH);
+        }
+        let mut options = self.options_of(cx.now);
+        let base = if self.ts_ok { 12 } else { 0 };
+        if payload_len + options.emitted_len() as u64 > self.mss + base {
+            // A full segment has no room for SACK blocks, so a segment of their own carries them.
+            if self.ack_now && !options.sack.is_empty() && !self.send_ack(cx, link) {
+                return false;
+            }
+            options.sack.clear();
+        }
+        let mut outgoing = self.outgoing(next.start, flags);
+        if cwr {
+            outgoing.flags = outgoing.flags.with(Flags::CWR);
+        }
+        outgoing.payload = self.sending.slices(next.start, payload_len as usize);
+        outgoing.mss = self.mss as usize;
+        // RFC 3168, 6.1.5: not on retransmissions.
+        outgoing.ect = self.ecn.ok && !next.again && payload_len > 0;
+        let segments = payload_len.div_ceil(self.mss).max(1);
+        if !link.tcp(&self.tuple, &outgoing, &options) {
+            return false;
+        }
+        self.ecn.queue_cwr &= !cwr;
+        let end = next.end.max(next.start + payload_len + u64::from(has_fin));
+        self.data_sent(cx, Next { end, ..next });
+        self.acknowledgment_sent();
+        self.counts.segs_out += segments - 1;
+        self.counts.data_segs_out += segments;
+        self.counts.bytes_sent += payload_len;
+        true
+    }
+
+    /// RFC 5681, 4.1, and the controllers' event.
+    fn restart_after_idle(&mut self, cx: &Context<'_>, again: bool) {
+        if again || self.una != self.nxt || self.last_sent_at == 0 {
+            return;
+        }
+        self.update_window();
+        let idle = cx.now.saturating_sub(self.last_sent_at);
+        self.control.on_restart(cx.now, &mut self.window, idle);
+        if cx.settings.tcp_slow_start_after_idle && idle > self.rtt.rto() && !self.control.controls_cwnd() {
+            let rounds = (idle / self.rtt.rto()).min(32);
+            let restart = self.window.initial.min(self.window.cwnd);
+            self.window.ssthresh = self.window.ssthresh.max(self.window.cwnd / 4 * 3);
+            self.window.cwnd = (self.window.cwnd >> rounds).max(restart);
+        }
+    }
+
+    fn data_sent(&mut self, cx: &mut Context<'_>, next: Next) {
+        let bytes = next.end - next.start;
+        let stamp = self.rate.stamp(cx.now, self.board.is_empty());
+        self.recovery.prr_out += bytes;
+        if next.again {
+            self.board.resent(next.start, next.end, stamp);
+            self.note_retransmission(cx.now, bytes);
+            if !matches!(self.timers.retransmit, Some((Kind::Reordering, _))) {
+                self.arm_retransmission(cx.now);
+            }
+        } else {
+            self.board.sent(next.start, next.end, stamp);
+            self.nxt = next.end;
+            if !bytes.is_multiple_of(self.mss) {
+                self.small_end = next.end;
+            }
+            if self.recovery.state <= CaState::Disorder {
+                self.arm_probe(cx);
+            } else if self.timers.retransmit.is_none() {
+                self.arm_retransmission(cx.now);
+            }
+        }
+        self.last_sent_at = cx.now;
+        self.note_limits();
+        self.pace(cx, bytes);
+    }
+
+    /// Whether the window or the application limits the rate.
+    fn note_limits(&mut self) {
+        let in_flight = self.in_flight();
+        let full = in_flight + self.mss > self.window.cwnd;
+        let slow_start = self.window.in_slow_start() && self.window.cwnd < 2 * in_flight;
+        self.window.cwnd_limited = full || slow_start;
+        let unsent = self.sending.end().saturating_sub(self.nxt);
+        if unsent < self.mss && in_flight < self.window.cwnd && self.board.lost_bytes == 0 {
+            self.rate.app_limited = (self.rate.delivered + in_flight).max(1);
+        }
+    }
+
+    /// When the next segment may be sent. A late start is made up for, at most by half.
+    fn pace(&mut self, cx: &Context<'_>, bytes: u64) {
+        let rate = self.window.pacing_rate.min(self.options.so_max_pacing_rate);
+        if !self.is_paced(cx) || rate == u64::MAX || rate == 0 {
+            return;
+        }
+        let time = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+        let late = cx.now.saturating_sub(self.release_at).min(time / 2);
+        self.release_at = (self.release_at.max(cx.now) + time - late).min(cx.now + 1000 * MS);
+    }
+}

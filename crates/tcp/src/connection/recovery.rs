@@ -1,0 +1,585 @@
+//! Acknowledgments and loss recovery: RACK-TLP (RFC 8985), PRR (RFC 6937), F-RTO (RFC 5682), and undoing
+//! reductions that turned out to be unnecessary. The states are Linux's `TCP_CA_*`.
+
+use super::input::Segment;
+use super::rate::RateSample;
+use super::scoreboard::{Fate, Record};
+use super::timers::Kind;
+use super::{Connection, Context, State};
+use crate::congestion::State as CaState;
+use crate::settings::MS;
+use ringway_wire::tcp::Flags;
+
+/// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
+const DUP_THRESH: u64 = 3;
+
+/// RACK's state (RFC 8985, 6).
+#[derive(Clone, Copy, Debug, Default)]
+struct Rack {
+    /// When the newest delivered segment was sent, and where it ends.
+    sent_at: u64,
+    end: u64,
+    rtt: u64,
+    /// The highest delivered offset.
+    fack: u64,
+    reordering_seen: bool,
+    /// The reordering window in quarters of the minimum round-trip time.
+    steps: u64,
+    /// Recoveries for which a larger window is kept.
+    persist: u32,
+}
+
+/// State of loss recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recovery {
+    pub state: CaState,
+    /// `nxt` when recovery began; it ends when this is acknowledged.
+    pub high_seq: u64,
+    /// Consecutive duplicate acknowledgments, without SACK.
+    pub dupacks: u64,
+    rack: Rack,
+    prior_ssthresh: u64,
+    prr_delivered: u64,
+    pub prr_out: u64,
+    /// Recovery may be undone while this is set: `una` when it began.
+    undo_marker: Option<u64>,
+    /// Bytes retransmitted since then and not reported as duplicates.
+    undo_retrans: i64,
+    /// Timestamp of the first retransmission.
+    retrans_stamp: Option<u32>,
+    frto: bool,
+    /// F-RTO: new data was sent after the first acknowledgment; `nxt` before.
+    frto_high: Option<u64>,
+    /// `nxt` when a tail loss probe was sent, and whether it was a retransmission.
+    pub tail_probe: Option<(u64, bool)>,
+    pub tail_probe_sent: bool,
+    pub last_sample: RateSample,
+    /// The timestamp that the peer echoed last.
+    echo: u32,
+}
+
+/// What one acknowledgment changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Acked {
+    advanced: bool,
+    sample: RateSample,
+    /// Round-trip time of a segment that was sent once.
+    rtt: Option<u64>,
+    /// A segment that was sent once was delivered.
+    original: bool,
+    dsack: bool,
+    ece: bool,
+    duplicate: bool,
+}
+
+impl Connection {
+    /// The acknowledgment field and SACK blocks of a segment. `false`: the segment is not processed further.
+    pub(super) fn acknowledged(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> bool {
+        let ack = self.offset(segment.ack);
+        if ack > self.nxt || ack + self.max_wnd.max(1) < self.una {
+            // RFC 5961, 5.2.
+            self.challenge(cx);
+            return false;
+        }
+        let mut acked = Acked::default();
+        acked.sample.prior_in_flight = self.in_flight();
+        acked.ece = self.ecn.ok && segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
+        let grew = self.update_send_window(segment, ack);
+        let lost_before = self.rate.lost;
+        self.recovery.echo = segment.options.timestamps.map_or(0, |(_, ecr)| ecr);
+        if self.sack_ok {
+            self.process_sack(cx.now, segment, ack, &mut acked);
+        }
+        if ack > self.una {
+            self.advance(cx, ack, &mut acked);
+        }
+        if self.board.is_empty() && !acked.advanced && acked.sample.acked_sacked == 0 {
+            // Nothing was outstanding.
+            return true;
+        }
+        let outstanding = self.una < self.nxt;
+        acked.duplicate = !acked.advanced && segment.payload.is_empty() && !grew && outstanding;
+        self.sample_rtt(cx, segment, &acked);
+        self.detect_loss(cx);
+        self.react(cx, &mut acked);
+        acked.sample.losses = self.rate.lost - lost_before;
+        self.finish_tail_probe(cx, ack, &acked);
+        self.control_congestion(cx, &mut acked);
+        self.set_timers(cx, &acked);
+        true
+    }
+
+    /// RFC 9293, 3.10.7.4: the window of the newest segment counts. Whether it changed.
+    fn update_send_window(&mut self, segment: &Segment<'_>, ack: u64) -> bool {
+        let seq = self.peer_offset(segment.seq);
+        if ack < self.una || seq < self.wl1 || (seq == self.wl1 && ack < self.wl2) {
+            return false;
+        }
+        let shift = if segment.flags.has(Flags::SYN) { 0 } else { self.snd_wscale };
+        let wnd = u64::from(segment.window) << shift;
+        let changed = wnd != self.snd_wnd;
+        (self.snd_wnd, self.wl1, self.wl2) = (wnd, seq, ack);
+        self.max_wnd = self.max_wnd.max(wnd);
+        // An answer, whether the window is open or not: the peer is alive.
+        self.timers.probes = 0;
+        if self.una == self.nxt {
+            self.timers.unanswered_since = None;
+            if wnd > 0 && matches!(self.timers.retransmit, Some((Kind::Window, _))) {
+                self.timers.retransmit = None;
+            }
+        }
+        changed
+    }
+
+    fn process_sack(&mut self, now: u64, segment: &Segment<'_>, ack: u64, acked: &mut Acked) {
+        let blocks = &segment.options.sack;
+        let offsets = |&(start, end): &(u32, u32)| (self.offset(start), self.offset(end));
+        let list: arrayvec::ArrayVec<(u64, u64), 4> = blocks.iter().map(offsets).collect();
+        for (number, &(start, end)) in list.iter().enumerate() {
+            // RFC 2883, 4: a first block below the acknowledgment, or within the second, reports a duplicate.
+            let inside = list.get(1).is_some_and(|second| start >= second.0 && end <= second.1);
+            if number == 0 && start < end && (end <= ack || (start < ack && !inside) || inside) {
+                acked.dsack = true;
+                self.note_dsack(end - start);
+                continue;
+            }
+            // Attack: blocks outside what is outstanding, or with exchanged ends.
+            if start >= end || start < self.una || end > self.nxt {
+                continue;
+            }
+            let Connection { board, rate, recovery, .. } = self;
+            board.sack(start, end, self.mss, |record| {
+                deliver(recovery, rate, now, &record, acked);
+            });
+        }
+    }
+
+    fn note_dsack(&mut self, bytes: u64) {
+        self.recovery.undo_retrans -= bytes as i64;
+        // RFC 8985, 6.2.2: a duplicate means that the window was too short.
+        let rack = &mut self.recovery.rack;
+        rack.steps = (rack.steps.max(1) + 1).min(64);
+        rack.persist = 16;
+    }
+
+    /// The cumulative acknowledgment moves forward.
+    fn advance(&mut self, cx: &mut Context<'_>, ack: u64, acked: &mut Acked) {
+        let Connection { board, rate, recovery, .. } = self;
+        board.acknowledge(ack, |record| {
+            if record.fate != Fate::Sacked {
+                deliver(recovery, rate, cx.now, &record, acked);
+            }
+        });
+        self.counts.bytes_acked += ack - self.una;
+        acked.advanced = true;
+        self.una = ack;
+        self.sending.acknowledge(ack);
+        self.rtt.backoff = 0;
+        self.timers.unanswered_since = None;
+        if self.send_room() >= self.sndbuf / 3 {
+            self.ready.writable = true;
+        }
+    }
+
+    fn sample_rtt(&mut self, cx: &Context<'_>, segment: &Segment<'_>, acked: &Acked) {
+        let mut rtt = acked.rtt;
+        // A retransmitted segment can be timed by its timestamp (RFC 7323, 4.1).
+        if let (None, true, Some((_, ecr))) = (rtt, acked.advanced && self.ts_ok, segment.options.timestamps)
+        {
+            let age = self.timestamp(cx.now).wrapping_sub(ecr);
+            rtt = (ecr != 0 && age < 1 << 20).then(|| u64::from(age).max(1) * MS);
+        }
+        if let Some(rtt) = rtt {
+            self.rtt.sample(cx.now, rtt, cx.settings.tcp_rto_min);
+        }
+    }
+
+    /// RACK (RFC 8985, 6.2): a segment is lost if one sent sufficiently later was delivered.
+    fn detect_loss(&mut self, cx: &Context<'_>) {
+        if !self.sack_ok {
+            return;
+        }
+        let window = self.reordering_window();
+        let rack = &self.recovery.rack;
+        let mut wait = 0;
+        let mut found = arrayvec::ArrayVec::<u64, 64>::new();
+        loop {
+            for record in self.board.in_flight_by_time() {
+                if (record.stamp.sent_at, record.end) >= (rack.sent_at, rack.end) {
+                    break;
+                }
+                let due = record.stamp.sent_at + rack.rtt + window;
+                if due > cx.now {
+                    wait = wait.max(due - cx.now);
+                } else if found.try_push(record.start).is_err() {
+                    break;
+                }
+            }
+            let full = found.is_full();
+            for start in found.drain(..) {
+                let before = self.board.lost_bytes;
+                self.board.mark(start, Fate::Lost);
+                self.rate.lost += self.board.lost_bytes - before;
+            }
+            if !full {
+                break;
+            }
+            wait = 0;
+        }
+        if wait > 0 {
+            self.timers.retransmit = Some((Kind::Reordering, cx.now + wait));
+        }
+    }
+
+    fn reordering_window(&self) -> u64 {
+        let rack = &self.recovery.rack;
+        let many = self.board.sacked_bytes >= DUP_THRESH * self.mss;
+        if !rack.reordering_seen && (self.recovery.state >= CaState::Recovery || many) {
+            return 0;
+        }
+        let min = self.rtt.min().unwrap_or(self.rtt.srtt);
+        (min / 4 * rack.steps.max(1)).min(self.rtt.srtt)
+    }
+
+    pub(super) fn reordering_ends(&mut self, cx: &mut Context<'_>) {
+        self.detect_loss(cx);
+        if self.board.lost_bytes > 0 && self.recovery.state < CaState::Recovery {
+            self.enter_recovery(cx);
+        }
+        if self.timers.retransmit.is_none() {
+            self.arm_retransmission(cx.now);
+        }
+    }
+
+    /// Changes the state of recovery.
+    fn react(&mut self, cx: &mut Context<'_>, acked: &mut Acked) {
+        if !self.sack_ok {
+            self.count_duplicates(acked);
+        }
+        if acked.ece {
+            self.recovery.undo_marker = None;
+        }
+        if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
+            self.leave_reduction(cx, acked);
+        }
+        match self.recovery.state {
+            CaState::Recovery => {
+                // While retransmissions are in flight, an old echo may be that of one before them.
+                let settled = acked.advanced && self.board.retransmitted == 0;
+                if self.may_undo(acked) && (acked.dsack || settled) {
+                    self.undo(cx, true);
+                    self.set_ca_state(cx.now, CaState::Open);
+                } else if acked.advanced && !self.sack_ok {
+                    self.lose_first();
+                }
+            }
+            CaState::Loss => self.process_loss(cx, acked),
+            CaState::Open | CaState::Disorder | CaState::Cwr => {
+                if acked.dsack && self.recovery.state == CaState::Disorder && self.may_undo(acked) {
+                    self.undo(cx, true);
+                }
+                if self.board.lost_bytes > 0 {
+                    self.enter_recovery(cx);
+                } else if self.recovery.state != CaState::Cwr {
+                    let disorder = self.board.sacked_bytes > 0
+                        || self.board.retransmitted > 0
+                        || self.recovery.dupacks > 0;
+                    self.set_ca_state(cx.now, if disorder { CaState::Disorder } else { CaState::Open });
+                }
+            }
+        }
+        if acked.ece && self.recovery.state < CaState::Cwr {
+            self.reduce(cx, CaState::Cwr);
+            self.ecn.queue_cwr = true;
+        }
+    }
+
+    /// NewReno's duplicate acknowledgments (RFC 6582), for peers without SACK.
+    fn count_duplicates(&mut self, acked: &Acked) {
+        if acked.advanced {
+            self.recovery.dupacks = 0;
+        } else if acked.duplicate {
+            self.recovery.dupacks += 1;
+            if self.recovery.dupacks == DUP_THRESH && self.recovery.state < CaState::Recovery {
+                self.lose_first();
+            }
+        }
+    }
+
+    /// Marks the first segment lost.
+    fn lose_first(&mut self) {
+        let Some(first) = self.board.first().filter(|first| first.fate == Fate::InFlight) else { return };
+        if first.len() > self.mss {
+            self.board.resent(first.start, first.start + self.mss, first.stamp);
+        }
+        let before = self.board.lost_bytes;
+        self.board.mark(first.start, Fate::Lost);
+        self.rate.lost += self.board.lost_bytes - before;
+    }
+
+    /// Everything up to `high_seq` was acknowledged.
+    fn leave_reduction(&mut self, cx: &mut Context<'_>, acked: &Acked) {
+        let state = self.recovery.state;
+        if matches!(state, CaState::Loss | CaState::Recovery) && self.may_undo(acked) {
+            self.undo(cx, true);
+        } else if matches!(state, CaState::Cwr | CaState::Recovery) {
+            if self.una == self.recovery.high_seq && state == CaState::Cwr && self.una < self.nxt {
+                return;
+            }
+            if !self.control.controls_cwnd() {
+                // RFC 6937, 3: at the end of recovery.
+                self.window.cwnd = self.window.ssthresh;
+            }
+        }
+        self.recovery.frto = false;
+        self.recovery.dupacks = 0;
+        let rack = &mut self.recovery.rack;
+        rack.persist = rack.persist.saturating_sub(1);
+        if rack.persist == 0 {
+            rack.steps = 1;
+        }
+        self.set_ca_state(cx.now, CaState::Open);
+        self.recovery.undo_marker = None;
+        self.forget_retransmissions();
+    }
+
+    fn enter_recovery(&mut self, cx: &mut Context<'_>) {
+        if self.recovery.state < CaState::Cwr {
+            self.reduce(cx, CaState::Recovery);
+        } else {
+            self.recovery.high_seq = self.nxt;
+            self.begin_undo();
+            self.set_ca_state(cx.now, CaState::Recovery);
+        }
+        self.recovery.tail_probe = None;
+    }
+
+    /// Begins a reduction (RFC 6937, 3).
+    fn reduce(&mut self, cx: &mut Context<'_>, state: CaState) {
+        self.recovery.prior_ssthresh = self.window.ssthresh;
+        self.begin_undo();
+        self.update_window();
+        self.window.prior_cwnd = self.window.cwnd;
+        (self.recovery.prr_delivered, self.recovery.prr_out) = (0, 0);
+        self.recovery.high_seq = self.nxt;
+        self.window.ssthresh = self.control.ssthresh(cx.now, &self.window);
+        self.set_ca_state(cx.now, state);
+    }
+
+    fn begin_undo(&mut self) {
+        self.recovery.undo_marker = Some(self.una);
+        self.recovery.undo_retrans = self.board.retransmitted as i64;
+        self.forget_retransmissions();
+    }
+
+    /// Forgets when retransmissions began, unless some are in flight.
+    fn forget_retransmissions(&mut self) {
+        if self.board.retransmitted == 0 {
+            self.recovery.retrans_stamp = None;
+        }
+    }
+
+    /// After a timeout: slow start from one segment (RFC 5681, 3.1).
+    pub(super) fn enter_loss(&mut self, cx: &mut Context<'_>) {
+        let again = self.recovery.state == CaState::Loss && self.una < self.recovery.high_seq;
+        if !again {
+            self.recovery.prior_ssthresh = self.window.ssthresh;
+            self.update_window();
+            self.window.prior_cwnd = self.window.cwnd;
+            self.window.ssthresh = self.control.ssthresh(cx.now, &self.window);
+            self.begin_undo();
+        }
+        let reneged = self.board.first().is_some_and(|first| first.fate == Fate::Sacked);
+        self.recovery.frto = cx.settings.tcp_frto && self.sack_ok && !again && !reneged;
+        self.recovery.frto_high = None;
+        self.rate.lost += self.board.lose_all(reneged);
+        self.recovery.dupacks = 0;
+        self.recovery.high_seq = self.nxt;
+        self.recovery.tail_probe = None;
+        self.recovery.tail_probe_sent = false;
+        self.set_ca_state(cx.now, CaState::Loss);
+        self.window.cwnd = self.mss;
+        self.release_at = self.release_at.min(cx.now);
+    }
+
+    /// F-RTO with SACK (RFC 5682, 3.1).
+    fn process_loss(&mut self, cx: &mut Context<'_>, acked: &mut Acked) {
+        if acked.dsack && self.may_undo(acked) {
+            self.undo(cx, true);
+            return self.set_ca_state(cx.now, CaState::Open);
+        }
+        if !self.recovery.frto {
+            return;
+        }
+        if acked.original {
+            // Bytes that were sent once arrived after the timeout: it was spurious.
+            self.undo(cx, true);
+            self.recovery.frto = false;
+            self.recovery.high_seq = self.una;
+            return self.set_ca_state(cx.now, CaState::Open);
+        }
+        match self.recovery.frto_high {
+            None if acked.advanced && self.nxt < self.end() => self.recovery.frto_high = Some(self.nxt),
+            Some(high) if !acked.advanced || self.una > high => self.recovery.frto = false,
+            None => self.recovery.frto = false,
+            Some(_) => {}
+        }
+    }
+
+    /// Whether F-RTO sends new data now, not retransmissions.
+    pub(super) fn sends_new_data_first(&self) -> bool {
+        self.recovery.frto && self.recovery.frto_high.is_some_and(|high| self.nxt < high + 2 * self.mss)
+    }
+
+    /// Whether every retransmission was unnecessary: all were reported as duplicates, or what is acknowledged
+    /// was sent before the first of them (RFC 3522).
+    fn may_undo(&self, acked: &Acked) -> bool {
+        let recovery = &self.recovery;
+        recovery.undo_marker.is_some()
+            && recovery.retrans_stamp.is_some()
+            && ((acked.dsack && recovery.undo_retrans <= 0) || self.is_echo_older())
+    }
+
+    fn is_echo_older(&self) -> bool {
+        let Some(stamp) = self.recovery.retrans_stamp.filter(|_| self.ts_ok) else { return false };
+        (self.recovery.echo.wrapping_sub(stamp) as i32) < 0
+    }
+
+    fn undo(&mut self, cx: &Context<'_>, found: bool) {
+        self.window.cwnd = self.control.undo_cwnd(&self.window);
+        self.window.ssthresh = self.window.ssthresh.max(self.recovery.prior_ssthresh);
+        self.recovery.undo_marker = None;
+        self.forget_retransmissions();
+        if found {
+            self.board.find_all();
+        }
+        self.release_at = self.release_at.min(cx.now);
+    }
+
+    /// RFC 8985, 7.4: a probe that repaired a loss counts as one.
+    fn finish_tail_probe(&mut self, cx: &mut Context<'_>, ack: u64, acked: &Acked) {
+        if acked.advanced || acked.sample.acked_sacked > 0 {
+            self.recovery.tail_probe_sent = false;
+        }
+        let Some((high, retransmitted)) = self.recovery.tail_probe.filter(|&(high, _)| ack >= high) else {
+            return;
+        };
+        self.recovery.tail_probe = None;
+        let repaired = retransmitted && !acked.dsack && (ack > high || acked.advanced);
+        if repaired && self.recovery.state < CaState::Cwr {
+            self.reduce(cx, CaState::Cwr);
+            self.recovery.high_seq = ack;
+        }
+    }
+
+    /// Sets the window: the controller's, or PRR's during a reduction.
+    fn control_congestion(&mut self, cx: &mut Context<'_>, acked: &mut Acked) {
+        self.rate.finish(&mut acked.sample, self.rtt.min());
+        if acked.ece {
+            acked.sample.delivered_ce = acked.sample.acked_sacked;
+            self.rate.delivered_ce += acked.sample.acked_sacked;
+        }
+        acked.sample.rtt = acked.rtt;
+        if acked.sample.interval > 0 {
+            self.recovery.last_sample = acked.sample;
+        }
+        self.update_window();
+        self.control.on_every_ack(cx.now, &mut self.window, &acked.sample, acked.ece);
+        if self.control.controls_cwnd() {
+            self.control.on_ack(cx.now, &mut self.window, &acked.sample);
+        } else if matches!(self.recovery.state, CaState::Cwr | CaState::Recovery) {
+            self.reduce_proportionally(acked);
+        } else if acked.advanced || self.recovery.state == CaState::Disorder {
+            let in_order = self.recovery.state != CaState::Disorder || self.recovery.rack.reordering_seen;
+            if in_order && acked.sample.acked_sacked > 0 {
+                self.control.on_ack(cx.now, &mut self.window, &acked.sample);
+            }
+        }
+        if self.window.app_limited && self.rate.app_limited == 0 {
+            self.rate.app_limited = (self.rate.delivered + self.window.in_flight).max(1);
+        }
+        self.update_pacing_rate(cx);
+        // What is selectively acknowledged or lost stays in the buffer too.
+        let factor = if self.control.controls_cwnd() { 3 } else { 2 };
+        let wanted = factor * self.window.cwnd + self.mss;
+        self.sndbuf = self.sndbuf.max((wanted as usize).min(cx.settings.tcp_wmem[2]));
+    }
+
+    /// Proportional rate reduction (RFC 6937, 3.1), with its slow-start part only while acknowledgments move
+    /// forward (RFC 6937bis).
+    fn reduce_proportionally(&mut self, acked: &Acked) {
+        let recovery = &mut self.recovery;
+        recovery.prr_delivered += acked.sample.acked_sacked;
+        let in_flight = self.window.in_flight;
+        let (threshold, prior) = (self.window.ssthresh, self.window.prior_cwnd.max(1));
+        let send = if in_flight > threshold {
+            let target = (u128::from(recovery.prr_delivered) * u128::from(threshold)).div_ceil(prior.into());
+            (target as u64).saturating_sub(recovery.prr_out)
+        } else {
+            let mut send = recovery.prr_delivered.saturating_sub(recovery.prr_out);
+            send = send.max(acked.sample.acked_sacked);
+            if acked.advanced && acked.sample.losses == 0 {
+                send += self.mss;
+            }
+            send.min(threshold - in_flight)
+        };
+        // The first retransmission is always sent.
+        let least = if recovery.prr_out == 0 { self.mss } else { 0 };
+        self.window.cwnd = in_flight + send.max(least);
+    }
+
+    /// Linux's rate for controllers that don't set one.
+    fn update_pacing_rate(&mut self, cx: &Context<'_>) {
+        if self.control.controls_cwnd() || self.rtt.srtt == 0 {
+            return;
+        }
+        let slow_start = self.window.cwnd < self.window.ssthresh / 2;
+        let ratio =
+            if slow_start { cx.settings.tcp_pacing_ss_ratio } else { cx.settings.tcp_pacing_ca_ratio };
+        let bytes = u128::from(self.window.cwnd.max(self.window.in_flight));
+        let rate = bytes * u128::from(ratio) * 10_000_000 / u128::from(self.rtt.srtt);
+        self.window.pacing_rate = (rate.min(u128::from(self.window.max_pacing_rate))) as u64;
+    }
+
+    fn set_timers(&mut self, cx: &Context<'_>, acked: &Acked) {
+        if matches!(self.timers.retransmit, Some((Kind::Reordering, _))) && !self.board.is_empty() {
+            return;
+        }
+        if self.state == State::Closed {
+            return;
+        }
+        if acked.advanced || acked.sample.acked_sacked > 0 {
+            self.arm_probe(cx);
+        }
+    }
+
+    /// A retransmission of `bytes` is sent.
+    pub(super) fn note_retransmission(&mut self, now: u64, bytes: u64) {
+        let stamp = self.timestamp(now);
+        self.recovery.retrans_stamp.get_or_insert(stamp);
+        self.recovery.undo_retrans += bytes as i64;
+        self.counts.retrans += bytes.div_ceil(self.mss);
+        self.counts.bytes_retrans += bytes;
+    }
+}
+
+/// Counts a record as delivered.
+fn deliver(recovery: &mut Recovery, rate: &mut super::Rate, now: u64, record: &Record, acked: &mut Acked) {
+    rate.delivered(now, &record.stamp, record.len(), record.end, &mut acked.sample);
+    let rtt = now.saturating_sub(record.stamp.sent_at);
+    let rack = &mut recovery.rack;
+    if !record.retransmitted {
+        acked.original |= record.end <= recovery.high_seq;
+        acked.rtt = Some(acked.rtt.map_or(rtt, |least: u64| least.min(rtt)));
+        if record.end < rack.fack && record.fate != Fate::Lost {
+            rack.reordering_seen = true;
+        }
+    } else if rtt < rack.rtt / 2 {
+        // An acknowledgment of the original, not of its retransmission (RFC 8985, 6.2.1 step 2).
+        return;
+    }
+    rack.fack = rack.fack.max(record.end);
+    if (record.stamp.sent_at, record.end) > (rack.sent_at, rack.end) {
+        (rack.sent_at, rack.end, rack.rtt) = (record.stamp.sent_at, record.end, rtt);
+    }
+}

@@ -1,0 +1,291 @@
+//! What was sent and is not yet acknowledged: one record for each run of bytes with the same fate.
+
+use super::rate::Stamp;
+use alloc::collections::{BTreeMap, BTreeSet};
+
+/// Records of one connection. Attack: SACK blocks that split each other would make one for each segment of the
+/// window; beyond the limit, a block that covers a record only in part is ignored.
+const RECORDS: usize = 1 << 17;
+
+/// What is known about a record's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    InFlight,
+    Lost,
+    Sacked,
+}
+
+/// Bytes that were sent together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record {
+    pub start: u64,
+    pub end: u64,
+    pub fate: Fate,
+    /// Whether it was sent more than once.
+    pub retransmitted: bool,
+    pub stamp: Stamp,
+}
+
+impl Record {
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// The records in order of their bytes; those in flight also in order of time; those lost.
+#[derive(Debug, Default)]
+pub(crate) struct Scoreboard {
+    records: BTreeMap<u64, Record>,
+    by_time: BTreeSet<(u64, u64)>,
+    lost: BTreeSet<u64>,
+    /// Bytes by their fate.
+    pub in_flight: u64,
+    pub lost_bytes: u64,
+    pub sacked_bytes: u64,
+    /// Bytes in flight that were sent more than once.
+    pub retransmitted: u64,
+}
+
+impl Scoreboard {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    pub(crate) fn first(&self) -> Option<Record> {
+        self.records.first_key_value().map(|(_, record)| *record)
+    }
+
+    pub(crate) fn last(&self) -> Option<Record> {
+        self.records.last_key_value().map(|(_, record)| *record)
+    }
+
+    /// The first lost record.
+    pub(crate) fn first_lost(&self) -> Option<Record> {
+        self.records.get(self.lost.first()?).copied()
+    }
+
+    /// Records in flight, the earliest sent first.
+    pub(crate) fn in_flight_by_time(&self) -> impl Iterator<Item = &Record> {
+        self.by_time.iter().filter_map(|(_, start)| self.records.get(start))
+    }
+
+    fn index(&mut self, record: &Record) {
+        match record.fate {
+            Fate::InFlight => {
+                self.by_time.insert((record.stamp.sent_at, record.start));
+                self.in_flight += record.len();
+                self.retransmitted += if record.retransmitted { record.len() } else { 0 };
+            }
+            Fate::Lost => {
+                self.lost.insert(record.start);
+                self.lost_bytes += record.len();
+            }
+            Fate::Sacked => self.sacked_bytes += record.len(),
+        }
+    }
+
+    fn unindex(&mut self, record: &Record) {
+        match record.fate {
+            Fate::InFlight => {
+                self.by_time.remove(&(record.stamp.sent_at, record.start));
+                self.in_flight -= record.len();
+                self.retransmitted -= if record.retransmitted { record.len() } else { 0 };
+            }
+            Fate::Lost => {
+                self.lost.remove(&record.start);
+                self.lost_bytes -= record.len();
+            }
+            Fate::Sacked => self.sacked_bytes -= record.len(),
+        }
+    }
+
+    fn put(&mut self, record: Record) {
+        self.index(&record);
+        self.records.insert(record.start, record);
+    }
+
+    fn take(&mut self, start: u64) -> Option<Record> {
+        let record = self.records.remove(&start)?;
+        self.unindex(&record);
+        Some(record)
+    }
+
+    /// Adds bytes that were sent for the first time.
+    pub(crate) fn sent(&mut self, start: u64, end: u64, stamp: Stamp) {
+        self.put(Record { start, end, fate: Fate::InFlight, retransmitted: false, stamp });
+    }
+
+    /// Records that `start .. end`, a part of one record from its start on, was sent again.
+    pub(crate) fn resent(&mut self, start: u64, end: u64, stamp: Stamp) {
+        self.split(end);
+        if let Some(record) = self.take(start) {
+            self.put(Record { fate: Fate::InFlight, retransmitted: true, stamp, ..record });
+        }
+    }
+
+    /// Makes a record end at `at`, if one covers it.
+    fn split(&mut self, at: u64) {
+        let Some((_, &record)) = self.records.range(..at).next_back() else { return };
+        if record.end <= at {
+            return;
+        }
+        self.take(record.start);
+        self.put(Record { end: at, ..record });
+        self.put(Record { start: at, ..record });
+    }
+
+    /// Changes the fate of a record.
+    pub(crate) fn mark(&mut self, start: u64, fate: Fate) {
+        if let Some(record) = self.take(start) {
+            self.put(Record { fate, ..record });
+        }
+    }
+
+    /// Removes everything before `una`; calls `delivered` for each record.
+    pub(crate) fn acknowledge(&mut self, una: u64, mut delivered: impl FnMut(Record)) {
+        self.split(una);
+        while let Some(first) = self.first().filter(|first| first.end <= una) {
+            self.take(first.start);
+            delivered(first);
+        }
+    }
+
+    /// Marks `start .. end` as received; calls `delivered` for each record that was not marked before. Within
+    /// a record, boundaries are rounded inwards to multiples of `mss`: an honest receiver reports whole
+    /// segments.
+    pub(crate) fn sack(&mut self, start: u64, end: u64, mss: u64, mut delivered: impl FnMut(Record)) {
+        let first = self.records.range(..=start).next_back().map_or(start, |(&first, _)| first);
+        let mut at = first;
+        while at < end
+            && let Some((_, &record)) = self.records.range(at..end).next()
+        {
+            at = record.end;
+            if record.fate == Fate::Sacked || record.end <= start {
+                continue;
+            }
+            let inwards = |bytes: u64| bytes - bytes % mss;
+            let from = match start.checked_sub(record.start) {
+                Some(skipped) => record.start + inwards(skipped + mss - 1),
+                None => record.start,
+            };
+            let to = if end >= record.end { record.end } else { record.start + inwards(end - record.start) };
+            let partial = from > record.start || to < record.end;
+            if from >= to || (partial && self.records.len() >= RECORDS) {
+                continue;
+            }
+            self.split(from);
+            self.split(to);
+            if let Some(marked) = self.take(from) {
+                delivered(marked);
+                self.put_sacked(Record { fate: Fate::Sacked, ..marked });
+            }
+        }
+    }
+
+    /// Adds a marked record, joined with marked neighbours.
+    fn put_sacked(&mut self, mut record: Record) {
+        let before = self.records.range(..record.start).next_back().map(|(_, before)| *before);
+        if let Some(before) = before.filter(|b| b.fate == Fate::Sacked && b.end == record.start) {
+            self.take(before.start);
+            record.start = before.start;
+        }
+        if self.records.get(&record.end).is_some_and(|after| after.fate == Fate::Sacked)
+            && let Some(after) = self.take(record.end)
+        {
+            record.end = after.end;
+        }
+        self.put(record);
+    }
+
+    /// After a timeout: everything that is not selectively acknowledged is lost; with `reneged`, all of it
+    /// (RFC 2018, 8). Returns the bytes newly lost.
+    pub(crate) fn lose_all(&mut self, reneged: bool) -> u64 {
+        let before = self.lost_bytes;
+        let starts: alloc::vec::Vec<u64> = self
+            .records
+            .values()
+            .filter(|record| record.fate == Fate::InFlight || (reneged && record.fate == Fate::Sacked))
+            .map(|record| record.start)
+            .collect();
+        for start in starts {
+            self.mark(start, Fate::Lost);
+        }
+        self.lost_bytes - before
+    }
+
+    /// Takes back that records are lost, after a spurious timeout or recovery.
+    pub(crate) fn find_all(&mut self) {
+        while let Some(start) = self.lost.first().copied() {
+            self.mark(start, Fate::InFlight);
+        }
+    }
+
+    /// Removes everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Scoreboard::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stamp(at: u64) -> Stamp {
+        Stamp { sent_at: at, ..Stamp::default() }
+    }
+
+    #[test]
+    fn a_block_is_reported_once_and_rounded_inwards() {
+        let mut board = Scoreboard::default();
+        board.sent(0, 1000, stamp(1));
+        let mut seen = Vec::new();
+        board.sack(150, 450, 100, |record| seen.push((record.start, record.end)));
+        board.sack(150, 550, 100, |record| seen.push((record.start, record.end)));
+        assert_eq!(seen, [(200, 400), (400, 500)]);
+        assert_eq!((board.in_flight, board.sacked_bytes), (700, 300));
+        board.mark(0, Fate::Lost);
+        assert_eq!((board.first_lost().map(|record| record.end), board.lost_bytes), (Some(200), 200));
+        board.resent(0, 100, stamp(2));
+        assert_eq!((board.in_flight, board.first_lost().map(|record| record.start)), (600, Some(100)));
+    }
+
+    proptest! {
+        #[test]
+        fn counts_equal_the_records(
+            steps in prop::collection::vec((0u8..5, 0u64..40, 1u64..20), 0..80),
+        ) {
+            let mut board = Scoreboard::default();
+            let (mut una, mut nxt) = (0, 0);
+            for (at, (what, from, len)) in steps.into_iter().enumerate() {
+                match what {
+                    0 | 1 => {
+                        board.sent(nxt, nxt + len, stamp(at as u64));
+                        nxt += len;
+                    }
+                    2 => board.sack(una + from, (una + from + len).min(nxt), 3, |_| ()),
+                    3 => {
+                        una = (una + from / 4).min(nxt);
+                        board.acknowledge(una, |_| ());
+                    }
+                    _ => {
+                        board.lose_all(from == 0);
+                        if let Some(lost) = board.first_lost() {
+                            board.resent(lost.start, (lost.start + len).min(lost.end), stamp(at as u64));
+                        }
+                    }
+                }
+                let mut sums = [0; 3];
+                let mut expected = una;
+                for record in board.records.values() {
+                    prop_assert_eq!(record.start, expected);
+                    expected = record.end;
+                    sums[record.fate as usize] += record.len();
+                }
+                prop_assert_eq!(expected, nxt);
+                prop_assert_eq!(sums, [board.in_flight, board.lost_bytes, board.sacked_bytes]);
+                prop_assert_eq!(board.lost.is_empty(), board.lost_bytes == 0);
+            }
+        }
+    }
+}

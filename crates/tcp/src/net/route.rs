@@ -1,0 +1,96 @@
+//! Addresses with prefixes, and routes.
+
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+/// An address and the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    /// The address.
+    pub address: IpAddr,
+    /// Length of the prefix in bits.
+    pub prefix: u8,
+}
+
+impl Cidr {
+    /// `address/prefix`; a longer prefix than the address counts as its length.
+    pub fn new(address: impl Into<IpAddr>, prefix: u8) -> Cidr {
+        let address = address.into();
+        Cidr { address, prefix: prefix.min(if address.is_ipv4() { 32 } else { 128 }) }
+    }
+
+    /// Whether an address is in the network.
+    pub fn contains(&self, other: IpAddr) -> bool {
+        match (self.address, other) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => {
+                let differ = a.to_bits() ^ b.to_bits();
+                u32::from(self.prefix) <= differ.leading_zeros()
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) => {
+                let differ = a.to_bits() ^ b.to_bits();
+                u32::from(self.prefix) <= differ.leading_zeros()
+            }
+            _ => false,
+        }
+    }
+
+    /// The broadcast address of an IPv4 network with more than two addresses.
+    pub fn broadcast(&self) -> Option<IpAddr> {
+        match self.address {
+            IpAddr::V4(address) if self.prefix < 31 => {
+                Some(IpAddr::V4((address.to_bits() | u32::MAX >> self.prefix).into()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where packets to a network go.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    network: Cidr,
+    /// The next hop; `None`: the destination itself.
+    gateway: Option<IpAddr>,
+    interface: usize,
+}
+
+/// The interface and the neighbour through which a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hop {
+    pub interface: usize,
+    pub next: IpAddr,
+}
+
+/// Routes, the longest prefix first.
+#[derive(Debug, Default)]
+pub(crate) struct Routes(Vec<Route>);
+
+impl Routes {
+    pub(crate) fn add(&mut self, network: Cidr, gateway: Option<IpAddr>, interface: usize) {
+        let at = self.0.partition_point(|route| route.network.prefix > network.prefix);
+        self.0.insert(at, Route { network, gateway, interface });
+    }
+
+    pub(crate) fn find(&self, destination: IpAddr) -> Option<Hop> {
+        let route = self.0.iter().find(|route| route.network.contains(destination))?;
+        Some(Hop { interface: route.interface, next: route.gateway.unwrap_or(destination) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_wins() {
+        let mut routes = Routes::default();
+        let gateway: IpAddr = [10, 0, 0, 254].into();
+        routes.add(Cidr::new([0, 0, 0, 0], 0), Some(gateway), 0);
+        routes.add(Cidr::new([10, 0, 0, 1], 24), None, 1);
+        let find = |address: [u8; 4]| routes.find(address.into()).map(|hop| (hop.interface, hop.next));
+        assert_eq!(find([10, 0, 0, 7]), Some((1, [10, 0, 0, 7].into())));
+        assert_eq!(find([10, 0, 1, 7]), Some((0, gateway)));
+        assert_eq!(routes.find("fe80::1".parse().unwrap()), None);
+        assert_eq!(Cidr::new([10, 0, 0, 1], 24).broadcast(), Some([10, 0, 0, 255].into()));
+    }
+}

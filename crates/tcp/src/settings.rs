@@ -1,0 +1,146 @@
+//! Settings, with Linux's names, units and defaults (`Documentation/networking/ip-sysctl.rst`) unless stated.
+
+use crate::congestion::Algorithm;
+
+/// Nanoseconds in a millisecond.
+pub const MS: u64 = 1_000_000;
+/// Nanoseconds in a second.
+pub const SECOND: u64 = 1_000_000_000;
+
+/// Settings of a stack. Times are in nanoseconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Minimum, initial and maximum size of receive buffers.
+    pub tcp_rmem: [usize; 3],
+    /// Minimum, initial and maximum size of send buffers.
+    pub tcp_wmem: [usize; 3],
+    /// The congestion controller of new connections.
+    pub tcp_congestion_control: Algorithm,
+    /// Whether to use selective acknowledgments.
+    pub tcp_sack: bool,
+    /// Whether to report duplicate segments in SACK blocks.
+    pub tcp_dsack: bool,
+    /// Whether to use timestamps.
+    pub tcp_timestamps: bool,
+    /// Whether to scale windows.
+    pub tcp_window_scaling: bool,
+    /// ECN: 0 never, 1 request and accept, 2 accept.
+    pub tcp_ecn: u8,
+    /// Whether to send tail loss probes: 0 never, 3 always.
+    pub tcp_early_retrans: u8,
+    /// Whether to detect spurious timeouts by F-RTO.
+    pub tcp_frto: bool,
+    /// SYN cookies: 0 never, 1 when the backlog is full, 2 always.
+    pub tcp_syncookies: u8,
+    /// Connections of a listener that wait for their handshake's last segment.
+    pub tcp_max_syn_backlog: usize,
+    /// Retransmissions of a SYN.
+    pub tcp_syn_retries: u32,
+    /// Retransmissions of a SYN-ACK.
+    pub tcp_synack_retries: u32,
+    /// Timeouts after which an established connection is given up.
+    pub tcp_retries2: u32,
+    /// How long a closed socket stays in FIN-WAIT-2; also the length of TIME-WAIT, as in Linux.
+    pub tcp_fin_timeout: u64,
+    /// Idle time before the first keepalive probe.
+    pub tcp_keepalive_time: u64,
+    /// Time between keepalive probes.
+    pub tcp_keepalive_intvl: u64,
+    /// Unanswered keepalive probes after which a connection is given up.
+    pub tcp_keepalive_probes: u32,
+    /// A socket is writable while it has fewer unsent bytes than this.
+    pub tcp_notsent_lowat: usize,
+    /// Whether an idle connection begins again with the initial window (RFC 5681, 4.1).
+    pub tcp_slow_start_after_idle: bool,
+    /// Pacing rate in slow start, in percent of `cwnd / srtt`.
+    pub tcp_pacing_ss_ratio: u64,
+    /// Pacing rate in congestion avoidance, in percent of `cwnd / srtt`.
+    pub tcp_pacing_ca_ratio: u64,
+    /// Whether every connection is paced, not only those whose controller requires it: as `fq` does in Linux.
+    pub pacing: bool,
+    /// Challenge ACKs in a second (RFC 5961, 10).
+    pub tcp_challenge_ack_limit: u32,
+    /// Minimum retransmission timeout.
+    pub tcp_rto_min: u64,
+    /// Initial window in segments (RFC 6928).
+    pub tcp_init_cwnd: u32,
+    /// Moderates the receive buffer, that is, lets it grow with the rate at which a program reads.
+    pub tcp_moderate_rcvbuf: bool,
+    /// Time to live of sent packets.
+    pub ip_default_ttl: u8,
+    /// Reassembly: bytes held for incomplete packets.
+    pub ipfrag_high_thresh: usize,
+    /// Reassembly: how long an incomplete packet is kept.
+    pub ipfrag_time: u64,
+    /// Neighbours of an interface.
+    pub gc_thresh3: usize,
+    /// Sockets of the stack.
+    pub max_sockets: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            tcp_rmem: [4 << 10, 128 << 10, 6 << 20],
+            tcp_wmem: [4 << 10, 16 << 10, 4 << 20],
+            tcp_congestion_control: Algorithm::Cubic,
+            tcp_sack: true,
+            tcp_dsack: true,
+            tcp_timestamps: true,
+            tcp_window_scaling: true,
+            tcp_ecn: 2,
+            tcp_early_retrans: 3,
+            tcp_frto: true,
+            tcp_syncookies: 1,
+            tcp_max_syn_backlog: 4096,
+            tcp_syn_retries: 6,
+            tcp_synack_retries: 5,
+            tcp_retries2: 15,
+            tcp_fin_timeout: 60 * SECOND,
+            tcp_keepalive_time: 7200 * SECOND,
+            tcp_keepalive_intvl: 75 * SECOND,
+            tcp_keepalive_probes: 9,
+            tcp_notsent_lowat: usize::MAX,
+            tcp_slow_start_after_idle: true,
+            tcp_pacing_ss_ratio: 200,
+            tcp_pacing_ca_ratio: 120,
+            pacing: false,
+            tcp_challenge_ack_limit: 1000,
+            tcp_rto_min: 200 * MS,
+            tcp_init_cwnd: 10,
+            tcp_moderate_rcvbuf: true,
+            ip_default_ttl: 64,
+            ipfrag_high_thresh: 4 << 20,
+            ipfrag_time: 30 * SECOND,
+            gc_thresh3: 1024,
+            max_sockets: 1 << 20,
+        }
+    }
+}
+
+/// Options of one TCP socket, with Linux's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Sends small segments at once (no Nagle).
+    pub tcp_nodelay: bool,
+    /// Holds back segments that are not full.
+    pub tcp_cork: bool,
+    /// Probes idle connections.
+    pub so_keepalive: bool,
+    /// Gives up after this time without acknowledgment of sent data (RFC 5482); 0: after `tcp_retries2`.
+    pub tcp_user_timeout: u64,
+    /// Maximum pacing rate in bytes a second.
+    pub so_max_pacing_rate: u64,
+}
+
+impl Default for SocketOptions {
+    fn default() -> SocketOptions {
+        SocketOptions {
+            tcp_nodelay: false,
+            tcp_cork: false,
+            so_keepalive: false,
+            tcp_user_timeout: 0,
+            so_max_pacing_rate: u64::MAX,
+        }
+    }
+}

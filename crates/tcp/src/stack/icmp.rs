@@ -1,0 +1,262 @@
+//! ICMP for both IP versions, and neighbour discovery.
+
+use super::input::answer;
+use super::{Socket, Stack};
+use crate::connection::{ConnectionError, MIN_MSS, State};
+use crate::demux::Tuple;
+use crate::net::ip::Packet;
+use crate::net::{Network, pseudo};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use ringway_wire::icmp::{LinkOption, Neighbor, v4, v6};
+use ringway_wire::tcp::HEADER_LEN;
+use ringway_wire::{Ethernet, Header, Icmp, MacAddress, Protocol, Sum, U16, U128, ipv6};
+
+/// Codes of unreachable destinations, for IPv4 and IPv6.
+pub(super) const PROTOCOL_UNREACHABLE: (u8, u8) = (2, 1);
+pub(super) const PORT_UNREACHABLE: (u8, u8) = (3, 4);
+/// Bytes of a packet that an IPv4 error quotes: within 576 bytes in all (RFC 1812, 4.3.2.3).
+const QUOTED_V4: usize = 548;
+/// The same for IPv6: within the minimum MTU (RFC 4443, 3.1).
+const QUOTED_V6: usize = 1232;
+/// Smallest MTU that is believed (Linux's `min_pmtu`). Attack: a forged message that says 68 makes every
+/// segment tiny.
+const MIN_PMTU: usize = 552;
+const MIN_PMTU_V6: usize = 1280;
+/// The hop limit of neighbour discovery, which proves that the sender is on the link (RFC 4861, 6.1.1).
+const HOP_LIMIT: u8 = 255;
+
+/// The solicited-node group of an IPv6 address (RFC 4291, 2.7.1).
+pub(super) fn solicited(address: IpAddr) -> Option<Ipv6Addr> {
+    match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => Some((0xff02 << 112 | 0x1_ff00_0000 | address.to_bits() & 0xff_ffff).into()),
+    }
+}
+
+/// A message with its checksum.
+fn message(header: Icmp, body: &[u8], sum: Sum) -> Vec<u8> {
+    let mut bytes = [header.bytes(), body].concat();
+    // It is longer than a header.
+    let _ = Icmp::fill_checksum(&mut bytes, sum);
+    bytes
+}
+
+impl Stack {
+    pub(super) fn icmp_v4(&mut self, _interface: usize, packet: &Packet<'_>, group: bool) {
+        let mut sum = Sum::new();
+        sum.add(packet.payload);
+        let Some((icmp, body)) = Icmp::split(packet.payload).filter(|_| sum.is_valid()) else {
+            self.statistics.bad_checksum += 1;
+            return;
+        };
+        match icmp.kind {
+            // Attack: a request to a broadcast address is answered by every host (RFC 1122, 3.2.2.6).
+            v4::ECHO if !group => {
+                let header = Icmp { kind: v4::ECHO_REPLY, ..*icmp };
+                let reply = message(header, body, Sum::new());
+                // Without room it is dropped and counted.
+                let _ = self.send_packet(packet.destination, packet.source, Protocol::ICMP, &reply);
+            }
+            v4::UNREACHABLE => {
+                let Some(quoted) = Packet::parse_quoted_v4(body) else {
+                    self.statistics.icmp_in_errors += 1;
+                    return;
+                };
+                let too_big = icmp.code == v4::NEEDS_FRAGMENTATION;
+                let mtu = too_big.then(|| usize::from(icmp.sequence_number.get()).max(MIN_PMTU));
+                self.icmp_error(&quoted, mtu, matches!(icmp.code, 2 | 3));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn icmp_v6(&mut self, interface: usize, mac: MacAddress, packet: &Packet<'_>, group: bool) {
+        let Some((icmp, body)) = Icmp::split(packet.payload) else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        match icmp.kind {
+            v6::ECHO if !group => {
+                let header = Icmp { kind: v6::ECHO_REPLY, ..*icmp };
+                let (source, len) = (packet.destination, packet.payload.len());
+                let sum = pseudo(source, packet.source, Protocol::ICMPV6, len);
+                let reply = message(header, body, sum);
+                let _ = self.send_packet(source, packet.source, Protocol::ICMPV6, &reply);
+            }
+            v6::NEIGHBOR_SOLICITATION | v6::NEIGHBOR_ADVERTISEMENT if packet.ttl == HOP_LIMIT => {
+                self.neighbor_discovery(interface, mac, packet);
+            }
+            v6::UNREACHABLE | v6::PACKET_TOO_BIG => {
+                let Some(quoted) = Packet::parse_quoted_v6(body) else {
+                    self.statistics.icmp_in_errors += 1;
+                    return;
+                };
+                let too_big = icmp.kind == v6::PACKET_TOO_BIG;
+                let mtu = too_big.then(|| (icmp.rest() as usize).max(MIN_PMTU_V6));
+                self.icmp_error(&quoted, mtu, !too_big && icmp.code == 4);
+            }
+            _ => {}
+        }
+    }
+
+    /// RFC 4861, 7.1 and 7.2.
+    fn neighbor_discovery(&mut self, interface: usize, _mac: MacAddress, packet: &Packet<'_>) {
+        let Some((discovery, options)) = Neighbor::split(packet.payload).filter(|(d, _)| d.icmp.code == 0)
+        else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        let target = IpAddr::V6(discovery.target.get().into());
+        if discovery.icmp.kind == v6::NEIGHBOR_ADVERTISEMENT {
+            // Only answers to own requests are stored; others may change what is known.
+            if let Some(Some(mac)) = LinkOption::find(LinkOption::TARGET, options)
+                && !self.interfaces[interface].has(target)
+            {
+                self.learned(interface, target, mac, false);
+            }
+            return;
+        }
+        if !self.interfaces[interface].has(target) {
+            return;
+        }
+        let Some(source_option) = LinkOption::find(LinkOption::SOURCE, options) else { return };
+        let IpAddr::V6(from) = packet.source else { return };
+        if from.is_unspecified() {
+            // Another host wants our address: it must not use it (RFC 4862, 5.4.3).
+            let all_nodes = IpAddr::V6((0xff02 << 112 | 1).into());
+            return self.advertise(interface, target, all_nodes, 0);
+        }
+        if let Some(mac) = source_option {
+            self.learned(interface, packet.source, mac, true);
+        }
+        self.advertise(interface, target, packet.source, Neighbor::SOLICITED);
+    }
+
+    /// Says our link-layer address.
+    fn advertise(&mut self, interface: usize, target: IpAddr, to: IpAddr, flags: u32) {
+        const OVERRIDE: u32 = 1 << 29;
+        let kind = v6::NEIGHBOR_ADVERTISEMENT;
+        self.discover(interface, kind, flags | OVERRIDE, target, to, (target, LinkOption::TARGET));
+    }
+
+    /// Asks for the link-layer address of a neighbour (RFC 4861, 7.2.2).
+    pub(super) fn solicit(&mut self, interface: usize, target: Ipv6Addr) {
+        let target = IpAddr::V6(target);
+        let (Ok(source), Some(group)) = (self.source_for(target), solicited(target)) else { return };
+        let kind = v6::NEIGHBOR_SOLICITATION;
+        self.discover(interface, kind, 0, target, IpAddr::V6(group), (source, LinkOption::SOURCE));
+    }
+
+    fn discover(
+        &mut self,
+        interface: usize,
+        kind: u8,
+        flags: u32,
+        target: IpAddr,
+        to: IpAddr,
+        (source, option): (IpAddr, u8),
+    ) {
+        let IpAddr::V6(target) = target else { return };
+        let mut icmp = Icmp { kind, ..Icmp::default() };
+        icmp.set_rest(flags);
+        let address = self.interfaces[interface].mac;
+        let link = LinkOption { kind: option, length: 1, address };
+        let body = [U128::new(target.to_bits()).bytes(), link.bytes()].concat();
+        let sum = pseudo(source, to, Protocol::ICMPV6, Icmp::LEN + body.len());
+        let bytes = message(icmp, &body, sum);
+        let header = Network {
+            source,
+            destination: to,
+            protocol: Protocol::ICMPV6,
+            ttl: HOP_LIMIT,
+            tos: 0,
+            identification: 0,
+            fragment: 0,
+        };
+        // An unknown neighbour that asked is asked itself first; without room the peer asks again.
+        let _ = self.send_frame(interface, to, &header, &bytes);
+    }
+
+    /// An ICMP error about a packet that we sent, or that someone claims we did.
+    fn icmp_error(&mut self, quoted: &Packet<'_>, mtu: Option<usize>, refused: bool) {
+        let Some([a, b, c, d, e, f, g, h]) = quoted.payload.first_chunk::<8>().copied() else { return };
+        let local = SocketAddr::new(quoted.source, u16::from_be_bytes([a, b]));
+        let remote = SocketAddr::new(quoted.destination, u16::from_be_bytes([c, d]));
+        if quoted.protocol == Protocol::UDP {
+            if let Some(index) = self.find_udp(local, false).filter(|_| refused)
+                && let Some(Socket::Udp(udp)) = &mut self.slots[index as usize].socket
+            {
+                udp.refused = true;
+                self.tell(index);
+            }
+            return;
+        }
+        let Some(index) = self.demux.find(&Tuple { local, remote }) else { return };
+        let seq = u32::from_be_bytes([e, f, g, h]);
+        let ip = Network::headers_len(local.ip()) - Ethernet::LEN;
+        self.with(index, |connection, _| {
+            // Attack: errors about segments that were never sent (RFC 5927, 4.1).
+            if !connection.is_outstanding(seq) {
+                return;
+            }
+            if let Some(mtu) = mtu {
+                connection.set_path_mss((mtu - ip - HEADER_LEN).max(MIN_MSS as usize) as u64);
+            } else if refused && connection.state == State::SynSent {
+                connection.end_with(Some(ConnectionError::Refused));
+            }
+        });
+    }
+
+    /// Tells a sender that nobody receives its packet.
+    pub(super) fn unreachable(&mut self, packet: &Packet<'_>, code: (u8, u8)) {
+        // Errors are not sent about errors (RFC 1122, 3.2.2).
+        if matches!(packet.protocol, Protocol::ICMP | Protocol::ICMPV6) || !self.permits_error() {
+            return;
+        }
+        let source = packet.destination;
+        let v4 = source.is_ipv4();
+        let quoted = &packet.bytes[..packet.bytes.len().min(if v4 { QUOTED_V4 } else { QUOTED_V6 })];
+        let (kind, code) = if v4 { (v4::UNREACHABLE, code.0) } else { (v6::UNREACHABLE, code.1) };
+        let protocol = if v4 { Protocol::ICMP } else { Protocol::ICMPV6 };
+        let len = Icmp::LEN + quoted.len();
+        let sum = if v4 { Sum::new() } else { pseudo(source, packet.source, protocol, len) };
+        let header = Icmp { kind, code, identifier: U16::ZERO, ..Icmp::default() };
+        let bytes = message(header, quoted, sum);
+        let to = answer(packet, source, protocol, self.settings.ip_default_ttl);
+        let _ = self.send_packet(to.source, to.destination, protocol, &bytes);
+    }
+}
+
+impl<'a> Packet<'a> {
+    /// The packet that an ICMP error quotes, of which only the first bytes are there.
+    fn parse_quoted_v4(bytes: &'a [u8]) -> Option<Packet<'a>> {
+        let packet =
+            ringway_wire::ipv4::Packet::parse(bytes).filter(|packet| !packet.header.is_later_fragment())?;
+        Some(Packet {
+            source: packet.header.source_addr().into(),
+            destination: packet.header.destination_addr().into(),
+            protocol: packet.header.protocol,
+            tos: 0,
+            ttl: 0,
+            payload: packet.payload,
+            fragment: None,
+            bytes,
+        })
+    }
+
+    fn parse_quoted_v6(bytes: &'a [u8]) -> Option<Packet<'a>> {
+        let packet = ipv6::Packet::parse(bytes)?;
+        let upper = packet.upper().filter(|upper| !upper.fragment)?;
+        Some(Packet {
+            source: packet.header.source_addr().into(),
+            destination: packet.header.destination_addr().into(),
+            protocol: upper.protocol,
+            tos: 0,
+            ttl: 0,
+            payload: upper.payload,
+            fragment: None,
+            bytes,
+        })
+    }
+}

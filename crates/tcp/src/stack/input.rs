@@ -1,0 +1,279 @@
+//! Received frames, layer by layer.
+
+use super::{Socket, Stack};
+use crate::connection::options::Options;
+use crate::connection::{Segment, State};
+use crate::demux::Tuple;
+use crate::net::ip::Packet;
+use crate::net::{Network, pseudo};
+use core::net::{IpAddr, SocketAddr};
+use ringway_frame::Offload;
+use ringway_wire::tcp::Flags;
+use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, Protocol, Tcp, Udp, arp};
+
+/// The CE codepoint (RFC 3168, 5).
+const CE: u8 = 3;
+
+impl Stack {
+    /// Receives one frame.
+    pub fn receive(&mut self, now: u64, interface: usize, frame: &[u8], offload: Offload) {
+        self.now = self.now.max(now);
+        let Some(port) = self.interfaces.get(interface) else { return };
+        self.statistics.frames_in += 1;
+        let Some((ethernet, payload)) = Ethernet::split(frame) else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        if ethernet.destination != port.mac && !ethernet.destination.is_group() {
+            self.statistics.not_for_us += 1;
+            return;
+        }
+        let group = ethernet.destination.is_group();
+        // A checksum that is still to be filled was never wrong: the frame did not leave this machine.
+        let trusted = offload.needs_checksum() || offload.is_checked();
+        match ethernet.ethertype {
+            EtherType::ARP => self.arp(interface, payload),
+            EtherType::IPV4 => match Packet::parse_v4(payload) {
+                Some(packet) => self.packet(interface, ethernet.source, &packet, group, trusted),
+                None => self.statistics.bad_header += 1,
+            },
+            EtherType::IPV6 => match Packet::parse_v6(payload) {
+                Some(packet) => self.packet(interface, ethernet.source, &packet, group, trusted),
+                None => self.statistics.bad_header += 1,
+            },
+            _ => self.statistics.unknown_protocol += 1,
+        }
+    }
+
+    /// RFC 826.
+    fn arp(&mut self, interface: usize, payload: &[u8]) {
+        let Some(packet) = Arp::parse(payload) else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        let sender = IpAddr::V4(packet.sender_protocol.get().into());
+        let target = IpAddr::V4(packet.target_protocol.get().into());
+        let port = &self.interfaces[interface];
+        let own = port.has(target);
+        // Attack: a neighbour that claims one of our addresses, or one of another network.
+        let near = port.addresses.iter().any(|cidr| cidr.contains(sender)) && !port.has(sender);
+        if near {
+            let request = own && packet.operation.get() == arp::REQUEST;
+            self.learned(interface, sender, packet.sender_hardware, request);
+        }
+        if own && packet.operation.get() == arp::REQUEST {
+            let mac = self.interfaces[interface].mac;
+            let reply = Arp {
+                sender_hardware: mac,
+                sender_protocol: packet.target_protocol,
+                target_hardware: packet.sender_hardware,
+                target_protocol: packet.sender_protocol,
+                ..Arp::new(arp::REPLY)
+            };
+            self.enqueue_arp(interface, packet.sender_hardware, &reply);
+        }
+    }
+
+    /// A neighbour's link-layer address is known: what waited for it is sent.
+    pub(super) fn learned(&mut self, interface: usize, address: IpAddr, mac: MacAddress, wanted: bool) {
+        let waiting = self.interfaces[interface].neighbors.learn(self.now, address, mac, wanted);
+        for mut packet in waiting.into_iter().flatten() {
+            if let Some((ethernet, _)) = Ethernet::split_mut(&mut packet) {
+                ethernet.destination = mac;
+            }
+            self.enqueue(interface, packet);
+        }
+        self.unpark(interface);
+    }
+
+    fn packet(&mut self, interface: usize, mac: MacAddress, packet: &Packet<'_>, group: bool, trusted: bool) {
+        if !self.is_for_us(interface, packet.destination, group) || !is_host(packet.source) {
+            self.statistics.not_for_us += 1;
+            return;
+        }
+        let Some((key, offset, more)) = packet.fragment else {
+            return self.upper(interface, mac, packet, group, trusted);
+        };
+        if let Some(whole) = self.reassembly.add(self.now, key, offset, more, packet.payload) {
+            let whole = Packet { payload: &whole, fragment: None, ..packet.clone() };
+            // The checksum covers the whole packet, so no device has verified it.
+            self.upper(interface, mac, &whole, group, false);
+        }
+    }
+
+    /// Whether a destination is ours: one of the interface's addresses, or a group that it is in.
+    fn is_for_us(&self, interface: usize, destination: IpAddr, group: bool) -> bool {
+        let port = &self.interfaces[interface];
+        if port.has(destination) {
+            return true;
+        }
+        match destination {
+            IpAddr::V4(address) => {
+                let directed = port.addresses.iter().any(|cidr| cidr.broadcast() == Some(destination));
+                group && (address.is_broadcast() || directed || address.octets() == [224, 0, 0, 1])
+            }
+            IpAddr::V6(address) => {
+                let all_nodes = address.to_bits() == 0xff02 << 112 | 1;
+                let solicited =
+                    port.addresses.iter().any(|cidr| super::icmp::solicited(cidr.address) == Some(address));
+                group && (all_nodes || solicited)
+            }
+        }
+    }
+
+    fn upper(&mut self, interface: usize, mac: MacAddress, packet: &Packet<'_>, group: bool, trusted: bool) {
+        let valid = |protocol: Protocol| {
+            let mut sum = pseudo(packet.source, packet.destination, protocol, packet.payload.len());
+            sum.add(packet.payload);
+            sum.is_valid()
+        };
+        match packet.protocol {
+            Protocol::TCP if group => self.statistics.not_for_us += 1,
+            Protocol::TCP if trusted || valid(Protocol::TCP) => self.tcp(interface, packet),
+            Protocol::UDP => {
+                let unsummed = packet.source.is_ipv4()
+                    && Udp::of(packet.payload).is_some_and(|udp| udp.checksum.get() == 0);
+                if trusted || unsummed || valid(Protocol::UDP) {
+                    self.udp(interface, packet, group);
+                } else {
+                    self.statistics.bad_checksum += 1;
+                }
+            }
+            Protocol::ICMP if packet.source.is_ipv4() => self.icmp_v4(interface, packet, group),
+            Protocol::ICMPV6 if packet.source.is_ipv6() && valid(Protocol::ICMPV6) => {
+                self.icmp_v6(interface, mac, packet, group);
+            }
+            Protocol::TCP | Protocol::ICMPV6 => self.statistics.bad_checksum += 1,
+            _ => {
+                self.statistics.unknown_protocol += 1;
+                if !group {
+                    self.unreachable(packet, super::icmp::PROTOCOL_UNREACHABLE);
+                }
+            }
+        }
+    }
+
+    fn tcp(&mut self, interface: usize, packet: &Packet<'_>) {
+        let Some((tcp, options, payload)) = Tcp::parse(packet.payload) else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        let tuple = Tuple {
+            local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
+            remote: SocketAddr::new(packet.source, tcp.source_port.get()),
+        };
+        let segment = Segment {
+            seq: tcp.sequence_number.get(),
+            ack: tcp.acknowledgment_number.get(),
+            flags: tcp.flags,
+            window: tcp.window.get(),
+            options: Options::parse(options),
+            payload,
+            ce: packet.tos & 3 == CE,
+        };
+        if let Some(index) = self.demux.find(&tuple) {
+            if self.is_reused(index, &segment) {
+                self.with(index, |connection, _| connection.end_with(None));
+            } else {
+                return self.segment(interface, index, tuple, &segment);
+            }
+        }
+        match self.find_listener(tuple.local) {
+            Some(listener) => self.segment_for_listener(listener, tuple, &segment),
+            None => {
+                self.statistics.no_socket += 1;
+                if let Some(reset) = segment.reset() {
+                    self.send_reset(&tuple, reset);
+                }
+            }
+        }
+    }
+
+    /// Whether a SYN begins a new connection of a socket in TIME-WAIT (RFC 9293, 3.6.1; RFC 6191).
+    fn is_reused(&self, index: u32, segment: &Segment<'_>) -> bool {
+        let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return false };
+        connection.state == State::TimeWait
+            && segment.flags.has(Flags::SYN)
+            && !segment.flags.has(Flags::ACK)
+            && !segment.flags.has(Flags::RST)
+            && connection.is_newer(segment)
+    }
+
+    fn segment(&mut self, interface: usize, index: u32, tuple: Tuple, segment: &Segment<'_>) {
+        if let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket
+            && let (State::SynReceived, Some(parent)) = (connection.state, connection.listener)
+            && segment.flags.has(Flags::ACK)
+            && !segment.flags.has(Flags::RST)
+            && self.listener_mut(parent).is_some_and(|listener| listener.is_full())
+        {
+            // The peer's SYN-ACK timer asks again once there may be room.
+            self.statistics.listen_overflows += 1;
+            return;
+        }
+        let answer = self.with(index, |connection, cx| {
+            let before = connection.progress();
+            let reset = connection.segment(cx, segment);
+            (reset, connection.progress() > before)
+        });
+        let Some((reset, advanced)) = answer else { return };
+        if advanced && let Some(hop) = self.routes.find(tuple.remote.ip()) {
+            self.interfaces[interface].neighbors.confirm(self.now, hop.next);
+        }
+        if let Some(reset) = reset {
+            self.send_reset(&tuple, reset);
+        }
+    }
+
+    fn udp(&mut self, _interface: usize, packet: &Packet<'_>, group: bool) {
+        let Some((udp, rest)) = Udp::split(packet.payload) else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        let Some(payload) =
+            usize::from(udp.length.get()).checked_sub(Udp::LEN).and_then(|len| rest.get(..len))
+        else {
+            self.statistics.bad_header += 1;
+            return;
+        };
+        let local = SocketAddr::new(packet.destination, udp.destination_port.get());
+        let from = SocketAddr::new(packet.source, udp.source_port.get());
+        let Some(index) = self.find_udp(local, group) else {
+            self.statistics.no_socket += 1;
+            if !group {
+                self.unreachable(packet, super::icmp::PORT_UNREACHABLE);
+            }
+            return;
+        };
+        if let Some(Socket::Udp(socket)) = &mut self.slots[index as usize].socket {
+            if socket.push(from, payload) {
+                self.tell(index);
+            } else {
+                self.statistics.udp_dropped += 1;
+            }
+        }
+    }
+
+    pub(super) fn find_udp(&self, local: SocketAddr, group: bool) -> Option<u32> {
+        let list = self.datagrams.get(&local.port())?;
+        let of = |index: u32| match &self.slots[index as usize].socket {
+            Some(Socket::Udp(udp)) => Some(udp.local.ip()),
+            _ => None,
+        };
+        let exact = list.iter().copied().find(|&index| of(index) == Some(local.ip()));
+        let any = |ip: IpAddr| ip.is_ipv4() == local.is_ipv4() && (ip.is_unspecified() || group);
+        exact.or_else(|| list.iter().copied().find(|&index| of(index).is_some_and(any)))
+    }
+}
+
+/// Whether an address can be that of a sender.
+fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast() && !address.is_loopback(),
+        IpAddr::V6(address) => !address.is_multicast() && !address.is_loopback(),
+    }
+}
+
+/// The headers of a packet that is answered, exchanged.
+pub(super) fn answer(packet: &Packet<'_>, source: IpAddr, protocol: Protocol, ttl: u8) -> Network {
+    Network { source, destination: packet.source, protocol, ttl, tos: 0, identification: 0, fragment: 0 }
+}

@@ -1,0 +1,470 @@
+//! The stack: interfaces, sockets, and what happens when frames or deadlines arrive.
+
+mod cookie;
+mod icmp;
+mod input;
+mod listen;
+mod output;
+mod sockets;
+
+pub use sockets::{Accepted, SocketError};
+
+use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
+use crate::demux::Demux;
+use crate::hash::{Random, Secret};
+use crate::net::fragment::Reassembly;
+use crate::net::neighbor::{Lookup, Neighbors};
+use crate::net::route::{Cidr, Routes};
+use crate::net::{Link, Transmit};
+use crate::settings::Settings;
+use crate::timer::Timers;
+use crate::udp::UdpSocket;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use listen::Listener;
+use ringway_frame::{Burst, Needs, Offload};
+use ringway_wire::MacAddress;
+
+/// Frames that wait for room on one interface: answers of ARP, ICMP and resets, and datagrams. Attack: requests
+/// that are answered faster than the answers leave; further ones are dropped and counted.
+const QUEUE: usize = 1024;
+/// Sockets that are served in one call of [`Stack::transmit`].
+const TURNS: usize = 4096;
+/// Largest frame that is read.
+const LARGEST: usize = ringway_frame::LARGEST as usize;
+
+/// A socket's handle. A handle of a closed socket is never valid again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId {
+    index: u32,
+    generation: u32,
+}
+
+/// Settings of an interface.
+#[derive(Clone, Debug)]
+pub struct InterfaceConfig {
+    /// Its link-layer address.
+    pub mac: MacAddress,
+    /// Largest IP packet in bytes.
+    pub mtu: usize,
+    /// Its addresses; each adds a route to its network.
+    pub addresses: Vec<Cidr>,
+    /// What the device does: checksums, segmentation.
+    pub offloads: Needs,
+}
+
+/// Frames and packets that the stack counted. Drops are by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Statistics {
+    pub frames_in: u64,
+    pub frames_out: u64,
+    pub not_for_us: u64,
+    pub bad_header: u64,
+    pub bad_checksum: u64,
+    pub unknown_protocol: u64,
+    pub no_socket: u64,
+    pub queue_full: u64,
+    pub no_route: u64,
+    pub neighbor_full: u64,
+    pub resets_sent: u64,
+    pub challenge_acks: u64,
+    pub syn_cookies_sent: u64,
+    pub syn_cookies_accepted: u64,
+    pub syn_cookies_failed: u64,
+    pub listen_overflows: u64,
+    pub udp_dropped: u64,
+    pub icmp_in_errors: u64,
+    pub limited: u64,
+}
+
+/// An interface.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    pub mac: MacAddress,
+    pub mtu: usize,
+    pub addresses: Vec<Cidr>,
+    pub offloads: Needs,
+    pub neighbors: Neighbors,
+    pub identification: u16,
+    /// Frames to send first.
+    pub queue: VecDeque<Vec<u8>>,
+    /// Sockets with something to send.
+    ready: VecDeque<u32>,
+    /// Sockets that wait for a neighbour.
+    parked: Vec<u32>,
+}
+
+impl Interface {
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.address == address)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Tcp(Box<Connection>),
+    Listener(Box<Listener>),
+    Udp(Box<UdpSocket>),
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    socket: Option<Socket>,
+    /// Whether it is in a list of ready or parked sockets.
+    queued: bool,
+    /// Whether it is in the list of events.
+    told: bool,
+}
+
+/// A TCP/IP stack.
+#[derive(Debug)]
+pub struct Stack {
+    settings: Settings,
+    secret: Secret,
+    random: Random,
+    interfaces: Vec<Interface>,
+    routes: Routes,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    demux: Demux,
+    listeners: BTreeMap<u16, Vec<u32>>,
+    datagrams: BTreeMap<u16, Vec<u32>>,
+    timers: Timers,
+    events: VecDeque<u32>,
+    reassembly: Reassembly,
+    challenges: Challenges,
+    /// ICMP errors and resets in this second.
+    errors: (u64, u32),
+    statistics: Statistics,
+    scratch: Vec<u8>,
+    now: u64,
+}
+
+impl Stack {
+    /// A stack without interfaces. `seed` must be random and secret: sequence numbers, cookies, ports and hash
+    /// tables depend on it.
+    pub fn new(settings: Settings, seed: [u64; 2]) -> Stack {
+        let secret = Secret(seed);
+        Stack {
+            random: Random(secret.hash(&[0])),
+            demux: Demux::new(Secret([secret.hash(&[1]), secret.hash(&[2])])),
+            reassembly: Reassembly::new(settings.ipfrag_high_thresh, settings.ipfrag_time),
+            settings,
+            secret,
+            interfaces: Vec::new(),
+            routes: Routes::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            listeners: BTreeMap::new(),
+            datagrams: BTreeMap::new(),
+            timers: Timers::default(),
+            events: VecDeque::new(),
+            challenges: Challenges::default(),
+            errors: (0, 0),
+            statistics: Statistics::default(),
+            scratch: Vec::new(),
+            now: 0,
+        }
+    }
+
+    /// Adds an interface; returns its number.
+    pub fn add_interface(&mut self, config: InterfaceConfig) -> usize {
+        let number = self.interfaces.len();
+        for &address in &config.addresses {
+            self.routes.add(address, None, number);
+        }
+        self.interfaces.push(Interface {
+            mac: config.mac,
+            mtu: config.mtu.clamp(576, 65_535),
+            addresses: config.addresses,
+            offloads: config.offloads,
+            neighbors: Neighbors::new(self.settings.gc_thresh3),
+            identification: self.random.next() as u16,
+            queue: VecDeque::new(),
+            ready: VecDeque::new(),
+            parked: Vec::new(),
+        });
+        number
+    }
+
+    /// Adds a route through a gateway, which is in a network of `interface`.
+    pub fn add_route(&mut self, network: Cidr, gateway: IpAddr, interface: usize) {
+        self.routes.add(network, Some(gateway), interface);
+    }
+
+    /// What the stack counted.
+    pub fn statistics(&self) -> Statistics {
+        Statistics { challenge_acks: self.challenges.total, ..self.statistics }
+    }
+
+    /// Receives frames, handles deadlines, and sends what can be sent on one interface. Returns when it must be
+    /// called again although nothing arrives.
+    pub fn poll(
+        &mut self,
+        now: u64,
+        interface: usize,
+        frames_in: &Burst<'_>,
+        frames_out: &mut dyn Transmit,
+    ) -> Option<u64> {
+        let mut bytes = core::mem::take(&mut self.scratch);
+        bytes.resize(LARGEST, 0);
+        for number in 0..frames_in.len() {
+            let meta = frames_in.meta(number);
+            let len = frames_in.read(number, 0, &mut bytes);
+            self.receive(now, interface, &bytes[..len], meta.offload);
+        }
+        self.scratch = bytes;
+        self.expire(now);
+        self.transmit(now, interface, frames_out);
+        self.next_deadline()
+    }
+
+    /// Handles the deadlines that have passed.
+    pub fn expire(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        while let Some(index) = self.timers.pop(self.now) {
+            self.with(index, |connection, cx| connection.expire(cx));
+        }
+        for interface in 0..self.interfaces.len() {
+            self.expire_neighbors(interface);
+        }
+        if self.reassembly.due().is_some_and(|due| due <= self.now) {
+            self.reassembly.expire(self.now);
+        }
+    }
+
+    /// When [`Stack::poll`] must be called again. Now, if something waits to be sent.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let busy = |interface: &Interface| !interface.queue.is_empty() || !interface.ready.is_empty();
+        if self.interfaces.iter().any(busy) {
+            return Some(self.now);
+        }
+        let neighbors = self.interfaces.iter().filter_map(|interface| interface.neighbors.due());
+        neighbors.chain(self.timers.next()).chain(self.reassembly.due()).min()
+    }
+
+    /// Sends what can be sent on one interface.
+    pub fn transmit(&mut self, now: u64, interface: usize, out: &mut dyn Transmit) {
+        self.now = self.now.max(now);
+        let Some(port) = self.interfaces.get_mut(interface) else { return };
+        while let Some(frame) = port.queue.front() {
+            if !out.frame(Offload::default(), frame, [&[], &[]]) {
+                return;
+            }
+            self.statistics.frames_out += 1;
+            port.queue.pop_front();
+        }
+        for _ in 0..TURNS {
+            let Some(index) = self.interfaces[interface].ready.pop_front() else { return };
+            if !self.unqueue(index) {
+                continue;
+            }
+            let progress = self.transmit_socket(index, interface, out);
+            if progress == Progress::Full {
+                self.slots[index as usize].queued = true;
+                self.interfaces[interface].ready.push_front(index);
+                return;
+            }
+            self.touch(index);
+            // Requests for neighbours.
+            while let Some(frame) = self.interfaces[interface].queue.pop_front() {
+                if !out.frame(Offload::default(), &frame, [&[], &[]]) {
+                    self.interfaces[interface].queue.push_front(frame);
+                    return;
+                }
+                self.statistics.frames_out += 1;
+            }
+        }
+    }
+
+    fn transmit_socket(&mut self, index: u32, interface: usize, out: &mut dyn Transmit) -> Progress {
+        let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return Progress::Done };
+        let remote = connection.tuple.remote.ip();
+        let Some(hop) = self.routes.find(remote) else { return Progress::Done };
+        let destination = match self.neighbor(interface, hop.next) {
+            Lookup::Known(mac, _) => mac,
+            // Not in the ready list again until the neighbour answers or is given up.
+            Lookup::Pending(_) => {
+                self.slots[index as usize].queued = true;
+                self.interfaces[interface].parked.push(index);
+                return Progress::Done;
+            }
+            Lookup::Full => {
+                self.with(index, |connection, _| connection.end_with(Some(ConnectionError::Unreachable)));
+                return Progress::Done;
+            }
+        };
+        let (Some(Socket::Tcp(connection)), Some(port)) =
+            (&mut self.slots[index as usize].socket, self.interfaces.get_mut(interface))
+        else {
+            return Progress::Done;
+        };
+        let mut link = Link {
+            out,
+            source: port.mac,
+            destination,
+            offloads: port.offloads,
+            ttl: self.settings.ip_default_ttl,
+            identification: &mut port.identification,
+        };
+        let mut cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let before = connection.counts.segs_out;
+        let progress = connection.transmit(&mut cx, &mut link);
+        self.statistics.frames_out += connection.counts.segs_out - before;
+        progress
+    }
+
+    /// Looks up a neighbour; sends a request if necessary.
+    fn neighbor(&mut self, interface: usize, address: IpAddr) -> Lookup {
+        if let Some(mac) = output::group_mac(&self.interfaces[interface], address) {
+            return Lookup::Known(mac, false);
+        }
+        let found = self.interfaces[interface].neighbors.lookup(self.now, address);
+        match found {
+            Lookup::Known(_, true) | Lookup::Pending(true) => self.ask(interface, address),
+            Lookup::Known(_, false) | Lookup::Pending(false) => {}
+            Lookup::Full => self.statistics.neighbor_full += 1,
+        }
+        found
+    }
+
+    /// A socket was taken from a list. `false`: it is closed, and its number is free now.
+    fn unqueue(&mut self, index: u32) -> bool {
+        let slot = &mut self.slots[index as usize];
+        slot.queued = false;
+        if slot.socket.is_none() {
+            self.free.push(index);
+        }
+        slot.socket.is_some()
+    }
+
+    /// Repeats requests, and reports neighbours that don't answer.
+    fn expire_neighbors(&mut self, interface: usize) {
+        let expired = self.interfaces[interface].neighbors.expire(self.now);
+        for address in expired.ask {
+            self.ask(interface, address);
+        }
+        if expired.failed.is_empty() {
+            return;
+        }
+        for index in core::mem::take(&mut self.interfaces[interface].parked) {
+            if !self.unqueue(index) {
+                continue;
+            }
+            if let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket
+                && self
+                    .routes
+                    .find(connection.tuple.remote.ip())
+                    .is_some_and(|hop| expired.failed.contains(&hop.next))
+                && connection.state == State::SynSent
+            {
+                connection.end_with(Some(ConnectionError::Unreachable));
+            }
+            self.touch(index);
+        }
+    }
+
+    /// Lets the sockets that wait for a neighbour try again.
+    fn unpark(&mut self, interface: usize) {
+        for index in core::mem::take(&mut self.interfaces[interface].parked) {
+            if self.unqueue(index) {
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Calls a connection, and does what follows from its new state.
+    fn with<R>(
+        &mut self,
+        index: u32,
+        call: impl FnOnce(&mut Connection, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let Some(Socket::Tcp(connection)) = &mut self.slots.get_mut(index as usize)?.socket else {
+            return None;
+        };
+        let mut cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let result = call(connection, &mut cx);
+        self.touch(index);
+        Some(result)
+    }
+
+    /// After anything changed a connection: its timer, its place in the lists, its end.
+    fn touch(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(Socket::Tcp(connection)) = &mut slot.socket else { return };
+        let cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        if !slot.queued && connection.wants_transmit(&cx) {
+            slot.queued = true;
+            self.interfaces[connection.interface].ready.push_back(index);
+        }
+        self.touch_timers(index);
+    }
+
+    fn touch_timers(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let Some(Socket::Tcp(connection)) = &mut slot.socket else { return };
+        if connection.state == State::Closed {
+            self.demux.remove(index);
+            self.timers.set(index, None);
+            let listener = connection.listener.take();
+            if let Some(listener) = listener {
+                self.forget_embryo(listener, index);
+            }
+            let slot = &mut self.slots[index as usize];
+            let Some(Socket::Tcp(connection)) = &slot.socket else { return };
+            if !connection.owned {
+                return self.release(index);
+            }
+            return self.tell(index);
+        }
+        self.timers.set(index, connection.deadline());
+        if connection.ready != Readiness::default() {
+            if connection.owned {
+                self.tell(index);
+            } else {
+                self.promote(index);
+            }
+        }
+    }
+
+    /// Puts a socket into the list of events.
+    fn tell(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if !slot.told {
+            slot.told = true;
+            self.events.push_back(index);
+        }
+    }
+
+    /// Frees a socket.
+    fn release(&mut self, index: u32) {
+        self.timers.set(index, None);
+        self.demux.remove(index);
+        let slot = &mut self.slots[index as usize];
+        slot.socket = None;
+        slot.generation = slot.generation.wrapping_add(1);
+        // A socket in a list is freed when it is taken from there, so that no list has stale numbers.
+        if !slot.queued {
+            self.free.push(index);
+        }
+    }
+
+    /// A free socket number; `None` if there are too many sockets.
+    fn allocate(&mut self, socket: Socket) -> Option<SocketId> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.slots.len() < self.settings.max_sockets => {
+                self.slots.push(Slot::default());
+                self.slots.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index as usize];
+        slot.socket = Some(socket);
+        Some(SocketId { index, generation: slot.generation })
+    }
+}

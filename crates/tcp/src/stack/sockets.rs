@@ -1,0 +1,476 @@
+//! Sockets as programs see them.
+
+use super::listen::Listener;
+use super::{Readiness, Socket, SocketId, Stack};
+use crate::congestion::Algorithm;
+use crate::connection::{Connection, ConnectionError, Opening, State, TcpInfo};
+use crate::demux::{Tuple, address_words};
+use crate::net::Network;
+use crate::settings::SocketOptions;
+use crate::udp::UdpSocket;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use ringway_frame::Needs;
+use ringway_wire::tcp::HEADER_LEN;
+use ringway_wire::{Ethernet, Header, Protocol};
+
+/// First and last port for connections without a chosen one (`ip_local_port_range`).
+const PORTS: (u16, u16) = (32_768, 60_999);
+
+/// A call on a socket failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SocketError {
+    /// The handle is not that of an open socket of this kind.
+    #[error("bad socket")]
+    BadSocket,
+    /// The address or port is in use.
+    #[error("address already in use")]
+    AddressInUse,
+    /// The stack has no such address, or none of the family.
+    #[error("cannot assign requested address")]
+    AddressNotAvailable,
+    /// No route leads to the address.
+    #[error("network is unreachable")]
+    Unreachable,
+    /// Nothing can be read or sent now.
+    #[error("operation would block")]
+    WouldBlock,
+    /// The datagram is too long.
+    #[error("message too long")]
+    MessageTooLong,
+    /// The stack has `max_sockets` sockets already.
+    #[error("too many open sockets")]
+    TooManySockets,
+    /// The stream was shut down for sending.
+    #[error("broken pipe")]
+    BrokenPipe,
+    /// The connection ended.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+}
+
+/// An accepted connection and its peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its socket.
+    pub socket: SocketId,
+    /// The peer's address.
+    pub peer: SocketAddr,
+}
+
+impl Stack {
+    fn socket(&self, id: SocketId) -> Result<&Socket, SocketError> {
+        let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation);
+        slot.and_then(|slot| slot.socket.as_ref()).ok_or(SocketError::BadSocket)
+    }
+
+    fn connection(&self, id: SocketId) -> Result<&Connection, SocketError> {
+        match self.socket(id)? {
+            Socket::Tcp(connection) => Ok(connection),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    fn connection_mut(&mut self, id: SocketId) -> Result<&mut Connection, SocketError> {
+        self.connection(id)?;
+        match &mut self.slots[id.index as usize].socket {
+            Some(Socket::Tcp(connection)) => Ok(connection),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    /// What a new connection of these addresses starts from; `None` without a route.
+    pub(super) fn opening(&mut self, tuple: Tuple, algorithm: Algorithm) -> Option<Opening> {
+        let hop = self.routes.find(tuple.remote.ip())?;
+        let interface = self.interfaces.get(hop.interface)?;
+        let ip = Network::headers_len(tuple.local.ip()) - Ethernet::LEN;
+        let tso = if tuple.local.is_ipv4() { Needs::TSO4 } else { Needs::TSO6 };
+        let [a, b, c, d, _] = tuple.words();
+        Some(Opening {
+            tuple,
+            interface: hop.interface,
+            iss: self.initial_sequence_number(&tuple),
+            // RFC 7323, 5.4: timestamps of connections to the same host stay monotonic.
+            ts_offset: self.secret.hash(&[a, b, c, d, 4]) as u32,
+            path_mss: (interface.mtu - ip - HEADER_LEN) as u64,
+            options: SocketOptions::default(),
+            algorithm,
+            seed: self.random.next(),
+            gso: interface.offloads.covers(tso.with(Needs::CSUM)),
+        })
+    }
+
+    /// RFC 6528: a clock of 4 us, and a secret offset for each connection.
+    pub(super) fn initial_sequence_number(&self, tuple: &Tuple) -> u32 {
+        let [a, b, c, d, e] = tuple.words();
+        let offset = self.secret.hash(&[a, b, c, d, e, 3]) as u32;
+        offset.wrapping_add((self.now / 4000) as u32)
+    }
+
+    /// The address from which packets to `remote` are sent.
+    pub(super) fn source_for(&self, remote: IpAddr) -> Result<IpAddr, SocketError> {
+        let hop = self.routes.find(remote).ok_or(SocketError::Unreachable)?;
+        let own = &self.interfaces[hop.interface].addresses;
+        let family = |cidr: &&crate::net::route::Cidr| cidr.address.is_ipv4() == remote.is_ipv4();
+        let near = own.iter().filter(family).find(|cidr| cidr.contains(hop.next));
+        let any = near.or_else(|| own.iter().find(family)).ok_or(SocketError::AddressNotAvailable)?;
+        Ok(any.address)
+    }
+
+    /// A free port for a connection to `remote`: the first one after an offset that depends on the addresses
+    /// (RFC 6056, 3.3.3).
+    fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
+        let ([a, b], [c, d]) = (address_words(local), address_words(remote.ip()));
+        let count = u64::from(PORTS.1 - PORTS.0) + 1;
+        let offset =
+            self.secret.hash(&[a, b, c, d, remote.port().into(), 5]).wrapping_add(self.random.below(8));
+        (0..count)
+            .map(|step| PORTS.0 + (offset.wrapping_add(step) % count) as u16)
+            .find(|&port| self.demux.find(&Tuple { local: SocketAddr::new(local, port), remote }).is_none())
+    }
+
+    /// Connects to `remote`, with the stack's own address and controller. [`Readiness::writable`] tells when
+    /// the connection is established; bytes can be sent at once.
+    ///
+    /// # Errors
+    /// Without a route, an address, a port or a socket.
+    pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<SocketId, SocketError> {
+        let local = self.source_for(remote.ip())?;
+        let port = self.free_port(local, remote).ok_or(SocketError::AddressInUse)?;
+        self.connect_from(now, SocketAddr::new(local, port), remote)
+    }
+
+    /// Connects from a chosen address and port.
+    ///
+    /// # Errors
+    /// As [`Stack::connect`].
+    pub fn connect_from(
+        &mut self,
+        now: u64,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<SocketId, SocketError> {
+        self.now = self.now.max(now);
+        if !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        let tuple = Tuple { local, remote };
+        if self.demux.find(&tuple).is_some() {
+            return Err(SocketError::AddressInUse);
+        }
+        let algorithm = self.settings.tcp_congestion_control;
+        let opening = self.opening(tuple, algorithm).ok_or(SocketError::Unreachable)?;
+        let connection = Connection::connect(&opening, self.now, &self.settings);
+        let id = self.allocate(Socket::Tcp(Box::new(connection))).ok_or(SocketError::TooManySockets)?;
+        self.demux.insert(tuple, id.index);
+        self.touch(id.index);
+        Ok(id)
+    }
+
+    /// Listens on an address, which may be unspecified, with a queue of `backlog` connections to accept.
+    ///
+    /// # Errors
+    /// If another listener has the address.
+    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<SocketId, SocketError> {
+        let same = |&index: &u32| match &self.slots[index as usize].socket {
+            Some(Socket::Listener(listener)) => listener.local == local,
+            _ => false,
+        };
+        if self.listeners.get(&local.port()).is_some_and(|list| list.iter().any(same)) {
+            return Err(SocketError::AddressInUse);
+        }
+        let algorithm = self.settings.tcp_congestion_control;
+        let listener = Socket::Listener(Box::new(Listener::new(local, backlog, algorithm)));
+        let id = self.allocate(listener).ok_or(SocketError::TooManySockets)?;
+        self.listeners.entry(local.port()).or_default().push(id.index);
+        Ok(id)
+    }
+
+    /// The oldest connection of a listener that was not accepted yet.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if there is none.
+    pub fn accept(&mut self, listener: SocketId) -> Result<Accepted, SocketError> {
+        self.socket(listener)?;
+        let index = match &mut self.slots[listener.index as usize].socket {
+            Some(Socket::Listener(listener)) => listener.queue.pop_front().ok_or(SocketError::WouldBlock)?,
+            _ => return Err(SocketError::BadSocket),
+        };
+        let slot = &mut self.slots[index as usize];
+        let Some(Socket::Tcp(connection)) = &mut slot.socket else { return Err(SocketError::WouldBlock) };
+        (connection.owned, connection.listener) = (true, None);
+        let accepted = Accepted {
+            socket: SocketId { index, generation: slot.generation },
+            peer: connection.tuple.remote,
+        };
+        self.touch_timers(index);
+        Ok(accepted)
+    }
+
+    /// Appends bytes to the stream; returns how many had room.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if none had; the connection's error if it ended.
+    pub fn send(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
+        self.now = self.now.max(now);
+        let connection = self.connection(id)?;
+        if let Some(error) = connection.error {
+            return Err(error.into());
+        }
+        if !connection.may_send() {
+            return Err(SocketError::BrokenPipe);
+        }
+        let index = id.index;
+        let sent = match &mut self.slots[index as usize].socket {
+            Some(Socket::Tcp(connection)) => connection.send(bytes, &self.settings),
+            _ => 0,
+        };
+        self.touch(index);
+        if sent == 0 && !bytes.is_empty() { Err(SocketError::WouldBlock) } else { Ok(sent) }
+    }
+
+    /// Copies received bytes and removes them; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if there are none yet; the connection's error if it ended.
+    pub fn recv(&mut self, now: u64, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+        let connection = self.connection(id)?;
+        let mut count = 0;
+        for piece in connection.received() {
+            let len = piece.len().min(out.len() - count);
+            out[count..count + len].copy_from_slice(&piece[..len]);
+            count += len;
+        }
+        if count == 0 && !out.is_empty() {
+            return match connection.error {
+                Some(error) => Err(error.into()),
+                None if connection.is_finished() || connection.state == State::Closed => Ok(0),
+                None => Err(SocketError::WouldBlock),
+            };
+        }
+        self.consume(now, id, count)?;
+        Ok(count)
+    }
+
+    /// The received bytes, in two pieces, to be read in place.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn received(&self, id: SocketId) -> Result<[&[u8]; 2], SocketError> {
+        Ok(self.connection(id)?.received())
+    }
+
+    /// Removes `count` received bytes.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn consume(&mut self, now: u64, id: SocketId, count: usize) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        self.connection(id)?;
+        if let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket {
+            connection.consume(self.now, count, &self.settings);
+        }
+        self.touch(id.index);
+        Ok(())
+    }
+
+    /// Whether everything the peer sent was read, and no more comes.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn is_finished(&self, id: SocketId) -> Result<bool, SocketError> {
+        Ok(self.connection(id)?.is_finished())
+    }
+
+    /// Ends the stream after the bytes that were sent.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn shutdown(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        self.connection_mut(id)?.shutdown();
+        self.touch(id.index);
+        Ok(())
+    }
+
+    /// Gives a socket up. What was sent is still delivered.
+    ///
+    /// # Errors
+    /// If the handle is invalid.
+    pub fn close(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        match self.socket(id)? {
+            Socket::Listener(_) => self.close_listener(id.index),
+            Socket::Udp(udp) => {
+                let port = udp.local.port();
+                remove(&mut self.datagrams, port, id.index);
+                self.release(id.index);
+            }
+            Socket::Tcp(_) => {
+                self.slots[id.index as usize].generation = id.generation.wrapping_add(1);
+                let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket else {
+                    return Ok(());
+                };
+                if connection.close(self.now, &self.settings) {
+                    self.abort_index(id.index);
+                } else {
+                    self.touch(id.index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a connection up with a reset.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn abort(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        self.connection_mut(id)?.owned = false;
+        self.abort_index(id.index);
+        Ok(())
+    }
+
+    pub(super) fn abort_index(&mut self, index: u32) {
+        let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return };
+        if let Some(reset) = connection.abort_reset() {
+            let tuple = connection.tuple;
+            self.send_reset(&tuple, reset);
+        }
+        self.with(index, |connection, _| {
+            connection.owned = false;
+            connection.end_with(None);
+        });
+    }
+
+    /// The next socket that became ready, and for what. Each change is told once.
+    pub fn next_event(&mut self) -> Option<(SocketId, Readiness)> {
+        while let Some(index) = self.events.pop_front() {
+            let slot = &mut self.slots[index as usize];
+            slot.told = false;
+            let id = SocketId { index, generation: slot.generation };
+            let ready = match &mut slot.socket {
+                Some(Socket::Tcp(connection)) if connection.owned => core::mem::take(&mut connection.ready),
+                Some(Socket::Listener(listener)) => {
+                    Readiness { acceptable: !listener.queue.is_empty(), ..Readiness::default() }
+                }
+                Some(Socket::Udp(udp)) => Readiness { readable: udp.is_readable(), ..Readiness::default() },
+                Some(Socket::Tcp(_)) | None => Readiness::default(),
+            };
+            if ready != Readiness::default() {
+                return Some((id, ready));
+            }
+        }
+        None
+    }
+
+    /// Why a connection ended, if it ended with an error.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn error(&self, id: SocketId) -> Result<Option<ConnectionError>, SocketError> {
+        Ok(self.connection(id)?.error)
+    }
+
+    /// `TCP_INFO`.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn info(&self, id: SocketId) -> Result<TcpInfo, SocketError> {
+        Ok(self.connection(id)?.info())
+    }
+
+    /// Sets options of a connection.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn set_options(&mut self, now: u64, id: SocketId, options: SocketOptions) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        self.connection(id)?;
+        self.with(id.index, |connection, cx| connection.set_options(cx, options));
+        Ok(())
+    }
+
+    /// Local and remote address of a connection.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn addresses(&self, id: SocketId) -> Result<(SocketAddr, SocketAddr), SocketError> {
+        let tuple = self.connection(id)?.tuple;
+        Ok((tuple.local, tuple.remote))
+    }
+
+    /// Opens a UDP socket on an address, which may be unspecified; port 0 chooses one.
+    ///
+    /// # Errors
+    /// If another socket has the address.
+    pub fn bind(&mut self, mut local: SocketAddr) -> Result<SocketId, SocketError> {
+        if local.port() == 0 {
+            let count = u64::from(PORTS.1 - PORTS.0) + 1;
+            let offset = self.random.below(count);
+            let mut ports = (0..count).map(|step| PORTS.0 + ((offset + step) % count) as u16);
+            let port = ports.find(|port| !self.datagrams.contains_key(port));
+            local.set_port(port.ok_or(SocketError::AddressInUse)?);
+        }
+        let same = |&index: &u32| match &self.slots[index as usize].socket {
+            Some(Socket::Udp(udp)) => udp.local == local,
+            _ => false,
+        };
+        if self.datagrams.get(&local.port()).is_some_and(|list| list.iter().any(same)) {
+            return Err(SocketError::AddressInUse);
+        }
+        let socket = Socket::Udp(Box::new(UdpSocket::new(local)));
+        let id = self.allocate(socket).ok_or(SocketError::TooManySockets)?;
+        self.datagrams.entry(local.port()).or_default().push(id.index);
+        Ok(id)
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// Without a route, if it is too long, or if the interface's queue is full.
+    pub fn send_to(
+        &mut self,
+        now: u64,
+        id: SocketId,
+        bytes: &[u8],
+        remote: SocketAddr,
+    ) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        let Socket::Udp(udp) = self.socket(id)? else { return Err(SocketError::BadSocket) };
+        let mut local = udp.local;
+        if local.ip().is_unspecified() {
+            local.set_ip(self.source_for(remote.ip())?);
+        }
+        let packet = super::output::datagram(local, remote, bytes).ok_or(SocketError::MessageTooLong)?;
+        self.send_packet(local.ip(), remote.ip(), Protocol::UDP, &packet)
+    }
+
+    /// The oldest received datagram and its sender.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if there is none; the error that an ICMP message reported.
+    pub fn recv_from(&mut self, id: SocketId) -> Result<(Vec<u8>, SocketAddr), SocketError> {
+        self.socket(id)?;
+        let Some(Socket::Udp(udp)) = &mut self.slots[id.index as usize].socket else {
+            return Err(SocketError::BadSocket);
+        };
+        if core::mem::take(&mut udp.refused) {
+            return Err(ConnectionError::Refused.into());
+        }
+        let (from, bytes) = udp.pop().ok_or(SocketError::WouldBlock)?;
+        Ok((bytes, from))
+    }
+}
+
+/// Removes a socket from the list of its port.
+pub(super) fn remove(ports: &mut alloc::collections::BTreeMap<u16, Vec<u32>>, port: u16, index: u32) {
+    if let Some(list) = ports.get_mut(&port) {
+        list.retain(|other| *other != index);
+        if list.is_empty() {
+            ports.remove(&port);
+        }
+    }
+}
