@@ -45,6 +45,20 @@ fn register_tables_are_as_agreed() {
 }
 
 #[test]
+fn registers_keep_only_the_bits_that_they_have() {
+    for model in MODELS {
+        let mut machine = Machine::new(model, Techniques::default());
+        let some = model.tables.iter().flat_map(|rows| rows.iter()).filter(|row| row.bits != u32::MAX);
+        for (offset, bits) in some.map(|row| (row.offset, row.bits)).chain([(reg::RA + 12, 0x8003_ffff)]) {
+            machine.write(offset, u32::MAX);
+            assert_eq!(machine.read(offset), bits, "{offset:#x}");
+        }
+        machine.write(reg::RDLEN, 4096 + 5);
+        assert_eq!(machine.read(reg::RDLEN), 4096);
+    }
+}
+
+#[test]
 fn a_driver_finds_the_device_its_address_and_its_phy() {
     let mut machine = Machine::new(&i82540em::MODEL, Techniques::default());
     assert_eq!((machine.config_read(0), machine.config_read(8) >> 8), (0x100e_8086, 0x02_0000));

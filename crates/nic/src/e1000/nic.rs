@@ -27,8 +27,9 @@ const MDIC_INTERRUPT: u32 = 1 << 29;
 const EITR_END: u32 = reg::EITR + 4 * VECTORS as u32;
 /// RDTR, TIDV: interrupt now.
 const FPD: u32 = 1 << 31;
-/// RAH: the address is valid.
+/// RAH: the address is valid; all bits that it has.
 const VALID: u32 = 1 << 31;
+const RAH_BITS: u32 = VALID | 0x3_ffff;
 /// Nanoseconds of a unit of ITR.
 const ITR_UNIT: u64 = 256;
 /// Subsystem of a device with a shared block, by which its driver finds it.
@@ -389,6 +390,9 @@ impl Nic {
             return;
         };
         self.accesses[number].writes += 1;
+        // The high halves of the receive addresses have fewer bits.
+        let is_high = row.offset == reg::RA && offset & 4 != 0;
+        let value = value & if is_high { RAH_BITS } else { row.bits };
         if row.access == Access::Plain {
             return self.shared.store(offset, value);
         }
@@ -424,9 +428,9 @@ impl Nic {
                 self.run_rings(host, effects);
             }
             reg::RDBAL..=reg::RDH | reg::TDBAL..=reg::TDH => self.set_ring(offset, value, host),
-            reg::RDT => self.shared.store(offset, value & 0xffff),
+            reg::RDT => self.shared.store(offset, value),
             reg::TDT => {
-                self.shared.store(offset, value & 0xffff);
+                self.shared.store(offset, value);
                 effects.kick |= self.shared.tx.generation().is_some() && !self.is_awaited(host.now);
             }
             reg::RDTR | reg::TIDV => {

@@ -28,6 +28,8 @@ pub struct Register {
     pub access: Access,
     /// Its value after a reset.
     pub reset: u32,
+    /// The bits that it has.
+    pub bits: u32,
 }
 
 impl Register {
@@ -39,7 +41,7 @@ impl Register {
 
 macro_rules! registers {
     ($(#[doc = $all:literal])* $table:ident: $($(#[doc = $doc:literal])+
-        $name:ident $offset:literal $([$count:literal])? $access:ident $(= $reset:literal)?;)*) => {
+        $name:ident $offset:literal $([$count:literal])? $access:ident $(= $reset:literal)? $(& $bits:literal)?;)*) => {
         $($(#[doc = $doc])+ pub const $name: u32 = $offset;)*
 
         $(#[doc = $all])*
@@ -49,6 +51,7 @@ macro_rules! registers {
             name: stringify!($name),
             access: $crate::e1000::registers::Access::$access,
             reset: 0 $(+ $reset)?,
+            bits: u32::MAX $(& $bits)?,
         },)*];
     };
 }
@@ -71,11 +74,11 @@ registers! {
     /// Flow control address, low half.
     FCAL 0x0028 Plain = 0x00c2_8001;
     /// Flow control address, high half.
-    FCAH 0x002c Plain = 0x0000_0100;
+    FCAH 0x002c Plain = 0x0000_0100 & 0xffff;
     /// Flow control type.
-    FCT 0x0030 Plain = 0x0000_8808;
+    FCT 0x0030 Plain = 0x0000_8808 & 0xffff;
     /// EtherType of VLAN tags.
-    VET 0x0038 Plain = 0x0000_8100;
+    VET 0x0038 Plain = 0x0000_8100 & 0xffff;
     /// Interrupt causes.
     ICR 0x00c0 ClearOnRead;
     /// Interrupt throttling: the shortest interval in units of 256 ns.
@@ -89,15 +92,15 @@ registers! {
     /// Receive control.
     RCTL 0x0100 Acts;
     /// Flow control transmit timer.
-    FCTTV 0x0170 Plain;
+    FCTTV 0x0170 Plain & 0xffff;
     /// Transmit configuration word (fibre only).
-    TXCW 0x0178 Plain;
+    TXCW 0x0178 Plain & 0xc000_ffff;
     /// Receive configuration word (fibre only).
     RXCW 0x0180 ReadOnly;
     /// Transmit control.
     TCTL 0x0400 Acts;
     /// Transmit inter-packet gap.
-    TIPG 0x0410 Plain = 0x0060_200a;
+    TIPG 0x0410 Plain = 0x0060_200a & 0x3fff_ffff;
     /// Adaptive inter-frame spacing.
     AIT 0x0458 Plain;
     /// LED control.
@@ -105,21 +108,21 @@ registers! {
     /// Packet buffer allocation.
     PBA 0x1000 Plain = 0x0010_0030;
     /// Flow control receive threshold, low.
-    FCRTL 0x2160 Plain;
+    FCRTL 0x2160 Plain & 0x8000_fff8;
     /// Flow control receive threshold, high.
-    FCRTH 0x2168 Plain;
+    FCRTH 0x2168 Plain & 0x8000_fff8;
     /// Receive data FIFO: head, tail, saved head, saved tail and packet count, for diagnosis.
     RDFH 0x2410 [9] Plain;
     /// Receive ring's base, low half.
-    RDBAL 0x2800 Acts;
+    RDBAL 0x2800 Acts & 0xffff_fff0;
     /// Receive ring's base, high half.
     RDBAH 0x2804 Acts;
     /// Receive ring's length in bytes.
-    RDLEN 0x2808 Acts;
+    RDLEN 0x2808 Acts & 0x000f_ff80;
     /// Receive ring's head, which the device moves.
-    RDH 0x2810 Acts;
+    RDH 0x2810 Acts & 0xffff;
     /// Receive ring's tail, which the driver moves.
-    RDT 0x2818 Acts;
+    RDT 0x2818 Acts & 0xffff;
     /// Receive interrupt delay after the last frame, in units of 1.024 us.
     RDTR 0x2820 Acts;
     /// Receive descriptor control.
@@ -137,15 +140,15 @@ registers! {
     /// Transmit data FIFO: head, tail, saved head, saved tail and packet count, for diagnosis.
     TDFH 0x3410 [9] Plain;
     /// Transmit ring's base, low half.
-    TDBAL 0x3800 Acts;
+    TDBAL 0x3800 Acts & 0xffff_fff0;
     /// Transmit ring's base, high half.
     TDBAH 0x3804 Acts;
     /// Transmit ring's length in bytes.
-    TDLEN 0x3808 Acts;
+    TDLEN 0x3808 Acts & 0x000f_ff80;
     /// Transmit ring's head, which the device moves.
-    TDH 0x3810 Acts;
+    TDH 0x3810 Acts & 0xffff;
     /// Transmit ring's tail, which the driver moves.
-    TDT 0x3818 Acts;
+    TDT 0x3818 Acts & 0xffff;
     /// Transmit interrupt delay after the last frame, in units of 1.024 us.
     TIDV 0x3820 Acts;
     /// Transmit descriptor control.
