@@ -41,7 +41,8 @@ impl Register {
 
 macro_rules! registers {
     ($(#[doc = $all:literal])* $table:ident: $($(#[doc = $doc:literal])+
-        $name:ident $offset:literal $([$count:literal])? $access:ident $(= $reset:literal)? $(& $bits:literal)?;)*) => {
+        $name:ident $offset:literal $([$count:literal])? $access:ident
+        $(= $reset:literal)? $(& $bits:literal)?;)*) => {
         $($(#[doc = $doc])+ pub const $name: u32 = $offset;)*
 
         $(#[doc = $all])*
