@@ -5,7 +5,7 @@ use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-none";
 const CRATES: &[&str] =
-    &["wire", "mem", "frame", "tcp", "ring", "virtq", "nic", "click-lang", "click", "elements"];
+    &["wire", "mem", "frame", "tcp", "ring", "virtq", "nic", "link", "click-lang", "click", "elements"];
 
 /// Builds the crates; compiler errors are the findings.
 pub fn check(root: &Path) -> Findings {

@@ -72,6 +72,7 @@ const ACCOUNTS: &[(&str, &[&str])] = &[
     ("IPOut", &["drops"]),
     ("IPRewriter", &["drops"]),
     ("LinearIPLookup", &["drops"]),
+    ("LinkEmulator", &["drops", "size"]),
     ("LookupIP6Route", &["drops"]),
     ("LookupIPRouteMP", &["drops"]),
     ("MarkIPCE", &["drops"]),

@@ -46,6 +46,15 @@ impl Flow {
         }))
     }
 
+    /// The flow of an IP packet. `None`: it has no complete IP header.
+    pub fn of_ip(packet: &[u8]) -> Option<Flow> {
+        match packet.first()? >> 4 {
+            4 => ipv4_flow(packet),
+            6 => ipv6_flow(packet),
+            _ => None,
+        }
+    }
+
     /// The flow in the opposite direction.
     #[inline]
     pub fn reversed(self) -> Flow {

@@ -38,6 +38,7 @@ pub mod hub;
 pub mod idle;
 pub mod infinite_source;
 pub mod input_switch;
+pub mod link_emulator;
 pub mod link_unqueue;
 pub mod meter;
 mod metering;
@@ -148,6 +149,7 @@ pub const CLASSES: &[&Class] = &[
     &idle::CLASS,
     &infinite_source::CLASS,
     &input_switch::CLASS,
+    &link_emulator::CLASS,
     &link_unqueue::CLASS,
     &meter::CLASS,
     &mixed_queue::CLASS,

@@ -64,6 +64,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("IPInputCombo", "1"),
     ("IPLoadBalancer", "5.6.7.8, 10.0.0.1, 10.0.0.2, CAPACITY 3"),
     ("IPOutputCombo", "1, 1.2.3.4, 40"),
+    ("LinkEmulator", "1MBps, 1ms"),
     ("LinkUnqueue", "1ms, 1MBps"),
     ("MoveData", "0, 20, 4"),
     ("Paint", "1"),
