@@ -210,6 +210,21 @@ pub const CASES: &[Case] = &[
         ..PLAIN
     },
     Case { key: "flowmon.churn", text: |a, b| tables::monitor(Churn, a, b), frames: tables::flows, ..PLAIN },
+    Case {
+        key: "link.pps",
+        mark: 10.0,
+        text: |a, b| format!("{a} -> LinkEmulator(DELAY 100us) -> {b};"),
+        frames: tables::flows,
+        ..PLAIN
+    },
+    Case {
+        key: "link.gbit",
+        mark: 3.34,
+        text: |a, b| format!("{a} -> LinkEmulator(DELAY 100us) -> {b};"),
+        length: 1500,
+        frames: tables::flows,
+        ..PLAIN
+    },
     Case { key: "bras", mark: 5.0, text: middlebox::bras, frames: middlebox::session_frames, ..PLAIN },
     Case {
         key: "bras.down",

@@ -81,6 +81,8 @@ pub const GROUPS: &[Group] = &[Group {
             "PPPoEConcentrator, 100,000 sessions, every second beyond its rate, frames from subscribers",
         ),
         ("bras.down", "the same, packets to subscribers"),
+        ("link.pps", "LinkEmulator with a delay of 100 us"),
+        ("link.gbit", "the same with 1500 B; 40 Gb/s are 3.34 Mpps"),
         ("handlers", "the longest delay of packets while handlers of large tables are read and written"),
         ("forward.ports", "from a source port through a function on ring ports to a sink port, two cores"),
         ("mirror.ports", "the same, Ethernet addresses swapped"),

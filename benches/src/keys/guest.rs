@@ -48,7 +48,7 @@ pub fn qemu(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 /// Downloads the kernel of QEMU's guests if needed.
 pub fn fetch_kernel() -> Result<(), Failure> {
     crate::peer::program(QEMU)?;
-    image::qemu()?;
+    image::qemu(&[])?;
     Ok(())
 }
 
