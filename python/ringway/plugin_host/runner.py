@@ -227,7 +227,7 @@ class Runner:
             call,
         )
 
-    def _accepted(self, hosts: list[Host], call: Call) -> dict[str, Any]:
+    def _accepted(self, hosts: Sequence[Host], call: Call) -> dict[str, Any]:
         answer: dict[str, Any]
         if call.by_id:
             # Unknown hosts can't be judged, and are accepted.
@@ -236,10 +236,12 @@ class Runner:
             answer = {"hosts": self._mask(hosts, call)}
         return _explained(answer, call)
 
-    def _mask(self, hosts: list[Host], call: Call) -> str:
+    def _mask(self, hosts: Sequence[Host], call: Call) -> str:
         """The hosts as a mask, built from the smaller of the accepted and the rejected candidates."""
         size = len(self._inventory.slots)
         asked = call.request.get("hosts")
+        if asked is not None and hosts is call.hosts:
+            return str(asked).ljust(size, "0")
         if asked is None or len(hosts) * 2 < len(call.hosts):
             mask = bytearray(b"0") * size
             for host in hosts:

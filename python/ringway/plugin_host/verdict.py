@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Iterable, Mapping, Sequence
 
 from ringway.placement.inventory import Inventory
@@ -15,13 +16,16 @@ MOST_HOSTS = 1 << 20
 """Attack: an endless generator. Largest number of elements."""
 
 
-def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[Host]:
-    """The hosts that a filter accepted."""
+def accepted(result: Any, hosts: Sequence[Host], inventory: Inventory) -> Sequence[Host]:
+    """The hosts that a filter accepted; `hosts` itself if it accepted all of them."""
     if result is None:
         raise Failure("result", "it returned None; a filter returns the hosts it accepts")
     if isinstance(result, (str, bytes)) or not isinstance(result, Iterable):
         raise Failure("result", f"it returned {_short(result)}; a filter returns the hosts it accepts")
     found = _bounded(result)
+    # Usual, and several times as fast as sets of thousands of hosts.
+    if len(found) == len(hosts) and all(map(operator.is_, found, hosts)):
+        return hosts
     if set(map(type, found)) != {Host}:
         found = [_host(entry, inventory) for entry in found]
     strangers = set(found).difference(hosts)

@@ -2,12 +2,12 @@
 
 use super::outside::Outside;
 use super::record::{Choice, Removed, Scored};
-use super::select::{Counts, add, ends, top};
+use super::select::{Counts, add, top};
 use super::trace::{HostTrace, Trace, Verdict, WeightTrace};
 use crate::filters::{self, MANDATORY};
 use crate::model::Row;
-use crate::policy::Policy;
-use crate::unit::{Context, Filter, Kept};
+use crate::policy::{Policy, Selector};
+use crate::unit::{Context, Filter, Kept, ends};
 use crate::weights;
 use std::collections::HashMap;
 
@@ -218,6 +218,11 @@ fn weights_inside(
     let Scratch { rows, raw, totals, base, counts, .. } = scratch;
     for used in &policy.weights {
         let Some(weight) = weights::find(&used.name) else { continue };
+        let same = f64::from(used.factor) * (rows.len() - 1) as f64;
+        if weighed.is_none() && policy.selector == Selector::Rank && weight.is_neutral(context) {
+            *base += same;
+            continue;
+        }
         raw.clear();
         raw.resize(rows.len(), 0);
         weight.weigh(context, rows, raw);
@@ -229,8 +234,8 @@ fn weights_inside(
             weighed.push(Weighed { weight: used.name.clone(), factor: used.factor, raw, points });
         }
         // If all hosts have the same score, all get the same rank.
-        if least == most && policy.selector == crate::policy::Selector::Rank {
-            *base += f64::from(used.factor) * (rows.len() - 1) as f64;
+        if least == most && policy.selector == Selector::Rank {
+            *base += same;
             continue;
         }
         add(policy.selector, raw, used.factor, totals, None, counts);

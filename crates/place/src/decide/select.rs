@@ -2,6 +2,7 @@
 
 use crate::model::Row;
 use crate::policy::Selector;
+use crate::unit::ends;
 
 /// Buffers reused by later decisions.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ pub fn add(
             let last = raw.len().saturating_sub(1) as u32;
             if i64::from(most) - i64::from(least) < COUNTED {
                 let less = &counts.less;
-                out.give(|_, raw| f64::from(last - less[(raw - least) as usize]));
+                out.give(|_, raw| f64::from(last - less[raw.wrapping_sub(least) as usize]));
             } else {
                 let ranks = &counts.order;
                 out.give(|at, _| f64::from(last - ranks[at]));
@@ -63,16 +64,6 @@ impl Out<'_> {
             }
         }
     }
-}
-
-/// Minimum and maximum.
-pub fn ends(raw: &[i32]) -> (i32, i32) {
-    let (mut least, mut most) = (i32::MAX, i32::MIN);
-    for figure in raw {
-        least = least.min(*figure);
-        most = most.max(*figure);
-    }
-    if least > most { (0, 0) } else { (least, most) }
 }
 
 impl Counts {

@@ -17,8 +17,10 @@ impl Filter for Blacklist {
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let now = context.now;
-        let barred = &context.cluster.columns.barred;
-        kept.reject(|row| now < barred[row as usize]);
+        if !context.cluster.barred.is_empty() {
+            let barred = &context.cluster.columns.barred;
+            kept.reject_each(barred.iter().map(|until| now < *until));
+        }
         for row in context.rows_of(&context.request.without) {
             kept.remove(row);
         }

@@ -17,10 +17,10 @@ impl Filter for Cpu {
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let columns = &context.cluster.columns;
-        let rows = kept.len();
-        let (cpus, largest) = (&columns.cpus[..rows], &columns.largest[..rows]);
-        let exclusive = &context.exclusive()[..rows];
-        kept.reject_need(context, |row, need| cpus[row] - exclusive[row] < largest[row].max(need.largest));
+        let figures = columns.cpus.iter().zip(context.exclusive()).zip(&columns.largest);
+        kept.reject_need(context, figures, |((cpus, exclusive), largest), need| {
+            cpus - exclusive < (*largest).max(need.largest)
+        });
     }
 
     fn reason(&self, context: &Context<'_>, row: Row) -> String {

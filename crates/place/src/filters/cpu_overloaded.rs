@@ -21,15 +21,13 @@ impl Filter for CpuOverloaded {
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let (high, lasting) = limits(context);
-        let now = context.now;
+        // Hosts that were overloaded then, and still are.
+        let Some(then) = context.now.checked_sub(lasting) else { return };
         let columns = &context.cluster.columns;
-        let rows = kept.len();
-        let (over, load) = (&columns.over_since[..rows], &columns.load[..rows]);
-        let (cpus, exclusive) = (&columns.cpus[..rows], &columns.exclusive[..rows]);
-        kept.reject(|row| {
-            let at = row as usize;
-            now >= over[at].saturating_add(lasting) && load[at] > high * (cpus[at] - exclusive[at])
-        });
+        let loads = columns.load.iter().zip(&columns.cpus).zip(&columns.exclusive);
+        kept.reject_each(columns.over_since.iter().zip(loads).map(|(since, ((load, cpus), exclusive))| {
+            (*since <= then) & (*load > high * (cpus - exclusive))
+        }));
     }
 
     fn reason(&self, context: &Context<'_>, row: Row) -> String {

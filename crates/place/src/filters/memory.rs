@@ -25,23 +25,23 @@ impl Filter for Memory {
             return;
         }
         let columns = &context.cluster.columns;
-        let rows = kept.len();
-        let (free, swap) = (&columns.free[..rows], &columns.swap_free[..rows]);
-        let schedulable = &columns.schedulable[..rows];
+        let figures = columns.free.iter().zip(&columns.swap_free).zip(&columns.schedulable);
         // Huge pages that are not set aside must be in memory, not in swap.
         if context.vms().any(|vm| vm.huge_page_kb.is_some()) {
-            return kept.reject_need(context, |row, need| {
-                let dynamic = context.dynamic_on(row as Row);
-                let free = free[row].saturating_sub(dynamic);
-                free < 0
-                    || free.saturating_add(swap[row]) < need.memory
-                    || schedulable[row].saturating_sub(dynamic) < need.committed
-            });
+            return kept.reject_need(
+                context,
+                figures.zip(0..),
+                |(((free, swap), schedulable), row), need| {
+                    let dynamic = context.dynamic_on(row);
+                    let free = free.saturating_sub(dynamic);
+                    free < 0
+                        || free.saturating_add(*swap) < need.memory
+                        || schedulable.saturating_sub(dynamic) < need.committed
+                },
+            );
         }
-        kept.reject_need(context, |row, need| {
-            free[row] < 0
-                || free[row].saturating_add(swap[row]) < need.memory
-                || schedulable[row] < need.committed
+        kept.reject_need(context, figures, |((free, swap), schedulable), need| {
+            (*free < 0) | (free.saturating_add(*swap) < need.memory) | (*schedulable < need.committed)
         });
     }
 

@@ -17,7 +17,7 @@ impl Filter for Status {
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let up = &context.cluster.columns.up;
-        kept.reject(|row| !up[row as usize]);
+        kept.reject_each(up.iter().map(|up| !up));
     }
 
     fn reason(&self, context: &Context<'_>, row: Row) -> String {

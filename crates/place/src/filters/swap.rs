@@ -25,8 +25,8 @@ impl Filter for Swap {
             return;
         }
         let allowed = context.number("MaximumAllowedSwapUsage", 0.0) as i32;
-        let swapping = &context.cluster.columns.swapping[..kept.len()];
-        kept.reject(|row| swapping[row as usize] > allowed);
+        let swapping = &context.cluster.columns.swapping;
+        kept.reject_each(swapping.iter().map(|swapping| *swapping > allowed));
     }
 
     fn reason(&self, context: &Context<'_>, row: Row) -> String {

@@ -22,13 +22,12 @@ impl Filter for VCpuCapacity {
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let ratio = context.number("VCpuAllocationRatio", 1.0);
         let columns = &context.cluster.columns;
-        let rows = kept.len();
-        let (cpus, exclusive) = (&columns.cpus[..rows], &context.exclusive()[..rows]);
-        let (promised, own) = (&columns.promised[..rows], &columns.kept[..rows]);
+        let cpus = columns.cpus.iter().zip(context.exclusive());
+        let figures = cpus.zip(columns.promised.iter().zip(&columns.kept));
         let cluster = &context.cluster.cluster;
-        kept.reject_need(context, |row, need| {
-            let free = i64::from(cpus[row] - exclusive[row]) * 1000 - i64::from(own[row]);
-            let taken = i64::from(promised[row]) + i64::from(need.cpus(cluster));
+        kept.reject_need(context, figures, |((cpus, exclusive), (promised, own)), need| {
+            let free = i64::from(cpus - exclusive) * 1000 - i64::from(*own);
+            let taken = i64::from(*promised) + i64::from(need.cpus(cluster));
             taken as f64 > free as f64 * ratio
         });
     }

@@ -58,14 +58,29 @@ pub trait Weight: Sync {
         &[]
     }
 
+    /// Whether all hosts have the same score for the group, so that [`Weight::weigh`] need not be called.
+    fn is_neutral(&self, _: &Context<'_>) -> bool {
+        false
+    }
+
     /// Computes the scores of `rows`. `raw` has the same length and is initially 0; scores left unchanged are
     /// equal.
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]);
 }
 
+/// Minimum and maximum; 0 if there is none.
+pub fn ends(raw: &[i32]) -> (i32, i32) {
+    let (mut least, mut most) = (i32::MAX, i32::MIN);
+    for figure in raw {
+        least = least.min(*figure);
+        most = most.max(*figure);
+    }
+    if least > most { (0, 0) } else { (least, most) }
+}
+
 /// Scales scores to 1 to [`MAX_WEIGHT`]; equal scores stay equal.
 pub fn stretch(raw: &mut [i32]) {
-    let (Some(least), Some(most)) = (raw.iter().copied().min(), raw.iter().copied().max()) else { return };
+    let (least, most) = ends(raw);
     if least == most {
         raw.fill(1);
         return;
@@ -76,11 +91,17 @@ pub fn stretch(raw: &mut [i32]) {
     }
 }
 
-/// Rounds half up without a function call: values are far from the limits of `i32`, and `as` saturates.
+/// Adding this number leaves the nearest integer in the lower half of the sum.
+const INTEGERS: f64 = (3u64 << 51) as f64;
+
+/// Rounds half up, limited to `i32`, by additions and comparisons alone, which vector instructions do.
 pub fn round(figure: f64) -> i32 {
     let shifted = figure + 0.5;
-    let whole = shifted as i32;
-    whole - i32::from(f64::from(whole) > shifted)
+    let (least, most) = (f64::from(i32::MIN), f64::from(i32::MAX));
+    let shifted = if shifted > least { shifted } else { least };
+    let shifted = if shifted < most { shifted } else { most };
+    let sum = shifted + INTEGERS;
+    sum.to_bits() as i32 - i32::from(sum - INTEGERS > shifted)
 }
 
 #[cfg(test)]
@@ -96,5 +117,14 @@ mod tests {
         stretch(&mut same);
         assert_eq!(same, [1, 1]);
         assert_eq!([-1.5, -0.2, 0.5, 1.49].map(round), [-1, 0, 1, 1]);
+        assert_eq!([f64::MIN, f64::MAX, -2_147_483_648.6].map(round), [i32::MIN, i32::MAX, i32::MIN]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn rounding_equals_floor_of_a_half_more(whole in -5_000_000i64..5_000_000, part in 0u32..1000) {
+            let figure = whole as f64 + f64::from(part) / 1000.0;
+            proptest::prop_assert_eq!(f64::from(round(figure)), (figure + 0.5).floor());
+        }
     }
 }

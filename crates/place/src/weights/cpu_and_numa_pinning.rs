@@ -17,18 +17,24 @@ impl Weight for CpuAndNumaPinning {
         "Prefers hosts where CPU pinning and NUMA pinning agree"
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        !context.vms().any(|vm| is_strict(vm) && vm.numa.iter().any(|node| !node.host_nodes.is_empty()))
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        let strict = |vm: &Vm| vm.numa.iter().all(|node| node.mode != NumaMode::Preferred);
-        let pinned = |vm: &Vm| vm.numa.iter().any(|node| !node.host_nodes.is_empty());
-        if !context.vms().any(|vm| strict(vm) && pinned(vm)) {
+        if self.is_neutral(context) {
             return;
         }
         for (row, raw) in rows.iter().zip(raw) {
             let Some(slot) = context.cluster.slot(*row) else { continue };
-            let new = context.new_on(*row).map(|slot| &*slot.vm).filter(|vm| strict(vm));
+            let new = context.new_on(*row).map(|slot| &*slot.vm).filter(|vm| is_strict(vm));
             let nodes = fit::pinned_nodes(new);
             let fits = fit::assign(&fit::numa_free(context, *row), &nodes, Some(&slot.host)).is_some();
             *raw = if fits && !slot.host.numa.is_empty() { 1 } else { MAX_WEIGHT };
         }
     }
+}
+
+fn is_strict(vm: &Vm) -> bool {
+    vm.numa.iter().all(|node| node.mode != NumaMode::Preferred)
 }

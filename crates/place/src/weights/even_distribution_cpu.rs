@@ -21,8 +21,12 @@ impl Weight for EvenDistributionCpu {
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let ratio = context.number("VCpuToPhysicalCpuRatio", 0.0);
-        let full = |at: usize| ratio > 0.0 && vcpu_ratio(context, at) >= ratio;
-        super::load_scores(context, rows, raw, |at| if full(at) { PENALTY } else { 1.0 });
+        let full = |at: usize| vcpu_ratio(context, at) >= ratio;
+        if ratio > 0.0 {
+            super::load_scores(context, rows, raw, |at| if full(at) { PENALTY } else { 1.0 });
+        } else {
+            super::load_scores(context, rows, raw, |_| 1.0);
+        }
         stretch(raw);
     }
 }

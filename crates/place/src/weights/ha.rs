@@ -15,8 +15,12 @@ impl Weight for Ha {
         "Prefers hosts with a higher score for the self-hosted engine"
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        !context.vms().any(|vm| vm.hosted_engine)
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        if !context.vms().any(|vm| vm.hosted_engine) {
+        if self.is_neutral(context) {
             return;
         }
         for (row, raw) in rows.iter().zip(raw) {

@@ -19,8 +19,12 @@ impl Weight for HaReservation {
         &["ScaleDown"]
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        !context.cluster.cluster.ha_reservation || !context.vms().any(|vm| vm.ha)
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        if !context.cluster.cluster.ha_reservation || !context.vms().any(|vm| vm.ha) {
+        if self.is_neutral(context) {
             return;
         }
         let ha = &context.cluster.columns.ha;

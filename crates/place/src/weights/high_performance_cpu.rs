@@ -16,6 +16,10 @@ impl Weight for HighPerformanceCpu {
         "Prefers hosts with at least the sockets, cores and threads of a high-performance VM"
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        !context.vms().any(applies)
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         for vm in context.vms().filter(|vm| applies(vm)) {
             for (row, raw) in rows.iter().zip(&mut *raw) {

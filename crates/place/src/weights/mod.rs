@@ -21,7 +21,7 @@ mod preferred_hosts;
 mod vm_affinity_groups;
 mod vm_to_hosts_affinity_groups;
 
-use crate::model::Row;
+use crate::model::{Need, Row};
 use crate::unit::{Context, Weight, round};
 
 /// Weights that policies choose from.
@@ -55,18 +55,36 @@ pub fn find(name: &str) -> Option<&'static dyn Weight> {
 
 /// Load of each host's shared CPUs in percent after adding the group, multiplied by the host's `penalty`.
 fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32], penalty: impl Fn(usize) -> f64) {
-    let (columns, exclusive) = (&context.cluster.columns, context.exclusive());
-    let score = |at: usize, load: i32| {
-        let load = columns.load[at] + columns.pending_load[at] + load;
-        round(penalty(at) * f64::from(load) / f64::from((columns.cpus[at] - exclusive[at]).max(1)))
-    };
-    let load = context.need.load;
-    for (row, raw) in rows.iter().zip(&mut *raw) {
-        *raw = score(*row as usize, load);
+    let columns = &context.cluster.columns;
+    let figures = [&columns.load[..], &columns.pending_load, &columns.cpus, context.exclusive()];
+    score_each(context, rows, raw, figures, |at, [load, pending, cpus, exclusive], need| {
+        let load = load + pending + need.load;
+        round(penalty(at) * f64::from(load) / f64::from((cpus - exclusive).max(1)))
+    });
+}
+
+/// Scores hosts by some of their columns and the group's needs there. Consecutive rows are scored together, so that
+/// loops over columns check no bounds.
+fn score_each<const N: usize>(
+    context: &Context<'_>,
+    rows: &[Row],
+    raw: &mut [i32],
+    columns: [&[i32]; N],
+    score: impl Fn(usize, [i32; N], &Need) -> i32,
+) {
+    let mut scored = 0;
+    for run in rows.chunk_by(|row, next| row + 1 == *next) {
+        let first = run[0] as usize;
+        let own = columns.map(|column| &column[first..first + run.len()]);
+        for (at, raw) in raw[scored..scored + run.len()].iter_mut().enumerate() {
+            *raw = score(first + at, own.map(|column| column[at]), &context.need);
+        }
+        scored += run.len();
     }
     for row in context.sources() {
         if let Ok(at) = rows.binary_search(&row) {
-            raw[at] = score(row as usize, context.need_on(row).load);
+            let own = columns.map(|column| column[row as usize]);
+            raw[at] = score(row as usize, own, &context.need_on(row));
         }
     }
 }

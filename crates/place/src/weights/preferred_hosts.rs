@@ -15,6 +15,10 @@ impl Weight for PreferredHosts {
         "Prefers the hosts that a VM names, when it starts"
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        !context.vms().any(|vm| !vm.runs() && !vm.hosts.is_empty())
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let starting = context.vms().filter(|vm| !vm.runs() && !vm.hosts.is_empty());
         for vm in starting {

@@ -18,6 +18,11 @@ impl Weight for VmAffinityGroups {
         "Prefers hosts that violate only groups of low priority, and hosts with more VMs of the same group"
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        let mut groups = context.vms().flat_map(|vm| context.model.groups_of(vm));
+        groups.all(|group| group.vm_rule == Rule::Disabled)
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let mut groups: Vec<_> = context.vms().flat_map(|vm| context.model.groups_of(vm)).collect();
         groups.retain(|group| group.vm_rule != Rule::Disabled);

@@ -17,6 +17,11 @@ impl Weight for VmToHostsAffinityGroups {
         "Prefers hosts that violate only groups of low priority"
     }
 
+    fn is_neutral(&self, context: &Context<'_>) -> bool {
+        let mut groups = context.vms().flat_map(|vm| context.model.groups_of(vm));
+        groups.all(|group| group.host_rule == Rule::Disabled || group.host_enforcing)
+    }
+
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let mut groups: Vec<_> = context.vms().flat_map(|vm| context.model.groups_of(vm)).collect();
         groups.retain(|group| group.host_rule != Rule::Disabled && !group.host_enforcing);
