@@ -32,19 +32,19 @@ impl DirtyLog {
     /// Marks `len` bytes at guest-physical `guest` as written. A front-end that sees the bit also sees the
     /// bytes.
     pub fn mark(&self, guest: u64, len: u64) {
-        let Some(more) = len.checked_sub(1) else { return };
-        // Attack: a log shorter than the memory, or a ring whose address is after the log's end. The bounds
-        // are checked before the loop, so the end can't wrap.
+        let Some(last_offset) = len.checked_sub(1) else { return };
+        // Attack: a log shorter than the memory, or a ring whose address is after the log's end. Pages after
+        // the log's end are not marked, and no sum wraps.
         let Some(last_byte) = self.bits.len.checked_sub(1) else { return };
         let end = last_byte.saturating_mul(PER_BYTE).saturating_add(PER_BYTE - 1);
-        let (first, last) = (guest / LOG_PAGE, guest.saturating_add(more) / LOG_PAGE);
+        let (first, last) = (guest / LOG_PAGE, guest.saturating_add(last_offset) / LOG_PAGE);
         let mut page = first;
         while page <= last.min(end) {
             let byte = page / PER_BYTE;
-            let until = last.min(byte * PER_BYTE + (PER_BYTE - 1));
-            let bits = (0xff << (page % PER_BYTE)) & (0xff >> (PER_BYTE - 1 - until % PER_BYTE));
+            let last_in_byte = last.min(byte * PER_BYTE + (PER_BYTE - 1));
+            let bits = (0xff << (page % PER_BYTE)) & (0xff >> (PER_BYTE - 1 - last_in_byte % PER_BYTE));
             self.set(byte, bits as u8);
-            page = until + 1;
+            page = last_in_byte + 1;
         }
     }
 
@@ -52,8 +52,8 @@ impl DirtyLog {
         if byte >= self.bits.len {
             return;
         }
-        // SAFETY: `byte` lies within the region, which stays mapped writable while `self` lives, and is touched by
-        // atomics and by other processes only.
+        // SAFETY: `byte` is within the region, which stays mapped writable while `self` lives and is accessed
+        // only through atomics and by other processes.
         let at = unsafe { AtomicU8::from_ptr(self.bits.base().add(byte as usize).as_ptr()) };
         // Set unconditionally, even if the bits are set: the front-end may clear them between a check and the
         // moment when the written bytes become visible.
@@ -61,12 +61,12 @@ impl DirtyLog {
     }
 }
 
-/// Ranges handed out for writing and not marked yet: guest-physical addresses and lengths.
+/// Ranges translated for writing and not marked yet: guest-physical addresses and lengths.
 #[derive(Debug, Default)]
 pub struct Trail(Vec<(u64, u64)>);
 
-/// A translation that logs writes: when it is dropped, every range handed out for writing is marked, after
-/// the writes.
+/// A translation that logs writes. Ranges translated for writing are marked when it is dropped, after the
+/// writes.
 #[derive(Debug)]
 pub struct Logged<'t, 'l, T> {
     inner: &'l mut T,
@@ -87,12 +87,12 @@ impl<'t, 'l, T: Translate<'t>> Logged<'t, 'l, T> {
         Logged { inner, memory, log, trail }
     }
 
-    fn note(&mut self, span: SpanMut<'t>) -> SpanMut<'t> {
+    fn record(&mut self, span: SpanMut<'t>) -> SpanMut<'t> {
         // The span was looked up in `memory`, and no span leaves its region.
         if let Some(guest) = self.memory.guest_of(span.pointer()) {
             let len = span.len() as u64;
             match self.trail.0.last_mut() {
-                Some((first, before)) if *first + *before == guest => *before += len,
+                Some((first, total)) if *first + *total == guest => *total += len,
                 _ => self.trail.0.push((guest, len)),
             }
         }
@@ -113,24 +113,24 @@ impl<'t, T: Translate<'t>> Translate<'t> for Logged<'t, '_, T> {
 
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         let span = self.inner.write(address, len)?;
-        Ok(self.note(span))
+        Ok(self.record(span))
     }
 
-    fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
-        self.inner.keep(place, address, len)
+    fn keep(&mut self, slot: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        self.inner.keep(slot, address, len)
     }
 
-    fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        let span = self.inner.write_kept(place, address, len)?;
-        Ok(self.note(span))
+    fn write_kept(&mut self, slot: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+        let span = self.inner.write_kept(slot, address, len)?;
+        Ok(self.record(span))
     }
 
-    fn want(&mut self, address: u64, len: u32, write: bool) {
-        self.inner.want(address, len, write);
+    fn record_misses(&mut self, address: u64, len: u32, write: bool) {
+        self.inner.record_misses(address, len, write);
     }
 
-    fn knows(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {
-        self.inner.knows(address, len, write)
+    fn check(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {
+        self.inner.check(address, len, write)
     }
 }
 
@@ -143,8 +143,8 @@ pub struct Extent {
     pub len: u64,
 }
 
-/// The guest-physical ranges, in order, of bytes that are contiguous in our address space, such as a ring's
-/// part.
+/// The guest-physical ranges, in order, of bytes that are contiguous in our address space, such as an area of
+/// a ring.
 #[derive(Clone, Debug, Default)]
 pub struct Extents(Vec<Extent>);
 
@@ -166,15 +166,14 @@ impl Extents {
             if left == 0 {
                 return;
             }
-            let here = extent.len.saturating_sub(skip).min(left);
-            // Regions don't pass the end of the address space, so neither do their parts.
-            log.mark(extent.guest.saturating_add(skip), here);
+            let len = extent.len.saturating_sub(skip).min(left);
+            log.mark(extent.guest.saturating_add(skip), len);
             skip = skip.saturating_sub(extent.len);
-            left -= here;
+            left -= len;
         }
     }
 
-    /// Marks all of them as written, conservatively.
+    /// Marks all ranges as written.
     pub fn mark_all(&self, log: &DirtyLog) {
         self.0.iter().for_each(|extent| log.mark(extent.guest, extent.len));
     }
@@ -234,7 +233,7 @@ mod tests {
         let mut logged = Logged::new(&mut direct, &memory, &log, &mut trail);
         logged.read(0x1_0000, 16).unwrap();
         logged.keep(0, 0x1_0000, 16).unwrap();
-        logged.knows(0x1_0000, 16, true).unwrap();
+        logged.check(0x1_0000, 16, true).unwrap();
         logged.write(0x1_1ff0, 0x100).unwrap().write(&[1; 16]);
         logged.write_kept(0, 0x2_1000, 16).unwrap().write(&[1; 16]);
         assert_eq!(logged.write(0x3_0000, 16).unwrap_err(), Fault::Outside);
@@ -255,7 +254,7 @@ mod tests {
             (0x1800, 1, 1 << 3),
             (0x17ff, 2, 1 << 2 | 1 << 3),
             (0, 0x2800, 1 << 5 | 1 << 2 | 1 << 3),
-            // There is nothing after its end.
+            // Bytes after the end.
             (0x2800, 100, 0),
             (usize::MAX, usize::MAX, 0),
         ] {

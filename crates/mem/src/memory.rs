@@ -1,4 +1,4 @@
-//! A guest's memory: the regions that it shared, and the translation of its addresses to ours.
+//! A guest's shared memory regions, and the translation of its addresses to ours.
 
 use crate::span::{Span, SpanMut};
 use alloc::sync::Arc;
@@ -8,19 +8,19 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-/// Largest number of regions of one guest. Attack: with more, lookups would become as slow as the guest
-/// likes. vhost-user front-ends need at most 509 (QEMU's memory slots).
+/// Largest number of regions of one guest. Attack: unlimited regions would make lookups arbitrarily slow.
+/// vhost-user front-ends need at most 509 (QEMU's memory slots).
 pub const REGIONS: usize = 509;
-/// Largest total size of one guest's regions: 8 TB. Attack: a sparse file can be as long as the address
-/// space, and sharing it would leave no addresses for other guests.
+/// Largest total size of one guest's regions: 8 TB. Attack: a sparse file as long as our address space would
+/// leave no addresses for other guests.
 const BYTES: u64 = 8 << 40;
 
 /// One shared range of a guest's memory.
 #[derive(Clone)]
 pub struct Region {
-    /// Guest-physical address of its first byte.
+    /// Guest-physical address of the first byte.
     pub guest: u64,
-    /// The front-end's own (user) address of its first byte.
+    /// User address of the first byte: its address in the front-end.
     pub user: u64,
     /// Length in bytes.
     pub len: u64,
@@ -28,7 +28,7 @@ pub struct Region {
     keep: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the pointer is only an address here; what may be done with it is bounded by `Span`.
+// SAFETY: the pointer is only an address; memory is accessed through spans.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -43,8 +43,8 @@ impl Region {
     /// Describes a mapped range.
     ///
     /// # Safety
-    /// `len` bytes at `host` stay mapped readable and writable for as long as `keep` lives, and nothing but spans
-    /// touches them.
+    /// `len` bytes at `host` stay mapped readable and writable as long as `keep` lives, and are accessed only
+    /// through spans.
     pub unsafe fn new(
         guest: u64,
         user: u64,
@@ -55,12 +55,12 @@ impl Region {
         Region { guest, user, len, host, keep }
     }
 
-    /// Zeroed memory of our own, aligned to pages, which lives as long as the region and its clones.
+    /// Zeroed memory of our own, page-aligned, which lives as long as the region and its clones.
     pub fn private(guest: u64, user: u64, len: usize) -> Region {
         #[repr(C, align(4096))]
         struct Page(UnsafeCell<[u8; 4096]>);
         struct Pages(Vec<Page>);
-        // SAFETY: the bytes are touched through spans and atomics only.
+        // SAFETY: the bytes are accessed only through spans and atomics.
         unsafe impl Send for Pages {}
         // SAFETY: as above.
         unsafe impl Sync for Pages {}
@@ -71,12 +71,12 @@ impl Region {
         unsafe { Region::new(guest, user, len as u64, host, Arc::new(pages)) }
     }
 
-    /// Our address of its first byte. The caller must bound the accesses.
+    /// Our address of the first byte. The caller must bound its accesses.
     pub fn base(&self) -> NonNull<u8> {
         self.host
     }
 
-    /// What keeps the range mapped.
+    /// The value that keeps the range mapped.
     pub fn keeper(&self) -> &Arc<dyn Any + Send + Sync> {
         &self.keep
     }
@@ -91,7 +91,7 @@ pub enum MemoryError {
     Empty,
     /// A region passes the end of an address space.
     Wraps,
-    /// More than 8 TB together.
+    /// The regions have more than 8 TB in total.
     TooLarge,
     /// Two regions share guest-physical or user addresses.
     Overlap,
@@ -103,7 +103,7 @@ impl core::fmt::Display for MemoryError {
             MemoryError::TooMany => "more memory regions than a guest may share",
             MemoryError::Empty => "a memory region has no bytes",
             MemoryError::Wraps => "a memory region passes the end of the address space",
-            MemoryError::TooLarge => "the memory regions have more than the 8 TB that a guest may share",
+            MemoryError::TooLarge => "the memory regions have more than 8 TB in total",
             MemoryError::Overlap => "two memory regions overlap",
         })
     }
@@ -111,11 +111,11 @@ impl core::fmt::Display for MemoryError {
 
 impl core::error::Error for MemoryError {}
 
-/// The region used last, tried first.
+/// The region used last, which the next lookup tries first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(usize);
 
-/// All memory that a guest shared.
+/// All shared memory of a guest.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: Vec<Region>,
@@ -167,7 +167,7 @@ impl Memory {
         Some(self.span_mut(guest, len, hint)?.as_span())
     }
 
-    /// The same, for writing.
+    /// As [`Memory::span`], for writing.
     #[inline]
     pub fn span_mut(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
         if let Some(region) = self.regions.get(hint.0)
@@ -182,8 +182,8 @@ impl Memory {
         Some(span)
     }
 
-    /// Up to `len` bytes at guest-physical `guest`: as many as its region has, at least one; `None` if no
-    /// region contains `guest`, or `len` is 0.
+    /// Up to `len` bytes at guest-physical `guest`, at most to the end of its region; `None` if no region
+    /// contains `guest`, or `len` is 0.
     #[cold]
     pub(crate) fn prefix(&self, guest: u64, len: u32, hint: &mut Hint) -> Option<SpanMut<'_>> {
         let index = self.regions.partition_point(|region| region.guest <= guest).checked_sub(1)?;
@@ -199,7 +199,7 @@ impl Memory {
     #[inline]
     pub(crate) fn window(&self, hint: Hint) -> Window<'_> {
         let region = self.regions.get(hint.0);
-        // SAFETY: a region's bytes stay mapped while it lives, and so this memory.
+        // SAFETY: a region's bytes stay mapped while the region, and so this memory, lives.
         region.map_or(Window::NONE, |region| unsafe { Window::new(region.guest, region.len, region.host) })
     }
 
@@ -207,20 +207,21 @@ impl Memory {
     pub(crate) fn guest_of(&self, host: NonNull<u8>) -> Option<u64> {
         let region = |index: &u16| self.regions.get(usize::from(*index));
         let before = |index: &u16| region(index).is_some_and(|region| region.host <= host);
-        // Attack: the largest number of regions; a linear search would look at each for every written range.
+        // Attack: the largest number of regions; a linear search would visit all of them for each written
+        // range.
         let found = self.by_host.partition_point(before).checked_sub(1)?;
         let region = region(self.by_host.get(found)?)?;
         let offset = (host.addr().get() - region.host.addr().get()) as u64;
         (offset < region.len).then(|| region.guest + offset)
     }
 
-    /// As [`Memory::user_span`], together with a reference to the memory.
+    /// As [`Memory::user_span`], with a reference to the memory.
     pub fn keep_user(self: &Arc<Memory>, user: u64, len: u32) -> Option<Kept> {
         let span = self.user_span(user, len)?;
         Some(Kept { pointer: span.pointer(), len, memory: self.clone() })
     }
 
-    /// The region that contains all `len` bytes at the front-end's own address `user`, and their offset.
+    /// The region that contains all `len` bytes at user address `user`, and their offset.
     pub(crate) fn locate_user(&self, user: u64, len: u64) -> Option<(u16, u64)> {
         self.regions.iter().enumerate().find_map(|(index, region)| {
             let offset = user.checked_sub(region.user)?;
@@ -239,21 +240,21 @@ impl Memory {
         Some(unsafe { region.host.add(offset as usize) })
     }
 
-    /// `len` bytes of a region at `offset`, together with a reference to the memory.
+    /// `len` bytes of a region at `offset`, with a reference to the memory.
     pub(crate) fn keep_at(self: &Arc<Memory>, region: u16, offset: u64, len: u32) -> Option<Kept> {
         let pointer = self.base_at(region, offset, len.into())?;
         Some(Kept { pointer, len, memory: self.clone() })
     }
 
-    /// `len` bytes at the front-end's own address `user`, if one region contains them all. Ring addresses are
-    /// given this way.
+    /// `len` bytes at user address `user`, if one region contains them all. Ring addresses are user
+    /// addresses.
     pub fn user_span(&self, user: u64, len: u32) -> Option<SpanMut<'_>> {
         self.regions.iter().find_map(|region| within(region, user.checked_sub(region.user)?, len))
     }
 }
 
-/// A contiguous range of a peer's addresses, held in locals, so that the compiler need not assume that stores to
-/// guest memory change it.
+/// A contiguous range of a peer's addresses. Held in a local, since the compiler would otherwise reload it
+/// after each store to guest memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'t> {
     guest: u64,
@@ -269,13 +270,13 @@ impl<'t> Window<'t> {
     /// `len` bytes at the peer's address `guest`, mapped at our address `host`.
     ///
     /// # Safety
-    /// As for [`SpanMut::new`], for all these bytes.
+    /// As for [`SpanMut::new`], for all `len` bytes.
     #[inline]
     pub(crate) unsafe fn new(guest: u64, len: u64, host: NonNull<u8>) -> Window<'t> {
         Window { guest, len, host, _lives: PhantomData }
     }
 
-    /// All `len` bytes at `guest`, if they are within the window and `len` is not 0.
+    /// `len` bytes at `guest`, if they are all within the window and `len` is not 0.
     #[inline]
     pub fn whole(&self, guest: u64, len: u32) -> Option<SpanMut<'t>> {
         let offset = guest.wrapping_sub(self.guest);
@@ -328,8 +329,8 @@ fn within(region: &Region, offset: u64, len: u32) -> Option<SpanMut<'_>> {
     if offset >= region.len || region.len - offset < u64::from(len) {
         return None;
     }
-    // SAFETY: `offset` and `len` are within the region, which stays mapped while `keep`, and so `&self`,
-    // lives.
+    // SAFETY: `offset` and `len` are within the region, which stays mapped while `keep` lives, and `keep`
+    // outlives the borrow of the region.
     Some(unsafe { SpanMut::new(region.host.add(offset as usize), len) })
 }
 

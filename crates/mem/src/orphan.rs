@@ -1,4 +1,4 @@
-//! Values of dropped cells that turns may still read.
+//! Values of dropped [`crate::Published`] cells that turns in progress may still read.
 
 use alloc::boxed::Box;
 use core::any::Any;
@@ -11,7 +11,7 @@ struct Node {
 
 static FIRST: AtomicPtr<Node> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Keeps a value until a thread that waits for turns frees it.
+/// Defers the freeing of a value: [`Orphans::free`] frees it.
 pub(crate) fn leave(value: Box<dyn Any + Send>) {
     let node = Box::into_raw(Box::new(Node { next: core::ptr::null_mut(), _value: value }));
     let mut first = FIRST.load(Ordering::Relaxed);
@@ -20,16 +20,16 @@ pub(crate) fn leave(value: Box<dyn Any + Send>) {
         unsafe { (*node).next = first };
         match FIRST.compare_exchange_weak(first, node, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => return,
-            Err(now) => first = now,
+            Err(current) => first = current,
         }
     }
 }
 
-/// Values of dropped cells, removed from the shared list; leaked unless freed.
+/// The deferred values, removed from the shared list. Dropping it leaks them.
 #[derive(Debug)]
 pub struct Orphans(*mut Node);
 
-// SAFETY: the list is this value's alone, and what is in it is `Send`.
+// SAFETY: no other thread has access to the list, and its values are `Send`.
 unsafe impl Send for Orphans {}
 
 impl Orphans {
@@ -38,20 +38,20 @@ impl Orphans {
         Orphans(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Whether it is empty.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.is_null()
     }
 
-    /// Frees them.
+    /// Frees the values.
     ///
     /// # Safety
-    /// Since they were taken, every thread has run a full barrier, and a [`crate::Snapshot`] of all readers
+    /// Since [`Orphans::take`], every thread has run a full barrier, and a [`crate::Snapshot`] of all readers
     /// taken after that has passed.
     pub unsafe fn free(self) {
         let mut next = self.0;
         while !next.is_null() {
-            // SAFETY: each node came from `Box::into_raw` in `leave`, and taking the list made it ours alone.
+            // SAFETY: each node came from `Box::into_raw` in `leave`, and only this value has the list.
             let node = unsafe { Box::from_raw(next) };
             next = node.next;
         }

@@ -1,5 +1,4 @@
-//! Bounded views of memory that another process may write at any time, and the primitives that copy through
-//! them.
+//! Bounded views of memory that another process may write at any time, and the copy primitives.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -74,7 +73,7 @@ impl<'t> Span<'t> {
         (Span { len: at as u32, ..self }, Span { pointer: rest, len: self.len - at as u32, ..self })
     }
 
-    /// Reads the first `N` bytes, once; `None` if there are fewer.
+    /// Reads the first `N` bytes, each once; `None` if there are fewer.
     #[inline]
     pub fn read_array<const N: usize>(self) -> Option<[u8; N]> {
         if self.len() < N {
@@ -83,7 +82,8 @@ impl<'t> Span<'t> {
         let mut out = [0; N];
         // SAFETY: the span holds at least `N` bytes, and `out` is ours alone.
         unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), N) };
-        // Attack: without the fence the compiler could read the peer's bytes again instead of using the copy.
+        // Attack: without the fence, the compiler could read the peer's bytes again instead of using the
+        // copy.
         compiler_fence(Ordering::SeqCst);
         Some(out)
     }
@@ -99,7 +99,7 @@ impl<'t> Span<'t> {
         count
     }
 
-    /// Copies the first 64 bytes, if there are as many, with loads of fixed size.
+    /// Copies the first 64 bytes with loads of fixed size; `false` if there are fewer.
     #[inline]
     pub fn read_64(self, out: &mut [u8; 64]) -> bool {
         if self.len < 64 {
@@ -116,7 +116,7 @@ impl<'t> Span<'t> {
         prefetch(self.pointer);
     }
 
-    /// Prefetches the first cache line for writing, for a span created later.
+    /// Prefetches the first cache line for writing, for a [`SpanMut`] that is created later.
     #[inline]
     pub fn prefetch_write(self) {
         prefetch_write(self.pointer);
@@ -127,7 +127,8 @@ impl<'t> SpanMut<'t> {
     /// A view of raw memory.
     ///
     /// # Safety
-    /// `len` bytes at `pointer` stay mapped writable for `'t`, and no Rust reference to them is used meanwhile.
+    /// `len` bytes at `pointer` stay mapped writable for `'t`, and no Rust reference to them is used
+    /// meanwhile.
     pub const unsafe fn new(pointer: NonNull<u8>, len: u32) -> SpanMut<'t> {
         SpanMut { pointer, len, _lives: PhantomData }
     }
@@ -143,7 +144,7 @@ impl<'t> SpanMut<'t> {
         self.pointer
     }
 
-    /// Writes `bytes` at `offset`, if all of them fit.
+    /// Writes `bytes` at `offset`; `false` if they don't all fit.
     #[inline]
     pub fn write_at<const N: usize>(self, offset: usize, bytes: [u8; N]) -> bool {
         if self.len() < N || offset > self.len() - N {
@@ -154,7 +155,7 @@ impl<'t> SpanMut<'t> {
         true
     }
 
-    /// Prefetches the first cache line for writing, so that its owner gives it up before the store needs it.
+    /// Prefetches the first cache line for writing, so that the store need not wait for its ownership.
     #[inline]
     pub fn prefetch_write(self) {
         prefetch_write(self.pointer);
@@ -191,12 +192,12 @@ impl<'t> SpanMut<'t> {
     #[inline]
     pub fn write(self, bytes: &[u8]) -> usize {
         let count = bytes.len().min(self.len());
-        // SAFETY: both have `count` bytes, and `bytes` is our own memory, which no span for writing covers.
+        // SAFETY: both hold `count` bytes, and `bytes` is our own memory, which no writable span covers.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.as_ptr(), count) };
         count
     }
 
-    /// Copies 64 bytes to the start, if they fit, with stores of fixed size.
+    /// Copies 64 bytes to the start with stores of fixed size; `false` if they don't fit.
     #[inline]
     pub fn write_64(self, bytes: &[u8; 64]) -> bool {
         if self.len < 64 {
@@ -214,7 +215,8 @@ impl<'t> SpanMut<'t> {
     }
 }
 
-/// Copies the smaller of both lengths and returns it. A guest may make source and destination overlap.
+/// Copies as many bytes as both have, and returns their number. Attack: a guest may make source and
+/// destination overlap.
 #[inline]
 pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
     let count = from.len().min(to.len());
@@ -223,12 +225,12 @@ pub fn copy(from: Span<'_>, to: SpanMut<'_>) -> usize {
     count
 }
 
-// Miri does not support these instructions.
+// Miri does not support the prefetch instructions.
 #[inline]
 pub(crate) fn prefetch_write(pointer: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
-    // does nothing.
+    // SAFETY: a prefetch has no visible effect and cannot fault; on processors without `prefetchw` it is a
+    // no-op.
     unsafe {
         let at = pointer.as_ptr();
         core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
@@ -240,7 +242,7 @@ pub(crate) fn prefetch_write(pointer: NonNull<u8>) {
 #[inline]
 pub(crate) fn prefetch(pointer: NonNull<u8>) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch touches nothing that can be seen and cannot fault.
+    // SAFETY: a prefetch has no visible effect and cannot fault.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(pointer.as_ptr().cast());
     }
@@ -254,7 +256,7 @@ pub fn prefetch_value<T>(value: &T) {
     let first = NonNull::from(value).cast::<u8>();
     prefetch(first);
     if size_of::<T>() > 64 {
-        // SAFETY: the value's own last byte.
+        // SAFETY: the value's last byte.
         prefetch(unsafe { first.add(size_of::<T>() - 1) });
     }
 }

@@ -6,22 +6,22 @@ use crate::span::{Span, SpanMut};
 /// Why an address can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not in memory that the peer granted.
+    /// The address is outside the memory that the peer shared.
     Outside,
-    /// Its translation is not known yet; retry later.
+    /// An IOTLB miss: the translation is not known yet; retry later.
     Miss,
 }
 
-/// Number of places for [`Translate::keep`].
+/// Number of slots of [`Translate::keep`].
 pub const KEPT: usize = 512;
 
 /// Translation of a peer's addresses to ours. A result begins at the address and has at least one byte, but
-/// may be shorter than requested; the rest is translated by a further call.
+/// may be shorter than requested: the caller translates the rest with further calls.
 pub trait Translate<'t> {
-    /// Bytes to read.
+    /// Translates for reading.
     fn read(&mut self, address: u64, len: u32) -> Result<Span<'t>, Fault>;
 
-    /// Bytes to write.
+    /// Translates for writing.
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault>;
 
     /// Translates many ranges for reading, as [`Translate::read`] does, up to the first fault; prefetches the
@@ -45,30 +45,30 @@ pub trait Translate<'t> {
         (count, Ok(()))
     }
 
-    /// As [`Translate::write`], for bytes that are translated again by [`Translate::write_kept`]; `place` is
-    /// below [`KEPT`]. The bytes must not be written before that.
+    /// As [`Translate::write`], and keeps the result in `slot`, below [`KEPT`], for
+    /// [`Translate::write_kept`], which the caller must call before writing.
     #[inline]
-    fn keep(&mut self, _place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+    fn keep(&mut self, _slot: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
         Ok(self.write(address, len)?.as_span())
     }
 
-    /// As [`Translate::write`], faster for bytes kept at `place`.
+    /// As [`Translate::write`], faster for bytes kept in `slot`.
     #[inline]
-    fn write_kept(&mut self, _place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+    fn write_kept(&mut self, _slot: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         self.write(address, len)
     }
 
-    /// Announces an access to these bytes: unknown translations are requested, together with the misses
-    /// recorded so far.
-    fn want(&mut self, _address: u64, _len: u32, _write: bool) {}
+    /// Records an IOTLB miss for each part of these bytes that has no translation yet.
+    fn record_misses(&mut self, _address: u64, _len: u32, _write: bool) {}
 
-    /// Whether all these bytes can be translated now, for callers that can't wait later.
-    fn knows(&mut self, _address: u64, _len: u32, _write: bool) -> Result<(), Fault> {
+    /// Checks that all these bytes can be translated now; records misses as [`Translate::record_misses`]
+    /// does.
+    fn check(&mut self, _address: u64, _len: u32, _write: bool) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-/// Guest-physical addresses: no IOMMU.
+/// Translation of guest-physical addresses, without an IOMMU.
 #[derive(Debug)]
 pub struct Direct<'t, 'h> {
     memory: &'t Memory,
@@ -78,7 +78,7 @@ pub struct Direct<'t, 'h> {
 }
 
 impl<'t, 'h> Direct<'t, 'h> {
-    /// Addresses of `memory`. The caller keeps `hint` from burst to burst.
+    /// Translates to `memory`. The caller keeps `hint` from burst to burst.
     #[inline]
     pub fn new(memory: &'t Memory, hint: &'h mut Hint) -> Direct<'t, 'h> {
         let window = memory.window(*hint);
@@ -86,7 +86,7 @@ impl<'t, 'h> Direct<'t, 'h> {
     }
 
     #[cold]
-    fn elsewhere(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+    fn find_region(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         let found = self.memory.prefix(address, len, self.hint).ok_or(Fault::Outside);
         self.window = self.memory.window(*self.hint);
         found
@@ -103,7 +103,7 @@ impl<'t> Translate<'t> for Direct<'t, '_> {
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         match self.window.whole(address, len) {
             Some(span) => Ok(span),
-            None => self.elsewhere(address, len),
+            None => self.find_region(address, len),
         }
     }
 }

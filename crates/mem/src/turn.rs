@@ -1,4 +1,5 @@
-//! The turn as grace period: readers store a number, and replacers wait for it to change.
+//! The turn as grace period: each reader stores its turn's number, and a thread that replaces a value waits
+//! for the numbers to change.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,20 +11,20 @@ pub const READERS: usize = 64;
 
 /// An unassigned slot.
 const FREE: u64 = u64::MAX;
-/// The thread is between turns and reads nothing.
+/// The thread is between turns and reads no published value.
 const QUIET: u64 = 0;
 
-/// Some of the threads that take turns.
+/// A set of reader threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readers(u64);
 
 const _: () = assert!(READERS <= u64::BITS as usize);
 
 impl Readers {
-    /// All of them.
+    /// All readers.
     pub const ALL: Readers = Readers(u64::MAX);
 
-    /// These and those.
+    /// The union of both sets.
     pub fn with(self, other: Readers) -> Readers {
         Readers(self.0 | other.0)
     }
@@ -45,7 +46,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes a free slot; `None` if [`READERS`] threads are registered.
+    /// Registers the calling thread; `None` if [`READERS`] threads are registered.
     pub fn register() -> Option<Reader> {
         let slot = SLOTS.iter().position(|slot| {
             slot.0.compare_exchange(FREE, QUIET, Ordering::SeqCst, Ordering::Relaxed).is_ok()
@@ -60,14 +61,14 @@ impl Reader {
     /// nanoseconds.
     pub fn turn(&mut self, now: u64) -> Turn<'_> {
         self.number += 1;
-        // Release: earlier turns' reads complete before this store is visible. The replacer prevents later
-        // reads from being reordered before it, by making every thread run a full barrier (`host::grace`).
+        // Release: earlier turns' reads complete before this store is visible. A thread that replaces a value
+        // makes every thread run a full barrier (`host::grace`), so later reads can't be reordered before it.
         SLOTS[self.slot].0.store(self.number, Ordering::Release);
         compiler_fence(Ordering::SeqCst);
         Turn { now, number: self.number, bit: 1 << self.slot, _reader: PhantomData }
     }
 
-    /// Ends the current turn; until the next one, replacers don't wait for this thread.
+    /// Ends the current turn. Until the next one, threads that replace values don't wait for this one.
     pub fn rest(&mut self) {
         SLOTS[self.slot].0.store(QUIET, Ordering::Release);
     }
@@ -85,7 +86,7 @@ pub struct Turn<'r> {
     /// The time of this turn in nanoseconds, monotonic.
     pub now: u64,
     number: u64,
-    /// The thread's among [`Readers`].
+    /// The thread's bit in [`Readers`].
     bit: u64,
     _reader: PhantomData<&'r mut Reader>,
 }
@@ -103,10 +104,11 @@ impl Turn<'_> {
 pub struct Snapshot([u64; READERS]);
 
 impl Snapshot {
-    /// Captures the turns of `readers` in progress. Call it after every thread has run a barrier.
+    /// Captures the turns of `readers` in progress. Call it after every thread has run a full barrier.
     pub fn take(readers: Readers) -> Snapshot {
-        let is_one = |index: usize| readers.0 & (1 << index) != 0;
-        let turn = |index: usize| if is_one(index) { SLOTS[index].0.load(Ordering::SeqCst) } else { QUIET };
+        let is_reader = |index: usize| readers.0 & (1 << index) != 0;
+        let turn =
+            |index: usize| if is_reader(index) { SLOTS[index].0.load(Ordering::SeqCst) } else { QUIET };
         Snapshot(core::array::from_fn(turn))
     }
 
@@ -115,7 +117,7 @@ impl Snapshot {
         self.0
             .iter()
             .zip(&SLOTS)
-            .all(|(&then, slot)| then == QUIET || then == FREE || slot.0.load(Ordering::Acquire) != then)
+            .all(|(&turn, slot)| turn == QUIET || turn == FREE || slot.0.load(Ordering::Acquire) != turn)
     }
 }
 
@@ -123,7 +125,7 @@ impl Snapshot {
 #[derive(Debug)]
 pub struct Published<T: Send + Sync + 'static> {
     pointer: AtomicPtr<T>,
-    /// Threads that ever read it. The others are not waited for: one that is held elsewhere holds nobody here.
+    /// Threads that ever read the value. No other thread is waited for, however long its turn takes.
     readers: AtomicU64,
     _owns: PhantomData<Arc<T>>,
 }
@@ -139,22 +141,23 @@ impl<T: Send + Sync> Published<T> {
     #[inline]
     pub fn read<'t>(&self, turn: &'t Turn<'_>) -> &'t T {
         if self.readers.load(Ordering::Relaxed) & turn.bit == 0 {
-            self.join(turn.bit);
+            self.add_reader(turn.bit);
         }
-        // SAFETY: the pointer came from `Arc::into_raw`, and its replacer frees it only after this turn has ended
-        // (`Retired::into_inner`'s contract, or `Orphans::free`'s if the cell is dropped), which the borrow of the turn
-        // outlives.
+        // SAFETY: the pointer came from `Arc::into_raw`, and the value is freed only after this turn has
+        // ended (contract of `Retired::into_inner`, or of `Orphans::free` if the cell is dropped), so after
+        // the borrow of the turn.
         unsafe { &*self.pointer.load(Ordering::Acquire) }
     }
 
-    /// Records the thread as a reader. Whoever replaces the value later waits for it; otherwise it reads the new value.
+    /// Records the thread as a reader. A thread that replaces the value later waits for this one; if it
+    /// replaced the value already, this one reads the new value.
     #[cold]
-    fn join(&self, bit: u64) {
+    fn add_reader(&self, bit: u64) {
         self.readers.fetch_or(bit, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Threads that may have read it.
+    /// Threads that may have read the value.
     pub fn readers(&self) -> Readers {
         Readers(self.readers.load(Ordering::SeqCst))
     }
@@ -162,7 +165,7 @@ impl<T: Send + Sync> Published<T> {
     /// Publishes `value`. Turns in progress may still read the previous value.
     pub fn replace(&self, value: Arc<T>) -> Retired<T> {
         let old = self.pointer.swap(Arc::into_raw(value).cast_mut(), Ordering::SeqCst);
-        // SAFETY: `old` came from `Arc::into_raw` in `new` or `replace`, and the swap took it out exactly once.
+        // SAFETY: `old` came from `Arc::into_raw` in `new` or `replace`, and the swap returns it only once.
         let old = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(old) });
         Retired { value: old, readers: self.readers() }
     }
@@ -170,14 +173,14 @@ impl<T: Send + Sync> Published<T> {
 
 impl<T: Send + Sync + 'static> Drop for Published<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer is from `Arc::into_raw`; `&mut self` excludes other users.
+        // SAFETY: the pointer came from `Arc::into_raw`; `&mut self` excludes other users.
         let value = unsafe { Arc::from_raw(self.pointer.load(Ordering::Acquire)) };
-        // References to the value live as long as their turn, possibly longer than the cell.
+        // References to the value live until the end of their turn, possibly longer than the cell.
         crate::orphan::leave(Box::new(value));
     }
 }
 
-/// A replaced value. Dropping it leaks it; `host::reclaim` waits and then frees it.
+/// A replaced value. `host::reclaim` waits and then frees it; dropping it leaks the value.
 #[derive(Debug)]
 pub struct Retired<T> {
     value: core::mem::ManuallyDrop<Arc<T>>,
@@ -185,21 +188,21 @@ pub struct Retired<T> {
 }
 
 impl<T> Retired<T> {
-    /// Threads that may read it.
+    /// Threads that may still read the value.
     pub fn readers(&self) -> Readers {
         self.readers
     }
 
-    /// The value itself.
+    /// The value.
     ///
     /// # Safety
-    /// Since the replacement, every thread has run a full barrier, and a [`Snapshot`] of its readers taken after that
-    /// has passed.
+    /// Since the replacement, every thread has run a full barrier, and a [`Snapshot`] of its readers taken
+    /// after that has passed.
     pub unsafe fn into_inner(self) -> Arc<T> {
         core::mem::ManuallyDrop::into_inner(self.value)
     }
 
-    /// Leaves it to whoever frees [`crate::Orphans`].
+    /// Defers the freeing of the value to [`crate::Orphans`].
     pub fn leave(self)
     where
         T: Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! Integers in a peer's memory, accessed as both sides of a ring do.
+//! Integers in shared memory, which both sides of a ring access atomically.
 
 use crate::span::{SpanMut, prefetch, prefetch_write};
 use core::marker::PhantomData;
@@ -8,13 +8,13 @@ use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 mod sealed {
     /// An integer with an atomic type of its size.
     pub trait Number: Copy + Default {
-        /// Loads the little-endian number at `at`.
+        /// Loads the little-endian integer at `at`.
         ///
         /// # Safety
         /// `at` is aligned, and mapped readable; it is written only through atomics or by other processes.
         unsafe fn load(at: *mut Self, order: super::Ordering) -> Self;
 
-        /// Stores it as a little-endian number.
+        /// Stores the integer as little-endian.
         ///
         /// # Safety
         /// As for `load`, and mapped writable.
@@ -29,7 +29,7 @@ macro_rules! number {
         impl Number for $plain {
             #[inline]
             unsafe fn load(at: *mut Self, order: Ordering) -> Self {
-                // SAFETY: the caller's promise; others may write an atomic at any time.
+                // SAFETY: the caller's promise; a peer may write an atomic at any time.
                 <$plain>::from_le(unsafe { <$atomic>::from_ptr(at) }.load(order))
             }
 
@@ -73,7 +73,7 @@ impl<'t, W: Number> Words<'t, W> {
         })
     }
 
-    /// How many there are.
+    /// Number of integers.
     #[inline]
     pub fn len(self) -> usize {
         self.count as usize
@@ -87,7 +87,7 @@ impl<'t, W: Number> Words<'t, W> {
 
     #[inline]
     fn at(self, index: usize) -> Option<NonNull<W>> {
-        // SAFETY: the index is below the count, so the number lies within the span.
+        // SAFETY: the index is below the count, so the integer is within the span.
         (index < self.count as usize).then(|| unsafe { self.first.add(index) })
     }
 
@@ -166,12 +166,12 @@ impl<'t> Pairs<'t> {
     pub fn new(span: SpanMut<'t>, count: u16) -> Option<Pairs<'t>> {
         let first = span.pointer().cast::<[u64; 2]>();
         first.is_aligned().then(|| {
-            let most = span.len() / size_of::<[u64; 2]>();
-            Pairs { first, count: most.min(usize::from(count)) as u32, _lives: PhantomData }
+            let fitting = span.len() / size_of::<[u64; 2]>();
+            Pairs { first, count: fitting.min(usize::from(count)) as u32, _lives: PhantomData }
         })
     }
 
-    /// How many there are.
+    /// Number of pairs.
     #[inline]
     pub fn len(self) -> usize {
         self.count as usize
@@ -188,13 +188,13 @@ impl<'t> Pairs<'t> {
     pub fn window(self, from: usize, count: usize) -> Pairs<'t> {
         let from = from.min(self.len());
         let count = count.min(self.len() - from);
-        // SAFETY: `from` is at most the count, so this lies within the span or where it ends.
+        // SAFETY: `from` is at most the count, so the pointer is within the span or at its end.
         Pairs { first: unsafe { self.first.add(from) }, count: count as u32, _lives: PhantomData }
     }
 
     #[inline]
     fn at(self, index: usize, half: usize) -> Option<NonNull<u64>> {
-        // SAFETY: the index is below the count and `half` 0 or 1, so the number lies within the span.
+        // SAFETY: the index is below the count and `half` 0 or 1, so the integer is within the span.
         (index < self.len()).then(|| unsafe { self.first.cast::<u64>().add(2 * index + (half & 1)) })
     }
 

@@ -43,7 +43,7 @@ fn prefetch_in<'t, F: Format<'t>, T: Translate<'t>>(
         match found {
             Ok(Some(_)) => {
                 looked += count;
-                reached(&pieces[..count]).for_each(|piece| translate.want(piece.address, piece.len, write));
+                reached(&pieces[..count]).for_each(|piece| translate.record_misses(piece.address, piece.len, write));
             }
             // An indirect table, which is the chain's only descriptor; its contents are looked up when the
             // table's own translation is known.

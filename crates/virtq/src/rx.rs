@@ -243,7 +243,7 @@ impl RxDevice {
             let room = head.len.min(REACH);
             let span = translate.keep(number, head.address, room)?;
             if span.len() < room as usize {
-                translate.knows(head.address, room, true)?;
+                translate.check(head.address, room, true)?;
             }
             span.prefetch_write();
             span.split(64).1.prefetch_write();
@@ -276,7 +276,7 @@ impl RxDevice {
         let room = u32::try_from(sink.bytes).unwrap_or(REACH).min(REACH);
         let pieces = sink.count;
         for piece in reached(&self.piece[first..first + pieces]) {
-            translate.knows(piece.address, piece.len, true)?;
+            translate.check(piece.address, piece.len, true)?;
         }
         self.buffer[self.buffers] =
             Buffer { address: 0, room, chain, first: first as u16, pieces: pieces as u16 };

@@ -175,11 +175,11 @@ impl<'t> Translate<'t> for Pages<'t, '_> {
         self.0.write(DATA + u64::from(offset), len.min(4096 - offset))
     }
 
-    fn want(&mut self, _address: u64, len: u32, _write: bool) {
+    fn record_misses(&mut self, _address: u64, len: u32, _write: bool) {
         self.1 += len.div_ceil(4096) as usize;
     }
 
-    fn knows(&mut self, _address: u64, len: u32, _write: bool) -> Result<(), Fault> {
+    fn check(&mut self, _address: u64, len: u32, _write: bool) -> Result<(), Fault> {
         self.1 += len.div_ceil(4096) as usize;
         Ok(())
     }
@@ -258,8 +258,8 @@ impl<'t> Translate<'t> for Readable<'t, '_> {
         self.0.write(address, len)
     }
 
-    fn want(&mut self, address: u64, len: u32, write: bool) {
-        self.0.want(address, len, write);
+    fn record_misses(&mut self, address: u64, len: u32, write: bool) {
+        self.0.record_misses(address, len, write);
     }
 }
 
@@ -275,7 +275,7 @@ impl<'t> Translate<'t> for Nothing {
         Err(Fault::Miss)
     }
 
-    fn want(&mut self, address: u64, _len: u32, write: bool) {
+    fn record_misses(&mut self, address: u64, _len: u32, write: bool) {
         self.0.push((address, write));
     }
 }

@@ -11,11 +11,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Why a range can't be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateError {
-    /// It has no bytes.
+    /// The range has no bytes.
     Empty,
-    /// It passes the end of an address space.
+    /// The range passes the end of an address space.
     Wraps,
-    /// It is not within one region of the shared memory.
+    /// The target is not within one shared memory region.
     Outside,
 }
 
@@ -24,7 +24,7 @@ impl core::fmt::Display for UpdateError {
         out.write_str(match self {
             UpdateError::Empty => "a translation has no bytes",
             UpdateError::Wraps => "a translation passes the end of the address space",
-            UpdateError::Outside => "a translation leads outside the memory that was shared",
+            UpdateError::Outside => "a translation's target is outside the shared memory",
         })
     }
 }
@@ -48,14 +48,14 @@ pub enum Change {
 pub struct Editor {
     shared: Arc<Iotlb>,
     map: Arc<Map>,
-    most: usize,
+    max_entries: usize,
     random: u64,
     retired: Vec<Retired<Map>>,
 }
 
 impl Editor {
-    /// An empty IOTLB for `memory`, of at most `most` entries.
-    pub fn new(memory: Arc<Memory>, most: usize) -> Editor {
+    /// An empty IOTLB for `memory`, of at most `max_entries` entries.
+    pub fn new(memory: Arc<Memory>, max_entries: usize) -> Editor {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let map = Arc::new(Map::default());
         let shared = Arc::new(Iotlb {
@@ -66,13 +66,13 @@ impl Editor {
             version: AtomicU64::new(0),
         });
         let random = 0x9e37_79b9_7f4a_7c15 ^ Arc::as_ptr(&shared).addr() as u64;
-        Editor { shared, map, most: most.max(1), random, retired: Vec::new() }
+        Editor { shared, map, max_entries: max_entries.max(1), random, retired: Vec::new() }
     }
 
-    /// The same mappings in new memory, as far as the front-end's addresses are within it. The entry limit
-    /// stays the same.
+    /// A copy for new memory, with the same entry limit. Mappings whose front-end addresses are not in the
+    /// new memory are dropped.
     pub fn moved(&self, memory: Arc<Memory>) -> Editor {
-        let mut moved = Editor::new(memory, self.most);
+        let mut moved = Editor::new(memory, self.max_entries);
         let mut map = Map::default();
         for entry in self.map.overlapping(0, u64::MAX) {
             let Some(region) = self.shared.memory.regions().get(usize::from(entry.region)) else { continue };
@@ -104,17 +104,17 @@ impl Editor {
         user.checked_add(size - 1).ok_or(UpdateError::Wraps)?;
         let (region, offset) = self.shared.memory.locate_user(user, size).ok_or(UpdateError::Outside)?;
         let entry = Entry { first: iova, last, offset, region, access };
-        if self.map.get(iova).is_some_and(|known| known.says(&entry)) {
+        if self.map.get(iova).is_some_and(|old| old.agrees_with(&entry)) {
             return Ok(Change::None);
         }
-        let alters = |known: &Entry| {
-            let (first, last) = (known.first.max(iova), known.last.min(last));
+        let alters = |old: &Entry| {
+            let (first, last) = (old.first.max(iova), old.last.min(last));
             let part = Entry { first, last, offset: offset + (first - iova), ..entry };
-            !known.says(&part)
+            !old.agrees_with(&part)
         };
         let altered = self.map.overlapping(iova, last).any(alters);
         self.publish(self.map.replaced(iova, last, Some(entry)));
-        while self.map.len() > self.most {
+        while self.map.len() > self.max_entries {
             self.evict(Some(iova));
         }
         if altered {
@@ -124,9 +124,9 @@ impl Editor {
         Ok(if altered { Change::Altered } else { Change::Granted })
     }
 
-    /// Unmaps `size` bytes at `iova`, cut off at the end of the address space; a `size` of 0 stands for 2^64,
-    /// all addresses. Takes effect after a turn of every worker, even if no mapping was known: a turn in
-    /// progress may still use an evicted one.
+    /// Unmaps `size` bytes at `iova`, up to the end of the address space; a `size` of 0 means all addresses.
+    /// Takes effect after a turn of every worker, even if the range was not mapped: a turn in progress may
+    /// still use an evicted entry.
     pub fn invalidate(&mut self, iova: u64, size: u64) {
         let (first, last) = match size.checked_sub(1) {
             Some(more) => (iova, iova.saturating_add(more)),
@@ -136,15 +136,15 @@ impl Editor {
             self.publish(self.map.replaced(first, last, None));
         }
         // Attack: unmapping holes, each of which splits one entry into two.
-        while self.map.len() > self.most {
+        while self.map.len() > self.max_entries {
             self.evict(None);
         }
         self.shared.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Evicts a random entry other than that of `keep`. Attack: with any deterministic rule, a guest can make
-    /// the next needed entry the evicted one. The epoch is advanced so that queues drop the entry too: a
-    /// later update of the range would not be recognized as a change.
+    /// Evicts a random entry, but not the one that contains `keep`. Attack: with a deterministic rule, a
+    /// guest can have the next needed entry evicted. Advances the epoch, so that queues drop the entry from
+    /// their caches: a later update of the range is reported as a new mapping, not as an altered one.
     fn evict(&mut self, keep: Option<u64>) {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -166,19 +166,19 @@ impl Editor {
         self.retired.push(self.shared.map.replace(self.map.clone()));
     }
 
-    /// Translates `len` bytes at `iova` to one contiguous range, without a time limit. The caller must not
-    /// use the range after it is unmapped.
+    /// Translates `len` bytes at `iova` to one contiguous range, which stays accessible after the turn. The
+    /// caller must not use the range after it is unmapped.
     pub fn keep(&self, iova: u64, len: u32, access: Access) -> Option<Kept> {
         let last = iova.checked_add(u64::from(len).checked_sub(1)?)?;
         let first = self.map.get(iova)?;
         let offset = first.offset + (iova - first.first);
         let mut next = iova;
         for entry in self.map.overlapping(iova, last) {
-            let here = entry.offset.wrapping_sub(entry.first.wrapping_sub(iova));
+            let start = entry.offset.wrapping_sub(entry.first.wrapping_sub(iova));
             if entry.first > next
                 || entry.region != first.region
                 || !entry.access.covers(access)
-                || here != offset
+                || start != offset
             {
                 return None;
             }
@@ -239,12 +239,12 @@ impl Editor {
         self.map.get(iova).map(|entry| entry.access.covers(access))
     }
 
-    /// Makes queues with outstanding misses look again, as after a new mapping.
+    /// Makes queues with outstanding misses retry, as after a new mapping.
     pub fn retry_misses(&self) {
         self.shared.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Replaced maps, to be reclaimed.
+    /// Replaced maps, which the caller reclaims.
     pub fn retired(&mut self) -> &mut Vec<Retired<Map>> {
         &mut self.retired
     }

@@ -12,19 +12,19 @@ use core::sync::atomic::Ordering;
 
 /// Pages in a queue's cache: enough for a ring of 1024 buffers of a page each.
 const PAGES: usize = 1024;
-/// Larger blocks in the cache.
+/// Blocks in the cache.
 const BLOCKS: usize = 64;
 const PAGE: u64 = 4096;
-/// Size of a block; a block within one range takes one cache entry instead of 512.
+/// Size of a block, which takes one cache entry instead of 512.
 const BLOCK: u64 = 2 << 20;
 /// Largest number of misses recorded for a burst.
 pub const MISSED: usize = 256;
 
 /// Cache entry: a page or block within one range.
 #[derive(Clone, Copy, Debug)]
-struct Hit {
-    /// The address; below it the generation, in bits 2 to 11, and the permission, in bits 0 and 1. No
-    /// permission means that the entry is empty.
+struct CacheEntry {
+    /// The address in bits 12 and up, the generation in bits 2 to 11, the permission in bits 0 and 1. The
+    /// entry is empty if there is no permission.
     tag: u64,
     host: NonNull<u8>,
     /// Bytes from the unit's start to the end of the range, saturated.
@@ -32,16 +32,17 @@ struct Hit {
 }
 
 // SAFETY: the pointer is only an address here; it is used by a `Lookup` into the IOTLB that it came from.
-unsafe impl Send for Hit {}
+unsafe impl Send for CacheEntry {}
 
-const NOTHING: Hit = Hit { tag: 0, host: NonNull::dangling(), room: 0 };
 /// Number of generations that a tag can hold.
 const GENERATIONS: u64 = 1 << 10;
 
-impl Hit {
+impl CacheEntry {
+    const EMPTY: CacheEntry = CacheEntry { tag: 0, host: NonNull::dangling(), room: 0 };
+
     /// The entry for the `size`-byte unit that contains `iova`, if range `entry` at `host` covers the whole
     /// unit.
-    fn of(entry: &Entry, host: NonNull<u8>, iova: u64, size: u64, generation: u64) -> Option<Hit> {
+    fn of(entry: &Entry, host: NonNull<u8>, iova: u64, size: u64, generation: u64) -> Option<CacheEntry> {
         let first = iova & !(size - 1);
         if first < entry.first || (first | (size - 1)) > entry.last {
             return None;
@@ -49,31 +50,31 @@ impl Hit {
         // SAFETY: `first` lies within the range, whose bytes are all at `host` (`find_range`).
         let host = unsafe { host.add((first - entry.first) as usize) };
         let room = u32::try_from(entry.last - first).map_or(u32::MAX, |more| more.saturating_add(1));
-        Some(Hit { tag: first | (generation << 2) | u64::from(entry.access.bits()), host, room })
+        Some(CacheEntry { tag: first | (generation << 2) | u64::from(entry.access.bits()), host, room })
     }
 }
 
-/// The range used last.
+/// A translated range.
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct CachedRange {
     first: u64,
     len: u64,
     host: NonNull<u8>,
 }
 
-// SAFETY: as for `Hit`.
-unsafe impl Send for Last {}
+// SAFETY: as for `CacheEntry`.
+unsafe impl Send for CachedRange {}
 
-impl Last {
-    const NONE: Last = Last { first: 0, len: 0, host: NonNull::dangling() };
+impl CachedRange {
+    const NONE: CachedRange = CachedRange { first: 0, len: 0, host: NonNull::dangling() };
 
-    /// The same as a window, for one burst.
+    /// The range as a window for one burst.
     ///
     /// # Safety
-    /// The range is in the memory that is borrowed for `'t`.
+    /// The range's memory is borrowed for `'t`.
     #[inline]
     unsafe fn window<'t>(self) -> Window<'t> {
-        // SAFETY: the caller's promise; no other range is ever put here.
+        // SAFETY: the caller's promise.
         unsafe { Window::new(self.first, self.len, self.host) }
     }
 }
@@ -90,53 +91,53 @@ pub struct Missed {
 /// A queue's cache of an IOTLB, kept from burst to burst.
 #[derive(Debug)]
 pub struct Lookaside {
-    /// The IOTLB that the entries are from.
+    /// The IOTLB of the entries.
     id: u64,
     epoch: u64,
     turn: u64,
     version: u64,
     generation: u64,
     /// The ranges used last for reading and for writing: a guest with large pages nearly always hits them.
-    last: [Last; 2],
-    known: Box<Known>,
+    last: [CachedRange; 2],
+    cache: Box<Cache>,
     /// Whether any block entry is used.
     has_blocks: bool,
-    /// Ranges that [`Translate::keep`] found outside the range used last, indexed by place.
-    kept: Box<[Last; KEPT]>,
-    /// Entries of `kept` from here on are unused since the last clearing.
+    /// Ranges that [`Translate::keep`] found outside the range used last, by slot.
+    kept: Box<[CachedRange; KEPT]>,
+    /// Entries of `kept` from this index on are empty.
     kept_end: usize,
     missed: Box<[Missed; MISSED]>,
     misses: usize,
-    /// Successful lookups since the counter was last read; a kept address counts once, not again when it is
-    /// used.
+    /// Successful lookups since the counter was last read. [`Translate::write_kept`] doesn't count a kept
+    /// address again.
     pub hits: u64,
 }
 
-/// A direct-mapped table.
+/// A direct-mapped cache.
 #[derive(Debug)]
-struct Known {
-    blocks: [Hit; BLOCKS],
-    pages: [Hit; PAGES],
+struct Cache {
+    blocks: [CacheEntry; BLOCKS],
+    pages: [CacheEntry; PAGES],
 }
 
-impl Known {
-    const NOTHING: Known = Known { blocks: [NOTHING; BLOCKS], pages: [NOTHING; PAGES] };
+impl Cache {
+    const EMPTY: Cache = Cache { blocks: [CacheEntry::EMPTY; BLOCKS], pages: [CacheEntry::EMPTY; PAGES] };
 
     #[inline]
-    fn block(&mut self, iova: u64) -> &mut Hit {
+    fn block(&mut self, iova: u64) -> &mut CacheEntry {
         &mut self.blocks[(iova / BLOCK) as usize % BLOCKS]
     }
 
-    /// Adjacent units map to different entries, even if only every other page is used.
+    /// A page's index. Pages with consecutive numbers, or every other one of them, have different indices.
     #[inline]
-    fn place(iova: u64) -> usize {
+    fn page_index(iova: u64) -> usize {
         let page = (iova / PAGE) as usize;
         (page ^ (page / PAGES)) % PAGES
     }
 
     #[inline]
-    fn page(&self, iova: u64) -> &Hit {
-        &self.pages[Known::place(iova)]
+    fn page(&self, iova: u64) -> &CacheEntry {
+        &self.pages[Cache::page_index(iova)]
     }
 }
 
@@ -148,10 +149,10 @@ impl Default for Lookaside {
             turn: 0,
             version: 0,
             generation: 0,
-            last: [Last::NONE; 2],
-            known: Box::new(Known::NOTHING),
+            last: [CachedRange::NONE; 2],
+            cache: Box::new(Cache::EMPTY),
             has_blocks: false,
-            kept: Box::new([Last::NONE; KEPT]),
+            kept: Box::new([CachedRange::NONE; KEPT]),
             kept_end: 0,
             missed: Box::new([Missed { iova: 0, access: Access::READ }; MISSED]),
             misses: 0,
@@ -177,53 +178,53 @@ impl Lookaside {
         self.version
     }
 
-    /// Switches to `iotlb` in its current state.
+    /// Drops entries that are stale, or of another IOTLB than `iotlb`.
     #[inline]
-    fn renew(&mut self, iotlb: &Iotlb, turn: u64) {
-        // A mapping that was valid at the start of the turn stays valid until its end: whoever unmaps waits
-        // for that.
+    fn refresh(&mut self, iotlb: &Iotlb, turn: u64) {
+        // A mapping that was valid at the start of the turn stays valid until its end: before acknowledging
+        // an unmapping, the session thread waits for the turn.
         if turn != 0 && turn == self.turn && self.id == iotlb.id {
             return;
         }
         self.turn = turn;
         let epoch = iotlb.epoch.load(Ordering::Acquire);
         if self.id != iotlb.id || self.epoch != epoch {
-            self.forget(iotlb.id, epoch);
+            self.invalidate(iotlb.id, epoch);
         }
     }
 
     /// Drops all entries: they are no longer valid, and may point into freed memory.
     #[cold]
-    fn forget(&mut self, id: u64, epoch: u64) {
+    fn invalidate(&mut self, id: u64, epoch: u64) {
         (self.id, self.epoch) = (id, epoch);
-        self.last = [Last::NONE; 2];
+        self.last = [CachedRange::NONE; 2];
         self.has_blocks = false;
         let kept = self.kept_end.min(KEPT);
-        self.kept[..kept].fill(Last::NONE);
+        self.kept[..kept].fill(CachedRange::NONE);
         self.kept_end = 0;
         self.generation = (self.generation + 1) % GENERATIONS;
         if self.generation == 0 {
-            *self.known = Known::NOTHING;
+            *self.cache = Cache::EMPTY;
         }
     }
 
     #[cold]
-    fn note(&mut self, iova: u64, access: Access) {
+    fn record_miss(&mut self, iova: u64, access: Access) {
         let missed = Missed { iova, access };
         // Attack: a buffer of 4 GB that is not mapped. Misses beyond the limit are recorded when they occur
         // again.
-        if let Some(place) = self.missed.get_mut(self.misses) {
-            *place = missed;
+        if let Some(slot) = self.missed.get_mut(self.misses) {
+            *slot = missed;
             self.misses += 1;
         }
     }
 }
 
-/// Translation from IOVAs to our addresses, for one burst.
+/// Translation of IOVAs to our addresses, for one burst.
 #[derive(Debug)]
 pub struct Lookup<'t, 'q> {
     iotlb: &'t Iotlb,
-    aside: &'q mut Lookaside,
+    lookaside: &'q mut Lookaside,
     source: Source<'t>,
 }
 
@@ -237,29 +238,29 @@ enum Source<'t> {
 }
 
 impl<'t, 'q> Lookup<'t, 'q> {
-    /// For a worker in its turn. The queue keeps `aside`.
+    /// For a worker in its turn. The queue keeps `lookaside` from burst to burst.
     #[inline]
-    pub fn new(iotlb: &'t Iotlb, turn: &'t Turn<'_>, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
-        aside.renew(iotlb, turn.number());
-        Lookup { iotlb, aside, source: Source::Turn(turn) }
+    pub fn new(iotlb: &'t Iotlb, turn: &'t Turn<'_>, lookaside: &'q mut Lookaside) -> Lookup<'t, 'q> {
+        lookaside.refresh(iotlb, turn.number());
+        Lookup { iotlb, lookaside, source: Source::Turn(turn) }
     }
 
     /// For the thread that owns the editor, which excludes concurrent updates.
-    pub fn of(editor: &'t super::Editor, aside: &'q mut Lookaside) -> Lookup<'t, 'q> {
+    pub fn of(editor: &'t super::Editor, lookaside: &'q mut Lookaside) -> Lookup<'t, 'q> {
         let iotlb = editor.shared();
-        aside.renew(iotlb, 0);
-        aside.version = iotlb.version.load(Ordering::Acquire);
-        Lookup { iotlb, aside, source: Source::Map(editor.map()) }
+        lookaside.refresh(iotlb, 0);
+        lookaside.version = iotlb.version.load(Ordering::Acquire);
+        Lookup { iotlb, lookaside, source: Source::Map(editor.map()) }
     }
 
-    /// The same map for the whole burst.
+    /// The map, which stays the same for the whole burst.
     fn map(&mut self) -> &'t Map {
         let map = match self.source {
             Source::Map(map) => return map,
             Source::Turn(turn) => {
                 // Read the version before the map: a mapping added in between then counts as newer than the
                 // version.
-                self.aside.version = self.iotlb.version.load(Ordering::Acquire);
+                self.lookaside.version = self.iotlb.version.load(Ordering::Acquire);
                 self.iotlb.map.read(turn)
             }
         };
@@ -270,30 +271,30 @@ impl<'t, 'q> Lookup<'t, 'q> {
     /// The range used last, for reading or writing.
     #[inline(always)]
     fn last(&self, need: Access) -> Window<'t> {
-        // SAFETY: the cached ranges belong to this IOTLB's memory (`renew` drops those of others), which is
-        // never changed, and outlives the borrow of the IOTLB.
-        unsafe { self.aside.last[side(need)].window() }
+        // SAFETY: the cached ranges are in this IOTLB's memory (`refresh` drops those of others), which is
+        // never changed and outlives the borrow of the IOTLB.
+        unsafe { self.lookaside.last[last_index(need)].window() }
     }
 
-    /// All these bytes, for writing, if the range used last contains them.
+    /// These bytes, for writing, if the range used last contains them all.
     #[inline(always)]
-    fn at_once(&mut self, address: u64, len: u32) -> Option<SpanMut<'t>> {
+    fn in_last_range(&mut self, address: u64, len: u32) -> Option<SpanMut<'t>> {
         let found = self.last(Access::WRITE).whole(address, len)?;
-        self.aside.hits += 1;
+        self.lookaside.hits += 1;
         Some(found)
     }
 
     /// The tag of a unit that permits `need`.
     #[inline(always)]
     fn key(&self, need: Access) -> u64 {
-        (self.aside.generation << 2) | u64::from(need.bits())
+        (self.lookaside.generation << 2) | u64::from(need.bits())
     }
 
-    /// All these bytes, if their page is cached.
+    /// These bytes, if their page is cached.
     #[inline(always)]
     fn in_page(&self, iova: u64, len: u32, key: u64) -> Option<SpanMut<'t>> {
-        let hit = self.aside.known.page(iova);
-        let offset = hold(hit, PAGE, iova, len, key)?;
+        let hit = self.lookaside.cache.page(iova);
+        let offset = offset_in(hit, PAGE, iova, len, key)?;
         // SAFETY: as in `find_block`.
         Some(unsafe { SpanMut::new(hit.host.add(offset as usize), len) })
     }
@@ -302,7 +303,7 @@ impl<'t, 'q> Lookup<'t, 'q> {
     fn find(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
         match self.in_page(iova, len, self.key(need)) {
             Some(found) => {
-                self.aside.hits += 1;
+                self.lookaside.hits += 1;
                 Ok(found)
             }
             None => self.find_block(iova, len, need),
@@ -312,17 +313,17 @@ impl<'t, 'q> Lookup<'t, 'q> {
     #[inline(never)]
     fn find_block(&mut self, iova: u64, len: u32, need: Access) -> Result<SpanMut<'t>, Fault> {
         let key = self.key(need);
-        let Lookaside { known, has_blocks, hits, .. } = &mut *self.aside;
-        let hit = known.block(iova);
-        let found = if *has_blocks { hold(hit, BLOCK, iova, len, key) } else { None };
+        let Lookaside { cache, has_blocks, hits, .. } = &mut *self.lookaside;
+        let hit = cache.block(iova);
+        let found = if *has_blocks { offset_in(hit, BLOCK, iova, len, key) } else { None };
         let Some(offset) = found else { return self.find_range(iova, len, need) };
         *hits += 1;
-        let Hit { host, room, .. } = *hit;
-        self.aside.last[side(need)] = Last { first: iova - offset, len: room.into(), host };
-        // SAFETY: the unit lies in a range of one region of this IOTLB's memory (`renew` forgets those of
-        // others), whose length was checked against the region's when it was found, and `offset + len` is
-        // at most what the range has from the unit's begin on. The memory is never changed, and stays for
-        // as long as the borrow of the IOTLB.
+        let CacheEntry { host, room, .. } = *hit;
+        self.lookaside.last[last_index(need)] = CachedRange { first: iova - offset, len: room.into(), host };
+        // SAFETY: the unit is in a range of one region of this IOTLB's memory (`refresh` drops those of
+        // others). The range was checked against the region's length when it was looked up, and `room` bytes
+        // of it follow the unit's start, at least `offset + len`. The memory is never changed and outlives
+        // the borrow of the IOTLB.
         Ok(unsafe { SpanMut::new(host.add(offset as usize), len) })
     }
 
@@ -337,37 +338,37 @@ impl<'t, 'q> Lookup<'t, 'q> {
             Some((entry, self.iotlb.memory().base_at(entry.region, entry.offset, len)?))
         });
         let Some((entry, host)) = found else {
-            self.aside.note(iova, need);
+            self.lookaside.record_miss(iova, need);
             return Err(Fault::Miss);
         };
-        let Lookaside { known, has_blocks, generation, hits, .. } = &mut *self.aside;
+        let Lookaside { cache, has_blocks, generation, hits, .. } = &mut *self.lookaside;
         *hits += 1;
-        if let Some(block) = Hit::of(entry, host, iova, BLOCK, *generation) {
-            *known.block(iova) = block;
+        if let Some(block) = CacheEntry::of(entry, host, iova, BLOCK, *generation) {
+            *cache.block(iova) = block;
             *has_blocks = true;
-        } else if let Some(page) = Hit::of(entry, host, iova, PAGE, *generation) {
-            known.pages[Known::place(iova)] = page;
+        } else if let Some(page) = CacheEntry::of(entry, host, iova, PAGE, *generation) {
+            cache.pages[Cache::page_index(iova)] = page;
         }
-        let len_of_all = (entry.last - entry.first).saturating_add(1);
-        self.aside.last[side(need)] = Last { first: entry.first, len: len_of_all, host };
+        let range_len = (entry.last - entry.first).saturating_add(1);
+        self.lookaside.last[last_index(need)] = CachedRange { first: entry.first, len: range_len, host };
         let len = u64::from(len - 1).min(entry.last - iova) as u32 + 1;
-        // SAFETY: as in `find_block`; `iova` lies within the range, and `len` ends there at the latest.
+        // SAFETY: as in `find_block`; `iova` and the `len` bytes from there on are within the range.
         Ok(unsafe { SpanMut::new(host.add((iova - entry.first) as usize), len) })
     }
 }
 
 #[inline(always)]
-fn side(need: Access) -> usize {
+fn last_index(need: Access) -> usize {
     usize::from(need == Access::WRITE)
 }
 
 /// The offset of `iova` in `hit`, a unit of `size` bytes, if the tag matches `key` and `len` bytes follow.
 #[inline(always)]
-fn hold(hit: &Hit, size: u64, iova: u64, len: u32, key: u64) -> Option<u64> {
+fn offset_in(hit: &CacheEntry, size: u64, iova: u64, len: u32, key: u64) -> Option<u64> {
     let offset = iova & (size - 1);
-    let is_it = (hit.tag ^ ((iova - offset) | key)) & !(!key & 3) == 0;
+    let tag_matches = (hit.tag ^ ((iova - offset) | key)) & !(!key & 3) == 0;
     // A length of 0 wraps to a value that never fits.
-    (is_it && offset + u64::from(len.wrapping_sub(1)) < u64::from(hit.room)).then_some(offset)
+    (tag_matches && offset + u64::from(len.wrapping_sub(1)) < u64::from(hit.room)).then_some(offset)
 }
 
 impl<'t> Translate<'t> for Lookup<'t, '_> {
@@ -378,33 +379,33 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
 
     #[inline]
     fn write(&mut self, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
-        match self.at_once(address, len) {
+        match self.in_last_range(address, len) {
             Some(span) => Ok(span),
             None => self.find(address, len, Access::WRITE),
         }
     }
 
     #[inline]
-    fn keep(&mut self, place: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
-        if let Some(span) = self.at_once(address, len) {
+    fn keep(&mut self, slot: usize, address: u64, len: u32) -> Result<Span<'t>, Fault> {
+        if let Some(span) = self.in_last_range(address, len) {
             return Ok(span.as_span());
         }
         let found = self.find(address, len, Access::WRITE)?;
-        if let Some(kept) = self.aside.kept.get_mut(place) {
-            *kept = Last { first: address, len: found.len() as u64, host: found.pointer() };
-            self.aside.kept_end = self.aside.kept_end.max(place + 1);
+        if let Some(kept) = self.lookaside.kept.get_mut(slot) {
+            *kept = CachedRange { first: address, len: found.len() as u64, host: found.pointer() };
+            self.lookaside.kept_end = self.lookaside.kept_end.max(slot + 1);
         }
         Ok(found.as_span())
     }
 
     #[inline]
-    fn write_kept(&mut self, place: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
+    fn write_kept(&mut self, slot: usize, address: u64, len: u32) -> Result<SpanMut<'t>, Fault> {
         // The lookup was counted by `keep`.
         if let Some(span) = self.last(Access::WRITE).whole(address, len) {
             return Ok(span);
         }
-        if let Some(kept) = self.aside.kept.get(place) {
-            // SAFETY: as in `last`: `forget` clears what was kept, too.
+        if let Some(kept) = self.lookaside.kept.get(slot) {
+            // SAFETY: as in `last`; `invalidate` clears the kept ranges, too.
             if let Some(span) = unsafe { kept.window() }.whole(address, len) {
                 return Ok(span);
             }
@@ -418,7 +419,7 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
         ranges: impl Iterator<Item = (u64, u32)>,
         spans: &mut [Span<'t>],
     ) -> (usize, Result<(), Fault>) {
-        // Kept in registers while one range serves.
+        // Locals, which stay in registers as long as one range contains all addresses.
         let (mut window, mut hits) = (self.last(Access::READ), 0);
         let key = self.key(Access::READ);
         let (mut count, mut result) = (0, Ok(()));
@@ -443,21 +444,21 @@ impl<'t> Translate<'t> for Lookup<'t, '_> {
             span.split(64).1.prefetch();
             count += 1;
         }
-        self.aside.hits += hits;
+        self.lookaside.hits += hits;
         (count, result)
     }
 
-    fn knows(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {
-        let before = self.aside.misses;
-        self.want(address, len, write);
-        if self.aside.misses == before && before < MISSED { Ok(()) } else { Err(Fault::Miss) }
+    fn check(&mut self, address: u64, len: u32, write: bool) -> Result<(), Fault> {
+        let before = self.lookaside.misses;
+        self.record_misses(address, len, write);
+        if self.lookaside.misses == before && before < MISSED { Ok(()) } else { Err(Fault::Miss) }
     }
 
     #[cold]
-    fn want(&mut self, address: u64, len: u32, write: bool) {
+    fn record_misses(&mut self, address: u64, len: u32, write: bool) {
         let need = if write { Access::WRITE } else { Access::READ };
         let (mut at, mut left) = (address, len);
-        while left > 0 && self.aside.misses < MISSED {
+        while left > 0 && self.lookaside.misses < MISSED {
             let step = match self.find(at, left, need) {
                 Ok(span) => span.len() as u32,
                 Err(_) => u32::try_from(PAGE - at % PAGE).unwrap_or(left).min(left),

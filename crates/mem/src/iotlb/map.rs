@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 /// one.
 const CHUNK: usize = 128;
 
-/// A range of addresses that lies in one region without a gap.
+/// A range of IOVAs that maps to contiguous bytes of one region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub first: u64,
@@ -21,13 +21,13 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The part within `first..=last`, which must overlap.
+    /// The part within `first..=last`, which must overlap the entry.
     fn part(&self, first: u64, last: u64) -> Entry {
         let (first, last) = (self.first.max(first), self.last.min(last));
         Entry { first, last, offset: self.offset + (first - self.first), ..*self }
     }
 
-    /// Whether `next` directly follows in both address spaces, with the same permission. Attack: ranges that
+    /// Whether `next` follows directly in both address spaces, with the same permission. Attack: ranges that
     /// are adjacent in only one of the address spaces, or that differ in permission, must not be merged.
     fn continues(&self, next: &Entry) -> bool {
         self.last.checked_add(1) == Some(next.first)
@@ -36,8 +36,8 @@ impl Entry {
             && self.offset + (self.last - self.first) + 1 == next.offset
     }
 
-    /// Whether both have the same target and permission, where `part` is within this range.
-    pub fn says(&self, part: &Entry) -> bool {
+    /// Whether `part` is within this range and has the same target and permission.
+    pub fn agrees_with(&self, part: &Entry) -> bool {
         self.first <= part.first
             && part.last <= self.last
             && self.region == part.region
@@ -57,7 +57,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -83,7 +83,7 @@ impl Map {
         entries.skip_while(move |entry| entry.last < first).take_while(move |entry| entry.first <= last)
     }
 
-    /// Entry `number` of all; for eviction.
+    /// Entry `number`, counted over all chunks.
     pub(super) fn nth(&self, mut number: usize) -> Option<&Entry> {
         for chunk in &self.chunks {
             match chunk.get(number) {
@@ -118,10 +118,10 @@ impl Map {
             {
                 entries.splice(0..0, before.iter().copied());
                 from -= 1;
-            } else if let Some(behind) = self.chunks.get(to)
-                && behind.len() + entries.len() <= CHUNK
+            } else if let Some(after) = self.chunks.get(to)
+                && after.len() + entries.len() <= CHUNK
             {
-                entries.extend(behind.iter().copied());
+                entries.extend(after.iter().copied());
                 to += 1;
             }
         }
@@ -132,7 +132,7 @@ impl Map {
     fn spliced(&self, from: usize, to: usize, entries: &[Entry]) -> Map {
         let before: usize = self.chunks[from..to].iter().map(|chunk| chunk.len()).sum();
         let count = self.count - before + entries.len();
-        // Even parts instead of full chunks and a remainder.
+        // Chunks of equal size, rather than full ones and a small remainder.
         let size = entries.len().div_ceil(entries.len().div_ceil(CHUNK).max(1)).max(1);
         let firsts = entries.chunks(size).filter_map(|chunk| Some(chunk.first()?.first));
         let chunks = entries.chunks(size).map(Arc::from);

@@ -1,10 +1,10 @@
-//! The device IOTLB: the device addresses (IOVAs) that a guest has mapped, and their targets in the memory
-//! that it shared.
+//! The device IOTLB: the I/O virtual addresses (IOVAs) that a guest has mapped, and their targets in the
+//! guest's shared memory.
 //!
-//! One thread, the owner of the [`Editor`], updates it; workers look it up by [`Lookup`] without a lock. An
-//! update builds a new [`Map`] and publishes it, so every lookup sees a consistent map. Turns in progress may
-//! still use an unmapped range: before an unmapping is acknowledged, the caller waits for one turn of every
-//! worker (`host::grace`).
+//! One thread, the owner of the [`Editor`], updates the IOTLB; workers translate with a [`Lookup`], without a
+//! lock. An update builds a new [`Map`] and publishes it, so every lookup sees a consistent map. Turns in
+//! progress may still use an unmapped range: before acknowledging an unmapping, the caller waits for one turn
+//! of every worker (`host::grace`).
 
 mod editor;
 mod lookup;
@@ -21,7 +21,7 @@ use crate::turn::Published;
 use alloc::sync::Arc;
 use core::sync::atomic::AtomicU64;
 
-/// Default limit of entries of one guest.
+/// Default limit on the entries of one guest.
 pub const ENTRIES: usize = 65_536;
 
 /// Permission of a range (vhost-user protocol, "An IOTLB message", permissions).
@@ -36,7 +36,7 @@ impl Access {
     /// Reading and writing.
     pub const BOTH: Access = Access(3);
 
-    /// From the protocol's number; `None` if it grants no access.
+    /// From the protocol's number; `None` if the number is invalid or grants no access.
     pub fn from_bits(bits: u8) -> Option<Access> {
         (1..=3).contains(&bits).then_some(Access(bits))
     }
@@ -53,8 +53,8 @@ impl Access {
     }
 }
 
-/// An IOTLB as workers see it, with the memory that it maps to. Aligned to its own cache lines, since workers
-/// read it every turn.
+/// An IOTLB as workers see it, with the memory that it maps to. Aligned, so that no other data shares its
+/// cache lines: workers read them every turn.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Iotlb {
@@ -62,9 +62,9 @@ pub struct Iotlb {
     id: u64,
     memory: Arc<Memory>,
     map: Published<Map>,
-    /// Counts unmappings: cache entries of an earlier epoch are invalid.
+    /// Number of unmappings: cache entries of an earlier epoch are invalid.
     epoch: AtomicU64,
-    /// Counts mappings: a miss at this version is still a miss.
+    /// Number of mappings: a miss at this version is still a miss.
     version: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl Iotlb {
         &self.memory
     }
 
-    /// Counts mappings: a miss at this version is still a miss.
+    /// Number of mappings: a miss at this version is still a miss.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(core::sync::atomic::Ordering::SeqCst)
