@@ -4,17 +4,17 @@ use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
 use crate::error::QueueError;
 use ringway_mem::{Span, Translate};
 
-/// Descriptors that are examined per chain; further ones count as missing room, or as a frame with too many
-/// pieces. 64 KB in 4 KB pages, unaligned at both ends, and a header take 19.
+/// Largest number of descriptors examined per chain. Further ones of a receive buffer are not used; a frame
+/// to transmit with more is dropped. An unaligned frame of 64 KB in 4 KB pages and its header take 19.
 pub const CHAIN: usize = 128;
 
-/// Bytes of a chain whose addresses are looked up: more than the largest frame with its header. Attack:
-/// buffers of gigabytes, mapped in single pages; each would be looked up for every burst.
-pub(crate) const REACH: u32 = 1 << 17;
+/// Largest number of bytes of a chain whose addresses are looked up: more than the largest frame with its
+/// header. Attack: buffers of gigabytes, mapped in single pages, would take a lookup per page in every burst.
+pub(crate) const MAX_LOOKUP: u32 = 1 << 17;
 
-/// The leading part of these pieces, up to [`REACH`] bytes.
-pub(crate) fn reached(pieces: &[Piece]) -> impl Iterator<Item = Piece> {
-    let mut left = REACH;
+/// The first [`MAX_LOOKUP`] bytes of these pieces.
+pub(crate) fn bounded(pieces: &[Piece]) -> impl Iterator<Item = Piece> {
+    let mut left = MAX_LOOKUP;
     pieces.iter().map_while(move |&Piece { address, len }| {
         let len = len.min(left);
         left -= len;
@@ -22,7 +22,7 @@ pub(crate) fn reached(pieces: &[Piece]) -> impl Iterator<Item = Piece> {
     })
 }
 
-/// A buffer: its id, and the number of slots that it takes in a packed ring.
+/// A buffer's id, and the number of its descriptors in a packed ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     pub(crate) id: u16,
@@ -36,42 +36,44 @@ pub(crate) struct Piece {
     pub len: u32,
 }
 
-/// Collects a chain's descriptors, as far as they fit.
+/// Collects a chain's descriptors, as many as fit.
 pub(crate) struct Sink<'a> {
     pieces: &'a mut [Piece],
     pub count: usize,
     /// Total length of the collected pieces.
     pub bytes: u64,
-    /// Whether some pieces did not fit.
-    pub cut: bool,
-    /// In a chain with both kinds, the number of device-readable pieces.
+    /// Whether some pieces did not fit, so further ones are not read. Attack: a chain of 32,768 descriptors,
+    /// referenced by every ring entry, would take a worker many milliseconds a turn.
+    pub truncated: bool,
+    /// In a chain with device-readable and device-writable pieces, the number of readable ones.
     pub readable: usize,
     write: bool,
-    both: bool,
+    bidirectional: bool,
 }
 
 impl<'a> Sink<'a> {
     pub fn new(pieces: &'a mut [Piece]) -> Sink<'a> {
-        Sink { pieces, count: 0, bytes: 0, cut: false, readable: 0, write: false, both: false }
+        Sink { pieces, count: 0, bytes: 0, truncated: false, readable: 0, write: false, bidirectional: false }
     }
 
-    /// As `of`, for chains of device-readable buffers followed by device-writable ones (virtio 1.3, 2.6.4.2).
+    /// As `new`, for chains of device-readable buffers followed by device-writable ones (virtio 1.3,
+    /// 2.6.4.2).
     pub fn of_both(pieces: &'a mut [Piece]) -> Sink<'a> {
-        Sink { both: true, ..Sink::new(pieces) }
+        Sink { bidirectional: true, ..Sink::new(pieces) }
     }
 
-    /// Begins a new chain, of device-writable buffers if `write`.
+    /// Begins a new chain, of device-writable descriptors if `write`.
     pub fn begin(&mut self, write: bool) {
-        (self.count, self.bytes, self.cut) = (0, 0, false);
+        (self.count, self.bytes, self.truncated) = (0, 0, false);
         self.write = write;
     }
 
-    /// Checks and stores one descriptor. `true`: the chain continues.
+    /// Checks and stores a descriptor. Returns whether the chain continues.
     fn add(&mut self, descriptor: &Descriptor) -> Result<bool, QueueError> {
         if (descriptor.flags & WRITE != 0) != self.write {
-            self.turn()?;
+            self.begin_writable()?;
         }
-        // Attack: an invalid address with length 0, which any range contains (CVE-2020-10725).
+        // Attack: an invalid address with length 0 would pass bounds checks (CVE-2020-10725).
         if descriptor.len == 0 {
             return Err(QueueError::Zero);
         }
@@ -81,35 +83,29 @@ impl<'a> Sink<'a> {
                 self.count += 1;
                 self.bytes += u64::from(descriptor.len);
             }
-            None => self.cut = true,
+            None => self.truncated = true,
         }
         Ok(descriptor.flags & NEXT != 0)
     }
 
-    /// Whether no further piece would be kept. Attack: a chain of 32,768 descriptors, referenced by every
-    /// ring entry, would take a worker many milliseconds a turn.
-    pub fn is_over(&self) -> bool {
-        self.cut
-    }
-
-    /// Handles the first device-writable buffer, where one may follow.
+    /// Accepts the first device-writable descriptor after device-readable ones, if that is permitted.
     #[cold]
-    fn turn(&mut self) -> Result<(), QueueError> {
-        if !self.both || self.write {
+    fn begin_writable(&mut self) -> Result<(), QueueError> {
+        if !self.bidirectional || self.write {
             return Err(QueueError::Direction);
         }
         (self.readable, self.write) = (self.count, true);
         Ok(())
     }
 
-    /// The device-readable pieces and the device-writable ones.
+    /// The device-readable and the device-writable pieces.
     pub fn halves(&self) -> (&[Piece], &[Piece]) {
         let readable = if self.write { self.readable } else { self.count };
         self.pieces[..self.count].split_at(readable.min(self.count))
     }
 }
 
-/// What follows a descriptor of the ring.
+/// Whether a chain continues after a descriptor of the ring.
 pub(crate) enum Follow {
     /// The next descriptor of the chain.
     Next,
@@ -117,8 +113,8 @@ pub(crate) enum Follow {
     End,
 }
 
-/// Adds a descriptor of the ring to the sink, with the indirect table that it may refer to. `first`: it
-/// begins its chain.
+/// Adds a descriptor of the ring, or the indirect table that it refers to, to the sink. `first`: the
+/// descriptor begins its chain.
 pub(crate) fn follow<'t, T: Translate<'t>>(
     descriptor: &Descriptor,
     first: bool,
@@ -129,8 +125,8 @@ pub(crate) fn follow<'t, T: Translate<'t>>(
     if descriptor.flags & INDIRECT == 0 {
         return Ok(if sink.add(descriptor)? { Follow::Next } else { Follow::End });
     }
-    // An indirect descriptor must be alone: Linux and this device never mix it with others, and packed rings
-    // forbid it (virtio 1.3, 2.8.8).
+    // An indirect descriptor must be its chain's only one: packed rings require it (virtio 1.3, 2.8.8), and
+    // drivers such as Linux's do the same on split rings.
     if !rules.indirect || !first || descriptor.flags & NEXT != 0 {
         return Err(QueueError::Indirect);
     }
@@ -150,7 +146,7 @@ pub(crate) fn follow<'t, T: Translate<'t>>(
     Ok(Follow::End)
 }
 
-/// Which tables are permitted.
+/// Rules for indirect tables, and the ring's size and format.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules {
     pub indirect: bool,
@@ -178,12 +174,13 @@ impl<'t> Table<'t> {
             if self.part.len() < SIZE as usize {
                 self.part = translate.read(address, (self.count - index) * SIZE)?;
             }
-            let found = Descriptor::in_table(self.part, Descriptor::packed).ok_or(QueueError::Address)?;
+            let descriptor =
+                Descriptor::in_table(self.part, Descriptor::packed).ok_or(QueueError::Address)?;
             self.part = self.part.split(SIZE as usize).1;
             address = address.wrapping_add(u64::from(SIZE));
-            nested(&found)?;
-            sink.add(&found)?;
-            if sink.is_over() {
+            refuse_nested(&descriptor)?;
+            sink.add(&descriptor)?;
+            if sink.truncated {
                 break;
             }
         }
@@ -195,12 +192,12 @@ impl<'t> Table<'t> {
         self.part = translate.read(self.address, self.count * SIZE)?;
         let mut index = 0;
         for _ in 0..self.count {
-            let found = self.descriptor(index, translate)?;
-            nested(&found)?;
-            if !sink.add(&found)? || sink.is_over() {
+            let descriptor = self.descriptor(index, translate)?;
+            refuse_nested(&descriptor)?;
+            if !sink.add(&descriptor)? || sink.truncated {
                 return Ok(());
             }
-            index = u32::from(found.other);
+            index = u32::from(descriptor.other);
             if index >= self.count {
                 return Err(QueueError::Descriptor);
             }
@@ -220,7 +217,7 @@ impl<'t> Table<'t> {
     }
 }
 
-/// Attack: nested tables multiply the work.
-fn nested(descriptor: &Descriptor) -> Result<(), QueueError> {
+/// Attack: nested tables multiply the work per chain.
+fn refuse_nested(descriptor: &Descriptor) -> Result<(), QueueError> {
     if descriptor.flags & INDIRECT != 0 { Err(QueueError::Indirect) } else { Ok(()) }
 }

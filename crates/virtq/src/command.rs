@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use ringway_mem::Translate;
 
 /// Largest reply in bytes; all commands of the network device have a reply of one byte.
-const ANSWER: usize = 8;
+const MAX_REPLY: usize = 8;
 
 /// Device state of a command queue.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct CommandDevice {
     signalled: Cursor,
     taken: Option<Chain>,
     /// The writable bytes for the reply to the current command.
-    room: Vec<Piece>,
+    reply: Vec<Piece>,
     pieces: Box<[Piece; CHAIN]>,
 }
 
@@ -34,19 +34,19 @@ impl CommandDevice {
             used: Used::new(used),
             signalled: used,
             taken: None,
-            room: Vec::new(),
+            reply: Vec::new(),
             pieces: Box::new([Piece::default(); CHAIN]),
         }
     }
 
-    /// The first unanswered chain, and the position of the next used entry.
+    /// Positions of the first unanswered chain and of the next used entry.
     pub fn position(&self) -> (Cursor, Cursor) {
-        (self.at, self.used.place())
+        (self.at, self.used.position())
     }
 
-    /// Copies the next command into `command`, truncated to its length. Returns the command's full length, or
-    /// `None` if there is no command. Must be followed by [`CommandDevice::answer`]; until then the same
-    /// command is returned again.
+    /// Copies the next command into `command`, truncated to the slice's length. Returns the command's full
+    /// length, or `None` if there is no command. Until [`CommandDevice::answer`], the same command is
+    /// returned again.
     pub fn take<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
@@ -57,27 +57,27 @@ impl CommandDevice {
         let mut sink = Sink::of_both(&mut self.pieces[..]);
         let chain = with!(*ring, ring => ring.chain(&mut at, false, translate, &mut sink))?;
         let Some(chain) = chain else { return Ok(None) };
-        // Attack: a command with a huge number of descriptors; no driver needs so many.
-        if sink.cut {
+        // Attack: a command with a huge number of descriptors, which no driver needs.
+        if sink.truncated {
             return Err(QueueError::Chain);
         }
         let (readable, writable) = sink.halves();
         let len = readable.iter().map(|piece| u64::from(piece.len)).sum();
         let mut left = command;
         for piece in readable {
-            let want = left.len().min(piece.len as usize);
-            let (here, rest) = left.split_at_mut(want);
-            read(piece.address, here, translate)?;
+            let (part, rest) = left.split_at_mut(left.len().min(piece.len as usize));
+            read(piece.address, part, translate)?;
             left = rest;
         }
-        self.room.clear();
-        // Zero-length descriptors were refused.
-        self.room.extend(writable.iter().take(ANSWER));
+        self.reply.clear();
+        // Each piece has at least one byte, so this many hold the largest reply.
+        self.reply.extend(writable.iter().take(MAX_REPLY));
         self.taken = Some(chain);
         Ok(Some(len))
     }
 
-    /// Answers the current command with `answer`, truncated to the driver's room, and publishes it.
+    /// Writes `answer`, truncated to the driver's buffer, as the reply to the current command and publishes
+    /// it.
     pub fn answer<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
@@ -86,17 +86,16 @@ impl CommandDevice {
     ) -> Result<(), QueueError> {
         let Some(chain) = self.taken.take() else { return Ok(()) };
         let mut left = answer;
-        for piece in &self.room {
-            let (mut here, rest) = left.split_at(left.len().min(piece.len as usize));
+        for piece in &self.reply {
+            let (mut part, rest) = left.split_at(left.len().min(piece.len as usize));
             let mut address = piece.address;
-            while !here.is_empty() {
-                let part = translate.write(address, here.len() as u32)?;
-                let count = part.write(here);
+            while !part.is_empty() {
+                let count = translate.write(address, part.len() as u32)?.write(part);
                 if count == 0 {
                     return Err(QueueError::Address);
                 }
                 address = address.wrapping_add(count as u64);
-                here = &here[count..];
+                part = &part[count..];
             }
             left = rest;
         }

@@ -49,7 +49,7 @@ impl Descriptor {
         u64::from(self.len) | u64::from(self.other) << 32 | u64::from(self.flags) << 48
     }
 
-    /// Descriptor `index` of an indirect table of any alignment.
+    /// The first descriptor of `table`, part of an indirect table of any alignment.
     pub fn in_table(table: Span<'_>, format: fn(u64, u64) -> Descriptor) -> Option<Descriptor> {
         let bytes = table.read_array::<16>()?;
         let (address, rest) = bytes.split_at(8);

@@ -10,29 +10,29 @@ use ringway_mem::SpanMut;
 /// A buffer of one descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffer {
-    /// Its address in the device's address space.
+    /// The address in the device's address space.
     pub address: u64,
-    /// Its length in bytes.
+    /// The length in bytes.
     pub len: u32,
-    /// Whether it is device-writable.
+    /// Whether the buffer is device-writable.
     pub write: bool,
 }
 
-/// Memory for an indirect table, 16 bytes a buffer.
+/// Memory for an indirect table, 16 bytes per buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Indirect<'t> {
-    /// Its address in the device's address space.
+    /// The address in the device's address space.
     pub address: u64,
-    /// The memory itself.
+    /// The memory.
     pub table: SpanMut<'t>,
 }
 
 /// Driver state of a ring.
 #[derive(Debug)]
 pub enum Driver<'t> {
-    /// Of a split ring.
+    /// For a split ring.
     Split(SplitDriver<'t>),
-    /// Of a packed ring.
+    /// For a packed ring.
     Packed(PackedDriver<'t>),
 }
 
@@ -55,7 +55,7 @@ impl<'t> Driver<'t> {
         }
     }
 
-    /// As `new`, with `VIRTIO_F_IN_ORDER`: a used buffer may stand for all before it.
+    /// Enables `VIRTIO_F_IN_ORDER`: a used entry may complete all earlier buffers, too.
     #[must_use]
     pub fn in_order(mut self) -> Driver<'t> {
         each!(&mut self, driver => driver.order = Some(Order::default()));
@@ -70,7 +70,7 @@ impl<'t> Driver<'t> {
     }
 
     /// Adds buffers of one descriptor each, as many as there are free descriptors; returns their number.
-    /// Calls `added` with each buffer's index and id.
+    /// Calls `added` with each added buffer's index and id.
     #[inline]
     pub fn add_run(&mut self, buffers: impl Iterator<Item = Buffer>, added: impl FnMut(usize, u16)) -> usize {
         each!(self, driver => driver.add_run(buffers, added))
@@ -87,25 +87,26 @@ impl<'t> Driver<'t> {
         each!(self, driver => driver.wants_kick())
     }
 
-    /// The next used buffer: its id, and the bytes written by the device; 0 if a later one stands for it.
+    /// The next used buffer: its id, and the number of bytes written by the device, or 0 if a later buffer's
+    /// used entry completed it.
     #[inline]
     pub fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         each!(self, driver => driver.take_used())
     }
 
-    /// The next used buffers, up to `most`; returns their number. Calls `used` with each buffer's id and
+    /// The next used buffers, up to `max`; returns their number. Calls `used` with each buffer's id and
     /// length, as returned by [`Driver::take_used`].
     #[inline]
-    pub fn take_used_run(&mut self, most: usize, used: impl FnMut(u16, u32)) -> Result<usize, QueueError> {
-        each!(self, driver => driver.take_used_run(most, used))
+    pub fn take_used_run(&mut self, max: usize, used: impl FnMut(u16, u32)) -> Result<usize, QueueError> {
+        each!(self, driver => driver.take_used_run(max, used))
     }
 
-    /// Whether there is a used buffer.
+    /// Whether there is a used buffer to take.
     pub fn pending(&self) -> bool {
         each!(self, driver => driver.pending())
     }
 
-    /// Tells the device whether to interrupt for buffers it uses from now on.
+    /// Tells the device whether to interrupt for buffers that it uses from now on.
     pub fn set_flag(&mut self, wanted: bool) {
         each!(self, driver => driver.set_flag(wanted))
     }
@@ -119,22 +120,22 @@ impl<'t> Driver<'t> {
 /// Driver state for buffers that are used in order.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// The last of several buffers used together and its length, until it is taken.
+    /// The id and length of a used entry that completes several buffers, until its own buffer is taken.
     pub last: Option<(u16, u32)>,
 }
 
 impl Order {
-    /// The next used buffer is the oldest one in flight; `found` reads the ring when the previous entry is
-    /// exhausted.
+    /// The next used buffer: the oldest one in flight. `read` reads the next used entry when all buffers of
+    /// the previous one are taken.
     #[inline]
     pub fn next(
         &mut self,
         free: &Free,
-        found: impl FnOnce() -> Result<Option<(u16, u32)>, QueueError>,
+        read: impl FnOnce() -> Result<Option<(u16, u32)>, QueueError>,
     ) -> Result<Option<(u16, u32)>, QueueError> {
         let last = match self.last {
             Some(last) => last,
-            None => match found()? {
+            None => match read()? {
                 Some(last) => last,
                 None => return Ok(None),
             },
@@ -145,7 +146,7 @@ impl Order {
     }
 }
 
-/// Free ids in a FIFO, so that they stay in order as long as the device uses buffers in order.
+/// Free ids, in a FIFO: they stay in order as long as the device uses buffers in order.
 #[derive(Debug)]
 pub(crate) struct Free {
     ids: Box<[u16]>,
@@ -180,13 +181,13 @@ impl Free {
         if at >= self.ids.len() {
             at -= self.ids.len();
         }
-        if let Some(place) = self.ids.get_mut(at) {
-            *place = id;
+        if let Some(slot) = self.ids.get_mut(at) {
+            *slot = id;
             self.count += 1;
         }
     }
 
-    /// The oldest id in flight, if ids come back in order.
+    /// The oldest id in flight, if ids are returned in order.
     #[inline]
     pub fn oldest(&self) -> Option<u16> {
         let at = self.head + self.count;

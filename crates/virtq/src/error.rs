@@ -7,7 +7,7 @@ use ringway_mem::Fault;
 pub enum LayoutError {
     /// No descriptors, more than 32,768, or for a split ring not a power of two.
     Size,
-    /// An area is shorter than the ring's size needs.
+    /// An area is too short for the ring's size.
     Short,
     /// An area is misaligned (virtio 1.3, 2.7 and 2.8.10.1).
     Alignment,
@@ -17,8 +17,8 @@ impl core::fmt::Display for LayoutError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         out.write_str(match self {
             LayoutError::Size => "a ring can't have this number of descriptors",
-            LayoutError::Short => "a part of the ring is shorter than its number of descriptors needs",
-            LayoutError::Alignment => "a part of the ring is not aligned",
+            LayoutError::Short => "an area of the ring is too short for the number of descriptors",
+            LayoutError::Alignment => "an area of the ring is misaligned",
         })
     }
 }
@@ -34,27 +34,27 @@ pub enum QueueError {
     Index = 1,
     /// A descriptor index is not below the ring's size, or not in use.
     Descriptor,
-    /// A chain has more descriptors than the ring or its table, or loops.
+    /// A chain has more descriptors than the ring or its indirect table, or loops.
     Chain,
-    /// A chain was made available without its end.
+    /// A chain was made available without its last descriptor.
     Unfinished,
     /// An indirect table that was not negotiated, is nested, is combined with a chain, or has an invalid
     /// size.
     Indirect,
     /// A zero-length buffer.
     Zero,
-    /// A device-writable buffer instead of a readable one, or the other way round.
+    /// A device-writable descriptor instead of a device-readable one, or the reverse.
     Direction,
-    /// An address that the driver has not granted.
+    /// An address outside the memory that the driver shared.
     Address,
     /// The address has no known translation yet; retry the chain later.
     Miss,
-    /// The ring's memory can't be used.
+    /// The memory of the ring's areas can't be used.
     RingMemory,
 }
 
 impl QueueError {
-    /// All kinds.
+    /// All variants.
     pub const ALL: [QueueError; 10] = [
         QueueError::Index,
         QueueError::Descriptor,
@@ -68,9 +68,9 @@ impl QueueError {
         QueueError::RingMemory,
     ];
 
-    /// The kind with this number, as in `kind as u8`.
+    /// The variant with this number, as in `variant as u8`.
     pub fn from_number(number: u8) -> Option<QueueError> {
-        QueueError::ALL.into_iter().find(|kind| *kind as u8 == number)
+        QueueError::ALL.into_iter().find(|variant| *variant as u8 == number)
     }
 
     /// Whether it is a protocol violation.
@@ -93,18 +93,16 @@ impl core::fmt::Display for QueueError {
         out.write_str(match self {
             QueueError::Index => "an index moved by more than the ring's size",
             QueueError::Descriptor => "a descriptor's number is outside the ring",
-            QueueError::Chain => "a chain of descriptors is longer than its ring or loops",
-            QueueError::Unfinished => "a chain of descriptors was made available without its end",
-            QueueError::Indirect => "an indirect table is not permitted here, or has a wrong size",
-            QueueError::Zero => "a descriptor has no bytes",
-            QueueError::Direction => {
-                "a descriptor is writable where it must be readable, or the other way round"
-            }
-            QueueError::Address => "a descriptor's address is outside the memory that was shared",
+            QueueError::Chain => "a descriptor chain is longer than the ring or loops",
+            QueueError::Unfinished => "a descriptor chain was made available without its last descriptor",
+            QueueError::Indirect => "an indirect table is not permitted, or has an invalid size",
+            QueueError::Zero => "a descriptor has length 0",
+            QueueError::Direction => "a descriptor is device-writable instead of readable, or the reverse",
+            QueueError::Address => "a descriptor's address is outside the shared memory",
             QueueError::Miss => "the translation of an address is not known yet",
             QueueError::RingMemory => {
-                "the ring's parts are misaligned, or scattered in the guest's memory and not whole pages; \
-                 each part of a ring of 256 descriptors fits into 4 KB"
+                "an area of the ring is misaligned, or not contiguous in the guest's memory and not whole pages; \
+                 with 256 descriptors, each area fits into 4 KB"
             }
         })
     }

@@ -1,4 +1,4 @@
-//! The device's interface to both formats.
+//! The device's interface to both ring formats.
 
 use crate::chain::{Chain, Sink};
 use crate::error::QueueError;
@@ -9,7 +9,7 @@ use ringway_mem::Translate;
 pub(crate) struct Head {
     pub address: u64,
     pub len: u32,
-    /// Identifies the buffer in the used entry: a split ring's first descriptor, a packed ring's id.
+    /// The id for the used entry: a split ring's descriptor index, a packed ring's buffer id.
     pub id: u16,
 }
 
@@ -22,16 +22,16 @@ pub(crate) enum End {
     Empty,
     /// The next buffer has several descriptors, or is indirect.
     Chain,
-    /// The next buffer violates the rules.
+    /// The next buffer is invalid.
     Error(QueueError),
 }
 
 /// A device's read position in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Split: counts chains, modulo 65,536. Packed: a descriptor's index.
+    /// Split: number of chains, modulo 65,536. Packed: a descriptor's index.
     pub index: u16,
-    /// Packed: the driver's wrap counter there.
+    /// Packed: the driver's wrap counter at this position.
     pub wrap: bool,
 }
 
@@ -52,10 +52,10 @@ impl Cursor {
     }
 }
 
-/// The device side of a ring format. A cursor advances over what was read; nothing is written until
-/// `write_used`.
+/// The device side of a ring format. Reading advances only a cursor; `write_used` is the first write to the
+/// ring.
 pub(crate) trait Format<'t>: Copy {
-    /// Reads available buffers of one descriptor each, as many as fit, up to the first chain.
+    /// Reads available buffers of one descriptor each into `out`, up to the first chain or indirect table.
     fn gather(&self, at: &mut Cursor, write: bool, out: &mut [Head]) -> (usize, End);
 
     /// Reads one buffer of any kind; `None` if none is available.
@@ -70,7 +70,7 @@ pub(crate) trait Format<'t>: Copy {
     /// Whether a buffer is available.
     fn pending(&self, at: Cursor) -> bool;
 
-    /// Advances a cursor over a buffer that was read there.
+    /// Advances a cursor over the buffer at its position.
     fn pass(&self, at: &mut Cursor, chain: Chain);
 
     /// Advances a cursor over `count` buffers of one descriptor.
@@ -79,19 +79,20 @@ pub(crate) trait Format<'t>: Copy {
     /// Number of descriptors.
     fn size(&self) -> u16;
 
-    /// Writes a used entry for a buffer, or for several of so many slots together, and advances over them.
+    /// Writes a used entry for a buffer, or for several with `chain.slots` slots in total, and advances over
+    /// them.
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32);
 
     /// Writes used entries for buffers of one descriptor, each with id and length, and advances over them.
     fn write_used_run(&self, used: &mut Used, buffers: impl ExactSizeIterator<Item = (u16, u32)>);
 
-    /// Makes everything written visible to the driver.
+    /// Makes all written entries visible to the driver.
     fn publish(&self, used: &mut Used);
 
-    /// Prefetches the lines of the next used entries.
+    /// Prefetches the cache lines of the next used entries.
     fn prefetch_used(&self, used: &Used);
 
-    /// Sets the flag that enables or disables the driver's kicks.
+    /// Enables or disables the driver's kicks.
     fn set_flag(&self, at: Cursor, wanted: bool);
 
     /// Whether the driver wants an interrupt for the entries published since `signalled`.
@@ -107,19 +108,19 @@ pub struct Used {
     pub(crate) published: Cursor,
     /// Packed: the word to store at `published`, which makes all entries written since visible.
     pub(crate) first: u64,
-    /// Packed: slots published since the driver's interrupt flag was last checked. Between two checks the
-    /// ring may wrap several times, which two positions can't express.
-    pub(crate) untold: u32,
+    /// Packed: slots published since the driver's event suppression was last checked. Two positions can't
+    /// express that the ring wrapped several times since then.
+    pub(crate) unsignalled: u32,
 }
 
 impl Used {
-    /// All entries up to `at` are used.
+    /// The state after all entries before `at` were used.
     pub fn new(at: Cursor) -> Used {
-        Used { at, published: at, first: 0, untold: 0 }
+        Used { at, published: at, first: 0, unsignalled: 0 }
     }
 
     /// Position of the next used entry.
-    pub fn place(&self) -> Cursor {
+    pub fn position(&self) -> Cursor {
         self.at
     }
 

@@ -44,7 +44,7 @@ impl Layout {
         if self.packed {
             return Ok(Lengths { descriptors: 16 * size, driver: 4, device: 4 });
         }
-        // The event indices exist only if negotiated.
+        // `used_event` and `avail_event` exist only if negotiated.
         let event = if self.event_idx { 2 } else { 0 };
         Ok(Lengths { descriptors: 16 * size, driver: 4 + 2 * size + event, device: 4 + 8 * size + event })
     }
@@ -89,7 +89,7 @@ pub enum Ring<'t> {
     Split(SplitRing<'t>),
     /// A packed ring.
     Packed(PackedRing<'t>),
-    /// Either, with the device's writes logged.
+    /// A ring of either format whose writes by the device are logged.
     Logged(LoggedRing<'t>),
 }
 
@@ -104,9 +104,8 @@ impl<'t> Ring<'t> {
         }
     }
 
-    /// Publishes all entries that the device used before `used`, when the device, which may have held some of
-    /// them back, is gone. On a packed ring nothing is held back, since only its device knows the unpublished
-    /// entries.
+    /// Publishes the used entries before `used` on behalf of a device that is gone and may have delayed
+    /// publishing them. A packed ring's device never delays it, since no other knows the unpublished entries.
     pub fn settle(&self, used: Cursor) {
         match self {
             Ring::Split(ring) => ring.publish(&mut Used::new(used)),

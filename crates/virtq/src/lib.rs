@@ -3,7 +3,7 @@
 //! The device side works in bursts: [`TxDevice`] shows chains without taking them off the ring and releases
 //! them in order afterwards; [`RxDevice`] reserves buffers, fills them and publishes once. The ring's
 //! contents are not trusted: indices and descriptors are read once into locals and checked there, and every
-//! address goes through [`ringway_mem::Translate`]. [`Driver`] is the driver side, for tests and load
+//! address is translated by [`ringway_mem::Translate`]. [`Driver`] is the driver side, for tests and load
 //! generators. Read `format.rs` first, then `tx.rs` and `rx.rs`.
 #![cfg_attr(not(test), no_std)]
 
@@ -33,7 +33,7 @@ pub use format::{Cursor, Used};
 pub use layout::{Areas, LARGEST, Layout, Lengths, Ring};
 pub use logged::{LoggedRing, Tracker};
 pub use packed::{PackedDriver, PackedRing};
-pub use prefetch::{ask_kick, decline_kick, is_available, prefetch_translations};
+pub use prefetch::{disable_kicks, enable_kicks, is_available, prefetch_translations};
 pub use rx::{FRAMES, Fill, RxDevice, RxHeader};
 pub use signals::Signals;
 pub use split::{SplitDriver, SplitRing};

@@ -1,4 +1,4 @@
-//! A ring whose device's writes to it are logged (vhost-user protocol, "Migration").
+//! A ring whose writes by the device are logged (vhost-user protocol, "Migration").
 
 use crate::chain::{Chain, Sink};
 use crate::error::QueueError;
@@ -9,27 +9,28 @@ use crate::split::SplitRing;
 use alloc::sync::Arc;
 use ringway_mem::{DirtyLog, Extents, Translate};
 
-/// Sizes in bytes of a descriptor, of a used ring's entry, and of that ring's flags or index.
+/// Size of a descriptor in bytes.
 const DESCRIPTOR: usize = 16;
+/// Size of a used ring's entry.
 const ENTRY: usize = 8;
+/// Size of a flags or index field.
 const WORD: usize = 2;
 
-/// Logs the device's writes to a ring. The driver's writes are logged by the monitor.
+/// Logs the device's writes to a ring. The hypervisor tracks the driver's.
 #[derive(Debug)]
 pub struct Tracker {
     /// The log.
     pub log: Arc<DirtyLog>,
-    /// Guest-physical ranges of the descriptor area of a packed ring; the device doesn't write that of a
-    /// split ring.
+    /// Guest-physical ranges of a packed ring's descriptor area. A device doesn't write a split ring's.
     pub descriptors: Extents,
     /// Guest-physical ranges of the device area.
     pub device: Extents,
-    /// Address of the device area for the log, if different: the protocol's `log_guest_addr`.
+    /// Where to log writes to the device area in addition to `device`: the protocol's `log_guest_addr`.
     pub log_address: Option<u64>,
 }
 
 impl Tracker {
-    /// Marks everything that the device may have written to the ring.
+    /// Marks all areas that the device may have written.
     pub fn mark_all(&self) {
         self.descriptors.mark_all(&self.log);
         self.device.mark_all(&self.log);
@@ -42,29 +43,29 @@ impl Tracker {
         }
     }
 
-    /// Marks `count` slots, `bytes` each, of a ring of `size` from `index` on, with wrap-around; the first
-    /// slot is `skip` bytes behind the area's start.
-    fn places(&self, (index, count, size): (u16, usize, u16), mark: impl Fn(usize, usize)) {
+    /// Calls `mark` with the index and length of each contiguous run of `count` slots from `index` on, in a
+    /// ring of `size` slots.
+    fn mark_slots(&self, (index, count, size): (u16, usize, u16), mark: impl Fn(usize, usize)) {
         let (index, size) = (usize::from(index), usize::from(size));
         let count = count.min(size);
-        let straight = count.min(size - index.min(size));
-        mark(index, straight);
-        if count > straight {
-            mark(0, count - straight);
+        let until_wrap = count.min(size - index.min(size));
+        mark(index, until_wrap);
+        if count > until_wrap {
+            mark(0, count - until_wrap);
         }
     }
 
     /// Marks entries of a split ring's used ring.
     fn entries(&self, ring: &SplitRing<'_>, index: u16, count: usize) {
         let index = index & ring.size.wrapping_sub(1);
-        self.places((index, count, ring.size), |at, count| {
+        self.mark_slots((index, count, ring.size), |at, count| {
             self.device(2 * WORD + ENTRY * at, ENTRY * count);
         });
     }
 
     /// Marks descriptors of a packed ring.
     fn used(&self, ring: &PackedRing<'_>, index: u16, count: usize) {
-        self.places((index, count, Format::size(ring)), |at, count| {
+        self.mark_slots((index, count, Format::size(ring)), |at, count| {
             self.descriptors.mark(&self.log, DESCRIPTOR * at, DESCRIPTOR * count);
         });
     }
@@ -73,11 +74,11 @@ impl Tracker {
 /// Keeps rarely used code out of line.
 #[cold]
 #[inline(never)]
-pub(crate) fn apart<R>(body: impl FnOnce() -> R) -> R {
+pub(crate) fn out_of_line<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// A ring of either format; each write is marked after it is done.
+/// A ring of either format that marks each write after doing it.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedRing<'t> {
     ring: Plain<'t>,
@@ -159,7 +160,7 @@ impl<'t> Format<'t> for LoggedRing<'t> {
         plain!(self, ring => ring.write_used(used, chain, len));
         match &self.ring {
             Plain::Split(ring) => self.tracker.entries(ring, before.at.index, 1),
-            // The first descriptor is held back until all are published.
+            // `publish` writes and marks the first descriptor.
             Plain::Packed(ring) if !before.is_published() => self.tracker.used(ring, before.at.index, 1),
             Plain::Packed(_) => {}
         }
@@ -171,10 +172,11 @@ impl<'t> Format<'t> for LoggedRing<'t> {
         match &self.ring {
             Plain::Split(ring) => self.tracker.entries(ring, before.at.index, count),
             Plain::Packed(ring) => {
-                let held = usize::from(before.is_published());
+                // `publish` writes and marks the first descriptor.
+                let unwritten = usize::from(before.is_published());
                 let mut first = before.at;
-                ring.pass_run(&mut first, held);
-                self.tracker.used(ring, first.index, count.saturating_sub(held));
+                ring.pass_run(&mut first, unwritten);
+                self.tracker.used(ring, first.index, count.saturating_sub(unwritten));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The device side of a receive queue.
 
-use crate::chain::{CHAIN, Chain, Piece, REACH, Sink, reached};
+use crate::chain::{CHAIN, Chain, MAX_LOOKUP, Piece, Sink, bounded};
 use crate::error::QueueError;
 use crate::format::{Cursor, End, Format, Head, Used};
 use crate::layout::Ring;
@@ -14,15 +14,15 @@ use ringway_mem::{KEPT, SpanMut, Translate};
 pub const FRAMES: usize = 256;
 /// Largest number of buffers reserved together: more than 256 KB in buffers of 1.5 KB.
 const BUFFERS: usize = KEPT;
-/// Largest number of descriptors of chains reserved together.
+/// Largest number of descriptors, of buffers with several, reserved together.
 const PIECES: usize = 1024;
 
 /// Writes frames into reserved buffers.
 pub trait Fill {
-    /// Writes frame `frame`, counted from the first reserved, to `to`, which has exactly its length.
+    /// Writes frame number `frame` of the reservation to `to`, which has exactly the frame's length.
     fn whole(&mut self, frame: usize, to: SpanMut<'_>);
 
-    /// Begins frame `frame`, which is written to several ranges in `buffers` buffers.
+    /// Begins frame `frame`, which is written to several ranges, of `buffers` buffers.
     fn begin(&mut self, frame: usize, buffers: u16);
 
     /// Writes the next part of the current frame, filling `to`.
@@ -44,20 +44,23 @@ pub struct RxHeader {
 /// An available buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Buffer {
-    /// Its address, if it has one descriptor.
+    /// The address, if the buffer has one descriptor.
     address: u64,
+    /// The buffer's length, at most [`MAX_LOOKUP`].
     room: u32,
     chain: Chain,
-    /// Index of its first descriptor in the pieces, if it has several.
+    /// Index in `RxDevice::piece` of the first descriptor, if there are several.
     first: u16,
+    /// Number of descriptors, or 0 if there is one.
     pieces: u16,
 }
 
 /// The buffers of one frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reserved {
-    /// Length with the header; 0: the frame is too long.
+    /// Length with the header; 0 if the frame is too long.
     len: u32,
+    /// Index in `RxDevice::buffer`.
     first: u16,
     buffers: u16,
 }
@@ -66,9 +69,9 @@ struct Reserved {
 struct Search {
     /// Position of the first unexamined buffer.
     at: Cursor,
-    /// Index of the first known buffer that is not assigned.
+    /// Index of the first stored buffer that is not assigned to a frame.
     next: usize,
-    /// Number of frames without buffers.
+    /// Number of frames that have no buffers yet.
     left: usize,
 }
 
@@ -79,9 +82,11 @@ pub struct RxDevice {
     at: Cursor,
     used: Used,
     signalled: Cursor,
-    /// Number of reserved frames, and of those already written.
+    /// Number of reserved frames.
     frames: usize,
+    /// Number of reserved frames already written.
     put: usize,
+    /// Numbers of entries used in `buffer` and `piece`.
     buffers: usize,
     pieces: usize,
     reserved: [Reserved; FRAMES],
@@ -116,8 +121,8 @@ impl RxDevice {
     }
 
     /// Reserves buffers for frames of these lengths (without header), at most [`FRAMES`]. Returns the number
-    /// of leading frames with buffers, counting frames that are too long for any buffers. Earlier
-    /// reservations that were not written are dropped.
+    /// of leading frames that have buffers, including frames that are too long for any. Cancels earlier
+    /// reservations that were not written.
     #[inline]
     pub fn reserve<'t, T: Translate<'t>>(
         &mut self,
@@ -158,8 +163,8 @@ impl RxDevice {
         }
     }
 
-    /// Reserves one known buffer per frame, as long as the next frame fits into the next buffer. Returns the
-    /// bytes needed by the first frame that doesn't fit.
+    /// Reserves one stored buffer per frame, as long as each frame fits into the next buffer. Returns the
+    /// length of the first frame that doesn't fit.
     #[inline(always)]
     fn reserve_run(
         &mut self,
@@ -168,11 +173,11 @@ impl RxDevice {
         search: &mut Search,
     ) -> Option<u32> {
         let from = search.next;
-        let places = self.reserved[self.frames..].iter_mut();
+        let slots = self.reserved[self.frames..].iter_mut();
         let mut run = 0;
-        for (buffer, place) in self.buffer[..self.buffers].iter().skip(from).zip(places) {
+        for (buffer, slot) in self.buffer[..self.buffers].iter().skip(from).zip(slots) {
             let Some(len) = need.filter(|&len| len <= buffer.room) else { break };
-            *place = Reserved { len, first: (from + run) as u16, buffers: 1 };
+            *slot = Reserved { len, first: (from + run) as u16, buffers: 1 };
             need = needs.next();
             run += 1;
         }
@@ -182,8 +187,8 @@ impl RxDevice {
         need
     }
 
-    /// Reserves buffers for a frame of `need` bytes that doesn't fit into one known buffer. `false`: there
-    /// are not enough.
+    /// Reserves buffers for a frame of `need` bytes that doesn't fit into the next stored buffer. Returns
+    /// `false` if there are too few.
     fn reserve_several<'t, F: Format<'t>, T: Translate<'t>>(
         &mut self,
         ring: F,
@@ -198,8 +203,8 @@ impl RxDevice {
         while room < need {
             let wanted = search.left;
             if search.next == self.buffers && !self.fetch(ring, &mut search.at, translate, wanted)? {
-                // Attack: buffers of one byte each. A frame that doesn't fit into the largest reservation is
-                // not waited for.
+                // Attack: buffers of one byte each. A frame that doesn't fit into the largest reservation
+                // would wait forever.
                 if self.frames > 0 || !self.is_exhausted() {
                     return Ok(false);
                 }
@@ -227,7 +232,7 @@ impl RxDevice {
         self.buffers == BUFFERS || self.pieces + CHAIN > PIECES
     }
 
-    /// Reads about `wanted` more buffers. `false`: there are none, or no more can be stored.
+    /// Reads up to `wanted` more buffers. Returns `false` if there are none, or no more can be stored.
     fn fetch<'t, F: Format<'t>, T: Translate<'t>>(
         &mut self,
         ring: F,
@@ -235,20 +240,20 @@ impl RxDevice {
         translate: &mut T,
         wanted: usize,
     ) -> Result<bool, QueueError> {
-        let most = wanted.clamp(1, BATCH).min(BUFFERS - self.buffers);
-        let (count, end) = ring.gather(at, true, &mut self.heads[..most]);
-        let numbers = self.buffers..BUFFERS;
-        let places = numbers.clone().zip(&mut self.buffer[numbers]);
-        for (head, (number, place)) in self.heads[..count].iter().zip(places) {
-            let room = head.len.min(REACH);
-            let span = translate.keep(number, head.address, room)?;
+        let max = wanted.clamp(1, BATCH).min(BUFFERS - self.buffers);
+        let (count, end) = ring.gather(at, true, &mut self.heads[..max]);
+        let indices = self.buffers..BUFFERS;
+        let slots = indices.clone().zip(&mut self.buffer[indices]);
+        for (head, (index, slot)) in self.heads[..count].iter().zip(slots) {
+            let room = head.len.min(MAX_LOOKUP);
+            let span = translate.keep(index, head.address, room)?;
             if span.len() < room as usize {
                 translate.check(head.address, room, true)?;
             }
             span.prefetch_write();
             span.split(64).1.prefetch_write();
             let chain = Chain { id: head.id, slots: 1 };
-            *place = Buffer { address: head.address, room, chain, first: 0, pieces: 0 };
+            *slot = Buffer { address: head.address, room, chain, first: 0, pieces: 0 };
         }
         self.buffers += count;
         if count > 0 {
@@ -273,9 +278,9 @@ impl RxDevice {
         let first = self.pieces;
         let mut sink = Sink::new(&mut self.piece[first..first + CHAIN]);
         let Some(chain) = ring.chain(at, true, translate, &mut sink)? else { return Ok(false) };
-        let room = u32::try_from(sink.bytes).unwrap_or(REACH).min(REACH);
+        let room = u32::try_from(sink.bytes).unwrap_or(MAX_LOOKUP).min(MAX_LOOKUP);
         let pieces = sink.count;
-        for piece in reached(&self.piece[first..first + pieces]) {
+        for piece in bounded(&self.piece[first..first + pieces]) {
             translate.check(piece.address, piece.len, true)?;
         }
         self.buffer[self.buffers] =
@@ -285,8 +290,8 @@ impl RxDevice {
         Ok(true)
     }
 
-    /// Writes the next `count` reserved frames. Returns the number written, dropped ones included; less than
-    /// `count` only on an error. The driver sees them after [`RxDevice::publish`].
+    /// Writes the next `count` reserved frames. Returns the number written, including dropped ones; it is
+    /// less than `count` only on an error. The driver sees them after [`RxDevice::publish`].
     #[inline]
     pub fn put<'t, T: Translate<'t>>(
         &mut self,
@@ -327,7 +332,7 @@ impl RxDevice {
         Ok(())
     }
 
-    /// Writes the leading frames of `frames` that have one range each. Returns their number.
+    /// Writes frames up to the first one that has several ranges. Returns their number.
     #[inline(always)]
     fn fill_run<'t, T: Translate<'t>>(
         &self,
@@ -337,12 +342,12 @@ impl RxDevice {
     ) -> (usize, Result<(), QueueError>) {
         let (first, mut run) = (frames.start, 0);
         for reserved in &self.reserved[frames] {
-            let number = usize::from(reserved.first);
-            let buffer = self.buffer[number];
+            let index = usize::from(reserved.first);
+            let buffer = self.buffer[index];
             if reserved.buffers != 1 || buffer.pieces != 0 {
                 break;
             }
-            let to = match translate.write_kept(number, buffer.address, reserved.len) {
+            let to = match translate.write_kept(index, buffer.address, reserved.len) {
                 Ok(to) => to,
                 Err(fault) => return (run, Err(fault.into())),
             };
@@ -373,18 +378,18 @@ impl RxDevice {
         let mut left = len;
         fill.begin(frame, buffers);
         for buffer in &self.buffer[range.clone()] {
-            let whole = [Piece { address: buffer.address, len: buffer.room }];
+            let single = [Piece { address: buffer.address, len: buffer.room }];
             let pieces = match buffer.pieces {
-                0 => &whole[..],
+                0 => &single[..],
                 count => &self.piece[usize::from(buffer.first)..][..usize::from(count)],
             };
-            for piece in reached(pieces) {
+            for piece in bounded(pieces) {
                 let count = piece.len.min(left);
                 left -= count;
                 parts(translate, Piece { address: piece.address, len: count }, fill)?;
             }
         }
-        // Only after translating everything, since a later address may not be granted.
+        // Only after all addresses were translated: a later one may be invalid.
         let mut left = len;
         for buffer in &self.buffer[range] {
             let count = buffer.room.min(left);
@@ -398,11 +403,11 @@ impl RxDevice {
     /// Publishes the written frames. Returns whether there were any.
     #[inline]
     pub fn publish(&mut self, ring: &Ring<'_>) -> bool {
-        let some = !self.used.is_published();
-        if some {
+        let any = !self.used.is_published();
+        if any {
             with!(ring, ring => ring.publish(&mut self.used));
         }
-        some
+        any
     }
 }
 
@@ -410,7 +415,7 @@ impl Signals for RxDevice {
     fn wants_interrupt(&mut self, ring: &Ring<'_>) -> bool {
         let since = core::mem::replace(&mut self.signalled, self.used.published);
         let wanted = with!(ring, ring => ring.wants_interrupt(since, &self.used));
-        self.used.untold = 0;
+        self.used.unsignalled = 0;
         wanted
     }
 

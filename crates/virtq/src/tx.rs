@@ -8,7 +8,7 @@ use crate::prefetch::prefetch_translations;
 use crate::signals::Signals;
 use ringway_mem::{Span, Translate};
 
-/// Chains examined together.
+/// Largest number of chains examined together.
 pub const BATCH: usize = 64;
 /// Largest number of translated parts of a chain.
 const PARTS: usize = 2 * CHAIN;
@@ -16,11 +16,11 @@ const PARTS: usize = 2 * CHAIN;
 /// Result of examining a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The frame is taken; the chain counts among those to release.
+    /// Take the frame; the chain counts for [`TxDevice::release`].
     Take,
-    /// The chain is unusable; it is released together with its neighbours.
+    /// The chain is unusable; it is released with its neighbours.
     Skip,
-    /// Stop here; this chain and those behind it are shown again later.
+    /// Stop; this chain and the following ones are shown again later.
     Stop,
 }
 
@@ -65,19 +65,19 @@ struct Taken {
     count: usize,
     /// Bitmap of skipped chains.
     skipped: u64,
-    /// Whether each chain has one descriptor.
+    /// Whether all chains have one descriptor.
     plain: bool,
 }
 
 impl Taken {
-    /// `false`: the chain and those behind it were not taken.
+    /// Records a chain. Returns `false` if the chain, and so all following ones, are not taken.
     #[inline(always)]
-    fn note(&mut self, chain: Chain, verdict: Verdict) -> bool {
+    fn record(&mut self, chain: Chain, verdict: Verdict) -> bool {
         if verdict == Verdict::Stop {
             return false;
         }
-        if let Some(place) = self.chains.get_mut(self.count) {
-            *place = chain;
+        if let Some(slot) = self.chains.get_mut(self.count) {
+            *slot = chain;
             self.skipped |= u64::from(verdict == Verdict::Skip) << self.count;
             self.count += 1;
         }
@@ -91,7 +91,7 @@ macro_rules! with {
             Ring::Split($name) => $body,
             Ring::Packed($name) => $body,
             // Out of line, so that rings without a log compile to the same code as if logging did not exist.
-            Ring::Logged($name) => $crate::logged::apart(|| $body),
+            Ring::Logged($name) => $crate::logged::out_of_line(|| $body),
         }
     };
 }
@@ -113,8 +113,8 @@ impl TxDevice {
         }
     }
 
-    /// As `new`, with `VIRTIO_F_IN_ORDER`: the last of several chains released together stands for all of
-    /// them (virtio 1.3, 2.7.9 and 2.8.8).
+    /// Sets `VIRTIO_F_IN_ORDER`: one used entry, with the id of the last chain, completes all chains released
+    /// together (virtio 1.3, 2.7.9 and 2.8.8).
     #[must_use]
     pub fn in_order(self, in_order: bool) -> TxDevice {
         TxDevice { in_order, ..self }
@@ -126,9 +126,9 @@ impl TxDevice {
         (self.at, self.used.at)
     }
 
-    /// Shows up to `max` chains (at most [`BATCH`]), from the first unreleased one on, to `look`. Chains stay
-    /// on the ring. On an error, the chains before the invalid one have been shown. A chain with too many
-    /// ranges is skipped.
+    /// Shows up to `max` chains (at most [`BATCH`]), from the first unreleased one on, to `look`, without
+    /// taking them off the ring. On an error, the chains before the invalid one have been shown. A chain with
+    /// too many ranges is skipped.
     pub fn peek<'t, T: Translate<'t>>(
         &mut self,
         ring: &Ring<'t>,
@@ -138,7 +138,7 @@ impl TxDevice {
     ) -> Result<(), QueueError> {
         let result = with!(*ring, ring => self.peek_in(ring, translate, max, &mut look));
         if result == Err(QueueError::Miss) {
-            // Request all missing translations of a burst at once.
+            // Record all misses of the burst, so that they are requested at once.
             prefetch_translations(ring, self.at, false, max.min(BATCH), translate);
         }
         result
@@ -169,10 +169,10 @@ impl TxDevice {
                     let Some(chain) = ring.chain(&mut at, false, translate, &mut sink)? else {
                         return Ok(());
                     };
-                    let (pieces, cut) = (sink.count, sink.cut);
-                    let verdict = self.show_pieces(pieces, cut, translate, look)?;
+                    let (pieces, truncated) = (sink.count, sink.truncated);
+                    let verdict = self.show_pieces(pieces, truncated, translate, look)?;
                     self.taken.plain = false;
-                    if !self.taken.note(chain, verdict) {
+                    if !self.taken.record(chain, verdict) {
                         return Ok(());
                     }
                 }
@@ -181,7 +181,7 @@ impl TxDevice {
         Ok(())
     }
 
-    /// Shows the first `count` of `heads`. `false`: `look` stopped.
+    /// Shows the first `count` of `heads`. Returns `false` if `look` stopped.
     #[inline(always)]
     fn show<'t, T: Translate<'t>>(
         &mut self,
@@ -191,8 +191,8 @@ impl TxDevice {
     ) -> Result<bool, QueueError> {
         let mut spans = [Span::empty(); BATCH];
         let ranges = self.heads[..count].iter().map(|head| (head.address, head.len));
-        let (good, result) = translate.read_all(ranges, &mut spans);
-        for (index, span) in spans[..good].iter().enumerate() {
+        let (translated, result) = translate.read_all(ranges, &mut spans);
+        for (index, span) in spans[..translated].iter().enumerate() {
             let head = self.heads[index];
             let verdict = if span.len() == head.len as usize {
                 look.whole(*span)
@@ -200,7 +200,7 @@ impl TxDevice {
                 self.pieces[0] = Piece { address: head.address, len: head.len };
                 self.show_pieces(1, false, translate, look)?
             };
-            if !self.taken.note(Chain { id: head.id, slots: 1 }, verdict) {
+            if !self.taken.record(Chain { id: head.id, slots: 1 }, verdict) {
                 return Ok(false);
             }
         }
@@ -212,13 +212,13 @@ impl TxDevice {
     fn show_pieces<'t, T: Translate<'t>>(
         &mut self,
         count: usize,
-        cut: bool,
+        truncated: bool,
         translate: &mut T,
         look: &mut impl Look<'t>,
     ) -> Result<Verdict, QueueError> {
         let mut parts = [Span::empty(); PARTS];
         let mut filled = 0;
-        let mut fits = !cut;
+        let mut fits = !truncated;
         for piece in &self.pieces[..count] {
             let Piece { mut address, mut len } = *piece;
             while len > 0 && fits {
@@ -229,14 +229,14 @@ impl TxDevice {
                 address = address.wrapping_add(part.len() as u64);
                 len = len.saturating_sub(part.len() as u32);
                 match parts.get_mut(filled) {
-                    Some(place) => *place = part,
+                    Some(slot) => *slot = part,
                     None => fits = false,
                 }
                 filled += 1;
             }
         }
         if !fits {
-            // Attack: a frame in a huge number of parts costs too much.
+            // Attack: a frame in a huge number of parts would take too long.
             look.parts(&[]);
             return Ok(Verdict::Skip);
         }
@@ -244,7 +244,7 @@ impl TxDevice {
     }
 
     /// Releases the next `frames` taken chains, and the skipped ones before, between and directly after them.
-    /// Returns the number released, skipped ones included; [`TxDevice::publish`] makes them visible to the
+    /// Returns the number released, including skipped ones; [`TxDevice::publish`] makes them visible to the
     /// driver.
     #[inline]
     pub fn release(&mut self, ring: &Ring<'_>, frames: usize) -> usize {
@@ -289,21 +289,21 @@ impl TxDevice {
     /// Publishes the released chains. Returns whether there were any.
     #[inline]
     pub fn publish(&mut self, ring: &Ring<'_>) -> bool {
-        let some = self.holds();
-        if some {
+        let any = self.holds();
+        if any {
             with!(ring, ring => ring.publish(&mut self.used));
         }
-        some
+        any
     }
 
-    /// Whether there are released chains that are not published.
+    /// Whether there are released chains that are not published yet.
     #[inline]
     pub fn holds(&self) -> bool {
         !self.used.is_published()
     }
 
-    /// Whether publishing may be delayed without harm to the driver: it polls, and `count` is small compared
-    /// to its ring. Only if [`Ring::settle`] can publish in the device's place.
+    /// Whether publishing `count` chains may be delayed: the driver polls, `count` is small compared to the
+    /// ring, and [`Ring::settle`] could publish in the device's place.
     #[inline]
     pub fn may_hold(&self, ring: &Ring<'_>, count: usize) -> bool {
         match ring {
@@ -313,13 +313,13 @@ impl TxDevice {
     }
 }
 
-/// Writes one used entry for several chains, with the id of the last.
+/// Writes one used entry, with the id of the last chain, for all of `chains`.
 #[inline]
 fn write_used_batch<'t, F: Format<'t>>(ring: F, used: &mut Used, chains: &[Chain]) {
     let mut batch = Chain::default();
     for chain in chains {
-        // Attack: a ring that is refilled while it is read yields more chains than it has descriptors; a
-        // batch never wraps.
+        // Attack: a ring that is refilled while it is read yields more chains than it has descriptors. A
+        // batch has at most the ring's size, so it never laps itself.
         let slots = batch.slots.saturating_add(chain.slots);
         if slots > ring.size() {
             ring.write_used(used, batch, 0);
@@ -337,7 +337,7 @@ impl Signals for TxDevice {
     fn wants_interrupt(&mut self, ring: &Ring<'_>) -> bool {
         let since = core::mem::replace(&mut self.signalled, self.used.published);
         let wanted = with!(ring, ring => ring.wants_interrupt(since, &self.used));
-        self.used.untold = 0;
+        self.used.unsignalled = 0;
         wanted
     }
 

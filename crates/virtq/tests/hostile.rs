@@ -155,12 +155,12 @@ fn descriptors_beyond_a_chains_limit_are_not_read() {
             Verdict::Take
         };
         device.peek(&guest.ring(&layout, BASE), &mut translate, 64, each).unwrap();
-        assert_eq!(shown, [0], "it is skipped");
+        assert_eq!(shown, [0], "the chain is skipped");
         assert!(translate.1 < 200, "packed {packed}: {} reads", translate.1);
     }
 }
 
-/// Scattered pages, of which none is known to be readable; counts lookups.
+/// Memory in which every page is a range of its own; writable only. Counts lookups.
 struct Pages<'t, 'h>(Direct<'t, 'h>, usize);
 
 impl<'t> Translate<'t> for Pages<'t, '_> {
@@ -205,7 +205,7 @@ fn at_most_a_frames_bytes_of_a_buffer_are_looked_up() {
                     let rx_header = RxHeader { mergeable: true, header: 12 };
                     let mut device = RxDevice::new(at, at);
                     let found = device.reserve(&ring, &mut pages, rx_header, [65_557, 100].into_iter());
-                    assert_eq!(found, (1, Ok(())), "it holds the largest frame");
+                    assert_eq!(found, (1, Ok(())), "the looked-up part holds the largest frame");
                 } else {
                     let look = |_: &[Span<'_>]| Verdict::Take;
                     let found = TxDevice::new(at, at).peek(&ring, &mut pages, 64, look);
@@ -216,7 +216,7 @@ fn at_most_a_frames_bytes_of_a_buffer_are_looked_up() {
                 prefetch_translations(&ring, at, flags == WRITE, 64, &mut pages);
                 assert!(
                     pages.1 <= 64,
-                    "packed {packed}, {} descriptors: {} pages ahead",
+                    "packed {packed}, {} descriptors: {} pages prefetched",
                     chain.len(),
                     pages.1
                 );
@@ -242,11 +242,11 @@ fn prefetched_translations_are_bounded() {
         let mut pages = Readable(Pages(guest.direct(&mut hint), 0));
         let at = prefetch_translations(&guest.ring(&layout, BASE), start(&layout), true, 64, &mut pages);
         assert!((256..512).contains(&pages.0.1), "packed {packed}: {} pages", pages.0.1);
-        assert_ne!(at, start(&layout), "it goes on from there");
+        assert_ne!(at, start(&layout), "the next call continues there");
     }
 }
 
-/// The same, with everything readable.
+/// As [`Pages`], with all memory readable.
 struct Readable<'t, 'h>(Pages<'t, 'h>);
 
 impl<'t> Translate<'t> for Readable<'t, '_> {

@@ -35,7 +35,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
     ]
 }
 
-/// Allocates memory in order, cyclically; far less than a round is in flight.
+/// Allocates memory cyclically; far less than all of it is in flight.
 struct Heap(u64);
 
 impl Heap {
@@ -95,7 +95,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
-/// A device that checks the driver's flag only now and then, like one that holds interrupts back.
+/// A device that rarely checks the driver's event suppression, like one that moderates interrupts.
 #[test]
 fn an_interrupt_is_wanted_after_any_number_of_wraps() {
     for (packed, rounds) in
@@ -113,7 +113,7 @@ fn an_interrupt_is_wanted_after_any_number_of_wraps() {
             }
             driver.publish();
             if round == rounds {
-                // It waits for the first buffer of this round.
+                // The driver waits for the first buffer of this round.
                 driver.set_flag(true);
             }
             device.peek(&ring, &mut guest.direct(&mut hint), 4, |_: &[Span<'_>]| Verdict::Take).unwrap();
@@ -358,7 +358,7 @@ fn collect_buffer(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -
     bytes
 }
 
-/// The same for one frame with its header.
+/// As above, for one frame with its header.
 fn collect(guest: &Guest, driver: &mut Driver<'_>, posted: &mut Posted) -> Vec<u8> {
     let mut bytes = collect_buffer(guest, driver, posted);
     for _ in 1..u16::from_le_bytes([bytes[0], bytes[1]]) {

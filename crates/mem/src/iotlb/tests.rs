@@ -462,10 +462,10 @@ fn requested_misses_are_recorded_once_and_bounded() {
     let mut editor = Editor::new(memory(&[8192], false), 16);
     editor.update(0x1000, 0x1000, USER, Access::BOTH).unwrap();
     let mut aside = Lookaside::default();
-    Lookup::of(&editor, &mut aside).want(0xf00, 0x2200, false);
+    Lookup::of(&editor, &mut aside).record_misses(0xf00, 0x2200, false);
     let missed: Vec<u64> = aside.missed().iter().map(|missed| missed.iova).collect();
     assert_eq!(missed, [0xf00, 0x2000, 0x3000]);
-    Lookup::of(&editor, &mut aside).want(1 << 40, u32::MAX, true);
+    Lookup::of(&editor, &mut aside).record_misses(1 << 40, u32::MAX, true);
     assert_eq!(aside.missed().len(), super::MISSED);
     aside.forget_missed();
     assert!(aside.missed().is_empty());

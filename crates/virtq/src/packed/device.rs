@@ -1,6 +1,6 @@
 //! The device side of a packed ring.
 
-use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, PLACE, PackedRing, USED};
+use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, OFF_WRAP, PackedRing, USED};
 use crate::chain::{Chain, Follow, Rules, Sink, follow};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, WRITE};
 use crate::error::QueueError;
@@ -11,14 +11,15 @@ impl PackedRing<'_> {
     /// The descriptor at a position, if it is available.
     #[inline]
     fn descriptor(&self, at: Cursor) -> Option<Descriptor> {
-        let place = usize::from(at.index);
-        // Read the flags first: once they say available, the driver's earlier writes are visible.
-        let rest = self.descriptors.second(place);
+        let index = usize::from(at.index);
+        // Read the flags first: if they mark the descriptor as available, the driver's earlier writes are
+        // visible.
+        let rest = self.descriptors.second(index);
         let flags = (rest >> 48) as u16;
         if flags & (AVAIL | USED) != PackedRing::available(at.wrap) {
             return None;
         }
-        Some(Descriptor::packed(self.descriptors.first(place), rest))
+        Some(Descriptor::packed(self.descriptors.first(index), rest))
     }
 
     /// The second word of a used descriptor.
@@ -28,25 +29,25 @@ impl PackedRing<'_> {
         Descriptor { address: 0, len, flags, other: id }.packed_rest()
     }
 
-    /// Reads descriptors of one buffer each from `at` on, without wrapping; stops at any other. Returns their
-    /// number.
+    /// Reads buffers of one descriptor each from `at` on, without wrapping, up to the first other descriptor.
+    /// Returns their number.
     #[inline]
     fn gather_run(&self, at: Cursor, write: bool, out: &mut [Head]) -> usize {
         let want = PackedRing::available(at.wrap) | if write { WRITE } else { 0 };
         let window = self.descriptors.window(usize::from(at.index), out.len());
-        for (place, head) in out.iter_mut().enumerate() {
-            let found = Descriptor::packed(0, window.second(place));
+        for (index, head) in out.iter_mut().enumerate() {
+            let found = Descriptor::packed(0, window.second(index));
             if found.flags & (AVAIL | USED | NEXT | INDIRECT | WRITE) != want || found.len == 0 {
-                return place;
+                return index;
             }
-            *head = Head { address: window.first(place), len: found.len, id: found.other };
+            *head = Head { address: window.first(index), len: found.len, id: found.other };
         }
         out.len()
     }
 
-    /// Why no buffer of one descriptor was found.
+    /// Why `gather_run` stopped at `at`.
     #[cold]
-    fn why(&self, at: Cursor, write: bool) -> End {
+    fn end_reason(&self, at: Cursor, write: bool) -> End {
         let Some(found) = self.descriptor(at) else { return End::Empty };
         if found.flags & (NEXT | INDIRECT) != 0 {
             return End::Chain;
@@ -54,7 +55,7 @@ impl PackedRing<'_> {
         if (found.flags & WRITE != 0) != write {
             return End::Error(QueueError::Direction);
         }
-        // A descriptor that was just made available is read by the next call.
+        // The descriptor may have become available since; the next call reads it.
         if found.len == 0 { End::Error(QueueError::Zero) } else { End::Empty }
     }
 }
@@ -69,7 +70,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
             self.pass_run(at, found);
             count += found;
             if found < run {
-                return (count, self.why(*at, write));
+                return (count, self.end_reason(*at, write));
             }
         }
         (count, End::Limit)
@@ -84,18 +85,18 @@ impl<'t> Format<'t> for PackedRing<'t> {
     ) -> Result<Option<Chain>, QueueError> {
         let rules = Rules { indirect: self.indirect, size: self.size, packed: true };
         sink.begin(write);
-        let mut place = *at;
+        let mut position = *at;
         // Attack: a chain longer than the ring.
-        for seen in 0..self.size {
-            let Some(found) = self.descriptor(place) else {
+        for count in 0..self.size {
+            let Some(found) = self.descriptor(position) else {
                 // The driver makes a chain's first descriptor available last.
-                return if seen == 0 { Ok(None) } else { Err(QueueError::Unfinished) };
+                return if count == 0 { Ok(None) } else { Err(QueueError::Unfinished) };
             };
-            let follow = follow(&found, seen == 0, rules, translate, sink)?;
-            self.advance(&mut place, 1);
+            let follow = follow(&found, count == 0, rules, translate, sink)?;
+            self.advance(&mut position, 1);
             if let Follow::End = follow {
-                *at = place;
-                return Ok(Some(Chain { id: found.other, slots: seen + 1 }));
+                *at = position;
+                return Ok(Some(Chain { id: found.other, slots: count + 1 }));
             }
         }
         Err(QueueError::Chain)
@@ -130,7 +131,8 @@ impl<'t> Format<'t> for PackedRing<'t> {
     fn write_used(&self, used: &mut Used, chain: Chain, len: u32) {
         let rest = PackedRing::used_rest(used.at.wrap, chain.id, len);
         if used.is_published() {
-            // The driver reads the first entry first: storing it last publishes all of them at once.
+            // The driver reads the entries in order, so `publish` makes all visible by storing the first one
+            // last.
             used.first = rest;
         } else {
             self.descriptors.set_second(usize::from(used.at.index), rest);
@@ -148,8 +150,8 @@ impl<'t> Format<'t> for PackedRing<'t> {
         while buffers.len() > 0 {
             let run = self.run(used.at, buffers.len());
             let window = self.descriptors.window(usize::from(used.at.index), run);
-            for (place, (id, len)) in buffers.by_ref().take(run).enumerate() {
-                window.set_second(place, PackedRing::used_rest(used.at.wrap, id, len));
+            for (index, (id, len)) in buffers.by_ref().take(run).enumerate() {
+                window.set_second(index, PackedRing::used_rest(used.at.wrap, id, len));
             }
             self.advance(&mut used.at, run as u16);
         }
@@ -159,7 +161,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
     fn publish(&self, used: &mut Used) {
         if !used.is_published() {
             self.descriptors.release_second(usize::from(used.published.index), used.first);
-            used.untold = used.untold.saturating_add(self.distance(used.published, used.at));
+            used.unsignalled = used.unsignalled.saturating_add(self.distance(used.published, used.at));
             used.published = used.at;
         }
     }
@@ -169,7 +171,7 @@ impl<'t> Format<'t> for PackedRing<'t> {
 
     fn set_flag(&self, at: Cursor, wanted: bool) {
         if wanted && self.event_idx {
-            self.device.store(PLACE, at.to_base(true));
+            self.device.store(OFF_WRAP, at.to_base(true));
             self.device.store_release(FLAGS, DESC);
         } else {
             self.device.store_release(FLAGS, if wanted { ENABLE } else { DISABLE });
@@ -179,8 +181,8 @@ impl<'t> Format<'t> for PackedRing<'t> {
     fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool {
         match self.driver.load_acquire(FLAGS) & 3 {
             DISABLE => false,
-            DESC if self.event_idx && used.untold <= u32::from(self.size) => {
-                self.passes(self.driver.load(PLACE), signalled, used.published)
+            DESC if self.event_idx && used.unsignalled <= u32::from(self.size) => {
+                self.passes(self.driver.load(OFF_WRAP), signalled, used.published)
             }
             _ => true,
         }

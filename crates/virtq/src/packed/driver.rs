@@ -1,6 +1,6 @@
 //! The driver side of a packed ring.
 
-use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, PLACE, PackedRing, USED};
+use super::ring::{AVAIL, DESC, DISABLE, ENABLE, FLAGS, OFF_WRAP, PackedRing, USED};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
 use crate::driver::{Buffer, Free, Indirect, Order};
 use crate::error::{LayoutError, QueueError};
@@ -14,9 +14,9 @@ use core::sync::atomic::{Ordering, fence};
 pub struct PackedDriver<'t> {
     ring: PackedRing<'t>,
     free: Free,
-    /// Number of slots of the buffer with this id; 0 if unused.
+    /// Number of slots of each id's buffer; 0 if the id is free.
     slots: Box<[u16]>,
-    room: usize,
+    free_slots: usize,
     available: Cursor,
     published: Cursor,
     /// The word to store at `published`.
@@ -36,7 +36,7 @@ impl<'t> PackedDriver<'t> {
             ring,
             free: Free::all(layout.size),
             slots: alloc::vec![0; size].into_boxed_slice(),
-            room: size,
+            free_slots: size,
             available: start,
             published: start,
             first: 0,
@@ -49,7 +49,7 @@ impl<'t> PackedDriver<'t> {
     #[inline]
     pub(crate) fn add(&mut self, buffers: &[Buffer], indirect: Option<Indirect<'_>>) -> Option<u16> {
         let needed = if indirect.is_some() { 1 } else { buffers.len() };
-        if needed == 0 || needed > self.room {
+        if needed == 0 || needed > self.free_slots {
             return None;
         }
         let id = self.free.take()?;
@@ -65,7 +65,7 @@ impl<'t> PackedDriver<'t> {
             }
         }
         *self.slots.get_mut(usize::from(id))? = needed as u16;
-        self.room -= needed;
+        self.free_slots -= needed;
         Some(id)
     }
 
@@ -77,16 +77,16 @@ impl<'t> PackedDriver<'t> {
     ) -> usize {
         let (ring, mut at) = (self.ring, self.available);
         let mut count = 0;
-        for buffer in buffers.take(self.room) {
+        for buffer in buffers.take(self.free_slots) {
             let Some(id) = self.free.take() else { break };
             let flags = PackedRing::available(at.wrap) | if buffer.write { WRITE } else { 0 };
             let rest = Descriptor { address: 0, len: buffer.len, flags, other: id }.packed_rest();
-            let place = usize::from(at.index);
-            ring.descriptors.set_first(place, buffer.address);
+            let index = usize::from(at.index);
+            ring.descriptors.set_first(index, buffer.address);
             if at == self.published {
                 self.first = rest;
             } else {
-                ring.descriptors.set_second(place, rest);
+                ring.descriptors.set_second(index, rest);
             }
             if let Some(slots) = self.slots.get_mut(usize::from(id)) {
                 *slots = 1;
@@ -96,19 +96,19 @@ impl<'t> PackedDriver<'t> {
             count += 1;
         }
         self.available = at;
-        self.room -= count;
+        self.free_slots -= count;
         count
     }
 
     #[inline]
     fn write(&mut self, mut descriptor: Descriptor, first: bool) {
         descriptor.flags |= PackedRing::available(self.available.wrap);
-        let place = usize::from(self.available.index);
-        self.ring.descriptors.set_first(place, descriptor.address);
+        let index = usize::from(self.available.index);
+        self.ring.descriptors.set_first(index, descriptor.address);
         if first && self.available == self.published {
             self.first = descriptor.packed_rest();
         } else {
-            self.ring.descriptors.set_second(place, descriptor.packed_rest());
+            self.ring.descriptors.set_second(index, descriptor.packed_rest());
         }
         self.ring.advance(&mut self.available, 1);
     }
@@ -127,7 +127,7 @@ impl<'t> PackedDriver<'t> {
         match self.ring.device.load_acquire(FLAGS) & 3 {
             DISABLE => false,
             DESC if self.ring.event_idx => {
-                self.ring.passes(self.ring.device.load(PLACE), since, self.published)
+                self.ring.passes(self.ring.device.load(OFF_WRAP), since, self.published)
             }
             _ => true,
         }
@@ -136,19 +136,19 @@ impl<'t> PackedDriver<'t> {
     #[inline(always)]
     pub(crate) fn take_used(&mut self) -> Result<Option<(u16, u32)>, QueueError> {
         // No buffer is in flight.
-        if self.room == usize::from(self.ring.size) {
+        if self.free_slots == usize::from(self.ring.size) {
             return Ok(None);
         }
         let (ring, slots, at) = (&self.ring, &self.slots, self.used);
-        let found = || {
+        let read = || {
             let Some(rest) = next_used(ring, at) else { return Ok(None) };
             let Descriptor { other: id, len, .. } = Descriptor::packed(0, rest);
-            let known = slots.get(usize::from(id)).is_some_and(|&slots| slots > 0);
-            if known { Ok(Some((id, len))) } else { Err(QueueError::Descriptor) }
+            let in_flight = slots.get(usize::from(id)).is_some_and(|&slots| slots > 0);
+            if in_flight { Ok(Some((id, len))) } else { Err(QueueError::Descriptor) }
         };
         let used = match &mut self.order {
-            None => found()?,
-            Some(order) => order.next(&self.free, found)?,
+            None => read()?,
+            Some(order) => order.next(&self.free, read)?,
         };
         let Some((id, len)) = used else { return Ok(None) };
         let slots = self.slots.get_mut(usize::from(id)).map_or(0, core::mem::take);
@@ -156,7 +156,7 @@ impl<'t> PackedDriver<'t> {
             return Err(QueueError::Descriptor);
         }
         self.free.give(id);
-        self.room += usize::from(slots);
+        self.free_slots += usize::from(slots);
         self.ring.advance(&mut self.used, slots);
         Ok(Some((id, len)))
     }
@@ -164,11 +164,11 @@ impl<'t> PackedDriver<'t> {
     #[inline]
     pub(crate) fn take_used_run(
         &mut self,
-        most: usize,
+        max: usize,
         mut used: impl FnMut(u16, u32),
     ) -> Result<usize, QueueError> {
         let mut count = 0;
-        while count < most
+        while count < max
             && let Some((id, len)) = self.take_used()?
         {
             used(id, len);
@@ -178,13 +178,14 @@ impl<'t> PackedDriver<'t> {
     }
 
     pub(crate) fn pending(&self) -> bool {
-        let begun = self.order.as_ref().is_some_and(|order| order.last.is_some());
-        begun || self.room < usize::from(self.ring.size) && next_used(&self.ring, self.used).is_some()
+        let has_rest = self.order.as_ref().is_some_and(|order| order.last.is_some());
+        has_rest
+            || self.free_slots < usize::from(self.ring.size) && next_used(&self.ring, self.used).is_some()
     }
 
     pub(crate) fn set_flag(&mut self, wanted: bool) {
         if wanted && self.ring.event_idx {
-            self.ring.driver.store(PLACE, self.used.to_base(true));
+            self.ring.driver.store(OFF_WRAP, self.used.to_base(true));
             self.ring.driver.store_release(FLAGS, DESC);
         } else {
             self.ring.driver.store_release(FLAGS, if wanted { ENABLE } else { DISABLE });
@@ -192,11 +193,11 @@ impl<'t> PackedDriver<'t> {
     }
 
     pub(crate) fn free(&self) -> usize {
-        self.room
+        self.free_slots
     }
 }
 
-/// The used descriptor's second word, if the descriptor at `at` is used.
+/// The second word of the descriptor at `at`, if it is used.
 #[inline]
 fn next_used(ring: &PackedRing<'_>, at: Cursor) -> Option<u64> {
     let rest = ring.descriptors.second(usize::from(at.index));

@@ -5,13 +5,13 @@ use crate::format::Cursor;
 use crate::layout::{Areas, Layout};
 use ringway_mem::{Pairs, Words};
 
-/// `flags`: equal to the driver's wrap counter when the descriptor is available.
+/// `flags`: in an available descriptor, equal to the driver's wrap counter.
 pub(super) const AVAIL: u16 = 1 << 7;
-/// `flags`: equal to the wrap counter when it is used, and unequal when it is available.
+/// `flags`: in a used descriptor, equal to the wrap counter; in an available one, its inverse.
 pub(super) const USED: u16 = 1 << 15;
 
-/// Event suppression: words, and values of `flags` (virtio 1.3, 2.8.14).
-pub(super) const PLACE: usize = 0;
+/// Event suppression structure: indices of its 16-bit words, and values of its flags (virtio 1.3, 2.8.14).
+pub(super) const OFF_WRAP: usize = 0;
 pub(super) const FLAGS: usize = 1;
 pub(super) const ENABLE: u16 = 0;
 pub(super) const DISABLE: u16 = 1;
@@ -21,9 +21,9 @@ pub(super) const DESC: u16 = 2;
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRing<'t> {
     pub(super) descriptors: Pairs<'t>,
-    /// Event suppression, written by the driver.
+    /// Driver event suppression.
     pub(super) driver: Words<'t, u16>,
-    /// Event suppression, written by the device.
+    /// Device event suppression.
     pub(super) device: Words<'t, u16>,
     pub(super) size: u16,
     pub(super) event_idx: bool,
@@ -44,7 +44,7 @@ impl<'t> PackedRing<'t> {
         Ok(PackedRing { descriptors, driver, device, size, event_idx, indirect })
     }
 
-    /// The position `slots` further on.
+    /// Advances a position by `slots`.
     #[inline]
     pub(super) fn advance(&self, at: &mut Cursor, slots: u16) {
         // Both are at most 32,768.
@@ -58,21 +58,21 @@ impl<'t> PackedRing<'t> {
         }
     }
 
-    /// Number of the `count` slots from `at` on before the ring wraps, at least one.
+    /// How many of the `count` slots from `at` on come before the ring wraps; at least one.
     #[inline]
     pub(super) fn run(&self, at: Cursor, count: usize) -> usize {
         count.min(usize::from(self.size.saturating_sub(at.index))).max(1)
     }
 
-    /// Distance in slots from `from` to `to`, at most one round.
+    /// Number of slots from `from` to `to`, at most the ring's size.
     #[inline]
     pub(super) fn distance(&self, from: Cursor, to: Cursor) -> u32 {
         let round = if from.wrap == to.wrap { 0 } else { u32::from(self.size) };
         (u32::from(to.index) + round).wrapping_sub(u32::from(from.index))
     }
 
-    /// Whether going from `old` to `new` passes the position of an event. The positions are at most one round
-    /// apart.
+    /// Whether moving from `old` to `new` passes the position `event`. The positions are at most the ring's
+    /// size apart.
     pub(super) fn passes(&self, event: u16, old: Cursor, new: Cursor) -> bool {
         let wrap = event & 0x8000 != 0;
         let size = u32::from(self.size);
@@ -80,7 +80,7 @@ impl<'t> PackedRing<'t> {
         if index >= size {
             return true;
         }
-        // Distances back from `new`, in descriptors.
+        // Number of descriptors from a position to `new`.
         let back = |at: u32, same: bool| {
             let new = u32::from(new.index);
             if same { new.wrapping_sub(at) } else { (new + size).wrapping_sub(at) }
@@ -90,13 +90,13 @@ impl<'t> PackedRing<'t> {
         event.wrapping_sub(1) < old
     }
 
-    /// The flags of an available descriptor where the wrap counter is `wrap`.
+    /// The flags of an available descriptor for the wrap counter `wrap`.
     #[inline]
     pub(super) fn available(wrap: bool) -> u16 {
         if wrap { AVAIL } else { USED }
     }
 
-    /// The flags of a used descriptor.
+    /// The flags of a used descriptor for the wrap counter `wrap`.
     #[inline]
     pub(super) fn used(wrap: bool) -> u16 {
         if wrap { AVAIL | USED } else { 0 }

@@ -1,6 +1,6 @@
 //! The device side of a split ring.
 
-use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
+use super::ring::{FLAGS, IDX, NO_NOTIFICATION, SplitRing, passes};
 use crate::chain::{Chain, Follow, Rules, Sink, follow};
 use crate::descriptor::{INDIRECT, NEXT, WRITE};
 use crate::error::QueueError;
@@ -12,14 +12,14 @@ impl SplitRing<'_> {
     #[inline]
     fn ready(&self, at: Cursor) -> Result<u16, QueueError> {
         let ready = self.available.load_acquire(IDX).wrapping_sub(at.index);
-        // Attack: an index far ahead would make the device take old entries again.
+        // Attack: with an index beyond the ring's size, the device would take old entries again.
         if ready > self.size { Err(QueueError::Index) } else { Ok(ready) }
     }
 
     /// Whether the driver polls the used ring.
     #[inline]
     pub(crate) fn is_polled(&self) -> bool {
-        !self.event_idx && self.available.load(FLAGS) & QUIET != 0
+        !self.event_idx && self.available.load(FLAGS) & NO_NOTIFICATION != 0
     }
 }
 
@@ -30,7 +30,7 @@ impl<'t> Format<'t> for SplitRing<'t> {
             Ok(ready) => usize::from(ready),
             Err(error) => return (0, End::Error(error)),
         };
-        let want = if write { WRITE } else { 0 };
+        let direction = if write { WRITE } else { 0 };
         let limit = out.len();
         let mut count = 0;
         for head in out.iter_mut().take(ready) {
@@ -42,7 +42,7 @@ impl<'t> Format<'t> for SplitRing<'t> {
             if found.flags & (NEXT | INDIRECT) != 0 {
                 return (count, End::Chain);
             }
-            if found.flags & WRITE != want {
+            if found.flags & WRITE != direction {
                 return (count, End::Error(QueueError::Direction));
             }
             if found.len == 0 {
@@ -69,13 +69,13 @@ impl<'t> Format<'t> for SplitRing<'t> {
         let rules = Rules { indirect: self.indirect, size: self.size, packed: false };
         sink.begin(write);
         let mut index = id;
-        for seen in 0..self.size {
+        for count in 0..self.size {
             if index >= self.size {
                 return Err(QueueError::Descriptor);
             }
             let found = self.descriptor(index);
-            match follow(&found, seen == 0, rules, translate, sink)? {
-                Follow::Next if !sink.is_over() => index = found.other,
+            match follow(&found, count == 0, rules, translate, sink)? {
+                Follow::Next if !sink.truncated => index = found.other,
                 // A chain is identified by its first descriptor, so the rest of a long one is not needed.
                 Follow::Next | Follow::End => {
                     at.index = at.index.wrapping_add(1);
@@ -129,17 +129,17 @@ impl<'t> Format<'t> for SplitRing<'t> {
 
     #[inline]
     fn prefetch_used(&self, used: &Used) {
-        let place = usize::from(used.at.index & self.mask()) * 8;
-        self.entries.split(place).1.prefetch_write();
+        let offset = usize::from(used.at.index & self.mask()) * 8;
+        self.entries.split(offset).1.prefetch_write();
     }
 
     fn set_flag(&self, at: Cursor, wanted: bool) {
         if !self.event_idx {
-            self.used.store(FLAGS, if wanted { 0 } else { QUIET });
+            self.used.store(FLAGS, if wanted { 0 } else { NO_NOTIFICATION });
         } else if wanted {
             self.used.store(self.avail_event(), at.index);
         }
-        // With event indices, an event index that was already passed disables kicks.
+        // With `VIRTIO_F_EVENT_IDX`, an `avail_event` that was already passed disables kicks.
     }
 
     fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool {
@@ -147,6 +147,6 @@ impl<'t> Format<'t> for SplitRing<'t> {
             let event = self.available.load(self.used_event());
             return passes(event, signalled.index, used.published.index);
         }
-        self.available.load(FLAGS) & QUIET == 0
+        self.available.load(FLAGS) & NO_NOTIFICATION == 0
     }
 }

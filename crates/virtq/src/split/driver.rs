@@ -1,6 +1,6 @@
 //! The driver side of a split ring.
 
-use super::ring::{FLAGS, IDX, QUIET, SplitRing, passes};
+use super::ring::{FLAGS, IDX, NO_NOTIFICATION, SplitRing, passes};
 use crate::descriptor::{Descriptor, INDIRECT, NEXT, SIZE, WRITE};
 use crate::driver::{Buffer, Free, Indirect, Order};
 use crate::error::{LayoutError, QueueError};
@@ -13,7 +13,7 @@ use core::sync::atomic::{Ordering, fence};
 pub struct SplitDriver<'t> {
     ring: SplitRing<'t>,
     free: Free,
-    /// Number of descriptors of the chain that begins here; 0 if none does.
+    /// Number of descriptors of the chain that begins at each descriptor; 0 if none does.
     lengths: Box<[u16]>,
     /// The `next` field of each descriptor, as written.
     links: Box<[u16]>,
@@ -108,7 +108,7 @@ impl<'t> SplitDriver<'t> {
         if self.ring.event_idx {
             return passes(self.ring.used.load(self.ring.avail_event()), since, self.published);
         }
-        self.ring.used.load(FLAGS) & QUIET == 0
+        self.ring.used.load(FLAGS) & NO_NOTIFICATION == 0
     }
 
     #[inline]
@@ -129,10 +129,10 @@ impl<'t> SplitDriver<'t> {
     #[inline]
     pub(crate) fn take_used_run(
         &mut self,
-        most: usize,
+        max: usize,
         mut used: impl FnMut(u16, u32),
     ) -> Result<usize, QueueError> {
-        let count = most.min(usize::from(self.ready()?));
+        let count = max.min(usize::from(self.ready()?));
         for _ in 0..count {
             let (id, len) = self.take_one()?;
             used(id, len);
@@ -140,19 +140,19 @@ impl<'t> SplitDriver<'t> {
         Ok(count)
     }
 
-    /// The next used buffer; there must be one.
+    /// Takes the next used buffer; there must be one.
     #[inline(always)]
     fn take_one(&mut self) -> Result<(u16, u32), QueueError> {
         let (id, len) = match &mut self.order {
             None => entry(&self.ring, self.used)?,
             Some(order) => {
                 let (ring, lengths, used) = (&self.ring, &self.lengths, self.used);
-                let found = || {
+                let read = || {
                     let last = entry(ring, used)?;
-                    let known = lengths.get(usize::from(last.0)).is_some_and(|&length| length > 0);
-                    if known { Ok(Some(last)) } else { Err(QueueError::Descriptor) }
+                    let in_flight = lengths.get(usize::from(last.0)).is_some_and(|&length| length > 0);
+                    if in_flight { Ok(Some(last)) } else { Err(QueueError::Descriptor) }
                 };
-                order.next(&self.free, found)?.ok_or(QueueError::Descriptor)?
+                order.next(&self.free, read)?.ok_or(QueueError::Descriptor)?
             }
         };
         let count = self.lengths.get_mut(usize::from(id)).map_or(0, core::mem::take);
@@ -175,11 +175,11 @@ impl<'t> SplitDriver<'t> {
 
     pub(crate) fn set_flag(&mut self, wanted: bool) {
         if !self.ring.event_idx {
-            self.ring.available.store(FLAGS, if wanted { 0 } else { QUIET });
+            self.ring.available.store(FLAGS, if wanted { 0 } else { NO_NOTIFICATION });
         } else if wanted {
             self.ring.available.store(self.ring.used_event(), self.used);
         } else {
-            // An index already passed, as far from being passed again as possible.
+            // An index that was just passed, so it is not passed again for the longest time.
             self.ring.available.store(self.ring.used_event(), self.used.wrapping_sub(1));
         }
     }
@@ -192,8 +192,8 @@ impl<'t> SplitDriver<'t> {
 /// The id and length of a used entry.
 #[inline(always)]
 fn entry(ring: &SplitRing<'_>, used: u16) -> Result<(u16, u32), QueueError> {
-    let place = 8 * usize::from(used & ring.mask());
-    let entry = ring.entries.as_span().split(place).1.read_array::<8>();
+    let offset = 8 * usize::from(used & ring.mask());
+    let entry = ring.entries.as_span().split(offset).1.read_array::<8>();
     let entry = u64::from_le_bytes(entry.ok_or(QueueError::Descriptor)?);
     let id = u16::try_from(entry & 0xffff_ffff).map_err(|_| QueueError::Descriptor)?;
     Ok((id, (entry >> 32) as u32))

@@ -5,9 +5,9 @@ use crate::error::LayoutError;
 use crate::layout::{Areas, Layout};
 use ringway_mem::{Pairs, SpanMut, Words};
 
-/// The available ring's `flags`: the driver doesn't want interrupts. The used ring's: the device doesn't want kicks.
-pub(super) const QUIET: u16 = 1;
-/// Words of 16 bits before the entries of either ring: `flags`, `idx`.
+/// `VIRTQ_AVAIL_F_NO_INTERRUPT` in the available ring's flags, `VIRTQ_USED_F_NO_NOTIFY` in the used ring's.
+pub(super) const NO_NOTIFICATION: u16 = 1;
+/// Indices of 16-bit words in either ring: `flags`, `idx`, the first entry.
 pub(super) const FLAGS: usize = 0;
 pub(super) const IDX: usize = 1;
 const ENTRIES: usize = 2;
@@ -17,9 +17,9 @@ const ENTRIES: usize = 2;
 pub struct SplitRing<'t> {
     pub(super) descriptors: Pairs<'t>,
     pub(super) available: Words<'t, u16>,
-    /// The used ring as 16-bit words, for its flags, index and event.
+    /// The used ring as 16-bit words, for its `flags`, `idx` and `avail_event`.
     pub(super) used: Words<'t, u16>,
-    /// Its entries.
+    /// The used ring's entries.
     pub(super) entries: SpanMut<'t>,
     pub(crate) size: u16,
     pub(crate) event_idx: bool,
@@ -57,13 +57,13 @@ impl<'t> SplitRing<'t> {
         ENTRIES + usize::from(index & self.mask())
     }
 
-    /// The driver's `used_event`: the used index at which it wants an interrupt.
+    /// Index in the available ring of `used_event`, the used index at which the driver wants an interrupt.
     #[inline]
     pub(super) fn used_event(&self) -> usize {
         ENTRIES + usize::from(self.size)
     }
 
-    /// The device's `avail_event`: the available index at which it wants a kick.
+    /// Index in the used ring of `avail_event`, the available index at which the device wants a kick.
     #[inline]
     pub(crate) fn avail_event(&self) -> usize {
         ENTRIES + 4 * usize::from(self.size)

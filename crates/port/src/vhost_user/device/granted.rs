@@ -10,7 +10,7 @@ use ringway_mem::Readers;
 use ringway_mem::iotlb::{Change, Lookaside, Lookup, Missed};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Iotlb, Kick, Refused, Ring};
-use ringway_virtq::{QueueError, ask_kick, decline_kick, is_available, prefetch_translations};
+use ringway_virtq::{QueueError, disable_kicks, enable_kicks, is_available, prefetch_translations};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -233,16 +233,16 @@ impl Guest {
             }
             slot.known = if lacks { 0 } else { slot.known.saturating_add(1) };
             if slot.known > KNOWN {
-                return decline_kick(&ring, at);
+                return disable_kicks(&ring, at);
             }
-            ask_kick(&ring, at);
+            enable_kicks(&ring, at);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             if !is_available(&ring, at) {
                 return;
             }
         }
         // The next buffer has too many descriptors for a prefetch; later ones may have fewer.
-        ask_kick(&ring, at);
+        enable_kicks(&ring, at);
     }
 
     /// Watches an RX ring's kick fd if the guest is behind an IOMMU, then prefetches once in case a kick already
