@@ -164,7 +164,7 @@ impl Element for BenchmarkSource {
             if self.least > 0 {
                 self.ready.extend(burst.drain());
                 self.ready.drain(..count).for_each(|packet| burst.push(packet));
-                burst.warm();
+                burst.prefetch();
             }
         });
         SENT.set(SENT.get() + count as u64);

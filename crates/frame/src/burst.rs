@@ -11,8 +11,7 @@ pub const BURST: usize = 64;
 pub const BURST_BYTES: usize = 256 << 10;
 /// Leading bytes of a frame that are copied into the worker's memory when it is taken.
 pub const HEAD: usize = 64;
-/// Maximum number of pieces of a burst. A frame in more than [`FRAME_PIECES`] pieces is refused, so that no
-/// single frame can use them all.
+/// Maximum number of pieces of a burst. [`FRAME_PIECES`] prevents a single frame from using them all.
 const PIECES: usize = 1024;
 /// Maximum number of pieces of one frame: 64 KB in 4 KB pages, unaligned at both ends, with some reserve.
 const FRAME_PIECES: usize = 64;
@@ -49,7 +48,7 @@ impl Default for Storage {
 }
 
 impl Storage {
-    /// Space for `frames` frames (at most 65,535).
+    /// Space for `frames` frames, at most 65,535.
     pub fn new(frames: usize) -> Storage {
         let frames = frames.min(usize::from(u16::MAX));
         Storage {
@@ -60,7 +59,7 @@ impl Storage {
     }
 }
 
-/// The burst can't accept the frame now: it is full, or the frame would exceed its limits.
+/// The burst can't accept the frame: it is full, or the frame would exceed its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -83,17 +82,17 @@ pub struct Bounds {
     /// Length of the longest frame in bytes.
     pub longest: u32,
     /// Whether any frame may have pending offloads.
-    pub undone: bool,
+    pub has_offload: bool,
 }
 
 impl Bounds {
-    const NONE: Bounds = Bounds { shortest: u32::MAX, longest: 0, undone: false };
+    const NONE: Bounds = Bounds { shortest: u32::MAX, longest: 0, has_offload: false };
 
     #[inline]
     fn widen(&mut self, len: usize, offload: Offload) {
         self.shortest = self.shortest.min(len as u32);
         self.longest = self.longest.max(len as u32);
-        self.undone |= !offload.is_done();
+        self.has_offload |= !offload.is_done();
     }
 }
 
@@ -118,7 +117,7 @@ impl<'t> Burst<'t> {
         self.count == 0
     }
 
-    /// Number of small frames that can still be added.
+    /// Number of frames that can still be added, if they are small.
     #[inline]
     pub fn room(&self) -> usize {
         if self.bytes >= BURST_BYTES { 0 } else { self.metas.len() - self.count }
@@ -130,7 +129,7 @@ impl<'t> Burst<'t> {
         self.bytes
     }
 
-    /// Bounds of all its frames, including removed ones.
+    /// Bounds of all frames, including truncated ones.
     #[inline]
     pub fn bounds(&self) -> Bounds {
         self.bounds
@@ -153,11 +152,11 @@ impl<'t> Burst<'t> {
                 if first >= PIECES {
                     return Err(Full);
                 }
-                self.pieces.push(keep(frame.split(HEAD).1));
+                self.pieces.push(extend_lifetime(frame.split(HEAD).1));
                 pieces = 1;
             }
         } else {
-            // The rest of the cache line has bytes of an earlier frame, possibly of another guest.
+            // Attack: the rest of the cache line has bytes of an earlier frame, possibly of another guest.
             line.0 = [0; HEAD];
             frame.read(&mut line.0);
         }
@@ -176,9 +175,8 @@ impl<'t> Burst<'t> {
         self.count = count;
     }
 
-    /// Adds a frame that is in several pieces, in order; copies its head. A frame with more than 64 pieces
-    /// never fits. Two more are allowed for headers, since those of a frame that was taken earlier may have
-    /// been rewritten in front of its pieces.
+    /// Adds a frame in several pieces, in order; copies its head. A frame with more than 64 pieces never
+    /// fits; two more are allowed for rewritten headers before the pieces of a frame from another burst.
     pub fn push_pieces(&mut self, offload: Offload, frame: &[Span<'t>]) -> Result<(), Full> {
         if let [whole] = frame {
             return self.push(offload, *whole);
@@ -197,7 +195,7 @@ impl<'t> Burst<'t> {
             let (head, tail) = piece.split(HEAD - filled);
             filled += head.read(&mut line.0[filled..]);
             if !tail.is_empty() {
-                self.pieces.push(keep(tail));
+                self.pieces.push(extend_lifetime(tail));
             }
         }
         let pieces = (self.pieces.len() - first) as u16;
@@ -218,7 +216,7 @@ impl<'t> Burst<'t> {
     pub fn set_offload(&mut self, index: usize, offload: Offload) {
         if let Some(meta) = self.metas.get_mut(index) {
             meta.offload = offload;
-            self.bounds.undone |= !offload.is_done();
+            self.bounds.has_offload |= !offload.is_done();
         }
     }
 
@@ -243,7 +241,7 @@ impl<'t> Burst<'t> {
         self.pieces.get(first..first + usize::from(meta.pieces)).unwrap_or(&[])
     }
 
-    /// Copies frame `index`; returns the number of bytes that fit.
+    /// Copies frame `index`, as much as fits; returns the number of bytes.
     #[inline]
     pub fn copy_to(&self, index: usize, to: SpanMut<'_>) -> usize {
         let Some(meta) = self.metas[..self.count].get(index) else { return 0 };
@@ -312,19 +310,19 @@ impl FrameReader<'_, '_> {
                 let Some((next, rest)) = self.tail.split_first() else { return };
                 (self.piece, self.tail) = (*next, rest);
             }
-            let passed = count.min(self.piece.len());
-            self.piece = self.piece.split(passed).1;
-            count -= passed;
+            let skipped = count.min(self.piece.len());
+            self.piece = self.piece.split(skipped).1;
+            count -= skipped;
         }
     }
 }
 
-/// Stores a piece without its lifetime. `Burst::begin` drops all pieces, and a burst returns them with its
-/// own lifetime only.
+/// Extends a piece's lifetime, for storage. `Burst::begin` drops all pieces, and a burst returns them only
+/// with its own lifetime.
 #[inline]
-fn keep(piece: Span<'_>) -> Span<'static> {
-    // SAFETY: only the lifetime changes; `Burst<'t>` accepts pieces that live for `'t`, hands them out as `Span<'t>`,
-    // and the storage is borrowed by that burst alone and cleared before the next.
+fn extend_lifetime(piece: Span<'_>) -> Span<'static> {
+    // SAFETY: only the lifetime changes. `Burst<'t>` accepts pieces that live for `'t` and returns them as
+    // `Span<'t>`; it alone borrows the storage, which is cleared before the next burst.
     unsafe { core::mem::transmute::<Span<'_>, Span<'static>>(piece) }
 }
 
@@ -380,16 +378,16 @@ mod tests {
         let mut storage = Storage::default();
         let mut burst = Burst::begin(&mut storage);
         burst.push(Offload::default(), Span::of(&long)).unwrap();
-        let Bounds { shortest, longest, undone } = burst.bounds();
-        assert_eq!((shortest, longest, undone), (200, 200, false));
+        let Bounds { shortest, longest, has_offload } = burst.bounds();
+        assert_eq!((shortest, longest, has_offload), (200, 200, false));
         burst.push_pieces(Offload::default(), &[Span::of(&long), Span::of(&short)]).unwrap();
         burst.push(Offload::default(), Span::of(&short)).unwrap();
         assert_eq!((burst.bounds().shortest, burst.bounds().longest), (20, 220));
         burst.set_offload(0, Offload::checksum(34, 16));
-        assert!(burst.bounds().undone);
+        assert!(burst.bounds().has_offload);
         let mut burst = Burst::begin(&mut storage);
         burst.push(Offload::checksum(34, 16), Span::of(&long)).unwrap();
-        assert!(burst.bounds().undone);
+        assert!(burst.bounds().has_offload);
     }
 
     #[test]

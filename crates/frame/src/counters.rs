@@ -1,4 +1,4 @@
-//! Counters of every queue, in memory that another process may read.
+//! The counters of queues, in memory that other processes may read.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -39,21 +39,21 @@ reasons! {
     Short = "short",
     /// Longer than the destination accepts, or than any frame may be.
     Long = "long",
-    /// Its offload metadata is inconsistent.
+    /// The frame's offload metadata is inconsistent.
     BadOffload = "bad-offload",
     /// The destination lacks an offload, and software can't do it for this frame.
     NoOffload = "no-offload",
-    /// Its descriptors violate the ring's rules.
+    /// The frame's descriptors violate the ring's rules.
     BadDescriptor = "bad-descriptor",
-    /// Its bytes are outside the memory that the peer shared.
+    /// The frame's address is outside the memory that the peer shared.
     BadAddress = "bad-address",
-    /// The operating system refused it.
+    /// The operating system refused the frame.
     System = "system",
-    /// Its source address is a group address.
+    /// The frame's source address is a group address.
     BadSource = "bad-source",
     /// Another worker held the destination's queue for longer than `hold`.
     Busy = "busy",
-    /// The destination's NIC doesn't accept its address, or its VLAN.
+    /// The destination NIC's filters don't accept the frame's address or VLAN.
     Filtered = "filtered",
 }
 
@@ -64,11 +64,11 @@ reasons! {
 pub struct Counters {
     /// Frames that entered the fabric through this queue.
     pub tx_frames: AtomicU64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: AtomicU64,
     /// Frames that left the fabric through this queue.
     pub rx_frames: AtomicU64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: AtomicU64,
     /// Notifications received from the peer.
     pub kicks: AtomicU64,
@@ -84,7 +84,7 @@ pub struct Counters {
     pub rx_drops: [AtomicU64; Reason::COUNT],
     /// IOTLB hits for frames that entered through this queue.
     pub iotlb_hits: AtomicU64,
-    /// IOTLB misses. Several threads add to this and the next two.
+    /// IOTLB misses. Several threads add to this counter and the next two.
     pub iotlb_misses: AtomicU64,
     /// IOTLB invalidations by the front-end.
     pub iotlb_invalidations: AtomicU64,
@@ -92,7 +92,7 @@ pub struct Counters {
     pub iotlb_faults: AtomicU64,
     /// IOTLB hits for frames that left through this queue.
     pub iotlb_rx_hits: AtomicU64,
-    /// Resident bytes of the files behind a guest's memory. Unlike the others, this value can also shrink.
+    /// Resident bytes of the files behind a guest's memory. Unlike the other counters, this one can decrease.
     pub memory_resident: AtomicU64,
     /// Bytes by which these files grew while the port used them.
     pub memory_grown: AtomicU64,
@@ -110,10 +110,10 @@ pub fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Counters {
-    /// Number of eight-byte words of one entry.
+    /// Number of 8-byte words of one queue's counters.
     pub const WORDS: usize = 48;
 
-    /// Shared memory as counters: as many entries as fit after the first aligned address.
+    /// The counters in shared memory, from the first aligned address on.
     #[inline]
     pub fn of(words: &[AtomicU64]) -> &[Counters] {
         // SAFETY: `Counters` is `repr(C)` and consists of `AtomicU64`s only (its size is checked above), so
@@ -136,7 +136,7 @@ impl Counters {
 
 /// Memory that holds counters.
 pub trait CountersPage: Send + Sync + core::fmt::Debug {
-    /// All counters.
+    /// The counters of all queues.
     fn counters(&self) -> &[Counters];
 }
 
@@ -154,7 +154,7 @@ pub struct CountersRef {
 }
 
 impl CountersRef {
-    /// The counters at `index` of `page`, if that entry exists.
+    /// The counters at `index` of `page`, if they exist.
     pub fn new(page: Arc<dyn CountersPage>, index: usize) -> Option<CountersRef> {
         page.counters().get(index)?;
         Some(CountersRef { page, index })

@@ -1,8 +1,8 @@
 //! Frames, bursts, counters and the port traits; owned packets.
 //!
-//! A [`Burst`] has borrowed frames: a frame's offload header and first [`HEAD`] bytes are copied to the
-//! worker's memory, all decisions use that copy, and only the bytes after it are copied directly from source
-//! to destination. [`TxQueue`] and [`RxQueue`] are the two directions of a port. Read `port.rs` first, then
+//! A [`Burst`] has borrowed frames. A frame's offload header and first [`HEAD`] bytes are copied to the
+//! worker's memory, and all decisions use that copy; the bytes after them are copied directly from source to
+//! destination. [`TxQueue`] and [`RxQueue`] are the two directions of a port. Read `port.rs` first, then
 //! `burst.rs`.
 #![cfg_attr(not(test), no_std)]
 
@@ -18,5 +18,4 @@ pub use burst::{BURST, BURST_BYTES, Bounds, Burst, FrameReader, Full, HEAD, Meta
 pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
 pub use offload::{Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part};
 pub use port::{Caps, Lost, RxQueue, TxQueue};
-/// Prefetches a value's first and last cache line.
 pub use ringway_mem::prefetch_value as prefetch;

@@ -1,8 +1,9 @@
 //! Packets owned by functions: a buffer with headroom and tailroom, and annotations of elements.
 //!
 //! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to. A dropped
-//! packet's memory returns to its [`Pool`], so passing packets on allocates nothing. Packets and their pool
-//! stay on one thread: data that crosses threads is copied, as between ports.
+//! packet's memory returns to its [`Pool`], so new packets are allocated rarely. Packets and their pool stay
+//! on one thread: data that crosses threads is copied, as between ports.
+
 mod annotation;
 mod buffer;
 mod burst;
@@ -20,28 +21,28 @@ use buffer::Buffer;
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
-use pool::Shelf;
+use pool::FreeList;
 use ringway_mem::prefetch_value;
 use ringway_wire::Header;
 
 /// Default headroom of a new packet, in bytes.
 pub const HEADROOM: usize = 28;
 
-/// The largest buffer. Attack: a configuration that requests packets of gigabytes.
+/// Largest size of a buffer. Attack: a configuration that requests packets of gigabytes.
 pub const LARGEST_BUFFER: usize = 1 << 24;
 
 /// Size of a cache line.
 const LINE: usize = 64;
 
-/// The target of a packet handle: a cache line that describes the data, and a cache line of annotations.
+/// A packet: a cache line that describes the data, and a cache line of annotations.
 #[repr(C, align(64))]
 struct Inner {
     buffer: Buffer,
-    /// The buffer's capacity; copied here so that reading the data does not touch the buffer's header.
-    room: u32,
+    /// The buffer's capacity, copied so that accessing the data does not touch the buffer's header.
+    capacity: u32,
     /// At most `end`.
     start: u32,
-    /// At most `room`.
+    /// At most `capacity`.
     end: u32,
     mac: u32,
     network: u32,
@@ -49,24 +50,24 @@ struct Inner {
     /// Offset of the first checksummed byte of a pending checksum; `offload`'s own `csum_start` is not used.
     unsummed: u32,
     offload: Offload,
-    /// Whether the packet was cloned since it was created; clones may still exist.
+    /// Whether the packet was cloned, so that clones may exist.
     cloned: Cell<bool>,
-    /// Whether the line of annotations may be in use. If not, reusing the packet does not touch it.
-    noted: bool,
-    shelf: Rc<Shelf>,
+    /// Whether annotations may be set. If not, reusing the packet does not touch their cache line.
+    annotated: bool,
+    free_list: Rc<FreeList>,
     notes: Annotations,
 }
 
 const _: () = assert!(size_of::<Inner>() == 2 * LINE && core::mem::offset_of!(Inner, notes) == LINE);
 
 impl Inner {
-    fn new(buffer: Buffer, shelf: Rc<Shelf>) -> Self {
-        let (room, notes) = (buffer.capacity() as u32, Annotations::default());
+    fn new(buffer: Buffer, free_list: Rc<FreeList>) -> Self {
+        let (capacity, notes) = (buffer.capacity() as u32, Annotations::default());
         let (mac, network, transport, unsummed) = (UNSET, UNSET, UNSET, UNSET);
-        let (offload, cloned, noted) = (Offload::default(), Cell::new(false), false);
+        let (offload, cloned, annotated) = (Offload::default(), Cell::new(false), false);
         Self {
             buffer,
-            room,
+            capacity,
             start: 0,
             end: 0,
             mac,
@@ -75,28 +76,28 @@ impl Inner {
             unsummed,
             offload,
             cloned,
-            noted,
-            shelf,
+            annotated,
+            free_list,
             notes,
         }
     }
 
-    /// Reinitializes it for a new packet of `length` bytes with `headroom`; the buffer is large enough and
-    /// not shared.
+    /// Reinitializes a reused packet, for `length` bytes after `headroom`. The buffer must be large enough
+    /// and not shared.
     #[inline]
-    fn renew(&mut self, headroom: u32, length: u32) {
+    fn reset(&mut self, headroom: u32, length: u32) {
         self.start = headroom;
         self.end = headroom + length;
         (self.mac, self.network, self.transport) = (UNSET, UNSET, UNSET);
         (self.unsummed, self.offload) = (UNSET, Offload::default());
         self.cloned.set(false);
-        if core::mem::take(&mut self.noted) {
+        if core::mem::take(&mut self.annotated) {
             self.notes = Annotations::default();
         }
     }
 
     fn set_buffer(&mut self, buffer: Buffer) -> Buffer {
-        self.room = buffer.capacity() as u32;
+        self.capacity = buffer.capacity() as u32;
         self.cloned.set(buffer.is_shared());
         core::mem::replace(&mut self.buffer, buffer)
     }
@@ -108,20 +109,20 @@ impl Inner {
 
     #[inline]
     fn bytes(&self, from: usize, to: usize) -> Option<&[u8]> {
-        if from > to || to > self.room as usize {
+        if from > to || to > self.capacity as usize {
             return None;
         }
-        // SAFETY: `room` is the buffer's capacity, and a writer is always the only holder.
+        // SAFETY: the range is within the buffer's capacity, and only an unshared buffer is written to.
         Some(unsafe { core::slice::from_raw_parts(self.buffer.at(from).as_ptr(), to - from) })
     }
 
-    /// Also `None` if clones may share the bytes, according to `cloned`.
+    /// As [`Inner::bytes`], mutable; also `None` if clones may share the bytes, according to `cloned`.
     #[inline]
     fn bytes_mut(&mut self, from: usize, to: usize) -> Option<&mut [u8]> {
-        if from > to || to > self.room as usize || self.cloned.get() {
+        if from > to || to > self.capacity as usize || self.cloned.get() {
             return None;
         }
-        // SAFETY: `room` is the buffer's capacity, and this is its only holder: clones are always recorded.
+        // SAFETY: the range is within the buffer's capacity, and there are no clones: `cloned` records them.
         Some(unsafe { core::slice::from_raw_parts_mut(self.buffer.at(from).as_ptr(), to - from) })
     }
 
@@ -129,9 +130,9 @@ impl Inner {
     #[inline]
     fn data(&self) -> &[u8] {
         let (start, end) = (self.start as usize, self.end as usize);
-        debug_assert!(start <= end && end <= self.room as usize);
-        // SAFETY: `start` is at most `end`, and `end` at most `room`, the buffer's capacity; a writer is
-        // always the only holder.
+        debug_assert!(start <= end && end <= self.capacity as usize);
+        // SAFETY: `start` is at most `end`, and `end` at most the buffer's capacity; only an unshared buffer
+        // is written to.
         unsafe { core::slice::from_raw_parts(self.buffer.at(start).as_ptr(), end - start) }
     }
 
@@ -142,13 +143,13 @@ impl Inner {
     #[inline]
     unsafe fn data_mut(&mut self) -> &mut [u8] {
         let (start, end) = (self.start as usize, self.end as usize);
-        debug_assert!(start <= end && end <= self.room as usize && !self.is_shared());
-        // SAFETY: as for `data`; and this is the only holder, as the caller says.
+        debug_assert!(start <= end && end <= self.capacity as usize && !self.is_shared());
+        // SAFETY: as for `data`; there are no clones (the caller's promise).
         unsafe { core::slice::from_raw_parts_mut(self.buffer.at(start).as_ptr(), end - start) }
     }
 }
 
-/// Offset of a header that is not known.
+/// The offset of an unknown header.
 const UNSET: u32 = u32::MAX;
 
 /// An owned packet.
@@ -209,7 +210,7 @@ impl Packet {
     /// Bytes available after the data.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        (self.0.room - self.0.end) as usize
+        (self.0.capacity - self.0.end) as usize
     }
 
     /// Whether other packets share the data.
@@ -222,12 +223,12 @@ impl Packet {
     #[inline]
     pub fn make_unique(&mut self) {
         if self.0.cloned.get() {
-            self.part();
+            self.unshare();
         }
     }
 
     #[cold]
-    fn part(&mut self) {
+    fn unshare(&mut self) {
         if self.is_shared() {
             self.reallocate(self.headroom(), self.tailroom());
         }
@@ -239,19 +240,20 @@ impl Packet {
     #[cold]
     fn reallocate(&mut self, headroom: usize, tailroom: usize) {
         let (old, length) = (self.headroom(), self.len());
-        let buffer = self.0.shelf.buffer(headroom + length + tailroom);
-        let kept = old.min(headroom);
-        let behind = self.tailroom().min(buffer.capacity() - headroom - length);
+        let buffer = self.0.free_list.buffer(headroom + length + tailroom);
+        // Bytes of headroom and tailroom that both buffers have are copied, too.
+        let before = old.min(headroom);
+        let after = self.tailroom().min(buffer.capacity() - headroom - length);
         let inner = &mut **self.0;
-        let used = inner.set_buffer(buffer);
-        let count = kept + length + behind;
-        // SAFETY: so many bytes stand in `used` from there on, as `behind` is at most its tailroom, and
-        // there is room for them in the other, which nobody else holds.
+        let old_buffer = inner.set_buffer(buffer);
+        let count = before + length + after;
+        // SAFETY: `before` and `after` are at most the headroom and tailroom of both buffers, and the new
+        // buffer is not shared.
         unsafe {
-            let from = used.at(old - kept).as_ptr();
-            core::ptr::copy_nonoverlapping(from, inner.buffer.at(headroom - kept).as_ptr(), count);
+            let from = old_buffer.at(old - before).as_ptr();
+            core::ptr::copy_nonoverlapping(from, inner.buffer.at(headroom - before).as_ptr(), count);
         }
-        inner.shelf.put_buffer(used);
+        inner.free_list.put_buffer(old_buffer);
         inner.start = headroom as u32;
         inner.end = inner.start + length as u32;
         for header in [&mut inner.mac, &mut inner.network, &mut inner.transport, &mut inner.unsummed] {
@@ -269,22 +271,22 @@ impl Packet {
             return false;
         }
         self.0.start -= H::LEN as u32;
-        // SAFETY: there were as many bytes of room, and there are no clones.
+        // SAFETY: there are no clones.
         if let Some(front) = H::of_mut(unsafe { self.0.data_mut() }) {
             *front = *header;
         }
         true
     }
 
-    /// Gives this packet its own data, with at least `bytes` of headroom.
+    /// Gives this packet its own copy of the data, with at least `bytes` of headroom.
     #[cold]
     fn make_room(&mut self, bytes: usize) -> bool {
-        let made = self.push(bytes);
-        if made {
+        let pushed = self.push(bytes);
+        if pushed {
             self.0.start += bytes as u32;
             self.make_unique();
         }
-        made
+        pushed
     }
 
     /// Prepends `bytes` bytes of unspecified content. `false` if the packet would exceed [`LARGEST_BUFFER`].
@@ -303,10 +305,10 @@ impl Packet {
         true
     }
 
-    /// Removes `bytes` from the front, or all if there are fewer. They stay in the headroom, so
-    /// [`Packet::push`] brings them back.
+    /// Removes `bytes` bytes from the front, or all if there are fewer. They stay in the headroom, so
+    /// [`Packet::push`] restores them.
     ///
-    /// A pending checksum that begins within these bytes is filled now, over the whole packet.
+    /// A pending checksum that begins within these bytes is filled first.
     #[inline]
     pub fn pull(&mut self, bytes: usize) {
         let start = self.0.start + bytes.min(self.len()) as u32;
@@ -332,14 +334,13 @@ impl Packet {
         true
     }
 
-    /// Removes `bytes` from the end, or all if there are fewer.
+    /// Removes `bytes` bytes from the end, or all if there are fewer.
     #[inline]
     pub fn take(&mut self, bytes: usize) {
         self.0.end -= bytes.min(self.len()) as u32;
     }
 
-    /// Moves the data by `offset` bytes, within its buffer or to another one, for example to align it; header
-    /// offsets are adjusted.
+    /// Moves the data by `offset` bytes, for example to align it; header offsets are adjusted.
     pub fn shift(&mut self, offset: isize) {
         let to = self.headroom().saturating_add_signed(offset);
         if offset != 0 && to + self.len() <= LARGEST_BUFFER {
@@ -351,7 +352,7 @@ impl Packet {
     /// The whole buffer, and the range of the data in it, for code that reads before the data.
     pub fn buffer(&self) -> (&[u8], Range<usize>) {
         let inner = self.inner();
-        let all = inner.bytes(0, inner.room as usize).unwrap_or_default();
+        let all = inner.bytes(0, inner.capacity as usize).unwrap_or_default();
         (all, inner.start as usize..inner.end as usize)
     }
 
@@ -365,7 +366,7 @@ impl Packet {
     #[inline]
     pub fn notes_mut(&mut self) -> &mut Annotations {
         let inner = &mut **self.0;
-        inner.noted = true;
+        inner.annotated = true;
         &mut inner.notes
     }
 
@@ -471,12 +472,12 @@ impl Packet {
         if at + H::LEN > self.0.end as usize {
             return None;
         }
-        // SAFETY: so many bytes lie before `end`, which is at most the buffer's capacity; who writes has
-        // them for himself; any bytes are an `H`, wherever they lie.
+        // SAFETY: the header ends before `end`, which is at most the buffer's capacity; only an unshared
+        // buffer is written to; a `Header` is valid for any bytes at any alignment.
         Some(unsafe { self.0.buffer.at(at).cast().as_ref() })
     }
 
-    /// The network header, mutable.
+    /// The network header, mutable, as for [`Packet::network`].
     #[inline]
     pub fn network_mut<H: Header>(&mut self) -> Option<&mut H> {
         self.make_unique();
@@ -484,8 +485,7 @@ impl Packet {
         if at + H::LEN > self.0.end as usize {
             return None;
         }
-        // SAFETY: so many bytes lie before `end`, which is at most the buffer's capacity; there are no
-        // clones; any bytes are an `H`, wherever they lie.
+        // SAFETY: as for `network`; there are no clones.
         Some(unsafe { self.0.buffer.at(at).cast().as_mut() })
     }
 
@@ -504,25 +504,25 @@ impl Clone for Packet {
     fn clone(&self) -> Self {
         let from = self.inner();
         from.cloned.set(true);
-        let mut made = from.shelf.node(from.buffer.clone());
-        made.start = from.start;
-        made.end = from.end;
-        (made.mac, made.network, made.transport) = (from.mac, from.network, from.transport);
-        (made.unsummed, made.offload) = (from.unsummed, from.offload);
-        if from.noted || made.noted {
-            made.notes = from.notes.clone();
-            made.noted = from.noted;
+        let mut inner = from.free_list.node(from.buffer.clone());
+        inner.start = from.start;
+        inner.end = from.end;
+        (inner.mac, inner.network, inner.transport) = (from.mac, from.network, from.transport);
+        (inner.unsummed, inner.offload) = (from.unsummed, from.offload);
+        if from.annotated || inner.annotated {
+            inner.notes = from.notes.clone();
+            inner.annotated = from.annotated;
         }
-        Packet(ManuallyDrop::new(made))
+        Packet(ManuallyDrop::new(inner))
     }
 }
 
 impl Drop for Packet {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `self` is being dropped, so nobody reads the field again after it was taken.
+        // SAFETY: `self` is being dropped, so the field is not used again.
         let inner = unsafe { ManuallyDrop::take(&mut self.0) };
-        Shelf::put(inner);
+        FreeList::put(inner);
     }
 }
 

@@ -1,12 +1,11 @@
-//! The interface of every kind of port: queues through which frames enter, and queues through which they
-//! leave.
+//! The interface of every kind of port: queues through which frames enter and leave the fabric.
 //!
-//! Names are the peer's, as in virtio: the peer transmits into a TX queue and receives from an RX queue. A
-//! burst is processed in this order: take, reserve, copy, release the source, publish to the destination. So
-//! a crash loses at most the current burst, and duplicates nothing.
+//! Names are from the peer's point of view, as in virtio: the peer transmits into a TX queue and receives
+//! from an RX queue. A burst is processed in this order: take, reserve, copy, release the source, publish to
+//! the destination. So a crash loses at most the current burst, and duplicates no frame.
 //!
-//! The worker counts frames, bytes, bursts, kicks, and the drops that it decides on. A queue counts what only
-//! it sees: frames skipped by `take`, frames that `put` could not deliver after all, interrupts, faults.
+//! The worker counts frames, bytes, bursts, kicks, and the drops that it decides on. A queue counts frames
+//! skipped by `take`, frames that `put` could not deliver, interrupts, and faults.
 
 use crate::burst::Burst;
 use crate::counters::{Counters, Reason};
@@ -16,7 +15,7 @@ use ringway_mem::Turn;
 /// Capabilities of an RX queue's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caps {
-    /// Offloads that the peer supports; for others, frames are completed in software first.
+    /// Offloads that the peer supports. Frames that need others are completed in software first.
     pub offloads: Needs,
     /// Largest unsegmented frame in bytes, Ethernet header included. A frame with pending segmentation may
     /// have up to [`crate::LARGEST`] bytes.
@@ -28,12 +27,12 @@ pub struct Caps {
 pub struct Lost {
     /// Number of frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
 }
 
 impl Lost {
-    /// Counts the frames of `burst` named by `which` as dropped.
+    /// Counts the frames of `burst` with the indices `which` as dropped.
     #[cold]
     pub fn count(counters: &Counters, reason: Reason, burst: &Burst<'_>, which: &[u16]) -> Lost {
         counters.drop_rx(reason, which.len());
@@ -53,19 +52,18 @@ impl core::ops::AddAssign for Lost {
 /// A queue through which frames enter. Owned by one worker.
 pub trait TxQueue: Send {
     /// Adds the next frames to `burst`, as many as are available and fit. They stay in the queue until
-    /// released: a further `take` returns the same frames again. Invalid ones are counted and skipped; if
-    /// there were no others, `take` itself returns them to the peer.
+    /// released: a further `take` returns the same frames again. Invalid frames are counted and skipped; if
+    /// all are invalid, `take` itself returns them to the peer.
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>);
 
     /// Returns the next `frames` frames of the last burst to the peer, with the skipped ones before and
-    /// between them. May be called several times per burst, each time for the following frames; the next
-    /// `take` returns unreleased frames again.
+    /// between them. May be called several times per burst, each time for the frames that follow.
     fn release(&mut self, turn: &Turn<'_>, frames: usize);
 
-    /// Enables kicks. `false`: frames are available already, and kicks are disabled again.
+    /// Enables kicks. Returns `false`, with kicks disabled again, if frames are available already.
     fn arm(&mut self, turn: &Turn<'_>) -> bool;
 
-    /// Disables kicks, since the queue is polled.
+    /// Disables kicks: the queue is polled from now on.
     fn disarm(&mut self, turn: &Turn<'_>);
 
     /// When `take` must be called although the queue is armed, in nanoseconds of the turn's clock.
@@ -79,21 +77,21 @@ pub trait RxQueue: Send {
     /// The peer's current capabilities; `None` if no peer can receive frames.
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps>;
 
-    /// Reserves room for the frames of `burst` named by `which`, in that order; returns how many of them,
-    /// from the first on, have room. Nothing is copied, and nothing is visible to the peer yet.
+    /// Reserves room for the frames of `burst` with the indices `which`, in that order; returns the number of
+    /// leading ones that have room. Copies nothing, and makes nothing visible to the peer.
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize;
 
-    /// Copies the frames named by `which`: the first ones of the last `reserve`. The remaining reservations
-    /// are dropped. Returns the frames that could not be delivered after all.
+    /// Copies the frames with the indices `which`, the first ones of the last `reserve`, and cancels the
+    /// other reservations. Returns the frames that could not be delivered although they had room.
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost;
 
-    /// Makes the copied frames visible to the peer, and notifies it if it wants that and no timer defers the
-    /// notification.
+    /// Makes the copied frames visible to the peer, and notifies the peer if it wants that and no timer
+    /// defers the notification.
     fn publish(&mut self, turn: &Turn<'_>);
 
-    /// Whether the last `reserve` found too little room because of an outstanding request to the peer's side,
-    /// such as an IOTLB miss. This is unrelated to how fast the peer receives, so senders wait longer.
-    fn asks(&self) -> bool {
+    /// Whether the last `reserve` found too little room because of an outstanding IOTLB miss. Senders then
+    /// wait longer, since the peer is not a slow receiver.
+    fn awaits_translation(&self) -> bool {
         false
     }
 
@@ -102,7 +100,8 @@ pub trait RxQueue: Send {
         false
     }
 
-    /// Called at the end of a turn: sends the deferred notification, unless a timer still defers it.
+    /// Called at the end of a turn: sends a notification that was deferred to this time, unless a timer
+    /// defers it.
     fn turn_ends(&mut self, _turn: &Turn<'_>) {}
 
     /// When `publish` must be called again although nothing was copied (a deferred notification), in

@@ -161,7 +161,7 @@ impl Element for Queue {
         for packet in self.packets.drain(..max.min(self.packets.len())) {
             burst.push(packet);
         }
-        burst.warm();
+        burst.prefetch();
         self.set(self.nonfull, true, cx);
         if self.packets.is_empty() && self.mode.patience == Some(0) {
             self.set(self.nonempty, false, cx);

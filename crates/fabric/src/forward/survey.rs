@@ -13,7 +13,7 @@ pub(super) struct Survey {
 impl Survey {
     pub(super) fn of(burst: &Burst<'_>, verdicts: &mut Verdicts) -> (Survey, u64) {
         let bounds = burst.bounds();
-        if !bounds.undone && bounds.shortest >= ETHERNET {
+        if !bounds.has_offload && bounds.shortest >= ETHERNET {
             return (Survey { needs: Needs::NONE, longest: bounds.longest }, burst.bytes() as u64);
         }
         let mut survey = Survey { needs: Needs::NONE, longest: 0 };

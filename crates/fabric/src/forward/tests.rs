@@ -96,7 +96,7 @@ impl RxQueue for Shared {
         peer.held = peer.can_hold;
     }
 
-    fn asks(&self) -> bool {
+    fn awaits_translation(&self) -> bool {
         self.0.lock().unwrap().asks
     }
 

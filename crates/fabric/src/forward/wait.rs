@@ -51,7 +51,7 @@ pub(super) enum Why {
 
 impl Full {
     pub(super) fn of(to: &Destination<'_>, list: &List) -> Full {
-        let why = if to.queue.asks() { Why::Asks } else { Why::Full };
+        let why = if to.queue.awaits_translation() { Why::Asks } else { Why::Full };
         Full { destination: list.destination as usize, why }
     }
 }

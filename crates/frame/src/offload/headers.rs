@@ -1,4 +1,4 @@
-//! The headers of a frame that will be segmented: parsed, checked, and prepared for each segment.
+//! The headers of a frame to segment: parsed, checked, and written for each segment.
 
 use super::{Gso, Offload};
 use crate::Reason;
@@ -8,27 +8,28 @@ use ringway_wire::{ipv4, ipv6, tcp, udp, vlan};
 
 /// Largest total size of a frame's headers.
 pub const HEADERS: usize = 256;
-/// Maximum number of segments of one frame. Attack: 64 KB with a segment size of 1 would cost the work of
-/// 65,000 frames. TCP's smallest usual segments, 536 bytes, need 123.
+/// Maximum number of segments of one frame. Attack: 64 KB with a segment size of 1 would take the work of
+/// 65,000 frames. With TCP's smallest usual segment size, 536 bytes, 64 KB take 123 segments.
 const SEGMENTS: usize = 256;
 
 const BAD: Reason = Reason::BadOffload;
 
-/// The upper-layer header, of which fields change from segment to segment.
+/// The fields of the upper-layer header that change from segment to segment.
 #[derive(Clone, Copy, Debug)]
 enum Upper {
     Tcp { sequence: u32, offset: u8, flags: Flags },
     Udp,
 }
 
-/// The headers in front of every segment: their bytes, with the changing fields zeroed, and their sums.
+/// The headers of all segments: their bytes, with the changing fields zeroed, and their checksums' partial
+/// sums.
 #[derive(Clone, Debug)]
 pub struct Headers {
     bytes: [u8; HEADERS],
     len: usize,
     l3: usize,
     l4: usize,
-    /// IPv4 only: the header's sum, and the first identification.
+    /// IPv4 only: the header's sum, and the first segment's identification.
     ipv4: Option<(Sum, u16)>,
     upper: Upper,
     pseudo: Sum,
@@ -42,9 +43,9 @@ pub struct Part {
     pub number: usize,
     /// Whether it is the last segment.
     pub last: bool,
-    /// Offset of its payload in the frame's payload.
+    /// Offset of the segment's payload in the frame's payload.
     pub offset: usize,
-    /// Length of its payload in bytes.
+    /// Length of the segment's payload in bytes.
     pub len: usize,
 }
 
@@ -55,11 +56,12 @@ fn network(bytes: &[u8]) -> Option<(EtherType, usize)> {
     Some((inner.ethertype, Ethernet::LEN + inner.tags * vlan::TAG_LEN))
 }
 
-/// Information from the network layer: the upper layer's protocol and offset, and the sum of the pseudo header
-/// with a length of 0, if the header's addresses determine it.
+/// Information from the network-layer header.
 struct Network {
+    /// The upper layer's protocol and offset.
     protocol: Protocol,
     l4: usize,
+    /// The sum of the pseudo header with a length of 0, if this header has the final destination.
     pseudo: Option<Sum>,
     identification: Option<u16>,
 }
@@ -78,24 +80,25 @@ fn ipv6_network(bytes: &[u8], l3: usize) -> Option<Network> {
     let packet = ipv6::Packet::parse(&bytes[l3..])?;
     let upper = packet.upper().filter(|upper| !upper.fragment)?;
     let extensions = packet.payload.len() - upper.payload.len();
-    // With a routing header, the final destination isn't the destination address of the header.
+    // With a routing header, the final destination isn't in the IPv6 header.
     let pseudo = (!upper.routed).then(|| packet.header.pseudo_header(upper.protocol, 0));
     let l4 = l3 + Ipv6::LEN + extensions;
     Some(Network { protocol: upper.protocol, l4, pseudo, identification: None })
 }
 
 impl Headers {
-    /// Parses the headers at the start of a frame of `total` bytes. `bytes` are its first bytes, at least
-    /// [`HEADERS`] of them if the frame is that long.
+    /// Parses the headers of a frame of `total` bytes. `bytes` are the frame's first bytes, at least
+    /// [`HEADERS`] of them if it is that long.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if they contradict the metadata, [`Reason::NoOffload`] if they are too long.
+    /// [`Reason::BadOffload`] if the headers contradict the metadata, [`Reason::NoOffload`] if they are too
+    /// long.
     pub fn parse(bytes: &[u8], total: usize, offload: Offload, gso: Gso) -> Result<Headers, Reason> {
         let (ethertype, l3) = network(bytes).ok_or(BAD)?;
-        Headers::behind(l3, ethertype, bytes, total, offload, gso)
+        Headers::parse_network(l3, ethertype, bytes, total, offload, gso)
     }
 
-    /// As [`Headers::parse`], for a network header at offset `l3`, whatever precedes it.
+    /// As [`Headers::parse`], for a network header at offset `l3`; the bytes before it are not parsed.
     ///
     /// # Errors
     /// As [`Headers::parse`].
@@ -111,10 +114,10 @@ impl Headers {
             6 => EtherType::IPV6,
             _ => return Err(BAD),
         };
-        Headers::behind(l3, ethertype, bytes, total, offload, gso)
+        Headers::parse_network(l3, ethertype, bytes, total, offload, gso)
     }
 
-    fn behind(
+    fn parse_network(
         l3: usize,
         ethertype: EtherType,
         bytes: &[u8],
@@ -134,27 +137,27 @@ impl Headers {
             Gso::Tcp4 | Gso::Tcp6 => (Protocol::TCP, tcp::CHECKSUM_AT),
             Gso::UdpL4 => (Protocol::UDP, udp::CHECKSUM_AT),
         };
-        // Attack: metadata that contradicts the headers, which would make us write at the wrong offsets.
+        // Attack: metadata that contradicts the headers would make us write at wrong offsets.
         if network.protocol != expected
             || usize::from(offload.csum_start) != l4
             || usize::from(offload.csum_offset) != field
         {
             return Err(BAD);
         }
-        let behind = bytes.get(l4..).ok_or(BAD)?;
+        let transport = bytes.get(l4..).ok_or(BAD)?;
         let (upper, len) = match gso {
             Gso::Tcp4 | Gso::Tcp6 => {
-                let (tcp, ..) = Tcp::parse(behind).ok_or_else(|| too_long_or_bad(bytes, total))?;
+                let (tcp, ..) = Tcp::parse(transport).ok_or_else(|| too_long_or_bad(bytes, total))?;
                 let (sequence, offset) = (tcp.sequence_number.get(), tcp.data_offset);
                 (Upper::Tcp { sequence, offset, flags: tcp.flags }, l4 + tcp.header_len())
             }
-            Gso::UdpL4 if behind.len() >= Udp::LEN => (Upper::Udp, l4 + Udp::LEN),
+            Gso::UdpL4 if transport.len() >= Udp::LEN => (Upper::Udp, l4 + Udp::LEN),
             Gso::UdpL4 => return Err(too_long_or_bad(bytes, total)),
         };
         let pseudo = network.pseudo.unwrap_or_else(|| {
-            // The sender's partial sum, without the length.
+            // The sender's pseudo-header sum in the checksum field, less the length.
             let mut sum = Sum::new();
-            sum.add(&behind[field..field + 2]);
+            sum.add(&transport[field..field + 2]);
             sum.add_u16(!((total - l4) as u16));
             sum
         });
@@ -174,7 +177,7 @@ impl Headers {
         Ok(headers)
     }
 
-    /// Zeroes the fields that change, and sums the others.
+    /// Zeroes the fields that change from segment to segment, and sums the others.
     fn clear(&mut self) {
         let (network, upper) = self.bytes.split_at_mut(self.l4);
         let network = &mut network[self.l3..];
@@ -201,28 +204,28 @@ impl Headers {
     }
 
     /// Total size of all headers.
-    #[expect(clippy::len_without_is_empty, reason = "there are always some")]
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Longest payload that the network layer's length fields permit.
-    fn most(&self) -> usize {
-        let counted = match self.ipv4 {
+    /// Longest payload of a segment that the network header's length field permits.
+    fn max_payload(&self) -> usize {
+        // IPv6's length field doesn't count its own header.
+        let start = match self.ipv4 {
             Some(_) => self.l3,
             None => self.l3 + Ipv6::LEN,
         };
-        usize::from(u16::MAX).saturating_sub(self.len - counted)
+        usize::from(u16::MAX).saturating_sub(self.len - start)
     }
 
-    /// The segments of `payload` bytes: each has `size` bytes of payload, the last one possibly fewer.
+    /// Splits `payload` bytes into segments of `size` bytes; the last one may be shorter.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if such segments can't be sent.
+    /// [`Reason::BadOffload`] if there would be too many segments, or a segment would be too long.
     pub fn parts(&self, payload: usize, size: usize) -> Result<impl Iterator<Item = Part> + use<>, Reason> {
-        // Attack: segments of a byte or two turn one frame into tens of thousands; see `SEGMENTS`.
-        if size == 0 || payload.div_ceil(size) > SEGMENTS || size.min(payload) > self.most() {
+        if size == 0 || payload.div_ceil(size) > SEGMENTS || size.min(payload) > self.max_payload() {
             return Err(BAD);
         }
         Ok((0..payload.div_ceil(size).max(1)).map(move |number| {
@@ -232,8 +235,8 @@ impl Headers {
         }))
     }
 
-    /// Writes the headers of one segment, except for the upper layer's checksum; returns the sum of the
-    /// pseudo header and that of the upper-layer header.
+    /// Writes the headers of one segment, except for the upper layer's checksum. Returns two sums: of the
+    /// pseudo header, and of the pseudo header with the upper-layer header.
     pub fn emit(&self, part: &Part, out: &mut [u8; HEADERS]) -> (Sum, Sum) {
         out[..self.len].copy_from_slice(&self.bytes[..self.len]);
         let (network, upper) = out.split_at_mut(self.l4);
@@ -293,7 +296,7 @@ fn segment_flags(flags: Flags, part: &Part) -> Flags {
     if part.number == 0 { flags } else { flags.without(Flags::CWR) }
 }
 
-/// The reason if the headers end after `bytes`: they are longer than supported, or longer than the frame.
+/// Why the headers don't end within `bytes`: they are longer than supported, or longer than the frame.
 fn too_long_or_bad(bytes: &[u8], total: usize) -> Reason {
     if total > bytes.len() { Reason::NoOffload } else { BAD }
 }

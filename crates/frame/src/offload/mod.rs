@@ -1,22 +1,21 @@
-//! Offload metadata: checksums and segmentation that the sender left to others, and the headers of the
-//! segments.
+//! Offload metadata: pending checksums and segmentation, and the headers of segments.
 
 mod headers;
 
 pub use headers::{HEADERS, Headers, Part};
 
-/// Size of the largest frame: 64 KB of IP, an Ethernet header and two VLAN tags.
+/// Size of the largest frame: an IP packet of 64 KB, an Ethernet header and two VLAN tags.
 pub const LARGEST: u32 = 65_535 + 14 + 8;
 
 /// `flags`: the checksum at `csum_start + csum_offset` must be filled in (virtio 1.3, 5.1.6).
 const NEEDS_CSUM: u8 = 1;
-/// `flags`: the checksum was verified by the receiver of the frame.
+/// `flags`: the checksum was validated.
 const DATA_VALID: u8 = 2;
-/// `gso_type`: the sender used explicit congestion notification.
+/// `gso_type`: the TCP connection uses explicit congestion notification.
 const GSO_ECN: u8 = 0x80;
 
 /// Offload metadata of one frame: the first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6), in host order.
-// The field order makes its bytes equal to the wire form on a little-endian machine.
+// The field order makes the bytes equal to the wire form on a little-endian machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Offload {
@@ -50,20 +49,20 @@ pub enum Gso {
 pub enum OffloadError {
     /// The checksum field or its start is after the frame's end (CVE-2024-11614).
     ChecksumPastEnd,
-    /// An unknown kind of segmentation, or one that was not offered.
+    /// An unknown GSO type, or one that was not negotiated.
     UnknownGso,
-    /// Segmentation with a segment size of zero, or without a checksum to fill.
+    /// A pending segmentation with a segment size of zero, or without a pending checksum.
     BadGso,
 }
 
-/// The offloads that a frame requires of its destination, or that a destination supports. A set.
+/// A set of offloads: those that a frame requires of its destination, or that a destination supports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs(u8);
 
 impl Needs {
-    /// Nothing.
+    /// No offload.
     pub const NONE: Needs = Needs(0);
-    /// A checksum must be filled.
+    /// Filling a checksum.
     pub const CSUM: Needs = Needs(1);
     /// TCP segmentation over IPv4.
     pub const TSO4: Needs = Needs(2);
@@ -73,7 +72,7 @@ impl Needs {
     pub const ECN: Needs = Needs(8);
     /// UDP segmentation.
     pub const USO: Needs = Needs(16);
-    /// All of them.
+    /// All offloads.
     pub const ALL: Needs = Needs(31);
 
     /// The union of both sets.
@@ -87,7 +86,7 @@ impl Needs {
         other.0 & !self.0 == 0
     }
 
-    /// Whether it is empty.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -97,7 +96,7 @@ impl Offload {
     /// Length of the wire form: `virtio_net_hdr` up to `num_buffers`.
     pub const LEN: usize = 10;
 
-    /// A checksum to fill at `start + offset`.
+    /// A pending checksum over the bytes from `start` on, at `start + offset`.
     pub fn checksum(start: u16, offset: u16) -> Offload {
         Offload { flags: NEEDS_CSUM, csum_start: start, csum_offset: offset, ..Offload::default() }
     }
@@ -123,8 +122,8 @@ impl Offload {
         }
     }
 
-    /// The wire form as two little-endian numbers: its first eight bytes and its last two. Loading bytes
-    /// together that were stored one by one would make the processor wait for all these stores.
+    /// The wire form as two little-endian integers: its first eight bytes and its last two. Storing single
+    /// bytes and loading them together afterwards would defeat the processor's store forwarding.
     #[inline]
     pub fn to_words(self) -> (u64, u16) {
         let [flags, gso_type] = [self.flags, self.gso_type].map(u64::from);
@@ -140,7 +139,7 @@ impl Offload {
         [b0, b1, b2, b3, b4, b5, b6, b7, o0, o1]
     }
 
-    /// Whether the checksum must still be filled.
+    /// Whether a checksum is pending.
     #[inline]
     pub fn needs_checksum(self) -> bool {
         self.flags & NEEDS_CSUM != 0
@@ -151,7 +150,7 @@ impl Offload {
         self.flags & DATA_VALID != 0
     }
 
-    /// The pending segmentation; an error for an unknown kind.
+    /// The pending segmentation; an error for an unknown type.
     #[inline]
     pub fn gso(self) -> Result<Option<Gso>, OffloadError> {
         match self.gso_type & !GSO_ECN {
@@ -163,12 +162,12 @@ impl Offload {
         }
     }
 
-    /// Whether a TCP stream to be segmented uses ECN.
+    /// Whether the TCP connection of the frame to segment uses ECN.
     pub fn has_ecn(self) -> bool {
         self.gso_type & GSO_ECN != 0
     }
 
-    /// The offloads that this frame requires of a destination that gets it unchanged. Only for metadata that
+    /// The offloads that a destination must support to receive the frame unchanged. Only for metadata that
     /// [`Offload::check`] accepted.
     #[inline]
     pub fn needs(self) -> Needs {
@@ -185,8 +184,8 @@ impl Offload {
         if self.has_ecn() { needs.with(Needs::ECN) } else { needs }
     }
 
-    /// Checks the metadata against a frame of `len` bytes from a sender with the features `granted`, and
-    /// clears what a receiver must not see.
+    /// Checks the metadata of a frame of `len` bytes from a sender that negotiated `granted`, and clears what
+    /// a receiver must not see.
     #[inline]
     pub fn check(self, len: u32, granted: Needs) -> Result<Offload, OffloadError> {
         if self.is_done() {
@@ -201,7 +200,7 @@ impl Offload {
         self.flags & NEEDS_CSUM == 0 && self.gso_type == 0
     }
 
-    /// The metadata for a receiver of this frame once no offload is pending.
+    /// The metadata for a receiver of this frame when no offload is pending any more.
     #[inline]
     pub fn done(self) -> Offload {
         Offload { flags: self.flags & DATA_VALID, ..Offload::default() }
@@ -213,7 +212,7 @@ impl Offload {
             return Err(OffloadError::UnknownGso);
         }
         if self.needs_checksum() {
-            // Attack: a field after the end makes the receiver write or sum outside the frame.
+            // Attack: with a checksum field after the end, a receiver would write or sum outside the frame.
             let end = u32::from(self.csum_start) + u32::from(self.csum_offset) + 2;
             if end > len {
                 return Err(OffloadError::ChecksumPastEnd);
@@ -223,7 +222,7 @@ impl Offload {
             return Err(OffloadError::BadGso);
         }
         let flags = self.flags & NEEDS_CSUM;
-        // Attack: a header length beyond the frame makes receivers read bytes that don't exist.
+        // Attack: with a header length beyond the end, a receiver would read outside the frame.
         let hdr_len = u32::from(self.hdr_len).min(len) as u16;
         Ok(Offload { flags, hdr_len, ..self })
     }

@@ -1,4 +1,5 @@
-//! Annotations of packets, at Click's offsets, since configurations refer to these.
+//! Annotations of packets, at Click's offsets, which configurations refer to.
+
 /// Size of the annotation area.
 pub const ANNOTATION_BYTES: usize = 48;
 
@@ -30,9 +31,9 @@ pub struct Annotations {
     bytes: [u8; ANNOTATION_BYTES],
     /// Nanoseconds since 1970; 0 if unknown.
     pub timestamp: u64,
-    /// How it was addressed.
+    /// How the packet was addressed.
     pub packet_type: PacketType,
-    /// Number of the device that it came from, assigned by its source; 0 if none.
+    /// Number of the packet's input device, assigned by the element that received it; 0 if none.
     pub device: u32,
 }
 
@@ -44,15 +45,15 @@ impl Default for Annotations {
 
 /// Offsets of Click's annotations. Some overlap.
 impl Annotations {
-    /// Destination address of IPv4, 4 bytes.
+    /// IPv4 destination address, 4 bytes.
     pub const DST_IP: usize = 0;
-    /// Destination address of IPv6, 16 bytes.
+    /// IPv6 destination address, 16 bytes.
     pub const DST_IP6: usize = 0;
     /// Paint, 1 byte.
     pub const PAINT: usize = 16;
-    /// Offset of a parameter problem, 1 byte.
+    /// Pointer of an ICMP parameter problem, 1 byte.
     pub const ICMP_PARAMPROB: usize = 17;
-    /// Whether to fix the source address, 1 byte.
+    /// Whether `FixIPSrc` sets the source address, 1 byte.
     pub const FIX_IP_SRC: usize = 19;
     /// VLAN tag, 2 bytes, network order.
     pub const VLAN_TCI: usize = 20;
@@ -74,7 +75,7 @@ impl Annotations {
     pub const FIRST_TIMESTAMP: usize = 32;
     /// Packet number, 4 bytes.
     pub const PACKET_NUMBER: usize = 32;
-    /// IPsec parameter index, 4 bytes.
+    /// IPsec security parameter index, 4 bytes.
     pub const IPSEC_SPI: usize = 32;
     /// Sequence number, 4 bytes.
     pub const SEQUENCE_NUMBER: usize = 36;
@@ -101,8 +102,8 @@ impl Annotations {
     /// Writes bytes at `at`, if they are within the area.
     #[inline]
     pub fn set<const N: usize>(&mut self, at: usize, value: [u8; N]) {
-        if let Some(place) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
-            *place = value;
+        if let Some(bytes) = self.bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+            *bytes = value;
         }
     }
 
@@ -160,13 +161,13 @@ impl Annotations {
         self.u8(Self::PAINT)
     }
 
-    /// Destination address of IPv4.
+    /// IPv4 destination address.
     #[inline]
     pub fn dst_ip(&self) -> [u8; 4] {
         self.get(Self::DST_IP)
     }
 
-    /// Sets the destination address of IPv4.
+    /// Sets the IPv4 destination address.
     #[inline]
     pub fn set_dst_ip(&mut self, address: [u8; 4]) {
         self.set(Self::DST_IP, address);

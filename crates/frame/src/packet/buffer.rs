@@ -1,4 +1,5 @@
 //! Memory of packets: reference-counted, shared by clones.
+
 use super::{HEADROOM, LINE};
 use alloc::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use core::cell::Cell;
@@ -23,21 +24,21 @@ impl Buffer {
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.min(u32::MAX as usize);
         let layout = Self::layout(capacity);
-        // SAFETY: the layout is not of size zero, as a head is part of it.
+        // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
         let Some(head) = NonNull::new(memory.cast::<Head>()) else { handle_alloc_error(layout) };
-        // SAFETY: fresh memory, aligned to a line and larger than a head.
+        // SAFETY: new memory, aligned to a cache line and larger than a `Head`.
         unsafe { head.write(Head { count: Cell::new(1), capacity }) };
         Self(head)
     }
 
     fn layout(capacity: usize) -> Layout {
-        // SAFETY: a line is a power of two, and no capacity is above `u32::MAX`.
+        // SAFETY: `LINE` is a power of two, and the capacity is at most `u32::MAX`.
         unsafe { Layout::from_size_align_unchecked(BASE + capacity, LINE) }
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the header is valid until the last clone is dropped, and is changed through its cell only.
+        // SAFETY: the header is valid until the last clone is dropped, and is changed only through its cell.
         unsafe { self.0.as_ref() }
     }
 
@@ -58,7 +59,7 @@ impl Buffer {
     /// `at` is at most the capacity.
     #[inline]
     pub(super) unsafe fn at(&self, at: usize) -> NonNull<u8> {
-        // SAFETY: the bytes lie behind `BASE` in the same allocation, and `at` is not behind their end.
+        // SAFETY: the bytes follow `BASE` in the same allocation, and `at` is at most their number.
         unsafe { self.0.cast::<u8>().add(BASE + at) }
     }
 }
@@ -66,7 +67,7 @@ impl Buffer {
 impl Clone for Buffer {
     fn clone(&self) -> Self {
         let count = &self.head().count;
-        // Each clone is held by a packet's 128 bytes, so memory ends before the count does.
+        // No overflow: each clone belongs to a packet of 128 bytes, so memory runs out first.
         count.set(count.get() + 1);
         Self(self.0)
     }
@@ -79,7 +80,7 @@ impl Drop for Buffer {
         self.head().count.set(count);
         if count == 0 {
             let layout = Self::layout(self.capacity());
-            // SAFETY: the last one gives back what `new` got, by the same layout.
+            // SAFETY: `new` allocated the memory with the same layout, and there are no clones.
             unsafe { dealloc(self.0.as_ptr().cast(), layout) };
         }
     }

@@ -1,5 +1,6 @@
 //! A burst of packets.
-use super::pool::Shelf;
+
+use super::pool::FreeList;
 use super::{Inner, Packet};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -32,7 +33,7 @@ impl PacketBurst {
         self.packets.is_empty()
     }
 
-    /// Whether it is full.
+    /// Whether the burst is full.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.packets.is_full()
@@ -47,17 +48,17 @@ impl PacketBurst {
     /// Drops all packets.
     #[inline]
     pub fn clear(&mut self) {
-        Shelf::put_all(&mut self.packets);
+        FreeList::put_all(&mut self.packets);
     }
 
-    /// Moves all nodes of a list from `at` on into the burst, as packets, as far as they fit.
+    /// Moves the last nodes of a list, from index `at` on, into the burst as packets; at most as many as fit.
     #[expect(clippy::vec_box, reason = "nodes do not move")]
     #[inline]
     pub(super) fn adopt(&mut self, nodes: &mut Vec<Box<Inner>>, at: usize) {
         let count = nodes.len().saturating_sub(at).min(PACKETS - self.len());
         let (own, kept) = (self.len(), nodes.len() - count);
-        // SAFETY: a packet is a node's box and nothing else. They move from the one to the other, which has
-        // room.
+        // SAFETY: a `Packet` has the representation of a `Box<Inner>`. The boxes move from the list to the
+        // burst, which has room for them.
         unsafe {
             nodes.set_len(kept);
             let (from, to) = (nodes.as_ptr().add(kept).cast(), self.packets.as_mut_ptr().add(own));
@@ -97,7 +98,7 @@ impl PacketBurst {
         self.packets.retain(keep);
     }
 
-    /// Calls `fault` with each packet, in order; packets for which it returns a reason are moved to `take`.
+    /// Calls `fault` with each packet, in order, and moves packets for which it returns a reason to `take`.
     /// Both get `state`.
     #[inline]
     pub fn sift<S, R>(
@@ -107,55 +108,53 @@ impl PacketBurst {
         mut take: impl FnMut(&mut S, Packet, R),
     ) {
         let (count, mut kept) = (self.packets.len(), 0);
-        // SAFETY: 0 is at most the capacity, and of none of the elements anything is claimed. Should a
-        // closure panic, the packets are leaked.
+        // SAFETY: a length of 0 needs no valid elements. If a closure panics, the packets are leaked.
         unsafe { self.packets.set_len(0) };
-        let places = self.packets.as_mut_ptr();
+        let slots = self.packets.as_mut_ptr();
         for at in 0..count {
-            // SAFETY: `at` was within the length, so a packet is there, which nobody else refers to.
-            let place = unsafe { places.add(at) };
-            // SAFETY: the same.
-            match fault(state, unsafe { &mut *place }) {
+            // SAFETY: `at` is less than the former length.
+            let slot = unsafe { slots.add(at) };
+            // SAFETY: the slot has a packet, to which there is no other reference.
+            match fault(state, unsafe { &mut *slot }) {
                 None => {
                     if kept != at {
-                        // SAFETY: `kept` is less than `at`: its packet was taken or moved on.
-                        unsafe { places.add(kept).copy_from_nonoverlapping(place, 1) };
+                        // SAFETY: `kept` is less than `at`, and its slot's packet was moved out.
+                        unsafe { slots.add(kept).copy_from_nonoverlapping(slot, 1) };
                     }
                     kept += 1;
                 }
-                // SAFETY: each place is read once, and its packet forgotten there.
-                Some(reason) => take(state, unsafe { place.read() }, reason),
+                // SAFETY: each packet is moved out of its slot once.
+                Some(reason) => take(state, unsafe { slot.read() }, reason),
             }
         }
-        // SAFETY: packets are in so many places, one behind the other.
+        // SAFETY: the first `kept` slots have packets.
         unsafe { self.packets.set_len(kept) };
     }
 
-    /// Moves each packet to `pass`, in order, and keeps what it returns; the remaining packets move up.
+    /// Replaces each packet, in order, by the result of `pass`, or removes it.
     #[inline]
     pub fn filter_map(&mut self, mut pass: impl FnMut(Packet) -> Option<Packet>) {
         let (count, mut kept) = (self.packets.len(), 0);
-        // SAFETY: 0 is at most the capacity, and of none of the elements anything is claimed. Should `pass`
-        // panic, the packets not handed over yet are leaked.
+        // SAFETY: a length of 0 needs no valid elements. If `pass` panics, the remaining packets are leaked.
         unsafe { self.packets.set_len(0) };
         for at in 0..count {
-            // SAFETY: `at` was within the length, and each place is read once, before anything is written
-            // to it.
+            // SAFETY: `at` is less than the former length, and each packet is moved out of its slot once,
+            // before the slot is overwritten.
             let packet = unsafe { self.packets.as_ptr().add(at).read() };
             if let Some(packet) = pass(packet) {
-                // SAFETY: `kept` is at most `at`, whose packet was taken.
+                // SAFETY: `kept` is at most `at`, and the slot's packet was moved out.
                 unsafe { self.packets.as_mut_ptr().add(kept).write(packet) };
                 kept += 1;
             }
         }
-        // SAFETY: so many places were written, one behind the other.
+        // SAFETY: the first `kept` slots have packets.
         unsafe { self.packets.set_len(kept) };
     }
 
-    /// Prefetches the parts of the packets' memory that elements read first, for packets that have been in a
-    /// ring or queue for some time.
+    /// Prefetches the parts of the packets that elements read first, for packets that were queued for some
+    /// time.
     #[inline]
-    pub fn warm(&self) {
+    pub fn prefetch(&self) {
         self.packets.iter().for_each(Packet::prefetch_handle);
         self.packets.iter().for_each(Packet::prefetch_data);
     }

@@ -1,10 +1,10 @@
-//! Offload metadata of packets: storing it, reading it, and completing packets in software.
+//! Offload metadata of packets, and completing packets in software.
+
 use super::{Packet, Pool, UNSET};
 use crate::{Gso, HEADERS, Headers, Needs, Offload, OffloadError, Part, Reason};
 use ringway_wire::Sum;
 
-/// Bytes before the data that are copied from a packet to its segments: headers that were removed and may be
-/// restored.
+/// Bytes of headroom that are copied from a packet to its segments: removed headers, which may be restored.
 const BEFORE: usize = 256;
 
 impl Packet {
@@ -14,7 +14,8 @@ impl Packet {
         if !offload.needs_checksum() {
             return offload;
         }
-        // Attack: headers are prepended until the offset overflows; the checksum field is then after any end.
+        // Attack: headers prepended until the offset overflows. The checksum field is then after the packet's
+        // end.
         let from = self.0.unsummed.saturating_sub(self.0.start);
         Offload { csum_start: u16::try_from(from).unwrap_or(u16::MAX), ..offload }
     }
@@ -37,7 +38,7 @@ impl Packet {
             if offload.needs_checksum() { inner.start + u32::from(offload.csum_start) } else { UNSET };
         inner.offload = Offload { csum_start: 0, ..offload };
         if offload != Offload::default() {
-            inner.shelf.offloads.set(true);
+            inner.free_list.offloads.set(true);
         }
         Ok(())
     }
@@ -46,11 +47,11 @@ impl Packet {
         (self.0.unsummed, self.0.offload) = (UNSET, Offload::default());
     }
 
-    /// Fills the pending checksum over the whole packet, and drops the segmentation: the field has the sum of
-    /// the pseudo header (virtio 1.3, 5.1.6.2).
+    /// Fills the pending checksum, whose field has the sum of the pseudo header (virtio 1.3, 5.1.6.2), over
+    /// the whole packet. Clears a pending segmentation.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if the packet ends before the field, because bytes were removed from its end.
+    /// [`Reason::BadOffload`] if the packet ends before the field, since bytes were removed from its end.
     #[cold]
     pub(super) fn fill_checksum(&mut self) -> Result<(), Reason> {
         let (offload, at) = (self.0.offload, self.0.unsummed);
@@ -67,14 +68,14 @@ impl Packet {
         Ok(())
     }
 
-    /// Offset of the headers that are repeated in each segment: the start of the data, or an earlier network
-    /// header.
+    /// Offset of the headers to repeat in each segment: the start of the data, or of a network header before
+    /// it.
     fn base(&self) -> usize {
         self.0.start.min(self.0.network) as usize
     }
 
-    /// The headers to repeat. The network header is at its recorded offset, after the Ethernet header, or
-    /// directly before the checksummed bytes.
+    /// The headers to repeat. Tries these places for the network header: its recorded offset, after an
+    /// Ethernet header, and directly before the checksummed bytes.
     fn headers(&self, bytes: &[u8], gso: Gso) -> Result<Headers, Reason> {
         let base = self.base() as u32;
         let start = u16::try_from(self.0.unsummed.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
@@ -83,8 +84,8 @@ impl Packet {
         let at = |l3: u32| Headers::parse_at(l3 as usize, first, bytes.len(), offload, gso);
         at(self.0.network.wrapping_sub(base))
             .or_else(|_| Headers::parse(first, bytes.len(), offload, gso))
-            .or_else(|why| at(u32::from(start).saturating_sub(20)).map_err(|_| why))
-            .or_else(|why| at(u32::from(start).saturating_sub(40)).map_err(|_| why))
+            .or_else(|reason| at(u32::from(start).saturating_sub(20)).map_err(|_| reason))
+            .or_else(|reason| at(u32::from(start).saturating_sub(40)).map_err(|_| reason))
     }
 }
 
@@ -93,8 +94,8 @@ impl Pool {
     /// order, with the annotations, header offsets and preceding bytes of the original.
     ///
     /// # Errors
-    /// [`Reason::BadOffload`] if its headers contradict its metadata, [`Reason::NoOffload`] if they are
-    /// longer than [`HEADERS`]; then `next` was not called and the packet is dropped.
+    /// [`Reason::BadOffload`] if the packet's headers contradict its metadata, [`Reason::NoOffload`] if they
+    /// are longer than [`HEADERS`]; `next` is not called, and the packet is dropped.
     pub fn complete(&self, packet: Packet, mut next: impl FnMut(Packet)) -> Result<(), Reason> {
         let mut packet = packet;
         match packet.0.offload.gso() {
@@ -130,16 +131,17 @@ impl Pool {
         let base = whole.base();
         let before = base.min(BEFORE);
         let length = before + headers.len() + payload.len();
-        let mut made = self.make(base - before, length, whole.tailroom().min(BEFORE))?;
-        let (front, rest) = made.data_mut().split_at_mut_checked(before)?;
-        let (own, behind) = rest.split_at_mut_checked(headers.len())?;
+        let mut segment = self.make(base - before, length, whole.tailroom().min(BEFORE))?;
+        let (front, rest) = segment.data_mut().split_at_mut_checked(before)?;
+        let (header, rest) = rest.split_at_mut_checked(headers.len())?;
         front.copy_from_slice(&buffer[base - before..base]);
-        own.copy_from_slice(&bytes[..headers.len()]);
-        behind.copy_from_slice(payload);
-        made.0.start = (data.start as u32).min(made.0.end);
-        (made.0.mac, made.0.network, made.0.transport) = (whole.0.mac, whole.0.network, whole.0.transport);
-        *made.notes_mut() = whole.notes().clone();
-        Some(made)
+        header.copy_from_slice(&bytes[..headers.len()]);
+        rest.copy_from_slice(payload);
+        segment.0.start = (data.start as u32).min(segment.0.end);
+        (segment.0.mac, segment.0.network, segment.0.transport) =
+            (whole.0.mac, whole.0.network, whole.0.transport);
+        *segment.notes_mut() = whole.notes().clone();
+        Some(segment)
     }
 }
 

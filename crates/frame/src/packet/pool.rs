@@ -1,4 +1,5 @@
 //! A pool that creates packets and reuses their memory.
+
 use super::{Buffer, HEADROOM, Inner, LARGEST_BUFFER, PACKETS, Packet, PacketBurst};
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -9,29 +10,29 @@ use core::mem::ManuallyDrop;
 
 /// Size of the buffers that are kept for reuse; larger ones are freed.
 pub const SMALL: usize = 2048;
-/// Maximum number of packets that are kept. Attack: without a limit, the memory of one burst that filled all
-/// queues would never be freed.
+/// Maximum number of packets that are kept for reuse. Attack: traffic that once filled all queues would
+/// occupy their memory forever.
 const KEPT: usize = 16384;
 
-/// Free memory. Each packet refers to the shelf that it returns to; so do free ones, and therefore the pool
-/// empties its shelf when dropped.
+/// Free memory of packets. Each packet, free ones included, refers to the list that it returns to, so the
+/// pool must empty the list when it is dropped.
 #[expect(clippy::vec_box, reason = "handles are one pointer; nodes do not move")]
-pub(super) struct Shelf {
+pub(super) struct FreeList {
     /// Nodes with an unshared buffer of [`SMALL`] bytes.
-    whole: RefCell<Vec<Box<Inner>>>,
+    nodes: RefCell<Vec<Box<Inner>>>,
     /// Nodes without a buffer.
-    bare: RefCell<Vec<Box<Inner>>>,
+    bare_nodes: RefCell<Vec<Box<Inner>>>,
     /// Buffers of [`SMALL`] bytes without a node.
     buffers: RefCell<Vec<Buffer>>,
     /// The empty buffer, which is shared by all nodes without a buffer.
     none: Buffer,
-    /// The pool was dropped: nothing is kept any more.
+    /// Whether the pool was dropped: memory is freed instead of kept.
     closed: Cell<bool>,
     /// Whether any packet ever had offload metadata.
     pub(super) offloads: Cell<bool>,
 }
 
-impl Shelf {
+impl FreeList {
     /// An unshared buffer of at least `size` bytes.
     pub(super) fn buffer(&self, size: usize) -> Buffer {
         if size > SMALL {
@@ -40,11 +41,11 @@ impl Shelf {
         if let Some(buffer) = self.buffers.borrow_mut().pop() {
             return buffer;
         }
-        let whole = self.whole.borrow_mut().pop();
-        match whole {
+        let nodes = self.nodes.borrow_mut().pop();
+        match nodes {
             Some(mut node) => {
                 let buffer = node.set_buffer(self.none.clone());
-                keep(&self.bare, node);
+                keep(&self.bare_nodes, node);
                 buffer
             }
             None => Buffer::new(SMALL),
@@ -57,10 +58,10 @@ impl Shelf {
         }
     }
 
-    /// A node with `buffer`; its other fields have values of an earlier packet.
+    /// A node with `buffer`. The values of its other fields may be an earlier packet's.
     pub(super) fn node(self: &Rc<Self>, buffer: Buffer) -> Box<Inner> {
-        let bare = self.bare.borrow_mut().pop();
-        match bare {
+        let bare_nodes = self.bare_nodes.borrow_mut().pop();
+        match bare_nodes {
             Some(mut node) => {
                 node.set_buffer(buffer);
                 node
@@ -73,65 +74,67 @@ impl Shelf {
         }
     }
 
-    /// Takes a packet's memory back.
+    /// Keeps a dropped packet's memory.
     pub(super) fn put(mut node: Box<Inner>) {
-        let shelf = node.shelf.clone();
-        if shelf.closed.get() {
+        let free_list = node.free_list.clone();
+        if free_list.closed.get() {
             return;
         }
-        if node.is_whole() {
-            keep(&shelf.whole, node);
+        if node.has_small_buffer() {
+            keep(&free_list.nodes, node);
         } else {
-            node.set_buffer(shelf.none.clone());
-            keep(&shelf.bare, node);
+            node.set_buffer(free_list.none.clone());
+            keep(&free_list.bare_nodes, node);
         }
     }
 
-    /// Whether all packets belong to this shelf and have a small unshared buffer.
+    /// Whether all packets belong to this list and have a small unshared buffer.
     #[inline]
     fn owns(self: &Rc<Self>, packets: &[Packet]) -> bool {
-        // Without branches, since nearly all packets do.
+        // Without branches, since nearly all packets belong here; `cloned` may be outdated, so check again.
         let fault = |packet: &Packet| {
-            let Inner { shelf, room, cloned, .. } = packet.inner();
-            !Rc::ptr_eq(shelf, self) | (*room as usize != SMALL) | cloned.get()
+            let Inner { free_list, capacity, cloned, .. } = packet.inner();
+            !Rc::ptr_eq(free_list, self) | (*capacity as usize != SMALL) | cloned.get()
         };
         !packets.iter().fold(false, |faults, packet| faults | fault(packet))
-            || packets.iter().all(|packet| Rc::ptr_eq(&packet.0.shelf, self) && packet.0.is_whole())
+            || packets
+                .iter()
+                .all(|packet| Rc::ptr_eq(&packet.0.free_list, self) && packet.0.has_small_buffer())
     }
 
-    /// The same for several packets, most of which belong to one pool.
+    /// As [`FreeList::put`], for several packets, most of which belong to one pool.
     #[inline]
     pub(super) fn put_all(packets: &mut ArrayVec<Packet, PACKETS>) {
-        let Some(shelf) = packets.first().map(|packet| packet.0.shelf.clone()) else { return };
-        if shelf.closed.get() {
+        let Some(free_list) = packets.first().map(|packet| packet.0.free_list.clone()) else { return };
+        if free_list.closed.get() {
             packets.clear();
             return;
         }
-        let mut whole = shelf.whole.borrow_mut();
+        let mut nodes = free_list.nodes.borrow_mut();
         let count = packets.len();
-        if whole.len() + count <= KEPT && shelf.owns(packets) {
-            whole.reserve(count);
-            // SAFETY: a packet is a node's box and nothing else. They move from the one to the other,
-            // which has room.
+        if nodes.len() + count <= KEPT && free_list.owns(packets) {
+            nodes.reserve(count);
+            // SAFETY: a `Packet` has the representation of a `Box<Inner>`. The boxes move from the burst to
+            // the list, which has room for them.
             unsafe {
                 packets.set_len(0);
-                let (from, to) = (packets.as_ptr().cast(), whole.as_mut_ptr().add(whole.len()));
+                let (from, to) = (packets.as_ptr().cast(), nodes.as_mut_ptr().add(nodes.len()));
                 core::ptr::copy_nonoverlapping(from, to, count);
-                let length = whole.len() + count;
-                whole.set_len(length);
+                let length = nodes.len() + count;
+                nodes.set_len(length);
             }
             return;
         }
-        drop(whole);
+        drop(nodes);
         packets.clear();
     }
 }
 
 impl Inner {
-    /// Whether it has a small unshared buffer.
+    /// Whether the node has an unshared buffer of [`SMALL`] bytes.
     #[inline]
-    fn is_whole(&self) -> bool {
-        self.room as usize == SMALL && !self.is_shared()
+    fn has_small_buffer(&self) -> bool {
+        self.capacity as usize == SMALL && !self.is_shared()
     }
 }
 
@@ -144,7 +147,7 @@ fn keep<T>(list: &RefCell<Vec<T>>, item: T) {
 }
 
 /// Creates packets, and keeps their memory when they are dropped.
-pub struct Pool(Rc<Shelf>);
+pub struct Pool(Rc<FreeList>);
 
 impl Default for Pool {
     fn default() -> Self {
@@ -155,9 +158,9 @@ impl Default for Pool {
 impl Pool {
     /// An empty pool.
     pub fn new() -> Self {
-        Self(Rc::new(Shelf {
-            whole: RefCell::default(),
-            bare: RefCell::default(),
+        Self(Rc::new(FreeList {
+            nodes: RefCell::default(),
+            bare_nodes: RefCell::default(),
             buffers: RefCell::default(),
             none: Buffer::new(0),
             closed: Cell::new(false),
@@ -165,36 +168,36 @@ impl Pool {
         }))
     }
 
-    /// Whether any of its packets ever had offload metadata: if not, callers need not check for it.
+    /// Whether any packet of the pool ever had offload metadata. If not, callers need not check for it.
     #[inline]
     pub fn has_offloads(&self) -> bool {
         self.0.offloads.get()
     }
 
-    /// Announces packets with offload metadata from elsewhere.
+    /// Announces packets of another pool that may have offload metadata.
     pub fn expect_offloads(&self) {
         self.0.offloads.set(true);
     }
 
     /// A packet of `length` bytes of unspecified content, with at least this headroom and tailroom. `None` if
-    /// it would exceed [`LARGEST_BUFFER`].
+    /// the buffer would exceed [`LARGEST_BUFFER`].
     #[inline]
     pub fn make(&self, headroom: usize, length: usize, tailroom: usize) -> Option<Packet> {
         let size = headroom.checked_add(length)?.checked_add(tailroom)?;
         if size > LARGEST_BUFFER {
             return None;
         }
-        let whole = if size <= SMALL { self.0.whole.borrow_mut().pop() } else { None };
-        let mut node = match whole {
+        let nodes = if size <= SMALL { self.0.nodes.borrow_mut().pop() } else { None };
+        let mut node = match nodes {
             Some(node) => node,
             None => self.0.node(self.0.buffer(size)),
         };
-        node.renew(headroom as u32, length as u32);
+        node.reset(headroom as u32, length as u32);
         Some(Packet(ManuallyDrop::new(node)))
     }
 
-    /// Adds packets as created by [`Pool::make`] to a burst, one for each item of `from`, as many as fit;
-    /// `write` fills each. Stops if a packet would be too large.
+    /// Creates a packet for each item of `from`, as by [`Pool::make`], calls `write` to fill it, and adds it
+    /// to the burst, as many as fit. Stops if a packet would be too large.
     #[inline]
     pub fn fill<T>(
         &self,
@@ -207,18 +210,18 @@ impl Pool {
         let from = &from[..from.len().min(PACKETS - burst.len())];
         let mut rest = from;
         if headroom.saturating_add(length) <= SMALL {
-            let mut whole = self.0.whole.borrow_mut();
-            let at = whole.len().saturating_sub(from.len());
-            let (ready, behind) = from.split_at(whole.len() - at);
-            for (node, item) in whole[at..].iter_mut().zip(ready) {
-                node.renew(headroom as u32, length as u32);
-                // SAFETY: nodes on the shelf have small unshared buffers, which contain this range.
+            let mut nodes = self.0.nodes.borrow_mut();
+            let at = nodes.len().saturating_sub(from.len());
+            let (reused, others) = from.split_at(nodes.len() - at);
+            for (node, item) in nodes[at..].iter_mut().zip(reused) {
+                node.reset(headroom as u32, length as u32);
+                // SAFETY: the list's nodes have unshared buffers of `SMALL` bytes, which contain this range.
                 let data =
                     unsafe { core::slice::from_raw_parts_mut(node.buffer.at(headroom).as_ptr(), length) };
                 write(item, data);
             }
-            burst.adopt(&mut whole, at);
-            rest = behind;
+            burst.adopt(&mut nodes, at);
+            rest = others;
         }
         for item in rest {
             let Some(mut packet) = self.make(headroom, length, 0) else { return };
@@ -245,8 +248,8 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.0.closed.set(true);
-        let whole = self.0.whole.take();
-        let bare = self.0.bare.take();
-        drop((whole, bare, self.0.buffers.take()));
+        let nodes = self.0.nodes.take();
+        let bare_nodes = self.0.bare_nodes.take();
+        drop((nodes, bare_nodes, self.0.buffers.take()));
     }
 }

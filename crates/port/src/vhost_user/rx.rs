@@ -188,8 +188,8 @@ impl RxQueue for VringRx {
         }
     }
 
-    fn asks(&self) -> bool {
-        self.seeker.asks()
+    fn awaits_translation(&self) -> bool {
+        self.seeker.awaits_translation()
     }
 
     fn combines(&self) -> bool {

@@ -127,7 +127,7 @@ proptest! {
         shape in shape(),
         // Bytes removed before completion, and whether the network header's offset is set.
         taken in prop::sample::select(vec![0usize, 14, 34]),
-        noted: bool,
+        has_network_header: bool,
         shared: bool,
     ) {
         let (frame, offload) = shape.frame();
@@ -136,8 +136,8 @@ proptest! {
         packet.set_offload(offload).unwrap();
         prop_assert_eq!((packet.offload(), pool.has_offloads()), (offload, true));
         let other = shared.then(|| packet.clone());
-        let noted = noted || (taken == 34 && shape.size > 0);
-        if noted {
+        let has_network_header = has_network_header || (taken == 34 && shape.size > 0);
+        if has_network_header {
             packet.set_network_header(14, shape.l4() - 14);
         }
         packet.pull(taken);
@@ -145,12 +145,12 @@ proptest! {
         packet.pull(8);
         let mut payload = Vec::new();
         let mut count = 0;
-        pool.complete(packet, |mut made| {
-            assert!(!made.has_offload());
-            assert_eq!(made.network_header(), noted.then_some(14 - taken as isize));
-            assert!(made.push(taken));
-            assert_eq!(made.data()[..14], frame[..14]);
-            payload.extend_from_slice(shape.check(&made.data()[14..]));
+        pool.complete(packet, |mut segment| {
+            assert!(!segment.has_offload());
+            assert_eq!(segment.network_header(), has_network_header.then_some(14 - taken as isize));
+            assert!(segment.push(taken));
+            assert_eq!(segment.data()[..14], frame[..14]);
+            payload.extend_from_slice(shape.check(&segment.data()[14..]));
             count += 1;
         }).unwrap();
         let size = usize::from(shape.size);
@@ -174,16 +174,16 @@ proptest! {
 
     #[test]
     fn any_metadata_gives_packets_or_an_error(
-        shape in shape(), raw: [u8; 10], honest in 0u8..3, at: prop::sample::Index, to: u8,
+        shape in shape(), raw: [u8; 10], valid_parts in 0u8..3, at: prop::sample::Index, to: u8,
         pulled in 0usize..80, cut in 0usize..80, network in prop::option::of(-40isize..100),
     ) {
         let (mut frame, offload) = shape.frame();
         let at = at.index(frame.len());
         frame[at] = to;
-        let lying = Offload::from_bytes(&raw);
-        let offload = match honest {
-            0 => lying,
-            1 => Offload { gso_size: lying.gso_size, gso_type: lying.gso_type & 0x85, ..offload },
+        let random = Offload::from_bytes(&raw);
+        let offload = match valid_parts {
+            0 => random,
+            1 => Offload { gso_size: random.gso_size, gso_type: random.gso_type & 0x85, ..offload },
             _ => offload,
         };
         let pool = Pool::new();
@@ -195,8 +195,8 @@ proptest! {
             packet.set_network_header(at, 20);
         }
         let mut count = 0;
-        let done = pool.complete(packet, |made| {
-            assert!(!made.has_offload());
+        let done = pool.complete(packet, |segment| {
+            assert!(!segment.has_offload());
             count += 1;
         });
         prop_assert_eq!(done.is_ok(), count > 0);

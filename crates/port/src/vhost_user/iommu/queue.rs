@@ -43,7 +43,7 @@ impl Seeker {
     }
 
     /// Whether the queue has an outstanding IOTLB miss.
-    pub(in crate::vhost_user) fn asks(&self) -> bool {
+    pub(in crate::vhost_user) fn awaits_translation(&self) -> bool {
         self.lacks
     }
 

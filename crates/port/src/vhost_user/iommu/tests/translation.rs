@@ -134,20 +134,20 @@ fn frames_wait_for_the_translation_of_their_rx_buffer() {
             space.span(DATA, 112).write(&bytes);
             add(tx, from, 112, false);
             assert_eq!(reflect(reader, queue), 0);
-            assert!(!queue.rx.asks(), "nothing is known of a frame yet");
+            assert!(!queue.rx.awaits_translation(), "nothing is known of a frame yet");
             monitor.answer();
             // No buffer was posted, so there is no miss.
             assert_eq!(reflect(reader, queue), 0);
-            assert!(!queue.rx.asks());
+            assert!(!queue.rx.awaits_translation());
             // The buffer was posted without a kick: the worker finds it first, and its translation is
             // missing.
             add(rx, to, 2048, true);
             for _ in 0..5 {
                 assert_eq!(reflect(reader, queue), 0);
-                assert!(queue.rx.asks(), "it lacks an answer, not room");
+                assert!(queue.rx.awaits_translation(), "it lacks an answer, not room");
             }
             pass(reader, queue, monitor, 1);
-            assert!(!queue.rx.asks());
+            assert!(!queue.rx.awaits_translation());
             assert_eq!(space.bytes(DATA + 0x20_0000, 112)[12..], bytes[12..]);
             assert_eq!(counted(counters).4, 0, "none was dropped");
         });
