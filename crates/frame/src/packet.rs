@@ -48,7 +48,7 @@ struct Inner {
     network: u32,
     transport: u32,
     /// Offset of the first checksummed byte of a pending checksum; `offload`'s own `csum_start` is not used.
-    unsummed: u32,
+    csum_start: u32,
     offload: Offload,
     /// Whether the packet was cloned, so that clones may exist.
     cloned: Cell<bool>,
@@ -63,7 +63,7 @@ const _: () = assert!(size_of::<Inner>() == 2 * LINE && core::mem::offset_of!(In
 impl Inner {
     fn new(buffer: Buffer, free_list: Rc<FreeList>) -> Self {
         let (capacity, notes) = (buffer.capacity() as u32, Annotations::default());
-        let (mac, network, transport, unsummed) = (UNSET, UNSET, UNSET, UNSET);
+        let (mac, network, transport, csum_start) = (UNSET, UNSET, UNSET, UNSET);
         let (offload, cloned, annotated) = (Offload::default(), Cell::new(false), false);
         Self {
             buffer,
@@ -73,7 +73,7 @@ impl Inner {
             mac,
             network,
             transport,
-            unsummed,
+            csum_start,
             offload,
             cloned,
             annotated,
@@ -89,7 +89,7 @@ impl Inner {
         self.start = headroom;
         self.end = headroom + length;
         (self.mac, self.network, self.transport) = (UNSET, UNSET, UNSET);
-        (self.unsummed, self.offload) = (UNSET, Offload::default());
+        (self.csum_start, self.offload) = (UNSET, Offload::default());
         self.cloned.set(false);
         if core::mem::take(&mut self.annotated) {
             self.notes = Annotations::default();
@@ -256,7 +256,7 @@ impl Packet {
         inner.free_list.put_buffer(old_buffer);
         inner.start = headroom as u32;
         inner.end = inner.start + length as u32;
-        for header in [&mut inner.mac, &mut inner.network, &mut inner.transport, &mut inner.unsummed] {
+        for header in [&mut inner.mac, &mut inner.network, &mut inner.transport, &mut inner.csum_start] {
             if *header != UNSET {
                 *header = header.wrapping_add(headroom as u32).wrapping_sub(old as u32);
             }
@@ -312,7 +312,7 @@ impl Packet {
     #[inline]
     pub fn pull(&mut self, bytes: usize) {
         let start = self.0.start + bytes.min(self.len()) as u32;
-        if self.has_offload() && start > self.0.unsummed {
+        if self.has_offload() && start > self.0.csum_start {
             let _ = self.fill_checksum();
         }
         self.0.start = start;
@@ -508,7 +508,7 @@ impl Clone for Packet {
         inner.start = from.start;
         inner.end = from.end;
         (inner.mac, inner.network, inner.transport) = (from.mac, from.network, from.transport);
-        (inner.unsummed, inner.offload) = (from.unsummed, from.offload);
+        (inner.csum_start, inner.offload) = (from.csum_start, from.offload);
         if from.annotated || inner.annotated {
             inner.notes = from.notes.clone();
             inner.annotated = from.annotated;

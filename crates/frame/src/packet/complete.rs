@@ -16,7 +16,7 @@ impl Packet {
         }
         // Attack: headers prepended until the offset overflows. The checksum field is then after the packet's
         // end.
-        let from = self.0.unsummed.saturating_sub(self.0.start);
+        let from = self.0.csum_start.saturating_sub(self.0.start);
         Offload { csum_start: u16::try_from(from).unwrap_or(u16::MAX), ..offload }
     }
 
@@ -34,7 +34,7 @@ impl Packet {
     pub fn set_offload(&mut self, offload: Offload) -> Result<(), OffloadError> {
         let offload = offload.check(self.len() as u32, Needs::ALL)?;
         let inner = &mut **self.0;
-        inner.unsummed =
+        inner.csum_start =
             if offload.needs_checksum() { inner.start + u32::from(offload.csum_start) } else { UNSET };
         inner.offload = Offload { csum_start: 0, ..offload };
         if offload != Offload::default() {
@@ -44,7 +44,7 @@ impl Packet {
     }
 
     fn clear_offload(&mut self) {
-        (self.0.unsummed, self.0.offload) = (UNSET, Offload::default());
+        (self.0.csum_start, self.0.offload) = (UNSET, Offload::default());
     }
 
     /// Fills the pending checksum, whose field has the sum of the pseudo header (virtio 1.3, 5.1.6.2), over
@@ -54,7 +54,7 @@ impl Packet {
     /// [`Reason::BadOffload`] if the packet ends before the field, since bytes were removed from its end.
     #[cold]
     pub(super) fn fill_checksum(&mut self) -> Result<(), Reason> {
-        let (offload, at) = (self.0.offload, self.0.unsummed);
+        let (offload, at) = (self.0.offload, self.0.csum_start);
         self.clear_offload();
         if !offload.needs_checksum() {
             return Ok(());
@@ -78,7 +78,7 @@ impl Packet {
     /// Ethernet header, and directly before the checksummed bytes.
     fn headers(&self, bytes: &[u8], gso: Gso) -> Result<Headers, Reason> {
         let base = self.base() as u32;
-        let start = u16::try_from(self.0.unsummed.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
+        let start = u16::try_from(self.0.csum_start.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
         let offload = Offload { csum_start: start, ..self.0.offload };
         let first = &bytes[..bytes.len().min(HEADERS)];
         let at = |l3: u32| Headers::parse_at(l3 as usize, first, bytes.len(), offload, gso);
