@@ -5,14 +5,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// `ar$hrd`: Ethernet.
 pub const ETHERNET: u16 = 1;
-/// `ar$op`: who has this protocol address?
+/// `ar$op`: request for the hardware address of a protocol address.
 pub const REQUEST: u16 = 1;
-/// `ar$op`: I have.
+/// `ar$op`: reply.
 pub const REPLY: u16 = 2;
-/// `ar$op`: which protocol address has this hardware address (RFC 903)?
+/// `ar$op`: request for the protocol address of a hardware address (RFC 903).
 pub const REVERSE_REQUEST: u16 = 3;
 
-/// A packet.
+/// An ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Arp {
@@ -37,7 +37,7 @@ pub struct Arp {
 }
 
 impl Arp {
-    /// A packet for IPv4 on Ethernet; all its addresses are 0.
+    /// A packet for IPv4 on Ethernet; all addresses are 0.
     pub const fn new(operation: u16) -> Arp {
         Arp {
             hardware: U16::new(ETHERNET),
@@ -54,8 +54,8 @@ impl Arp {
 
     /// The packet at the start of `bytes`, if it is for IPv4 on Ethernet.
     pub fn parse(bytes: &[u8]) -> Option<&Arp> {
-        let own = Arp::new(REQUEST);
-        Arp::of(bytes).filter(|arp| arp.bytes()[..6] == own.bytes()[..6])
+        let expected = Arp::new(REQUEST);
+        Arp::of(bytes).filter(|arp| arp.bytes()[..6] == expected.bytes()[..6])
     }
 }
 

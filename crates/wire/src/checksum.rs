@@ -3,11 +3,11 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// A running sum over any number of pieces. Pieces of odd length are allowed anywhere: the next one then
-/// begins in the middle of a 16-bit word.
+/// A running sum over any number of pieces. After a piece of odd length, the next one begins in the middle of
+/// a 16-bit word.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    // In the machine's byte order: a ones' complement sum may be swapped at the end (RFC 1071, 2(B)).
+    // In the machine's byte order: a ones' complement sum may be byte-swapped at the end (RFC 1071, 2(B)).
     total: u64,
     odd: bool,
 }
@@ -49,21 +49,22 @@ impl Sum {
         self.odd ^= !bytes.len().is_multiple_of(2);
     }
 
-    /// Adds a 16-bit word of the header, given as a number. Not permitted after a piece of odd length.
+    /// Adds a 16-bit word. Not permitted after a piece of odd length.
     #[inline]
     pub fn add_u16(&mut self, word: u16) {
         debug_assert!(!self.odd, "a word never begins at an odd offset");
         self.total += u64::from(word.to_be());
     }
 
-    /// Adds two 16-bit words of the header, given as a number. Not permitted after a piece of odd length.
+    /// Adds two 16-bit words, given as one integer. Not permitted after a piece of odd length.
     #[inline]
     pub fn add_u32(&mut self, words: u32) {
         debug_assert!(!self.odd, "a word never begins at an odd offset");
         self.total += u64::from(words.to_be());
     }
 
-    /// The ones' complement sum itself: the content of a checksum field whose checksum is still to be filled.
+    /// The ones' complement sum: of a pseudo header, the content of a checksum field whose checksum is
+    /// pending.
     #[inline]
     pub fn value(self) -> u16 {
         u16::from_be(fold(self.total))
@@ -85,7 +86,7 @@ impl Sum {
         }
     }
 
-    /// Whether the summed bytes, their checksum field included, are intact.
+    /// Whether the checksum is valid, if the sum includes the checksum field.
     #[inline]
     pub fn is_valid(self) -> bool {
         self.value() == 0xffff
@@ -100,8 +101,8 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     sum.finish()
 }
 
-/// Whether the checksum of a header without options is valid. The length is a constant, so the compiler needs
-/// no loops.
+/// Whether the checksum of a header without options is valid. The length is constant, so the compiler unrolls
+/// the loop.
 #[inline(always)]
 pub(crate) fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
     let (words, rest) = header.as_chunks::<8>();
@@ -110,7 +111,7 @@ pub(crate) fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
     let mut total = u64::from_ne_bytes(last);
     for word in words {
         let (sum, carry) = total.overflowing_add(u64::from_ne_bytes(*word));
-        // End-around carry; after it the sum is not all ones.
+        // End-around carry. It can't overflow: after a carry, the sum is not all ones.
         total = sum + u64::from(carry);
     }
     // 2^16 is 1 modulo 2^16 - 1, so folding would not change the remainder.
@@ -139,12 +140,12 @@ pub fn update_u128(checksum: u16, old: u128, new: u128) -> u16 {
         .fold(checksum, |sum, at| update_u32(sum, (old >> at) as u32, (new >> at) as u32))
 }
 
-/// The sum in the machine's byte order, not folded.
+/// The sum of the 16-bit words, in the machine's byte order, not folded.
 #[inline]
 fn native_sum(bytes: &[u8]) -> u64 {
     let (blocks, rest) = bytes.as_chunks::<64>();
-    // 32-bit halves in 64-bit lanes: the lanes add independently, so the compiler uses vectors, and no lane
-    // overflows before 2^32 blocks.
+    // Adds 32-bit words in independent 64-bit lanes, so that the compiler uses vector instructions. A lane
+    // doesn't overflow before 2^31 blocks.
     let mut lanes = [0u64; 8];
     for block in blocks {
         let (words, _) = block.as_chunks::<4>();

@@ -50,7 +50,7 @@ impl EtherType {
         EtherType(U16::new(number))
     }
 
-    /// Its number.
+    /// The number.
     #[inline]
     pub const fn get(self) -> u16 {
         self.0.get()

@@ -1,7 +1,6 @@
-//! The flow of a frame, and a hash of it, for choosing queues and balancing load.
+//! The flow of a frame, and its hash, for choosing queues and balancing load.
 //!
-//! All fragments of a packet belong to the same flow, which has no ports, since all fragments must reach the
-//! same destination.
+//! All fragments of a packet belong to one flow, without ports, so that they reach the same destination.
 
 use crate::{EtherType, Ethernet, Header, Protocol, U16, ipv4, ipv6, vlan};
 
@@ -14,7 +13,7 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// A flow: the two ends in a frame's headers.
+/// A flow: the two endpoints in a frame's headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Type of the addresses: IPv4, IPv6, or for MAC addresses the frame's EtherType.
@@ -29,7 +28,7 @@ pub struct Flow {
 
 impl Flow {
     /// Parses the first bytes of a frame, at least 64 of them if the frame is that long. Truncated or invalid
-    /// headers count as absent. `None`: the frame has no Ethernet header.
+    /// headers count as absent. `None` if the frame is shorter than an Ethernet header.
     #[inline]
     pub fn parse(head: &[u8]) -> Option<Flow> {
         let (frame, payload) = Ethernet::split(head)?;
@@ -62,7 +61,7 @@ impl Flow {
     }
 
     /// A hash that is equal for both directions. Attack: a sender that knows `key` can direct all its flows
-    /// to one queue; therefore `key` must be random.
+    /// to one queue, so `key` must be random.
     #[inline]
     pub fn symmetric_hash(&self, key: u64) -> u64 {
         let kind = u64::from(self.ethertype.get()) << 8 | u64::from(self.protocol.0);
@@ -71,11 +70,11 @@ impl Flow {
     }
 }
 
-/// Odd numbers with as many ones as zeroes: the fractions of the square roots of 2, 3, 5 and 7.
+/// Fractions of the square roots of 2, 3, 5 and 7, as random bits.
 const MIX: [u64; 4] =
     [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b, 0xa54f_f53a_5f1d_36f1];
 
-/// Both halves of a product, folded: every bit of either factor affects every bit of the result.
+/// Folds both halves of a product. Every bit of either factor affects every bit of the result.
 #[inline]
 fn mix(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ MIX[0]) * u128::from(b ^ MIX[1]);

@@ -2,52 +2,52 @@
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A header of fixed length at the start of a byte slice: its fields are read and written in place, and only
-/// the length is checked, once.
+/// A header of fixed length at the start of a byte slice. Its fields are read and written in place; the
+/// length is checked once.
 pub trait Header: Copy + FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned {
     /// Length of the header in bytes.
     const LEN: usize = size_of::<Self>();
 
-    /// The header and the bytes after it.
+    /// The header and the bytes after it; `None` if `bytes` are too short.
     #[inline(always)]
     fn split(bytes: &[u8]) -> Option<(&Self, &[u8])> {
         Self::ref_from_prefix(bytes).ok()
     }
 
-    /// The same, mutable.
+    /// As [`Header::split`], mutable.
     #[inline(always)]
     fn split_mut(bytes: &mut [u8]) -> Option<(&mut Self, &mut [u8])> {
         Self::mut_from_prefix(bytes).ok()
     }
 
-    /// The header.
+    /// The header; `None` if `bytes` are too short.
     #[inline(always)]
     fn of(bytes: &[u8]) -> Option<&Self> {
         Some(Self::split(bytes)?.0)
     }
 
-    /// The same, mutable.
+    /// As [`Header::of`], mutable.
     #[inline(always)]
     fn of_mut(bytes: &mut [u8]) -> Option<&mut Self> {
         Some(Self::split_mut(bytes)?.0)
     }
 
-    /// The header, with zeros if `bytes` are too short.
+    /// The header, zero-padded if `bytes` are too short.
     #[inline]
     fn padded(bytes: &[u8]) -> Self {
         let mut header = Self::new_zeroed();
-        let there = bytes.len().min(Self::LEN);
-        header.as_mut_bytes()[..there].copy_from_slice(&bytes[..there]);
+        let present = bytes.len().min(Self::LEN);
+        header.as_mut_bytes()[..present].copy_from_slice(&bytes[..present]);
         header
     }
 
-    /// Its bytes.
+    /// The header's bytes.
     #[inline(always)]
     fn bytes(&self) -> &[u8] {
         self.as_bytes()
     }
 
-    /// The same, mutable.
+    /// The header's bytes, mutable.
     #[inline(always)]
     fn bytes_mut(&mut self) -> &mut [u8] {
         self.as_mut_bytes()

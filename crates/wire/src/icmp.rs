@@ -1,4 +1,4 @@
-//! ICMP for IPv4 (RFC 792, RFC 1191) and for IPv6 (RFC 4443), with its neighbor discovery (RFC 4861).
+//! ICMP for IPv4 (RFC 792, RFC 1191), ICMPv6 (RFC 4443) and neighbor discovery (RFC 4861).
 
 use crate::{Header, MacAddress, Sum, U16, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -9,17 +9,17 @@ pub mod v4 {
     pub const ECHO_REPLY: u8 = 0;
     /// Destination unreachable.
     pub const UNREACHABLE: u8 = 3;
-    /// The code of an unreachable destination if DF is the reason; `sequence_number` is the MTU (RFC 1191).
+    /// Code of [`UNREACHABLE`]: fragmentation needed and DF set; `sequence_number` is the MTU (RFC 1191).
     pub const NEEDS_FRAGMENTATION: u8 = 4;
     /// Source quench.
     pub const SOURCE_QUENCH: u8 = 4;
-    /// Redirect; `rest` is the address of the better router.
+    /// Redirect; `rest` is the gateway's address.
     pub const REDIRECT: u8 = 5;
     /// Echo request.
     pub const ECHO: u8 = 8;
     /// Time exceeded.
     pub const TIME_EXCEEDED: u8 = 11;
-    /// Parameter problem; the first byte of `rest` is its offset.
+    /// Parameter problem; the first byte of `rest` is the pointer to it.
     pub const PARAMETER_PROBLEM: u8 = 12;
     /// Timestamp request.
     pub const TIMESTAMP: u8 = 13;
@@ -40,7 +40,7 @@ pub mod v4 {
     }
 }
 
-/// Types of ICMP for IPv6. Those below 128 are errors.
+/// Types of ICMPv6. Those below 128 are errors.
 pub mod v6 {
     /// Destination unreachable.
     pub const UNREACHABLE: u8 = 1;
@@ -48,7 +48,7 @@ pub mod v6 {
     pub const PACKET_TOO_BIG: u8 = 2;
     /// Time exceeded.
     pub const TIME_EXCEEDED: u8 = 3;
-    /// Parameter problem; `rest` is its offset.
+    /// Parameter problem; `rest` is the pointer to it.
     pub const PARAMETER_PROBLEM: u8 = 4;
     /// Echo request.
     pub const ECHO: u8 = 128;
@@ -60,7 +60,7 @@ pub mod v6 {
     pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 }
 
-/// Number of neighbor discovery options that are read. Attack: a message of many small options.
+/// Maximum number of neighbor discovery options that are read. Attack: a message of many small options.
 const OPTIONS: usize = 16;
 
 /// The ICMP header of both IP versions.
@@ -82,7 +82,7 @@ pub struct Icmp {
 }
 
 impl Icmp {
-    /// Computes the checksum of a whole message; `sum` is that of the ICMPv6 pseudo header, or empty. `None`
+    /// Fills the checksum of a whole message; `sum` is the sum of the ICMPv6 pseudo header, or empty. `None`
     /// if the message is too short.
     #[inline]
     pub fn fill_checksum(message: &mut [u8], mut sum: Sum) -> Option<()> {
@@ -125,7 +125,7 @@ impl Neighbor {
     pub const SOLICITED: u32 = 1 << 30;
 }
 
-/// The option with a link-layer address (RFC 4861, 4.6.1).
+/// A source or target link-layer address option (RFC 4861, 4.6.1).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -150,13 +150,13 @@ impl LinkOption {
     pub fn find(kind: u8, mut options: &[u8]) -> Option<Option<MacAddress>> {
         let mut found = None;
         for _ in 0..OPTIONS {
-            let Some(&[this, units]) = options.first_chunk::<2>() else { break };
-            // Attack: a length of 0 makes the reader loop forever (RFC 4861, 4.6).
+            let Some(&[found_kind, units]) = options.first_chunk::<2>() else { break };
+            // Attack: with a length of 0, the same option would be read again (RFC 4861, 4.6).
             let (option, rest) = match usize::from(units) * 8 {
                 0 => return None,
                 length => options.split_at_checked(length)?,
             };
-            if let (true, Ok(option)) = (this == kind, LinkOption::ref_from_bytes(option)) {
+            if let (true, Ok(option)) = (found_kind == kind, LinkOption::ref_from_bytes(option)) {
                 found = Some(option.address);
             }
             options = rest;

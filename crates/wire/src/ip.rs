@@ -60,7 +60,7 @@ impl Protocol {
     /// SCTP.
     pub const SCTP: Protocol = Protocol(132);
 
-    /// Offset of the Internet checksum in its header, if it has one.
+    /// Offset of the Internet checksum in the protocol's header, if there is one.
     #[inline]
     pub fn checksum_at(self) -> Option<usize> {
         match self {
@@ -71,7 +71,7 @@ impl Protocol {
         }
     }
 
-    /// Whether its header begins with two 16-bit ports.
+    /// Whether the protocol's header begins with two 16-bit ports.
     #[inline]
     pub fn has_ports(self) -> bool {
         matches!(self, Protocol::TCP | Protocol::UDP | Protocol::SCTP)
@@ -84,24 +84,24 @@ impl fmt::Debug for Protocol {
     }
 }
 
-/// The options of an IPv4 or TCP header, type and length included, without padding; ends with `None` at an
-/// invalid one.
+/// The options of an IPv4 or TCP header, including type and length, without padding. An invalid option is
+/// returned as `None` and ends the iterator.
 pub fn options(mut rest: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     use crate::ipv4::option::{END, NOP};
     core::iter::from_fn(move || {
-        while let [NOP, behind @ ..] = rest {
-            rest = behind;
+        while let [NOP, after @ ..] = rest {
+            rest = after;
         }
         if matches!(rest, [] | [END, ..]) {
             return None;
         }
         let length = rest.get(1).map_or(0, |length| usize::from(*length));
-        // Attack: an option shorter than its own two bytes makes the reader loop forever.
-        let Some((option, behind)) = rest.split_at_checked(length).filter(|_| length >= 2) else {
+        // Attack: with a length below two, the loop would never advance past the option.
+        let Some((option, after)) = rest.split_at_checked(length).filter(|_| length >= 2) else {
             rest = &[];
             return Some(None);
         };
-        rest = behind;
+        rest = after;
         Some(Some(option))
     })
 }

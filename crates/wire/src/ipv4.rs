@@ -33,7 +33,7 @@ pub mod option {
     pub const LOOSE_ROUTE: u8 = 131;
     /// Strict source and record route.
     pub const STRICT_ROUTE: u8 = 137;
-    /// The bit of options that are copied to every fragment.
+    /// Flag in the type: the option is copied to every fragment.
     pub const COPIED: u8 = 0x80;
 }
 
@@ -87,7 +87,7 @@ impl Ipv4 {
         Some((ip, options, payload))
     }
 
-    /// The same, mutable.
+    /// As [`Ipv4::parse`], mutable.
     #[inline]
     pub fn parse_mut(bytes: &mut [u8]) -> Option<(&mut Ipv4, &mut [u8], &mut [u8])> {
         let (ip, rest) = Ipv4::split_mut(bytes)?;
@@ -119,13 +119,13 @@ impl Ipv4 {
         self.fragment.get() << 3
     }
 
-    /// Whether it is a fragment, the first one included.
+    /// Whether the packet is a fragment, the first one included.
     #[inline]
     pub fn is_fragment(&self) -> bool {
         self.fragment.get() & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0
     }
 
-    /// Whether it is a fragment that is not the first.
+    /// Whether the packet is a fragment other than the first.
     #[inline]
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.get() & FRAGMENT_OFFSET != 0
@@ -149,7 +149,7 @@ impl Ipv4 {
         Sum::pseudo_v4(self.source_addr(), self.destination_addr(), self.protocol.0, len)
     }
 
-    /// Computes the checksum of the header and its options.
+    /// Fills the checksum of the header and its options.
     #[inline]
     pub fn fill_checksum(&mut self, options: &[u8]) {
         self.checksum.set(0);
@@ -186,12 +186,11 @@ impl Ipv4 {
         self.ttl = ttl;
     }
 
-    /// Decrements the time to live, which must not be 0, and updates the checksum: the sum of complements
-    /// grows by what the word loses (RFC 1624, equation 3).
+    /// Decrements the time to live, which must not be 0, and updates the checksum (RFC 1624, equation 3).
     #[inline(always)]
     pub fn decrement_ttl(&mut self) {
         self.ttl -= 1;
-        // In memory byte order, which makes no difference to the sum (RFC 1071, 2(B)).
+        // In memory byte order, since the sum is independent of it (RFC 1071, 2(B)).
         let sum = 0xffff + 0xfffe - u32::from(u16::from_le_bytes(self.checksum.to_bytes()));
         self.checksum = U16::from_bytes((!((sum + (sum >> 16)) as u16)).to_le_bytes());
     }
@@ -204,7 +203,7 @@ pub struct Packet<'a> {
     pub header: &'a Ipv4,
     /// The options, raw.
     pub options: &'a [u8],
-    /// The payload, as far as it is present.
+    /// The payload, possibly truncated.
     pub payload: &'a [u8],
     /// Whether the payload is complete.
     pub whole: bool,
@@ -216,16 +215,16 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn parse(bytes: &'a [u8]) -> Option<Packet<'a>> {
         let header = Ipv4::of(bytes)?;
-        let (own, total) = (header.header_len(), usize::from(header.total_length.get()));
-        if header.version() != 4 || own < HEADER_LEN || total < own {
+        let (header_len, total) = (header.header_len(), usize::from(header.total_length.get()));
+        if header.version() != 4 || header_len < HEADER_LEN || total < header_len {
             return None;
         }
-        let (front, payload) = bytes[..total.min(bytes.len())].split_at_checked(own)?;
+        let (front, payload) = bytes[..total.min(bytes.len())].split_at_checked(header_len)?;
         Some(Packet { header, options: &front[HEADER_LEN..], payload, whole: total <= bytes.len() })
     }
 }
 
-/// The group MAC address of a multicast address (RFC 1112, 6.4).
+/// The MAC address of an IPv4 multicast group (RFC 1112, 6.4).
 pub fn multicast_mac(group: Ipv4Addr) -> MacAddress {
     let [_, b, c, d] = group.octets();
     MacAddress([0x01, 0x00, 0x5e, b & 0x7f, c, d])

@@ -7,8 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of the fixed header.
 pub const HEADER_LEN: usize = Ipv6::LEN;
-/// Maximum number of extension headers. Attack: a chain of many 8-byte headers makes every hop parse all of
-/// them.
+/// Maximum number of extension headers. Attack: a chain of many 8-byte headers, all of which every hop would
+/// parse.
 pub const EXTENSIONS: usize = 8;
 
 /// The fixed header.
@@ -30,7 +30,7 @@ pub struct Ipv6 {
 }
 
 impl Ipv6 {
-    /// A header; all fields except the version are 0.
+    /// A header whose fields are 0, except for the version.
     pub const EMPTY: Ipv6 = Ipv6 {
         version_class_label: U32::new(6 << 28),
         payload_length: U16::ZERO,
@@ -71,8 +71,8 @@ impl Ipv6 {
         Ipv6Addr::from_bits(self.destination.get())
     }
 
-    /// The sum of the pseudo header of an upper-layer packet of `len` bytes; not for packets whose routing
-    /// header names another final destination.
+    /// The sum of the pseudo header of an upper-layer packet of `len` bytes. Not for packets whose routing
+    /// header has the final destination.
     #[inline]
     pub fn pseudo_header(&self, protocol: Protocol, len: u32) -> Sum {
         Sum::pseudo_v6(self.source_addr(), self.destination_addr(), protocol.0, len)
@@ -85,9 +85,9 @@ impl Ipv6 {
 pub struct Packet<'a> {
     /// The fixed header.
     pub header: &'a Ipv6,
-    /// Extension headers and payload, as far as they are present.
+    /// Extension headers and payload, possibly truncated.
     pub payload: &'a [u8],
-    /// Whether they are complete.
+    /// Whether `payload` is complete.
     pub whole: bool,
 }
 
@@ -151,19 +151,19 @@ pub struct Extension<'a> {
     pub kind: Protocol,
     /// Type of the next header.
     pub next: Protocol,
-    /// All its bytes: next header, length, contents.
+    /// The header's bytes: next header, length, contents.
     pub bytes: &'a [u8],
 }
 
 impl Extension<'_> {
-    /// The fragment header, if it is one.
+    /// This header, if it is a fragment header.
     pub fn fragment(&self) -> Option<&Fragment> {
         Fragment::of(self.bytes).filter(|_| self.kind == Protocol::FRAGMENT)
     }
 }
 
-/// The extension headers of a packet, at most [`EXTENSIONS`]; ends with `None` at an invalid one, or if there
-/// are too many.
+/// The extension headers of a packet, at most [`EXTENSIONS`]. An invalid header, or one too many, is returned
+/// as `None` and ends the iterator.
 #[derive(Clone, Debug)]
 pub struct Extensions<'a> {
     next: Protocol,
@@ -172,9 +172,9 @@ pub struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// The first protocol that is not an extension header, and its bytes; valid once the iterator has ended
+    /// The first protocol that is not an extension header, and its bytes. Valid after the iterator has ended
     /// without an error.
-    pub fn behind(&self) -> (Protocol, &'a [u8]) {
+    pub fn remainder(&self) -> (Protocol, &'a [u8]) {
         (self.next, self.rest)
     }
 
@@ -195,7 +195,7 @@ impl<'a> Iterator for Extensions<'a> {
         let units = self.rest.get(1).map_or(usize::MAX >> 4, |units| usize::from(*units));
         let step = match self.next {
             Protocol::HOP_BY_HOP | Protocol::ROUTING | Protocol::DESTINATION => self.step((units + 1) * 8),
-            // Its length field is reserved (RFC 8200, 4.5).
+            // The fragment header's length field is reserved (RFC 8200, 4.5).
             Protocol::FRAGMENT => self.step(Fragment::LEN),
             // RFC 4302, 2.2: in 32-bit words, minus two.
             Protocol::AUTHENTICATION => self.step((units + 2) * 4),
@@ -208,16 +208,16 @@ impl<'a> Iterator for Extensions<'a> {
     }
 }
 
-/// The content after the extension headers.
+/// The upper layer: what follows the extension headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Upper<'a> {
-    /// Its protocol.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Its bytes; those of a later fragment begin in the middle of the content.
+    /// The bytes. In fragments other than the first, they don't begin with a header.
     pub payload: &'a [u8],
     /// Whether there was a fragment header, even that of an unfragmented packet (RFC 6946).
     pub fragment: bool,
-    /// Whether a routing header has segments left, so that the final destination is a different one.
+    /// Whether a routing header has segments left, so that the destination address is not the final one.
     pub routed: bool,
 }
 
@@ -231,17 +231,17 @@ fn upper_slow(mut extensions: Extensions<'_>) -> Option<Upper<'_>> {
         if let Some(header) = extension.fragment() {
             fragment = true;
             if header.offset() != 0 {
-                // A later fragment begins in the middle of the content, so no header can be parsed.
-                let (protocol, payload) = extensions.behind();
+                // Only the first fragment has the headers that follow.
+                let (protocol, payload) = extensions.remainder();
                 return Some(Upper { protocol, payload, fragment, routed });
             }
         }
     }
-    let (protocol, payload) = extensions.behind();
+    let (protocol, payload) = extensions.remainder();
     Some(Upper { protocol, payload, fragment, routed })
 }
 
-/// The group MAC address of a multicast address (RFC 2464, 7).
+/// The MAC address of an IPv6 multicast group (RFC 2464, 7).
 pub fn multicast_mac(group: Ipv6Addr) -> MacAddress {
     let [.., a, b, c, d] = group.octets();
     MacAddress([0x33, 0x33, a, b, c, d])

@@ -1,8 +1,8 @@
 //! Headers, checksums, flows and capture files. Read `header.rs` first, then `ipv4.rs`.
 //!
-//! Each header is a struct with the field names of its RFC that overlays bytes in place: [`Header::of`] and
-//! its variants check the length once; then fields are read and written directly. Bytes that a peer can write
-//! are copied first.
+//! Each header is a struct with the field names of its RFC. [`Header::of`] and its variants check the length
+//! once and return a view of the bytes, whose fields are read and written in place. Bytes that a peer can
+//! write must be copied first.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -32,38 +32,38 @@ impl MacAddress {
     /// ff:ff:ff:ff:ff:ff.
     pub const BROADCAST: MacAddress = MacAddress([0xff; 6]);
 
-    /// Whether it is a group address (multicast or broadcast).
+    /// Whether this is a group address (multicast or broadcast).
     #[inline]
     pub const fn is_group(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// Whether it is locally administered.
+    /// Whether this address is locally administered.
     #[inline]
     pub const fn is_local(self) -> bool {
         self.0[0] & 2 != 0
     }
 
-    /// Whether it is the broadcast address.
+    /// Whether this is the broadcast address.
     #[inline]
     pub fn is_broadcast(self) -> bool {
         self == MacAddress::BROADCAST
     }
 
-    /// Whether a station can have it: it is neither a group address nor zero.
+    /// Whether this is a valid station address: neither a group address nor zero.
     #[inline]
     pub fn is_unicast(self) -> bool {
         !self.is_group() && self.0 != [0; 6]
     }
 
-    /// The address as a number below 2^48, first byte most significant.
+    /// The address as a number below 2^48, in big-endian order.
     #[inline]
     pub const fn to_u64(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
-    /// The address with this number; bits above 48 are ignored.
+    /// The reverse of [`MacAddress::to_u64`]; the upper 16 bits are ignored.
     #[inline]
     pub const fn from_u64(number: u64) -> MacAddress {
         let [_, _, a, b, c, d, e, f] = number.to_be_bytes();

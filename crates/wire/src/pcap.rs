@@ -1,9 +1,8 @@
-//! Capture files in the classic format (draft-ietf-opsawg-pcap), in either byte order, with micro- or
-//! nanoseconds.
+//! pcap capture files (draft-ietf-opsawg-pcap), in either byte order, with times in micro- or nanoseconds.
 //!
-//! This module does no I/O: a reader of a stream calls [`Header::parse`] and [`Header::record`] with the
-//! bytes that it has, and again with more bytes if there were too few. [`LONGEST`] and [`RECORD_LEN`] limit
-//! how many are needed.
+//! This module does no I/O: a caller passes the bytes read so far to [`Header::parse`] and
+//! [`Header::record`], and calls again with more bytes if there were too few. [`LONGEST`] and [`RECORD_LEN`]
+//! limit how many are needed.
 
 use crate::bytes::Cursor;
 
@@ -11,7 +10,7 @@ use crate::bytes::Cursor;
 pub const HEADER_LEN: usize = 24;
 /// Length of a record header.
 pub const RECORD_LEN: usize = 16;
-/// Longest packet that is read. Attack: a record that claims 4 GB makes its reader buffer that much.
+/// Longest packet that is read. Attack: a record with a length of 4 GB, which its reader would buffer.
 pub const LONGEST: u32 = 256 << 10;
 /// Link type of Ethernet.
 pub const ETHERNET: u16 = 1;
@@ -22,14 +21,14 @@ const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// Why a capture file is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapError {
-    /// An unknown format.
-    #[error("not a pcap file: it begins with none of the format's four marks")]
-    Mark,
-    /// Another version of the format.
-    #[error("pcap version {0}.{1}: only 2.4 is known; rewrite it with a current tcpdump or editcap")]
+    /// An unknown magic number.
+    #[error("not a pcap file: unknown magic number")]
+    Magic,
+    /// An unsupported version of the format.
+    #[error("unsupported pcap version {0}.{1}: convert the file to version 2.4 with editcap")]
     Version(u16, u16),
     /// A record longer than any packet.
-    #[error("a record of {0} bytes: more than the {LONGEST} that are read; the file is broken before it")]
+    #[error("a record of {0} bytes, more than the maximum of {LONGEST}: the file is corrupt")]
     Long(u32),
     /// The file ends within a header or record.
     #[error("the file ends in the middle of a record")]
@@ -39,11 +38,11 @@ pub enum PcapError {
 /// The file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Numbers are big-endian.
+    /// Whether numbers are big-endian.
     pub big_endian: bool,
-    /// Times are in nanoseconds, not microseconds.
+    /// Whether times are in nanoseconds instead of microseconds.
     pub nanoseconds: bool,
-    /// Largest captured length in bytes; 0: unlimited.
+    /// Largest captured length in bytes; 0 means unlimited.
     pub snap_len: u32,
     /// Link type of the packets, for example [`ETHERNET`].
     pub link_type: u16,
@@ -61,7 +60,8 @@ pub struct Record<'a> {
 }
 
 impl Header {
-    /// The header that Ringway writes: little-endian, nanoseconds, Ethernet, unlimited length.
+    /// The header that Ringway writes: little-endian, nanoseconds, Ethernet, packets of up to [`LONGEST`]
+    /// bytes.
     pub const fn ethernet() -> Header {
         Header { big_endian: false, nanoseconds: true, snap_len: LONGEST, link_type: ETHERNET }
     }
@@ -69,13 +69,13 @@ impl Header {
     /// Parses the first [`HEADER_LEN`] bytes of a file; `None` if there are fewer.
     pub fn parse(bytes: &[u8]) -> Result<Option<Header>, PcapError> {
         let mut cursor = Cursor { rest: bytes, big: false };
-        let Some(mark) = cursor.u32() else { return Ok(None) };
-        let (big_endian, nanoseconds) = match (mark, mark.swap_bytes()) {
+        let Some(magic) = cursor.u32() else { return Ok(None) };
+        let (big_endian, nanoseconds) = match (magic, magic.swap_bytes()) {
             (MICROSECONDS, _) => (false, false),
             (NANOSECONDS, _) => (false, true),
             (_, MICROSECONDS) => (true, false),
             (_, NANOSECONDS) => (true, true),
-            _ => return Err(PcapError::Mark),
+            _ => return Err(PcapError::Magic),
         };
         cursor.big = big_endian;
         let mut rest = || {
@@ -91,45 +91,46 @@ impl Header {
         Ok(Some(Header { big_endian, nanoseconds, snap_len, link_type: link as u16 }))
     }
 
-    /// Parses a record at the start of `bytes`; returns it and its size in bytes. `None` if there are too few
-    /// bytes.
+    /// Parses the record at the start of `bytes`; returns the record and its size in bytes. `None` if there
+    /// are too few bytes.
     pub fn record<'a>(&self, bytes: &'a [u8]) -> Result<Option<(Record<'a>, usize)>, PcapError> {
         let mut cursor = Cursor { rest: bytes, big: self.big_endian };
         let mut fields = || Some((cursor.u32()?, cursor.u32()?, cursor.u32()?, cursor.u32()?));
-        let Some((seconds, fraction, kept, original_len)) = fields() else { return Ok(None) };
-        if kept > LONGEST {
-            return Err(PcapError::Long(kept));
+        let Some((seconds, fraction, captured_len, original_len)) = fields() else { return Ok(None) };
+        if captured_len > LONGEST {
+            return Err(PcapError::Long(captured_len));
         }
-        let Some(data) = cursor.take(kept as usize) else { return Ok(None) };
+        let Some(data) = cursor.take(captured_len as usize) else { return Ok(None) };
         let unit = if self.nanoseconds { 1 } else { 1000 };
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
         Ok(Some((Record { time, original_len, data }, RECORD_LEN + data.len())))
     }
 
-    fn number(&self, number: u32) -> [u8; 4] {
+    fn encode(&self, number: u32) -> [u8; 4] {
         if self.big_endian { number.to_be_bytes() } else { number.to_le_bytes() }
     }
 
-    /// The file's first bytes.
+    /// The encoded header.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
-        let mark = if self.nanoseconds { NANOSECONDS } else { MICROSECONDS };
+        let magic = if self.nanoseconds { NANOSECONDS } else { MICROSECONDS };
         let version = if self.big_endian { 2 << 16 | 4 } else { 4 << 16 | 2 };
-        let words = [mark, version, 0, 0, self.snap_len, u32::from(self.link_type)];
+        let words = [magic, version, 0, 0, self.snap_len, u32::from(self.link_type)];
         let mut out = [0; HEADER_LEN];
         for (slot, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *slot = self.number(word);
+            *slot = self.encode(word);
         }
         out
     }
 
-    /// The header of a record with a packet's first `kept` bytes, captured at `time` nanoseconds since 1970.
-    /// Seconds after 2106 wrap, as the format requires.
-    pub fn record_header(&self, time: u64, kept: u32, original_len: u32) -> [u8; RECORD_LEN] {
+    /// The header of a record with a packet's first `captured_len` bytes, captured at `time` nanoseconds
+    /// since
+    /// 1970. The seconds wrap in 2106, since the format has 32 bits for them.
+    pub fn record_header(&self, time: u64, captured_len: u32, original_len: u32) -> [u8; RECORD_LEN] {
         let fraction = (time % 1_000_000_000) as u32 / if self.nanoseconds { 1 } else { 1000 };
-        let words = [(time / 1_000_000_000) as u32, fraction, kept, original_len];
+        let words = [(time / 1_000_000_000) as u32, fraction, captured_len, original_len];
         let mut out = [0; RECORD_LEN];
         for (slot, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *slot = self.number(word);
+            *slot = self.encode(word);
         }
         out
     }
@@ -197,7 +198,7 @@ mod tests {
 
     #[test]
     fn errors_are_classified() {
-        assert_eq!(Reader::new(&[0; 24]).unwrap_err(), PcapError::Mark);
+        assert_eq!(Reader::new(&[0; 24]).unwrap_err(), PcapError::Magic);
         assert_eq!(Reader::new(&[0xd4, 0xc3, 0xb2]).unwrap_err(), PcapError::Truncated);
         let mut file = Header::ethernet().to_bytes().to_vec();
         file.extend_from_slice(&Header::ethernet().record_header(0, LONGEST + 1, 0));
@@ -241,10 +242,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_end(mut bytes in prop::collection::vec(0u8..4, 24..200), mark in 0usize..4) {
-            let marks = [MICROSECONDS, NANOSECONDS, MICROSECONDS.swap_bytes(), NANOSECONDS.swap_bytes()];
-            bytes[..4].copy_from_slice(&marks[mark].to_le_bytes());
-            bytes[4..8].copy_from_slice(if mark < 2 { &[2, 0, 4, 0] } else { &[0, 2, 0, 4] });
+        fn any_bytes_end(mut bytes in prop::collection::vec(0u8..4, 24..200), magic in 0usize..4) {
+            let magics = [MICROSECONDS, NANOSECONDS, MICROSECONDS.swap_bytes(), NANOSECONDS.swap_bytes()];
+            bytes[..4].copy_from_slice(&magics[magic].to_le_bytes());
+            bytes[4..8].copy_from_slice(if magic < 2 { &[2, 0, 4, 0] } else { &[0, 2, 0, 4] });
             prop_assert!(Reader::new(&bytes).unwrap().count() <= bytes.len() / 16);
         }
     }

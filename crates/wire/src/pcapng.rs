@@ -1,17 +1,16 @@
-//! Capture files in the next-generation format (draft-ietf-opsawg-pcapng), in either byte order.
+//! pcapng capture files (draft-ietf-opsawg-pcapng), in either byte order.
 //!
-//! This module does no I/O: a reader of a stream calls [`Decoder::next`] with the bytes that it has, and
-//! again with more bytes if there were too few, up to [`LONGEST_BLOCK`]. The writing functions append to a
-//! buffer.
+//! This module does no I/O: a caller passes the bytes read so far to [`Decoder::next`], and calls again with
+//! more bytes, up to [`LONGEST_BLOCK`], if there were too few. The writing functions append to a buffer.
 
 use crate::bytes::Cursor;
 use crate::pcap;
 use alloc::vec::Vec;
 
-/// Longest block that is read. Attack: a block that claims 4 GB makes its reader buffer that much.
+/// Longest block that is read. Attack: a block with a length of 4 GB, which its reader would buffer.
 pub const LONGEST_BLOCK: u32 = 1 << 20;
-/// Maximum number of interfaces of a section. Attack: a file with nothing but interfaces, which fills its
-/// reader's memory.
+/// Maximum number of interfaces of a section. Attack: a file of interface descriptions fills its reader's
+/// memory.
 pub const INTERFACES: usize = 1024;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -28,20 +27,22 @@ const EPB_FLAGS: u16 = 2;
 /// Why a capture file is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapngError {
-    /// An unknown format.
+    /// No section header.
     #[error("not a pcapng file: it doesn't begin with a section header")]
-    Mark,
-    /// Another version of the format.
-    #[error("pcapng version {0}: only version 1 is known; rewrite it with a current editcap")]
+    Magic,
+    /// An unsupported version of the format.
+    #[error("unsupported pcapng version {0}: convert the file to version 1 with editcap")]
     Version(u16),
     /// An invalid length of a block.
-    #[error("a block of {0} bytes: not a multiple of 4 from 12 to {LONGEST_BLOCK}, or other than at its end")]
+    #[error(
+        "a block length of {0}: not a multiple of 4 from 12 to {LONGEST_BLOCK}, or not repeated at its end"
+    )]
     BlockLen(u32),
     /// A block too short for its contents.
     #[error("a block of type {0:#x} is too short for its contents")]
     Short(u32),
     /// A packet with an undeclared interface.
-    #[error("a packet of interface {0}, which the file doesn't describe")]
+    #[error("a packet of interface {0}, which has no description")]
     Interface(u32),
     /// Too many interfaces.
     #[error("more than {INTERFACES} interfaces in one section")]
@@ -57,22 +58,22 @@ pub enum Direction {
     /// Not recorded.
     #[default]
     Unknown,
-    /// Into the interface's owner.
+    /// Received on the interface.
     Inbound,
-    /// Out of it.
+    /// Sent on the interface.
     Outbound,
 }
 
 /// One captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Index of its interface in the section, from 0.
+    /// Index of the packet's interface in the section, from 0.
     pub interface: u32,
     /// Nanoseconds since 1970-01-01 UTC; 0 if unknown.
     pub time: u64,
     /// Original length of the packet in bytes.
     pub original_len: u32,
-    /// Its direction.
+    /// The packet's direction.
     pub direction: Direction,
     /// The captured bytes of the packet.
     pub data: &'a [u8],
@@ -81,9 +82,9 @@ pub struct Packet<'a> {
 /// Description of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Link type of its packets, for example [`pcap::ETHERNET`].
+    /// Link type of the packets, for example [`pcap::ETHERNET`].
     pub link_type: u16,
-    /// Largest captured length in bytes; 0: unlimited.
+    /// Largest captured length in bytes; 0 means unlimited.
     pub snap_len: u32,
     resolution: u8,
     offset: i64,
@@ -94,7 +95,7 @@ impl Interface {
         let power = self.resolution & 0x7f;
         let units = u128::from(units);
         let time = if self.resolution & 0x80 != 0 {
-            // Units of 2^-power seconds; from 2^-64 on, the whole second or none of it.
+            // Units of 2^-power seconds.
             units.checked_mul(1_000_000_000).and_then(|time| time.checked_shr(power.into())).unwrap_or(0)
         } else {
             match power {
@@ -107,7 +108,7 @@ impl Interface {
     }
 }
 
-/// A block, by kind.
+/// A block, by type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block<'a> {
     /// A packet.
@@ -139,21 +140,21 @@ impl Decoder {
         &self.interfaces
     }
 
-    /// Parses a block at the start of `bytes`; returns it and its size in bytes. `None` if there are too few
-    /// bytes.
+    /// Parses the block at the start of `bytes`; returns the block and its size in bytes. `None` if there are
+    /// too few bytes.
     pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Result<Option<(Block<'a>, usize)>, PcapngError> {
         let mut cursor = Cursor { rest: bytes, big: self.big_endian };
         let Some(kind) = cursor.u32() else { return Ok(None) };
         if kind == SECTION {
-            // The byte order is given after the length.
+            // The byte-order magic follows the length.
             match bytes.get(8..12) {
                 Some([0x1a, 0x2b, 0x3c, 0x4d]) => cursor.big = true,
                 Some([0x4d, 0x3c, 0x2b, 0x1a]) => cursor.big = false,
-                Some(_) => return Err(PcapngError::Mark),
+                Some(_) => return Err(PcapngError::Magic),
                 None => return Ok(None),
             }
         } else if !self.in_section {
-            return Err(PcapngError::Mark);
+            return Err(PcapngError::Magic);
         }
         let Some(len) = cursor.u32() else { return Ok(None) };
         if !(12..=LONGEST_BLOCK).contains(&len) || !len.is_multiple_of(4) {
@@ -231,7 +232,7 @@ fn interface(mut body: Cursor<'_>) -> Option<Interface> {
     Some(interface)
 }
 
-/// An enhanced packet block, or the obsolete packet block; its time is still in the interface's units.
+/// An enhanced packet block or an obsolete packet block; the packet's time is in the interface's units.
 fn stamped_packet<'a>(kind: u32, mut body: Cursor<'a>) -> Option<Packet<'a>> {
     let interface = if kind == OLD_PACKET {
         let interface = body.u16()?;
@@ -241,8 +242,8 @@ fn stamped_packet<'a>(kind: u32, mut body: Cursor<'a>) -> Option<Packet<'a>> {
         body.u32()?
     };
     let time = u64::from(body.u32()?) << 32 | u64::from(body.u32()?);
-    let (kept, original_len) = (body.u32()?, body.u32()?);
-    let data = body.take(kept as usize)?;
+    let (captured_len, original_len) = (body.u32()?, body.u32()?);
+    let data = body.take(captured_len as usize)?;
     body.take(data.len().next_multiple_of(4) - data.len())?;
     let mut direction = Direction::Unknown;
     options(body, |code, mut value| {
@@ -259,8 +260,8 @@ fn stamped_packet<'a>(kind: u32, mut body: Cursor<'a>) -> Option<Packet<'a>> {
 
 fn simple_packet(mut body: Cursor<'_>, snap_len: u32) -> Option<Packet<'_>> {
     let original_len = body.u32()?;
-    let kept = if snap_len == 0 { original_len } else { original_len.min(snap_len) };
-    let data = body.take(kept as usize)?;
+    let captured_len = if snap_len == 0 { original_len } else { original_len.min(snap_len) };
+    let data = body.take(captured_len as usize)?;
     Some(Packet { interface: 0, time: 0, original_len, direction: Direction::Unknown, data })
 }
 
@@ -327,7 +328,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
     out.resize(out.len() + value.len().next_multiple_of(4) - value.len(), 0);
 }
 
-/// Appends a section header, little-endian, which begins a file.
+/// Appends a little-endian section header, the first block of a file.
 pub fn write_section(out: &mut Vec<u8>) {
     block(out, SECTION, |out| {
         out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn errors_are_classified() {
         let first = |bytes: &[u8]| Reader::new(bytes).next().and_then(Result::err);
-        assert_eq!(first(&[0; 12]), Some(PcapngError::Mark));
+        assert_eq!(first(&[0; 12]), Some(PcapngError::Magic));
         let mut file = Vec::new();
         write_section(&mut file);
         let good = file.clone();

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// The address of all bridges.
 pub const ALL_BRIDGES: MacAddress = MacAddress([0x01, 0x80, 0xc2, 0, 0, 0]);
-/// The LLC header of the protocol: its service access points, and unnumbered information.
+/// The protocol's LLC header: service access points, and control for unnumbered information.
 pub const LLC: [u8; 3] = [0x42, 0x42, 0x03];
 /// Type of a configuration BPDU.
 pub const CONFIGURATION: u8 = 0;
@@ -16,9 +16,9 @@ pub const TOPOLOGY_CHANGE: u8 = 0x80;
 pub const CHANGED: u8 = 0x01;
 /// Flag: topology change acknowledgment.
 pub const ACKNOWLEDGED: u8 = 0x80;
-/// Bytes that the Ethernet header's length counts: of a configuration, and of a notification.
+/// Values of the Ethernet header's length: for a configuration, and for a notification.
 pub const LENGTHS: [u16; 2] = [38, 7];
-/// Units of the times in a second.
+/// Time units per second.
 pub const UNITS: u16 = 256;
 
 /// The beginning of every BPDU, its Ethernet header included.
@@ -39,7 +39,7 @@ pub struct Bpdu {
     pub kind: u8,
 }
 
-/// What follows in a configuration.
+/// The fields of a configuration after [`Bpdu`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -49,20 +49,21 @@ pub struct Configuration {
     pub flags: u8,
     /// Identifier of the bridge that is believed to be the root: its priority and address.
     pub root: U64,
-    /// Cost of the path to it.
+    /// Cost of the path to the root.
     pub cost: U32,
     /// Identifier of the sender.
     pub bridge: U64,
     /// Identifier of the sender's port.
     pub port: U16,
-    /// Time since the root sent it; this and the other times in units of a second / [`UNITS`].
+    /// Time since the root sent the configuration. This and the other times are in units of a second /
+    /// [`UNITS`].
     pub message_age: U16,
-    /// Age at which it is discarded.
+    /// Age at which the configuration is discarded.
     pub max_age: U16,
     /// Time between configurations of the root.
     pub hello_time: U16,
-    /// Time that a port listens, and that it learns.
+    /// Time that a port is listening, and again learning, before it forwards.
     pub forward_delay: U16,
-    /// Up to the length of the shortest frame.
+    /// Padding to the minimum frame length.
     pub padding: [u8; 8],
 }

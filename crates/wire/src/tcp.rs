@@ -9,7 +9,7 @@ pub const HEADER_LEN: usize = Tcp::LEN;
 /// Offset of the checksum.
 pub const CHECKSUM_AT: usize = offset_of!(Tcp, checksum);
 
-/// Control bits. A set.
+/// A set of control bits.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -115,7 +115,7 @@ impl Tcp {
         usize::from(self.data_offset >> 4) * 4
     }
 
-    /// Computes the checksum of a whole segment; `sum` is that of the pseudo header. `None` if the segment is
+    /// Fills the checksum of a whole segment; `sum` is the sum of the pseudo header. `None` if the segment is
     /// too short.
     #[inline]
     pub fn fill_checksum(segment: &mut [u8], mut sum: Sum) -> Option<()> {

@@ -54,7 +54,7 @@ impl Vxlan {
 )]
 #[repr(C)]
 pub struct Gtp {
-    /// Version, protocol type, and which optional fields follow.
+    /// Version, protocol type, and flags for optional fields.
     pub flags: u8,
     /// Message type.
     pub kind: u8,
@@ -71,9 +71,10 @@ impl Gtp {
     pub const VERSION: u8 = 0xf0;
     /// Flag: the type of an extension header is significant.
     pub const EXTENSION: u8 = 0x04;
-    /// Flags, any of which means that four more bytes follow: sequence number, N-PDU number, extension header's type.
+    /// Flags, any of which adds four bytes to the header: sequence number, N-PDU number, extension header
+    /// type.
     pub const OPTIONAL: u8 = 0x07;
-    /// Message type: the packet of a user.
+    /// Message type: a user's packet.
     pub const G_PDU: u8 = 0xff;
 }
 

@@ -26,7 +26,7 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Computes the checksum of a whole datagram; `sum` is that of the pseudo header. `None` if the datagram
+    /// Fills the checksum of a whole datagram; `sum` is the sum of the pseudo header. `None` if the datagram
     /// is too short.
     #[inline]
     pub fn fill_checksum(datagram: &mut [u8], mut sum: Sum) -> Option<()> {

@@ -5,8 +5,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Length of a tag, without the EtherType before it.
 pub const TAG_LEN: usize = Vlan::LEN;
-/// Maximum number of tags that are skipped. Attack: a frame of nothing but tags makes its readers parse all
-/// of them.
+/// Maximum number of tags that are skipped. Attack: a frame of tags only, all of which its readers would
+/// parse.
 pub const TAGS: usize = 2;
 
 /// A tag, without the EtherType before it.
@@ -27,7 +27,7 @@ pub struct Vlan {
 )]
 #[repr(C)]
 pub struct Tagged {
-    /// The Ethernet header, whose EtherType is that of a tag.
+    /// The Ethernet header, whose EtherType is a tag's.
     pub ethernet: Ethernet,
     /// The tag.
     pub tag: Vlan,
@@ -36,9 +36,9 @@ pub struct Tagged {
 /// The content of a frame after its tags.
 #[derive(Clone, Copy, Debug)]
 pub struct Untagged<'a> {
-    /// The first EtherType that is not a tag's, or, after [`TAGS`] tags, possibly another tag's.
+    /// The EtherType after the last skipped tag; after [`TAGS`] tags, it may be another tag's.
     pub ethertype: EtherType,
-    /// The bytes after it.
+    /// The bytes after the EtherType.
     pub payload: &'a [u8],
     /// Number of skipped tags.
     pub tags: usize,
