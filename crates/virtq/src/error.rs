@@ -101,8 +101,8 @@ impl core::fmt::Display for QueueError {
             QueueError::Address => "a descriptor's address is outside the shared memory",
             QueueError::Miss => "the translation of an address is not known yet",
             QueueError::RingMemory => {
-                "an area of the ring is misaligned, or not contiguous in the guest's memory and not whole pages; \
-                 with 256 descriptors, each area fits into 4 KB"
+                "an area of the ring is misaligned, or not contiguous in the guest's memory and not whole \
+                 pages; with 256 descriptors, each area fits into 4 KB"
             }
         })
     }
