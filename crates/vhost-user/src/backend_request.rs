@@ -13,7 +13,7 @@ const VRING_ERR: u32 = 5;
 /// A back-end's message (vhost-user protocol, "Back-end message types").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendRequest {
-    /// A translation is missing, or an access failed.
+    /// An IOTLB miss or a failed access.
     Iotlb(Iotlb),
     /// The configuration space changed.
     ConfigChange,
@@ -24,7 +24,7 @@ pub enum BackendRequest {
 }
 
 impl BackendRequest {
-    /// Reads a message. None of them carries descriptors.
+    /// Decodes a message. Messages with descriptors are refused.
     pub fn decode(request: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Result<BackendRequest, CodecError> {
         if !fds.is_empty() {
             return Err(CodecError::Descriptors { request, got: fds.len(), want: 0 });
@@ -42,8 +42,7 @@ impl BackendRequest {
         }
     }
 
-    /// Encodes the message. It never requests an acknowledgement: the channel may be a pipe, which has no
-    /// reverse direction.
+    /// Encodes the message, without requesting an acknowledgement: the channel may be a one-way pipe.
     pub fn encode(&self) -> Packet {
         let (request, payload) = match self {
             BackendRequest::Iotlb(iotlb) => (IOTLB_MSG, iotlb.encode()),
@@ -51,7 +50,7 @@ impl BackendRequest {
             BackendRequest::VringCall(state) => (VRING_CALL, state.encode()),
             BackendRequest::VringErr(state) => (VRING_ERR, state.encode()),
         };
-        Header::question(request, false, &payload.0, Vec::new())
+        Header::request_packet(request, false, &payload.0, Vec::new())
     }
 }
 

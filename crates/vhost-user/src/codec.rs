@@ -5,41 +5,41 @@ use crate::header::name;
 /// Why bytes and descriptors are not a valid message. The text names the message and the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// Another version of the protocol, or undefined flag bits.
-    #[error("message {} has flags {flags:#x}; this end speaks version 1", name(*request))]
+    /// An unsupported protocol version, or undefined flag bits.
+    #[error("message {} has flags {flags:#x}: not version 1, or undefined flags", name(*request))]
     Flags {
         /// Number of the message.
         request: u32,
-        /// Its flags.
+        /// The flags.
         flags: u32,
     },
     /// A payload longer than that of any message.
-    #[error("message {} claims {size} bytes, more than any message has", name(*request))]
+    #[error("message {} has a length of {size} bytes, more than the maximum", name(*request))]
     Oversize {
         /// Number of the message.
         request: u32,
-        /// The size it claims.
+        /// Length of the payload in bytes.
         size: u32,
     },
     /// A payload of the wrong length.
-    #[error("message {} has {size} bytes, a wrong length", name(*request))]
+    #[error("message {} has an invalid length of {size} bytes", name(*request))]
     Size {
         /// Number of the message.
         request: u32,
-        /// Its size.
+        /// Length of the payload in bytes.
         size: usize,
     },
-    /// Too many descriptors, or too few.
+    /// A wrong number of descriptors.
     #[error("message {} carries {got} descriptors instead of {want}", name(*request))]
     Descriptors {
         /// Number of the message.
         request: u32,
-        /// How many came.
+        /// Number of received descriptors.
         got: usize,
-        /// How many it should have.
+        /// Number of required descriptors.
         want: usize,
     },
-    /// More descriptors than the receiver accepts; the surplus is lost.
+    /// More descriptors than any message carries; the surplus was closed.
     #[error("more descriptors were received than any message carries")]
     DescriptorFlood,
     /// A field with an invalid value.
@@ -47,13 +47,13 @@ pub enum CodecError {
     Field {
         /// Number of the message.
         request: u32,
-        /// Which field.
+        /// The field.
         field: &'static str,
     },
     /// An unknown message.
     #[error("unknown message {request}")]
     Unknown {
-        /// Its number.
+        /// Number of the message.
         request: u32,
     },
     /// The stream ended within a message.
@@ -61,7 +61,7 @@ pub enum CodecError {
     Truncated,
 }
 
-/// A payload being read. Numbers are in native byte order, as the protocol requires.
+/// Reads the fields of a payload. Numbers are in native byte order, as the protocol requires.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     request: u32,
@@ -74,11 +74,11 @@ impl<'a> Fields<'a> {
         Fields { request, size: payload.len(), rest: payload }
     }
 
-    pub(crate) fn wrong_size(&self) -> CodecError {
+    pub(crate) fn invalid_size(&self) -> CodecError {
         CodecError::Size { request: self.request, size: self.size }
     }
 
-    pub(crate) fn wrong(&self, field: &'static str) -> CodecError {
+    pub(crate) fn invalid(&self, field: &'static str) -> CodecError {
         CodecError::Field { request: self.request, field }
     }
 
@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], CodecError> {
-        let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(self.wrong_size())?;
+        let (first, rest) = self.rest.split_first_chunk::<N>().ok_or(self.invalid_size())?;
         self.rest = rest;
         Ok(*first)
     }
@@ -109,18 +109,18 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], CodecError> {
-        let (first, rest) = self.rest.split_at_checked(count).ok_or(self.wrong_size())?;
+        let (first, rest) = self.rest.split_at_checked(count).ok_or(self.invalid_size())?;
         self.rest = rest;
         Ok(first)
     }
 
     /// Checks that at most `padding` bytes are left.
     pub(crate) fn end(&self, padding: usize) -> Result<(), CodecError> {
-        if self.rest.len() > padding { Err(self.wrong_size()) } else { Ok(()) }
+        if self.rest.len() > padding { Err(self.invalid_size()) } else { Ok(()) }
     }
 }
 
-/// A payload being written.
+/// Writes the fields of a payload.
 #[derive(Debug, Default)]
 pub(crate) struct Writer(pub(crate) Vec<u8>);
 

@@ -4,53 +4,53 @@
 pub mod virtio {
     /// The device fills checksums.
     pub const NET_CSUM: u64 = 1 << 0;
-    /// The driver takes frames with checksums to fill.
+    /// The driver accepts frames with pending checksums.
     pub const NET_GUEST_CSUM: u64 = 1 << 1;
-    /// The device tells the largest MTU.
+    /// The device reports its maximum MTU.
     pub const NET_MTU: u64 = 1 << 3;
-    /// The device has an address for its driver.
+    /// The device has a MAC address.
     pub const NET_MAC: u64 = 1 << 5;
-    /// The driver takes TCP over IPv4 unsegmented.
+    /// The driver accepts TSO over IPv4.
     pub const NET_GUEST_TSO4: u64 = 1 << 7;
-    /// The driver takes TCP over IPv6 unsegmented.
+    /// The driver accepts TSO over IPv6.
     pub const NET_GUEST_TSO6: u64 = 1 << 8;
-    /// The driver takes unsegmented TCP with ECN.
+    /// The driver accepts TSO with ECN.
     pub const NET_GUEST_ECN: u64 = 1 << 9;
-    /// The device takes TCP over IPv4 unsegmented.
+    /// The device accepts TSO over IPv4.
     pub const NET_HOST_TSO4: u64 = 1 << 11;
-    /// The device takes TCP over IPv6 unsegmented.
+    /// The device accepts TSO over IPv6.
     pub const NET_HOST_TSO6: u64 = 1 << 12;
-    /// The device takes unsegmented TCP with ECN.
+    /// The device accepts TSO with ECN.
     pub const NET_HOST_ECN: u64 = 1 << 13;
     /// The driver merges receive buffers.
     pub const NET_MRG_RXBUF: u64 = 1 << 15;
-    /// The device tells whether its link is up.
+    /// The device reports its link status.
     pub const NET_STATUS: u64 = 1 << 16;
     /// There is a control queue.
     pub const NET_CTRL_VQ: u64 = 1 << 17;
-    /// The driver announces itself when asked.
+    /// The driver sends gratuitous packets on request.
     pub const NET_GUEST_ANNOUNCE: u64 = 1 << 21;
     /// The device has several queue pairs.
     pub const NET_MQ: u64 = 1 << 22;
-    /// The driver takes UDP over IPv4 unsegmented.
+    /// The driver accepts USO over IPv4.
     pub const NET_GUEST_USO4: u64 = 1 << 54;
-    /// The driver takes UDP over IPv6 unsegmented.
+    /// The driver accepts USO over IPv6.
     pub const NET_GUEST_USO6: u64 = 1 << 55;
-    /// The device takes UDP unsegmented.
+    /// The device accepts USO.
     pub const NET_HOST_USO: u64 = 1 << 56;
-    /// Legacy: a header may share a descriptor with its frame.
+    /// Legacy: the device accepts any split of header and frame into descriptors.
     pub const ANY_LAYOUT: u64 = 1 << 27;
-    /// Descriptors may point to tables of descriptors.
+    /// Indirect descriptors.
     pub const INDIRECT_DESC: u64 = 1 << 28;
-    /// Notifications are requested by index.
+    /// Notifications are enabled by index (`used_event`, `avail_event`).
     pub const EVENT_IDX: u64 = 1 << 29;
-    /// Not legacy.
+    /// The device complies with virtio 1.0 or later.
     pub const VERSION_1: u64 = 1 << 32;
-    /// Addresses are translated by an IOMMU.
+    /// Addresses may be translated by an IOMMU.
     pub const ACCESS_PLATFORM: u64 = 1 << 33;
     /// The packed ring layout.
     pub const RING_PACKED: u64 = 1 << 34;
-    /// Descriptors are used in the order they were made available.
+    /// Buffers are used in the order in which they were made available.
     pub const IN_ORDER: u64 = 1 << 35;
     /// vhost: writes to memory are logged.
     pub const LOG_ALL: u64 = 1 << 26;
@@ -60,19 +60,19 @@ pub mod virtio {
 
 /// Protocol feature bits, as masks (vhost-user protocol, "Protocol features").
 pub mod protocol {
-    /// Several queues.
+    /// Multiple queue pairs.
     pub const MQ: u64 = 1 << 0;
-    /// The dirty log is a shared descriptor.
+    /// The dirty log is a shared memory file.
     pub const LOG_SHMFD: u64 = 1 << 1;
     /// The back-end sends a RARP after migration.
     pub const RARP: u64 = 1 << 2;
-    /// Any message can be acknowledged.
+    /// Messages without a reply can be acknowledged.
     pub const REPLY_ACK: u64 = 1 << 3;
     /// The front-end can set the MTU.
     pub const MTU: u64 = 1 << 4;
     /// The back-end has a channel for its own requests.
     pub const BACKEND_REQ: u64 = 1 << 5;
-    /// Rings of the other byte order.
+    /// The front-end can set the byte order of rings.
     pub const CROSS_ENDIAN: u64 = 1 << 6;
     /// The back-end provides the configuration space.
     pub const CONFIG: u64 = 1 << 9;
@@ -86,6 +86,6 @@ pub mod protocol {
     pub const INBAND_NOTIFICATIONS: u64 = 1 << 14;
     /// Memory regions are added and removed one by one.
     pub const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
-    /// The front-end tells the device status.
+    /// The front-end forwards the device status.
     pub const STATUS: u64 = 1 << 16;
 }

@@ -12,10 +12,10 @@ use std::os::fd::OwnedFd;
 
 /// A blocking transport to the back-end.
 pub trait Transport {
-    /// Sends all of a message.
+    /// Sends a whole message.
     fn send(&mut self, packet: Packet) -> io::Result<()>;
-    /// Receives some bytes, at least one unless the back-end closed the connection, and the descriptors that
-    /// come with them.
+    /// Receives at least one byte, or none if the back-end closed the connection, and descriptors sent with
+    /// them.
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)>;
 }
 
@@ -34,15 +34,15 @@ pub enum FrontendError {
     /// The reply does not match the request.
     #[error("the back-end's reply to {} does not match", name(*request))]
     Mismatch {
-        /// Number of the question.
+        /// Number of the request.
         request: u32,
     },
     /// The back-end refused the request.
-    #[error("the back-end refuses {} with {code}", name(*request))]
+    #[error("the back-end refused {} with code {code}", name(*request))]
     Refused {
         /// Number of the request.
         request: u32,
-        /// The code it gave.
+        /// The value of the reply.
         code: u64,
     },
 }
@@ -52,13 +52,13 @@ pub enum FrontendError {
 pub struct Vring {
     /// Descriptors.
     pub size: u16,
-    /// Addresses of its areas, and its index.
+    /// Addresses of the ring's areas, and the ring's index.
     pub addresses: VringAddr,
-    /// Its start position, as in the protocol's `SET_VRING_BASE`.
+    /// Start position, as in the protocol's `SET_VRING_BASE`.
     pub base: u32,
-    /// Kick descriptor; `None`: the back-end polls.
+    /// Kick descriptor; `None` if the back-end polls.
     pub kick: Option<OwnedFd>,
-    /// Call descriptor; `None`: the front-end polls.
+    /// Call descriptor; `None` if the front-end polls.
     pub call: Option<OwnedFd>,
 }
 
@@ -72,14 +72,13 @@ pub struct Frontend<T> {
 }
 
 impl<T: Transport> Frontend<T> {
-    /// Negotiates those of `features` and `protocol` that the back-end offers.
+    /// Negotiates the features among `features` and `protocol` that the back-end offers.
     pub fn negotiate(transport: T, features: u64, protocol: u64) -> Result<Frontend<T>, FrontendError> {
         let mut front = Frontend { transport, inbox: Inbox::default(), features: 0, protocol: 0 };
         let mut offered = front.number(Request::GetFeatures)?;
         if offered & virtio::PROTOCOL_FEATURES != 0 {
-            let agreed = front.number(Request::GetProtocolFeatures)? & protocol;
-            front.protocol = agreed;
-            front.set(Request::SetProtocolFeatures(agreed))?;
+            front.protocol = front.number(Request::GetProtocolFeatures)? & protocol;
+            front.set(Request::SetProtocolFeatures(front.protocol))?;
             // Some features are offered only after their prerequisites are negotiated.
             offered = front.number(Request::GetFeatures)?;
         }
@@ -104,12 +103,12 @@ impl<T: Transport> Frontend<T> {
         &mut self.transport
     }
 
-    /// Shares memory.
+    /// Shares memory with the back-end.
     pub fn set_memory(&mut self, table: Vec<SharedRegion>) -> Result<(), FrontendError> {
         self.set(Request::SetMemTable(table))
     }
 
-    /// Sets a ring up, starts it and enables it.
+    /// Sets up, starts and enables a ring.
     pub fn start(&mut self, ring: Vring) -> Result<(), FrontendError> {
         let index = ring.addresses.index;
         self.set(Request::SetVringNum(VringState { index, num: ring.size.into() }))?;
@@ -128,11 +127,11 @@ impl<T: Transport> Frontend<T> {
         self.set(Request::SetVringEnable(VringState { index, num: enabled.into() }))
     }
 
-    /// Stops a ring; returns its position.
+    /// Stops a ring; returns the ring's position.
     pub fn stop(&mut self, index: u32) -> Result<u32, FrontendError> {
         let request = Request::GetVringBase(VringState { index, num: 0 });
         let number = request.number();
-        match self.ask(request)? {
+        match self.query(request)? {
             Reply::Vring(state) if state.index == index => Ok(state.num),
             _ => Err(FrontendError::Mismatch { request: number }),
         }
@@ -142,16 +141,16 @@ impl<T: Transport> Frontend<T> {
     pub fn config(&mut self, offset: u32, len: usize) -> Result<Vec<u8>, FrontendError> {
         let request = Request::GetConfig(Config { offset, flags: 0, bytes: vec![0; len] });
         let number = request.number();
-        match self.ask(request)? {
+        match self.query(request)? {
             Reply::Config(config) => Ok(config.bytes),
             _ => Err(FrontendError::Mismatch { request: number }),
         }
     }
 
-    /// Sends a request that is answered by a number.
+    /// Sends a request whose reply is a number.
     pub fn number(&mut self, request: Request) -> Result<u64, FrontendError> {
         let number = request.number();
-        match self.ask(request)? {
+        match self.query(request)? {
             Reply::Number(value) => Ok(value),
             _ => Err(FrontendError::Mismatch { request: number }),
         }
@@ -161,19 +160,19 @@ impl<T: Transport> Frontend<T> {
     pub fn set(&mut self, request: Request) -> Result<(), FrontendError> {
         let number = request.number();
         let acknowledged = self.protocol & protocol::REPLY_ACK != 0;
-        let answered = acknowledged || request.is_question();
+        let has_reply = acknowledged || request.has_reply();
         self.transport.send(request.encode(acknowledged))?;
-        if !answered {
+        if !has_reply {
             return Ok(());
         }
-        match self.answer(number)? {
+        match self.receive_reply(number)? {
             Reply::Number(0) => Ok(()),
             Reply::Number(code) => Err(FrontendError::Refused { request: number, code }),
             _ => Err(FrontendError::Mismatch { request: number }),
         }
     }
 
-    /// Sends several requests, and then waits for all acknowledgements.
+    /// Sends several requests, then waits for all acknowledgements.
     pub fn set_all(&mut self, requests: Vec<Request>) -> Result<(), FrontendError> {
         let numbers: Vec<u32> = requests.iter().map(Request::number).collect();
         let acknowledged = self.protocol & protocol::REPLY_ACK != 0;
@@ -181,7 +180,7 @@ impl<T: Transport> Frontend<T> {
             self.transport.send(request.encode(acknowledged))?;
         }
         for request in numbers.into_iter().filter(|_| acknowledged) {
-            match self.answer(request)? {
+            match self.receive_reply(request)? {
                 Reply::Number(0) => {}
                 Reply::Number(code) => return Err(FrontendError::Refused { request, code }),
                 _ => return Err(FrontendError::Mismatch { request }),
@@ -190,13 +189,13 @@ impl<T: Transport> Frontend<T> {
         Ok(())
     }
 
-    fn ask(&mut self, request: Request) -> Result<Reply, FrontendError> {
+    fn query(&mut self, request: Request) -> Result<Reply, FrontendError> {
         let number = request.number();
         self.transport.send(request.encode(false))?;
-        self.answer(number)
+        self.receive_reply(number)
     }
 
-    fn answer(&mut self, request: u32) -> Result<Reply, FrontendError> {
+    fn receive_reply(&mut self, request: u32) -> Result<Reply, FrontendError> {
         loop {
             let (count, fds) = self.transport.receive(self.inbox.space())?;
             if count == 0 {

@@ -1,12 +1,12 @@
-//! The twelve bytes before every message.
+//! The header of every message.
 
 use crate::codec::{CodecError, Fields, Writer};
 use std::os::fd::OwnedFd;
 
 /// Bytes of a header.
 pub const HEADER: usize = 12;
-/// Largest payload in bytes: a table of eight regions, or a header of twelve bytes with a configuration of
-/// 256, plus padding. Attack: without the limit, the size field would make the receiver allocate 4 GB.
+/// Largest payload in bytes: more than a table of eight regions, or 256 bytes of configuration space with
+/// their header. Attack: without the limit, the receiver would allocate 4 GB for a large size field.
 pub const PAYLOAD: usize = 512;
 /// Largest number of descriptors of a message: one for each region of a memory table.
 pub const DESCRIPTORS: usize = 8;
@@ -20,11 +20,11 @@ const NEED_REPLY: u32 = 1 << 3;
 pub struct Header {
     /// Number of the message.
     pub request: u32,
-    /// The message is a reply to a message with the same number.
+    /// Whether this is a reply to the message with the same number.
     pub reply: bool,
-    /// The receiver must acknowledge it.
+    /// Whether the receiver must acknowledge the message.
     pub need_reply: bool,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub size: u32,
 }
 
@@ -33,12 +33,12 @@ pub struct Header {
 pub struct Packet {
     /// Header and payload.
     pub bytes: Vec<u8>,
-    /// Descriptors sent with the first byte.
+    /// Descriptors to send with the first byte.
     pub fds: Vec<OwnedFd>,
 }
 
 impl Header {
-    /// Decodes a header; refuses other versions, undefined flags and sizes beyond the limit.
+    /// Decodes a header; refuses other versions, undefined flags, and sizes above [`PAYLOAD`].
     pub fn decode(bytes: &[u8; HEADER]) -> Result<Header, CodecError> {
         let mut fields = Fields::new(0, bytes);
         let (request, flags, size) = (fields.u32()?, fields.u32()?, fields.u32()?);
@@ -51,23 +51,28 @@ impl Header {
         Ok(Header { request, reply: flags & REPLY != 0, need_reply: flags & NEED_REPLY != 0, size })
     }
 
-    /// Puts a header before `payload`.
-    pub(crate) fn packet(request: u32, flags: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Packet {
+    /// A message with this payload.
+    fn packet(request: u32, flags: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Packet {
         let size = payload.len() as u32;
         let bytes = Writer::default().u32(request).u32(VERSION | flags).u32(size).bytes(payload).0;
         Packet { bytes, fds }
     }
 
-    pub(crate) fn question(request: u32, need_reply: bool, payload: &[u8], fds: Vec<OwnedFd>) -> Packet {
+    pub(crate) fn request_packet(
+        request: u32,
+        need_reply: bool,
+        payload: &[u8],
+        fds: Vec<OwnedFd>,
+    ) -> Packet {
         Header::packet(request, if need_reply { NEED_REPLY } else { 0 }, payload, fds)
     }
 
-    pub(crate) fn answer(request: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Packet {
+    pub(crate) fn reply_packet(request: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Packet {
         Header::packet(request, REPLY, payload, fds)
     }
 }
 
-/// The protocol's name of a front-end's message, for people.
+/// The protocol's name of a front-end message, for errors.
 pub fn name(request: u32) -> &'static str {
     const NAMES: [&str; 44] = [
         "NONE",

@@ -7,16 +7,16 @@ use std::os::fd::OwnedFd;
 /// A complete message, not decoded yet.
 #[derive(Debug)]
 pub struct Message {
-    /// Its header.
+    /// The header.
     pub header: Header,
-    /// Its payload.
+    /// The payload.
     pub payload: Vec<u8>,
-    /// The descriptors that came with it.
+    /// The descriptors received with the message.
     pub fds: Vec<OwnedFd>,
 }
 
-/// The message being received. It requests exactly the missing bytes of the current message, so that received
-/// descriptors belong to this message and not to the next.
+/// The message being received. [`Inbox::space`] ends with the current message, so that received descriptors
+/// belong to it and not to the next one.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: [u8; HEADER + PAYLOAD],
@@ -32,7 +32,7 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// The buffer for the next bytes, never empty. Read at most as many as it has.
+    /// The buffer to read the next bytes into, never empty.
     pub fn space(&mut self) -> &mut [u8] {
         let end = self.end();
         &mut self.bytes[self.filled..end]
@@ -51,7 +51,7 @@ impl Inbox {
     /// error the stream is unusable.
     pub fn filled(&mut self, count: usize, fds: Vec<OwnedFd>) -> Result<Option<Message>, CodecError> {
         self.filled += count.min(self.end() - self.filled);
-        // Attack: descriptors with every piece of an endless message.
+        // Attack: descriptors with every part of a message.
         if self.fds.len() + fds.len() > DESCRIPTORS {
             return Err(CodecError::DescriptorFlood);
         }
@@ -72,7 +72,7 @@ impl Inbox {
         }
     }
 
-    /// Call at the end of the stream.
+    /// Call at the end of the stream. An error if the stream ended within a message.
     pub fn ended(&self) -> Result<(), CodecError> {
         if self.is_partial() { Err(CodecError::Truncated) } else { Ok(()) }
     }

@@ -1,12 +1,12 @@
-//! vhost-user messages and session state, both ends, without sockets: bytes and descriptors in, bytes and
-//! descriptors out (vhost-user protocol, QEMU's `docs/interop/vhost-user.rst`).
+//! vhost-user messages and session state, front-end and back-end (vhost-user protocol, QEMU's
+//! `docs/interop/vhost-user.rst`). The crate does no I/O: callers send and receive the bytes and descriptors.
 //!
 //! [`Session`] is the back-end: it decodes messages, keeps the session state, and calls a [`Device`].
 //! [`Frontend`] is the front-end, for tests and load generators. [`Inbox`] splits the byte stream into
 //! messages. Read `session.rs` first.
 //!
-//! The other end is not trusted. Sizes are limited before anything is stored, descriptors are counted per
-//! message, and unexpected descriptors are closed by being dropped.
+//! The other end is not trusted: sizes are checked before anything is stored, and the number of descriptors
+//! per message is limited; unexpected descriptors are closed.
 
 mod backend_request;
 mod codec;

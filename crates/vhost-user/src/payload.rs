@@ -3,12 +3,12 @@
 use crate::codec::{CodecError, Fields, Writer};
 use std::os::fd::OwnedFd;
 
-/// Largest number of regions of a memory table; memory slots allow more.
+/// Largest number of regions of a memory table. With `CONFIGURE_MEM_SLOTS` there can be more.
 pub const BASELINE_REGIONS: usize = 8;
 /// Largest number of configuration space bytes in a message.
 pub const CONFIG: usize = 256;
 
-/// A ring and a number: its size, its index, or whether it is enabled.
+/// A ring's index and a value: the ring's size, its position, or whether it is enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VringState {
     /// Which ring.
@@ -17,7 +17,7 @@ pub struct VringState {
     pub num: u32,
 }
 
-/// Addresses of a ring's areas, in the front-end's own address space.
+/// User addresses of a ring's areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VringAddr {
     /// Which ring.
@@ -26,9 +26,9 @@ pub struct VringAddr {
     pub flags: u32,
     /// Descriptor table, or the packed ring.
     pub descriptors: u64,
-    /// Used ring, or the device's event suppression area.
+    /// Used ring, or device event suppression.
     pub used: u64,
-    /// Available ring, or the driver's event suppression area.
+    /// Available ring, or driver event suppression.
     pub available: u64,
     /// Guest-physical address of the used ring, for the log.
     pub log: u64,
@@ -48,64 +48,64 @@ pub struct VringFd {
 pub struct MemoryRegion {
     /// Guest-physical address.
     pub guest: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The front-end's own address.
+    /// User address: the address in the front-end.
     pub user: u64,
     /// Offset of the range in its file.
     pub offset: u64,
 }
 
-/// A range of memory and its file.
+/// A memory region and its file.
 #[derive(Debug)]
 pub struct SharedRegion {
-    /// The range.
+    /// The region.
     pub region: MemoryRegion,
-    /// Its file.
+    /// The file.
     pub fd: OwnedFd,
 }
 
 /// A part of the device's configuration space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Its offset.
+    /// Offset in the configuration space.
     pub offset: u32,
     /// 0: writable by the driver; 1: set by live migration.
     pub flags: u32,
-    /// Its bytes; empty in a reply that reports a failure.
+    /// The bytes; empty in a reply that reports a failure.
     pub bytes: Vec<u8>,
 }
 
 /// Shared memory that tracks in-flight descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inflight {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its offset in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// Number of rings.
     pub queues: u16,
-    /// Descriptors of each ring.
+    /// Number of descriptors of each ring.
     pub queue_size: u16,
 }
 
 /// The file range of the dirty log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Its offset in the file.
+    /// Offset in the file.
     pub offset: u64,
 }
 
 /// An IOTLB message: an update, an invalidation, a miss or a failed access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iotlb {
-    /// First address in the device's address space.
+    /// First I/O virtual address.
     pub iova: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The front-end's own address.
+    /// User address: the address in the front-end.
     pub user: u64,
     /// 1: read, 2: write, 3: both.
     pub permissions: u8,
@@ -153,10 +153,10 @@ impl VringFd {
         let word = fields.u64()?;
         fields.end(0)?;
         if word & !(VringFd::INDEX | VringFd::NO_FD) != 0 {
-            return Err(fields.wrong("ring index"));
+            return Err(fields.invalid("ring index"));
         }
         let want = usize::from(word & VringFd::NO_FD == 0);
-        // Attack: repeated surplus descriptors use up all that the process may have.
+        // Attack: surplus descriptors, which would exhaust the process's limit.
         if fds.len() != want {
             return Err(CodecError::Descriptors { request: fields.request(), got: fds.len(), want });
         }
@@ -184,7 +184,7 @@ impl MemoryRegion {
         writer.u64(self.guest).u64(self.size).u64(self.user).u64(self.offset)
     }
 
-    /// A single region, as sent for memory slots, with eight bytes of padding before it.
+    /// Decodes a single region, as sent for memory slots, with eight bytes of padding before it.
     pub(crate) fn decode_single(fields: &mut Fields<'_>) -> Result<MemoryRegion, CodecError> {
         fields.u64()?;
         let region = MemoryRegion::decode(fields)?;
@@ -196,12 +196,12 @@ impl MemoryRegion {
         self.encode(Writer::default().u64(0))
     }
 
-    /// A table. Unused entries may follow: User-Mode Linux always sends two.
+    /// Decodes a memory table. Unused entries may follow: User-Mode Linux always sends two.
     pub(crate) fn decode_table(fields: &mut Fields<'_>) -> Result<Vec<MemoryRegion>, CodecError> {
         let count = fields.u32()? as usize;
         fields.u32()?;
         if count > BASELINE_REGIONS {
-            return Err(fields.wrong("number of memory regions"));
+            return Err(fields.invalid("number of memory regions"));
         }
         let regions = (0..count).map(|_| MemoryRegion::decode(fields)).collect::<Result<_, _>>()?;
         fields.end((BASELINE_REGIONS - count) * 32)?;
@@ -212,20 +212,20 @@ impl MemoryRegion {
 impl Config {
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
         let (offset, size, flags) = (fields.u32()?, fields.u32()? as usize, fields.u32()?);
-        // Attack: offset and size beyond the configuration space.
+        // Attack: a range outside the configuration space.
         if size > CONFIG || offset as usize + size > CONFIG {
-            return Err(fields.wrong("range of the configuration space"));
+            return Err(fields.invalid("range of the configuration space"));
         }
         let bytes = fields.bytes(size)?.to_vec();
         fields.end(CONFIG)?;
         Ok(Config { offset, flags, bytes })
     }
 
-    /// A request may omit the bytes that the reply contains.
-    pub(crate) fn decode_question(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
+    /// Decodes a request for configuration space. The request may omit the bytes.
+    pub(crate) fn decode_request(fields: &mut Fields<'_>) -> Result<Config, CodecError> {
         let (offset, size, flags) = (fields.u32()?, fields.u32()? as usize, fields.u32()?);
         if size > CONFIG || offset as usize + size > CONFIG {
-            return Err(fields.wrong("range of the configuration space"));
+            return Err(fields.invalid("range of the configuration space"));
         }
         fields.end(CONFIG)?;
         Ok(Config { offset, flags, bytes: vec![0; size] })
@@ -268,13 +268,13 @@ impl Log {
 }
 
 impl Iotlb {
-    /// A translation is requested.
+    /// The back-end requests a translation.
     pub const MISS: u8 = 1;
-    /// A translation is added.
+    /// The front-end adds a translation.
     pub const UPDATE: u8 = 2;
-    /// Translations are removed.
+    /// The front-end removes translations.
     pub const INVALIDATE: u8 = 3;
-    /// An access was forbidden.
+    /// The back-end reports a failed access.
     pub const ACCESS_FAIL: u8 = 4;
 
     pub(crate) fn decode(fields: &mut Fields<'_>) -> Result<Iotlb, CodecError> {
@@ -287,11 +287,11 @@ impl Iotlb {
         };
         fields.end(6)?;
         if !(Iotlb::MISS..=Iotlb::ACCESS_FAIL).contains(&iotlb.kind) {
-            return Err(fields.wrong("kind of translation"));
+            return Err(fields.invalid("IOTLB message type"));
         }
-        // QEMU leaves the permissions unset where they are ignored.
+        // QEMU leaves the permissions of an invalidation unset.
         if iotlb.kind != Iotlb::INVALIDATE && !(1..=3).contains(&iotlb.permissions) {
-            return Err(fields.wrong("set of permissions"));
+            return Err(fields.invalid("permission field"));
         }
         Ok(iotlb)
     }

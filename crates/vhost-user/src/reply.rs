@@ -9,18 +9,18 @@ use std::os::fd::OwnedFd;
 /// Content of a reply.
 #[derive(Debug)]
 pub enum Reply {
-    /// A number: features, a count, a status, or an acknowledgement, where zero is success.
+    /// A number: features, a count, a status, or an acknowledgement (0 means success).
     Number(u64),
-    /// A ring's index.
+    /// A ring's position.
     Vring(VringState),
-    /// A part of the configuration space; empty if there is none.
+    /// A part of the configuration space; empty on failure.
     Config(Config),
     /// Shared memory for in-flight descriptors.
     Inflight(Inflight, OwnedFd),
 }
 
 impl Reply {
-    /// Reads the answer to a message of number `request`.
+    /// Decodes the reply to message number `request`.
     pub fn decode(request: u32, payload: &[u8], fds: Vec<OwnedFd>) -> Result<Reply, CodecError> {
         let mut fields = Fields::new(request, payload);
         let want = usize::from(request == number::GET_INFLIGHT_FD);
@@ -39,7 +39,7 @@ impl Reply {
         }
     }
 
-    /// The answer to a message of number `request`.
+    /// Encodes the reply to message number `request`.
     pub fn encode(self, request: u32) -> Packet {
         let (payload, fds) = match self {
             Reply::Number(value) => (Writer::default().u64(value), Vec::new()),
@@ -47,6 +47,6 @@ impl Reply {
             Reply::Config(config) => (config.encode(), Vec::new()),
             Reply::Inflight(inflight, fd) => (inflight.encode(), vec![fd]),
         };
-        Header::answer(request, &payload.0, fds)
+        Header::reply_packet(request, &payload.0, fds)
     }
 }

@@ -45,7 +45,7 @@ pub(crate) mod number {
     pub const GET_STATUS: u32 = 40;
 }
 
-/// A front-end's message; the protocol describes each under the same name.
+/// A front-end's message. The protocol describes each under the same name.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Request {
@@ -73,7 +73,7 @@ pub enum Request {
     SetBackendReqFd(OwnedFd),
     IotlbMsg(Iotlb),
     SetVringEndian(VringState),
-    /// The length is that of the requested bytes; their values are ignored.
+    /// The length of the bytes is the requested length; their values are ignored.
     GetConfig(Config),
     SetConfig(Config),
     GetInflightFd(Inflight),
@@ -102,7 +102,7 @@ impl Request {
             | number::SET_INFLIGHT_FD
             | number::ADD_MEM_REG
             | number::REM_MEM_REG => Request::decode_with_fds(&mut fields, fds),
-            // Attack: descriptors with a message that carries none, to use up all that the process may have.
+            // Attack: descriptors with a message that carries none, which would exhaust the process's limit.
             _ if !fds.is_empty() => Err(CodecError::Descriptors { request, got: fds.len(), want: 0 }),
             _ => Request::decode_plain(&mut fields),
         }
@@ -134,7 +134,7 @@ impl Request {
             number::VRING_KICK => Request::VringKick(VringState::decode(fields)?),
             number::SET_VRING_ADDR => Request::SetVringAddr(VringAddr::decode(fields)?),
             number::IOTLB_MSG => return Ok(Request::IotlbMsg(Iotlb::decode(fields)?)),
-            number::GET_CONFIG => return Ok(Request::GetConfig(Config::decode_question(fields)?)),
+            number::GET_CONFIG => return Ok(Request::GetConfig(Config::decode_request(fields)?)),
             number::SET_CONFIG => return Ok(Request::SetConfig(Config::decode(fields)?)),
             number::GET_INFLIGHT_FD => return Ok(Request::GetInflightFd(Inflight::decode(fields)?)),
             request => return Err(CodecError::Unknown { request }),
@@ -150,7 +150,7 @@ impl Request {
             number::SET_VRING_CALL => return Ok(Request::SetVringCall(VringFd::decode(fields, fds)?)),
             number::SET_VRING_ERR => return Ok(Request::SetVringErr(VringFd::decode(fields, fds)?)),
             number::SET_MEM_TABLE => return Request::decode_table(fields, fds),
-            // Some front-ends send the region's file again; it is closed here.
+            // Some front-ends send the region's file again. It is closed.
             number::REM_MEM_REG if fds.len() <= 1 => {
                 return Ok(Request::RemMemReg(MemoryRegion::decode_single(fields)?));
             }
@@ -232,8 +232,8 @@ impl Request {
         }
     }
 
-    /// Whether the message has its own reply, and so is never acknowledged additionally.
-    pub fn is_question(&self) -> bool {
+    /// Whether the message has a reply, so that it is not acknowledged additionally.
+    pub fn has_reply(&self) -> bool {
         matches!(
             self,
             Request::GetFeatures
@@ -252,7 +252,7 @@ impl Request {
     pub fn encode(self, need_reply: bool) -> Packet {
         let request = self.number();
         let (payload, fds) = self.payload();
-        Header::question(request, need_reply, &payload.0, fds)
+        Header::request_packet(request, need_reply, &payload.0, fds)
     }
 
     fn payload(self) -> (Writer, Vec<OwnedFd>) {

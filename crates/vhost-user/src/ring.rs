@@ -16,20 +16,20 @@ pub enum Kick {
     Unset,
     /// No kicks: the ring is polled.
     Poll,
-    /// The descriptor becomes readable.
+    /// By a file descriptor, which becomes readable.
     Fd(Arc<OwnedFd>),
 }
 
-/// A ring as described by the front-end.
+/// A ring's settings.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
-    /// Number of descriptors; 0 if unknown.
+    /// Number of descriptors; 0 if not set.
     pub size: u16,
-    /// Addresses of its areas.
+    /// Addresses of the ring's areas.
     pub addresses: Option<VringAddr>,
-    /// Start position: the available index of a split ring; of a packed ring the index in bits 0-14 and the
-    /// wrap counter in bit 15. `None` if the front-end did not set it: a split ring then starts at its used
-    /// index, a packed ring at the beginning.
+    /// Start position: a split ring's available index; a packed ring's index in bits 0 to 14 and wrap counter
+    /// in bit 15. `None` if the front-end did not set it: a split ring then starts at its used index, a
+    /// packed ring at the beginning.
     pub base: Option<u16>,
     /// How kicks arrive.
     pub kick: Kick,
@@ -37,10 +37,10 @@ pub struct Ring {
     pub call: Option<Arc<OwnedFd>>,
     /// Descriptor that reports a broken ring to the front-end.
     pub err: Option<Arc<OwnedFd>>,
-    /// Whether frames pass. A started ring that is disabled is not accessed.
+    /// Whether the ring is enabled. A started but disabled ring is not accessed.
     pub enabled: bool,
     pub(crate) running: bool,
-    /// Its position when it last stopped.
+    /// The position when the ring last stopped.
     pub(crate) stopped: Option<u16>,
 }
 
@@ -54,23 +54,23 @@ impl Ring {
         !matches!(self.kick, Kick::Unset) && self.addresses.is_some() && self.size != 0
     }
 
-    /// The position of a stopped ring, under `features`.
+    /// The position of a stopped ring with these features.
     pub(crate) fn position(&self, features: u64) -> u16 {
         self.base.or(self.stopped).unwrap_or(Ring::first(features))
     }
 
-    /// The initial position of a ring under `features`: a packed ring begins with its wrap counter set
+    /// The initial position of a ring with these features: a packed ring begins with its wrap counter set
     /// (virtio 1.3, 2.8.1).
     pub fn first(features: u64) -> u16 {
         if features & virtio::RING_PACKED != 0 { 0x8000 } else { 0 }
     }
 
-    /// The error in the ring's size or index under `features`, if any.
+    /// The error in the ring's size or position with these features, if any.
     pub(crate) fn fault(&self, features: u64) -> Option<&'static str> {
         if features & virtio::RING_PACKED == 0 {
             return (!self.size.is_power_of_two()).then_some("size that is not a power of two");
         }
-        // Attack: an index beyond a packed ring would make the first access out of bounds.
+        // Attack: with an index past the end of a packed ring, the first access would be out of bounds.
         self.base.is_some_and(|base| base & 0x7fff >= self.size).then_some("index past its end")
     }
 }

@@ -18,11 +18,11 @@ pub struct Offer {
     pub features: u64,
     /// Protocol feature bits of [`protocol`].
     pub protocol: u64,
-    /// Number of rings: two a queue pair, and possibly one control queue.
+    /// Number of rings: two per queue pair, and possibly a control queue.
     pub rings: u16,
-    /// The reported number of queues; for network devices, of queue pairs.
+    /// The reported number of queues: queue pairs for a network device.
     pub queues: u16,
-    /// Number of memory regions that can be added one by one.
+    /// Number of memory slots.
     pub slots: u16,
 }
 
@@ -31,8 +31,7 @@ pub struct Offer {
 #[error("{0}")]
 pub struct Refused(pub String);
 
-/// The device that a session controls. When a call returns, it has taken effect: no worker uses the previous
-/// state.
+/// The device that a session controls. When a method returns, no worker uses the previous state.
 pub trait Device {
     /// Sets the negotiated features. Running rings are updated one by one afterwards.
     fn set_features(&mut self, features: u64) -> Result<(), Refused>;
@@ -46,7 +45,7 @@ pub trait Device {
     fn start(&mut self, index: usize, ring: &Ring) -> Result<(), Refused>;
     /// Changes settings of a running ring, which keeps its position.
     fn update(&mut self, index: usize, ring: &Ring) -> Result<(), Refused>;
-    /// Stops a ring. Returns its position, as in [`Ring::base`].
+    /// Stops a ring. Returns the ring's position, as in [`Ring::base`].
     fn stop(&mut self, index: usize) -> u16;
     /// Reads the configuration space; bytes beyond its end are zero.
     fn read_config(&self, offset: u32, bytes: &mut [u8]);
@@ -54,49 +53,47 @@ pub trait Device {
     fn set_mtu(&mut self, mtu: u16) -> Result<(), Refused>;
     /// Sets the channel for requests of the back-end.
     fn set_channel(&mut self, channel: OwnedFd);
-    /// Enables logging of writes to guest memory, in this part of a file, as far as features and rings
-    /// request it.
+    /// Sets the log of writes to guest memory, a part of a file. Features and rings enable logging.
     fn set_log(&mut self, log: Log, file: OwnedFd) -> Result<(), Refused>;
-    /// Sets the descriptor that tells the front-end about new log entries.
+    /// Sets the descriptor that notifies the front-end of new log entries.
     fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused>;
-    /// The guest was migrated here: its address must be announced.
+    /// The guest was migrated to this host: its address must be announced.
     fn announce(&mut self, address: [u8; 6]);
-    /// Adds ([`Iotlb::UPDATE`]) or removes ([`Iotlb::INVALIDATE`]) a translation. Returns `true` if something
-    /// was removed, which takes effect only when every worker has ended its turn: the caller must wait for
-    /// that before it sends the reply.
+    /// Adds ([`Iotlb::UPDATE`]) or removes ([`Iotlb::INVALIDATE`]) a translation. Returns whether any was
+    /// removed: the caller then waits until every worker has ended its turn before it sends the reply.
     fn translate(&mut self, change: Iotlb) -> Result<bool, Refused>;
     /// Whether a ring is broken, so that the driver must reset the device.
     fn needs_reset(&self) -> bool;
 }
 
-/// Why a session can't continue, or which request it refused.
+/// Why a session can't continue, or why it refused a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// The bytes aren't a message.
+    /// The bytes are not a valid message.
     #[error(transparent)]
     Codec(#[from] CodecError),
     /// A reply without a request.
     #[error("message {} is a reply without a request", name(*request))]
     Unasked {
-        /// Its number.
+        /// Number of the message.
         request: u32,
     },
     /// Features that were not offered.
-    #[error("the front-end sets features {got:#x}, of which {offered:#x} are offered")]
+    #[error("the front-end sets features {got:#x}, but only {offered:#x} are offered")]
     Features {
-        /// The features that it set.
+        /// The features set.
         got: u64,
         /// The features offered.
         offered: u64,
     },
     /// A ring that doesn't exist.
-    #[error("message {} is for ring {index}, but the number of rings is {rings}", name(*request))]
+    #[error("message {} is for ring {index}, but there are {rings} rings", name(*request))]
     Ring {
         /// Number of the message.
         request: u32,
-        /// The ring it names.
+        /// The ring's index.
         index: u32,
-        /// How many there are.
+        /// Number of rings.
         rings: usize,
     },
     /// An invalid value for a ring.
@@ -104,14 +101,14 @@ pub enum SessionError {
     Value {
         /// Number of the message.
         request: u32,
-        /// The ring it names.
+        /// The ring's index.
         index: usize,
-        /// The error.
+        /// The invalid value.
         what: &'static str,
     },
     /// A message of a protocol feature that was not negotiated.
     #[error("message {} needs a feature that was not negotiated", name(*request))]
-    NotAgreed {
+    NotNegotiated {
         /// Number of the message.
         request: u32,
     },
@@ -130,9 +127,9 @@ pub enum SessionError {
 pub struct Outcome {
     /// The reply to send.
     pub answer: Option<Packet>,
-    /// A refused request, if the front-end asked for a reply and may therefore continue.
+    /// The error of a refused request, if a reply reports it and the session continues.
     pub refused: Option<SessionError>,
-    /// Whether this reply, and later ones, must wait until every worker has ended its current turn.
+    /// Whether the replies from this one on must wait until every worker has ended its current turn.
     pub revoked: bool,
 }
 
@@ -183,10 +180,9 @@ impl Session {
         }
         let result = Request::decode(request, &payload, fds)
             .map_err(SessionError::from)
-            .map(|message| (message.is_question(), message))
-            .and_then(|(question, message)| Ok((question, self.dispatch(message, device)?)));
-        // Evaluated after handling, since the message that negotiates acknowledgements can request one
-        // itself.
+            .map(|message| (message.has_reply(), message))
+            .and_then(|(has_reply, message)| Ok((has_reply, self.dispatch(message, device)?)));
+        // Evaluated after handling: the message that negotiates acknowledgements can request one itself.
         let acknowledge = header.need_reply && self.protocol & protocol::REPLY_ACK != 0;
         let number = |value| Some(Reply::Number(value).encode(request));
         let revoked = std::mem::take(&mut self.revoked);
@@ -216,7 +212,7 @@ impl Session {
         device: &mut impl Device,
     ) -> Result<Option<Reply>, SessionError> {
         let request = message.number();
-        self.agreed(&message)?;
+        self.check_negotiated(&message)?;
         let refused = |reason| SessionError::Refused { request, reason };
         match message {
             Request::GetFeatures => return Ok(Some(Reply::Number(self.offered()))),
@@ -242,17 +238,16 @@ impl Session {
             Request::SetBackendReqFd(channel) => device.set_channel(channel),
             Request::IotlbMsg(change) => self.revoked = translate(change, device).map_err(refused)?,
             Request::SetLogBase(log, file) => {
-                let file = file.ok_or(refused(Refused("the log has no descriptor".into())))?;
+                let file = file.ok_or(refused(Refused("the message has no log descriptor".into())))?;
                 device.set_log(log, file).map_err(refused)?;
-                // Always answered: when the front-end has read the reply, no thread writes to the previous
-                // log.
+                // Always acknowledged: from the reply on, no thread writes to the previous log.
                 return Ok(Some(Reply::Number(0)));
             }
             Request::SetLogFd(call) => device.set_log_call(call).map_err(refused)?,
             Request::SendRarp(address) => device.announce(address),
             Request::NetSetMtu(mtu) => {
                 let mtu = Some(mtu).filter(|mtu| MTU.contains(mtu)).and_then(|mtu| mtu.try_into().ok());
-                let mtu = mtu.ok_or(refused(Refused("no link has such an MTU".into())))?;
+                let mtu = mtu.ok_or(refused(Refused("the MTU is not from 68 to 65535".into())))?;
                 device.set_mtu(mtu).map_err(refused)?;
             }
             Request::SetStatus(status) => self.set_status(status as u8, device),
@@ -263,17 +258,16 @@ impl Session {
         Ok(None)
     }
 
-    /// The offered features. An IOMMU requires acknowledgements and a channel for IOTLB misses; if it were
-    /// offered to a front-end without them, such as User-Mode Linux's, the guest's driver would negotiate it
-    /// although no translations exist.
+    /// The offered features. An IOMMU is offered only with acknowledgements and a channel for IOTLB misses:
+    /// without them, as in User-Mode Linux, the driver would negotiate it although there are no translations.
     fn offered(&self) -> u64 {
-        let needs = protocol::BACKEND_REQ | protocol::REPLY_ACK;
-        let agreed = self.protocol & needs == needs;
-        self.offer.features & if agreed { u64::MAX } else { !virtio::ACCESS_PLATFORM }
+        let needed = protocol::BACKEND_REQ | protocol::REPLY_ACK;
+        let has_iommu = self.protocol & needed == needed;
+        self.offer.features & if has_iommu { u64::MAX } else { !virtio::ACCESS_PLATFORM }
     }
 
     /// Refuses a message whose feature was not negotiated.
-    fn agreed(&self, message: &Request) -> Result<(), SessionError> {
+    fn check_negotiated(&self, message: &Request) -> Result<(), SessionError> {
         let (protocol, features) = match message {
             Request::GetQueueNum => (protocol::MQ, 0),
             Request::SetLogBase(..) | Request::SetLogFd(_) => (protocol::LOG_SHMFD, 0),
@@ -295,10 +289,10 @@ impl Session {
         if self.protocol & protocol == protocol && self.features & features == features {
             return Ok(());
         }
-        Err(SessionError::NotAgreed { request: message.number() })
+        Err(SessionError::NotNegotiated { request: message.number() })
     }
 
-    /// Messages about one ring.
+    /// Handles messages about one ring.
     fn vring(
         &mut self,
         request: u32,
@@ -309,9 +303,9 @@ impl Session {
             Request::SetVringNum(state) => {
                 let index = self.index(request, state.index)?;
                 let size = Some(state.num).filter(|size| (1..=LARGEST).contains(size));
-                let what = "size that no ring has";
+                let what = "size that is not from 1 to 32768";
                 let size = size.ok_or(SessionError::Value { request, index, what })?;
-                // User-Mode Linux removes rings without a message; a new ring's life begins here.
+                // User-Mode Linux removes rings without a message, so this may be a new ring.
                 self.stop(index, device);
                 self.rings[index].size = size as u16;
                 index
@@ -345,7 +339,7 @@ impl Session {
             Request::SetVringEnable(state) => {
                 let index = self.index(request, state.index)?;
                 if state.num > 1 {
-                    let what = "state that is neither enabled nor disabled";
+                    let what = "state other than 0 or 1";
                     return Err(SessionError::Value { request, index, what });
                 }
                 self.rings[index].enabled = state.num == 1;
@@ -354,20 +348,20 @@ impl Session {
             // `SET_OWNER` has no effect beyond the connection itself.
             _ => return Ok(()),
         };
-        self.settle(request, index, device)
+        self.update_device(request, index, device)
     }
 
     fn index(&self, request: u32, index: u32) -> Result<usize, SessionError> {
         let rings = self.rings.len();
-        // Attack: an index is compared whole, before it is made any narrower (CVE-2020-10723).
+        // Attack: an index that is truncated before it is compared (CVE-2020-10723).
         let found = usize::try_from(index).ok().filter(|&index| index < rings);
         found.ok_or(SessionError::Ring { request, index, rings })
     }
 
     fn base_from(&self, request: u32, index: usize, num: u32) -> Result<u16, SessionError> {
         if self.features & virtio::RING_PACKED != 0 {
-            // The upper half is where the used index stood. Everything is used when a ring stops, and
-            // front-ends omit that half, so the two are equivalent.
+            // The upper half is the used position, which some front-ends omit. It equals the available
+            // position, since a stopped ring has no buffers in flight.
             return Ok((num & 0xffff) as u16);
         }
         let what = "index of more than 16 bits";
@@ -382,7 +376,7 @@ impl Session {
     ) -> Result<VringState, SessionError> {
         let index = self.index(request, state.index)?;
         self.stop(index, device);
-        // It starts again when it gets a new kick descriptor.
+        // The ring starts again when its kick descriptor is set.
         self.rings[index].kick = Kick::Unset;
         let base = u32::from(self.rings[index].position(self.features));
         let packed = self.features & virtio::RING_PACKED != 0;
@@ -401,9 +395,8 @@ impl Session {
         }
         let changes = features ^ self.features;
         if changes & (virtio::RING_PACKED | virtio::ACCESS_PLATFORM) != 0 {
-            // Attack: changing the layout, or the meaning of addresses, of a running ring. If the new
-            // addresses were invalid, the ring would keep running at the previous ones, which can't be
-            // unmapped any more.
+            // Attack: changing the format, or the address space, of a running ring. If the new addresses were
+            // invalid, the ring would keep running at the previous ones, which can't be unmapped any more.
             self.end(device);
         }
         if changes & virtio::RING_PACKED != 0 {
@@ -411,8 +404,8 @@ impl Session {
         }
         device.set_features(features).map_err(|reason| SessionError::Refused { request, reason })?;
         self.features = features;
-        // Negotiating protocol features changes whether rings are enabled, so each one is updated.
-        (0..self.rings.len()).try_for_each(|index| self.settle(request, index, device))
+        // Negotiating `VHOST_USER_F_PROTOCOL_FEATURES` changes whether rings are enabled.
+        (0..self.rings.len()).try_for_each(|index| self.update_device(request, index, device))
     }
 
     fn status(&self, device: &impl Device) -> u8 {
@@ -420,15 +413,14 @@ impl Session {
     }
 
     fn set_status(&mut self, status: u8, device: &mut impl Device) {
-        // Zero resets the device (virtio 1.3, 2.1). Positions are kept, since the front-end may still request
-        // them.
+        // Zero resets the device (virtio 1.3, 2.1). Positions are kept: the front-end may still request them.
         if status == 0 && self.status != 0 {
             self.end(device);
         }
         self.status = status;
     }
 
-    /// Resets everything that doesn't belong to the connection, such as memory, protocol features and call
+    /// Resets the device's state, but not the connection's: memory, protocol features, call and error
     /// descriptors.
     fn reset(&mut self, device: &mut impl Device) {
         self.end(device);
@@ -440,7 +432,7 @@ impl Session {
 
     fn disable_all(&mut self, request: u32, device: &mut impl Device) -> Result<(), SessionError> {
         self.rings.iter_mut().for_each(|ring| ring.enabled = false);
-        (0..self.rings.len()).try_for_each(|index| self.settle(request, index, device))
+        (0..self.rings.len()).try_for_each(|index| self.update_device(request, index, device))
     }
 
     fn stop(&mut self, index: usize, device: &mut impl Device) {
@@ -451,9 +443,14 @@ impl Session {
         }
     }
 
-    /// Updates the device with the known state of a ring: it starts once it has a size, addresses and a kick
-    /// descriptor.
-    fn settle(&mut self, request: u32, index: usize, device: &mut impl Device) -> Result<(), SessionError> {
+    /// Updates the device with a ring's settings. The ring starts as soon as it has a size, addresses and a
+    /// kick descriptor.
+    fn update_device(
+        &mut self,
+        request: u32,
+        index: usize,
+        device: &mut impl Device,
+    ) -> Result<(), SessionError> {
         let ring = &mut self.rings[index];
         if !ring.is_ready() {
             return Ok(());
@@ -461,10 +458,11 @@ impl Session {
         if let Some(what) = ring.fault(self.features) {
             return Err(SessionError::Value { request, index, what });
         }
-        let mut view = ring.clone();
-        // Without protocol features, no message enables a ring.
-        view.enabled |= self.features & virtio::PROTOCOL_FEATURES == 0;
-        let result = if ring.running { device.update(index, &view) } else { device.start(index, &view) };
+        let mut settings = ring.clone();
+        // Without protocol features, rings are enabled when they start.
+        settings.enabled |= self.features & virtio::PROTOCOL_FEATURES == 0;
+        let result =
+            if ring.running { device.update(index, &settings) } else { device.start(index, &settings) };
         ring.running = ring.running || result.is_ok();
         result.map_err(|reason| SessionError::Refused { request, reason })
     }
@@ -473,7 +471,7 @@ impl Session {
 fn translate(change: Iotlb, device: &mut impl Device) -> Result<bool, Refused> {
     match change.kind {
         Iotlb::UPDATE | Iotlb::INVALIDATE => device.translate(change),
-        _ => Err(Refused("only a back-end misses translations".into())),
+        _ => Err(Refused("a front-end sends only updates and invalidations".into())),
     }
 }
 
@@ -484,11 +482,11 @@ fn read_config(mut config: Config, device: &impl Device) -> Config {
 }
 
 impl SessionError {
-    /// Whether the stream is still understood, so that "no" is an answer.
+    /// Whether the session can continue after a reply that reports the error.
     fn is_refusal(&self) -> bool {
         matches!(
             self,
-            SessionError::NotAgreed { .. }
+            SessionError::NotNegotiated { .. }
                 | SessionError::Refused { .. }
                 | SessionError::Codec(CodecError::Unknown { .. })
         )

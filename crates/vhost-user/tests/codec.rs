@@ -1,4 +1,4 @@
-//! Messages as bytes and back.
+//! Encoding and decoding of messages.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail the test.
 
@@ -21,7 +21,7 @@ fn shared() -> SharedRegion {
     SharedRegion { region: REGION, fd: null() }
 }
 
-/// One of each, with the number of descriptors it carries.
+/// A message of each type, with its number of descriptors.
 fn every_message() -> Vec<(Request, usize)> {
     let addr = VringAddr { index: 0, flags: 1, descriptors: 2, used: 3, available: 4, log: 5 };
     let config = Config { offset: 4, flags: 0, bytes: vec![1, 2, 3, 4] };
@@ -92,8 +92,7 @@ fn the_number_of_descriptors_is_checked_in_every_message() {
         let (header, payload) = split(&packet);
         for wrong in (0..=DESCRIPTORS).filter(|&count| count != fds) {
             let result = Request::decode(header.request, payload, nulls(wrong));
-            // A file comes along with a region that goes, and with a log that is not shared memory none
-            // comes.
+            // REM_MEM_REG may have a file, and SET_LOG_BASE none.
             let tolerated = matches!((header.request, wrong), (38, 1) | (6, 0));
             assert_eq!(result.is_ok(), tolerated, "{} with {wrong}", name(header.request));
         }
@@ -105,8 +104,7 @@ fn truncated_and_overlong_payloads_are_refused() {
     for (message, fds) in every_message() {
         let packet = message.encode(false);
         let (header, payload) = split(&packet);
-        // Of a question about the configuration only the first fields are needed; padding may be missing
-        // elsewhere.
+        // GET_CONFIG needs only its first fields; other messages may lack padding.
         let least = match header.request {
             24 => 12,
             22 => payload.len() - 6,

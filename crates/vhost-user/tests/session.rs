@@ -1,4 +1,4 @@
-//! Sessions as front-ends hold them, and as they shouldn't.
+//! Sessions of real front-ends, and invalid sessions.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail the test.
 
@@ -26,7 +26,7 @@ const OFFER: Offer = Offer {
     slots: 509,
 };
 
-/// Writes down what a session asks of it.
+/// Records the calls of a session.
 #[derive(Default)]
 struct Recorder {
     log: Vec<String>,
@@ -160,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// Sends what must be acknowledged; returns the code.
+    /// Sends a request that must be acknowledged; returns the code.
     fn acknowledged(&mut self, request: Request) -> u64 {
         match self.reply(request, true).unwrap() {
             Some(Reply::Number(code)) => code,
@@ -249,7 +249,7 @@ fn qemu_7_2_starts_up() {
     qemu.device.position = 77;
     assert_eq!((qemu.base(0), qemu.base(0)), (77, 77));
     qemu.send(Request::SetStatus(0)).unwrap();
-    assert_eq!(qemu.base(1), 77, "a reset does not forget where a ring stood");
+    assert_eq!(qemu.base(1), 77, "a reset keeps a ring's position");
     assert_eq!(qemu.device.take(), ["stop 0", "stop 1"]);
     assert_eq!(qemu.acknowledged(Request::RemMemReg(shared(0).region)), 0);
 }
@@ -439,7 +439,7 @@ fn messages_without_their_feature_are_refused() {
         assert_eq!(front.acknowledged(request), 1);
     }
     // Attack: each of these would make a region of shared memory (CVE-2020-10726).
-    assert!(matches!(front.send(Request::GetInflightFd(inflight)), Err(SessionError::NotAgreed { .. })));
+    assert!(matches!(front.send(Request::GetInflightFd(inflight)), Err(SessionError::NotNegotiated { .. })));
     assert!(front.device.take().is_empty());
 }
 
