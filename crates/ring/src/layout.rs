@@ -1,4 +1,4 @@
-//! Ringway's own shared ring: two rings of slots and a set of buffers in one sealed memory file.
+//! Ringway's own shared ring: two rings of slots, and buffers, in a sealed memory file.
 //!
 //! The model is netmap's: slots name buffers; the program owns `head` and `cur`, Ringway owns `tail`. Each
 //! ring has a producer and a consumer, each with its own cache line that only it writes:
@@ -9,11 +9,11 @@
 //! | consumer's index | `tail` less the number of slots, by Ringway | `head`, by the program |
 //! | `wake_at` of the program's line | `cur` | `cur` |
 //!
-//! Indices are free-running 32-bit counters, so no slot has to stay empty. In a pipe the second program takes
+//! Indices are free-running 32-bit counters, so all slots can be in use. In a pipe, a second program takes
 //! Ringway's place: each program's TX ring is the other's RX ring.
 //!
-//! All numbers are little-endian. Each side treats the other as hostile: it reads an index or a slot once,
-//! into its own memory, checks it there and uses the checked value; it never reads back what it wrote itself.
+//! All numbers are little-endian. Each side treats the other as hostile: it reads an index or a slot once
+//! into its own memory, and checks and uses that copy; it never reads values back that it wrote.
 //!
 //! | offset | content |
 //! |---|---|
@@ -46,10 +46,10 @@ pub const SLOTS_MAX: u32 = 4096;
 /// Largest number of slots of a frame, as in netmap.
 pub const FRAGMENTS: usize = 64;
 
-/// The other side violated the ring's rules; the ring is unusable.
+/// How the other side violated the ring's rules. The ring is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// Its index differs from ours by more than the ring's slots.
+    /// The other side's index differs from ours by more than the ring's slots.
     Index,
     /// A slot names a buffer that doesn't exist.
     Buffer,
@@ -58,8 +58,8 @@ pub enum Broken {
 impl core::fmt::Display for Broken {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         out.write_str(match self {
-            Broken::Index => "the other side's index jumped by more than the ring's slots",
-            Broken::Buffer => "the other side named a buffer that the ring doesn't have",
+            Broken::Index => "the other side's index moved by more than the ring's slots",
+            Broken::Buffer => "the other side used a buffer number that the ring doesn't have",
         })
     }
 }

@@ -1,7 +1,8 @@
 //! The notifier, and the layout of Ringway's own shared ring.
 //!
-//! [`Notifier`] decides when one side of a ring notifies the other, for every kind of ring; `layout` is the
-//! shared memory of `ring` and `pipe` ports, with its `Producer` and `Consumer`. Read `notifier.rs` first.
+//! [`Notifier`] decides when one side of a ring notifies the other, for every kind of ring. `layout` is the
+//! shared memory of `ring` and `pipe` ports, with a [`Producer`] and a [`Consumer`]. Read `notifier.rs`
+//! first.
 #![cfg_attr(not(test), no_std)]
 
 mod layout;

@@ -1,39 +1,39 @@
 //! The notification policy.
 //!
-//! Every device has its own ring layout; this module decides about notifications. It has five policies, each
-//! of which can be disabled ([`Policy`]): one notification per burst (*batch*); none while the other side is
-//! about to check the ring anyway (*combine*); at most one per window (*moderate*); none that the other
-//! side's flag declines (*suppress*); and enabling the other side's notifications only before going to sleep
+//! Each device has its own ring layout; this module decides when to notify. [`Policy`] has five parts, each
+//! of which can be disabled: one notification per burst (*batch*); none while the other side is about to
+//! check the ring anyway (*combine*); at most one per time window (*moderate*); none while the other side's
+//! flag disables them (*suppress*); and enabling the other side's notifications only before sleeping
 //! (*poll*).
 
 use core::sync::atomic::{Ordering, fence};
 
 /// One side of a ring, for notifications.
 pub trait View {
-    /// Whether the other side has made something available that was not taken yet.
+    /// Whether the other side made something available that was not taken yet.
     fn pending(&mut self) -> bool;
 
-    /// Stores the flag that tells the other side whether to notify us.
+    /// Stores the flag that enables or disables the other side's notifications.
     fn set_flag(&mut self, wanted: bool);
 
-    /// Notifies the other side of everything published so far; if `ask`, only if its flag asks for it.
-    /// Returns whether it was notified. The caller has published and executed a full barrier before.
-    fn notify(&mut self, ask: bool) -> bool;
+    /// Notifies the other side of everything published so far; if `check_flag`, only if its flag enables
+    /// notifications. Returns whether it was notified. The caller has published and then executed a full
+    /// barrier.
+    fn notify(&mut self, check_flag: bool) -> bool;
 }
 
 /// The enabled policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Publish and notify once a burst, not once a frame.
+    /// Publish and notify once per burst, not once per frame.
     pub batch: bool,
-    /// The longest delay of a notification because a reply is due, in nanoseconds; 0: none. The limit matters
-    /// if the reply never comes.
+    /// How long a notification waits for a reply that replaces it, in nanoseconds at most; 0 disables this.
     pub combine: u64,
-    /// The window with at most one notification, in nanoseconds; 0: none.
+    /// The window with at most one notification, in nanoseconds; 0 disables this.
     pub moderate: u64,
-    /// Obey the other side's flag.
+    /// Don't notify while the other side's flag disables it.
     pub suppress: bool,
-    /// Disable the other side's notifications while awake.
+    /// Disable the other side's notifications while polling.
     pub poll: bool,
 }
 
@@ -53,20 +53,20 @@ impl Policy {
 #[derive(Clone, Copy, Debug)]
 pub struct Notifier {
     policy: Policy,
-    /// Something was published without notifying the other side.
+    /// Whether something was published without a notification.
     held: bool,
     /// No notification is sent before this time.
     quiet_until: u64,
-    /// Time until which a reply is due, which notifies the other side implicitly.
-    answer_until: u64,
-    /// The last value of the flag that tells the other side whether to notify us.
-    requested: Option<bool>,
+    /// Time until which notifications wait for a reply.
+    reply_until: u64,
+    /// The last value of the flag that enables the other side's notifications; `None` if unknown.
+    flag: Option<bool>,
 }
 
 impl Notifier {
-    /// Nothing held back, nothing sent; the state of the flag is unknown.
+    /// A notifier without pending notifications.
     pub fn new(policy: Policy) -> Notifier {
-        Notifier { policy, held: false, quiet_until: 0, answer_until: 0, requested: None }
+        Notifier { policy, held: false, quiet_until: 0, reply_until: 0, flag: None }
     }
 
     /// The policy.
@@ -74,7 +74,7 @@ impl Notifier {
         self.policy
     }
 
-    /// Whether to publish once a burst.
+    /// Whether to publish once per burst.
     #[inline]
     pub fn batches(&self) -> bool {
         self.policy.batch
@@ -90,12 +90,12 @@ impl Notifier {
     /// Sends a held notification that is due. Returns whether the other side was notified.
     #[inline]
     pub fn due(&mut self, now: u64, view: &mut impl View) -> bool {
-        if !self.held || now < self.quiet_until || now < self.answer_until {
+        if !self.held || now < self.quiet_until || now < self.reply_until {
             return false;
         }
         self.held = false;
-        // Publishing must be visible before the flag is read: the other side stores its flag, then checks the
-        // ring again.
+        // The published entries must be visible before the flag is read: the other side stores its flag, then
+        // checks the ring.
         fence(Ordering::SeqCst);
         let sent = view.notify(self.policy.suppress);
         if sent {
@@ -104,41 +104,41 @@ impl Notifier {
         sent
     }
 
-    /// A reply to the other side is due, after which it will check the ring. Until [`Notifier::answered`],
-    /// notifications are held back, up to the policy's limit.
+    /// Call when a reply to the other side is due, after which it checks the ring. Notifications are held
+    /// until [`Notifier::answered`], at most for the policy's limit.
     #[inline]
     pub fn expect_answer(&mut self, now: u64) {
-        if self.policy.combine > 0 && self.answer_until <= now {
-            self.answer_until = now.saturating_add(self.policy.combine);
+        if self.policy.combine > 0 && self.reply_until <= now {
+            self.reply_until = now.saturating_add(self.policy.combine);
         }
     }
 
-    /// The reply was sent. Returns whether the other side was notified of held publications.
+    /// Call when the reply was sent. Sends a held notification; returns whether the other side was notified.
     #[inline]
     pub fn answered(&mut self, now: u64, view: &mut impl View) -> bool {
-        self.answer_until = 0;
+        self.reply_until = 0;
         self.due(now, view)
     }
 
-    /// Whether a notification is held back until a reply is sent.
+    /// Whether a notification is held until a reply is sent.
     #[inline]
     pub fn waits_for_answer(&self) -> bool {
-        self.held && self.answer_until > 0
+        self.held && self.reply_until > 0
     }
 
     /// When to call [`Notifier::due`] for a held notification.
     #[inline]
     pub fn next_due(&self) -> Option<u64> {
-        self.held.then(|| self.quiet_until.max(self.answer_until))
+        self.held.then(|| self.quiet_until.max(self.reply_until))
     }
 
-    /// Before sleep: enables notifications. `false`: something is already available, and they are disabled
-    /// again.
+    /// Call before sleeping: enables the other side's notifications. Returns `false`, with notifications
+    /// disabled again, if something is already available.
     pub fn arm(&mut self, view: &mut impl View) -> bool {
-        // Set even if already set: with event indices the newest index is needed.
+        // Set even if already set: with event indices, the flag is the newest index.
         view.set_flag(true);
-        self.requested = Some(true);
-        // The other side publishes, then reads the flag; we set the flag, then check the ring: at least one
+        self.flag = Some(true);
+        // The other side publishes, then reads the flag; we set the flag, then check the ring. At least one
         // side sees the other's store.
         fence(Ordering::SeqCst);
         if !view.pending() {
@@ -148,13 +148,13 @@ impl Notifier {
         false
     }
 
-    /// After sleep: disables notifications.
+    /// Call after sleeping: disables the other side's notifications.
     #[inline]
     pub fn disarm(&mut self, view: &mut impl View) {
-        let wanted = !self.policy.poll;
-        if self.requested != Some(wanted) {
-            view.set_flag(wanted);
-            self.requested = Some(wanted);
+        let enabled = !self.policy.poll;
+        if self.flag != Some(enabled) {
+            view.set_flag(enabled);
+            self.flag = Some(enabled);
         }
     }
 }
@@ -182,8 +182,8 @@ mod tests {
             self.flag = Some(wanted);
         }
 
-        fn notify(&mut self, ask: bool) -> bool {
-            let sent = !(ask && self.declines);
+        fn notify(&mut self, check_flag: bool) -> bool {
+            let sent = !(check_flag && self.declines);
             self.notified += usize::from(sent);
             sent
         }
@@ -230,7 +230,7 @@ mod tests {
         notifier.expect_answer(10);
         assert!(!notifier.published(20, &mut peer));
         notifier.expect_answer(40);
-        assert_eq!(notifier.next_due(), Some(60), "a further answer doesn't move the bound");
+        assert_eq!(notifier.next_due(), Some(60), "a further reply doesn't extend the limit");
         assert!(notifier.answered(45, &mut peer));
         notifier.expect_answer(100);
         assert!(!notifier.published(101, &mut peer));
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(peer.flag, Some(false));
         peer.comes_while_arming = true;
         assert!(!notifier.arm(&mut peer));
-        assert_eq!(peer.flag, Some(false), "off again, since somebody is awake");
+        assert_eq!(peer.flag, Some(false), "disabled again");
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl RxQueue for RingRx {
     fn publish(&mut self, turn: &Turn<'_>) {
         let Some(open) = self.open(turn) else { return };
         let Some(producer) = &mut self.producer else { return };
-        let shown = producer.show(&open.memory);
+        let shown = producer.publish_index(&open.memory);
         let mut view = RxView { open, producer, shared: &self.shared };
         if shown {
             self.notifier.expect_answer(turn.now);
@@ -234,7 +234,7 @@ impl View for RxView<'_> {
     fn set_flag(&mut self, _wanted: bool) {}
 
     fn notify(&mut self, ask: bool) -> bool {
-        let wanted = self.producer.is_wanted(&self.open.memory) || !ask;
+        let wanted = self.producer.wants_notification(&self.open.memory) || !ask;
         if wanted {
             self.open.signal(&self.shared.config.counters);
         }

@@ -2,12 +2,11 @@
 
 use super::Broken;
 use super::memory::{RingMemory, Side, Word};
-use super::producer::{ask, own_index, wanted};
+use super::producer::{is_requested, request_wake, stored_index};
 use super::slot::Slot;
 use core::sync::atomic::Ordering;
 
-/// A consumer's private state. All slots from its index up to the producer's belong to the consumer until it
-/// releases them.
+/// A consumer's private state. The consumer owns the slots from its own index up to the producer's.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     ring: usize,
@@ -15,15 +14,15 @@ pub struct Consumer {
     next: u32,
     published: u32,
     /// The producer's index as last read and checked.
-    seen: u32,
+    peer_index: u32,
 }
 
 impl Consumer {
-    /// The consumer of a ring, which continues where an earlier one stopped. Any stored index is safe to
-    /// begin at: no slot counts as filled until the producer's index is read.
+    /// The consumer of a ring; continues at the stored index. Any stored index is safe: no slot counts as
+    /// filled until the producer's index is read.
     pub fn new(memory: &RingMemory, ring: usize) -> Consumer {
-        let (slots, next) = (memory.slots(ring), own_index(memory, ring, Side::Consumer));
-        Consumer { ring, slots, next, published: next, seen: next }
+        let (slots, next) = (memory.slots(ring), stored_index(memory, ring, Side::Consumer));
+        Consumer { ring, slots, next, published: next, peer_index: next }
     }
 
     /// Number of slots.
@@ -36,74 +35,73 @@ impl Consumer {
         self.next
     }
 
-    /// Number of filled slots, at least `wanted` if the producer filled as many. Reads the producer's index
-    /// only if the known number is insufficient.
+    /// Number of filled slots. Reads the producer's index only if fewer than `wanted` are known.
     #[inline]
     pub fn available(&mut self, memory: &RingMemory, wanted: u32) -> Result<u32, Broken> {
-        let known = self.seen.wrapping_sub(self.next);
+        let known = self.peer_index.wrapping_sub(self.next);
         if known >= wanted {
             return Ok(known);
         }
-        let theirs = memory.cell(self.ring, Side::Producer, Word::Index).load(Ordering::Acquire);
-        // Attack: an index further ahead than the ring has slots, or a decreasing one, would yield slots that
-        // the producer is still filling, without end.
-        let ahead = theirs.wrapping_sub(self.seen);
-        if ahead > self.slots - self.seen.wrapping_sub(self.published) {
+        let peer_index = memory.cell(self.ring, Side::Producer, Word::Index).load(Ordering::Acquire);
+        // Attack: an index that moved by more than the ring's slots, or decreased, would yield unfilled
+        // slots.
+        let advance = peer_index.wrapping_sub(self.peer_index);
+        if advance > self.slots - self.peer_index.wrapping_sub(self.published) {
             return Err(Broken::Index);
         }
-        self.seen = theirs;
-        Ok(theirs.wrapping_sub(self.next))
+        self.peer_index = peer_index;
+        Ok(peer_index.wrapping_sub(self.next))
     }
 
-    /// Filled slots as of the last read of the producer's index.
+    /// Number of filled slots when the producer's index was last read.
     #[inline]
     pub fn known(&self) -> u32 {
-        self.seen.wrapping_sub(self.next)
+        self.peer_index.wrapping_sub(self.next)
     }
 
-    /// Reads the slot `ahead` of the next one.
+    /// Reads the slot `offset` slots after the next one.
     #[inline]
-    pub fn slot(&self, memory: &RingMemory, ahead: u32) -> Slot {
-        memory.read_slot(self.ring, self.next.wrapping_add(ahead))
+    pub fn slot(&self, memory: &RingMemory, offset: u32) -> Slot {
+        memory.read_slot(self.ring, self.next.wrapping_add(offset))
     }
 
-    /// Puts another buffer into the slot `ahead` of the next one, in exchange for the slot's buffer.
+    /// Exchanges the buffer of the slot `offset` slots after the next one; returns the previous slot.
     #[inline]
-    pub fn swap(&self, memory: &RingMemory, ahead: u32, buf_idx: u16) -> Slot {
-        let slot = self.slot(memory, ahead);
-        memory.write_slot(self.ring, self.next.wrapping_add(ahead), Slot { buf_idx, ..slot });
+    pub fn swap(&self, memory: &RingMemory, offset: u32, buf_idx: u16) -> Slot {
+        let slot = self.slot(memory, offset);
+        memory.write_slot(self.ring, self.next.wrapping_add(offset), Slot { buf_idx, ..slot });
         slot
     }
 
-    /// Advances over the next `slots` slots, at most the filled ones; the producer doesn't see this yet.
+    /// Advances over the next `slots` slots, at most the filled ones, without publishing it.
     #[inline]
     pub fn advance(&mut self, slots: u32) {
-        self.next = self.next.wrapping_add(slots.min(self.seen.wrapping_sub(self.next)));
+        self.next = self.next.wrapping_add(slots.min(self.peer_index.wrapping_sub(self.next)));
     }
 
-    /// Whether there are emptied slots that are not published.
+    /// Whether there are emptied slots that are not published yet.
     #[inline]
     pub fn is_pending(&self) -> bool {
         self.next != self.published
     }
 
-    /// Returns emptied slots to the producer; `true` if the producer asked to be notified of them.
+    /// Returns emptied slots to the producer; returns whether the producer wants a notification.
     #[inline]
     pub fn publish(&mut self, memory: &RingMemory) -> bool {
         if !self.is_pending() {
             return false;
         }
         let old = core::mem::replace(&mut self.published, self.next);
-        // Same barrier as in `Producer::publish`.
+        // A full barrier, as in `Producer::publish`.
         memory.cell(self.ring, Side::Consumer, Word::Index).store(self.next, Ordering::SeqCst);
-        wanted(memory, self.ring, Side::Producer, old, self.next)
+        is_requested(memory, self.ring, Side::Producer, old, self.next)
     }
 
-    /// Asks to be notified when `slots` slots are filled. `false`: they are filled already, and no
-    /// notification was requested.
+    /// Requests a notification when `slots` slots are filled. Returns `false`, without a request, if they are
+    /// filled already.
     pub fn arm(&mut self, memory: &RingMemory, slots: u32) -> Result<bool, Broken> {
         let slots = slots.clamp(1, self.slots);
-        ask(memory, self.ring, Side::Consumer, self.next.wrapping_add(slots - 1));
+        request_wake(memory, self.ring, Side::Consumer, self.next.wrapping_add(slots - 1));
         if self.available(memory, self.slots + 1)? >= slots {
             self.disarm(memory);
             return Ok(false);

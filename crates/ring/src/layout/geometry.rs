@@ -1,21 +1,21 @@
-//! Sizes and offsets of the parts of a ring's memory.
+//! Sizes and offsets in a ring's memory.
 
 use super::slot::Slot;
 use super::{SLOTS_MAX, SLOTS_MIN};
 
 /// First eight bytes of a ring's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"Ringway\0");
-/// Version of the layout. A reader refuses any other.
+/// Version of the layout. Readers refuse any other.
 pub const VERSION: u32 = 1;
-/// Feature bits of this version; a reader refuses others. Bits 0 to 4 are offloads that the program handles
-/// for received frames: checksum, TSO over IPv4, over IPv6, ECN, USO.
+/// Feature bits of this version; readers refuse others. Bits 0 to 4 are offloads that the program accepts in
+/// received frames: checksum, TSO over IPv4, TSO over IPv6, ECN, USO.
 pub const FEATURES: u32 = 0x1f;
 
-/// Smallest and largest buffer.
+/// Permitted sizes of a buffer in bytes.
 const SLOT_SIZE: core::ops::RangeInclusive<u32> = 64..=32_768;
 /// Buffer numbers have 16 bits.
 const BUFFERS_MAX: u32 = 65_536;
-/// Attack: a program could request rings that take all of the host's memory.
+/// Largest memory of a ring. Attack: a program that requests all of the host's memory.
 const BYTES_MAX: u64 = 512 << 20;
 const LINE: u32 = 64;
 pub(super) const PAGE: u64 = 4096;
@@ -38,7 +38,7 @@ pub enum LayoutError {
     Slots(u32),
     /// The buffer size is not a multiple of 64 between 64 and 32,768 bytes.
     SlotSize(u32),
-    /// Fewer buffers than slots, or more than 65,536.
+    /// Fewer buffers than slots, or more than 65,536 buffers.
     Buffers(u32),
     /// Rings and buffers together would take more than 512 MB.
     Bytes(u64),
@@ -48,7 +48,7 @@ pub enum LayoutError {
     Version(u32),
     /// Unknown feature bits.
     Features(u32),
-    /// The memory is smaller than in its header, or the header's offsets don't match its sizes.
+    /// The memory is smaller than the header says, or the header's fields contradict each other.
     Size,
     /// The memory is not aligned to a page.
     Alignment,
@@ -64,23 +64,23 @@ impl core::fmt::Display for LayoutError {
                 write!(out, "slots of {size} bytes: give a multiple of 64 between 64 and 32768")
             }
             LayoutError::Buffers(count) => {
-                write!(out, "{count} buffers: a ring needs one a slot, and at most 65536")
+                write!(out, "{count} buffers: a ring needs one per slot, and at most 65536")
             }
             LayoutError::Bytes(bytes) => {
                 write!(
                     out,
-                    "the ring would take {bytes} bytes, more than 512 MB: give fewer or smaller slots"
+                    "the ring would take {bytes} bytes, more than 512 MB: reduce the number or size of slots"
                 )
             }
-            LayoutError::Magic => out.write_str("the memory is no ring: its first bytes are not `Ringway`"),
+            LayoutError::Magic => out.write_str("the memory is not a ring: it doesn't begin with `Ringway`"),
             LayoutError::Version(version) => write!(
                 out,
-                "the ring has layout version {version}, this program knows {VERSION}: rebuild the older"
+                "the ring has layout version {version}, this program {VERSION}: rebuild the older one"
             ),
             LayoutError::Features(bits) => {
-                write!(out, "the ring has features {bits:#x} that are unknown here")
+                write!(out, "the ring has unsupported features {bits:#x}")
             }
-            LayoutError::Size => out.write_str("the ring's memory is smaller than in its header"),
+            LayoutError::Size => out.write_str("the ring's memory is smaller than its header says"),
             LayoutError::Alignment => out.write_str("the ring's memory is not aligned to a page"),
         }
     }
@@ -97,7 +97,7 @@ pub struct Header {
     pub version: u32,
     /// A subset of [`FEATURES`].
     pub features: u32,
-    /// 0: a port's ring, 1: a pipe.
+    /// 0 for a port's ring, 1 for a pipe.
     pub kind: u32,
     /// Slots of ring 0 (TX) and of ring 1 (RX), each a power of two.
     pub slots: [u32; 2],
@@ -107,9 +107,9 @@ pub struct Header {
     pub stride: u32,
     /// Number of buffers.
     pub buffers: u32,
-    /// Largest unsegmented frame in bytes that the program receives; 0: any.
+    /// Largest unsegmented frame in bytes that the program receives; 0 means any.
     pub largest: u32,
-    /// Zero.
+    /// Reserved, 0.
     pub reserved: u32,
     /// Offset of each ring's slots in bytes.
     pub slots_at: [u64; 2],
@@ -120,7 +120,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Number of eight-byte words of a header in memory.
+    /// Number of 8-byte words of a header in memory.
     pub const WORDS: usize = 10;
 
     pub(super) fn from_words(words: [u64; Header::WORDS]) -> Header {
@@ -160,7 +160,7 @@ impl Header {
     }
 }
 
-/// The parameters of a ring. The header is derived from them.
+/// The parameters of a ring, from which the header is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// The kind of ring.
@@ -169,11 +169,11 @@ pub struct Geometry {
     pub slots: [u32; 2],
     /// Bytes of a buffer.
     pub slot_size: u32,
-    /// Buffers in addition to one per slot, for a program that holds frames back.
+    /// Buffers in addition to one per slot, for a program that keeps frames.
     pub extra: u32,
     /// A subset of [`FEATURES`].
     pub features: u32,
-    /// Largest frame in bytes that the program receives; 0: any.
+    /// Largest frame in bytes that the program receives; 0 means any.
     pub largest: u32,
 }
 
@@ -234,8 +234,8 @@ impl Geometry {
         })
     }
 
-    /// The parameters of a header read from memory of `bytes` bytes, if [`Geometry::header`] would make this
-    /// header.
+    /// The parameters of a header that was read from memory of `bytes` bytes. An error unless
+    /// [`Geometry::header`] of these parameters equals the header.
     pub fn check(header: Header, bytes: u64) -> Result<Geometry, LayoutError> {
         if header.magic != MAGIC {
             return Err(LayoutError::Magic);
@@ -243,11 +243,11 @@ impl Geometry {
         if header.version != VERSION {
             return Err(LayoutError::Version(header.version));
         }
-        // Attack: the header may contain any numbers. The parameters are checked individually, and the
-        // derived fields must equal the computed ones.
+        // Attack: arbitrary numbers in the header. The parameters are checked one by one, and derived fields
+        // must equal the computed ones.
         let kind = if header.kind == 0 { RingKind::Port } else { RingKind::Pipe };
-        let least = header.slots[0].saturating_add(header.slots[1]);
-        let extra = header.buffers.checked_sub(least).ok_or(LayoutError::Buffers(header.buffers))?;
+        let slots = header.slots[0].saturating_add(header.slots[1]);
+        let extra = header.buffers.checked_sub(slots).ok_or(LayoutError::Buffers(header.buffers))?;
         let geometry = Geometry {
             kind,
             slots: header.slots,

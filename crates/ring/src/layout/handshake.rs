@@ -1,10 +1,9 @@
-//! Messages between a program and Ringway on the port's UNIX stream socket, exchanged before the ring is
-//! used.
+//! Messages between a program and Ringway on the port's UNIX stream socket, before the ring is used.
 //!
-//! The program sends one [`Hello`]; Ringway replies with one [`Welcome`]. On a pipe, a further [`Welcome`]
-//! follows whenever the other end was replaced. Both have a fixed size and little-endian numbers. A welcome
-//! that grants a ring comes with three descriptors: the memory, the eventfd that the program writes and the
-//! eventfd that it reads.
+//! The program sends a [`Hello`]; Ringway replies with a [`Welcome`]. On a pipe, a further [`Welcome`]
+//! follows whenever the other end was replaced. Both have a fixed size and little-endian numbers. Three
+//! descriptors are sent with a [`Welcome`] that grants a ring: the memory, the eventfd that the program
+//! writes, and the eventfd that the program reads.
 
 use super::geometry::{Geometry, MAGIC, RingKind, VERSION};
 
@@ -17,18 +16,18 @@ pub struct Hello {
     pub slot_size: u32,
     /// Buffers in addition to one per slot.
     pub extra: u32,
-    /// Offloads that the program handles for received frames, a subset of [`super::FEATURES`].
+    /// Offloads that the program accepts in received frames, a subset of [`super::FEATURES`].
     pub features: u32,
-    /// Largest frame in bytes that it receives; 0: any.
+    /// Largest frame in bytes that the program receives; 0 means any.
     pub largest: u32,
 }
 
 /// An invalid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// It doesn't begin with the magic number.
+    /// The message doesn't begin with the magic number.
     Magic,
-    /// Another version.
+    /// An unsupported version.
     Version(u32),
 }
 
@@ -38,7 +37,7 @@ impl core::fmt::Display for HandshakeError {
             HandshakeError::Magic => out.write_str("the other side doesn't speak the ring protocol"),
             HandshakeError::Version(version) => write!(
                 out,
-                "the other side speaks ring protocol {version}, this one {VERSION}: rebuild the older"
+                "the other side has protocol version {version}, this one {VERSION}: rebuild the older one"
             ),
         }
     }
@@ -47,23 +46,23 @@ impl core::fmt::Display for HandshakeError {
 impl core::error::Error for HandshakeError {}
 
 impl Hello {
-    /// Bytes of the message.
+    /// Size of the message in bytes.
     pub const SIZE: usize = 40;
 
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Hello::SIZE] {
         let mut bytes = [0; Hello::SIZE];
-        put_start(&mut bytes);
+        put_preamble(&mut bytes);
         let numbers = [self.slots[0], self.slots[1], self.slot_size, self.extra, self.features, self.largest];
-        for (place, number) in bytes[12..].as_chunks_mut().0.iter_mut().zip(numbers) {
-            *place = number.to_le_bytes();
+        for (slot, number) in bytes[12..].as_chunks_mut().0.iter_mut().zip(numbers) {
+            *slot = number.to_le_bytes();
         }
         bytes
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     pub fn from_bytes(bytes: &[u8; Hello::SIZE]) -> Result<Hello, HandshakeError> {
-        check_start(bytes)?;
+        check_preamble(bytes)?;
         let number = |index: usize| u32_at(bytes, 12 + 4 * index);
         Ok(Hello {
             slots: [number(0), number(1)],
@@ -74,16 +73,16 @@ impl Hello {
         })
     }
 
-    /// The requested ring, with unset values taken from `otherwise`.
-    pub fn geometry(&self, kind: RingKind, otherwise: &Geometry) -> Geometry {
-        let or = |asked: u32, otherwise: u32| if asked == 0 { otherwise } else { asked };
+    /// The requested ring, with values of `defaults` where the program requests none.
+    pub fn geometry(&self, kind: RingKind, defaults: &Geometry) -> Geometry {
+        let or = |requested: u32, defaults: u32| if requested == 0 { defaults } else { requested };
         Geometry {
             kind,
-            slots: [or(self.slots[0], otherwise.slots[0]), or(self.slots[1], otherwise.slots[1])],
-            slot_size: or(self.slot_size, otherwise.slot_size),
-            extra: or(self.extra, otherwise.extra),
+            slots: [or(self.slots[0], defaults.slots[0]), or(self.slots[1], defaults.slots[1])],
+            slot_size: or(self.slot_size, defaults.slot_size),
+            extra: or(self.extra, defaults.extra),
             features: self.features,
-            largest: or(self.largest, otherwise.largest),
+            largest: or(self.largest, defaults.largest),
         }
     }
 }
@@ -100,30 +99,30 @@ pub struct Welcome {
 const REFUSED: u32 = u32::MAX;
 
 impl Welcome {
-    /// Bytes of the message.
+    /// Size of the message in bytes.
     pub const SIZE: usize = 20 + Welcome::TEXT;
-    /// Largest length of a refusal's text in bytes.
+    /// Maximum length of a refusal's text in bytes.
     pub const TEXT: usize = 236;
-    /// Descriptors that come with a ring.
+    /// Number of descriptors sent with a ring.
     pub const DESCRIPTORS: usize = 3;
 
-    /// A ring. `end` is 0, or 1 for a pipe's second end, whose TX ring is ring 1.
+    /// Grants a ring. `end` is 0, or 1 for a pipe's second end, whose TX ring is ring 1.
     pub fn ring(end: u32) -> Welcome {
         Welcome { end: end & 1, text_len: 0, text: [0; Welcome::TEXT] }
     }
 
-    /// A refusal with its reason, for people; a longer text is truncated.
-    pub fn refused(why: &str) -> Welcome {
-        let mut len = why.len().min(Welcome::TEXT);
-        while !why.is_char_boundary(len) {
+    /// Refuses a ring, with a reason for the user, truncated to [`Welcome::TEXT`] bytes.
+    pub fn refused(reason: &str) -> Welcome {
+        let mut len = reason.len().min(Welcome::TEXT);
+        while !reason.is_char_boundary(len) {
             len -= 1;
         }
         let mut text = [0; Welcome::TEXT];
-        text[..len].copy_from_slice(&why.as_bytes()[..len]);
+        text[..len].copy_from_slice(&reason.as_bytes()[..len]);
         Welcome { end: REFUSED, text_len: len as u32, text }
     }
 
-    /// The program's end of the ring, or the text of the refusal.
+    /// The program's end of the ring, or the reason of a refusal.
     pub fn end(&self) -> Result<u32, &str> {
         if self.end != REFUSED {
             return Ok(self.end & 1);
@@ -132,31 +131,31 @@ impl Welcome {
         Err(core::str::from_utf8(text).unwrap_or("no reason was given"))
     }
 
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> [u8; Welcome::SIZE] {
         let mut bytes = [0; Welcome::SIZE];
-        put_start(&mut bytes);
+        put_preamble(&mut bytes);
         bytes[12..16].copy_from_slice(&self.end.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.text_len.to_le_bytes());
         bytes[20..].copy_from_slice(&self.text);
         bytes
     }
 
-    /// Reads the message.
+    /// Decodes the message.
     pub fn from_bytes(bytes: &[u8; Welcome::SIZE]) -> Result<Welcome, HandshakeError> {
-        check_start(bytes)?;
+        check_preamble(bytes)?;
         let mut text = [0; Welcome::TEXT];
         text.copy_from_slice(&bytes[20..]);
         Ok(Welcome { end: u32_at(bytes, 12), text_len: u32_at(bytes, 16), text })
     }
 }
 
-fn put_start(bytes: &mut [u8]) {
+fn put_preamble(bytes: &mut [u8]) {
     bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
 }
 
-fn check_start(bytes: &[u8]) -> Result<(), HandshakeError> {
+fn check_preamble(bytes: &[u8]) -> Result<(), HandshakeError> {
     if bytes.get(..8) != Some(&MAGIC.to_le_bytes()[..]) {
         return Err(HandshakeError::Magic);
     }
@@ -207,7 +206,7 @@ mod tests {
             mut bytes in prop::collection::vec(any::<u8>(), Welcome::SIZE),
             start in any::<bool>(),
         ) {
-            if start { put_start(&mut bytes); }
+            if start { put_preamble(&mut bytes); }
             let bytes: [u8; Welcome::SIZE] = bytes.try_into().unwrap();
             if let Ok(welcome) = Welcome::from_bytes(&bytes) {
                 prop_assert!(welcome.end().is_err() || welcome.end().unwrap() < 2);

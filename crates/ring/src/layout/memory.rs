@@ -6,21 +6,21 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ringway_mem::{Region, SpanMut};
 
-/// Number of the ring that the program (a pipe's first end) fills.
+/// Index of the ring that the program (a pipe's first end) fills.
 pub const TX: usize = 0;
-/// Number of the ring that the program (a pipe's first end) empties.
+/// Index of the ring that the program (a pipe's first end) empties.
 pub const RX: usize = 1;
 
 const CELL: usize = 128;
 
-/// The writer of a line of indices.
+/// The writer of a cache line of indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Producer,
     Consumer,
 }
 
-/// A word of a side's line.
+/// A word of a side's cache line.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Word {
     Index,
@@ -28,7 +28,7 @@ pub(super) enum Word {
     WakeAt,
 }
 
-/// A ring's mapped memory, with sizes checked when it was mapped.
+/// A ring's mapped memory, whose header was checked.
 #[derive(Debug)]
 pub struct RingMemory {
     region: Region,
@@ -39,8 +39,8 @@ pub struct RingMemory {
     buffers: NonNull<u8>,
 }
 
-// SAFETY: the pointers are addresses within `region`, which may be used from any thread; its contents are
-// accessed only as atomics or through spans.
+// SAFETY: the pointers are addresses within `region`, whose contents are accessed only as atomics or through
+// spans.
 unsafe impl Send for RingMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RingMemory {}
@@ -68,8 +68,7 @@ impl RingMemory {
         }
         let base = region.base();
         let words = core::array::from_fn(|index| {
-            // SAFETY: the region has a page at least, and is page-aligned or refused below before it is used again;
-            // the read needs no alignment.
+            // SAFETY: the region has at least a page, and the read needs no alignment.
             let word = unsafe { base.cast::<u64>().add(index).as_ptr().read_unaligned() };
             u64::from_le(word)
         });
@@ -78,7 +77,7 @@ impl RingMemory {
         RingMemory::within(region, header, geometry.kind)
     }
 
-    /// `header` was made by [`Geometry::header`], or equals its result.
+    /// The ring in `region`; `header` is, or equals, a result of [`Geometry::header`].
     fn within(region: Region, header: Header, kind: RingKind) -> Result<RingMemory, LayoutError> {
         let base = region.base();
         if header.bytes > region.len {
@@ -87,14 +86,14 @@ impl RingMemory {
         if base.addr().get() as u64 & (PAGE - 1) != 0 {
             return Err(LayoutError::Alignment);
         }
-        // SAFETY: all three lie below `header.bytes`, and so within the region.
+        // SAFETY: all three offsets are below `header.bytes`, and so within the region.
         let at = |offset: u64| unsafe { base.add(offset as usize) };
         let slots = [at(header.slots_at[TX]), at(header.slots_at[RX])];
         let buffers = at(header.buffers_at);
         Ok(RingMemory { region, header, kind, base, slots, buffers })
     }
 
-    /// The header as read or made.
+    /// The header.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -104,7 +103,7 @@ impl RingMemory {
         self.kind
     }
 
-    /// The mapped memory itself.
+    /// The mapped memory.
     pub fn region(&self) -> &Region {
         &self.region
     }
@@ -121,16 +120,16 @@ impl RingMemory {
         self.header.slot_size
     }
 
-    /// The first `len` bytes of a buffer, if the buffer exists and has as many.
+    /// The first `len` bytes of a buffer; `None` if there is no such buffer, or it is shorter.
     #[inline]
     pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
-        // Attack: both numbers come from memory that the other side writes.
+        // Attack: arbitrary numbers; both were read from memory that the other side writes.
         if u32::from(buf_idx) >= self.header.buffers || len > self.header.slot_size {
             return None;
         }
         let offset = usize::from(buf_idx) * self.header.stride as usize;
-        // SAFETY: buffer `buf_idx` lies within the region by the header's sizes, and has `slot_size` bytes; it stays
-        // mapped as long as `self`, and is touched through spans only.
+        // SAFETY: the header's sizes place buffer `buf_idx`, of `slot_size` bytes, within the region, which
+        // stays mapped as long as `self` and is accessed only as atomics or through spans.
         Some(unsafe { SpanMut::new(self.buffers.add(offset), len) })
     }
 
@@ -153,13 +152,13 @@ impl RingMemory {
         high.store(new_high.to_le(), Ordering::Relaxed);
     }
 
-    /// Prefetches the line of slot `index` for writing.
+    /// Prefetches the cache line of slot `index` for writing.
     #[inline]
     pub fn prefetch_slot(&self, ring: usize, index: u32) {
         prefetch_write(self.slot_at(ring, index));
     }
 
-    /// Prefetches the first line of a buffer.
+    /// Prefetches the first cache line of a buffer.
     #[inline]
     pub fn prefetch_frame(&self, buf_idx: u16) {
         if let Some(buffer) = self.buffer(buf_idx, 0) {
@@ -167,7 +166,7 @@ impl RingMemory {
         }
     }
 
-    /// Prefetches the first line of a buffer for writing.
+    /// Prefetches the first cache line of a buffer for writing.
     #[inline]
     pub fn prefetch_buffer(&self, buf_idx: u16) {
         if u32::from(buf_idx) < self.header.buffers {
@@ -176,7 +175,7 @@ impl RingMemory {
         }
     }
 
-    /// Whether this memory is no longer in use: the other side is gone, or Ringway took the ring back.
+    /// Whether this memory is no longer in use: the other side is gone, or Ringway revoked the ring.
     #[inline]
     pub fn is_closed(&self) -> bool {
         self.closed().load(Ordering::Acquire) != 0
@@ -190,8 +189,8 @@ impl RingMemory {
     #[inline]
     pub(super) fn cell(&self, ring: usize, side: Side, word: Word) -> &AtomicU32 {
         let offset = CELLS + (ring & 1) * 2 * CELL + side as usize * CELL + word as usize * 4;
-        // SAFETY: the offset is below a page and a multiple of 4, the base is page-aligned; an atomic may be written
-        // by others at any time.
+        // SAFETY: the offset is within the first page and a multiple of 4, and the base is page-aligned;
+        // another process may write an atomic at any time.
         unsafe { AtomicU32::from_ptr(self.base.add(offset).as_ptr().cast()) }
     }
 
@@ -199,14 +198,14 @@ impl RingMemory {
     fn slot_at(&self, ring: usize, index: u32) -> NonNull<u8> {
         let ring = ring & 1;
         let index = index & (self.header.slots[ring] - 1);
-        // SAFETY: the index is below the ring's slots, all of which lie within the region.
+        // SAFETY: the index is below the number of slots, all of which are within the region.
         unsafe { self.slots[ring].add(index as usize * Slot::SIZE) }
     }
 
     #[inline]
     fn slot_words(&self, ring: usize, index: u32) -> (&AtomicU64, &AtomicU64) {
         let at = self.slot_at(ring, index).as_ptr().cast::<u64>();
-        // SAFETY: a slot has 16 bytes and is aligned to them; an atomic may be written by others at any time.
+        // SAFETY: a slot has 16 bytes and is aligned to 16; another process may write an atomic at any time.
         unsafe { (AtomicU64::from_ptr(at), AtomicU64::from_ptr(at.add(1))) }
     }
 
@@ -222,12 +221,12 @@ impl RingMemory {
     }
 }
 
-/// Prefetches a line for writing, so that its owner gives it up before the store needs it.
+/// Prefetches a cache line for writing, so that the store need not wait for its ownership.
 #[inline]
 fn prefetch_write(pointer: NonNull<u8>) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch touches nothing that can be seen and cannot fault; where the processor lacks `prefetchw` it
-    // does nothing.
+    // SAFETY: a prefetch has no visible effect and cannot fault; on processors without `prefetchw` it is a
+    // no-op.
     unsafe {
         let line = pointer.as_ptr();
         core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));

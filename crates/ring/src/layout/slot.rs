@@ -1,6 +1,6 @@
 //! A slot: one buffer of a frame.
 
-/// `flags`: the frame continues in the next slot (netmap's `NS_MOREFRAG`).
+/// Flag: the frame continues in the next slot (netmap's `NS_MOREFRAG`).
 pub const MOREFRAG: u16 = 0x20;
 
 /// One slot, 16 bytes in memory: `buf_idx`, `len`, `flags` (u16 each), then the first ten bytes of
@@ -18,7 +18,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Bytes of a slot in memory.
+    /// Size of a slot in bytes.
     pub const SIZE: usize = 16;
 
     /// Whether the frame continues in the next slot.
@@ -27,7 +27,7 @@ impl Slot {
         self.flags & MOREFRAG != 0
     }
 
-    /// Reads the two words of a slot.
+    /// Decodes the two words of a slot.
     #[inline]
     pub(super) fn from_words(low: u64, high: u64) -> Slot {
         let mut offload = [0; 10];
@@ -36,7 +36,7 @@ impl Slot {
         Slot { buf_idx: low as u16, len: (low >> 16) as u16, flags: (low >> 32) as u16, offload }
     }
 
-    /// The two words of a slot.
+    /// Encodes the slot as two words.
     #[inline]
     pub(super) fn to_words(self) -> (u64, u64) {
         let [o0, o1, high @ ..] = self.offload;

@@ -27,7 +27,7 @@ impl Drop for Pages {
 
 fn region(bytes: u64) -> Region {
     let layout = Layout::from_size_align(bytes as usize, 4096).unwrap();
-    // SAFETY: no caller asks for zero bytes.
+    // SAFETY: the size is not zero.
     let pointer = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
     // SAFETY: the allocation has this size and lives in the keeper.
     unsafe { Region::new(0, 0, bytes, pointer, Arc::new(Pages(pointer, layout))) }
@@ -113,11 +113,11 @@ fn an_armed_side_wants_exactly_one_notification() {
         producer.advance(count);
         producer.publish(&made)
     };
-    assert!(!fill(&mut producer, 1), "nobody asked");
-    assert_eq!(consumer.arm(&made, 1), Ok(false), "one is there already");
+    assert!(!fill(&mut producer, 1), "no notification is requested");
+    assert_eq!(consumer.arm(&made, 1), Ok(false), "one slot is filled already");
     assert_eq!(consumer.arm(&made, 4), Ok(true));
-    assert!(!fill(&mut producer, 2), "one is missing");
-    assert!(fill(&mut producer, 5), "the fourth came");
+    assert!(!fill(&mut producer, 2), "one slot is missing");
+    assert!(fill(&mut producer, 5), "the fourth slot is filled");
     assert!(!fill(&mut producer, 5), "notified once");
     consumer.disarm(&made);
     assert!(!fill(&mut producer, 51));
