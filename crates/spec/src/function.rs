@@ -1,4 +1,4 @@
-//! Functions: Click configurations that run in processes of their own, on ring ports.
+//! Functions: Click configurations, each running in its own process on ring ports.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -6,35 +6,35 @@ use std::path::PathBuf;
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its configuration.
+    /// The configuration.
     pub configuration: Configuration,
     /// The configuration's parameters, names and values.
     pub parameters: Vec<(String, String)>,
-    /// Names of its ring ports.
+    /// Names of the ring ports.
     pub ports: Vec<String>,
-    /// Bytes of memory at most.
+    /// Maximum memory in bytes.
     pub memory: u64,
-    /// The core that it is pinned to.
+    /// The core that the function is pinned to.
     pub core: Option<usize>,
-    /// Frames that it handles at once.
+    /// Maximum number of frames handled at once.
     pub burst: u32,
-    /// Whether it starts with the fabric.
+    /// Whether the function starts with the fabric.
     pub start: bool,
 }
 
 /// A Click configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// The file that it was read from.
+    /// The file of the configuration, if any.
     pub file: Option<PathBuf>,
-    /// Its text.
+    /// The text.
     pub text: String,
 }
 
 impl Function {
-    /// The configuration's name in messages of Click: its file, else the function's name.
+    /// The configuration's name in error messages: its file, or else the function's name.
     pub fn title(&self) -> &str {
         let file = self.configuration.file.as_ref().and_then(|file| file.to_str());
         file.unwrap_or(&self.name)

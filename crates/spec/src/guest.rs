@@ -7,39 +7,39 @@ use std::path::PathBuf;
 /// A guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What runs it.
+    /// The monitor that runs the guest.
     pub kind: GuestKind,
-    /// Its network devices in order: names of ports.
+    /// Names of the guest's ports, in the order of its network devices.
     pub ports: Vec<String>,
-    /// The network card that its ports must be, named after the driver; any if none.
+    /// The model of the ports' network card, named after its driver; by default, any.
     pub nic: Option<String>,
-    /// The program that runs it; the installed one if none.
+    /// The monitor's program; by default, the installed one.
     pub program: Option<PathBuf>,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Virtual processors.
+    /// Number of virtual processors.
     pub cpus: u32,
-    /// Its kernel; one that fits the kind if none.
+    /// The kernel; by default, one that fits the kind.
     pub kernel: Option<PathBuf>,
     /// Directory of the kernel's modules.
     pub modules: Option<PathBuf>,
-    /// Its initial file system; a small one of Ringway's own if none.
+    /// The initial file system; by default, a small one of Ringway's own.
     pub initrd: Option<PathBuf>,
-    /// A script that runs in it once it is up.
+    /// A script that runs in the guest after it has booted.
     pub init: Option<PathBuf>,
-    /// Words to add to its kernel's command line.
+    /// Words to add to the kernel's command line.
     pub append: Vec<String>,
-    /// Addresses of its devices, in the order of its ports.
+    /// IP addresses of the network devices, in the order of the ports.
     pub addresses: Vec<IpNet>,
-    /// Name or number of the user that runs its process; a unique one if none.
+    /// Name or number of the user that runs the guest's process; by default, a unique one.
     pub user: Option<String>,
-    /// Whether it starts with the fabric.
+    /// Whether the guest starts with the fabric.
     pub start: bool,
 }
 
-/// What runs a guest.
+/// The monitor that runs a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GuestKind {

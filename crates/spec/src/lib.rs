@@ -1,8 +1,8 @@
-//! What a fabric is made of, described once: the fabric file is read into these types, the API and the link between
-//! `control` and `data` carry them.
+//! The parts of a fabric, described once: the fabric file is read into these types, and the API and the
+//! messages between `control` and `data` contain them.
 //!
-//! Plain data with serde, no I/O. Durations are nanoseconds and sizes are bytes, unless a field says otherwise;
-//! [`file::units`] reads and shows them as people write them. Start with [`Port`].
+//! Plain data with serde, no I/O. Durations are in nanoseconds and sizes in bytes, unless a field says
+//! otherwise; [`file::units`] parses and formats them. Read `port.rs` first.
 #![forbid(unsafe_code)]
 
 pub mod file;
@@ -24,7 +24,7 @@ pub use worker::{Poll, Worker};
 
 use serde::{Deserialize, Serialize};
 
-/// Pages for memory that Ringway allocates itself: rings of programs, memory of guests.
+/// Page size of memory that Ringway allocates: rings of programs, memory of guests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugePages {

@@ -2,24 +2,24 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which ways of avoiding notifications a port uses with its peer.
+/// The ways in which a port avoids notifications between it and its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notify {
-    /// One notification a burst instead of one a frame.
+    /// One notification per burst instead of one per frame.
     pub batch: bool,
-    /// Notifications of a turn are combined into one at its end, and are held back for this many nanoseconds at most.
-    /// 0: they are not combined.
+    /// Combine notifications of a turn into one at its end, delaying them for this many nanoseconds at most;
+    /// 0 disables this.
     pub combine: u64,
-    /// At most one notification in this many nanoseconds. 0: no limit.
+    /// At most one notification in this many nanoseconds; 0 means no limit.
     pub moderate: u64,
     /// No notification while the peer's flag disables it.
     pub suppress: bool,
-    /// The peer is asked to notify only while its queue is not polled.
+    /// Enable the peer's notifications only while its queue is not polled.
     pub poll: bool,
 }
 
 impl Default for Notify {
-    /// Everything but combining and moderation.
+    /// All except combining and moderation.
     fn default() -> Notify {
         Notify { batch: true, combine: 0, moderate: 0, suppress: true, poll: true }
     }

@@ -8,59 +8,60 @@ use std::path::PathBuf;
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Port {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// The UNIX socket by which its peer comes, for kinds that have one.
+    /// The UNIX socket to the peer, for kinds that have one.
     pub socket: Option<Socket>,
-    /// Queue pairs at most, at least one.
+    /// Maximum number of queue pairs, at least 1.
     pub queues: u16,
-    /// Where its frames go; `None` for a kind whose frames do not pass the data path.
+    /// The destination of the port's frames; `None` for kinds whose frames don't pass the data path.
     pub to: Option<To>,
-    /// Name of the worker that takes its frames; the one with the fewest queues if none.
+    /// Name of the worker that takes the port's frames; by default, the one with the fewest queues.
     pub worker: Option<String>,
-    /// Nanoseconds that its frames wait for a full destination before they are dropped; its worker's if none.
+    /// Nanoseconds that the port's frames wait for a full destination before they are dropped; by default,
+    /// the worker's value.
     pub hold: Option<u64>,
-    /// When its peer is notified.
+    /// When the peer is notified.
     pub notify: Notify,
 }
 
 impl Port {
-    /// A port with one queue pair and no socket, its other settings as in a file that does not mention them.
+    /// A port with one queue pair, no socket, and default settings.
     pub fn new(name: &str, kind: Kind, to: Option<To>) -> Port {
         let (name, notify) = (name.into(), Notify::default());
         Port { name, kind, socket: None, queues: 1, to, worker: None, hold: None, notify }
     }
 }
 
-/// Where a port's frames go.
+/// The destination of a port's frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum To {
-    /// To a switch.
+    /// A switch.
     Switch(String),
-    /// To the other port of a patch, which may be added later.
+    /// The other port of a patch, which may be added later.
     Patch(String),
 }
 
 /// A UNIX socket that a port listens on, or connects to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Socket {
-    /// Its path; relative paths are relative to the run directory.
+    /// The path, possibly relative to the run directory.
     pub path: PathBuf,
-    /// Name or number of the user that owns it.
+    /// Name or number of the owner.
     pub owner: Option<String>,
-    /// Name or number of the group that owns it.
+    /// Name or number of the group.
     pub group: Option<String>,
     /// Permission bits.
     pub mode: Option<u32>,
 }
 
-/// Kind of a port or of a lookup: its name in the file, and the settings of that kind.
+/// Kind of a port or lookup: its name in the file, and its settings.
 ///
-/// The settings' type belongs to the kind (`port/KIND`, `switch/LOOKUP.rs`), so that a kind can be added without a
-/// change here.
+/// The kind's own code (`port/KIND`, `switch/LOOKUP.rs`) defines the type of the settings, so that a kind can
+/// be added without a change to this crate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kind {
     name: String,
@@ -68,21 +69,21 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A kind with its settings, which must be a struct of strings, numbers, lists and the like.
+    /// A kind with its settings, which must have a JSON form.
     pub fn new<S: Serialize>(name: &str, settings: &S) -> Kind {
-        // A struct whose maps have string keys has a JSON form; what has none reads back as wrong settings.
+        // Settings without a JSON form become null, which `settings` refuses.
         Kind { name: name.into(), settings: serde_json::to_value(settings).unwrap_or_default() }
     }
 
-    /// Its name in the file.
+    /// The name in the file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its settings.
+    /// The settings.
     ///
     /// # Errors
-    /// The settings are those of another type.
+    /// The settings have another type.
     pub fn settings<S: DeserializeOwned>(&self) -> Result<S, serde_json::Error> {
         S::deserialize(&self.settings)
     }

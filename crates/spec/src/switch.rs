@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// A switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switch {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// How it finds the destination port of a frame.
+    /// The lookup, which finds the destination port of a frame.
     pub lookup: Kind,
 }

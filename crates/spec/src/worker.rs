@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// A worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Worker {
-    /// Its name, also its thread's.
+    /// The name, also of the thread.
     pub name: String,
-    /// The core that it is pinned to.
+    /// The core that the worker is pinned to.
     pub core: Option<usize>,
-    /// When it sleeps.
+    /// When the worker sleeps.
     pub poll: Poll,
     /// Nanoseconds that a queue stays polled after its last frame.
     pub spin: u64,
-    /// Nanoseconds that frames of its ports wait for a full destination, where a port does not say.
+    /// Nanoseconds that frames of the worker's ports wait for a full destination, unless a port sets it.
     pub hold: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Reading TOML files key by key, so that everything wrong in a file is reported at once, each at its place.
+//! Reads TOML files key by key and reports all errors of a file at once, each with its position.
 //!
-//! [`parse`] reads a text, [`Section`] a table of it; both collect [`Problem`]s in [`Notes`]. The fabric file,
-//! policies and inventories are read so.
+//! [`parse`] reads a file's text, [`Section`] a table; both collect [`Problem`]s in [`Notes`]. Used for the
+//! fabric file, policies and inventories.
 
 mod problem;
 mod section;
@@ -13,9 +13,9 @@ pub use section::{Notes, Section, either};
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// Parses the text of a file. What can't be read is noted, and what can is returned.
+/// Parses a file's text: notes all syntax errors and returns what could be parsed.
 ///
-/// Attack: a file sent at run time that has no end: nothing is read of one with more than `largest` bytes.
+/// Attack: a huge file sent at run time. A text of more than `largest` bytes is not parsed.
 pub fn parse<'t>(text: &'t str, largest: usize, notes: &Notes) -> Spanned<DeTable<'t>> {
     if text.len() > largest {
         notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("the limit is {largest}"));

@@ -3,53 +3,53 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// One thing wrong in a file.
+/// An error in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The bytes of the file it is about.
+    /// The position in the file: a range of bytes.
     pub at: Range<usize>,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// What to do; may be empty.
+    /// The remedy; may be empty.
     pub fix: String,
-    /// If it stands in another file that this one names: that file, line and column, from 1.
+    /// For an error in another file, to which this one refers at `at`: that file, line and column, from 1.
     pub elsewhere: Option<(String, usize, usize)>,
 }
 
-/// Everything wrong in a file, in the order of the file.
+/// All errors in a file, in the order of the file.
 ///
-/// Its `Display` is one line a problem: `file:line:column: what is wrong; what to do`.
+/// `Display` prints one line per error: `file:line:column: error; remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.render(false))]
 pub struct Problems {
-    /// Name of the file, as people know it.
+    /// Name of the file, for messages.
     pub file: String,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
-    /// At least one.
+    /// The errors, at least one.
     pub list: Vec<Problem>,
 }
 
 impl Problem {
-    /// Creates a problem at these bytes, with its description and its remedy.
+    /// An error at these bytes, with its remedy.
     pub fn new(at: Range<usize>, what: impl Into<String>, fix: impl Into<String>) -> Problem {
         Problem { at, what: what.into(), fix: fix.into(), elsewhere: None }
     }
 }
 
 impl Problems {
-    /// Every problem with its file, its line and column, from 1.
+    /// Each error with its file, line and column, from 1.
     pub fn places(&self) -> impl Iterator<Item = (&str, usize, usize, &Problem)> {
         self.list.iter().map(|problem| {
-            let place = TextPosition::of(&self.text, problem.at.start);
+            let position = TextPosition::of(&self.text, problem.at.start);
             match &problem.elsewhere {
                 Some((file, line, column)) => (&**file, *line, *column, problem),
-                None => (&*self.file, place.line, place.column, problem),
+                None => (&*self.file, position.line, position.column, problem),
             }
         })
     }
 
-    /// Every problem in words; with `excerpts` each followed by its source line and a caret below the place.
+    /// All errors as text; if `excerpts`, each followed by its source line with carets below the position.
     pub fn render(&self, excerpts: bool) -> String {
         let mut out = String::new();
         for (index, (file, line, column, problem)) in self.places().enumerate() {
@@ -68,13 +68,13 @@ impl Problems {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 struct TextPosition {
     /// Line, from 1.
     line: usize,
     /// Column in characters, from 1.
     column: usize,
-    /// Where the line starts.
+    /// Byte offset of the line's start.
     start: usize,
 }
 
@@ -96,7 +96,7 @@ impl TextPosition {
     fn excerpt(&self, text: &str, at: &Range<usize>, out: &mut String) {
         let line = text[self.start..].lines().next().unwrap_or("");
         let number = self.line.to_string();
-        // Tabs would put the caret elsewhere than the place.
+        // Tabs would shift the carets.
         let shown: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let left = shown.chars().count().saturating_sub(self.column - 1);
         let marked =
@@ -113,16 +113,16 @@ impl TextPosition {
     }
 }
 
-/// The entry of `known` that `word` most likely means, if any is near enough: a third of its letters may be inserted,
-/// deleted, replaced or swapped with their neighbours.
+/// The most similar entry of `known`, if its edit distance from `word` is at most a third of the word's
+/// length. Edits are insertions, deletions, replacements and swaps of adjacent letters.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
-    let plain = |word: &str| word.to_lowercase().replace('_', "-");
-    // Attack: a key of megabytes, compared with every known one.
-    let word: String = plain(word).chars().take(64).collect();
+    let normalize = |word: &str| word.to_lowercase().replace('_', "-");
+    // Attack: a key of megabytes, which would be compared with all known ones.
+    let word: String = normalize(word).chars().take(64).collect();
     let limit = (word.chars().count() + 1) / 3;
     known
         .into_iter()
-        .map(|candidate| (strsim::osa_distance(&word, &plain(candidate)), candidate))
+        .map(|candidate| (strsim::osa_distance(&word, &normalize(candidate)), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

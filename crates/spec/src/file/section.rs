@@ -1,4 +1,4 @@
-//! A table of the file, read key by key; all errors are collected.
+//! Reads a table of a file key by key and collects all errors.
 
 use super::problem::{Problem, nearest};
 use super::units;
@@ -8,12 +8,12 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Positions of keys in the file, and the problems found so far.
+/// The errors and warnings found so far, and the positions of keys in the file.
 #[derive(Default)]
 pub struct Notes {
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
-    places: RefCell<HashMap<String, Range<usize>>>,
+    positions: RefCell<HashMap<String, Range<usize>>>,
 }
 
 impl Notes {
@@ -22,7 +22,7 @@ impl Notes {
         self.problems.borrow_mut().push(Problem::new(at.clone(), what, fix));
     }
 
-    /// Notes a warning: something is valid but may surprise the operator.
+    /// Notes a warning about a valid setting that may be a mistake.
     pub fn warn(&self, at: &Range<usize>, what: impl Into<String>) {
         self.warnings.borrow_mut().push(Problem::new(at.clone(), what, ""));
     }
@@ -39,28 +39,29 @@ impl Notes {
         !self.problems.borrow().is_empty()
     }
 
-    /// Adds problems found elsewhere.
+    /// Adds errors found by other checks.
     pub fn extend(&self, problems: Vec<Problem>) {
         self.problems.borrow_mut().extend(problems);
     }
 
-    /// Notes an error in another file, which this file names at `at`; `elsewhere` is its name, line and column.
+    /// Notes an error in another file, to which this file refers at `at`. `elsewhere` is that file's name,
+    /// line and column.
     pub fn wrong_in(&self, elsewhere: (String, usize, usize), at: &Range<usize>, what: String) {
         let problem = Problem { at: at.clone(), what, fix: String::new(), elsewhere: Some(elsewhere) };
         self.problems.borrow_mut().push(problem);
     }
 
     /// Records the position of `path` (`port.a` or `port.a.socket`).
-    fn place(&self, path: String, at: Range<usize>) {
-        self.places.borrow_mut().insert(path, at);
+    fn record(&self, path: String, at: Range<usize>) {
+        self.positions.borrow_mut().insert(path, at);
     }
 
-    /// The position of `path`, or else of the table that contains it.
+    /// The position of `path`, or of the innermost known table that contains it.
     pub fn of(&self, path: &str) -> Range<usize> {
-        let places = self.places.borrow();
+        let positions = self.positions.borrow();
         let mut path = path;
         loop {
-            if let Some(at) = places.get(path) {
+            if let Some(at) = positions.get(path) {
                 return at.clone();
             }
             match path.rsplit_once('.') {
@@ -72,10 +73,10 @@ impl Notes {
 
     /// Whether `path` is in the file.
     pub fn has(&self, path: &str) -> bool {
-        self.places.borrow().contains_key(path)
+        self.positions.borrow().contains_key(path)
     }
 
-    /// All problems, in the order of the file.
+    /// All errors, in the order of the file.
     pub fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (problem.at.start, problem.at.end));
@@ -86,9 +87,9 @@ impl Notes {
 
 /// A table being read.
 pub struct Section<'t> {
-    /// Its path in the file: `port.a`.
+    /// The table's path in the file, such as `port.a`.
     pub path: String,
-    /// The position of its name.
+    /// The position of the table's name.
     pub at: Range<usize>,
     table: &'t DeTable<'t>,
     known: Vec<&'static str>,
@@ -110,11 +111,11 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 impl<'t> Section<'t> {
     /// Reads `table`, whose name is at `at`.
     pub fn new(path: String, at: Range<usize>, table: &'t DeTable<'t>, notes: &'t Notes) -> Section<'t> {
-        notes.place(path.clone(), at.clone());
+        notes.record(path.clone(), at.clone());
         Section { path, at, table, known: Vec::new(), notes }
     }
 
-    /// Whether the key is there.
+    /// Whether the table has the key.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
@@ -122,7 +123,7 @@ impl<'t> Section<'t> {
     fn get(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.known.push(key);
         let value = self.table.get(key)?;
-        self.notes.place(format!("{}.{key}", self.path), value.span());
+        self.notes.record(format!("{}.{key}", self.path), value.span());
         Some(value)
     }
 
@@ -131,7 +132,7 @@ impl<'t> Section<'t> {
         self.notes.wrong(&self.at, format!("{} has no `{key}`", self.path), fix);
     }
 
-    /// Notes that the value of a key is wrong.
+    /// Notes an error in the value of a key.
     pub fn wrong(&self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
         self.notes.wrong(&self.notes.of(&format!("{}.{key}", self.path)), what, fix);
     }
@@ -165,7 +166,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// The strings of the list at `key`; `None` if it isn't there, or not such a list.
+    /// The strings of the list at `key`; `None` if there is none, or it is no list.
     pub fn strings(&mut self, key: &'static str, example: &str) -> Option<Vec<String>> {
         let value = self.get(key)?;
         let DeValue::Array(array) = value.get_ref() else {
@@ -176,7 +177,7 @@ impl<'t> Section<'t> {
         for entry in array.iter() {
             match entry.get_ref() {
                 DeValue::String(text) => {
-                    self.notes.place(format!("{}.{key}.{}", self.path, list.len()), entry.span());
+                    self.notes.record(format!("{}.{key}.{}", self.path, list.len()), entry.span());
                     list.push(text.to_string());
                 }
                 _ => self.not_a(key, entry, "a list of strings", example),
@@ -185,7 +186,7 @@ impl<'t> Section<'t> {
         Some(list)
     }
 
-    /// `one = "a"` or `many = ["a", "b"]`, as a list.
+    /// The list at key `many`, or the string at key `one` as a list.
     pub fn one_or_many(&mut self, one: &'static str, many: &'static str, example: &str) -> Vec<String> {
         if self.has(one) && self.has(many) {
             self.notes.wrong(
@@ -199,7 +200,7 @@ impl<'t> Section<'t> {
         list.unwrap_or_else(|| single.into_iter().collect())
     }
 
-    /// The strings of the table at `key`: names and values.
+    /// The names and string values of the table at `key`.
     pub fn pairs(&mut self, key: &'static str, example: &str) -> Vec<(String, String)> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let DeValue::Table(table) = value.get_ref() else {
@@ -212,7 +213,7 @@ impl<'t> Section<'t> {
         for (name, entry) in entries {
             match entry.get_ref() {
                 DeValue::String(text) => {
-                    self.notes.place(format!("{}.{key}.{}", self.path, pairs.len()), name.span());
+                    self.notes.record(format!("{}.{key}.{}", self.path, pairs.len()), name.span());
                     pairs.push((name.get_ref().to_string(), text.to_string()));
                 }
                 _ => self.not_a(name.get_ref(), entry, "a string", "\"...\""),
@@ -290,7 +291,7 @@ impl<'t> Section<'t> {
         None
     }
 
-    /// The duration at `key` in nanoseconds, if it is in `range`; it is one such as `example`.
+    /// The duration at `key` in nanoseconds, if it is in `range`. `example` is for error messages.
     pub fn duration(&mut self, key: &'static str, range: RangeInclusive<u64>, example: &str) -> Option<u64> {
         let without = |number: &str| units::duration_needs_unit(number, example);
         let (read, at) = self.with_unit(key, units::duration, without, example)?;
@@ -304,7 +305,7 @@ impl<'t> Section<'t> {
         self.limit(key, read, &at, &range, units::show_size)
     }
 
-    /// The rate at `key` in frames a second, if it is in `range`.
+    /// The rate at `key` in frames per second, if it is in `range`.
     pub fn rate(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let (read, at) = self.with_unit(key, units::rate, units::rate_needs_unit, "10kpps")?;
         self.limit(key, read, &at, &range, units::show_rate)
@@ -326,7 +327,7 @@ impl<'t> Section<'t> {
         None
     }
 
-    /// The value of the word at `key`.
+    /// The value that `words` gives for the string at `key`.
     pub fn word<T: Copy>(&mut self, key: &'static str, words: &[(&'static str, T)]) -> Option<T> {
         let list = either(words.iter().map(|(word, _)| *word));
         let value = self.get(key)?;
@@ -350,8 +351,8 @@ impl<'t> Section<'t> {
         self.known.extend(keys);
     }
 
-    /// Ends the table: notes each key that was not read as unknown. `elsewhere` returns advice for a key that belongs
-    /// to another table.
+    /// Ends the table: notes an error for each key that was not read. `elsewhere` returns the remedy for a
+    /// key that belongs to another table.
     pub fn finish(self, elsewhere: impl Fn(&str) -> Option<String>) {
         for (key, _) in self.table.iter() {
             let name = key.get_ref();
@@ -359,8 +360,8 @@ impl<'t> Section<'t> {
                 continue;
             }
             let what = format!("{} has no key `{name}`", self.path);
-            let fix = if let Some(place) = elsewhere(name) {
-                place
+            let fix = if let Some(fix) = elsewhere(name) {
+                fix
             } else if let Some(near) = nearest(name, self.known.iter().copied()) {
                 format!("did you mean `{near}`?")
             } else {
@@ -371,7 +372,7 @@ impl<'t> Section<'t> {
     }
 }
 
-/// `a, b or c`.
+/// Joins words as in `a, b or c`.
 pub fn either<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     let words: Vec<&str> = words.into_iter().collect();
     match words.split_last() {

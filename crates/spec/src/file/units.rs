@@ -1,8 +1,8 @@
-//! Durations and sizes as people write them: a number and a unit, without a sign.
+//! Durations, sizes and rates in files: an unsigned number and a unit.
 
 use std::ops::RangeInclusive;
 
-/// The possible units of a number, with their factors.
+/// The units of a quantity, with their factors.
 struct Units {
     what: &'static str,
     example: &'static str,
@@ -47,45 +47,44 @@ pub fn duration(text: &str) -> Result<u64, Wrong> {
     DURATION.read(text)
 }
 
-/// Bytes of `64KB`, `256MB`, `1GB`; a KB has 1024.
+/// Bytes of `64KB`, `256MB`, `1GB`; a KB has 1024 bytes.
 pub fn size(text: &str) -> Result<u64, Wrong> {
     SIZE.read(text)
 }
 
-/// Frames a second of `500pps`, `10kpps`, `1.5Mpps`.
+/// Frames per second of `500pps`, `10kpps`, `1.5Mpps`.
 pub fn rate(text: &str) -> Result<u64, Wrong> {
     RATE.read(text)
 }
 
-/// The error for a number without a unit in place of a rate.
+/// The error for a rate without a unit.
 pub fn rate_needs_unit(number: &str) -> Wrong {
     RATE.without(number, RATE.example)
 }
 
-/// A rate in the largest unit that keeps it whole.
+/// A rate in the largest unit of which it is a multiple.
 pub fn show_rate(rate: u64) -> String {
     RATE.show(rate)
 }
 
-/// The error for a number without a unit in place of a duration such as `example`.
+/// The error for a duration without a unit; `example` has the unit to suggest.
 pub fn duration_needs_unit(number: &str, example: &str) -> Wrong {
     DURATION.without(number, example)
 }
 
-/// The error for a number without a unit in place of a size within `range`: suggests the smallest unit with which the
-/// size is in the range.
+/// The error for a size without a unit. Suggests the smallest unit with which the size is in `range`.
 pub fn size_needs_unit(number: &str, range: &RangeInclusive<u64>) -> Wrong {
     let fits = |unit: &&&str| size(&format!("{number}{unit}")).is_ok_and(|size| range.contains(&size));
     let unit = ["B", "KB", "MB", "GB"].iter().find(fits);
     SIZE.without(number, unit.unwrap_or(&"MB"))
 }
 
-/// A duration in the largest unit that keeps it whole.
+/// A duration in the largest unit of which it is a multiple.
 pub fn show_duration(nanoseconds: u64) -> String {
     DURATION.show(nanoseconds)
 }
 
-/// A size in the largest unit that keeps it whole.
+/// A size in the largest unit of which it is a multiple.
 pub fn show_size(bytes: u64) -> String {
     SIZE.show(bytes)
 }
@@ -125,8 +124,8 @@ impl Units {
     }
 
     fn show(&self, value: u64) -> String {
-        let whole = self.factors.iter().rev().filter(|(name, _)| !name.contains('i'));
-        let (name, factor) = whole
+        let descending = self.factors.iter().rev().filter(|(name, _)| !name.contains('i'));
+        let (name, factor) = descending
             .copied()
             .find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor))
             .unwrap_or(self.factors[0]);
@@ -134,13 +133,12 @@ impl Units {
     }
 }
 
-/// `number`, which may have a decimal point, times `factor`; none if that doesn't fit.
+/// The decimal `number` times `factor`, rounded down; `None` on overflow.
 fn scale(number: &str, factor: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let mut value = whole.parse::<u64>().ok()?.checked_mul(factor)?;
+    let (integer, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let mut value = integer.parse::<u64>().ok()?.checked_mul(factor)?;
     let mut part = factor;
     for digit in fraction.chars().filter_map(|c| c.to_digit(10)) {
-        // Digits beyond the resolution of one unit are ignored.
         value = value.checked_add(u64::from(digit) * (part / 10) + u64::from(digit) * (part % 10) / 10)?;
         part /= 10;
     }
