@@ -16,7 +16,7 @@ use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, KINDS, Peer, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
-use ringway_switch::{FlowHash, LOOKUPS, Maker, Making, PortId};
+use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -94,7 +94,7 @@ struct Record {
 }
 
 struct SwitchRecord {
-    lookup: Box<dyn Maker>,
+    lookup: Box<dyn LookupFactory>,
     /// The switch as last published.
     made: Option<Arc<Switch>>,
 }
@@ -414,12 +414,12 @@ impl Fabric {
                 _ => {
                     let here = Some(To::Switch(name.clone()));
                     let on = |port: &str| self.ports.get(port).filter(|port| port.spec.to == here);
-                    let lookup = record.lookup.make(&Making {
+                    let lookup = record.lookup.make(&LookupContext {
                         port: &|port| on(port).map(|record| record.id),
                         ports: PORTS,
                         hash: self.hash,
                         seed: self.seed,
-                        lost: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
+                        rejected: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
                     });
                     Arc::new(Switch { lookup, members })
                 }

@@ -1,6 +1,8 @@
-//! A table of addresses from the file.
+//! A static table of addresses, from the file.
 
-use crate::{Entry, FLOOD, Lookup, LookupKind, Mac, Maker, Making, NOWHERE, PortId, Table, Verdicts};
+use crate::{
+    Entry, FLOOD, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, Table, Verdicts,
+};
 use ringway_frame::Burst;
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
@@ -13,26 +15,27 @@ pub const LOOKUP: LookupKind =
 /// Settings in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Address and port name.
+    /// Addresses, each with the name of its port.
     pub entries: Vec<(MacAddress, String)>,
 }
 
-impl Maker for Settings {
-    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
-        let known =
-            self.entries.iter().filter_map(|(mac, port)| Some((Mac::new(mac.0), (making.port)(port)?)));
-        let (table, lost) = Static::new(&known.collect::<Vec<_>>(), making.ports, making.seed);
-        lost.into_iter().for_each(making.lost);
+impl LookupFactory for Settings {
+    fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup> {
+        let entries =
+            self.entries.iter().filter_map(|(mac, port)| Some((Mac::new(mac.0), (context.port)(port)?)));
+        let (table, rejected) = Static::new(&entries.collect::<Vec<_>>(), context.ports, context.seed);
+        rejected.into_iter().for_each(context.rejected);
         Arc::new(table)
     }
 }
 
-/// Table sizes to try, as multiples of the number of addresses; several seeds are tried for each.
+/// Table sizes to try, as multiples of the number of addresses.
 const SIZES: [u32; 4] = [2, 4, 8, 16];
+/// Number of seeds to try for each size.
 const SEEDS: u64 = 4;
 
-/// A static bridge: frames to known addresses go to their port, to group addresses to all ports; others are
-/// dropped.
+/// A static bridge: frames to known addresses go to their port, frames to group addresses to all ports;
+/// others are dropped.
 #[derive(Debug)]
 pub struct Static {
     table: Table,
@@ -46,12 +49,12 @@ impl Static {
         for (size, number) in SIZES.iter().flat_map(|size| (0..SEEDS).map(move |number| (size, number))) {
             let seed = seed.wrapping_add(2 * number);
             let table = Table::new(count.saturating_mul(*size), ports, 0, 0, seed);
-            let lost = entries.iter().filter(|(mac, port)| !table.fix(*mac, *port));
-            let left: Vec<Mac> = lost.map(|(mac, _)| *mac).collect();
-            if best.as_ref().is_none_or(|(_, most)| left.len() < most.len()) {
-                best = Some((Static { table }, left));
+            let rejected = entries.iter().filter(|(mac, port)| !table.add_static(*mac, *port));
+            let rejected: Vec<Mac> = rejected.map(|(mac, _)| *mac).collect();
+            if best.as_ref().is_none_or(|(_, least)| rejected.len() < least.len()) {
+                best = Some((Static { table }, rejected));
             }
-            if best.as_ref().is_some_and(|(_, left)| left.is_empty()) {
+            if best.as_ref().is_some_and(|(_, rejected)| rejected.is_empty()) {
                 break;
             }
         }
@@ -71,8 +74,8 @@ impl Lookup for Static {
         }
     }
 
-    fn forget(&self, port: PortId) {
-        self.table.forget(port);
+    fn remove_port(&self, port: PortId) {
+        self.table.remove_port(port);
     }
 
     fn entries(&self, _now: u64) -> Vec<Entry> {
@@ -89,8 +92,8 @@ mod tests {
         for count in [0, 1, 100, 20_000_u32] {
             let mac = |n: u32| Mac::new([2, 0, 0, 0, (n >> 8) as u8, n as u8]);
             let entries: Vec<_> = (0..count).map(|n| (mac(n), (n % 7) as PortId)).collect();
-            let (table, left) = Static::new(&entries, 8, 1);
-            assert_eq!((table.entries(0).len(), left.len()), (entries.len(), 0));
+            let (table, rejected) = Static::new(&entries, 8, 1);
+            assert_eq!((table.entries(0).len(), rejected.len()), (entries.len(), 0));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Spreads flows over member ports.
+//! Distributes flows over member ports.
 
-use crate::{Entry, Lookup, LookupKind, Maker, Making, NOWHERE, PortId, Verdicts};
+use crate::{Entry, Lookup, LookupContext, LookupFactory, LookupKind, NOWHERE, PortId, Verdicts};
 use ringway_frame::{Burst, HEAD};
 use ringway_wire::flow::Flow;
 use serde::{Deserialize, Serialize};
@@ -13,16 +13,16 @@ pub const LOOKUP: LookupKind =
 /// Settings in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Port names.
+    /// Names of the member ports.
     pub members: Vec<String>,
-    /// Port name.
+    /// Name of the uplink port.
     pub uplink: String,
 }
 
-impl Maker for Settings {
-    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
-        let members = self.members.iter().filter_map(|member| (making.port)(member)).collect();
-        Arc::new(Hash::new(members, (making.port)(&self.uplink).unwrap_or(NOWHERE), making.hash))
+impl LookupFactory for Settings {
+    fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup> {
+        let members = self.members.iter().filter_map(|member| (context.port)(member)).collect();
+        Arc::new(Hash::new(members, (context.port)(&self.uplink).unwrap_or(NOWHERE), context.hash))
     }
 }
 
@@ -31,8 +31,8 @@ impl Maker for Settings {
 pub struct FlowHash(u64);
 
 impl FlowHash {
-    /// The hash with `key`, which must be random. Attack: a peer that knows it could send all flows to one
-    /// queue.
+    /// The hash with `key`, which must be random. Attack: a peer that knows `key` could direct all its flows
+    /// to one queue.
     pub fn new(key: u64) -> FlowHash {
         FlowHash(key)
     }
@@ -44,8 +44,8 @@ impl FlowHash {
     }
 }
 
-/// A load balancer: frames from a member go to the uplink, all others to the member chosen by their flow's
-/// hash, so that a flow keeps its member while the set of members does not change.
+/// A load balancer: frames from a member go to the uplink, all others to the member chosen by the hash of
+/// their flow. A flow keeps its member while the set of members does not change.
 #[derive(Debug)]
 pub struct Hash {
     members: Vec<PortId>,
@@ -63,19 +63,19 @@ impl Hash {
 impl Lookup for Hash {
     fn lookup(&self, burst: &Burst<'_>, from: PortId, _now: u64, verdicts: &mut Verdicts) {
         let members = &self.members;
-        let inward = members.contains(&from);
+        let to_uplink = members.contains(&from);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
-            *verdict = if inward {
+            *verdict = if to_uplink {
                 self.uplink
             } else {
-                // The upper bits of the product instead of a remainder: no division.
+                // Scales the hash by a multiplication instead of a division.
                 let scaled = (u64::from(self.hash.of(burst.head(index))) * members.len() as u64) >> 32;
                 members.get(scaled as usize).copied().unwrap_or(NOWHERE)
             };
         }
     }
 
-    fn forget(&self, _port: PortId) {
+    fn remove_port(&self, _port: PortId) {
         // The set of members is fixed; a change creates a new lookup.
     }
 

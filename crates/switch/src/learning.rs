@@ -1,13 +1,15 @@
-//! Learns source addresses, floods frames to unknown addresses (IEEE 802.1Q, 8.7 and 8.8).
+//! Learns source addresses and floods frames to unknown addresses (IEEE 802.1Q, 8.7 and 8.8).
 
 use crate::{
-    Entry, FLOOD, INVALID, Lookup, LookupKind, Mac, Maker, Making, NOWHERE, PortId, Table, Verdicts,
+    Entry, FLOOD, INVALID, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, Table,
+    Verdicts,
 };
 use ringway_frame::Burst;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Addresses that one port may have. Attack: a guest that sends from many addresses, so that no others are learned.
+/// Maximum number of addresses per port. Attack: a guest that sends from many addresses would prevent
+/// learning others.
 const QUOTA: u32 = 4096;
 
 /// `lookup = "learning"`.
@@ -19,9 +21,9 @@ pub const LOOKUP: LookupKind = LookupKind {
 /// Settings in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Seconds after which an address that sends nothing is forgotten.
+    /// Seconds after which an address that sends no frame is removed.
     pub ageing: u32,
-    /// Addresses that the table can hold.
+    /// Number of addresses that the table can hold.
     pub entries: u32,
 }
 
@@ -30,11 +32,11 @@ struct Learner {
     learning: Option<Arc<Learning>>,
 }
 
-impl Maker for Learner {
-    /// The same lookup each time: what was learned about other ports is kept.
-    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup> {
+impl LookupFactory for Learner {
+    /// Returns the same lookup each time, which keeps the learned addresses of other ports.
+    fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup> {
         let Learner { settings: Settings { ageing, entries }, learning } = self;
-        let table = || Table::new(*entries, making.ports, *ageing, QUOTA.min(*entries), making.seed);
+        let table = || Table::new(*entries, context.ports, *ageing, QUOTA.min(*entries), context.seed);
         learning.get_or_insert_with(|| Arc::new(Learning::new(table()))).clone()
     }
 }
@@ -45,9 +47,9 @@ pub struct Learning {
     table: Table,
 }
 
-/// Converts a clock in nanoseconds to a table's seconds.
+/// Converts nanoseconds to seconds of the table's clock.
 pub(crate) fn second(now: u64) -> u32 {
-    // At most one below `FOREVER`: 136 years.
+    // Less than `STATIC`; reached after 136 years.
     (now / 1_000_000_000).min(u64::from(u32::MAX - 1)) as u32
 }
 
@@ -62,9 +64,9 @@ impl Lookup for Learning {
     #[inline]
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) {
         let second = second(now);
-        // Frames of a burst mostly share their addresses, so the last result is kept.
+        // Frames of a burst mostly have the same addresses, so the last results are reused.
         let (mut last_source, mut source_ok) = (Mac(u64::MAX), true);
-        let (mut last_destination, mut answer) = (Mac(u64::MAX), NOWHERE);
+        let (mut last_destination, mut port) = (Mac(u64::MAX), NOWHERE);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let head = burst.head(index);
             let (source, destination) = (Mac::source(head), Mac::destination(head));
@@ -77,18 +79,18 @@ impl Lookup for Learning {
             }
             if destination != last_destination {
                 last_destination = destination;
-                answer = if destination.is_group() {
+                port = if destination.is_group() {
                     FLOOD
                 } else {
                     self.table.find(destination, second).unwrap_or(FLOOD)
                 };
             }
-            *verdict = if source_ok { answer } else { INVALID };
+            *verdict = if source_ok { port } else { INVALID };
         }
     }
 
-    fn forget(&self, port: PortId) {
-        self.table.forget(port);
+    fn remove_port(&self, port: PortId) {
+        self.table.remove_port(port);
     }
 
     fn entries(&self, now: u64) -> Vec<Entry> {
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1), frame(2, 1)]), [FLOOD, FLOOD]);
         assert_eq!(verdicts(&lookup, 2, &[frame(1, 2), frame(0xff, 2), frame(1, 2)]), [1, FLOOD, 1]);
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [2]);
-        lookup.forget(2);
+        lookup.remove_port(2);
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [FLOOD]);
     }
 

@@ -1,10 +1,9 @@
 //! The switch: finds the destination of each frame.
 //!
-//! As in VALE a burst is processed in two passes: a [`Lookup`] finds a port for each frame, then [`Sorter`]
-//! makes one list per destination, in the order of the frames. As in mSwitch the lookup is pluggable:
-//! learning, static, hash, or another implementation of the trait. A switch does not depend on devices or
-//! threads: all workers share a lookup, so its learned state is atomic. `lookups.rs` has a row for each. Read this
-//! file first, then `learning.rs` and `table.rs`.
+//! As in VALE, a burst is processed in two passes: a [`Lookup`] finds a port for each frame, then [`Sorter`]
+//! makes one list per destination, in the order of the frames. As in mSwitch, the lookup is pluggable:
+//! learning, static, hash, or another implementation of the trait, each with a row in `lookups.rs`. All
+//! workers share a lookup, so its state is atomic. Read this file first, then `learning.rs` and `table.rs`.
 
 pub mod fixed;
 pub mod hash;
@@ -16,7 +15,7 @@ mod table;
 pub use fixed::Static;
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
-pub use lookups::{LOOKUPS, LookupKind, Maker, Making};
+pub use lookups::{LOOKUPS, LookupContext, LookupFactory, LookupKind};
 pub use sorter::{List, Run, Sorter};
 pub use table::{Entry, Table};
 
@@ -25,44 +24,44 @@ use ringway_frame::{BURST, Burst, HEAD};
 /// Number of a port.
 pub type PortId = u16;
 
-/// Instead of a port: every port of the switch but the frame's own.
+/// Instead of a port: every port of the switch except the one that the frame came from.
 pub const FLOOD: PortId = u16::MAX;
 /// Instead of a port: the frame has no destination and is dropped.
 pub const NOWHERE: PortId = u16::MAX - 1;
 /// Instead of a port: the frame is invalid (its source is a group address) and is dropped.
 pub const INVALID: PortId = u16::MAX - 2;
-/// Port numbers are below this.
+/// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
 /// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`] or [`INVALID`].
 pub type Verdicts = [PortId; BURST];
 
-/// How a switch finds a frame's port.
+/// Finds the destination ports of frames.
 pub trait Lookup: Send + Sync {
     /// Finds the destination of each frame of `burst`, which arrived at `from`. `now` is in nanoseconds.
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts);
 
-    /// Removes a port: no frame is sent there any more.
-    fn forget(&self, port: PortId);
+    /// Removes a port's addresses, so that no frame is sent there any more.
+    fn remove_port(&self, port: PortId);
 
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
 }
 
-/// An Ethernet address in the low 48 bits, its first byte lowest.
+/// A MAC address in the low 48 bits, in little-endian order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(u64);
 
 impl Mac {
     const MASK: u64 = (1 << 48) - 1;
 
-    /// From the bytes in their order on the wire.
+    /// The address with these bytes, in wire order.
     pub fn new(bytes: [u8; 6]) -> Mac {
         let [a, b, c, d, e, f] = bytes;
         Mac(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
     }
 
-    /// The bytes in their order on the wire.
+    /// The bytes in wire order.
     pub fn bytes(self) -> [u8; 6] {
         let [a, b, c, d, e, f, ..] = self.0.to_le_bytes();
         [a, b, c, d, e, f]
@@ -80,7 +79,7 @@ impl Mac {
         Mac(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & Mac::MASK)
     }
 
-    /// Whether it is a group address (multicast or broadcast).
+    /// Whether this is a group address (multicast or broadcast).
     #[inline]
     pub fn is_group(self) -> bool {
         self.0 & 1 != 0

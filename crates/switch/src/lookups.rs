@@ -9,31 +9,31 @@ pub const LOOKUPS: &[LookupKind] = &[learning::LOOKUP, fixed::LOOKUP, hash::LOOK
 
 /// A kind of lookup.
 pub struct LookupKind {
-    /// Its name in the file.
+    /// The name in the file.
     pub name: &'static str,
-    /// Reads its settings.
+    /// Reads the settings.
     ///
     /// # Errors
     /// The settings belong to another kind.
-    pub open: fn(&Kind) -> Result<Box<dyn Maker>, serde_json::Error>,
+    pub open: fn(&Kind) -> Result<Box<dyn LookupFactory>, serde_json::Error>,
 }
 
-/// Creates a switch's lookup, and creates it again whenever the switch's set of ports has changed.
-pub trait Maker: Send {
+/// Creates a switch's lookup, again whenever the switch's set of ports has changed.
+pub trait LookupFactory: Send {
     /// The lookup for the current ports.
-    fn make(&mut self, making: &Making<'_>) -> Arc<dyn Lookup>;
+    fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup>;
 }
 
-/// Inputs of a lookup in addition to its settings.
-pub struct Making<'m> {
-    /// The number of a port of the switch, by name.
+/// Inputs for creating a lookup, in addition to its settings.
+pub struct LookupContext<'m> {
+    /// Maps the name of a port of the switch to the port's number.
     pub port: &'m dyn Fn(&str) -> Option<PortId>,
-    /// Port numbers are below this.
+    /// Limit of port numbers.
     pub ports: usize,
     /// A hash with a secret key.
     pub hash: FlowHash,
     /// A random number that no peer knows.
     pub seed: u64,
-    /// Called with each address of the file that did not fit into the table.
-    pub lost: &'m dyn Fn(Mac),
+    /// Called with each configured address that did not fit into the table.
+    pub rejected: &'m dyn Fn(Mac),
 }

@@ -1,17 +1,17 @@
-//! One list per destination, in the frames' order.
+//! Sorts the frames of a burst into one list per destination, in order.
 
 use crate::{FLOOD, INVALID, NOWHERE, PortId, Verdicts};
 use ringway_frame::BURST;
 
-/// No list.
+/// In `list_of`: the destination has no list.
 const NONE: u8 = u8::MAX;
 
-/// Frames of a burst that are all unicast or all flooded, from the end of the previous run on.
+/// Consecutive frames of a burst that are all flooded or all not; from the end of the previous run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// Each frame goes to at most one port, up to the given index.
+    /// Frames up to this index each go to at most one port.
     Unicast(usize),
-    /// Each frame goes to all ports but its own, up to the given index.
+    /// Frames up to this index are flooded.
     Flood(usize),
 }
 
@@ -30,23 +30,24 @@ impl Run {
 /// The frames for one destination.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// The destination's number, assigned by `sort`'s caller.
+    /// The destination's number, assigned by the caller of [`Sorter::sort`].
     pub destination: u32,
     count: usize,
     frames: [u16; BURST],
 }
 
 impl List {
-    /// Indices into the burst, ascending.
+    /// Indices of the frames in the burst, ascending.
     #[inline]
     pub fn frames(&self) -> &[u16] {
         &self.frames[..self.count]
     }
 }
 
-/// Sorts the frames of a burst by destination; its cost grows with the frames, not with the ports.
+/// Sorts the frames of a burst by destination. The cost depends on the number of frames, not of ports.
 #[derive(Debug)]
 pub struct Sorter {
+    /// Index of each destination's list, or [`NONE`].
     list_of: Vec<u8>,
     lists: Vec<List>,
     used: usize,
@@ -68,8 +69,8 @@ impl Sorter {
         let list = &mut self.lists[0];
         list.destination = destination;
         list.count = end.saturating_sub(start);
-        for (place, frame) in list.frames.iter_mut().zip(start..end) {
-            *place = frame as u16;
+        for (slot, frame) in list.frames.iter_mut().zip(start..end) {
+            *slot = frame as u16;
         }
         self.used = usize::from(list.count > 0);
         &self.lists[..self.used]

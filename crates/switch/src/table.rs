@@ -3,18 +3,18 @@
 use crate::{Mac, PortId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Addresses in one bucket.
+/// Number of addresses in a bucket.
 const WAYS: usize = 4;
-/// `seen` of an entry that never ages.
-const FOREVER: u32 = u32::MAX;
+/// `seen` of a static entry, which never ages.
+const STATIC: u32 = u32::MAX;
 
-/// A key has the address in the low 48 bits and the port's number plus one above; zero is empty. It is one
-/// word, so that a reader on another worker never sees one station's address with another's port.
+/// A key has the address in the low 48 bits, and the port's number plus one above them; 0 means empty. It is
+/// one word, so that other workers never see an address with the port of another.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
     keys: [AtomicU64; WAYS],
-    /// Second of the table's clock in which the address last sent.
+    /// Second of the table's clock at which the address last sent a frame.
     seen: [AtomicU32; WAYS],
 }
 
@@ -23,9 +23,9 @@ struct Bucket {
 pub struct Entry {
     /// The address.
     pub mac: Mac,
-    /// Its port.
+    /// The address's port.
     pub port: PortId,
-    /// Seconds since its last frame; `None` if it never ages.
+    /// Seconds since the address last sent a frame; `None` if it is static.
     pub age: Option<u32>,
 }
 
@@ -37,8 +37,8 @@ pub struct Table {
     seed: u64,
     ageing: u32,
     quota: u32,
-    /// Number of addresses of each port; sized for the highest port number at construction.
-    held: Box<[AtomicU32]>,
+    /// Number of addresses of each port.
+    counts: Box<[AtomicU32]>,
 }
 
 fn key(mac: Mac, port: PortId) -> u64 {
@@ -50,9 +50,9 @@ fn port_of(key: u64) -> PortId {
 }
 
 impl Table {
-    /// A table for about `entries` addresses (at least 64, at most 16 M) and port numbers below `ports`. An address
-    /// that sends nothing for `ageing` seconds is forgotten. One port may have at most `quota` addresses. `seed` keeps
-    /// peers from choosing addresses that share a bucket.
+    /// A table for about `entries` addresses (at least 64, at most 16 M) and port numbers below `ports`. An
+    /// address that sends no frame for `ageing` seconds is removed. A port may have at most `quota`
+    /// addresses. Attack: addresses that share a bucket; `seed` must be secret.
     pub fn new(entries: u32, ports: usize, ageing: u32, quota: u32, seed: u64) -> Table {
         let buckets = (entries.clamp(64, 1 << 24) as usize / WAYS * 2).next_power_of_two();
         Table {
@@ -61,13 +61,13 @@ impl Table {
             seed: seed | 1,
             ageing,
             quota,
-            held: (0..ports.min(crate::PORTS)).map(|_| AtomicU32::new(0)).collect(),
+            counts: (0..ports.min(crate::PORTS)).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
     #[inline]
     fn bucket(&self, mac: Mac) -> &Bucket {
-        // A multiplication by an odd secret; the upper bits depend on all of the address.
+        // A multiplication by a secret odd number. The upper bits of the product depend on the whole address.
         let hash = (mac.0 ^ self.seed.rotate_left(32))
             .wrapping_mul(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         &self.buckets[((hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> self.shift) as usize]
@@ -75,7 +75,7 @@ impl Table {
 
     #[inline]
     fn is_live(&self, seen: u32, second: u32) -> bool {
-        seen == FOREVER || second.saturating_sub(seen) <= self.ageing
+        seen == STATIC || second.saturating_sub(seen) <= self.ageing
     }
 
     /// The port of `mac`, if it sent a frame within the ageing time. `second` is the table's clock.
@@ -91,7 +91,7 @@ impl Table {
         None
     }
 
-    /// Records that `mac` sent from `port` in `second`. `false` if there is no room.
+    /// Records that `mac` sent a frame from `port` in `second`. Returns `false` if there is no room.
     #[inline]
     pub fn learn(&self, mac: Mac, port: PortId, second: u32) -> bool {
         let bucket = self.bucket(mac);
@@ -100,7 +100,7 @@ impl Table {
             let found = bucket.keys[way].load(Relaxed);
             if found == new {
                 let seen = bucket.seen[way].load(Relaxed);
-                if seen != second && seen != FOREVER {
+                if seen != second && seen != STATIC {
                     bucket.seen[way].store(second, Relaxed);
                 }
                 return true;
@@ -112,79 +112,81 @@ impl Table {
     #[cold]
     fn learn_new(&self, bucket: &Bucket, new: u64, second: u32) -> bool {
         let port = port_of(new);
-        let (mut place, mut is_free) = (None, false);
+        let (mut candidate, mut is_free) = (None, false);
         for way in 0..WAYS {
             let found = bucket.keys[way].load(Relaxed);
             let seen = bucket.seen[way].load(Relaxed);
             if found != 0 && (found ^ new) & Mac::MASK == 0 {
-                // The station moved; configured addresses don't change. Attack: sending from other ports'
-                // addresses to exceed the quota.
-                return seen != FOREVER && !self.is_full(port) && self.place(bucket, way, found, new, second);
+                // The station moved to another port; static addresses don't move. Attack: sending from other
+                // ports' addresses to exceed the quota.
+                return seen != STATIC
+                    && !self.is_full(port)
+                    && self.replace(bucket, way, found, new, second);
             }
             let free = found == 0 || !self.is_live(seen, second);
-            let own = port_of(found) == port && seen != FOREVER;
-            if !is_free && (free || (own && place.is_none())) {
-                (place, is_free) = (Some((way, found)), free);
+            let own = port_of(found) == port && seen != STATIC;
+            if !is_free && (free || (own && candidate.is_none())) {
+                (candidate, is_free) = (Some((way, found)), free);
             }
         }
-        // Attack: sending from ever new addresses to evict other ports' addresses. A peer can fill its quota
-        // and then only replace its own addresses.
-        let Some((way, found)) = place else { return false };
+        // Attack: sending from many addresses to evict other ports' addresses. After a peer has filled its
+        // quota, it can only replace its own addresses.
+        let Some((way, found)) = candidate else { return false };
         if self.is_full(port) && (found == 0 || port_of(found) != port) {
             return false;
         }
-        self.place(bucket, way, found, new, second)
+        self.replace(bucket, way, found, new, second)
     }
 
-    fn place(&self, bucket: &Bucket, way: usize, old: u64, new: u64, second: u32) -> bool {
+    fn replace(&self, bucket: &Bucket, way: usize, old: u64, new: u64, second: u32) -> bool {
         if bucket.keys[way].compare_exchange(old, new, Relaxed, Relaxed).is_err() {
             return false;
         }
         bucket.seen[way].store(second, Relaxed);
-        if let Some(held) = self.held_by(port_of(new)) {
-            held.fetch_add(1, Relaxed);
+        if let Some(count) = self.count_of(port_of(new)) {
+            count.fetch_add(1, Relaxed);
         }
-        self.give_back(old);
+        self.decrement(old);
         true
     }
 
     /// Whether the port has reached its quota of addresses.
     fn is_full(&self, port: PortId) -> bool {
-        self.held_by(port).is_none_or(|held| held.load(Relaxed) >= self.quota)
+        self.count_of(port).is_none_or(|count| count.load(Relaxed) >= self.quota)
     }
 
-    fn held_by(&self, port: PortId) -> Option<&AtomicU32> {
-        self.held.get(usize::from(port))
+    fn count_of(&self, port: PortId) -> Option<&AtomicU32> {
+        self.counts.get(usize::from(port))
     }
 
-    fn give_back(&self, key: u64) {
+    fn decrement(&self, key: u64) {
         if key != 0
-            && let Some(held) = self.held_by(port_of(key))
+            && let Some(count) = self.count_of(port_of(key))
         {
-            held.fetch_sub(1, Relaxed);
+            count.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Adds an address that never ages. `false` if its bucket is full of such.
-    pub fn fix(&self, mac: Mac, port: PortId) -> bool {
+    /// Adds a static address. Returns `false` if the bucket is full of static addresses.
+    pub fn add_static(&self, mac: Mac, port: PortId) -> bool {
         let bucket = self.bucket(mac);
         let old = |way: usize| bucket.keys[way].load(Relaxed);
-        let fixed = |way: usize| old(way) != 0 && bucket.seen[way].load(Relaxed) == FOREVER;
+        let fixed = |way: usize| old(way) != 0 && bucket.seen[way].load(Relaxed) == STATIC;
         let same = (0..WAYS).find(|&way| old(way) & Mac::MASK == mac.0 && old(way) != 0);
         match same.or_else(|| (0..WAYS).find(|&way| !fixed(way))) {
-            Some(way) => self.place(bucket, way, old(way), key(mac, port), FOREVER),
+            Some(way) => self.replace(bucket, way, old(way), key(mac, port), STATIC),
             None => false,
         }
     }
 
     /// Removes all addresses of `port`.
-    pub fn forget(&self, port: PortId) {
+    pub fn remove_port(&self, port: PortId) {
         for bucket in &self.buckets {
             for slot in &bucket.keys {
                 let found = slot.load(Relaxed);
                 let taken = found != 0 && port_of(found) == port;
                 if taken && slot.compare_exchange(found, 0, Relaxed, Relaxed).is_ok() {
-                    self.give_back(found);
+                    self.decrement(found);
                 }
             }
         }
@@ -197,7 +199,7 @@ impl Table {
             for way in 0..WAYS {
                 let (found, seen) = (bucket.keys[way].load(Relaxed), bucket.seen[way].load(Relaxed));
                 if found != 0 && self.is_live(seen, second) {
-                    let age = (seen != FOREVER).then(|| second.saturating_sub(seen));
+                    let age = (seen != STATIC).then(|| second.saturating_sub(seen));
                     entries.push(Entry { mac: Mac(found & Mac::MASK), port: port_of(found), age });
                 }
             }
@@ -253,13 +255,13 @@ mod tests {
         }
         assert_eq!(table.find(mac(1), 1), Some(1));
         assert!(table.entries(1).iter().filter(|entry| entry.port == 2).count() <= 100);
-        assert!(table.learn(mac(2), 3, 1), "others still find room");
+        assert!(table.learn(mac(2), 3, 1), "other ports can add addresses");
         for number in 0..200 {
             table.learn(mac(number), 3, 1);
             table.learn(mac(number), 2, 1);
         }
-        let held = table.entries(1).iter().filter(|entry| entry.port == 2).count();
-        assert!(held <= 100, "it takes {held} addresses, others' among them");
+        let counts = table.entries(1).iter().filter(|entry| entry.port == 2).count();
+        assert!(counts <= 100, "port 2 has {counts} addresses");
     }
 
     #[test]
@@ -270,9 +272,9 @@ mod tests {
         assert_eq!(table.find(mac(1), 301), None);
         assert!(table.learn(mac(1), 2, 301));
         assert_eq!(table.find(mac(1), 301), Some(2));
-        table.forget(2);
+        table.remove_port(2);
         assert_eq!(table.find(mac(1), 301), None);
-        assert!(table.fix(mac(1), 3) && !table.learn(mac(1), 2, 302));
+        assert!(table.add_static(mac(1), 3) && !table.learn(mac(1), 2, 302));
         assert_eq!(table.entries(1_000_000), vec![Entry { mac: mac(1), port: 3, age: None }]);
     }
 

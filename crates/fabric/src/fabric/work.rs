@@ -206,7 +206,7 @@ impl Fabric {
         self.switches
             .values()
             .filter_map(|switch| switch.made.as_ref())
-            .for_each(|made| made.lookup.forget(id));
+            .for_each(|made| made.lookup.remove_port(id));
         let gone =
             |(_, call)| Done { call, result: Err(FabricError::Unknown("port", name.into())), event: None };
         let mut done: Vec<Done> = jobs.into_iter().map(gone).collect();
