@@ -64,8 +64,8 @@
 //! # Not here yet
 //!
 //! SLAAC and DHCP, packets to own addresses (loopback), IGMP and MLD, Fast Open, packetization-layer path MTU
-//! discovery (RFC 4821), HyStart++, urgent data, VLAN tags, and a compact form of TIME-WAIT. A received frame
-//! is copied twice: into the stack, and into the receive buffer.
+//! discovery (RFC 4821), HyStart++, the reaction of BBR version 3 to ECN, urgent data, VLAN tags, and a compact
+//! form of TIME-WAIT. A received frame is copied twice: into the stack, and into the receive buffer.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -80,6 +80,10 @@ mod settings;
 mod stack;
 mod timer;
 mod udp;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/stack.md")]
+struct StackPage;
 
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
 pub use net::route::Cidr;

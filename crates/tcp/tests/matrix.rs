@@ -72,8 +72,8 @@ fn rows(loss: u64) -> String {
 #[test]
 fn goodput_and_retransmissions_equal_the_golden_file() {
     let mut table = String::from(
-        "# 20 Mb/s for 10 s. For each controller: goodput in percent of the rate, retransmitted percent of the\n\
-         # bytes sent, smoothed round-trip time in ms. BLESS=1 rewrites this file.\n",
+        "# 20 Mb/s for 10 s. For each controller: goodput in percent of the rate, retransmitted\n\
+         # percent of the bytes sent, smoothed round-trip time in ms. BLESS=1 rewrites this file.\n",
     );
     write!(table, "{:>7} {:>6} {:>6}", "loss %", "rtt ms", "buffer").unwrap();
     for algorithm in Algorithm::ALL {

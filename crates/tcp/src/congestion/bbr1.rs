@@ -415,7 +415,8 @@ impl Congestion for Bbr1 {
             self.previous = State::Loss;
             self.full_bw = 0;
             self.round_start = true;
-            let lost = RateSample { losses: 1, ..RateSample::default() };
+            let mut lost = RateSample::default();
+            lost.losses = 1;
             self.policer.sample(now, window, &lost, true, false);
         }
     }

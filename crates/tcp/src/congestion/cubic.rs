@@ -137,11 +137,10 @@ mod tests {
         assert_eq!(window.ssthresh, 70_000);
         window.cwnd = window.ssthresh;
         window.srtt = 100 * MS;
-        let ack = |bytes| RateSample { acked_sacked: bytes, ..RateSample::default() };
         let mut now = SECOND;
         let mut reached = None;
         while now < 8 * SECOND {
-            cubic.on_ack(now, &mut window, &ack(1000));
+            cubic.on_ack(now, &mut window, &RateSample::acked(1000));
             if window.cwnd >= 99_900 && reached.is_none() {
                 reached = Some((now - SECOND) / MS);
             }

@@ -86,7 +86,7 @@ mod tests {
     fn the_reduction_follows_the_marked_fraction() {
         let mut dctcp = Dctcp::default();
         let mut window = window(100_000);
-        let ack = RateSample { acked_sacked: 100_000, ..RateSample::default() };
+        let ack = RateSample::acked(100_000);
         for _ in 0..200 {
             window.delivered += 100_000;
             dctcp.on_every_ack(0, &mut window, &ack, false);

@@ -5,6 +5,7 @@
 //! nanoseconds.
 
 mod bbr1;
+mod bbr3;
 mod cubic;
 mod dctcp;
 mod policer;
@@ -13,6 +14,7 @@ mod reno;
 pub use crate::connection::rate::RateSample;
 use alloc::boxed::Box;
 pub use bbr1::Bbr1;
+pub use bbr3::Bbr3;
 use core::fmt::Debug;
 pub use cubic::Cubic;
 pub use dctcp::Dctcp;
@@ -144,13 +146,16 @@ pub enum Algorithm {
     Cubic,
     /// BBR, version 1.
     Bbr1,
+    /// BBR, version 3.
+    Bbr3,
     /// DCTCP (RFC 8257).
     Dctcp,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: &[Algorithm] = &[Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr1, Algorithm::Dctcp];
+    pub const ALL: &[Algorithm] =
+        &[Algorithm::Reno, Algorithm::Cubic, Algorithm::Bbr1, Algorithm::Bbr3, Algorithm::Dctcp];
 
     /// Its name in `tcp_congestion_control`.
     pub fn name(self) -> &'static str {
@@ -158,6 +163,7 @@ impl Algorithm {
             Algorithm::Reno => "reno",
             Algorithm::Cubic => "cubic",
             Algorithm::Bbr1 => "bbr1",
+            Algorithm::Bbr3 => "bbr3",
             Algorithm::Dctcp => "dctcp",
         }
     }
@@ -173,6 +179,7 @@ impl Algorithm {
             Algorithm::Reno => Box::new(Reno::default()),
             Algorithm::Cubic => Box::new(Cubic::default()),
             Algorithm::Bbr1 => Box::new(Bbr1::new(seed)),
+            Algorithm::Bbr3 => Box::new(Bbr3::new(seed)),
             Algorithm::Dctcp => Box::new(Dctcp::default()),
         }
     }

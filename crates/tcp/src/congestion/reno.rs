@@ -46,7 +46,7 @@ mod tests {
         window.ssthresh = 10_000;
         let mut reno = Reno::default();
         for _ in 0..10 {
-            reno.on_ack(0, &mut window, &RateSample { acked_sacked: 1000, ..RateSample::default() });
+            reno.on_ack(0, &mut window, &RateSample::acked(1000));
         }
         assert_eq!((window.cwnd, reno.ssthresh(0, &window)), (11_000, 5500));
     }

@@ -58,6 +58,12 @@ impl Connection {
             State::SynSent => return self.segment_in_syn_sent(cx, segment),
             _ => {}
         }
+        if self.is_answer_to_crossing(segment) {
+            self.establish(cx, segment);
+            self.acknowledged(cx, segment);
+            self.ack_now = true;
+            return None;
+        }
         if !self.is_acceptable(cx, segment) {
             return None;
         }
@@ -90,6 +96,19 @@ impl Connection {
         }
         self.rearm_keepalive(cx);
         None
+    }
+
+    /// Whether both SYNs crossed, and this is the peer's SYN-ACK (RFC 9293, 3.5, figure 8).
+    fn is_answer_to_crossing(&self, segment: &Segment<'_>) -> bool {
+        let ack = self.offset(segment.ack);
+        self.state == State::SynReceived
+            && self.listener.is_none()
+            && segment.flags.has(Flags::SYN)
+            && segment.flags.has(Flags::ACK)
+            && !segment.flags.has(Flags::RST)
+            && self.peer_offset(segment.seq) == FIRST
+            && ack > self.una
+            && ack <= self.nxt
     }
 
     fn segment_in_syn_sent(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Option<Reset> {

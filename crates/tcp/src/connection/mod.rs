@@ -347,9 +347,7 @@ impl Connection {
         }
         let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
         let possible = self.right_edge() - self.rcv_nxt();
-        if possible > self.rcv_adv - self.rcv_nxt() && possible >= 2 * left {
-            self.ack_now = true;
-        }
+        self.ack_now |= possible >= 2 * left && possible >= left + self.window_step();
     }
 
     /// Lets the receive buffer grow to twice of what the program reads in a round trip (dynamic right-sizing).
@@ -418,7 +416,9 @@ impl Connection {
         match self.state {
             State::Established | State::SynReceived => self.state = State::FinWait1,
             State::CloseWait => self.state = State::LastAck,
-            State::SynSent => return self.end_with(None),
+            State::SynSent if !self.owned && self.sending.len() == 0 => return self.end_with(None),
+            // The FIN follows once the connection is established.
+            State::SynSent => {}
             _ => return,
         }
         self.fin_queued = true;

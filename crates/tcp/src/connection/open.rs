@@ -134,6 +134,8 @@ impl Connection {
         (self.window.initial, self.window.cwnd) = (first, first);
         self.update_window();
         self.rcv_mss = self.mss;
+        // As much as the peer's initial window brings in a round trip.
+        self.tuning.space = 10 * self.rcv_mss;
     }
 
     /// Sets the segment size from the path's, the peer's and the options of every segment (RFC 6691).

@@ -95,7 +95,7 @@ impl Connection {
         self.counts.segs_out += 1;
         self.timers.resend_syn = false;
         self.last_ack_sent = FIRST + 1;
-        let stamp = self.rate.stamp(cx.now, true);
+        let stamp = self.rate.stamp(cx.now, 1, true);
         if again {
             self.board.resent(FIRST, FIRST + 1, stamp);
             self.counts.retrans += 1;
@@ -147,10 +147,15 @@ impl Connection {
         self.receiving.next() + (self.rcvbuf as u64).saturating_sub(unread)
     }
 
+    /// By how much a window grows at least.
+    pub(super) fn window_step(&self) -> u64 {
+        self.rcv_mss.min(self.rcvbuf as u64 / 2)
+    }
+
     /// The window to announce. It never shrinks, and grows by whole segments (RFC 9293, 3.8.6.2.2).
     fn take_window(&mut self) -> u16 {
         let (edge, nxt) = (self.right_edge(), self.rcv_nxt());
-        let step = self.rcv_mss.min(self.rcvbuf as u64 / 2);
+        let step = self.window_step();
         if edge >= self.rcv_adv + step
             || (edge > self.rcv_adv && self.rcv_adv - nxt.min(self.rcv_adv) >= step)
         {
@@ -281,8 +286,9 @@ impl Connection {
         let goal = self.tso_goal();
         let next = match lost {
             Some(lost) => {
-                // RFC 8985, 7: at least one segment, even if the window is smaller.
-                if quota < self.mss.min(lost.len()) && in_flight > 0 {
+                // Without SACK, a partial acknowledgment always repeats the first segment (RFC 6582, 3.2).
+                let partial = !self.sack_ok && lost.start == self.una;
+                if quota < self.mss.min(lost.len()) && in_flight > 0 && !partial {
                     return None;
                 }
                 let most = (quota / self.mss).max(1) * self.mss;
@@ -405,7 +411,7 @@ impl Connection {
 
     fn data_sent(&mut self, cx: &mut Context<'_>, next: Next) {
         let bytes = next.end - next.start;
-        let stamp = self.rate.stamp(cx.now, self.board.is_empty());
+        let stamp = self.rate.stamp(cx.now, self.board.in_flight + bytes, self.board.is_empty());
         self.recovery.prr_out += bytes;
         if next.again {
             self.board.resent(next.start, next.end, stamp);

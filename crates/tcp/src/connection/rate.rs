@@ -11,6 +11,9 @@ pub(crate) struct Stamp {
     pub delivered: u64,
     pub delivered_at: u64,
     pub app_limited: bool,
+    /// Bytes in flight, this segment included, and `C.lost`.
+    pub in_flight: u64,
+    pub lost: u64,
 }
 
 /// `C`: counters of a connection.
@@ -49,15 +52,27 @@ pub struct RateSample {
     pub prior_in_flight: u64,
     /// Bytes of this acknowledgment that were CE-marked, as the peer echoes.
     pub delivered_ce: u64,
-    /// Bytes delivered since `prior_delivered` with CE marks are counted from here by controllers.
-    pub prior_at: u64,
-    pub(crate) send_interval: u64,
-    pub(crate) newest: Option<(u64, u64)>,
+    /// Bytes that were in flight when the newest acknowledged segment was sent, itself included.
+    pub tx_in_flight: u64,
+    /// Bytes marked lost since then.
+    pub lost: u64,
+    prior_at: u64,
+    prior_lost: u64,
+    send_interval: u64,
+    newest: Option<(u64, u64)>,
+}
+
+impl RateSample {
+    /// A sample of `bytes` newly acknowledged bytes, for tests.
+    #[cfg(test)]
+    pub(crate) fn acked(bytes: u64) -> RateSample {
+        RateSample { acked_sacked: bytes, ..RateSample::default() }
+    }
 }
 
 impl Rate {
     /// The stamp of a segment that is sent now.
-    pub(crate) fn stamp(&mut self, now: u64, nothing_in_flight: bool) -> Stamp {
+    pub(crate) fn stamp(&mut self, now: u64, in_flight: u64, nothing_in_flight: bool) -> Stamp {
         if nothing_in_flight {
             (self.first_sent_at, self.delivered_at) = (now, now);
         }
@@ -67,6 +82,8 @@ impl Rate {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             app_limited: self.app_limited != 0,
+            in_flight,
+            lost: self.lost,
         }
     }
 
@@ -86,6 +103,7 @@ impl Rate {
             sample.newest = Some((stamp.sent_at, end));
             sample.prior_delivered = stamp.delivered;
             sample.prior_at = stamp.delivered_at;
+            (sample.tx_in_flight, sample.prior_lost) = (stamp.in_flight, stamp.lost);
             sample.is_app_limited = stamp.app_limited;
             sample.send_interval = stamp.sent_at.saturating_sub(stamp.first_sent_at);
             self.first_sent_at = stamp.sent_at;
@@ -100,6 +118,7 @@ impl Rate {
         if sample.newest.is_none() {
             return;
         }
+        sample.lost = self.lost - sample.prior_lost;
         let acked = self.delivered_at.saturating_sub(sample.prior_at);
         let interval = sample.send_interval.max(acked);
         if interval > 0 && interval >= min_rtt.unwrap_or(0) {

@@ -95,6 +95,7 @@ impl Connection {
         }
         if self.board.is_empty() && !acked.advanced && acked.sample.acked_sacked == 0 {
             // Nothing was outstanding.
+            self.finish_tail_probe(cx, ack, &acked);
             return true;
         }
         let outstanding = self.una < self.nxt;
@@ -126,6 +127,7 @@ impl Connection {
             self.timers.unanswered_since = None;
             if wnd > 0 && matches!(self.timers.retransmit, Some((Kind::Window, _))) {
                 self.timers.retransmit = None;
+                self.rtt.backoff = 0;
             }
         }
         changed
@@ -259,7 +261,7 @@ impl Connection {
         if acked.ece {
             self.recovery.undo_marker = None;
         }
-        if self.recovery.state != CaState::Open && self.una >= self.recovery.high_seq {
+        if self.recovery.state >= CaState::Cwr && self.una >= self.recovery.high_seq {
             self.leave_reduction(cx, acked);
         }
         match self.recovery.state {
@@ -464,8 +466,12 @@ impl Connection {
         let Some((high, retransmitted)) = self.recovery.tail_probe.filter(|&(high, _)| ack >= high) else {
             return;
         };
+        if retransmitted && ack == high && acked.advanced && !acked.dsack {
+            // The probe or what it repeats: the next acknowledgment tells.
+            return;
+        }
         self.recovery.tail_probe = None;
-        let repaired = retransmitted && !acked.dsack && (ack > high || acked.advanced);
+        let repaired = retransmitted && !acked.dsack && ack > high;
         if repaired && self.recovery.state < CaState::Cwr {
             self.reduce(cx, CaState::Cwr);
             self.recovery.high_seq = ack;

@@ -1,6 +1,5 @@
 //! Timers of a connection: retransmission, probes, delayed acknowledgments, keepalive, TIME-WAIT.
 
-use super::rtt::TCP_RTO_MAX;
 use super::{Connection, ConnectionError, Context, State};
 use crate::congestion::State as CaState;
 use crate::settings::SECOND;
@@ -152,8 +151,7 @@ impl Connection {
     /// The window is closed and nothing is in flight: probes, ever more seldom.
     pub(super) fn arm_window_probe(&mut self, now: u64) {
         if self.timers.retransmit.is_none() {
-            let after = (self.rtt.rto() << self.timers.probes.min(16)).min(TCP_RTO_MAX);
-            self.timers.retransmit = Some((Kind::Window, now + after));
+            self.timers.retransmit = Some((Kind::Window, now + self.rtt.rto()));
         }
     }
 
@@ -165,6 +163,7 @@ impl Connection {
             return self.end_with(Some(ConnectionError::TimedOut));
         }
         self.timers.probe = Some(Probe::Alive);
+        self.rtt.back_off();
         self.arm_window_probe(cx.now);
     }
 
