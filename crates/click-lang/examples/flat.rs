@@ -1,10 +1,10 @@
-//! Prints a flattened configuration, as `click -qo-` does, and its errors with columns. With a second file,
-//! only the classes listed in it are known.
+//! Prints a flattened configuration, as `click -qo-` does, and errors with columns. With a second file, only
+//! the classes listed in that file are known.
 use ringway_click_lang::{Environment, Source};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-/// The listed classes; without a list, every capitalized name.
+/// The listed classes; without a list, all capitalized names.
 struct Listed(Option<BTreeSet<String>>);
 
 impl Environment for Listed {

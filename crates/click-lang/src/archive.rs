@@ -12,7 +12,7 @@ const NAME: usize = 16;
 /// A file in an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its name; a configuration's is `config`.
+    /// The name; `config` for the configuration.
     pub name: String,
     /// Seconds since 1970.
     pub date: u64,
@@ -29,13 +29,13 @@ pub struct Member {
 /// Why an archive can't be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchiveError {
-    /// It does not begin as archives do.
+    /// The magic number is missing.
     NotAnArchive,
-    /// A header does not end as headers do.
+    /// A member's header lacks its magic number.
     Magic,
     /// A name refers to a missing entry of the name table.
     LongName,
-    /// It ends too early.
+    /// The archive ends within a member.
     Truncated,
 }
 
@@ -52,12 +52,12 @@ impl fmt::Display for ArchiveError {
 
 impl core::error::Error for ArchiveError {}
 
-/// Whether `bytes` begin as an archive does; a configuration never does.
+/// Whether `bytes` are an archive rather than a configuration, by the first byte.
 pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.first() == Some(&b'!')
 }
 
-/// Reads an archive: common, GNU and BSD long names.
+/// Reads an archive, with common names or GNU's or BSD's long names.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Member>, ArchiveError> {
     let mut rest =
         bytes.strip_prefix(MAGIC).filter(|rest| !rest.is_empty()).ok_or(ArchiveError::NotAnArchive)?;
@@ -87,8 +87,8 @@ fn member(header: &[u8], mut data: &[u8], long_names: &[u8]) -> Result<Member, A
     let field = &header[..NAME];
     let digits_at = |at: usize| field.get(at).is_some_and(u8::is_ascii_digit);
     let name = if field[0] == b'/' && digits_at(1) {
-        let place = number(&field[1..], 10).and_then(|place| usize::try_from(place).ok());
-        until_end(place.and_then(|place| long_names.get(place..)).ok_or(ArchiveError::LongName)?)
+        let offset = number(&field[1..], 10).and_then(|offset| usize::try_from(offset).ok());
+        until_end(offset.and_then(|offset| long_names.get(offset..)).ok_or(ArchiveError::LongName)?)
     } else if field.starts_with(b"#1/") && digits_at(3) {
         let length = number(&field[3..], 10).and_then(|length| usize::try_from(length).ok());
         let (name, rest) =
@@ -118,7 +118,7 @@ fn number(field: &[u8], radix: u32) -> Option<u64> {
     u64::from_str_radix(core::str::from_utf8(field).ok()?.trim_end(), radix).ok()
 }
 
-/// Writes an archive, long names in BSD's way. A name ends at its first slash.
+/// Writes an archive, with BSD's long names. Names are cut at their first slash.
 pub fn unparse(members: &[Member]) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     for member in members {
@@ -129,7 +129,7 @@ pub fn unparse(members: &[Member]) -> Vec<u8> {
             || !name.bytes().all(|byte| byte.is_ascii_graphic());
         let field = if long { format!("#1/{}", name.len()) } else { name.into() };
         let size = member.data.len() + if long { name.len() } else { 0 };
-        // Values that don't fit into their field are reduced to the largest possible number.
+        // Values are limited to what fits into their fields.
         let (date, mode) = (member.date.min(999_999_999_999), member.mode.min(0o77_777_777));
         let (uid, gid) = (member.uid.min(999_999), member.gid.min(999_999));
         out.extend(format!("{field:<16}{date:<12}{uid:<6}{gid:<6}{mode:<8o}{size:<10}`\n").bytes());

@@ -3,12 +3,12 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// How bad a [`Diagnostic`] is.
+/// Severity of a [`Diagnostic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// Belongs to the previous diagnostic, such as the candidates of "no match".
     Note,
-    /// Worth saying; the configuration is used.
+    /// The configuration is accepted.
     Warning,
     /// The configuration is refused.
     Error,
@@ -17,21 +17,21 @@ pub enum Severity {
 /// A message about a configuration, with Click's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its severity.
+    /// The severity.
     pub severity: Severity,
-    /// Its position, if known.
+    /// The position, if known.
     pub landmark: Option<Landmark>,
-    /// Whether Click's own message includes the position.
+    /// Whether Click prints the position.
     pub shown: bool,
     /// Click's text; may have several lines.
     pub text: String,
-    /// A proposal, which Click lacks.
+    /// A suggestion, which Click doesn't print.
     pub hint: Option<String>,
 }
 
 impl fmt::Display for Diagnostic {
-    /// Formats as Click does: `file:line: text`, each line with the landmark if Click's has it, a warning
-    /// with `warning: `. The alternate form has columns and hints too.
+    /// Formats as Click does: `file:line: text`, each line with the landmark if Click prints it, and
+    /// `warning: ` before a warning. The alternate form also has columns and hints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, line) in self.text.lines().enumerate() {
             if number > 0 {
@@ -63,7 +63,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// An empty list of at most `limit` entries; further errors are only counted.
+    /// An empty list of at most `limit` entries. Further errors are only counted.
     pub fn new(limit: usize) -> Self {
         Self { list: Vec::new(), errors: 0, limit }
     }
@@ -73,7 +73,7 @@ impl Diagnostics {
         self.push(Severity::Error, landmark.into(), true, text.into());
     }
 
-    /// Adds an error whose position Click's own message omits.
+    /// Adds an error whose position Click doesn't print.
     pub fn error_at(&mut self, landmark: Landmark, text: impl Into<String>) {
         self.push(Severity::Error, Some(landmark), false, text.into());
     }
@@ -96,7 +96,7 @@ impl Diagnostics {
         }
     }
 
-    /// Adds a proposal to the last diagnostic.
+    /// Adds a suggestion to the last diagnostic.
     pub fn hint(&mut self, hint: Option<String>) {
         if let Some(last) = self.list.last_mut().filter(|_| hint.is_some()) {
             last.hint = hint;
@@ -137,7 +137,8 @@ impl<'a> IntoIterator for &'a Diagnostics {
 }
 
 impl fmt::Display for Diagnostics {
-    /// One diagnostic per line, as Click's programs print them; in the alternate form with columns and hints.
+    /// One diagnostic per line, as Click's programs print them. The alternate form also has columns and
+    /// hints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.list.iter().try_for_each(|diagnostic| match f.alternate() {
             true => writeln!(f, "{diagnostic:#}"),

@@ -6,12 +6,12 @@ pub trait Environment {
     /// Whether there is an element class of that name.
     fn has_class(&self, name: &str) -> bool;
 
-    /// The names of all element classes, for proposals; none by default.
+    /// The names of all element classes, for suggestions; none by default.
     fn classes(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// Whether a package that the configuration requires is there.
+    /// Whether a package that the configuration requires is available.
     fn has_package(&mut self, name: &str) -> bool;
 
     /// Finds the file of `require(library NAME)`, first in `directory`, then on Click's search path. Returns
@@ -19,7 +19,8 @@ pub trait Environment {
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)>;
 }
 
-/// Surroundings without a runtime: every plain name with a capital is a class, every package is there, no library.
+/// An environment without a runtime: every plain name that begins with a capital letter is a class, every
+/// package is available, and no library.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anything;
 

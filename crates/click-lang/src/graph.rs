@@ -2,16 +2,16 @@ use crate::Landmark;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A flat configuration: no compound elements, no variables of compounds, every element named.
+/// A flat configuration: without compound elements and their variables, and with all elements named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// Elements; a [`Port`] names one by its place here.
+    /// The elements; [`Port::element`] is an index into this list.
     pub elements: Vec<Element>,
     /// Connections, in Click's order.
     pub connections: Vec<Connection>,
-    /// What `require` asked for, in order; libraries excepted, since they are read in.
+    /// Requirements from `require`, in order, except for libraries, which are included in the graph.
     pub requirements: Vec<Requirement>,
-    /// Variables that stay visible after flattening: the file's `define`s, name and value.
+    /// Variables of the file's `define`s, which stay visible after flattening: names and values.
     pub defines: Vec<(String, String)>,
 }
 
@@ -24,14 +24,14 @@ pub struct Element {
     pub class: String,
     /// Configuration string without its parentheses, not yet split or unquoted.
     pub configuration: String,
-    /// Where it is declared.
+    /// The position of the declaration.
     pub landmark: Landmark,
 }
 
-/// A port of an element; which side follows from where the port is used.
+/// A port of an element; the context determines whether it is an input or an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port {
-    /// Place of the element in [`Graph::elements`].
+    /// Index of the element in [`Graph::elements`].
     pub element: usize,
     /// Port number.
     pub port: usize,
@@ -44,7 +44,7 @@ pub struct Connection {
     pub from: Port,
     /// The input.
     pub to: Port,
-    /// Where the connection is made.
+    /// The position of the connection.
     pub landmark: Landmark,
 }
 
@@ -58,12 +58,12 @@ pub struct Requirement {
 }
 
 impl Graph {
-    /// The place of the element called `name`.
+    /// The index of the element called `name`.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.elements.iter().position(|element| element.name == name)
     }
 
-    /// How many input and output ports of each element are in use: one more than the highest number.
+    /// The numbers of inputs and outputs of each element: one more than the highest port in use.
     pub fn ports_used(&self) -> Vec<(usize, usize)> {
         let mut used = alloc::vec![(0, 0); self.elements.len()];
         for Connection { from, to, .. } in &self.connections {

@@ -1,12 +1,12 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-/// Where something stands in a configuration.
+/// A position in a configuration.
 ///
-/// `Display` prints Click's form, `file:line`; its alternate form has the column too.
+/// `Display` prints Click's form, `file:line`; the alternate form also has the column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Landmark {
-    /// The file as the user or a `# line` directive named it; may be empty.
+    /// The file's name, from the user or from a `# line` directive; may be empty.
     pub file: Arc<str>,
     /// Line, counted from 1; 0 if unknown.
     pub line: u32,

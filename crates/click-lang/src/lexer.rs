@@ -49,7 +49,7 @@ pub(crate) struct Lexeme {
     pub landmark: Landmark,
 }
 
-/// A text with a read position. Cheap to copy, for lookahead.
+/// A text with a read position. Cheap to clone, for lookahead.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     text: Rc<str>,
@@ -58,12 +58,12 @@ pub(crate) struct Reader {
     original: Arc<str>,
     line: u32,
     line_start: usize,
-    /// Where the last token began; the column of errors.
+    /// Start of the last token, which gives the column of errors.
     token_start: usize,
     ignore_line_directives: bool,
     /// Whether a `$` alone is a variable with an empty name, as in Click's router parser.
     bare_dollar: bool,
-    /// Positions of invalid line directives that were not reported yet.
+    /// Positions of invalid line directives, not reported yet.
     bad_directives: Vec<Landmark>,
 }
 
@@ -84,7 +84,7 @@ impl Reader {
         }
     }
 
-    /// Takes a `$` alone for a variable without a name.
+    /// Sets whether a `$` alone is a variable with an empty name.
     pub fn with_bare_dollar(mut self, bare_dollar: bool) -> Self {
         self.bare_dollar = bare_dollar;
         self
@@ -105,7 +105,7 @@ impl Reader {
         &self.file
     }
 
-    /// Reads nothing more.
+    /// Skips the rest of the text.
     pub fn stop(&mut self) {
         self.at = self.text.len();
     }
@@ -119,7 +119,7 @@ impl Reader {
         self.line_start = start;
     }
 
-    /// If a newline (LF, CR or CR LF) is at `at`, counts it and returns the position after it.
+    /// Counts the newline (LF, CR or CR LF) at `at`, if there is one, and returns the position after it.
     fn newline(&mut self, at: usize) -> Option<usize> {
         let end = match self.byte(at)? {
             b'\n' => at + 1,
@@ -151,7 +151,7 @@ impl Reader {
         at
     }
 
-    /// Skips a comment that begins at `at`, if one does.
+    /// Skips the comment at `at`, if there is one.
     fn skip_comment(&mut self, at: usize) -> Option<usize> {
         match (self.byte(at), self.byte(at + 1)) {
             (Some(b'/'), Some(b'/')) => Some(self.skip_line(at + 2)),
@@ -184,8 +184,8 @@ impl Reader {
         at.min(self.text.len())
     }
 
-    /// Parses `# 3 "file"` or `# line 3 "file"`, from the `#` on. Returns the position of the following
-    /// newline, not yet counted, or of the next line.
+    /// Parses `# 3 "file"` or `# line 3 "file"`, from the `#` on. Returns the position of the newline, which
+    /// is not counted yet, or of the next line.
     fn line_directive(&mut self, at: usize) -> usize {
         let blank = |byte: Option<u8>| matches!(byte, Some(b' ' | b'\t'));
         let text = self.text.clone();
@@ -293,7 +293,7 @@ impl Reader {
         }
     }
 
-    /// A configuration string up to its closing parenthesis, exclusive; line directives are removed.
+    /// Reads a configuration string up to its closing parenthesis, exclusive; removes line directives.
     pub fn configuration(&mut self) -> String {
         let (mut out, mut depth) = (String::new(), 1);
         let (mut at, mut copied) = (self.at, self.at);

@@ -1,10 +1,10 @@
 //! Click's configuration language: converts text to a flat graph of elements, or to errors with positions.
 //!
 //! The language is that of Click's manual page click(5). Names of anonymous elements, the order of elements
-//! and connections, and error texts equal Click's, since configurations, tests and tools compare them. The
-//! crate does not depend on a runtime; it queries element classes through traits. [`Limits`] bound everything
-//! that a configuration could make long, deep or numerous. [`Source`] is the entry point; read `source.rs`
-//! first, then `parse/mod.rs`.
+//! and connections, and error texts equal Click's, since configurations, tests and tools depend on them. The
+//! crate does not depend on a runtime: it queries element classes through traits. [`Limits`] bound the
+//! resources that a configuration can use. [`Source`] is the entry point; read `source.rs` first, then
+//! `parse/mod.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

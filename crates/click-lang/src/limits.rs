@@ -1,7 +1,7 @@
-/// Resource limits of a configuration. The defaults are far beyond any known configuration.
+/// Resource limits of a configuration. The defaults are far above the needs of known configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of text, libraries included.
+    /// Bytes of text, including libraries.
     pub text: usize,
     /// Nesting depth of compounds and groups in the text, as in Click.
     pub depth: usize,
@@ -9,13 +9,13 @@ pub struct Limits {
     pub expansion_depth: usize,
     /// Number of elements; those inside compounds count once per use.
     pub elements: usize,
-    /// Connections, counted likewise.
+    /// Number of connections; those inside compounds count once per use.
     pub connections: usize,
-    /// Port numbers are below this.
+    /// Limit of port numbers.
     pub ports: usize,
     /// Bytes of all configuration strings and names after variables are expanded.
     pub expansion: usize,
-    /// Diagnostics kept.
+    /// Number of stored diagnostics.
     pub diagnostics: usize,
 }
 

@@ -1,12 +1,13 @@
-//! Names that are close to a misspelt one.
+//! Suggestions for misspelt names.
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Attack: a name of megabytes, compared with every known one. Number of letters that count.
+/// Number of letters that are compared. Attack: a name of megabytes, which would be compared with all known
+/// ones.
 const LONGEST: usize = 64;
 
-/// The entry of `known` that `word` most likely means, if any is near enough: a third of its letters may be
-/// inserted, deleted, replaced or swapped with their neighbours. Case does not count.
+/// The most similar entry of `known`, if its edit distance from `word` is at most a third of the word's
+/// length. Edits are insertions, deletions, replacements and swaps of adjacent letters; case is ignored.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = letters(word);
     let limit = word.len().div_ceil(3);
@@ -19,7 +20,7 @@ fn letters(word: &str) -> Vec<char> {
     word.chars().take(LONGEST).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// The optimal string alignment distance, by rows of its table.
+/// The optimal string alignment distance, computed row by row.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = [Vec::new(), Vec::new(), (0..=b.len()).collect::<Vec<usize>>()];
     for (i, c) in a.iter().enumerate() {
@@ -38,7 +39,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
     rows[2].last().copied().unwrap_or(0)
 }
 
-/// Words that propose the nearest name; nothing if none is near.
+/// A suggestion of the nearest name, if there is one.
 pub fn proposal<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<String> {
     nearest(word, known).map(|near| alloc::format!("did you mean '{near}'?"))
 }

@@ -6,13 +6,13 @@ use alloc::string::String;
 /// A configuration to read.
 #[derive(Clone, Debug)]
 pub struct Source<'a> {
-    /// Its text.
+    /// The text.
     pub text: &'a str,
-    /// Its name in errors; `config` if empty.
+    /// The file's name in errors; `config` if empty.
     pub file: &'a str,
-    /// Predefined variables, placed before its own `define`s.
+    /// Predefined variables.
     pub variables: &'a [(String, String)],
-    /// Its resource limits.
+    /// Resource limits.
     pub limits: Limits,
 }
 
@@ -26,13 +26,13 @@ pub struct Parsed {
 }
 
 impl<'a> Source<'a> {
-    /// A configuration with no variables and the usual limits.
+    /// A configuration without predefined variables, with default limits.
     pub fn new(text: &'a str, file: &'a str) -> Self {
         Self { text, file, variables: &[], limits: Limits::default() }
     }
 
-    /// Parses as Click's drivers do: classes must exist; everything is expanded, and connections are sorted
-    /// by input, then by output.
+    /// Parses as Click's drivers do: classes must be known, compounds and variables are expanded, and
+    /// connections are sorted by input, then by output.
     pub fn read(&self, environment: &mut dyn Environment) -> Parsed {
         let mut diagnostics = Diagnostics::new(self.limits.diagnostics);
         let file = if self.file.is_empty() { "config" } else { self.file };

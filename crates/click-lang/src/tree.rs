@@ -13,13 +13,13 @@ pub(crate) type CompoundId = usize;
 pub(crate) const TUNNEL: TypeId = 0;
 /// The type of elements of unknown class.
 pub(crate) const ERROR: TypeId = 1;
-/// The compound that is the file itself.
+/// The compound of the file.
 pub(crate) const ROOT: CompoundId = 0;
-/// Places of the pseudoelements in a compound.
+/// Indices of the pseudoelements in a compound.
 pub(crate) const INPUT: usize = 0;
 pub(crate) const OUTPUT: usize = 1;
 
-/// An element class under one of its names.
+/// An element class, under one name.
 #[derive(Clone, Debug)]
 pub(crate) struct Type {
     pub name: String,
@@ -30,12 +30,12 @@ pub(crate) struct Type {
 pub(crate) enum Body {
     Tunnel,
     Error,
-    /// A class that the language does not define, by its own name.
+    /// A class of the environment, by its original name.
     Class(Rc<str>),
     Compound(CompoundId),
 }
 
-/// Result of a parser: compounds, of which the file is the first, and their types.
+/// Result of parsing: the compounds, of which the file is the first, and the types.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub types: Vec<Type>,
@@ -43,7 +43,7 @@ pub(crate) struct Tree {
     pub classes: BTreeMap<String, TypeId>,
     pub compounds: Vec<Compound>,
     pub requirements: Vec<crate::Requirement>,
-    /// The end of the text, which is Click's position for errors found after parsing.
+    /// The end of the text, which Click reports as the position of errors found after parsing.
     pub end: Landmark,
 }
 
@@ -51,23 +51,24 @@ pub(crate) struct Tree {
 #[derive(Debug)]
 pub(crate) struct Compound {
     pub name: String,
-    /// The name in errors about its own ports.
+    /// The name in errors about the compound's ports.
     pub printable: String,
     pub landmark: Landmark,
-    /// Nesting of its scope; the file's is 0.
+    /// Nesting depth of the scope; 0 for the file.
     pub depth: usize,
-    /// The type tried if this one does not fit.
+    /// The type to try if this compound does not fit.
     pub overload: Option<TypeId>,
     pub formals: Vec<Formal>,
     pub defines: Vec<(String, String)>,
-    /// Names of formals and defines, and keywords of formals.
+    /// Names of formals and defines.
     variables: BTreeSet<String>,
+    /// Keywords of formals.
     keywords: BTreeSet<String>,
     pub inputs: usize,
     pub outputs: usize,
     pub nodes: Vec<Node>,
     pub names: BTreeMap<String, usize>,
-    /// The next free number for names that are taken.
+    /// For names that are taken, the next number to try.
     free: BTreeMap<String, u64>,
     pub links: Vec<Link>,
     pub requirements: Vec<crate::Requirement>,
@@ -97,7 +98,7 @@ impl Node {
         self.ports[usize::from(output)].last().map_or(0, |last| last + 1)
     }
 
-    /// Whether the name must still be made unique, at the end of its compound.
+    /// Whether the name must still be made unique.
     pub fn is_anonymous(&self) -> bool {
         self.name.starts_with(';')
     }
@@ -133,7 +134,7 @@ impl Compound {
         }
     }
 
-    /// Adds a node. A name in use keeps naming the older one.
+    /// Adds a node. A name that is in use continues to refer to the older node.
     pub fn add(&mut self, name: &str, class: TypeId, configuration: &str, landmark: Landmark) -> usize {
         let place = self.nodes.len();
         self.names.entry(name.into()).or_insert(place);
@@ -153,7 +154,7 @@ impl Compound {
         self.links.push(Link { from, to, landmark });
     }
 
-    /// Adds a formal; whether its name is new, and its keyword too.
+    /// Adds a formal. Returns whether the name is new, and whether the keyword is new.
     pub fn add_formal(&mut self, name: &str, keyword: &str) -> (bool, bool) {
         if !self.variables.insert(name.into()) {
             return (false, true);
@@ -162,7 +163,7 @@ impl Compound {
         (true, keyword.is_empty() || self.keywords.insert(keyword.into()))
     }
 
-    /// Adds a variable; whether its name is new.
+    /// Adds a variable. Returns whether the name is new.
     pub fn define(&mut self, name: &str, value: &str) -> bool {
         let new = self.variables.insert(name.into());
         if new {
@@ -171,7 +172,7 @@ impl Compound {
         new
     }
 
-    /// Names an anonymous node: its number, or the next free one.
+    /// Names an anonymous node, with its number or the next free one.
     pub fn name_node(&mut self, place: usize) {
         let wanted = self.nodes[place].name[1..].to_string();
         let name = self.free_name(&wanted);
@@ -189,7 +190,7 @@ impl Compound {
             number = self.free.get(&name).copied().unwrap_or(number + 1);
             taken.push(core::mem::replace(&mut name, format!("{prefix}@{number}")));
         }
-        // Attack: many names taken, and many anonymous elements that each search all of them.
+        // Attack: many taken names, and many anonymous elements that each try all of them.
         self.free.extend(taken.into_iter().map(|name| (name, number)));
         name
     }
@@ -202,8 +203,8 @@ impl Compound {
         }
     }
 
-    /// An overload's signature: keywords and numbers of ports. As in Click, values of `define` are listed
-    /// with the keywords, and only for tools.
+    /// An overload's signature: formals and numbers of ports. As in Click, the values of `define` are listed,
+    /// too, and the formals not for tools.
     pub fn signature(&self, dialect: Dialect) -> String {
         let mut out = if self.name.is_empty() { "<anonymous>".to_string() } else { self.name.clone() };
         let mut formals: Vec<&str> = Vec::new();
@@ -239,7 +240,7 @@ fn ports(inputs: usize, outputs: usize) -> String {
     format!("{inputs} input{}, {outputs} output{}", plural(inputs), plural(outputs))
 }
 
-/// The signature of a use: numbers of arguments and ports.
+/// The signature of a use of a compound: numbers of arguments and ports.
 pub(crate) fn use_signature(name: &str, arguments: usize, inputs: usize, outputs: usize) -> String {
     let name = if name.is_empty() { "<anonymous>" } else { name };
     let arguments = match arguments {

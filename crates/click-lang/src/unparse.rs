@@ -1,4 +1,4 @@
-//! A flat graph as text in the language again.
+//! Converts a flat graph to text in the language.
 use crate::config::quote;
 use crate::{Connection, Graph, Landmark, Port};
 use alloc::collections::BTreeMap;
@@ -6,7 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How Click's programs lay text out.
+/// The layouts of Click's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     /// As printed by handlers and `click -o`.
@@ -86,7 +86,7 @@ impl Graph {
             starts[follower] = false;
         }
         let mut used = alloc::vec![false; self.connections.len()];
-        // Connections not reachable from a start are cycles, which are cut anywhere.
+        // The remaining connections are cycles, which are cut anywhere.
         let heads = (0..starts.len()).filter(|&head| starts[head]).chain(0..starts.len());
         for head in heads {
             if !used[head] {
@@ -119,8 +119,8 @@ impl Graph {
         self.elements.get(port.element).map_or("", |element| &element.name)
     }
 
-    /// For each connection to an input 0, the next one from output 0: the first that leads to an input 0
-    /// again, else the last.
+    /// For each connection to an input 0, the next one from output 0 in the chain: the first one that leads
+    /// to an input 0, or else the last one.
     fn successors(&self) -> Vec<Option<usize>> {
         let mut from: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
         for (number, connection) in self.connections.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Graph {
     }
 }
 
-/// `# 3 "file"`, for an element that follows.
+/// Appends `# 3 "file"`, the position of the following element.
 fn line_directive(landmark: &Landmark, out: &mut String) {
     let text = format!("{landmark}");
     let (file, line) = text.rsplit_once(':').unwrap_or((&text, "0"));

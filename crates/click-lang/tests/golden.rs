@@ -10,7 +10,7 @@ use ringway_click_lang::{Anything, Diagnostics, Element, Graph, Limits, Severity
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A golden file: the words before its sections, and the sections.
+/// A golden file: its description and its sections.
 struct Golden {
     about: String,
     sections: Vec<(String, String)>,
@@ -37,7 +37,7 @@ impl Golden {
         self.about.clone() + &self.sections.iter().map(section).collect::<String>()
     }
 
-    /// The expected sections.
+    /// The actual sections.
     fn run(&self) -> Vec<(String, String)> {
         let input = self.section("input").expect("a golden file has an input");
         let source = Source::new(input, "f");
@@ -115,7 +115,7 @@ fn golden_files() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
-    assert!(paths.len() > 10, "the golden files are there");
+    assert!(paths.len() > 10, "golden files are missing");
     let mut wrong = Vec::new();
     for path in paths {
         let text = std::fs::read_to_string(&path).unwrap();
@@ -132,5 +132,5 @@ fn golden_files() {
             wrong.push(format!("{}:\n{now}", path.display()));
         }
     }
-    assert!(wrong.is_empty() || update, "not as the files say:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty() || update, "results differ from the files:\n{}", wrong.join("\n"));
 }

@@ -1,11 +1,11 @@
-//! Properties that hold for every text.
+//! Properties of all texts.
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ringway_click_lang::config::{quote, split_arguments, split_words, uncomment, unquote};
 use ringway_click_lang::tools::ToolSource;
 use ringway_click_lang::{Anything, Connection, Diagnostics, Element, Graph, Landmark, Limits, Port, Source};
 
-/// Small enough to be quick, large enough to be met seldom.
+/// Limits that keep the tests fast and are rarely reached.
 fn limits() -> Limits {
     Limits { elements: 2000, connections: 5000, ports: 100, expansion: 1 << 20, ..Limits::default() }
 }
@@ -23,7 +23,7 @@ fn bare(mut graph: Graph) -> Graph {
     graph
 }
 
-/// Bits of the language, in any order.
+/// Tokens of the language in any order.
 fn text() -> impl Strategy<Value = String> {
     let words = "a b Foo Bar Idle@3 elementclass define require input output -> => :: ; , ( ) [ ] { } | || \
                  ... $x $y \
@@ -34,7 +34,7 @@ fn text() -> impl Strategy<Value = String> {
         .prop_map(|items| items.into_iter().map(|(word, gap)| format!("{word}{gap}")).collect())
 }
 
-/// Statements that mostly go well together.
+/// Statements that are mostly valid together.
 fn statements() -> impl Strategy<Value = String> {
     let statements = [
         "a -> b;",
@@ -91,7 +91,7 @@ fn graph() -> impl Strategy<Value = Graph> {
 }
 
 proptest! {
-    // Of random statements many are wrong.
+    // Many random statements are invalid.
     #![proptest_config(ProptestConfig { max_global_rejects: 1 << 20, ..ProptestConfig::with_cases(400) })]
 
     /// Both parsers terminate on any text.

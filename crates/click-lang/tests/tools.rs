@@ -1,4 +1,4 @@
-//! The tools on small configurations.
+//! Tests of the tools with small configurations.
 use ringway_click_lang::check::{Classes, Facts};
 use ringway_click_lang::tools::combine::{Component, combine, uncombine};
 use ringway_click_lang::tools::{Router, ToolSource, align::align, undead::undead, xform};

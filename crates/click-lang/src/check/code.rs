@@ -2,7 +2,7 @@
 use super::Processing;
 use alloc::vec::Vec;
 
-/// How many ports a class can have, by a code such as `1/1-2`, `1-/=` or `-/-`.
+/// The permitted numbers of ports of a class: a port count code such as `1/1-2`, `1-/=` or `-/-`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCount {
     inputs: (usize, usize),
@@ -31,7 +31,7 @@ impl PortCount {
         Some(Self { inputs, outputs })
     }
 
-    /// The permitted numbers nearest to those in use.
+    /// The permitted numbers that are nearest to the numbers in use.
     pub fn fit(&self, inputs: usize, outputs: usize) -> (usize, usize) {
         let inputs = inputs.max(self.inputs.0).min(self.inputs.1);
         let outputs = match self.outputs {
@@ -42,7 +42,7 @@ impl PortCount {
     }
 }
 
-/// `2`, `1-3`, `1-`, `-3` or `-`; an open end is any number.
+/// Parses `2`, `1-3`, `1-`, `-3` or `-`; a missing limit means any number.
 fn range(text: &str) -> Option<(usize, usize)> {
     let number = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
     match text.split_once('-') {
@@ -51,7 +51,8 @@ fn range(text: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// The processing of `count` inputs or outputs by a code such as `h/lh` or `a/ah`: the last letter repeats.
+/// The processing of `count` inputs or outputs by a processing code such as `h/lh` or `a/ah`, whose last
+/// letter applies to all further ports.
 pub(super) fn processing(code: &str, output: bool, count: usize, mut last: Processing) -> Vec<Processing> {
     let mut halves = code.splitn(2, '/');
     let first = halves.next().unwrap_or_default();
@@ -75,14 +76,14 @@ fn letter(letter: char) -> Option<Processing> {
     })
 }
 
-/// Through which outputs frames from an input may leave, by a code such as `x/x`, `x/y` or `[xy]/x#`.
+/// The outputs that packets from each input may reach: a flow code such as `x/x`, `x/y` or `[xy]/x#`.
 #[derive(Clone, Debug)]
 pub struct Flow {
     inputs: Vec<Set>,
     outputs: Vec<Set>,
 }
 
-/// A set of letters, including the port's own number if it has `#`; or its complement.
+/// A set of letters, possibly with `#` for the port's own number, or the complement of such a set.
 #[derive(Clone, Copy, Debug, Default)]
 struct Set {
     letters: u64,
@@ -91,7 +92,7 @@ struct Set {
 }
 
 impl Flow {
-    /// Reads a code; an empty one is `x/x`.
+    /// Parses a code; an empty one means `x/x`.
     pub fn parse(code: &str) -> Self {
         let code = if code.is_empty() { "x/x" } else { code };
         let (inputs, outputs) = code.split_once('/').unwrap_or((code, code));

@@ -4,12 +4,12 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Says which connections use ports that their elements don't have.
+/// Reports connections at ports that their elements don't have.
 pub(super) fn in_range(graph: &Graph, counts: &[(usize, usize)], diagnostics: &mut Diagnostics) {
     let count = |port: Port, output: bool| {
         counts.get(port.element).map_or(0, |&(inputs, outputs)| if output { outputs } else { inputs })
     };
-    // Same order as in Click, which replaces a bad connection by the last one.
+    // Click's order: a bad connection is replaced by the last one.
     let mut order: Vec<usize> = (0..graph.connections.len()).collect();
     let mut at = 0;
     while let Some(&number) = order.get(at) {
@@ -19,7 +19,7 @@ pub(super) fn in_range(graph: &Graph, counts: &[(usize, usize)], diagnostics: &m
             if port.port >= count(port, output) {
                 bad = true;
                 let side = if output { "output" } else { "input" };
-                complain(graph, port, diagnostics, |name| format!("'{name}' has no {side} {}", port.port));
+                report(graph, port, diagnostics, |name| format!("'{name}' has no {side} {}", port.port));
             }
         }
         if bad {
@@ -30,7 +30,7 @@ pub(super) fn in_range(graph: &Graph, counts: &[(usize, usize)], diagnostics: &m
     }
 }
 
-/// Says which push outputs and pull inputs are used twice, and which ports not at all.
+/// Reports push outputs and pull inputs that are used twice, and unused ports.
 pub(super) fn complete(graph: &Graph, ports: &[ElementPorts], diagnostics: &mut Diagnostics) {
     for output in [false, true] {
         let mut used: Vec<Port> =
@@ -38,10 +38,10 @@ pub(super) fn complete(graph: &Graph, ports: &[ElementPorts], diagnostics: &mut 
         used.sort_unstable();
         for pair in used.windows(2).filter(|pair| pair[0] == pair[1]) {
             let port = pair[0];
-            if active(ports, port, output) {
+            if is_exclusive(ports, port, output) {
                 let kind = if output { "push output" } else { "pull input" };
                 let text = |name: &str| format!("illegal reuse of '{name}' {kind} {}", port.port);
-                complain(graph, port, diagnostics, |name| text(&name));
+                report(graph, port, diagnostics, |name| text(&name));
             }
         }
     }
@@ -52,19 +52,19 @@ pub(super) fn complete(graph: &Graph, ports: &[ElementPorts], diagnostics: &mut 
             let (side, count) =
                 if output { ("output", ports.outputs.len()) } else { ("input", ports.inputs.len()) };
             for port in (0..count).map(|port| Port { element, port }).filter(|port| !used.contains(port)) {
-                complain(graph, port, diagnostics, |name| format!("'{name}' {side} {} unused", port.port));
+                report(graph, port, diagnostics, |name| format!("'{name}' {side} {} unused", port.port));
             }
         }
     }
 }
 
-/// Whether a port is a push output or pull input, which can have only one neighbour.
-fn active(ports: &[ElementPorts], port: Port, output: bool) -> bool {
+/// Whether a port is a push output or a pull input, which can have only one connection.
+fn is_exclusive(ports: &[ElementPorts], port: Port, output: bool) -> bool {
     let kinds = ports.get(port.element).map(|ports| if output { &ports.outputs } else { &ports.inputs });
     kinds.and_then(|kinds| kinds.get(port.port)).is_some_and(|kind| kind.pull != output)
 }
 
-fn complain(
+fn report(
     graph: &Graph,
     port: Port,
     diagnostics: &mut Diagnostics,

@@ -17,12 +17,12 @@ pub struct Facts<'a> {
     pub processing: &'a str,
     /// Flow from inputs to outputs, such as `x/x`.
     pub flow: &'a str,
-    /// Flags for tools, such as `S1`: a source of packets; may be empty.
+    /// Flags for tools, such as `S1` for a source of packets; may be empty.
     pub flags: &'a str,
 }
 
 impl Facts<'_> {
-    /// The number after a flag's letter: 1 without a number, `None` without the flag.
+    /// The number after a flag's letter: 1 if there is no number, `None` if the flag is missing.
     pub fn flag(&self, letter: char) -> Option<u32> {
         let after = &self.flags[self.flags.find(letter)? + letter.len_utf8()..];
         let digits = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
@@ -30,16 +30,16 @@ impl Facts<'_> {
     }
 }
 
-/// Source of the classes' properties.
+/// The known classes and their properties.
 pub trait Classes {
     /// The properties of an element's class; `None` if unknown, which permits any ports.
     fn facts(&self, element: &Element) -> Option<Facts<'_>>;
 }
 
-/// Whether frames are pushed through a port or pulled.
+/// Whether packets are pushed or pulled through a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Processing {
-    /// The element before the port hands frames on.
+    /// The upstream element pushes packets.
     Push,
     /// The downstream element pulls packets.
     Pull,
@@ -47,28 +47,28 @@ pub enum Processing {
     Agnostic,
 }
 
-/// A port after its processing is settled.
+/// A port's processing, as determined by [`check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortMode {
-    /// Whether it pulls. Undetermined agnostic ports push.
+    /// Whether the port is pull. Undetermined agnostic ports are push.
     pub pull: bool,
-    /// Whether its class is agnostic.
+    /// Whether the class declares the port as agnostic.
     pub agnostic: bool,
 }
 
 /// The ports of an element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElementPorts {
-    /// Its inputs.
+    /// The inputs.
     pub inputs: Vec<PortMode>,
-    /// Its outputs.
+    /// The outputs.
     pub outputs: Vec<PortMode>,
 }
 
 /// Checks a graph and determines its processing, as Click's drivers do before configuring elements.
 ///
-/// Returns the ports of each element. On failure `diagnostics` has the errors, with Click's texts, of the
-/// first kind found: missing ports, then push meeting pull, then ports used twice or not at all.
+/// Returns the ports of each element. On failure, `diagnostics` has the errors, with Click's texts, of the
+/// first failed check: port numbers, then push connected to pull, then reused and unused ports.
 pub fn check(
     graph: &Graph,
     classes: &dyn Classes,
@@ -89,7 +89,7 @@ pub fn check(
     if diagnostics.errors() > before {
         return None;
     }
-    let ports = spread::Spread::new(graph, classes, &counts).settle(limits, diagnostics);
+    let ports = spread::Spread::new(graph, classes, &counts).resolve(limits, diagnostics);
     if diagnostics.errors() > before {
         return None;
     }
@@ -111,7 +111,7 @@ fn port_counts(graph: &Graph, classes: &dyn Classes, diagnostics: &mut Diagnosti
     counts
 }
 
-/// `name :: Class`, as errors name an element.
+/// `name :: Class`, for errors.
 fn declaration(element: &Element) -> alloc::string::String {
     format!("{} :: {}", element.name, element.class)
 }

@@ -5,16 +5,16 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Push and pull, spreading along connections and through agnostic elements.
+/// Propagates push and pull along connections and through agnostic elements.
 pub(super) struct Spread<'a> {
     graph: &'a Graph,
     classes: &'a dyn Classes,
-    /// Where each element's ports begin, inputs and outputs.
+    /// Index of each element's first input, and of its first output.
     starts: [Vec<usize>; 2],
-    /// Processing as declared by the classes, and as determined.
-    given: [Vec<Processing>; 2],
-    settled: [Vec<Processing>; 2],
-    /// Connections from output to input, then those through agnostic elements.
+    /// Processing of inputs and outputs as declared by the classes, and as determined.
+    declared: [Vec<Processing>; 2],
+    resolved: [Vec<Processing>; 2],
+    /// Connections, then links between agnostic outputs and inputs of an element.
     links: Vec<(Port, Port)>,
     /// The links at each port.
     at: [Vec<Vec<usize>>; 2],
@@ -26,21 +26,21 @@ const OUTPUT: usize = 1;
 impl<'a> Spread<'a> {
     pub fn new(graph: &'a Graph, classes: &'a dyn Classes, counts: &[(usize, usize)]) -> Self {
         let mut starts = [alloc::vec![0], alloc::vec![0]];
-        let mut given = [Vec::new(), Vec::new()];
+        let mut declared = [Vec::new(), Vec::new()];
         for (element, &(inputs, outputs)) in graph.elements.iter().zip(counts) {
             let code = classes.facts(element).map_or("a/a", |facts| facts.processing);
-            given[INPUT].extend(processing(code, false, inputs, Processing::Agnostic));
-            let last = given[INPUT].last().copied().filter(|_| inputs > 0).unwrap_or(Processing::Agnostic);
-            given[OUTPUT].extend(processing(code, true, outputs, last));
-            starts[INPUT].push(given[INPUT].len());
-            starts[OUTPUT].push(given[OUTPUT].len());
+            declared[INPUT].extend(processing(code, false, inputs, Processing::Agnostic));
+            let last = declared[INPUT].last().copied().filter(|_| inputs > 0).unwrap_or(Processing::Agnostic);
+            declared[OUTPUT].extend(processing(code, true, outputs, last));
+            starts[INPUT].push(declared[INPUT].len());
+            starts[OUTPUT].push(declared[OUTPUT].len());
         }
         let links = graph.connections.iter().map(|connection| (connection.from, connection.to)).collect();
-        let settled = given.clone();
-        Self { graph, classes, starts, given, settled, links, at: [Vec::new(), Vec::new()] }
+        let resolved = declared.clone();
+        Self { graph, classes, starts, declared, resolved, links, at: [Vec::new(), Vec::new()] }
     }
 
-    fn place(&self, side: usize, port: Port) -> usize {
+    fn index(&self, side: usize, port: Port) -> usize {
         self.starts[side][port.element] + port.port
     }
 
@@ -48,8 +48,8 @@ impl<'a> Spread<'a> {
         self.starts[side][element + 1] - self.starts[side][element]
     }
 
-    /// Settles all ports. Errors are Click's, in its order.
-    pub fn settle(mut self, limits: &Limits, diagnostics: &mut Diagnostics) -> Vec<ElementPorts> {
+    /// Determines the processing of all ports. Errors are Click's, in Click's order.
+    pub fn resolve(mut self, limits: &Limits, diagnostics: &mut Diagnostics) -> Vec<ElementPorts> {
         if self.link_agnostics(limits) {
             self.spread(diagnostics);
         } else {
@@ -57,19 +57,19 @@ impl<'a> Spread<'a> {
         }
         (0..self.graph.elements.len())
             .map(|element| ElementPorts {
-                inputs: self.kinds(INPUT, element),
-                outputs: self.kinds(OUTPUT, element),
+                inputs: self.modes(INPUT, element),
+                outputs: self.modes(OUTPUT, element),
             })
             .collect()
     }
 
-    /// Joins agnostic inputs with the agnostic outputs that their frames reach.
+    /// Links agnostic inputs with the agnostic outputs that their packets reach.
     fn link_agnostics(&mut self, limits: &Limits) -> bool {
         for element in 0..self.graph.elements.len() {
             let agnostic = |side: usize| {
                 let ports = self.starts[side][element]..self.starts[side][element + 1];
                 let open = |port: &usize| {
-                    self.given[side][self.starts[side][element] + port] == Processing::Agnostic
+                    self.declared[side][self.starts[side][element] + port] == Processing::Agnostic
                 };
                 (0..ports.len()).filter(open).collect::<Vec<usize>>()
             };
@@ -92,54 +92,54 @@ impl<'a> Spread<'a> {
         true
     }
 
-    /// Propagates along links in rounds until nothing changes; each round visits only links whose ports
-    /// changed, in order, so that errors come in the same order as if all links were visited.
+    /// Propagates along links in rounds until nothing changes. A round visits only links whose ports changed,
+    /// in order, so that errors have the same order as if all links were visited.
     fn spread(&mut self, diagnostics: &mut Diagnostics) {
-        self.at = [INPUT, OUTPUT].map(|side| alloc::vec![Vec::new(); self.settled[side].len()]);
+        self.at = [INPUT, OUTPUT].map(|side| alloc::vec![Vec::new(); self.resolved[side].len()]);
         for number in 0..self.links.len() {
             let (from, to) = self.links[number];
-            let (output, input) = (self.place(OUTPUT, from), self.place(INPUT, to));
+            let (output, input) = (self.index(OUTPUT, from), self.index(INPUT, to));
             self.at[OUTPUT][output].push(number);
             self.at[INPUT][input].push(number);
         }
         let mut round: BTreeSet<usize> = (0..self.links.len()).collect();
         let mut bad = alloc::vec![false; self.links.len()];
         while !round.is_empty() {
-            let mut later = BTreeSet::new();
+            let mut next_round = BTreeSet::new();
             while let Some(number) = round.pop_first() {
                 if bad[number] {
                     continue;
                 }
                 let (from, to) = self.links[number];
-                let (output, input) = (self.place(OUTPUT, from), self.place(INPUT, to));
-                let changed = match (self.settled[OUTPUT][output], self.settled[INPUT][input]) {
+                let (output, input) = (self.index(OUTPUT, from), self.index(INPUT, to));
+                let changed = match (self.resolved[OUTPUT][output], self.resolved[INPUT][input]) {
                     (Processing::Agnostic, Processing::Agnostic) => None,
                     (known, Processing::Agnostic) => Some((INPUT, input, known)),
                     (Processing::Agnostic, known) => Some((OUTPUT, output, known)),
                     (one, other) => {
                         if one != other {
                             bad[number] = true;
-                            self.mixed(number, one, diagnostics);
+                            self.report_conflict(number, one, diagnostics);
                         }
                         None
                     }
                 };
-                if let Some((side, place, known)) = changed {
-                    self.settled[side][place] = known;
-                    for &link in &self.at[side][place] {
+                if let Some((side, index, known)) = changed {
+                    self.resolved[side][index] = known;
+                    for &link in &self.at[side][index] {
                         if link > number {
                             round.insert(link)
                         } else {
-                            later.insert(link)
+                            next_round.insert(link)
                         };
                     }
                 }
             }
-            round = later;
+            round = next_round;
         }
     }
 
-    fn mixed(&self, number: usize, from: Processing, diagnostics: &mut Diagnostics) {
+    fn report_conflict(&self, number: usize, from: Processing, diagnostics: &mut Diagnostics) {
         let (output, input) = self.links[number];
         let (one, other) = if from == Processing::Push { ("push", "pull") } else { ("pull", "push") };
         let (source, sink) = (&self.graph.elements[output.element], &self.graph.elements[input.element]);
@@ -162,12 +162,12 @@ impl<'a> Spread<'a> {
         }
     }
 
-    fn kinds(&self, side: usize, element: usize) -> Vec<PortMode> {
-        let kind = |place: usize| PortMode {
-            pull: self.settled[side][place] == Processing::Pull,
-            agnostic: self.given[side][place] == Processing::Agnostic,
+    fn modes(&self, side: usize, element: usize) -> Vec<PortMode> {
+        let mode = |index: usize| PortMode {
+            pull: self.resolved[side][index] == Processing::Pull,
+            agnostic: self.declared[side][index] == Processing::Agnostic,
         };
         let start = self.starts[side][element];
-        (start..start + self.count(side, element)).map(kind).collect()
+        (start..start + self.count(side, element)).map(mode).collect()
     }
 }

@@ -2,13 +2,13 @@ use super::split::parse_keyword;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The formal that takes all remaining arguments.
+/// The keyword of a formal that takes all remaining arguments.
 pub(crate) const REST: &str = "__REST__";
 
-/// Assigns arguments to a compound's formals (`cp_assign_arguments`).
+/// Assigns arguments to a compound's formals (`cp_assign_arguments`). `None` if the arguments don't fit.
 ///
-/// `formals` holds a keyword for each formal: empty if it is positional, `__REST__` for a last one that takes
-/// the rest. All positional and keyword formals must be given. `None` if the arguments don't fit.
+/// `formals` has the keyword of each formal: empty for a positional one, `__REST__` for a last one that takes
+/// all remaining arguments. All other formals need an argument.
 pub fn assign_arguments(arguments: &[String], formals: &[impl AsRef<str>]) -> Option<Vec<String>> {
     let formals: Vec<&str> = formals.iter().map(AsRef::as_ref).collect();
     if formals.last().is_none_or(|last| last.is_empty()) {
@@ -23,8 +23,8 @@ pub fn assign_arguments(arguments: &[String], formals: &[impl AsRef<str>]) -> Op
     let (mut supplied, mut any_keyword) = (0, false);
     for argument in arguments {
         let keyword = if supplied >= positional { keyword_of(argument, named) } else { None };
-        if let Some((place, value)) = keyword {
-            values[place] = Some(value.into());
+        if let Some((index, value)) = keyword {
+            values[index] = Some(value.into());
             any_keyword = true;
         } else if supplied < positional {
             values[supplied] = Some(argument.clone());
@@ -43,7 +43,7 @@ pub fn assign_arguments(arguments: &[String], formals: &[impl AsRef<str>]) -> Op
     Some(values)
 }
 
-/// The formal whose keyword `argument` begins with, and the following value.
+/// The index of the formal with whose keyword `argument` begins, and the value after the keyword.
 fn keyword_of<'a>(argument: &'a str, formals: &[&str]) -> Option<(usize, &'a str)> {
     let (keyword, value) = parse_keyword(argument)?;
     Some((formals.iter().position(|formal| *formal == keyword)?, value))

@@ -4,10 +4,10 @@ use super::split::slice;
 use alloc::string::String;
 use core::cell::Cell;
 
-/// Variables inside variables are followed this deep, as in Click.
+/// Maximum depth of variables within the values of variables, as in Click.
 const DEPTH: u32 = 10;
 
-/// How a variable is written.
+/// Syntax of a variable reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableSyntax {
     /// `$name`, `$?`, `$#`, `$$`
@@ -18,23 +18,23 @@ pub enum VariableSyntax {
     Parentheses,
 }
 
-/// Bytes that an expansion may still read and write.
+/// The number of bytes that expansions may still read and write.
 #[derive(Debug)]
 pub struct Budget(Cell<Option<usize>>);
 
 impl Budget {
-    /// A budget of that many bytes.
+    /// A budget of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self(Cell::new(Some(bytes)))
     }
 
-    /// Takes `bytes` from the budget; false, permanently, if it is exhausted.
+    /// Takes `bytes` from the budget. Returns `false`, from then on always, if the budget is exceeded.
     pub fn spend(&self, bytes: usize) -> bool {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
         !self.exceeded()
     }
 
-    /// Whether more was requested than available.
+    /// Whether the budget is exceeded.
     pub fn exceeded(&self) -> bool {
         self.0.get().is_none()
     }
@@ -42,13 +42,14 @@ impl Budget {
 
 /// Values of variables.
 pub trait Variables {
-    /// The value of the variable written as `name`: without `$` and brackets, but with the additional text in
-    /// `${..}` and `$(..)`. `None` leaves the text unchanged. `depth` and `budget` are for nested expansions.
+    /// The value of a variable; `None` leaves the reference unchanged. `name` is the reference's text without
+    /// `$` and brackets, so in `${..}` and `$(..)` it is all of the text between them. `depth` and `budget`
+    /// are for nested expansions.
     fn value(&self, name: &str, kind: VariableSyntax, depth: u32, budget: &Budget) -> Option<String>;
 }
 
-/// Replaces the variables in a configuration string (`cp_expand`): not in single quotes and comments; within
-/// double quotes values are escaped. Where the budget ends, so does the result.
+/// Replaces the variables in a configuration string (`cp_expand`), except in single quotes and comments.
+/// Values within double quotes are escaped. The result is cut off where the budget is exceeded.
 pub fn expand(text: &str, variables: &dyn Variables, budget: &Budget) -> String {
     expand_at(text, variables, false, 0, budget)
 }
@@ -58,7 +59,7 @@ pub fn expand_quoted(text: &str, variables: &dyn Variables, budget: &Budget) -> 
     expand_at(text, variables, true, 0, budget)
 }
 
-/// [`expand`] within an expansion that is `depth` deep.
+/// As [`expand`], within an expansion of depth `depth`.
 pub fn expand_at(
     text: &str,
     variables: &dyn Variables,
@@ -66,7 +67,7 @@ pub fn expand_at(
     depth: u32,
     budget: &Budget,
 ) -> String {
-    // Attack: variables of variables, which multiply a few bytes a thousandfold at each of ten levels.
+    // Attack: variables of variables, which multiply a few bytes by a thousand at each of ten levels.
     if !budget.spend(text.len() + 1) {
         return String::new();
     }
@@ -108,7 +109,7 @@ pub fn expand_at(
     out
 }
 
-/// A variable in a text.
+/// A reference to a variable.
 struct Reference<'a> {
     name: &'a str,
     kind: VariableSyntax,
@@ -123,7 +124,7 @@ enum Found<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// The variable whose `$` is at `at`.
+    /// The reference whose `$` is at `at`.
     fn at(text: &'a str, at: usize) -> Found<'a> {
         let bytes = text.as_bytes();
         let (kind, start, length, end) = match bytes.get(at + 1) {
@@ -153,8 +154,7 @@ impl<'a> Reference<'a> {
         Found::Reference(Self { name, kind, nested, end })
     }
 
-    /// Appends the expansion of the variable at `at`; returns the position from which the text is copied
-    /// unchanged.
+    /// Appends the value of the reference at `at`; returns the position after the text that it replaces.
     #[allow(clippy::too_many_arguments)]
     fn replace(
         &self,
@@ -188,12 +188,12 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// The length of the letters, digits and underscores that `bytes` begins with.
+/// Number of leading letters, digits and underscores.
 pub(crate) fn name_length(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count()
 }
 
-/// The position after the parenthesis that closes the one before `at`; quotes and escapes are respected.
+/// The position after the parenthesis that closes the one before `at`, outside quotes and escapes.
 fn parenthesis_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     let (mut level, mut open) = (1, None);
     while level > 0 {
@@ -211,7 +211,7 @@ fn parenthesis_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Whether there is a `$` outside single quotes.
+/// Whether the text has a `$` outside single quotes.
 fn unquoted_dollar(bytes: &[u8]) -> bool {
     let (mut open, mut at) = (None, 0);
     while let Some(&byte) = bytes.get(at) {

@@ -1,5 +1,5 @@
-/// Parses an integer in Click's syntax: decimal, `0x`, `0b` or octal with a leading 0, `_` between digits,
-/// signed.
+/// Parses an integer in Click's syntax: an optional sign, then decimal, `0x`, `0b`, or octal with a leading
+/// 0; `_` is permitted between digits.
 pub fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -1,7 +1,7 @@
 //! Configuration strings: splitting, quoting, comments, variables.
 //!
-//! Texts are split at unquoted commas into arguments and at unquoted spaces into words. `'..'` quotes
-//! literally, `".."` with backslash escapes, and a bare `\<48 65>` stands for bytes in hexadecimal.
+//! Texts are split into arguments at unquoted commas, and into words at unquoted spaces. `'..'` is literal,
+//! `".."` has backslash escapes, and `\<48 65>` is a sequence of hexadecimal bytes.
 mod assign;
 mod expand;
 mod integer;

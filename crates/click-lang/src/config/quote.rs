@@ -3,7 +3,7 @@ use super::split::uncomment;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Removes comments and one level of quoting (`cp_unquote`). Bytes, since escapes can name any byte.
+/// Removes comments and one level of quoting (`cp_unquote`). Returns bytes, since escapes can produce any.
 pub fn unquote(text: &str) -> Vec<u8> {
     let text = uncomment(text);
     let text = text.as_bytes();
@@ -71,7 +71,7 @@ fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     at + 2
 }
 
-/// The `48 65>` of `\<48 65>`: pairs of digits; spaces, comments and anything else are skipped.
+/// Expands the `48 65>` of `\<48 65>`: pairs of hexadecimal digits. All other text is skipped.
 fn escape_hexadecimal(text: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
     let mut first = None;
     while let Some(&byte) = text.get(at) {
@@ -100,7 +100,7 @@ fn hexadecimal(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
-/// A double-quoted string that [`unquote`] turns into `bytes` again; newlines become `\n` (`cp_quote`).
+/// Quotes `bytes` as a double-quoted string, the reverse of [`unquote`]; newlines become `\n` (`cp_quote`).
 pub fn quote(bytes: &[u8]) -> String {
     quoted(bytes, false)
 }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
 
-/// Variables of a lexical scope and of its enclosing scopes.
+/// A lexical scope of variables.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     depth: usize,
@@ -14,7 +14,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// An empty scope within `parent`; depth 0 without one.
+    /// An empty scope within `parent`, or of depth 0.
     pub fn new(parent: Option<Rc<Scope>>) -> Self {
         Self { depth: parent.as_ref().map_or(0, |parent| parent.depth + 1), values: BTreeMap::new(), parent }
     }
@@ -29,7 +29,7 @@ impl Scope {
         self.values.insert(name.into(), value.into());
     }
 
-    /// The innermost scope, this one included, of a depth less than `depth`.
+    /// This scope or the innermost enclosing one whose depth is less than `depth`.
     pub fn above(self: &Rc<Self>, depth: usize) -> Option<Rc<Scope>> {
         let mut scope = Some(self.clone());
         while let Some(found) = &scope {
@@ -43,18 +43,18 @@ impl Scope {
 
     fn get(&self, name: &str) -> Option<&str> {
         let mut scope = Some(self);
-        while let Some(here) = scope {
-            if let Some(value) = here.values.get(name) {
+        while let Some(current) = scope {
+            if let Some(value) = current.values.get(name) {
                 return Some(value);
             }
-            scope = here.parent.as_deref();
+            scope = current.parent.as_deref();
         }
         None
     }
 }
 
 impl Variables for Scope {
-    /// `name`, and in braces `name[index]` for a word of the value and `name-default`.
+    /// Supports `name`, and in braces also `name[index]`, a word of the value, and `name-default`.
     fn value(&self, text: &str, kind: VariableSyntax, depth: u32, budget: &Budget) -> Option<String> {
         let braces = if kind == VariableSyntax::Braces { Braces::parse(text) } else { Braces::plain(text) };
         if let Some(value) = self.get(braces.name) {
@@ -100,7 +100,7 @@ impl<'a> Braces<'a> {
     }
 }
 
-/// The word of that number, or nothing.
+/// Word number `index`, or an empty string.
 fn word(text: &str, index: usize) -> &str {
     let mut rest = text;
     for _ in 0..index {

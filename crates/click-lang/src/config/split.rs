@@ -3,8 +3,8 @@ use super::scan::{comment_at, is_space, skip_comment, skip_comments, skip_item};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Parses an argument at `at`: its text without comments and outer spaces, and the position of the
-/// terminator.
+/// Parses the argument at `at`. Returns its text without comments and outer spaces, and the position of the
+/// comma or end after it.
 fn take_argument(text: &str, at: usize, until_comma: bool) -> (String, usize) {
     let bytes = text.as_bytes();
     let mut at = skip_comments(bytes, at);
@@ -38,7 +38,7 @@ pub(super) fn slice(text: &str, from: usize, to: usize) -> &str {
     text.get(from..to).unwrap_or_default()
 }
 
-/// `text` without outer spaces, comments replaced by a space (Click's `cp_uncomment`).
+/// `text` without outer spaces, and with comments replaced by a space (`cp_uncomment`).
 pub fn uncomment(text: &str) -> String {
     take_argument(text, 0, false).0
 }
@@ -48,7 +48,7 @@ pub fn split_arguments(text: &str) -> Vec<String> {
     arguments(text).collect()
 }
 
-/// The same one by one.
+/// As [`split_arguments`], as an iterator.
 pub fn arguments(text: &str) -> impl Iterator<Item = String> {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -103,7 +103,7 @@ pub fn join_arguments(arguments: &[impl AsRef<str>]) -> String {
     out
 }
 
-/// Whether `text` is a word: printable ASCII without space, quotes, backslash and comma (`cp_is_word`).
+/// Whether `text` is a word: printable ASCII without spaces, quotes, backslashes and commas (`cp_is_word`).
 pub fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b','))
@@ -118,7 +118,8 @@ pub fn is_identifier(text: &str) -> bool {
         })
 }
 
-/// A string up to the first unquoted space, unquoted, and the rest (`cp_string`); `None` if it is empty.
+/// The string up to the first unquoted space, unquoted, and the rest (`cp_string`); `None` if the string is
+/// empty.
 pub fn parse_string(text: &str) -> Option<(String, &str)> {
     let bytes = text.as_bytes();
     let mut end = 0;
@@ -129,12 +130,12 @@ pub fn parse_string(text: &str) -> Option<(String, &str)> {
     (end > 0).then(|| (unquote_text(slice(text, 0, end)), slice(text, end, text.len())))
 }
 
-/// A word after unquoting, and the rest (`cp_word`).
+/// As [`parse_string`], if the unquoted string is a word (`cp_word`).
 pub fn parse_word(text: &str) -> Option<(String, &str)> {
     parse_string(text).filter(|(word, _)| is_word(word))
 }
 
-/// A keyword, which contains no quotes, and the rest without leading spaces (`cp_keyword`).
+/// The keyword at the start of `text`, and the rest without leading spaces (`cp_keyword`).
 pub fn parse_keyword(text: &str) -> Option<(&str, &str)> {
     let end = text.bytes().position(is_space).unwrap_or(text.len());
     let (keyword, rest) = (slice(text, 0, end), slice(text, end, text.len()));

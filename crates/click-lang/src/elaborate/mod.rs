@@ -1,4 +1,4 @@
-//! From the tree to a flat graph, in the order of Click's drivers.
+//! Elaborates the tree into a flat graph, in the order of Click's drivers.
 mod overload;
 mod tunnel;
 
@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 pub(crate) use overload::{Choice, choose};
 use tunnel::Tunnels;
 
-/// Expands compounds and variables and connects through compounds and groups.
+/// Expands compounds and variables, and replaces connections at compounds and groups by connections of their
+/// elements.
 pub(crate) fn elaborate(
     tree: Tree,
     variables: &[(String, String)],
@@ -66,7 +67,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Stops with an error, once.
+    /// Reports an error and stops the expansion.
     fn stop(&mut self, text: String) {
         if !self.stopped {
             let end = self.end.clone();
@@ -86,7 +87,7 @@ impl Elaborator<'_> {
         text
     }
 
-    /// Names a node, expands its configuration, and replaces a compound by its contents.
+    /// Names an anonymous node, expands the node's configuration, and replaces a compound by its contents.
     fn expand(&mut self, node: usize, scope: &Rc<Scope>, depth: usize) {
         if self.stopped {
             return;
@@ -125,7 +126,7 @@ impl Elaborator<'_> {
         scope: &Rc<Scope>,
         depth: usize,
     ) {
-        // Attack: a chain of compounds, each of which uses the previous one.
+        // Attack: a long chain of compounds that each use the previous one.
         if depth >= self.limits.expansion_depth {
             return self.stop("compound elements nested too deeply".into());
         }
@@ -144,7 +145,7 @@ impl Elaborator<'_> {
 
     fn expand_into(&mut self, node: usize, compound: &Compound, scope: &Rc<Scope>, depth: usize) {
         let name = self.flat.nodes[node].name.clone();
-        // Attack: compounds of compounds, which multiply elements, names and connections at each level.
+        // Attack: nested compounds, which multiply elements, names and connections at each level.
         let names = compound.nodes.iter().map(|inner| inner.name.len() + name.len() + 1).sum();
         if self.flat.nodes.len() + compound.nodes.len() > self.limits.elements
             || self.flat.links.len() + compound.links.len() > self.limits.connections
@@ -168,7 +169,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Copies the compound's next node, or the three nodes of a group.
+    /// Expands the compound's next node, or the three nodes of a group.
     fn expand_node(
         &mut self,
         node: usize,
@@ -202,7 +203,7 @@ impl Elaborator<'_> {
         self.diagnostics.error(before, format!("'{name}' previously declared here"));
     }
 
-    /// The nodes for a compound or group and its inner `input` and `output`.
+    /// Adds, or finds, the nodes of a compound or group and of its inner `input` and `output`.
     fn add_tunnels(&mut self, name: &str) -> [usize; 3] {
         let mut fresh = true;
         let nodes = ["", "/input", "/output"].map(|part| {

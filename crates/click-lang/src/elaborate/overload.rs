@@ -6,9 +6,9 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Which overload a use of a compound means.
+/// The overload chosen for a use of a compound.
 pub(crate) enum Choice {
-    /// A compound, with values for its formals.
+    /// A compound, and the values of its formals.
     Compound(CompoundId, Vec<String>),
     /// A class that is not a compound.
     Class(TypeId),
@@ -16,8 +16,8 @@ pub(crate) enum Choice {
     None,
 }
 
-/// The first overload whose ports and arguments fit. If there is only one compound and just its ports don't
-/// fit, returns it anyway, since the resulting errors are more specific.
+/// The first overload whose ports and arguments fit. If there is a single compound whose arguments fit but
+/// not its ports, it is chosen, since later errors are more specific.
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn choose(
     dialect: Dialect,
@@ -34,7 +34,7 @@ pub(crate) fn choose(
     let mut candidates = Vec::new();
     let mut next = Some(first);
     while let Some(id) = next {
-        // Attack: a long chain of overloads, used often.
+        // Attack: a long chain of overloads that is used often.
         if !budget.spend(64) {
             return Choice::None;
         }

@@ -7,13 +7,13 @@ use alloc::vec::Vec;
 /// A node and a port number.
 type NodePort = (usize, usize);
 
-/// A port of a tunnel: the neighbours of its two ends are connected with each other.
+/// One end of a tunnel's port. The neighbours of both ends are connected with each other.
 #[derive(Debug)]
 struct End {
-    place: NodePort,
+    port: NodePort,
     output: bool,
     other: usize,
-    /// The ports connected to this end; after expansion, those of real elements.
+    /// The ports connected to the other end; after expansion, only ports of elements that are no tunnels.
     ports: Vec<NodePort>,
     state: State,
 }
@@ -25,7 +25,7 @@ enum State {
     Expanded,
 }
 
-/// All tunnels. Each begins with port 0; other ports are added when first used.
+/// All tunnels. A tunnel begins with port 0; other ports are added when they are first used.
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
     ends: Vec<End>,
@@ -33,7 +33,7 @@ pub(super) struct Tunnels {
 }
 
 impl Tunnels {
-    /// The tunnels of the file's own groups: three nodes each.
+    /// The tunnels of the groups at file scope, which have three nodes each.
     pub fn new(root: &Compound) -> Self {
         let mut tunnels = Self::default();
         let mut node = 0;
@@ -47,7 +47,7 @@ impl Tunnels {
         tunnels
     }
 
-    /// Creates the tunnel of a node and its inner `input` and `output`; false if it exists.
+    /// Creates the tunnels between a node and its inner `input` and `output`. Returns `false` if they exist.
     pub fn add(&mut self, [outer, input, output]: [usize; 3]) -> bool {
         if self.index.contains_key(&(outer, false, 0)) {
             return false;
@@ -59,21 +59,21 @@ impl Tunnels {
 
     fn pair(&mut self, one: (NodePort, bool), two: (NodePort, bool)) -> usize {
         let first = self.ends.len();
-        for ((place, output), other) in [(one, first + 1), (two, first)] {
-            self.index.insert((place.0, output, place.1), self.ends.len());
-            self.ends.push(End { place, output, other, ports: Vec::new(), state: State::Fresh });
+        for ((port, output), other) in [(one, first + 1), (two, first)] {
+            self.index.insert((port.0, output, port.1), self.ends.len());
+            self.ends.push(End { port, output, other, ports: Vec::new(), state: State::Fresh });
         }
         first
     }
 
-    /// The end at a port, created like that of port 0 if needed.
-    fn find(&mut self, place: NodePort, output: bool) -> Option<usize> {
-        if let Some(&end) = self.index.get(&(place.0, output, place.1)) {
+    /// The end at a port. If needed, creates it like the end at port 0.
+    fn find(&mut self, port: NodePort, output: bool) -> Option<usize> {
+        if let Some(&end) = self.index.get(&(port.0, output, port.1)) {
             return Some(end);
         }
-        let model = *self.index.get(&(place.0, output, 0))?;
-        let other = self.ends[self.ends[model].other].place.0;
-        Some(self.pair((place, output), ((other, place.1), !output)))
+        let model = *self.index.get(&(port.0, output, 0))?;
+        let other = self.ends[self.ends[model].other].port.0;
+        Some(self.pair((port, output), ((other, port.1), !output)))
     }
 }
 
@@ -86,19 +86,19 @@ struct Frame {
 }
 
 impl Elaborator<'_> {
-    fn is_tunnel(&self, place: NodePort) -> bool {
-        self.flat.nodes[place.0].class == TUNNEL
+    fn is_tunnel(&self, port: NodePort) -> bool {
+        self.flat.nodes[port.0].class == TUNNEL
     }
 
     /// Adds the connections that lead through tunnels.
     pub(super) fn connect_through_tunnels(&mut self) {
         let links = self.flat.links.clone();
         for link in &links {
-            for (here, there, output) in [(link.to, link.from, false), (link.from, link.to, true)] {
-                let end = if self.is_tunnel(here) { self.tunnels.find(here, output) } else { None };
+            for (port, neighbour, output) in [(link.to, link.from, false), (link.from, link.to, true)] {
+                let end = if self.is_tunnel(port) { self.tunnels.find(port, output) } else { None };
                 if let Some(end) = end {
                     let other = self.tunnels.ends[end].other;
-                    self.tunnels.ends[other].ports.push(there);
+                    self.tunnels.ends[other].ports.push(neighbour);
                 }
             }
         }
@@ -110,8 +110,8 @@ impl Elaborator<'_> {
     }
 
     fn connect_ends(&mut self, link: &Link) {
-        let from = self.real_ports(link.from, true);
-        let to = self.real_ports(link.to, false);
+        let from = self.element_ports(link.from, true);
+        let to = self.element_ports(link.to, false);
         // Attack: many outputs connected to a compound that leads to many inputs.
         let product = from.len().saturating_mul(to.len());
         if self.flat.links.len().saturating_add(product) > self.limits.connections.saturating_mul(2) {
@@ -124,45 +124,46 @@ impl Elaborator<'_> {
         }
     }
 
-    /// The ports of real elements behind a port.
-    fn real_ports(&mut self, place: NodePort, output: bool) -> Vec<NodePort> {
-        if !self.is_tunnel(place) {
-            return alloc::vec![place];
+    /// The port itself, or the ports of elements that a tunnel's port leads to.
+    fn element_ports(&mut self, port: NodePort, output: bool) -> Vec<NodePort> {
+        if !self.is_tunnel(port) {
+            return alloc::vec![port];
         }
-        match self.tunnels.find(place, output) {
+        match self.tunnels.find(port, output) {
             Some(end) => {
                 self.expand_end(end);
                 self.tunnels.ends[end].ports.clone()
             }
             None => {
-                self.misused(place, output);
+                self.report_misuse(port, output);
                 Vec::new()
             }
         }
     }
 
-    fn misused(&mut self, place: NodePort, output: bool) {
-        if self.tunnels.find(place, !output).is_some() {
-            let node = &self.flat.nodes[place.0];
+    fn report_misuse(&mut self, port: NodePort, output: bool) {
+        if self.tunnels.find(port, !output).is_some() {
+            let node = &self.flat.nodes[port.0];
             let side = if output { "output" } else { "input" };
             self.diagnostics.error(node.landmark.clone(), format!("'{}' used as {side}", node.name));
         }
     }
 
-    /// Replaces the ports at an end by those of real elements. A loop of tunnels has none.
+    /// Replaces tunnels among an end's ports by the ports that they lead to; a loop of tunnels leads to none.
     fn expand_end(&mut self, end: usize) {
-        // Iterative. Attack: a long chain of compounds that only pass packets through.
+        // Attack: a long chain of compounds that only pass packets through; recursion would overflow the
+        // stack.
         let mut stack: Vec<Frame> = Vec::new();
         if self.tunnels.ends[end].state == State::Fresh {
             stack.push(self.open(end));
         }
         while let Some(frame) = stack.last_mut() {
             let output = self.tunnels.ends[frame.end].output;
-            let Some(&place) = frame.connected.get(frame.next) else {
+            let Some(&port) = frame.connected.get(frame.next) else {
                 let done = &mut self.tunnels.ends[frame.end];
                 done.ports = frame.found.iter().copied().collect();
                 done.state = State::Expanded;
-                // Attack: a wide bundle through a long chain, stored at each of its ends.
+                // Attack: many connections through a long chain, stored at each end.
                 if !self.budget.spend(16 * done.ports.len()) {
                     self.stop("configuration expands to too many elements or connections".into());
                     return;
@@ -170,14 +171,14 @@ impl Elaborator<'_> {
                 stack.pop();
                 continue;
             };
-            if self.flat.nodes[place.0].class != TUNNEL {
-                frame.found.insert(place);
+            if self.flat.nodes[port.0].class != TUNNEL {
+                frame.found.insert(port);
                 frame.next += 1;
                 continue;
             }
-            let Some(next) = self.tunnels.find(place, output) else {
+            let Some(next) = self.tunnels.find(port, output) else {
                 frame.next += 1;
-                self.misused(place, output);
+                self.report_misuse(port, output);
                 continue;
             };
             match self.tunnels.ends[next].state {
@@ -198,18 +199,17 @@ impl Elaborator<'_> {
         self.tunnels.ends[end].state = State::Expanding;
         let connected = core::mem::take(&mut self.tunnels.ends[end].ports);
         if connected.is_empty() {
-            self.unused(end);
+            self.report_unused(end);
         }
         Frame { end, connected, next: 0, found: BTreeSet::new() }
     }
 
-    /// Reports an end without connections on the other side.
-    fn unused(&mut self, end: usize) {
-        let here = &self.tunnels.ends[end];
-        let other = &self.tunnels.ends[here.other];
-        let output = here.output;
-        let (input_end, output_end) =
-            if output { (other.place, here.place) } else { (here.place, other.place) };
+    /// Reports an end whose other end has no connections.
+    fn report_unused(&mut self, end: usize) {
+        let end = &self.tunnels.ends[end];
+        let other = &self.tunnels.ends[end.other];
+        let output = end.output;
+        let (input_end, output_end) = if output { (other.port, end.port) } else { (end.port, other.port) };
         let (into, out) = (&self.flat.nodes[input_end.0], &self.flat.nodes[output_end.0]);
         let (landmark, text) = if format!("{}/input", into.name) == out.name {
             let (name, port) = (&into.name, input_end.1);
@@ -229,8 +229,8 @@ impl Elaborator<'_> {
             (&out.landmark, text)
         } else {
             let side = if output { "output" } else { "input" };
-            let text = format!("tunnel '{} -> {}' {side} {} unused", into.name, out.name, here.place.1);
-            (&self.flat.nodes[other.place.0].landmark, text)
+            let text = format!("tunnel '{} -> {}' {side} {} unused", into.name, out.name, end.port.1);
+            (&self.flat.nodes[other.port.0].landmark, text)
         };
         self.diagnostics.error(landmark.clone(), text);
     }

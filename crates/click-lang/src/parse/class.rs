@@ -16,7 +16,7 @@ struct Outer {
 }
 
 impl Parser<'_> {
-    /// `elementclass NAME {...}` or `elementclass NAME OTHER`, from after its keyword on.
+    /// Parses `elementclass NAME {...}` or `elementclass NAME OTHER`, after the keyword.
     pub(super) fn element_class(&mut self) {
         let lexeme = self.lex();
         let (start, mut name) = (lexeme.landmark.clone(), String::new());
@@ -47,8 +47,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses `{...}` after its brace: compounds separated by `||`, possibly with `...` as the last. Returns
-    /// its type.
+    /// Parses `{...}` after the brace: compounds separated by `||`, possibly with `...` as the last. Returns
+    /// the type.
     pub(super) fn compound_class(&mut self, name: &str, start: &Landmark) -> TypeId {
         let outer = Outer {
             current: self.current,
@@ -64,7 +64,7 @@ impl Parser<'_> {
         let mut extension = None;
         loop {
             let lexeme = self.lex();
-            let here = if self.is_tool() { start.clone() } else { self.reader.landmark() };
+            let landmark = if self.is_tool() { start.clone() } else { self.reader.landmark() };
             if lexeme.token == Token::Dots {
                 extension = Some(self.extension(name, chain.is_empty()));
                 if !self.is_tool() {
@@ -77,7 +77,7 @@ impl Parser<'_> {
             } else {
                 self.unlex(lexeme);
             }
-            let (id, end) = self.one_compound(name, here, &outer);
+            let (id, end) = self.one_compound(name, landmark, &outer);
             if let Some(&last) = chain.last() {
                 let class = self.declare_overload(name, id);
                 self.compounds[last].overload = Some(class);
@@ -96,14 +96,14 @@ impl Parser<'_> {
         self.declare(name, first.map_or(Body::Error, Body::Compound))
     }
 
-    /// Overloads are found through the first one; in Click's router parser each also hides the previous
-    /// meaning of its name.
+    /// Declares a further overload, which is found through the first one. In Click's router parser, each
+    /// overload also shadows the previous class of its name.
     fn declare_overload(&mut self, name: &str, id: CompoundId) -> TypeId {
         let body = Body::Compound(id);
         if self.is_tool() { self.add_type(name, body) } else { self.declare(name, body) }
     }
 
-    /// `...`, read: the class of that name so far.
+    /// Handles `...`, already read: returns the class that has the name so far.
     fn extension(&mut self, name: &str, first: bool) -> TypeId {
         let class = if self.is_tool() && name.is_empty() {
             self.error("cannot extend anonymous compound element class");
@@ -127,7 +127,7 @@ impl Parser<'_> {
         class
     }
 
-    /// One compound up to its `||` or `}`.
+    /// Parses one compound up to its `||` or `}`.
     fn one_compound(&mut self, name: &str, landmark: Landmark, outer: &Outer) -> (CompoundId, Token) {
         let depth = self.compounds[outer.current].depth + 1;
         let mut compound = Compound::new(name, landmark.clone(), depth);
@@ -159,7 +159,7 @@ impl Parser<'_> {
         (id, end)
     }
 
-    /// `$a, KEY $b, __REST__ $c |`
+    /// Parses formals: `$a, KEY $b, __REST__ $c |`.
     fn formals(&mut self) {
         let mut order_reported = false;
         loop {

@@ -5,11 +5,11 @@ use crate::tree::Link;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// One side of a connection between sets of elements, and the walk through its ports.
+/// One side of a connection between sets of elements, with an iteration over its ports.
 struct Side<'a> {
     items: &'a [Item],
     output: bool,
-    /// Smallest number of connections.
+    /// Minimum number of connections.
     least: usize,
     expands: bool,
     /// Whether each connection advances to the next port.
@@ -22,7 +22,7 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    /// The side, and how many of its port lists expand.
+    /// The side, and the number of its expandable port lists.
     fn new(items: &'a [Item], output: bool) -> (Self, usize) {
         let least = items.iter().map(|item| item.ports(output).least()).sum();
         let expanding = items.iter().filter(|item| item.ports(output).expands).count();
@@ -40,7 +40,7 @@ impl<'a> Side<'a> {
         (side, expanding)
     }
 
-    /// Initializes the walk, once `expands` is determined.
+    /// Starts the iteration, after `expands` is determined.
     fn start(&mut self, other_least: usize) {
         self.steps = self.least > 1 || self.expands;
         self.extra = if self.expands { other_least.saturating_sub(self.least) } else { 0 };
@@ -78,7 +78,7 @@ impl<'a> Side<'a> {
 }
 
 impl Parser<'_> {
-    /// Connects two sets: one to one, one to many, or with `=>` many to many.
+    /// Connects two sets of elements: one to one, one to many, or many to many with `=>`.
     pub(super) fn connect_all(&mut self, outputs: &[Item], inputs: &[Item], connector: Token) {
         let (mut from, from_expanding) = Side::new(outputs, true);
         let (mut to, to_expanding) = Side::new(inputs, false);

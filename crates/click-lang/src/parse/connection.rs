@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 enum Next {
     Connector(Token),
     End,
-    /// An invalid token, already reported. Click's tools then report nothing more about the chain.
+    /// An invalid token, already reported. Click's tools report no further errors of the chain.
     Error,
 }
 
 impl Parser<'_> {
-    /// A chain of element sets, or a single one.
+    /// Parses a chain of element sets, or a single set.
     pub(super) fn connection(&mut self) {
         let mut previous: Vec<Item> = Vec::new();
         let mut connector = Token::Arrow;

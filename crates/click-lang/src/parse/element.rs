@@ -21,14 +21,14 @@ impl Item {
     }
 }
 
-/// An element as written, before it is known to be new.
-struct Written {
+/// A parsed element, not looked up yet.
+struct ParsedElement {
     name: String,
-    /// The class of that name.
+    /// The class with this name, if any.
     class: Option<TypeId>,
     /// The class after `::`.
     declared: Option<TypeId>,
-    /// Whether it is only a name.
+    /// Whether there is only a name.
     bare: bool,
     configuration: String,
     landmark: Landmark,
@@ -36,11 +36,11 @@ struct Written {
     outputs: Ports,
 }
 
-/// A set of elements being read.
+/// A comma-separated set of elements being parsed.
 struct Set {
-    /// Whether it begins a connection.
+    /// Whether the set begins a connection.
     first: bool,
-    written: Vec<Written>,
+    elements: Vec<ParsedElement>,
     any_implicit: bool,
 }
 
@@ -52,12 +52,12 @@ enum Head {
 }
 
 impl Parser<'_> {
-    /// Elements with ports, separated by commas. `None` if there is none.
+    /// Parses elements with ports, separated by commas. `None` if there is none.
     pub(super) fn element_set(&mut self, first: bool) -> Option<Vec<Item>> {
-        let mut set = Set { first, written: Vec::new(), any_implicit: false };
+        let mut set = Set { first, elements: Vec::new(), any_implicit: false };
         loop {
-            if !self.written(&mut set) {
-                if set.written.is_empty() {
+            if !self.parse_element(&mut set) {
+                if set.elements.is_empty() {
                     return None;
                 }
                 // Click's router parser skips a token that can't begin an element, and continues after it.
@@ -71,12 +71,12 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.check_and_spread(&mut set);
-        Some(set.written.into_iter().map(|written| self.resolve(written)).collect())
+        self.apply_common_declaration(&mut set);
+        Some(set.elements.into_iter().map(|element| self.resolve(element)).collect())
     }
 
-    /// Parses one element; false if there is none.
-    fn written(&mut self, set: &mut Set) -> bool {
+    /// Parses one element; returns `false` if there is none.
+    fn parse_element(&mut self, set: &mut Set) -> bool {
         let mut inputs = self.ports().unwrap_or_default();
         let lexeme = self.lex();
         let start = lexeme.landmark.clone();
@@ -96,16 +96,16 @@ impl Parser<'_> {
         };
         let landmark = if self.is_tool() { start.clone() } else { self.landmark_from(&start) };
         let configuration = String::new();
-        let mut written =
-            Written { name, class, declared: None, bare, configuration, landmark, inputs, outputs };
+        let mut element =
+            ParsedElement { name, class, declared: None, bare, configuration, landmark, inputs, outputs };
         if !implicit {
-            self.declaration(&mut written);
+            self.declaration(&mut element);
         }
-        set.written.push(written);
+        set.elements.push(element);
         true
     }
 
-    /// The current position, with the column of the element's start if that is on the same line.
+    /// The current position; on the line of the element's start, with that column.
     fn landmark_from(&self, start: &Landmark) -> Landmark {
         let here = self.reader.landmark();
         if here.line == start.line && here.file == start.file { start.clone() } else { here }
@@ -119,7 +119,7 @@ impl Parser<'_> {
             }
             Token::Char('{') => {
                 let class = self.compound_class("", &lexeme.landmark);
-                // The tools take every element but a name for one that carries its class.
+                // Click's tools treat every element except a name as one that has a class.
                 Head::Named {
                     name: String::new(),
                     class: Some(class),
@@ -135,14 +135,15 @@ impl Parser<'_> {
                 }
                 Head::Named { name, class: None, bare: false, outputs: Ports::first(counts[1]) }
             }
-            _ => self.implied_or_none(lexeme, set, inputs),
+            _ => self.implicit_or_none(lexeme, set, inputs),
         }
     }
 
-    /// Handles a connector, comma or end in place of an element: `input` or `output` inside compounds.
-    fn implied_or_none(&mut self, lexeme: Lexeme, set: &Set, inputs: &Ports) -> Head {
+    /// Handles a connector, comma or end in place of an element, which means `input` or `output` in
+    /// compounds.
+    fn implicit_or_none(&mut self, lexeme: Lexeme, set: &Set, inputs: &Ports) -> Head {
         let nested = self.nested();
-        let alone = inputs.given() || set.written.is_empty();
+        let alone = inputs.given() || set.elements.is_empty();
         let implicit = nested
             && match lexeme.token {
                 token if token.is_connector() => set.first && alone,
@@ -163,7 +164,7 @@ impl Parser<'_> {
         if inputs.given() {
             self.error("stranded port ignored");
         }
-        if set.written.is_empty() {
+        if set.elements.is_empty() {
             let silent = if self.is_tool() { !set.first } else { nested && set.first };
             if silent {
                 self.unlex(lexeme);
@@ -176,113 +177,114 @@ impl Parser<'_> {
         Head::None
     }
 
-    /// Parses what may follow a name: `:: Class`, a configuration, ports.
-    fn declaration(&mut self, written: &mut Written) {
+    /// Parses the optional parts after a name: `:: Class`, a configuration, ports.
+    fn declaration(&mut self, element: &mut ParsedElement) {
         let mut lexeme = self.lex();
         if lexeme.token == Token::DoubleColon {
-            written.bare = false;
+            element.bare = false;
             lexeme = self.lex();
             match lexeme.token {
                 Token::Identifier => {
-                    written.declared = Some(self.force_type(&lexeme.text, true));
+                    element.declared = Some(self.force_type(&lexeme.text, true));
                     lexeme = self.lex();
                 }
                 Token::Char('{') => {
-                    written.declared = Some(self.compound_class("", &lexeme.landmark));
+                    element.declared = Some(self.compound_class("", &lexeme.landmark));
                     lexeme = self.lex();
                 }
                 _ => {
                     self.error("missing element type in declaration");
-                    written.declared = Some(self.force_type(&written.name, true));
+                    element.declared = Some(self.force_type(&element.name, true));
                 }
             }
         }
         if lexeme.token == Token::Char('(') {
-            if self.compound().names.contains_key(&written.name) {
+            if self.compound().names.contains_key(&element.name) {
                 self.error("configuration string ignored on element reference");
             }
-            written.configuration = self.configuration();
+            element.configuration = self.configuration();
             self.expect(Token::Char(')'), false);
-            written.bare = false;
+            element.bare = false;
             lexeme = self.lex();
         }
         let ports_follow = lexeme.token == Token::Char('[');
         self.unlex(lexeme);
         if ports_follow {
-            written.outputs = self.ports().unwrap_or_default();
+            element.outputs = self.ports().unwrap_or_default();
         }
     }
 
-    /// `a, b :: Class(configuration)` declares both; implied ports end a chain.
-    fn check_and_spread(&mut self, set: &mut Set) {
+    /// Applies the declaration of `a, b :: Class(configuration)` to both; checks that implicit ports end a
+    /// chain.
+    fn apply_common_declaration(&mut self, set: &mut Set) {
         let next = self.lex();
         let connects = next.token.is_connector();
         self.unlex(next);
         if set.any_implicit && !set.first && connects {
             self.error("implicit ports used in the middle of a chain");
         }
-        let any_ports = set.written.iter().any(|written| written.inputs.given() || written.outputs.given());
-        if set.written.len() < 2 || !set.first || connects || any_ports || set.any_implicit {
+        let any_ports = set.elements.iter().any(|element| element.inputs.given() || element.outputs.given());
+        if set.elements.len() < 2 || !set.first || connects || any_ports || set.any_implicit {
             return;
         }
-        let Some((last, others)) = set.written.split_last_mut() else { return };
-        if others.iter().all(|written| written.bare) && (last.declared.is_some() || !self.is_tool()) {
-            for written in others {
-                written.declared = last.declared;
-                written.configuration.clone_from(&last.configuration);
+        let Some((last, others)) = set.elements.split_last_mut() else { return };
+        if others.iter().all(|element| element.bare) && (last.declared.is_some() || !self.is_tool()) {
+            for element in others {
+                element.declared = last.declared;
+                element.configuration.clone_from(&last.configuration);
             }
         }
     }
 
-    /// Finds or adds the element.
-    fn resolve(&mut self, mut written: Written) -> Item {
-        let known = self.compound().names.get(&written.name).copied().filter(|_| written.class.is_none());
+    /// Finds the element, or adds it.
+    fn resolve(&mut self, mut element: ParsedElement) -> Item {
+        let known = self.compound().names.get(&element.name).copied().filter(|_| element.class.is_none());
         let node = match known {
             Some(node) => {
-                if written.declared.is_some() {
-                    self.redeclared(&written, node);
+                if element.declared.is_some() {
+                    self.redeclared(&element, node);
                 }
                 node
             }
             None => {
-                self.class_of(&mut written);
-                let class = written.class.or(written.declared).unwrap_or(crate::tree::ERROR);
-                self.add_node(&written.name, class, &written.configuration, written.landmark)
+                self.resolve_class(&mut element);
+                let class = element.class.or(element.declared).unwrap_or(crate::tree::ERROR);
+                self.add_node(&element.name, class, &element.configuration, element.landmark)
             }
         };
-        Item { node, inputs: written.inputs, outputs: written.outputs }
+        Item { node, inputs: element.inputs, outputs: element.outputs }
     }
 
-    /// Settles whether a new element's name is its class.
-    fn class_of(&mut self, written: &mut Written) {
+    /// Determines whether a new element's name is its class.
+    fn resolve_class(&mut self, element: &mut ParsedElement) {
         let tool = self.is_tool();
-        let landmark = if tool { self.reader.landmark() } else { written.landmark.clone() };
-        let named_so = |class: TypeId| tool && self.types[class].name == written.name;
-        match written.declared {
-            Some(declared) if written.class.is_some() || named_so(declared) => {
-                self.diagnostics.error(landmark, format!("class '{}' used as element name", written.name));
+        let landmark = if tool { self.reader.landmark() } else { element.landmark.clone() };
+        let named_so = |class: TypeId| tool && self.types[class].name == element.name;
+        match element.declared {
+            Some(declared) if element.class.is_some() || named_so(declared) => {
+                self.diagnostics.error(landmark, format!("class '{}' used as element name", element.name));
             }
-            None if written.class.is_none() => {
+            None if element.class.is_none() => {
                 if !tool {
-                    self.diagnostics.error(landmark, format!("undeclared element '{}'", written.name));
+                    self.diagnostics.error(landmark, format!("undeclared element '{}'", element.name));
                 }
-                written.class = Some(self.force_type(&written.name, false));
+                element.class = Some(self.force_type(&element.name, false));
             }
             _ => {}
         }
-        if let Some(class) = written.class {
-            let class = if tool { self.types[class].name.clone() } else { written.name.clone() };
-            written.name = self.anonymous_name(&class);
+        if let Some(class) = element.class {
+            let class = if tool { self.types[class].name.clone() } else { element.name.clone() };
+            element.name = self.anonymous_name(&class);
         }
     }
 
-    fn redeclared(&mut self, written: &Written, node: usize) {
-        let (name, tool) = (&written.name, self.is_tool());
+    fn redeclared(&mut self, element: &ParsedElement, node: usize) {
+        let (name, tool) = (&element.name, self.is_tool());
         let old = self.compounds[self.current].nodes[node].clone();
-        let landmark = if tool { self.reader.landmark() } else { written.landmark.clone() };
+        let landmark = if tool { self.reader.landmark() } else { element.landmark.clone() };
         self.diagnostics.error(landmark, format!("redeclaration of element '{name}'"));
-        let element = if tool { "" } else { "element " };
-        let before = format!("{element}'{name}' previously declared here");
+        let prefix = if tool { "" } else { "element " };
+        let before = format!("{prefix}'{name}' previously declared here");
         if tool || old.class != TUNNEL {
             self.diagnostics.error(old.landmark, before);
         }

@@ -5,7 +5,7 @@ use crate::tree::{CompoundId, ROOT, TUNNEL};
 use alloc::format;
 
 impl Parser<'_> {
-    /// Parses `( ... )` after its parenthesis; returns its numbers of inputs and outputs.
+    /// Parses `( ... )` after the parenthesis; returns the group's numbers of inputs and outputs.
     pub(super) fn group(&mut self, name: &str) -> [usize; 2] {
         let start = self.reader.landmark();
         let inner = ["", "/input", "/output"].map(|part| {
@@ -45,8 +45,8 @@ impl Parser<'_> {
         counts
     }
 
-    /// Checks that `input` or `output` is used on its inner side, at every port up to the last; returns the
-    /// number of ports.
+    /// Checks that `input` or `output` is used only on its inner side, and at every port up to the last one.
+    /// Returns the number of ports.
     pub(super) fn check_pseudoelement(
         &mut self,
         compound: CompoundId,
@@ -63,7 +63,7 @@ impl Parser<'_> {
         }
         let count = node.count(!output);
         let used = &node.ports[usize::from(!output)];
-        // Attack: using the highest port number leaves all lower ones missing, in every group.
+        // Attack: groups that use only the highest port number, so that all lower ones are missing.
         let missing = (0..count).filter(|port| !used.contains(port)).take(100);
         for port in missing {
             self.diagnostics.error(landmark.clone(), format!("'{printable}' {} {port} missing", sides[0]));
@@ -71,7 +71,7 @@ impl Parser<'_> {
         count
     }
 
-    /// The same for both sides of a compound.
+    /// Checks both pseudoelements of a compound, sets its numbers of ports, and names anonymous elements.
     pub(super) fn finish_compound(&mut self, id: CompoundId) {
         debug_assert_ne!(id, ROOT);
         let (printable, landmark) =

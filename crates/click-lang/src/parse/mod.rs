@@ -1,4 +1,4 @@
-//! Reading the text: statements into a tree of compounds.
+//! Parses the text into a tree of compounds.
 mod class;
 mod connect;
 mod connection;
@@ -16,12 +16,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Which of Click's two parsers to follow where they differ.
+/// Which of Click's two parsers to imitate where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// The one for routers: classes must be known.
+    /// The drivers' parser: classes must be known.
     Router,
-    /// The one of the tools: any name can be a class.
+    /// The tools' parser: any name can be a class.
     Tools,
 }
 
@@ -62,18 +62,19 @@ struct Parser<'a> {
     ignore_line_directives: bool,
 
     types: Vec<Type>,
-    /// Classes visible here; `shadowed` restores the outer ones.
+    /// Classes visible in the current scope; `shadowed` restores the outer scope's.
     classes: BTreeMap<String, TypeId>,
     shadowed: Vec<(String, Option<TypeId>)>,
     /// Classes that no compound declares.
     base: BTreeMap<String, TypeId>,
     compounds: Vec<Compound>,
     current: CompoundId,
-    /// Nodes that anonymous numbers don't count: `input` and `output`.
+    /// Number of nodes that numbers of anonymous elements don't count: `input` and `output`.
     anonymous_offset: usize,
     anonymous_classes: usize,
-    /// Open compounds and groups, and open groups of this compound.
+    /// Number of open compounds and groups.
     depth: usize,
+    /// Number of open groups of the current compound.
     groups: usize,
     last_connection_ends_output: bool,
     requirements: Vec<crate::Requirement>,
@@ -142,7 +143,7 @@ impl<'a> Parser<'a> {
         self.error(format!("syntax error near '{}'", printable(&near.text)));
     }
 
-    /// Counts text against its limit.
+    /// Counts text against its limit; returns `false` if it is exceeded.
     fn take_text(&mut self, length: usize) -> bool {
         let left = self.text_left.checked_sub(length);
         if left.is_none() {
@@ -152,9 +153,9 @@ impl<'a> Parser<'a> {
         left.is_some()
     }
 
-    /// Counts work that a short text can make large; at the limit parsing stops.
+    /// Counts work that is not bounded by the length of the text; stops parsing at the limit.
     fn take_work(&mut self, amount: usize) -> bool {
-        // Attack: `[0-65535]` repeatedly, or many of them connected to each other.
+        // Attack: `[0-65535]` many times, or connected to each other.
         match self.work_left.checked_sub(amount) {
             Some(left) => {
                 self.work_left = left;
@@ -191,7 +192,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Consumes the token if it is next; otherwise reports an error unless `quietly`.
+    /// Consumes the next token if it is `token`; otherwise reports an error unless `quietly`.
     fn expect(&mut self, token: Token, quietly: bool) -> bool {
         if let Some(next) = self.unread.last() {
             if next.token == token {
@@ -221,7 +222,7 @@ impl<'a> Parser<'a> {
         &mut self.compounds[self.current]
     }
 
-    /// Whether `input` and `output` mean something here.
+    /// Whether the current scope has `input` and `output`.
     fn nested(&self) -> bool {
         self.current != ROOT || self.groups > 0
     }
@@ -275,7 +276,7 @@ impl<'a> Parser<'a> {
         self.types.len() - 1
     }
 
-    /// Declares a class in this scope; an anonymous one can't be found by name.
+    /// Declares a class in the current scope; an anonymous class can't be found by name.
     fn declare(&mut self, name: &str, body: Body) -> TypeId {
         let class = self.add_type(name, body);
         if !name.is_empty() {
@@ -285,7 +286,7 @@ impl<'a> Parser<'a> {
         class
     }
 
-    /// Forgets the classes declared since `shadowed` was that long.
+    /// Removes the classes declared since `shadowed` had length `mark`.
     fn leave_scope(&mut self, mark: usize) {
         while self.shadowed.len() > mark {
             let Some((name, before)) = self.shadowed.pop() else { return };
@@ -296,7 +297,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The class of that name, if there is one.
+    /// The class called `name`, if there is one.
     fn find_type(&mut self, name: &str) -> Option<TypeId> {
         if let Some(&class) = self.classes.get(name).or_else(|| self.base.get(name)) {
             return Some(class);
@@ -314,7 +315,7 @@ impl<'a> Parser<'a> {
         class
     }
 
-    /// The class of that name; if there is none, the error class, or for tools a new one.
+    /// The class called `name`; if there is none, the error class, or for tools a new class.
     fn force_type(&mut self, name: &str, report: bool) -> TypeId {
         if let Some(class) = self.find_type(name) {
             return class;
@@ -333,12 +334,12 @@ impl<'a> Parser<'a> {
         self.declare(name, Body::Error)
     }
 
-    /// The name of an anonymous element, made unique at the end of its compound.
+    /// A name for an anonymous element, which is made unique at the end of the compound.
     fn anonymous_name(&self, class: &str) -> String {
         format!(";{class}@{}", self.compounds[self.current].nodes.len() - self.anonymous_offset + 1)
     }
 
-    /// Adds an element or finds the one of that name.
+    /// Finds the element called `name`, or adds it.
     fn add_node(&mut self, name: &str, class: TypeId, configuration: &str, landmark: Landmark) -> usize {
         if let Some(&place) = self.compound().names.get(name) {
             return place;
@@ -355,7 +356,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `text` with control characters as `^X` and non-ASCII bytes as octal escapes.
+/// Replaces control characters by `^X` and non-ASCII bytes by octal escapes.
 fn printable(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {

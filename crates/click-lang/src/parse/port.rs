@@ -4,7 +4,7 @@ use crate::lexer::Token;
 use alloc::format;
 use alloc::vec::Vec;
 
-/// A port list: `[0, 2-4]`, or with an empty last entry, `[1,]` or `[]`, an expanding one.
+/// A port list such as `[0, 2-4]`; expandable if its last entry is empty, as in `[1,]` or `[]`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ports {
     pub list: Vec<usize>,
@@ -16,12 +16,12 @@ impl Ports {
         !self.list.is_empty()
     }
 
-    /// Smallest number of connections.
+    /// Minimum number of connections.
     pub fn least(&self) -> usize {
         self.list.len().max(1)
     }
 
-    /// Ports 0 to `count`.
+    /// Ports 0 to `count`, exclusive.
     pub fn first(count: usize) -> Self {
         Self { list: (0..count).collect(), expands: false }
     }

@@ -7,7 +7,7 @@ use alloc::format;
 use alloc::string::String;
 
 impl Parser<'_> {
-    /// `require(...)`, from after its keyword on.
+    /// Parses `require(...)`, after the keyword.
     pub(super) fn require(&mut self) {
         if !self.expect(Token::Char('('), false) {
             return;
@@ -23,7 +23,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses one requirement; false if it is not understood. A single unknown word is a package.
+    /// Parses one requirement; returns `false` if it is invalid. A single unknown word is a package.
     fn requirement(&mut self, words: &[String]) -> bool {
         let whole =
             |text: &str| parse_string(text).filter(|(_, rest)| rest.is_empty()).map(|(value, _)| value);
@@ -76,13 +76,13 @@ impl Parser<'_> {
             return;
         }
         match text {
-            Err(why) => self.error(format!("{path}: {why}")),
+            Err(error) => self.error(format!("{path}: {error}")),
             Ok(text) => self.read_library(&text, &path),
         }
     }
 
     fn read_library(&mut self, text: &str, path: &str) {
-        // Attack: a long chain of libraries that require each other.
+        // Attack: a long chain of libraries that each require the next one.
         if self.depth >= self.limits.depth {
             self.error("libraries nested too deeply");
             return;
@@ -102,7 +102,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `define($name value, ...)`, from after its keyword on.
+    /// Parses `define($name value, ...)`, after the keyword.
     pub(super) fn define(&mut self) {
         if !self.expect(Token::Char('('), false) {
             return;

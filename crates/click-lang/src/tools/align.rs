@@ -9,10 +9,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-const MADE: &str = "<click-align>";
+/// The file name in the landmarks of added elements.
+const FILE: &str = "<click-align>";
 
 /// Classes that read AlignmentInfo.
-const ASKING: &[&str] = &[
+const ALIGNMENT_INFO_CLASSES: &[&str] = &[
     "CheckIPHeader",
     "CheckIPHeader2",
     "Classifier",
@@ -25,7 +26,7 @@ const ASKING: &[&str] = &[
     "UDPIPEncap",
 ];
 
-/// Alignment at all ports of a configuration.
+/// Alignments at all ports of a configuration.
 struct Alignments {
     aligners: Vec<Aligner>,
     flows: Vec<Flow>,
@@ -48,10 +49,10 @@ impl Alignments {
         }
     }
 
-    /// The packets' alignment, propagated from sources.
+    /// The actual alignments, propagated from sources.
     fn have(router: &Router, classes: &dyn Classes) -> Self {
         let mut all = Self::new(router, classes);
-        // It converges; the bound is a safeguard against oscillating alignments.
+        // Bounded, in case the alignments don't converge.
         for _ in 0..=64 * router.places() {
             for place in 0..router.places() {
                 all.aligners[place].have(&all.inputs[place], &mut all.outputs[place], &all.flows[place]);
@@ -68,7 +69,7 @@ impl Alignments {
         all
     }
 
-    /// The required alignment, propagated back from sinks.
+    /// The required alignments, propagated backwards from sinks.
     fn want(router: &Router, classes: &dyn Classes) -> Self {
         let mut all = Self::new(router, classes);
         for _ in 0..=64 * router.places() {
@@ -121,9 +122,9 @@ pub fn align(router: &mut Router, classes: &dyn Classes, diagnostics: &mut Diagn
     });
     remove_needless(router, classes);
     remove_unused(router);
-    inform(router, number, classes);
+    add_alignment_info(router, number, classes);
     let added = router.live_places().into_iter().filter(|&place| is_align(router, place));
-    match added.filter(|&place| &*router.element(place).landmark.file == MADE).count() {
+    match added.filter(|&place| &*router.element(place).landmark.file == FILE).count() {
         0 => {}
         1 => diagnostics.warning(None, "added 1 Align element"),
         many => diagnostics.warning(None, format!("added {many} Align elements")),
@@ -161,7 +162,7 @@ fn add_aligns(
             }
             let (modulus, offset) = want.numbers();
             let (name, text) = (format!("Align@click_align@{number}"), format!("{modulus}, {offset}"));
-            let landmark = Landmark::new(MADE, 0);
+            let landmark = Landmark::new(FILE, 0);
             let align = router.get(&name, Class::Named("Align".into()), &text, landmark.clone());
             router.insert_before(Port { element: align, port: 0 }, Port { element: place, port }, landmark);
             *number += 1;
@@ -169,7 +170,7 @@ fn add_aligns(
     }
 }
 
-/// Of an Align that leads to another, the first is needless unless the first's alignment is the finer.
+/// Bypasses an Align that is followed by another one, unless its alignment implies the other's.
 fn remove_pairs(router: &mut Router) {
     for id in router.connections() {
         let Some(connection) = router.connection(id).cloned() else { continue };
@@ -204,7 +205,7 @@ fn remove_needless(router: &mut Router, classes: &dyn Classes) {
         let have = Alignments::have(router, classes);
         let mut changed = false;
         let mut next = 0;
-        // New connections are processed too, as long as they are between ports that existed before.
+        // New connections are processed, too.
         while next < router.connections_made() {
             let id = next;
             next += 1;
@@ -248,12 +249,12 @@ fn remove_unused(router: &mut Router) {
 }
 
 /// Adds the AlignmentInfo.
-fn inform(router: &mut Router, number: usize, classes: &dyn Classes) {
+fn add_alignment_info(router: &mut Router, number: usize, classes: &dyn Classes) {
     let have = Alignments::have(router, classes);
     let mut items = Vec::new();
     for place in router.live_places() {
         let element = router.element(place);
-        if !have.inputs[place].is_empty() && ASKING.contains(&element.class_name()) {
+        if !have.inputs[place].is_empty() && ALIGNMENT_INFO_CLASSES.contains(&element.class_name()) {
             let numbers = have.inputs[place].iter().map(|alignment| alignment.numbers());
             let numbers: Vec<String> =
                 numbers.map(|(modulus, offset)| format!("  {modulus} {offset}")).collect();
@@ -263,6 +264,6 @@ fn inform(router: &mut Router, number: usize, classes: &dyn Classes) {
     if !items.is_empty() {
         let name = format!("AlignmentInfo@click_align@{number}");
         let class = Class::Named("AlignmentInfo".into());
-        router.get(&name, class, &items.join(",\n  "), Landmark::new(MADE, 0));
+        router.get(&name, class, &items.join(",\n  "), Landmark::new(FILE, 0));
     }
 }

@@ -3,22 +3,22 @@ use super::router::RouterElement;
 use crate::check::Flow;
 use crate::config::{integer, parse_keyword, split_arguments};
 
-/// A class's effect on alignment, and its requirement.
+/// A class's effect on the alignment of packets, and the alignment that it requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Aligner {
-    /// Passes alignment on, in both directions.
+    /// Keeps the alignment; requires what its successors require.
     Default,
-    /// Makes packets so aligned, and wants nothing.
+    /// Creates packets with this alignment; requires none.
     Generates(Alignment),
-    /// Removes this many bytes.
+    /// Removes this number of bytes.
     Shifts(i64),
-    /// Wants packets so aligned.
+    /// Requires this alignment.
     Wants(Alignment),
-    /// Takes bytes off and wants packets aligned.
+    /// Removes this number of bytes, and requires this alignment.
     ShiftsAndWants(i64, Alignment),
-    /// Requires any alignment of at least 4 that is always the same.
+    /// Requires the same alignment at all inputs, with a modulus of at least 4.
     Classifier,
-    /// Takes packets at input 0 and answers at input 1.
+    /// Receives packets at input 0 and ARP responses at input 1.
     ArpQuerier,
     /// No effect and no requirement.
     Nothing,
@@ -28,7 +28,7 @@ const WORD: Alignment = Alignment::At(4, 0);
 const FRAME: Alignment = Alignment::At(4, 2);
 
 impl Aligner {
-    /// The aligner of an element; `None` if its configuration is of no use.
+    /// The aligner of an element; `None` if the element's configuration is invalid.
     pub fn of(element: &RouterElement) -> Option<Self> {
         let text = &element.configuration;
         Some(match element.class_name() {
@@ -66,7 +66,7 @@ impl Aligner {
         })
     }
 
-    /// Output alignments, from input alignments.
+    /// Computes the alignments of outputs from those of inputs.
     pub fn have(self, inputs: &[Alignment], outputs: &mut [Alignment], flow: &Flow) {
         let all = inputs.iter().copied().reduce(Alignment::or).unwrap_or(Alignment::At(1, 0));
         for (port, output) in outputs.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ impl Aligner {
         }
     }
 
-    /// Required input alignments, from required output alignments.
+    /// Computes the required alignments of inputs from those of outputs.
     pub fn want(self, inputs: &mut [Alignment], outputs: &[Alignment], flow: &Flow) {
         let all = outputs.iter().copied().reduce(Alignment::and).unwrap_or(Alignment::At(1, 0));
         for (port, input) in inputs.iter_mut().enumerate() {
@@ -108,7 +108,7 @@ impl Aligner {
         }
     }
 
-    /// Adjusts the requirement of a class that accepts several alignments to the actual one.
+    /// Sets the requirement of a class that accepts several alignments according to the actual ones.
     pub fn adjust(self, inputs: &mut [Alignment]) {
         if self == Self::Classifier {
             let all = inputs.iter().copied().reduce(Alignment::or).unwrap_or(Alignment::At(1, 0));
@@ -119,7 +119,7 @@ impl Aligner {
     }
 }
 
-/// A device's alignment: `ALIGNMENT 4 2`, or by the kind of its packets.
+/// A device's alignment: from `ALIGNMENT 4 2`, or by its `TYPE`.
 fn device(text: &str) -> Option<Alignment> {
     match (keyword(text, "ALIGNMENT"), keyword(text, "TYPE").as_deref()) {
         (Some(alignment), _) => Alignment::parse(&alignment, true),
@@ -128,7 +128,7 @@ fn device(text: &str) -> Option<Alignment> {
     }
 }
 
-/// The first argument, or a keyword's value, as a number.
+/// A keyword's value, or else the first argument, as a number.
 fn number(text: &str, name: &str) -> Option<i64> {
     let first = || integer(split_arguments(text).first()?);
     keyword(text, name)
@@ -137,7 +137,7 @@ fn number(text: &str, name: &str) -> Option<i64> {
         .filter(|number| (0..1 << 20).contains(number))
 }
 
-/// The second argument as a number, after the bad addresses in older configurations.
+/// The second argument as a number; in older configurations, the first has bad addresses.
 fn second_number(text: &str) -> Option<i64> {
     integer(split_arguments(text).get(1)?).filter(|number| (0..1 << 20).contains(number))
 }

@@ -1,14 +1,14 @@
 use crate::config::{integer, split_arguments, split_words};
 
-/// Where packets' data begins: at an address that leaves `offset` when divided by `modulus`.
+/// Alignment of packets' data: its address modulo a modulus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Alignment {
-    /// Unknown yet.
+    /// Not known yet.
     #[default]
     Empty,
-    /// There are no packets, so every alignment holds.
+    /// No packets, so that every alignment holds.
     Universal,
-    /// The requirements contradict each other.
+    /// Contradicting requirements.
     Bad,
     /// Modulus, at least 1, and offset, less than the modulus.
     At(u32, u32),
@@ -17,14 +17,14 @@ pub(super) enum Alignment {
 use Alignment::{At, Bad, Empty, Universal};
 
 impl Alignment {
-    /// From two numbers, if they are valid.
+    /// An alignment from two numbers, if they are valid.
     pub fn checked(modulus: i64, offset: i64) -> Option<Self> {
         let (modulus, offset) = (u32::try_from(modulus).ok()?, u32::try_from(offset).ok()?);
-        // Attack: moduli whose multiples overflow.
+        // Attack: moduli whose product overflows.
         (modulus > 0 && modulus <= 1 << 15 && offset < modulus).then_some(At(modulus, offset))
     }
 
-    /// From the two arguments of an Align, or two words.
+    /// Parses the two arguments of an Align, or two words.
     pub fn parse(text: &str, words: bool) -> Option<Self> {
         let parts = if words { split_words(text) } else { split_arguments(text) };
         let [modulus, offset] = &parts[..] else { return None };
@@ -32,7 +32,7 @@ impl Alignment {
         Self::checked(number(modulus, "MODULUS ")?, number(offset, "OFFSET ")?)
     }
 
-    /// As in AlignmentInfo.
+    /// Modulus and offset, as in AlignmentInfo.
     pub fn numbers(self) -> (u32, u32) {
         match self {
             At(modulus, offset) => (modulus, offset),
@@ -52,7 +52,7 @@ impl Alignment {
         }
     }
 
-    /// The alignment after removing this many bytes; adding, if negative.
+    /// The alignment after removing this number of bytes, or adding bytes if it is negative.
     pub fn shifted(self, bytes: i64) -> Self {
         match self {
             At(modulus, offset) => {
@@ -63,7 +63,7 @@ impl Alignment {
         }
     }
 
-    /// The alignment of packets that have either one.
+    /// The best alignment that both alignments imply.
     pub fn or(self, other: Self) -> Self {
         let (At(one, at_one), At(two, at_two)) = (self, other) else {
             return match (self, other) {
@@ -85,7 +85,7 @@ impl Alignment {
         if common.is_multiple_of(apart) { At(apart, at_one % apart) } else { At(1, 0) }
     }
 
-    /// The alignment that satisfies both.
+    /// The alignment that implies both.
     pub fn and(self, other: Self) -> Self {
         let (At(one, at_one), At(two, at_two)) = (self, other) else {
             return match (self, other) {

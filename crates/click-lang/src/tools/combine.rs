@@ -1,4 +1,5 @@
-//! `click-combine` and `click-uncombine`: several configurations as one, joined at their devices.
+//! `click-combine` and `click-uncombine`: combine several configurations, connected at their devices, into
+//! one.
 use super::flatten::include;
 use super::router::{Class, Router};
 use crate::config::{join_arguments, split_arguments, split_words};
@@ -9,15 +10,15 @@ use alloc::vec::Vec;
 
 /// The class of the element that connects configurations.
 const LINK: &str = "RouterLink";
-/// The archive's member that names the components.
+/// The archive member that lists the components.
 const MAP: &str = "componentmap";
 
 /// A configuration to be combined.
 #[derive(Clone, Debug)]
 pub struct Component {
-    /// Its name, a prefix for its elements.
+    /// The name, which becomes a prefix of the elements' names.
     pub name: String,
-    /// The configuration, flat.
+    /// The flat configuration.
     pub router: Router,
 }
 
@@ -91,7 +92,7 @@ impl Ends {
     }
 }
 
-/// The element of that name, or the only element of those classes for that device.
+/// The element called `name`, or else the only element of these classes for device `name`.
 fn find_device(
     component: &Component,
     name: &str,
@@ -137,7 +138,7 @@ fn expect_class(
     }
 }
 
-/// Links that share an end are one.
+/// Groups links that share an end.
 fn group(ends: &[Ends], components: &[Component], diagnostics: &mut Diagnostics) -> Vec<Vec<Ends>> {
     for (number, one) in ends.iter().enumerate() {
         if ends[..number].iter().any(|other| one.from == other.to || other.from == one.to) {
@@ -175,7 +176,7 @@ fn group(ends: &[Ends], components: &[Component], diagnostics: &mut Diagnostics)
     order.into_iter().map(of).collect()
 }
 
-/// Replaces the devices that a link connects by one link element.
+/// Replaces the devices that a group of links connects by a RouterLink.
 fn join(combined: &mut Router, components: &[Component], group: &[Ends], number: usize) {
     let distinct = |ends: Vec<(usize, usize)>| {
         let mut seen = Vec::new();
@@ -210,7 +211,7 @@ fn join(combined: &mut Router, components: &[Component], group: &[Ends], number:
     }
 }
 
-/// A link inside of a component that was itself combined: its names get the component's prefix.
+/// Prefixes the names in a RouterLink of a component that was itself combined.
 fn prefix_nested_link(combined: &mut Router, place: usize) {
     let element = combined.element_mut(place);
     let Some((prefix, _)) = element.name.split_once('/') else { return };
@@ -238,7 +239,7 @@ fn map_names(router: &Router) -> Option<Vec<String>> {
     Some(split_words(&String::from_utf8_lossy(&member.data)))
 }
 
-/// Takes a component, `NAME` or `NAME/INNER`, out of a combined configuration. `file` is for errors.
+/// Extracts a component, `NAME` or `NAME/INNER`, from a combined configuration. `file` is for errors.
 pub fn uncombine(
     router: &mut Router,
     component: &str,
@@ -256,12 +257,12 @@ pub fn uncombine(
         if !names.iter().any(|name| name == part) {
             return diagnostics.error(None, format!("{file}: no '{outer}{part}' component"));
         }
-        take_out(router, part, &names, limits, diagnostics);
+        extract(router, part, &names, limits, diagnostics);
         outer.push_str(&format!("{part}/"));
     }
 }
 
-fn take_out(
+fn extract(
     router: &mut Router,
     component: &str,
     names: &[String],
@@ -269,7 +270,7 @@ fn take_out(
     diagnostics: &mut Diagnostics,
 ) {
     let prefix = format!("{component}/");
-    let ends = take_links(router, component, diagnostics);
+    let ends = replace_links(router, component, diagnostics);
     let live = reached(router, &prefix, &ends);
     for place in router.live_places() {
         if !live[place] {
@@ -301,8 +302,9 @@ fn take_out(
     }
 }
 
-/// Replaces links by the component's own devices; returns the indices of these and of inner links.
-fn take_links(router: &mut Router, component: &str, diagnostics: &mut Diagnostics) -> Vec<usize> {
+/// Replaces RouterLinks by the component's devices; returns the indices of these devices and of inner
+/// RouterLinks.
+fn replace_links(router: &mut Router, component: &str, diagnostics: &mut Diagnostics) -> Vec<usize> {
     let mut ends = Vec::new();
     for link in router.of_class(LINK) {
         let words = split_arguments(&router.element(link).configuration);
@@ -337,7 +339,7 @@ fn take_links(router: &mut Router, component: &str, diagnostics: &mut Diagnostic
     ends
 }
 
-/// The elements of a component: its ends, those with its prefix, and everything connected to them.
+/// The elements of a component: its ends, elements with its prefix, and all elements connected to them.
 fn reached(router: &Router, prefix: &str, ends: &[usize]) -> Vec<bool> {
     let mut live = alloc::vec![false; router.places()];
     let named = |place: &usize| router.element(*place).name.starts_with(prefix);

@@ -10,7 +10,7 @@ use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Expands a configuration's compounds in place, in the order of Click's tools.
+/// Expands the compounds of a configuration, in the order of Click's tools.
 pub(super) fn flatten(
     router: &mut Router,
     tree: &Tree,
@@ -21,7 +21,7 @@ pub(super) fn flatten(
     let mut flattener = Flattener::new(router, tree, limits, diagnostics);
     let mut scope = Scope::new(None);
     for (name, value) in flattener.router.defines.clone() {
-        // An unexpanded variable stands for itself, so that `${name-default}` counts as defined.
+        // An unexpanded variable is its own value, so that the default of `${name-default}` is not used.
         let value =
             if expand_variables { expand(&value, &scope, &flattener.budget) } else { format!("${name}") };
         scope.define(name, value);
@@ -39,7 +39,7 @@ pub(super) fn flatten(
     }
 }
 
-/// Replaces an element called `name` by a flat compound, such as a replacement.
+/// Adds a flat compound, such as a pattern's replacement, in place of an element called `name`.
 pub(super) fn expand_router(
     router: &mut Router,
     compound: &Router,
@@ -60,7 +60,7 @@ pub(super) fn expand_router(
     flattener.expand_into(compound, &format!("{name}/"), &Rc::new(Scope::new(None)), 0);
 }
 
-/// Adds all of a flat configuration under a prefix that ends in a slash.
+/// Adds all elements of a flat configuration with a prefix, which ends in a slash.
 pub(super) fn include(
     router: &mut Router,
     part: &Router,
@@ -83,7 +83,7 @@ pub(super) fn include(
 struct Flattener<'a> {
     router: &'a mut Router,
     tree: &'a Tree,
-    /// Compounds found so far, each on its own.
+    /// Compounds used so far, not expanded.
     compounds: BTreeMap<CompoundId, Rc<Router>>,
     limits: &'a Limits,
     diagnostics: &'a mut Diagnostics,
@@ -117,7 +117,7 @@ impl<'a> Flattener<'a> {
         text
     }
 
-    /// Expands an element of the file itself.
+    /// Expands an element at file scope.
     fn expand_in_place(&mut self, place: usize, scope: &Rc<Scope>) {
         if self.stopped {
             return;
@@ -161,7 +161,7 @@ impl<'a> Flattener<'a> {
         )
     }
 
-    /// Adds a compound's element, or its expansion; returns its index.
+    /// Adds an element of a compound, or the element's expansion; returns the index.
     fn expand_element(
         &mut self,
         compound: &Router,
@@ -218,7 +218,7 @@ impl<'a> Flattener<'a> {
         scope: &Rc<Scope>,
         depth: usize,
     ) {
-        // Attack: a chain of compounds, each of which uses the previous one.
+        // Attack: a long chain of compounds that each use the previous one.
         if depth >= self.limits.expansion_depth {
             return self.stop("compound elements nested too deeply");
         }
@@ -270,10 +270,10 @@ impl<'a> Flattener<'a> {
         }
     }
 
-    /// Adds all elements of a compound, with a prefix.
+    /// Adds all elements of a compound with a prefix.
     fn expand_into(&mut self, compound: &Router, prefix: &str, scope: &Rc<Scope>, depth: usize) {
         let links = compound.connections();
-        // Attack: compounds of compounds, which multiply elements, names and connections at each level.
+        // Attack: nested compounds, which multiply elements, names and connections at each level.
         if self.router.places() + compound.places() > self.limits.elements
             || self.router.connections_made() + links.len() > self.limits.connections
         {
@@ -303,7 +303,7 @@ impl<'a> Flattener<'a> {
     }
 }
 
-/// How many inputs and outputs of an element are in use.
+/// Numbers of inputs and outputs of an element.
 fn used(router: &Router, place: usize) -> (usize, usize) {
     (router.ports(place, false), router.ports(place, true))
 }

@@ -1,4 +1,4 @@
-//! Click's tools: programs that read a configuration and write a changed one.
+//! Click's tools, which read a configuration and write a changed one.
 pub mod align;
 mod aligner;
 mod alignment;
@@ -24,13 +24,13 @@ use alloc::vec::Vec;
 pub struct ToolSource<'a> {
     /// The file's bytes: a configuration, or an archive with one.
     pub bytes: &'a [u8],
-    /// Its name in errors.
+    /// The file's name in errors.
     pub file: &'a str,
     /// Variables from the command line.
     pub variables: &'a [(String, String)],
-    /// Whether nothing at all is a configuration too.
+    /// Whether an empty file is accepted without a warning.
     pub may_be_empty: bool,
-    /// Its resource limits.
+    /// Resource limits.
     pub limits: Limits,
 }
 
@@ -54,7 +54,7 @@ impl ToolSource<'_> {
         Loaded { tree, archive, variables: self.variables.into(), limits: self.limits }
     }
 
-    /// The configuration and the other members of its archive.
+    /// The configuration, and the other members of the archive.
     fn members(&self, diagnostics: &mut Diagnostics) -> (Vec<u8>, Vec<Member>) {
         if !archive::is_archive(self.bytes) {
             return (self.bytes.into(), Vec::new());

@@ -21,18 +21,19 @@ pub enum Class {
 /// An element of a [`Router`].
 #[derive(Clone, Debug)]
 pub struct RouterElement {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its class; `None` if it is dead.
+    /// The class; `None` if the element is dead.
     pub class: Option<Class>,
-    /// Its configuration string.
+    /// The configuration string.
     pub configuration: String,
-    /// Its position in the text.
+    /// The position in the text.
     pub landmark: Landmark,
     /// A mark for the tool's own use.
     pub flags: usize,
-    /// For an end of a tunnel, the other end.
+    /// The output of the tunnel of which this is the input.
     pub(super) leads_to: Option<usize>,
+    /// The input of the tunnel of which this is the output.
     pub(super) comes_from: Option<usize>,
 }
 
@@ -49,22 +50,22 @@ impl RouterElement {
         }
     }
 
-    /// Whether it has not been killed.
+    /// Whether the element is not dead.
     pub fn is_live(&self) -> bool {
         self.class.is_some()
     }
 
-    /// Whether it is an end of a tunnel.
+    /// Whether the element is an end of a tunnel.
     pub fn is_tunnel(&self) -> bool {
         self.class == Some(Class::Tunnel)
     }
 
-    /// Whether it has that class.
+    /// Whether the element has this class.
     pub fn is(&self, class: &str) -> bool {
         matches!(&self.class, Some(Class::Named(name)) if **name == *class)
     }
 
-    /// Its class's name.
+    /// Name of the class.
     pub fn class_name(&self) -> &str {
         match &self.class {
             Some(Class::Named(name)) => name,
@@ -72,14 +73,14 @@ impl RouterElement {
         }
     }
 
-    /// `name :: Class`, as in errors.
+    /// `name :: Class`, for errors.
     pub fn declaration(&self) -> String {
         format!("{} :: {}", self.name, self.class_name())
     }
 }
 
-/// A mutable configuration: elements are identified by indices, whose reuse, and the order of connections,
-/// match Click's tools.
+/// A mutable configuration. Elements are identified by indices. The reuse of indices and the order of
+/// connections equal those of Click's tools.
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     elements: Vec<RouterElement>,
@@ -89,11 +90,11 @@ pub struct Router {
     links: Vec<Option<Link>>,
     /// Number of connections between two ports.
     pairs: BTreeMap<(Port, Port), usize>,
-    /// For each element's inputs and outputs, and each port in use, its connections in order of creation.
+    /// The connections of each port in use of each element's inputs and outputs, in order of creation.
     touching: Vec<[Side; 2]>,
     time: usize,
     maybe_duplicates: bool,
-    /// Newly used indices, while they are collected.
+    /// Indices of elements added since collecting began, if it did.
     pub(super) collector: Option<Vec<usize>>,
     /// Requirements from `require`.
     pub requirements: Vec<Requirement>,
@@ -105,14 +106,14 @@ pub struct Router {
 
 type Side = BTreeMap<usize, BTreeMap<usize, ConnectionId>>;
 
-/// A connection, with its order at its input and at its output.
+/// A connection, and its order among the connections of its input and of its output.
 #[derive(Clone, Debug)]
 struct Link {
     connection: Connection,
     since: [usize; 2],
 }
 
-/// Place of a connection in a [`Router`].
+/// Index of a connection in a [`Router`].
 pub type ConnectionId = usize;
 
 impl Router {
@@ -121,7 +122,7 @@ impl Router {
         Self::default()
     }
 
-    /// A compound alone, not expanded.
+    /// A compound, whose own compounds are not expanded.
     pub(crate) fn of_compound(tree: &Tree, id: CompoundId) -> Self {
         let compound = &tree.compounds[id];
         let mut router = Self::new();
@@ -170,12 +171,12 @@ impl Router {
         &self.elements[place]
     }
 
-    /// The element with this index.
+    /// The element with this index, mutable.
     pub fn element_mut(&mut self, place: usize) -> &mut RouterElement {
         &mut self.elements[place]
     }
 
-    /// Number of indices, dead elements included.
+    /// Number of indices, including dead elements.
     pub fn places(&self) -> usize {
         self.elements.len()
     }
@@ -185,17 +186,17 @@ impl Router {
         self.live
     }
 
-    /// Places of live elements.
+    /// Indices of live elements.
     pub fn live_places(&self) -> Vec<usize> {
         (0..self.elements.len()).filter(|&place| self.elements[place].is_live()).collect()
     }
 
-    /// Places of live elements of a class.
+    /// Indices of live elements of a class.
     pub fn of_class(&self, class: &str) -> Vec<usize> {
         (0..self.elements.len()).filter(|&place| self.elements[place].is(class)).collect()
     }
 
-    /// The index of the element of that name.
+    /// The index of the element called `name`.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.names.get(name).copied()
     }
@@ -228,7 +229,7 @@ impl Router {
         place
     }
 
-    /// The element of that name, added if it does not exist.
+    /// The index of the element called `name`, which is added if it does not exist.
     pub fn get(&mut self, name: &str, class: Class, configuration: &str, landmark: Landmark) -> usize {
         if let Some(place) = self.find(name) {
             return place;
@@ -238,7 +239,7 @@ impl Router {
         place
     }
 
-    /// A new element with a name of the next free number.
+    /// Adds an element whose name has the next free number.
     pub fn add_anonymous(&mut self, class: &str, configuration: &str, landmark: Landmark) -> usize {
         let name = format!(";{class}@{}", self.live + 1);
         let place = self.add(RouterElement::new(&name, Class::Named(class.into()), configuration, landmark));
@@ -271,28 +272,28 @@ impl Router {
         self.names.insert(name.into(), place);
     }
 
-    /// Makes two elements the ends of a tunnel.
+    /// Makes two elements the input and output of a tunnel.
     pub(super) fn join(&mut self, input: usize, output: usize) {
         self.elements[input].leads_to = Some(output);
         self.elements[output].comes_from = Some(input);
     }
 
-    /// How many inputs, or outputs, of an element are in use: one more than the highest number.
+    /// Number of inputs, or outputs, of an element: one more than the highest port in use.
     pub fn ports(&self, place: usize, output: bool) -> usize {
         self.touching[place][usize::from(output)].last_key_value().map_or(0, |(port, _)| port + 1)
     }
 
-    /// A connection that is there.
+    /// A connection; `None` if it was removed.
     pub fn connection(&self, id: ConnectionId) -> Option<&Connection> {
         self.links.get(id)?.as_ref().map(|link| &link.connection)
     }
 
-    /// All connections, the oldest first.
+    /// All connections, oldest first.
     pub fn connections(&self) -> Vec<ConnectionId> {
         (0..self.links.len()).filter(|&id| self.links[id].is_some()).collect()
     }
 
-    /// Number of connections ever made.
+    /// Number of connections ever created, which is also the next one's index.
     pub(super) fn connections_made(&self) -> usize {
         self.links.len()
     }
@@ -348,7 +349,7 @@ impl Router {
         self.pairs.contains_key(&(from, to))
     }
 
-    /// Connections at an element's outputs or inputs, the newest first.
+    /// Connections at an element's outputs or inputs, newest first.
     pub fn at_element(&self, element: usize, output: bool) -> Vec<ConnectionId> {
         let ports = self.touching[element][usize::from(output)].values();
         let mut ids: Vec<(usize, ConnectionId)> = ports.flatten().map(|(&time, &id)| (time, id)).collect();
@@ -356,7 +357,7 @@ impl Router {
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Connections at a port, the newest first.
+    /// Connections at a port, newest first.
     pub fn at_port(&self, port: Port, output: bool) -> Vec<ConnectionId> {
         let ids = self.touching[port.element][usize::from(output)].get(&port.port);
         ids.map_or_else(Vec::new, |ids| ids.values().rev().copied().collect())
@@ -391,8 +392,8 @@ impl Router {
         self.maybe_duplicates = true;
     }
 
-    /// Inserts an element's output before an input: connections to that input move to the element's input of
-    /// the same number as `before`.
+    /// Inserts port `before` of an element before an input: connects the output to the input, whose other
+    /// connections move to the element's input.
     pub fn insert_before(&mut self, before: Port, input: Port, landmark: Landmark) {
         self.connect(before, input, landmark);
         for id in self.at_port(input, false) {
@@ -402,7 +403,7 @@ impl Router {
         }
     }
 
-    /// Puts an element's input after an output.
+    /// Inserts port `after` of an element after an output, like [`Router::insert_before`].
     pub fn insert_after(&mut self, after: Port, output: Port, landmark: Landmark) {
         self.connect(output, after, landmark);
         for id in self.at_port(output, true) {
@@ -412,8 +413,8 @@ impl Router {
         }
     }
 
-    /// Kills an element and its connections; its index and name stay reserved until dead elements are freed
-    /// or removed.
+    /// Marks an element as dead and removes its connections. Its index and name stay reserved until dead
+    /// elements are freed or removed.
     pub fn kill(&mut self, place: usize) {
         if !self.elements[place].is_live() {
             return;
@@ -426,7 +427,7 @@ impl Router {
         self.elements[place].class = None;
     }
 
-    /// Kills an element and frees its index and name.
+    /// As [`Router::kill`], but also frees the element's index and name.
     pub fn free(&mut self, place: usize) {
         self.kill(place);
         self.release(place);
@@ -469,7 +470,7 @@ impl Router {
         }
     }
 
-    /// Removes dead elements; indices change.
+    /// Removes dead elements, which changes indices.
     pub fn remove_dead(&mut self) {
         if self.elements.iter().all(RouterElement::is_live) {
             return;
@@ -506,7 +507,7 @@ impl Router {
         self.live = self.elements.len();
     }
 
-    /// The configuration as a graph, as far as it is flat: live elements in the order of their indices.
+    /// The configuration as a graph, without tunnels: live elements in the order of their indices.
     pub fn graph(&self) -> Graph {
         let mut graph = Graph {
             requirements: self.requirements.clone(),

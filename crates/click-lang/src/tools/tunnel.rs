@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Tunnel ends of one side, in order of discovery, with the ports of real elements behind them.
+/// The tunnel inputs, or outputs, in order of discovery, with the elements' ports that they lead to.
 struct Ends {
     output: bool,
     ports: Vec<Port>,
@@ -13,7 +13,7 @@ struct Ends {
 }
 
 enum Found {
-    NotYet,
+    Pending,
     Expanding,
     Ports(Vec<Port>),
 }
@@ -27,7 +27,7 @@ impl Ends {
         if !self.index.contains_key(&port) {
             self.index.insert(port, self.ports.len());
             self.ports.push(port);
-            self.found.push(Found::NotYet);
+            self.found.push(Found::Pending);
         }
     }
 }
@@ -42,7 +42,8 @@ struct Frame {
 }
 
 impl Router {
-    /// Replaces tunnels by direct connections; `input` and `output` without connections stay.
+    /// Replaces tunnels by direct connections. Tunnel elements without another end stay, such as `input` and
+    /// `output` of a compound.
     pub fn remove_tunnels(&mut self, limits: &Limits, diagnostics: &mut Diagnostics) {
         let originals = self.connections();
         let (mut inputs, mut outputs) = (Ends::new(false), Ends::new(true));
@@ -55,10 +56,10 @@ impl Router {
                 inputs.add(connection.to);
             }
         }
-        let mut room = limits.connections;
+        let mut budget = limits.connections;
         for ends in [&mut inputs, &mut outputs] {
             for end in 0..ends.ports.len() {
-                self.expand_end(ends, end, &mut room, diagnostics);
+                self.expand_end(ends, end, &mut budget, diagnostics);
             }
         }
         for id in originals {
@@ -70,11 +71,11 @@ impl Router {
             let Some(&end) = outputs.index.get(&connection.from) else { continue };
             let Found::Ports(ports) = &outputs.found[end] else { continue };
             // Attack: many outputs connected to a compound that leads to many inputs.
-            let Some(left) = room.checked_sub(ports.len()) else {
+            let Some(left) = budget.checked_sub(ports.len()) else {
                 diagnostics.error(None, "configuration expands to too many elements or connections");
                 break;
             };
-            room = left;
+            budget = left;
             for &port in ports {
                 self.connect(port, connection.to, connection.landmark.clone());
             }
@@ -89,17 +90,18 @@ impl Router {
         self.free_dead();
     }
 
-    /// Iterative. Attack: a long chain of compounds that only pass packets through.
-    fn expand_end(&self, ends: &mut Ends, end: usize, room: &mut usize, diagnostics: &mut Diagnostics) {
+    /// Finds the ports that an end leads to. Attack: a long chain of compounds that only pass packets
+    /// through; recursion would overflow the stack.
+    fn expand_end(&self, ends: &mut Ends, end: usize, budget: &mut usize, diagnostics: &mut Diagnostics) {
         let mut stack = Vec::new();
-        if matches!(ends.found[end], Found::NotYet) {
+        if matches!(ends.found[end], Found::Pending) {
             stack.push(self.open(ends, end, diagnostics));
         }
         while let Some(frame) = stack.last_mut() {
             let Some(&port) = frame.connected.get(frame.next) else {
                 let store = core::mem::take(&mut frame.store);
-                *room = room.saturating_sub(store.len() / 4);
-                ends.found[frame.end] = Found::Ports(if *room == 0 { Vec::new() } else { store });
+                *budget = budget.saturating_sub(store.len() / 4);
+                ends.found[frame.end] = Found::Ports(if *budget == 0 { Vec::new() } else { store });
                 stack.pop();
                 continue;
             };
@@ -108,7 +110,7 @@ impl Router {
                 None => &[port],
                 Some((_, Found::Ports(ports))) => ports,
                 Some((_, Found::Expanding)) => &[],
-                Some((end, Found::NotYet)) => {
+                Some((end, Found::Pending)) => {
                     let frame = self.open(ends, end, diagnostics);
                     stack.push(frame);
                     continue;
@@ -125,20 +127,20 @@ impl Router {
 
     fn open(&self, ends: &mut Ends, end: usize, diagnostics: &mut Diagnostics) -> Frame {
         ends.found[end] = Found::Expanding;
-        let here = ends.ports[end];
-        let element = self.element(here.element);
-        let other = if ends.output { element.comes_from } else { element.leads_to }.unwrap_or(here.element);
-        let connected = self.neighbours(Port { element: other, port: here.port }, !ends.output);
+        let port = ends.ports[end];
+        let element = self.element(port.element);
+        let other = if ends.output { element.comes_from } else { element.leads_to }.unwrap_or(port.element);
+        let connected = self.neighbours(Port { element: other, port: port.port }, !ends.output);
         if connected.is_empty() {
-            self.unused(here, other, ends.output, diagnostics);
+            self.report_unused(port, other, ends.output, diagnostics);
         }
         Frame { end, connected, next: 0, store: Vec::new(), seen: BTreeSet::new() }
     }
 
-    /// Reports an end without connections on the other side.
-    fn unused(&self, here: Port, other: usize, output: bool, diagnostics: &mut Diagnostics) {
-        let (into, out) = if output { (other, here.element) } else { (here.element, other) };
-        let (into, out, port) = (self.element(into), self.element(out), here.port);
+    /// Reports an end whose other end has no connections.
+    fn report_unused(&self, end: Port, other: usize, output: bool, diagnostics: &mut Diagnostics) {
+        let (into, out) = if output { (other, end.element) } else { (end.element, other) };
+        let (into, out, port) = (self.element(into), self.element(out), end.port);
         let (landmark, text) = if format!("{}/input", into.name) == out.name {
             let text = match output {
                 true => format!("'{}' input {port} unused", into.name),

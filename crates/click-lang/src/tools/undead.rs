@@ -1,4 +1,4 @@
-//! `click-undead`: removes elements that no packet reaches, whose packets go nowhere, or that do nothing.
+//! `click-undead`: removes elements that no packet reaches, whose packets reach no sink, or that do nothing.
 use super::router::{ConnectionId, Router};
 use crate::check::{Classes, Facts, Flow};
 use crate::config::{integer, join_arguments, split_arguments, uncomment};
@@ -8,10 +8,11 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-const MADE: &str = "<click-undead>";
+/// The file name in the landmarks of added elements.
+const FILE: &str = "<click-undead>";
 const IDLE: &str = "Idle";
 
-/// Removes dead elements; false, with a warning, if that is everything.
+/// Removes dead elements. Returns `false`, with a warning, if all elements are dead.
 pub fn undead(router: &mut Router, classes: &dyn Classes, diagnostics: &mut Diagnostics) -> bool {
     let count = |place| (router.ports(place, false), router.ports(place, true));
     let mut counts: BTreeMap<String, (usize, usize)> = router
@@ -56,11 +57,11 @@ pub fn undead(router: &mut Router, classes: &dyn Classes, diagnostics: &mut Diag
     true
 }
 
-fn odd(router: &Router, place: usize, side: &str) -> String {
+fn odd_connections(router: &Router, place: usize, side: &str) -> String {
     format!("odd connections {side} '{}'", router.element(place).declaration())
 }
 
-/// Whether Click's own classes are sources (1) or sinks (2), where their ports don't tell.
+/// The flags of Click's classes whose ports don't show it: 1 for sources, 2 for sinks, 3 for both.
 fn known_flag(class: &str) -> Option<u32> {
     Some(match class {
         "Idle"
@@ -78,7 +79,7 @@ fn known_flag(class: &str) -> Option<u32> {
     })
 }
 
-/// For each port of one side, its first connection.
+/// The first connection of each input, or output.
 fn by_port(router: &Router, place: usize, output: bool) -> Vec<Option<ConnectionId>> {
     (0..router.ports(place, output))
         .map(|port| router.at_port(Port { element: place, port }, output).first().copied())
@@ -92,7 +93,7 @@ fn only(router: &Router, port: Port, output: bool) -> Option<ConnectionId> {
     }
 }
 
-/// Bypasses a switch that never switches; an Idle is connected to its other ports.
+/// Bypasses a static switch; its other ports are connected to an Idle.
 fn remove_switch(router: &mut Router, place: usize, output: bool, diagnostics: &mut Diagnostics) {
     let element = router.element(place);
     let (landmark, text) = (element.landmark.clone(), uncomment(&element.configuration));
@@ -104,19 +105,19 @@ fn remove_switch(router: &mut Router, place: usize, output: bool, diagnostics: &
     let branches = by_port(router, place, output);
     let single = |port: usize| only(router, Port { element: place, port }, output).is_some();
     if !(0..branches.len()).all(single) {
-        diagnostics.error(landmark, odd(router, place, if output { "from" } else { "to" }));
+        diagnostics.error(landmark, odd_connections(router, place, if output { "from" } else { "to" }));
     }
     let chosen = chosen.and_then(|chosen| usize::try_from(chosen).ok()).filter(|&port| port < branches.len());
-    let beyond =
+    let target_port =
         chosen.and_then(|port| router.neighbours(Port { element: place, port }, output).first().copied());
-    let idle = router.add_anonymous(IDLE, "", Landmark::new(MADE, 0));
+    let idle = router.add_anonymous(IDLE, "", Landmark::new(FILE, 0));
     let mut used = [0, 0];
     let mut idle_port = |side: bool| {
         let port = used[usize::from(side)];
         used[usize::from(side)] += 1;
         Port { element: idle, port }
     };
-    let target = match beyond {
+    let target = match target_port {
         Some(port) => port,
         None => idle_port(!output),
     };
@@ -133,32 +134,32 @@ fn remove_switch(router: &mut Router, place: usize, output: bool, diagnostics: &
 }
 
 fn remove_null(router: &mut Router, place: usize, diagnostics: &mut Diagnostics) {
-    let here = Port { element: place, port: 0 };
+    let port = Port { element: place, port: 0 };
     if router.ports(place, false) != 1 || router.ports(place, true) != 1 {
         let landmark = router.element(place).landmark.clone();
-        return diagnostics.warning(landmark, odd(router, place, "to"));
+        return diagnostics.warning(landmark, odd_connections(router, place, "to"));
     }
-    let before = only(router, here, false).and_then(|id| router.connection(id)).map(|it| it.from);
-    let after = only(router, here, true).and_then(|id| router.connection(id)).map(|it| it.to);
+    let before = only(router, port, false).and_then(|id| router.connection(id)).map(|it| it.from);
+    let after = only(router, port, true).and_then(|id| router.connection(id)).map(|it| it.to);
     match (before, after) {
-        (Some(before), _) => skip(router, here, true, before),
-        (None, Some(after)) => skip(router, here, false, after),
+        (Some(before), _) => move_connections(router, port, true, before),
+        (None, Some(after)) => move_connections(router, port, false, after),
         (None, None) => {
             let landmark = router.element(place).landmark.clone();
-            diagnostics.warning(landmark, odd(router, place, "to"));
+            diagnostics.warning(landmark, odd_connections(router, place, "to"));
         }
     }
     router.kill(place);
 }
 
-/// Moves all connections of a port to another.
-fn skip(router: &mut Router, from: Port, output: bool, to: Port) {
+/// Moves all connections of a port to another port.
+fn move_connections(router: &mut Router, from: Port, output: bool, to: Port) {
     for id in router.at_port(from, output) {
         router.move_end(id, output, to);
     }
 }
 
-/// Elements reachable from sources, and elements that reach sinks.
+/// Determines which elements are live.
 struct Liveness<'a> {
     router: &'a Router,
     classes: &'a dyn Classes,
@@ -177,7 +178,7 @@ impl<'a> Liveness<'a> {
         self.classes.facts(&Element { name, class, configuration, landmark: element.landmark.clone() })
     }
 
-    /// Elements that are reachable from a source and reach a sink, and those that are always live.
+    /// Elements that are reachable from a source and reach a sink, and elements that are always live.
     fn live(&self) -> BTreeSet<usize> {
         let (mut sources, mut sinks) = (BTreeSet::new(), BTreeSet::new());
         for &place in &self.places {
@@ -202,12 +203,12 @@ impl<'a> Liveness<'a> {
             let idle = self.router.element(*place).is(IDLE);
             let both = (sources.contains(place) || (!idle && from_sources.contains(place)))
                 && (sinks.contains(place) || (!idle && to_sinks.contains(place)));
-            both || self.lives_alone(*place)
+            both || self.is_always_live(*place)
         };
         self.places.iter().copied().filter(alive).collect()
     }
 
-    fn lives_alone(&self, place: usize) -> bool {
+    fn is_always_live(&self, place: usize) -> bool {
         match self.facts(place).and_then(|facts| facts.flag('L')) {
             Some(0) => false,
             Some(1) => true,
@@ -225,8 +226,8 @@ impl<'a> Liveness<'a> {
         }
     }
 
-    /// Elements whose inputs are reachable from the given ones, following the flow inside elements; or
-    /// backwards, elements whose outputs reach them.
+    /// Elements reachable from `ends` by connections and by the flow inside elements; or, unless `forward`,
+    /// elements that reach `ends`.
     fn reached(&self, ends: &BTreeSet<usize>, forward: bool) -> BTreeSet<usize> {
         let mut open: Vec<Port> = Vec::new();
         for &place in ends {
@@ -253,7 +254,7 @@ impl<'a> Liveness<'a> {
     }
 }
 
-/// Removes a scheduler's unconnected inputs, and the scheduler itself if one is left.
+/// Removes a scheduler's dead inputs, and bypasses the scheduler if one input is left.
 fn remove_scheduler_ports(
     router: &mut Router,
     class: &str,
@@ -265,7 +266,7 @@ fn remove_scheduler_ports(
     for place in router.of_class(class) {
         if router.ports(place, true) != 1 {
             let landmark = router.element(place).landmark.clone();
-            diagnostics.warning(landmark, odd(router, place, "to"));
+            diagnostics.warning(landmark, odd_connections(router, place, "to"));
             continue;
         }
         let inputs = by_port(router, place, false);
@@ -286,7 +287,7 @@ fn remove_scheduler_ports(
         }
         let single = if let [only] = kept[..] { router.connection(only).map(|it| it.from) } else { None };
         if let Some(from) = single {
-            skip(router, Port { element: place, port: 0 }, true, from);
+            move_connections(router, Port { element: place, port: 0 }, true, from);
             router.kill(place);
             changed = true;
         }
@@ -295,7 +296,7 @@ fn remove_scheduler_ports(
     changed
 }
 
-/// Removes the dead ports of one side and renumbers the others; returns the remaining connections.
+/// Removes dead inputs, or outputs, and renumbers the others; returns the remaining connections.
 fn keep_ports(
     router: &mut Router,
     place: usize,
@@ -319,7 +320,7 @@ fn keep_ports(
     kept
 }
 
-/// Removes a tee's outputs that lead to nothing, and the tee if one is left.
+/// Removes a tee's dead outputs, and bypasses the tee if one output is left.
 fn remove_tee_ports(
     router: &mut Router,
     class: &str,
@@ -331,7 +332,7 @@ fn remove_tee_ports(
     for place in router.of_class(class) {
         if router.ports(place, false) != 1 {
             let landmark = router.element(place).landmark.clone();
-            diagnostics.warning(landmark, odd(router, place, "to"));
+            diagnostics.warning(landmark, odd_connections(router, place, "to"));
             continue;
         }
         let outputs = by_port(router, place, true);
@@ -349,8 +350,8 @@ fn remove_tee_ports(
             let input = Port { element: place, port: 0 };
             let source = router.neighbours(input, false).first().copied();
             match (pulls, source, router.connection(only).map(|it| it.to)) {
-                (true, Some(source), _) => skip(router, input, true, source),
-                (false, _, Some(to)) => skip(router, input, false, to),
+                (true, Some(source), _) => move_connections(router, input, true, source),
+                (false, _, Some(to)) => move_connections(router, input, false, to),
                 _ => continue,
             }
             router.kill(place);
@@ -362,9 +363,9 @@ fn remove_tee_ports(
     changed
 }
 
-/// Connects ports that lost their neighbours to an Idle.
+/// Connects ports that lost their connections to an Idle.
 fn fill_blank_ports(router: &mut Router, counts: &BTreeMap<String, (usize, usize)>) {
-    let idle = router.add_anonymous(IDLE, "", Landmark::new(MADE, 0));
+    let idle = router.add_anonymous(IDLE, "", Landmark::new(FILE, 0));
     let mut used = [0, 0];
     for place in router.live_places() {
         let counted = counts.get(&router.element(place).name).copied();
@@ -377,7 +378,7 @@ fn fill_blank_ports(router: &mut Router, counts: &BTreeMap<String, (usize, usize
                 }
                 let end = Port { element: idle, port: used[usize::from(output)] };
                 used[usize::from(output)] += 1;
-                let landmark = Landmark::new(MADE, 0);
+                let landmark = Landmark::new(FILE, 0);
                 if output { router.connect(port, end, landmark) } else { router.connect(end, port, landmark) }
             }
         }

@@ -1,4 +1,4 @@
-//! `click-xform`: replaces patterns of elements by others.
+//! `click-xform`: replaces patterns of elements by other elements.
 use super::flatten::expand_router;
 use super::router::Router;
 use super::{Loaded, flatten};
@@ -10,7 +10,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Steps of a search; far more than any pattern needs in any configuration.
+/// Maximum number of steps of all searches; far more than real patterns need. Attack: patterns that match in
+/// exponentially many ways.
 const STEPS: usize = 1 << 30;
 
 /// A pattern and its replacement: `elementclass X {..}` and `elementclass X_Replacement {..}`.
@@ -18,7 +19,7 @@ const STEPS: usize = 1 << 30;
 pub struct Pattern {
     /// The pattern's class name; new elements are named after it.
     pub name: String,
-    /// The pattern. Arguments that are variables match anything, but the same in all places.
+    /// The pattern. An argument that is a variable matches any text, but the same text at each occurrence.
     pub pattern: Router,
     /// The replacement.
     pub replacement: Router,
@@ -49,7 +50,7 @@ impl Loaded {
     }
 }
 
-/// Replaces until no pattern matches; each time by the first that does.
+/// Replaces matches, each by the first pattern that matches, until no pattern matches.
 pub fn transform(router: &mut Router, patterns: &[Pattern], limits: &Limits, diagnostics: &mut Diagnostics) {
     for place in 0..router.places() {
         router.element_mut(place).flags = 0;
@@ -88,7 +89,7 @@ pub fn transform(router: &mut Router, patterns: &[Pattern], limits: &Limits, dia
     }
 }
 
-/// `NAME@1` or with a higher number, such that no element has this prefix.
+/// `NAME@N` with the lowest number, from 1, such that no element has this prefix.
 fn unused_prefix(router: &Router, name: &str, numbers: &mut BTreeMap<String, usize>) -> String {
     let number = numbers.entry(name.into()).or_insert(1);
     loop {
@@ -109,20 +110,21 @@ struct Search<'a> {
     mark: usize,
 }
 
-/// Where a pattern matches.
+/// A match of a pattern.
 struct Match {
-    /// For each element of the pattern, the matching one; none for `input` and `output`.
+    /// For each element of the pattern, the index of the matching element; none for `input` and `output`.
     places: Vec<Option<usize>>,
-    /// Values of variables, which include their `$`.
+    /// Values of variables, by names with `$`.
     variables: BTreeMap<String, String>,
-    /// Outside ports and the pattern's inputs that they are connected to; its outputs and the ports that they
-    /// are connected to.
+    /// Outside ports, each with the pattern's input that it is connected to.
     into: Vec<(Port, usize)>,
+    /// The pattern's outputs, each with an outside port that it is connected to.
     out: Vec<(usize, Port)>,
 }
 
 impl Search<'_> {
-    /// The first match, in the order of Click's tool: by indices, the pattern's first element first.
+    /// The first match, in the order of Click's tool: by the indices of the elements that match the pattern's
+    /// first element, then the second, and so on.
     fn run(&self, steps: &mut usize) -> Option<Match> {
         let order: Vec<usize> =
             (0..self.pattern.places()).filter(|&place| !self.pattern.element(place).is_tunnel()).collect();
@@ -157,7 +159,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether an element can match a pattern's element, given the previous matches.
+    /// Whether an element can match a pattern's element, given the matches so far.
     fn fits(&self, places: &[Option<usize>], element: usize, place: usize) -> bool {
         let (wanted, candidate) = (self.pattern.element(element), self.router.element(place));
         if !candidate.is_live() || wanted.class != candidate.class || places.contains(&Some(place)) {
@@ -208,7 +210,8 @@ impl Search<'_> {
         covered.then_some(found)
     }
 
-    /// Connections within the match must be the pattern's; others must be at its inputs and outputs.
+    /// Checks that connections between matching elements are the pattern's, and finds the pattern's inputs
+    /// and outputs for all others.
     fn check_borders(&self, back: &BTreeMap<usize, usize>, found: &mut Match) -> Option<()> {
         let touching = |&place: &usize| {
             let mut ids = self.router.at_element(place, false);
@@ -238,8 +241,8 @@ impl Search<'_> {
         Some(())
     }
 
-    /// The lowest port of the pattern's `input` (or `output`) that is connected to `inside`, and otherwise
-    /// only to ports that `outside` is connected to too.
+    /// The lowest port of the pattern's `input` (or `output`) that is connected to `inside`, and to no other
+    /// ports than those that `outside` is also connected to.
     fn tunnel_for(
         &self,
         inside: Port,
@@ -248,11 +251,11 @@ impl Search<'_> {
         places: &[Option<usize>],
     ) -> Option<usize> {
         let tunnel = self.pattern.find(if output { "output" } else { "input" })?;
-        let there = self.router.neighbours(outside, !output);
+        let neighbours = self.router.neighbours(outside, !output);
         let leads = |port: &Port| {
             self.pattern.neighbours(*port, !output).into_iter().all(|port| {
                 let place = places[port.element];
-                place.is_some_and(|element| there.contains(&Port { element, port: port.port }))
+                place.is_some_and(|element| neighbours.contains(&Port { element, port: port.port }))
             })
         };
         let candidates = self.pattern.neighbours(inside, output).into_iter();
@@ -324,7 +327,8 @@ impl Match {
                 element.configuration = join_arguments(&arguments);
             }
         }
-        // An element of the replacement called as one of the pattern's takes over its name.
+        // An element of the replacement takes the name of the element that matched the pattern's element of
+        // the same name.
         for (replaced, old) in renames {
             if let Some(place) = router.find(&replaced) {
                 router.rename(place, &old);
