@@ -547,6 +547,11 @@ impl<'a> Context<'a> {
         self.router.has_predecessor(self.id)
     }
 
+    /// Whether another configuration was requested that has not replaced this one yet.
+    pub fn is_being_replaced(&self) -> bool {
+        self.router.is_being_replaced()
+    }
+
     /// Whether another configuration is about to replace this one, so that nothing should begin any more.
     pub fn is_replaced(&self) -> bool {
         self.router.is_replaced()

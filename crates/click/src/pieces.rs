@@ -4,8 +4,9 @@ use alloc::string::String;
 use core::any::Any;
 use core::fmt;
 
-/// Lines read or written per step, which takes some tens of microseconds.
-pub const LINES: usize = 256;
+/// Lines read or written per step, which takes some tens of microseconds at most: callers perform as many steps as
+/// fit into the time before packets are handled again.
+pub const LINES: usize = 32;
 
 /// Progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

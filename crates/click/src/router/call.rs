@@ -303,8 +303,7 @@ impl Router {
         let mut new = (self.class(id).make)();
         self.reconfiguring = true;
         self.reused = self.made_by(id);
-        // In the middle of handing packets on, their order would change.
-        self.breathed = (self.work.is_empty() && self.emitted.is_empty()).then(|| self.clock.glance());
+        self.breathed = self.begin_breathing();
         let configured = self.configure_one(id, &mut *new, configuration).is_ok();
         (self.reconfiguring, self.breathed) = (false, None);
         let good = configured && new.initialize(&mut crate::Context::new(self, id, true)).is_ok();
@@ -313,11 +312,22 @@ impl Router {
         if !good {
             return Err(HandlerError::failed(report.diagnostics.to_string().trim()));
         }
-        if let Some(mut old) = self.take(id) {
-            new.take_state(&mut *old, &mut crate::Context::new(self, id, true));
+        let mut old = self.take(id);
+        if let Some(old) = &mut old {
+            new.take_state(&mut **old, &mut crate::Context::new(self, id, true));
         }
         self.put(id, new);
         self.info_mut(id).configuration = configuration.to_string();
+        (self.reconfiguring, self.breathed) = (true, self.begin_breathing());
+        while old.as_mut().is_some_and(|old| old.dispose() == Progress::More) {
+            self.breathe();
+        }
+        (self.reconfiguring, self.breathed) = (false, None);
         Ok(())
+    }
+
+    /// The time from which [`Router::breathe`] waits; none while packets are handed on, whose order would change.
+    fn begin_breathing(&mut self) -> Option<u64> {
+        (self.work.is_empty() && self.emitted.is_empty()).then(|| self.clock.glance())
     }
 }

@@ -188,6 +188,11 @@ impl Router {
         self.successor = built.and_then(Result::ok);
     }
 
+    /// Whether a replacement was requested that has not taken over yet.
+    pub(crate) fn is_being_replaced(&self) -> bool {
+        self.pending_swap.is_some()
+    }
+
     /// Whether another router is about to take over, so that nothing new should begin.
     pub fn is_replaced(&self) -> bool {
         self.successor.is_some()

@@ -19,7 +19,7 @@ use ringway_frame::prefetch;
 
 /// Trie slots that are changed before packets are processed again. Attack: a handler's caller that changes, line by
 /// line, prefixes that cover many longer ones.
-const SLOTS: usize = 1 << 14;
+const SLOTS: usize = 1 << 12;
 /// Cost of updating lookups, in slots: of a 16-bit network, and of one that contains longer prefixes.
 const NETWORK: usize = 64;
 const LINE: usize = 256;

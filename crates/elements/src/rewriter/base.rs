@@ -22,9 +22,11 @@ use ringway_click::{
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 
-/// Maximum number of flows that are removed or examined in one step, before packets are processed again.
-const STEPS: u32 = 256;
-/// Nanoseconds between two such steps.
+/// Maximum number of flows that are removed or examined in one step. Removing one from a table of millions takes
+/// microseconds, since its neighbours in the heap and in the chains are not cached.
+const STEPS: u32 = 32;
+/// Nanoseconds of such steps, and until the next ones.
+const STEP: u64 = 50_000;
 const PAUSE: u64 = 100_000;
 
 /// Returns whether a reply key is in use.
@@ -683,8 +685,15 @@ impl Element for Rewriter {
         let now = cx.coarse_now();
         let mut flows = self.flows.borrow_mut();
         let capacity = flows.capacity;
-        self.stale = self.stale.and_then(|from| flows.forget_old(from, STEPS));
-        if !flows.shrink(now, capacity, STEPS) || self.stale.is_some() {
+        let began = cx.steady();
+        let unfinished = loop {
+            self.stale = self.stale.and_then(|from| flows.forget_old(from, STEPS));
+            let unfinished = !flows.shrink(now, capacity, STEPS) || self.stale.is_some();
+            if !unfinished || cx.steady().saturating_sub(began) >= STEP {
+                break unfinished;
+            }
+        };
+        if unfinished {
             cx.set_timer_after(timer, PAUSE);
         } else if self.reap > 0 {
             cx.set_timer_after(timer, self.reap);

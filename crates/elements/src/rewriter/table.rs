@@ -127,6 +127,8 @@ pub struct FlowSet {
     /// Inputs.
     pub owners: Vec<Owner>,
     maps: u32,
+    /// The first slot that may hold a flow marked for removal.
+    old: u32,
 }
 
 impl FlowSet {
@@ -142,6 +144,7 @@ impl FlowSet {
             evictions: 0,
             owners: Vec::new(),
             maps: 0,
+            old: 0,
         }
     }
 
@@ -321,12 +324,31 @@ impl FlowSet {
 
     /// Evicts a flow, the newest if all others are guaranteed; returns its number.
     fn make_room(&mut self, newest: u32, now: u64) -> u32 {
+        if let Some(old) = self.next_old() {
+            self.forget(old);
+            return old;
+        }
         let mut patience = PATIENCE;
         self.end_guarantees(now, &mut patience);
         let victim = self.top(0, &mut patience).map_or(newest, |(_, number)| number);
         self.evictions += u64::from(victim != newest);
         self.forget(victim);
         victim
+    }
+
+    /// A flow marked for removal, if there is one in the next slots. While a full table is cleared, each new flow
+    /// takes the place of one, which takes a fraction of the time of finding the flow that expires first.
+    fn next_old(&mut self) -> Option<u32> {
+        let fresh: u32 = self.owners.iter().map(|owner| owner.count).sum();
+        let slots = if fresh < self.live { self.old..self.old.saturating_add(PATIENCE) } else { 0..0 };
+        for number in slots {
+            let flow = self.flows.get(number)?;
+            if flow.live && !self.is_fresh(flow) {
+                return Some(number);
+            }
+            self.old = number + 1;
+        }
+        None
     }
 
     /// Moves flows whose guarantee has expired to the best-effort heap.
@@ -399,6 +421,7 @@ impl FlowSet {
     pub fn renew_owner(&mut self, owner: u32) {
         if let Some(owner) = self.owners.get_mut(owner as usize) {
             (owner.count, owner.epoch) = (0, owner.epoch.wrapping_add(1));
+            self.old = 0;
         }
     }
 
@@ -415,6 +438,9 @@ impl FlowSet {
             if flow.live && !self.is_fresh(flow) {
                 self.forget(number);
             }
+        }
+        if from <= self.old {
+            self.old = self.old.max(end);
         }
         Some(end)
     }
@@ -608,6 +634,25 @@ mod tests {
         assert_eq!(set.find(0, key(1)), None);
         assert!(set.find(0, key(0)).is_some());
         assert_eq!((set.len(), set.evictions), (3, 1));
+    }
+
+    #[test]
+    fn flows_marked_for_removal_make_room_first() {
+        let mut set = set(100, 0);
+        for number in 0..100 {
+            let flow = add(&mut set, number, false, 0).unwrap();
+            set.touch(flow, 50);
+        }
+        set.renew_all();
+        assert_eq!(set.forget_old(0, 10), Some(10));
+        for number in 100..200 {
+            assert!(add(&mut set, number, false, 60).is_some());
+        }
+        assert_eq!((set.len(), set.evictions, set.owners[0].count), (100, 0, 100));
+        assert!((100..200).all(|number| set.find(0, key(number)).is_some()));
+        // All are in use again.
+        assert!(add(&mut set, 200, false, 60).is_some());
+        assert_eq!((set.len(), set.evictions), (100, 1));
     }
 
     #[test]

@@ -25,8 +25,14 @@ pub fn drive(router: &Rc<RefCell<Router>>) {
             continue;
         }
         // A replaced router is also disposed of in steps.
-        if retired.last_mut().is_some_and(|old| old.dispose() == Progress::Done) {
-            retired.pop();
+        let began = Instant::now();
+        while let Some(old) = retired.last_mut() {
+            if old.dispose() == Progress::Done {
+                retired.pop();
+            }
+            if began.elapsed() >= BUILD {
+                break;
+            }
         }
         if let Some(replacement) = running.replacement() {
             drop(running);

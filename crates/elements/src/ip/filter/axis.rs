@@ -91,8 +91,10 @@ impl Axis {
             spans.iter().zip(owner).map(|(span, block)| (span.0, *block)).collect();
         let mut ends: Vec<(u32, u32)> =
             spans.iter().zip(owner).map(|(span, block)| (span.1, *block)).collect();
-        begins.sort_unstable();
-        ends.sort_unstable();
+        for sorted in [&mut begins, &mut ends] {
+            breathe();
+            sorted.sort_unstable();
+        }
         breathe();
         let together = (starts.len() * layout.size()).div_ceil(layout.limit).max(1);
         let mut counts = vec![0u32; layout.words * 64];

@@ -65,7 +65,14 @@ impl Many {
             owner.resize(owner.len() + own.len(), number as u32);
             areas.extend(own);
         }
-        let (decisions, outcomes) = rules.into_iter().map(|rule| (rule.decision, code(rule.output))).unzip();
+        // Expressions are freed in parts.
+        let of = |(number, rule): (usize, Rule)| {
+            if number % RULES == RULES - 1 {
+                breathe();
+            }
+            (rule.decision, code(rule.output))
+        };
+        let (decisions, outcomes) = rules.into_iter().enumerate().map(of).unzip();
         let extra = finder.extra().to_vec();
         let starts_of = |axis| {
             breathe();

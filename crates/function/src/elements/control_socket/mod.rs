@@ -36,7 +36,12 @@ pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::d
 /// Attack: a peer that sends as fast as it is read, while packets wait. Largest number of bytes read from a
 /// connection at once.
 const AT_ONCE: usize = 1 << 16;
-/// Nanoseconds between steps of long operations, for packets.
+/// Bytes from which no more are sent at once: the system's copy of more would delay packets.
+const SENT: usize = 1 << 14;
+/// Nanoseconds and steps from which a long operation pauses, and the pause, for packets. In a simulation steps take no
+/// time.
+const TIME: u64 = 100_000;
+const STEPS: usize = 16;
 const PAUSE: u64 = 100_000;
 
 /// Attack: connections that begin a command, or never read the answer, to lock others out. Nanoseconds for
@@ -62,7 +67,7 @@ impl Connection {
         let mut all = 0;
         loop {
             let next = self.session.output();
-            let (sent, lives) = self.stream.send(&next[..next.len().min(AT_ONCE)]);
+            let (sent, lives) = self.stream.send(&next[..next.len().min(SENT)]);
             self.session.sent(sent);
             all += sent;
             if sent == 0 || !lives || all >= most {
@@ -192,8 +197,16 @@ impl ControlSocket {
                 }
             }
         }
-        connection.session.run(connection.ended, &mut Router { cx, read_only });
-        let (sent, lives) = connection.send(AT_ONCE);
+        let began = cx.steady();
+        for _ in 0..STEPS {
+            connection.session.run(connection.ended, &mut Router { cx, read_only });
+            // The driver builds a replacement between turns.
+            let waits = cx.is_being_replaced();
+            if !connection.session.is_unfinished() || waits || cx.steady().saturating_sub(began) >= TIME {
+                break;
+            }
+        }
+        let (sent, lives) = connection.send(SENT);
         if !lives {
             connection.ended = true;
             connection.session.abandon();

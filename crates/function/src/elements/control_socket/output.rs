@@ -1,7 +1,7 @@
 //! Output waiting to be sent.
 use std::collections::VecDeque;
 
-/// Values of at least this size in bytes are not copied, since copying megabytes would delay packets.
+/// Size in bytes from which a part is not extended, and a value not copied: copying megabytes would delay packets.
 const WHOLE: usize = 1 << 14;
 
 /// Bytes to send, in parts.
@@ -34,13 +34,22 @@ impl Output {
         }
     }
 
-    /// As `add`, without a copy.
+    /// As `add`, without a copy of long values.
     pub(super) fn add_whole(&mut self, bytes: Vec<u8>) {
         if bytes.len() < WHOLE {
             return self.add(&bytes);
         }
         self.waiting += bytes.len();
         self.parts.push_back(bytes);
+    }
+
+    /// Adds output of which nothing was sent, without a copy; takes time only for the parts already here.
+    pub(super) fn append(&mut self, mut more: Self) {
+        while let Some(part) = self.parts.pop_back() {
+            more.parts.push_front(part);
+        }
+        self.waiting += more.waiting;
+        self.parts = more.parts;
     }
 
     /// Records that this many bytes of the first part were sent.
@@ -67,13 +76,24 @@ mod tests {
             lengths in prop::collection::vec(prop_oneof![0..100_usize, WHOLE - 2..WHOLE + 2], 0..20),
             steps in prop::collection::vec(1..40_000_usize, 1..5),
         ) {
-            let (mut output, mut expected) = (Output::default(), Vec::new());
+            let (mut output, mut expected, mut got) = (Output::default(), Vec::new(), Vec::new());
             for (number, length) in lengths.into_iter().enumerate() {
                 let bytes = vec![number as u8; length];
                 expected.extend_from_slice(&bytes);
-                if number % 2 == 0 { output.add(&bytes) } else { output.add_whole(bytes) }
+                match number % 3 {
+                    0 => output.add(&bytes),
+                    1 => output.add_whole(bytes),
+                    _ => {
+                        let mut more = Output::default();
+                        bytes.chunks(100).for_each(|bytes| more.add(bytes));
+                        output.append(more);
+                    }
+                }
+                // Some of it is sent meanwhile.
+                let sent = output.first().len().min(number);
+                got.extend_from_slice(&output.first()[..sent]);
+                output.sent(sent);
             }
-            let mut got = Vec::new();
             for step in steps.into_iter().cycle() {
                 prop_assert_eq!(output.len(), expected.len() - got.len());
                 let step = step.min(output.first().len());

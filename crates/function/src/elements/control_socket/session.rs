@@ -82,8 +82,8 @@ struct Doing {
     /// Set, with the value, once the handler was found.
     call: Option<HandlerCall>,
     pieces: Pieces,
-    /// Parts read before, kept separate, since joining or freeing megabytes at once would delay packets.
-    read: Vec<String>,
+    /// What was read before.
+    read: Output,
 }
 
 /// One connection.
@@ -174,7 +174,7 @@ impl Session {
             if let Some(call) = doing.call.take() {
                 doing.value = call.value;
             }
-            (doing.pieces, doing.read) = (Pieces::default(), Vec::new());
+            (doing.pieces, doing.read) = (Pieces::default(), Output::default());
         }
     }
 
@@ -393,7 +393,7 @@ impl Session {
             value,
             call: None,
             pieces: Pieces::default(),
-            read: Vec::new(),
+            read: Output::default(),
         };
         self.go_on(doing, handlers);
     }
@@ -411,16 +411,15 @@ impl Session {
         let way = if *write { Handlers::write } else { Handlers::read };
         match way(handlers, name, call, pieces) {
             Ok(Progress::More) => {
-                read.push(std::mem::take(&mut pieces.text));
+                read.add_whole(std::mem::take(&mut pieces.text).into_bytes());
                 self.doing = Some(doing);
             }
             Ok(Progress::Done) if *write => self.answer(200, &format!("Write handler '{name}' OK")),
             Ok(Progress::Done) => {
-                read.push(std::mem::take(&mut pieces.text));
+                read.add_whole(std::mem::take(&mut pieces.text).into_bytes());
                 self.answer(200, &format!("Read handler '{name}' OK"));
-                let length: usize = read.iter().map(String::len).sum();
-                self.output.add(format!("DATA {length}\r\n").as_bytes());
-                read.drain(..).for_each(|text| self.output.add_whole(text.into_bytes()));
+                self.output.add(format!("DATA {}\r\n", read.len()).as_bytes());
+                self.output.append(std::mem::take(read));
             }
             Err(failure) => self.fail(&failure),
         }
