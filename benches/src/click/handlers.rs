@@ -30,12 +30,15 @@ const FLOWS: u64 = 1_000_000;
 /// Routes added at once.
 const ROUTES: u32 = 10_000;
 
-/// The longest delay in ticks, and the duration.
-type Done = (u64, Duration);
+/// The longest delay in ticks, the longest in nanoseconds of the thread's CPU time, and the duration.
+type Done = (u64, u64, Duration);
 
 /// Time of the last packets in ticks, and the longest interval without packets since it was read.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
+/// The same in nanoseconds of the thread's CPU time, which other programs on the core do not lengthen.
+static LAST_CPU: AtomicU64 = AtomicU64::new(0);
+static LONGEST_CPU: AtomicU64 = AtomicU64::new(0);
 
 /// The element's class.
 pub static CLASS: Class =
@@ -49,6 +52,10 @@ impl Element for Pause {
         let now = ringway_host::ticks();
         let before = LAST.swap(now, Ordering::Relaxed);
         LONGEST.fetch_max(now.saturating_sub(before), Ordering::Relaxed);
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let used = used.tv_sec as u64 * 1_000_000_000 + used.tv_nsec as u64;
+        let before = LAST_CPU.swap(used, Ordering::Relaxed);
+        LONGEST_CPU.fetch_max(used.saturating_sub(before), Ordering::Relaxed);
     }
 }
 
@@ -124,13 +131,19 @@ pub fn measure(_: &Plan) -> Result<Entry, Failure> {
     for jobs in JOBS.chunk_by(|one, next| one.case == next.case) {
         for (job, done) in jobs.iter().zip(with_router(jobs)?) {
             let most = |figures: &[f64]| figures.iter().copied().fold(0.0, f64::max);
-            let pauses: Vec<f64> = done.iter().map(|(pause, _)| *pause as f64 / ticks).collect();
-            let times: Vec<f64> = done.iter().map(|(_, took)| took.as_secs_f64() * 1e3).collect();
+            let pauses: Vec<f64> = done.iter().map(|(pause, ..)| *pause as f64 / ticks).collect();
+            let used: Vec<f64> = done.iter().map(|(_, used, _)| *used as f64 / 1e3).collect();
+            let times: Vec<f64> = done.iter().map(|(.., took)| took.as_secs_f64() * 1e3).collect();
             worst.push(most(&pauses));
             let median = crate::entry::median(&pauses).unwrap_or(f64::NAN);
             steps.push((
                 job.what,
-                [("us", most(&pauses)), ("median, us", median), ("takes, ms", most(&times))],
+                [
+                    ("us", most(&pauses)),
+                    ("median, us", median),
+                    ("CPU, us", most(&used)),
+                    ("takes, ms", most(&times)),
+                ],
             ));
         }
     }
@@ -192,11 +205,12 @@ fn calls(client: &mut Client, jobs: &[Job], text: &str) -> Result<Vec<Vec<Done>>
             }
             pass(Duration::from_millis(20))?;
             LONGEST.store(0, Ordering::Relaxed);
+            LONGEST_CPU.store(0, Ordering::Relaxed);
             let began = Instant::now();
             (job.act)(client, text)?;
             let took = began.elapsed();
             pass(Duration::from_millis(2))?;
-            own.push((LONGEST.load(Ordering::Relaxed), took));
+            own.push((LONGEST.load(Ordering::Relaxed), LONGEST_CPU.load(Ordering::Relaxed), took));
         }
         pauses.push(own);
     }
