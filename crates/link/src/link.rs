@@ -74,6 +74,8 @@ pub struct Link<F> {
     line: Line<F>,
     /// When the transmitter has sent the last frame.
     free: u64,
+    /// The part of a nanosecond by which it ended later: a remainder of the division by the rate.
+    rest: u64,
     /// When the first frame entered the empty queue.
     ready: u64,
     wire: Wire<F>,
@@ -91,6 +93,7 @@ impl<F: Frame> Link<F> {
             profile,
             line,
             free: 0,
+            rest: 0,
             ready: 0,
             wire: Wire::new(),
             random,
@@ -104,6 +107,7 @@ impl<F: Frame> Link<F> {
         profile.check()?;
         self.advance(now);
         self.line.change(&profile, &mut self.random, &mut self.counters);
+        self.rest = 0;
         self.profile = profile;
         Ok(())
     }
@@ -142,7 +146,9 @@ impl<F: Frame> Link<F> {
                 return;
             }
             let Some(frame) = self.line.dequeue(at, &self.profile, &mut self.counters) else { return };
-            self.free = at.saturating_add(self.profile.serialization(frame.len()));
+            let rest = if at > self.free { 0 } else { self.rest };
+            let (time, rest) = self.profile.serialization(frame.len(), rest);
+            (self.free, self.rest) = (at.saturating_add(time), rest);
             let room = self.profile.memory.saturating_sub(self.memory());
             let sent = (frame, self.free);
             self.wire.send(sent, &self.profile, room, &mut self.random, &mut self.counters);

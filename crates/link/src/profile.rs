@@ -92,11 +92,13 @@ impl Profile {
         self.queue.check(self.rate.is_some())
     }
 
-    /// Nanoseconds that `bytes` take to serialize.
-    pub(crate) fn serialization(&self, bytes: usize) -> u64 {
-        let Some(rate) = self.rate else { return 0 };
+    /// Nanoseconds that `bytes` take to serialize, and the rest of the division by the rate; `rest` is that of the frame
+    /// before, so that rounding does not add up.
+    pub(crate) fn serialization(&self, bytes: usize, rest: u64) -> (u64, u64) {
+        let Some(rate) = self.rate.map(|rate| u128::from(rate.max(1))) else { return (0, 0) };
         let bits = (bytes as u128 + u128::from(self.overhead)) * 8;
-        (bits * 1_000_000_000 / u128::from(rate.max(1))).try_into().unwrap_or(u64::MAX)
+        let total = bits * 1_000_000_000 + u128::from(rest);
+        (u64::try_from(total / rate).unwrap_or(u64::MAX), (total % rate) as u64)
     }
 
     /// The bandwidth-delay product in bytes: a round trip has the delay twice.

@@ -29,7 +29,7 @@ impl<F: Frame> Red<F> {
 
     fn update(&mut self, now: u64, profile: &Profile) {
         if let Some(since) = self.idle.take() {
-            let unit = profile.serialization(TYPICAL).max(1);
+            let unit = profile.serialization(TYPICAL, 0).0.max(1);
             let idle = now.saturating_sub(since) / unit;
             self.average *= power(1.0 - WEIGHT, idle);
         }

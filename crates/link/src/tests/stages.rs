@@ -17,6 +17,15 @@ fn frames_are_serialized_one_after_the_other_and_delayed() {
 }
 
 #[test]
+fn rounding_to_nanoseconds_does_not_add_up() {
+    // 1000 bytes at 3 Gb/s take 2666 2/3 ns.
+    let mut link = link(Profile { rate: Some(3_000_000_000), ..after(5 * MS) });
+    (0..900).for_each(|number| link.send(Note::new(number, 1000), 0));
+    let times: Vec<u64> = drain(&mut link).iter().map(|(_, at)| *at).collect();
+    assert_eq!(times, (1..=900).map(|number| 5 * MS + number * 8000 / 3).collect::<Vec<u64>>());
+}
+
+#[test]
 fn overhead_takes_time_on_the_wire() {
     let mut link = link(Profile { rate: Some(1_000_000_000), overhead: 24, ..Profile::default() });
     link.send(Note::new(0, 60), 0);
