@@ -23,6 +23,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("host", &["mem"]),
     ("port", &["host", "vhost-user", "vfio-user", "nic", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
+    ("tiny", &["ring", "mem"]),
+    ("vmm", &["client", "host"]),
     ("function", &["elements", "client"]),
     ("fabric", &["switch", "port", "spec"]),
     ("guests", &["host"]),

@@ -3,7 +3,7 @@ use crate::Findings;
 use crate::text::{File, code_lines, has_word};
 
 /// The crates that may contain `unsafe`.
-const NAMED: &[&str] = &["mem", "frame", "ring", "virtq", "host"];
+const NAMED: &[&str] = &["mem", "frame", "ring", "virtq", "host", "tiny"];
 /// Maximum distance in lines between an `unsafe` and the beginning of its reason.
 const REACH: usize = 12;
 

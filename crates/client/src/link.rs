@@ -18,6 +18,7 @@ const SOCKET: u64 = 1;
 pub(crate) struct Link {
     pub memory: RingMemory,
     kick: Signal,
+    pub kick_fd: Arc<OwnedFd>,
     pub call: OwnedFd,
     epoll: OwnedFd,
 }
@@ -35,8 +36,9 @@ impl Link {
         epoll::add(&epoll, &call, epoll::EventData::new_u64(CALL), edge)?;
         let news = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), news)?;
-        let kick = Signal::of(Arc::new(kick))?;
-        Ok(Link { memory, kick, call, epoll })
+        let kick_fd = Arc::new(kick);
+        let kick = Signal::of(kick_fd.clone())?;
+        Ok(Link { memory, kick, kick_fd, call, epoll })
     }
 
     /// Notifies the other side.

@@ -3,7 +3,8 @@
 use crate::connect::{RingOptions, ask, connect, get};
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
-use ringway_ring::RingKind;
+use ringway_mem::Region;
+use ringway_ring::{RX, RingKind, TX};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -36,6 +37,7 @@ pub struct Ring {
     link: Arc<Link>,
     socket: UnixStream,
     spin: Duration,
+    is_second: bool,
 }
 
 impl Ring {
@@ -56,7 +58,8 @@ impl Ring {
     fn over(socket: UnixStream, timeout: Option<Duration>) -> Result<Ring, RingError> {
         let got = get(&socket, timeout)?;
         let (tx, rx) = (Tx::new(got.link.clone(), got.rings[0]), Rx::new(got.link.clone(), got.rings[1]));
-        Ok(Ring { tx, rx, link: got.link, socket, spin: Duration::ZERO })
+        let is_second = got.rings == [RX, TX];
+        Ok(Ring { tx, rx, link: got.link, socket, spin: Duration::ZERO, is_second })
     }
 
     /// Waits for a pipe's new other end after [`RingError::Closed`]; frames in the old memory are lost.
@@ -73,6 +76,21 @@ impl Ring {
     /// The kind of ring: to a port, or a pipe.
     pub fn kind(&self) -> RingKind {
         self.link.memory.kind()
+    }
+
+    /// Whether this is a pipe's second end, which fills ring 1.
+    pub fn is_second(&self) -> bool {
+        self.is_second
+    }
+
+    /// The memory of the rings, for a program such as a guest that uses it in place of this one.
+    pub fn region(&self) -> &Region {
+        self.link.memory.region()
+    }
+
+    /// The eventfd that notifies the other side.
+    pub fn kick_fd(&self) -> BorrowedFd<'_> {
+        (*self.link.kick_fd).as_fd()
     }
 
     /// Bytes of a slot's buffer.

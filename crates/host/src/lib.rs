@@ -17,6 +17,8 @@ mod fault;
 mod file;
 mod grace;
 pub mod jail;
+#[cfg(target_arch = "x86_64")]
+pub mod kvm;
 pub mod listener;
 mod memory;
 mod packet_socket;

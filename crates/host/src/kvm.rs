@@ -1,0 +1,183 @@
+//! Virtual machines of the kernel's KVM, with one virtual CPU each.
+
+use crate::error::{HostError, Named};
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VcpuExit, VcpuFd, VmFd};
+use ringway_mem::Region;
+use rustix::io::Errno;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+use vmm_sys_util::eventfd::EventFd;
+
+/// Bytes of the task state segment that KVM places in the guest's addresses on some processors, at an address that
+/// nothing else uses.
+const TSS: usize = 0xfffb_d000;
+
+/// A virtual machine with one virtual CPU.
+#[derive(Debug)]
+pub struct Machine {
+    cpu: VcpuFd,
+    vm: VmFd,
+    /// The memory of each slot; it stays mapped until the machine is gone.
+    slots: Vec<Region>,
+}
+
+/// Why the guest stopped running.
+#[derive(Debug)]
+pub enum Exit<'a> {
+    /// It read from an I/O port; the answer is expected.
+    In(u16, &'a mut [u8]),
+    /// It wrote to an I/O port.
+    Out(u16, &'a [u8]),
+    /// It read from an address without memory; the answer is expected.
+    Read(u64, &'a mut [u8]),
+    /// It wrote to an address without memory.
+    Write(u64, &'a [u8]),
+    /// A signal arrived.
+    Interrupted,
+    /// It executed HLT.
+    Halted,
+    /// A fault that it has no handler for.
+    TripleFault,
+    /// Anything else, for people.
+    Other(String),
+}
+
+fn error(call: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> HostError {
+    move |error| HostError::Call { call, error: Errno::from_raw_os_error(error.errno()) }
+}
+
+impl Machine {
+    /// A machine without memory. It fails where `/dev/kvm` can't be opened.
+    pub fn new() -> Result<Machine, HostError> {
+        let kvm = Kvm::new().map_err(error("opening /dev/kvm"))?;
+        let vm = kvm.create_vm().map_err(error("KVM_CREATE_VM"))?;
+        vm.set_tss_address(TSS).map_err(error("KVM_SET_TSS_ADDR"))?;
+        let cpu = vm.create_vcpu(0).map_err(error("KVM_CREATE_VCPU"))?;
+        let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
+        let cpuid = cpuid.map_err(error("KVM_GET_SUPPORTED_CPUID"))?;
+        cpu.set_cpuid2(&cpuid).map_err(error("KVM_SET_CPUID2"))?;
+        Ok(Machine { cpu, vm, slots: Vec::new() })
+    }
+
+    /// Adds memory at its guest-physical address. It must consist of whole pages.
+    pub fn add_memory(&mut self, region: &Region) -> Result<(), HostError> {
+        let slot = kvm_userspace_memory_region {
+            slot: self.slots.len() as u32,
+            flags: 0,
+            guest_phys_addr: region.guest,
+            memory_size: region.len,
+            userspace_addr: region.base().addr().get() as u64,
+        };
+        // SAFETY: the region is mapped readable and writable as long as its clone in `slots`, which is dropped after
+        // the machine; a guest is one of the peers that may write it.
+        unsafe { self.vm.set_user_memory_region(slot) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
+        self.slots.push(region.clone());
+        Ok(())
+    }
+
+    /// Makes each write of four bytes to an address signal an eventfd, without an exit.
+    pub fn add_doorbell(&self, address: u64, eventfd: OwnedFd) -> Result<(), HostError> {
+        // SAFETY: the descriptor is owned, and its owner gives it up.
+        let eventfd = unsafe { EventFd::from_raw_fd(eventfd.into_raw_fd()) };
+        let address = IoEventAddress::Mmio(address);
+        self.vm.register_ioevent(&eventfd, &address, NoDatamatch).map_err(error("KVM_IOEVENTFD"))
+    }
+
+    /// Makes the CPU begin at `entry` as PVH specifies: in protected mode without paging, with flat segments, and the
+    /// address of the start information in EBX.
+    pub fn enter_pvh(&self, entry: u64, start_info: u64) -> Result<(), HostError> {
+        let mut system = self.cpu.get_sregs().map_err(error("KVM_GET_SREGS"))?;
+        let segment = |selector, kind| kvm_segment {
+            base: 0,
+            limit: u32::MAX,
+            selector,
+            type_: kind,
+            present: 1,
+            db: 1,
+            s: 1,
+            g: 1,
+            ..kvm_segment::default()
+        };
+        system.cs = segment(8, 11);
+        let data = segment(16, 3);
+        (system.ds, system.es, system.fs, system.gs, system.ss) = (data, data, data, data, data);
+        system.tr =
+            kvm_segment { limit: 0x67, selector: 24, type_: 11, present: 1, ..kvm_segment::default() };
+        // Protected mode; the floating point unit is of the 387's kind.
+        (system.cr0, system.cr4) = (0x11, 0);
+        self.cpu.set_sregs(&system).map_err(error("KVM_SET_SREGS"))?;
+        let registers = kvm_regs { rip: entry, rbx: start_info, rflags: 2, ..kvm_regs::default() };
+        self.cpu.set_regs(&registers).map_err(error("KVM_SET_REGS"))
+    }
+
+    /// Frequency of the guest's time stamp counter in Hz; 0 if the kernel doesn't tell.
+    pub fn tsc_hz(&self) -> u64 {
+        self.cpu.get_tsc_khz().map_or(0, |khz| u64::from(khz) * 1000)
+    }
+
+    /// Runs the guest until it needs something.
+    #[inline]
+    pub fn run(&mut self) -> Result<Exit<'_>, HostError> {
+        Ok(match self.cpu.run() {
+            Ok(VcpuExit::MmioRead(address, answer)) => Exit::Read(address, answer),
+            Ok(VcpuExit::MmioWrite(address, bytes)) => Exit::Write(address, bytes),
+            Ok(VcpuExit::IoIn(port, answer)) => Exit::In(port, answer),
+            Ok(VcpuExit::IoOut(port, bytes)) => Exit::Out(port, bytes),
+            Ok(VcpuExit::Hlt) => Exit::Halted,
+            Ok(VcpuExit::Shutdown) => Exit::TripleFault,
+            Ok(VcpuExit::Intr) => Exit::Interrupted,
+            Ok(other) => Exit::Other(format!("{other:?}")),
+            Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => Exit::Interrupted,
+            Err(failed) => return Err(error("KVM_RUN")(failed)),
+        })
+    }
+}
+
+/// The interval at which an alarm repeats. One that comes just before the guest is entered is lost.
+const REPEAT: Duration = Duration::from_millis(2);
+
+/// Signals to the thread that set it, from some time on, until it is dropped: they end [`Machine::run`].
+#[derive(Debug)]
+pub struct Alarm(libc::timer_t);
+
+impl Alarm {
+    /// Sets an alarm of the calling thread.
+    pub fn after(time: Duration) -> Result<Alarm, HostError> {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let signal = libc::SIGRTMIN() + 3;
+        // SAFETY: zeros are valid for these structures of numbers and addresses.
+        let (mut action, mut event): (libc::sigaction, libc::sigevent) = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        event.sigev_notify = libc::SIGEV_THREAD_ID;
+        event.sigev_signo = signal;
+        event.sigev_notify_thread_id = rustix::thread::gettid().as_raw_nonzero().get();
+        let check = |result: i32, call| match result {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()).named(call),
+        };
+        let mut timer = std::ptr::null_mut();
+        // SAFETY: the handler does nothing; all arguments live during the calls.
+        unsafe {
+            check(libc::sigaction(signal, &action, std::ptr::null_mut()), "sigaction")?;
+            check(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), "timer_create")?;
+        }
+        let alarm = Alarm(timer);
+        let spec = |time: Duration| libc::timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        };
+        let time = time.max(Duration::from_nanos(1));
+        let times = libc::itimerspec { it_interval: spec(REPEAT), it_value: spec(time) };
+        // SAFETY: the timer exists, and the argument lives during the call.
+        check(unsafe { libc::timer_settime(alarm.0, 0, &times, std::ptr::null_mut()) }, "timer_settime")?;
+        Ok(alarm)
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        // SAFETY: the timer exists until here.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}

@@ -1,0 +1,141 @@
+//! PVH entry, static page tables, and the way to ring 3.
+
+use core::arch::global_asm;
+
+// The entry runs in protected mode without paging. It enables long mode with all of the first 4 GB identity-mapped in
+// pages of 2 MB that ring 3 may use, and returns into ring 3, which may use I/O ports by the bitmap of the task state
+// segment: KVM without hardware virtualization keeps no I/O privilege level. There is no interrupt table: a fault is a
+// triple fault, which ends the machine.
+global_asm!(
+    r#"
+.section .note.pvh, "a", @note
+.align 4
+.long 4, 4, 18
+.asciz "Xen"
+.long start32
+
+.section .text32, "ax"
+.code32
+.global start32
+start32:
+  mov eax, cr4
+  or eax, 0x620             // PAE, OSFXSR, OSXMMEXCPT
+  mov cr4, eax
+  mov eax, offset pml4
+  mov cr3, eax
+  mov ecx, 0xc0000080       // EFER: long mode
+  rdmsr
+  or eax, 0x100
+  wrmsr
+  mov eax, cr0
+  and eax, 0xfffffffb       // no emulation of the floating point unit
+  or eax, 0x80000003        // paging
+  mov cr0, eax
+  lgdt [gdt_pointer]
+  ljmp 8, offset start64
+.code64
+start64:
+  mov edi, ebx              // the start information
+  mov eax, offset task      // the task state segment's address, in its descriptor
+  mov [task_descriptor + 2], ax
+  shr eax, 16
+  mov [task_descriptor + 4], al
+  mov [task_descriptor + 7], ah
+  mov ax, 0x28
+  ltr ax
+  mov rsp, offset stack_end
+  push 0x1b                 // SS and stack of ring 3
+  push offset stack_end - 64
+  push 2                    // flags
+  push 0x23                 // CS
+  push offset user_entry
+  iretq
+user_entry:
+  xor ebp, ebp
+  and rsp, -16
+  call {user}
+  ud2
+
+.section .data.tables, "aw"
+.align 8
+gdt:
+  .quad 0, 0x00af9b000000ffff, 0x00cf93000000ffff, 0x00cff3000000ffff, 0x00affb000000ffff
+task_descriptor:
+  .quad 0x0000890000000000 + task_end - task, 0
+gdt_pointer:
+  .word 55
+  .quad gdt
+.align 8
+task:                       // ring 3 may use I/O ports up to 0x3ff
+  .skip 102
+  .word 104
+  .skip 128
+task_end:
+  .byte 0xff
+.align 4096
+pml4:
+  .quad pdpt + 7
+  .skip 4088
+pdpt:
+  .quad directories + 7, directories + 0x1007, directories + 0x2007, directories + 0x3007
+  .skip 4064
+directories:
+.set i, 0
+.rept 2048
+  .quad i * 0x200000 + 0x87
+  .set i, i + 1
+.endr
+
+.section .bss.stack, "aw", @nobits
+.align 4096
+  .skip 65536
+stack_end:
+"#,
+    user = sym crate::user
+);
+
+/// What the monitor passes.
+pub struct Start {
+    /// The command line: the first module.
+    pub line: &'static str,
+    /// The end of the memory that contains the image.
+    pub memory_end: u64,
+}
+
+/// First number of the start information (Xen's `hvm_start_info`).
+const MAGIC: u32 = 0x336e_c578;
+/// Longest command line.
+const LINE: u64 = 4096;
+
+impl Start {
+    /// Reads the start information.
+    ///
+    /// # Safety
+    /// `at` is the address that the monitor passed in EBX, or memory of other contents.
+    pub unsafe fn read(at: u64) -> Start {
+        let mut start = Start { line: "", memory_end: 0 };
+        // SAFETY: the monitor wrote the tables before the guest began, and nobody changes them.
+        unsafe {
+            let word = |at: u64| (at as *const u32).read_unaligned();
+            let long = |at: u64| (at as *const u64).read_unaligned();
+            if word(at) != MAGIC {
+                return start;
+            }
+            let (modules, list) = (word(at + 12), long(at + 16));
+            if modules > 0 {
+                let (text, len) = (long(list), long(list + 8).min(LINE));
+                let bytes = core::slice::from_raw_parts(text as *const u8, len as usize);
+                start.line = core::str::from_utf8(bytes).unwrap_or("line=invalid");
+            }
+            let (map, entries) = (long(at + 40), word(at + 48));
+            let image = crate::heap::image_end();
+            for entry in (0..u64::from(entries)).map(|index| map + 24 * index) {
+                let (base, end) = (long(entry), long(entry) + long(entry + 8));
+                if word(entry + 16) == 1 && (base..end).contains(&image) {
+                    start.memory_end = end;
+                }
+            }
+        }
+        start
+    }
+}

@@ -1,0 +1,65 @@
+//! The machine as the guest sees it: the clock, and the ports and addresses that the monitor serves.
+
+use core::arch::asm;
+use core::fmt;
+use ringway_tiny::Machine;
+
+/// Port of the console: the first serial port's data register.
+const CONSOLE: u16 = 0x3f8;
+/// Port whose write ends the machine: QEMU's isa-debug-exit.
+const EXIT: u16 = 0xf4;
+/// Port whose write sleeps for so many microseconds, or until a device notifies the guest.
+const PARK: u16 = 0xf8;
+
+fn out(port: u16, value: u32) {
+    // SAFETY: the monitor only acts on the value; no memory is accessed.
+    unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) };
+}
+
+/// Ends the machine.
+pub fn exit(code: u32) -> ! {
+    loop {
+        out(EXIT, code);
+    }
+}
+
+/// The guest.
+pub struct Guest {
+    /// Address whose write notifies the other side of a link; 0: there is none.
+    pub kick_at: u64,
+}
+
+impl Guest {
+    /// A guest without a link.
+    pub fn new() -> Guest {
+        Guest { kick_at: 0 }
+    }
+}
+
+impl fmt::Write for Guest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            // SAFETY: as for `out`.
+            unsafe { asm!("out dx, al", in("dx") CONSOLE, in("al") byte, options(nomem, nostack)) };
+        }
+        Ok(())
+    }
+}
+
+impl Machine for Guest {
+    fn ticks(&self) -> u64 {
+        // SAFETY: it reads a counter.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+
+    fn kick(&mut self) {
+        if self.kick_at != 0 {
+            // SAFETY: the monitor gave this address, at which the guest has no memory.
+            unsafe { (self.kick_at as *mut u32).write_volatile(1) };
+        }
+    }
+
+    fn park(&mut self, microseconds: u32) {
+        out(PARK, microseconds);
+    }
+}

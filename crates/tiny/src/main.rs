@@ -1,0 +1,85 @@
+//! The tiny guest's image. It enters ring 3 at once and stays there: KVM without hardware virtualization emulates ring
+//! 0 instruction by instruction, but runs ring 3 natively.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod entry;
+mod heap;
+mod machine;
+
+use alloc::sync::Arc;
+use core::fmt::Write;
+use machine::{Guest, exit};
+use ringway_mem::Region;
+use ringway_tiny::{Link, LinkError, ProgramRing, Role, Settings, run};
+
+/// Codes with which the guest ends.
+mod code {
+    pub const DONE: u32 = 0;
+    pub const SETTINGS: u32 = 1;
+    pub const LINK: u32 = 2;
+    pub const PANIC: u32 = 3;
+}
+
+/// A guest without a device.
+struct NoLink;
+
+impl Link for NoLink {
+    fn send(&mut self, _: u32, _: usize, _: &mut dyn FnMut(u32, &mut [u8])) -> Result<u32, LinkError> {
+        Err(LinkError::Layout)
+    }
+    fn receive(&mut self, _: u32, _: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
+        Err(LinkError::Layout)
+    }
+    fn publish(&mut self) -> bool {
+        false
+    }
+    fn arm(&mut self, _: bool) -> Result<bool, LinkError> {
+        Err(LinkError::Layout)
+    }
+}
+
+fn ring(settings: &Settings) -> Result<ProgramRing, LinkError> {
+    let base = core::ptr::NonNull::new(settings.ring as *mut u8).ok_or(LinkError::Layout)?;
+    // SAFETY: the monitor mapped this memory for the life of the guest, at an address where the guest has nothing else;
+    // all memory is identity-mapped.
+    let region = unsafe { Region::new(0, 0, settings.ring_len, base, Arc::new(())) };
+    ProgramRing::new(region, settings.ring_end)
+}
+
+/// The guest's program, in ring 3. `start_info` is the address of PVH's start information.
+extern "C" fn user(start_info: u64) -> ! {
+    // SAFETY: the address is the one that the monitor passed to the entry.
+    let start = unsafe { entry::Start::read(start_info) };
+    heap::begin(start.memory_end);
+    let mut guest = Guest::new();
+    let settings = match Settings::parse(start.line) {
+        Ok(settings) => settings,
+        Err(error) => {
+            // The console accepts all text, here and below.
+            let _ = writeln!(guest, "tiny: {error}");
+            exit(code::SETTINGS);
+        }
+    };
+    guest.kick_at = settings.kick;
+    let result = if settings.role == Role::Hello {
+        run(&mut guest, &mut NoLink, &settings)
+    } else {
+        ring(&settings).and_then(|mut link| run(&mut guest, &mut link, &settings))
+    };
+    match result {
+        Ok(()) => exit(code::DONE),
+        Err(error) => {
+            let _ = writeln!(guest, "tiny: {error}");
+            exit(code::LINK);
+        }
+    }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    let _ = writeln!(Guest::new(), "tiny: {info}");
+    exit(code::PANIC);
+}

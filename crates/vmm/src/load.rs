@@ -1,0 +1,85 @@
+//! Loading a PVH image and the tables that it finds.
+
+use linux_loader::configurator::pvh::PvhBootConfigurator;
+use linux_loader::configurator::{BootConfigurator, BootParams};
+use linux_loader::loader::KernelLoader;
+use linux_loader::loader::elf::start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info};
+use linux_loader::loader::elf::{Elf, PvhBootCapability};
+use std::fs::File;
+use std::io::Cursor;
+use std::os::fd::OwnedFd;
+use vm_memory::{Address, Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
+
+/// Addresses of the tables and of the module, below the image.
+const START_INFO: u64 = 0x6000;
+const MODULES: u64 = 0x7000;
+const MEMORY_MAP: u64 = 0x8000;
+const MODULE: u64 = 0x9000;
+/// Largest module: a command line.
+const MODULE_MAX: usize = 4096;
+/// First number of the start information.
+const MAGIC: u32 = 0x336e_c578;
+/// Memory, in the memory map.
+const RAM: u32 = 1;
+
+/// Why an image can't be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is no ELF image, or does not fit into the memory.
+    #[error("the image can't be loaded: {0}")]
+    Image(#[from] linux_loader::loader::Error),
+    /// It has no PVH entry.
+    #[error("the image has no PVH entry")]
+    NoEntry,
+    /// The PVH entry is not in the memory.
+    #[error("the image's entry {0:#x} is outside the memory")]
+    Entry(u64),
+    /// The command line is too long.
+    #[error("the command line has {0} bytes, at most 4096 are allowed")]
+    Line(usize),
+    /// The memory is too small.
+    #[error("the tables do not fit into the memory: {0}")]
+    Tables(String),
+}
+
+/// Where the image begins.
+pub(crate) struct Entry {
+    pub entry: u64,
+    pub start_info: u64,
+}
+
+/// Loads an image into a machine's memory, with `line` as its module.
+pub(crate) fn load(memory: OwnedFd, size: usize, image: &[u8], line: &str) -> Result<Entry, LoadError> {
+    if line.len() > MODULE_MAX {
+        return Err(LoadError::Line(line.len()));
+    }
+    let tables = |error: &dyn std::fmt::Display| LoadError::Tables(error.to_string());
+    let file = FileOffset::new(File::from(memory), 0);
+    let memory = GuestMemoryMmap::<()>::from_ranges_with_files([(GuestAddress(0), size, Some(file))]);
+    let memory = memory.map_err(|error| tables(&error))?;
+    let loaded = Elf::load(&memory, None, &mut Cursor::new(image), None)?;
+    let PvhBootCapability::PvhEntryPresent(entry) = loaded.pvh_boot_cap else {
+        return Err(LoadError::NoEntry);
+    };
+    let entry = entry.raw_value();
+    if entry >= size as u64 {
+        return Err(LoadError::Entry(entry));
+    }
+    let start = hvm_start_info {
+        magic: MAGIC,
+        version: 1,
+        nr_modules: 1,
+        modlist_paddr: MODULES,
+        memmap_paddr: MEMORY_MAP,
+        memmap_entries: 1,
+        ..hvm_start_info::default()
+    };
+    let map = hvm_memmap_table_entry { addr: 0, size: size as u64, type_: RAM, reserved: 0 };
+    let module = hvm_modlist_entry { paddr: MODULE, size: line.len() as u64, ..hvm_modlist_entry::default() };
+    let mut parameters = BootParams::new(&start, GuestAddress(START_INFO));
+    parameters.set_sections(&[map], GuestAddress(MEMORY_MAP));
+    parameters.set_modules(&[module], GuestAddress(MODULES));
+    PvhBootConfigurator::write_bootparams(&parameters, &memory).map_err(|error| tables(&error))?;
+    memory.write_slice(line.as_bytes(), GuestAddress(MODULE)).map_err(|error| tables(&error))?;
+    Ok(Entry { entry, start_info: START_INFO })
+}

@@ -1,0 +1,199 @@
+//! A virtual machine and its exits.
+
+use crate::load::{LoadError, load};
+use ringway_host::kvm::{Alarm, Exit, Machine};
+use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking};
+use ringway_mem::Region;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Port of the console: the first serial port's data register.
+const CONSOLE: u16 = 0x3f8;
+/// Port whose write ends the machine, as QEMU's isa-debug-exit.
+const EXIT: u16 = 0xf4;
+/// Port whose write sleeps for so many microseconds, or until a device notifies the guest.
+const PARK: u16 = 0xf8;
+/// Attack: a guest that writes to its console without end.
+const CONSOLE_MAX: usize = 64 << 10;
+/// Smallest memory: the tables and an image behind 1 MB.
+const MEMORY_MIN: usize = 2 << 20;
+
+/// Receives the console's bytes.
+pub type Console<'a> = &'a mut dyn FnMut(&[u8]);
+
+/// Why a machine can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum VmError {
+    /// A system call failed. Without `/dev/kvm` there are no tiny guests.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The image can't be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The memory's size is not valid.
+    #[error("a tiny guest has whole pages of memory, at least 2 MB and less than 2 GB, not {0} bytes")]
+    Memory(usize),
+}
+
+/// Why a machine ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum End {
+    /// The guest ended itself.
+    #[error("the guest ended with code {0}")]
+    Exit(u32),
+    /// Its time is over.
+    #[error("the guest's time is over")]
+    Time,
+    /// A fault without a handler.
+    #[error("the guest had a triple fault")]
+    TripleFault,
+    /// HLT: nothing would wake it.
+    #[error("the guest halted")]
+    Halted,
+    /// A port that the machine does not have.
+    #[error("the guest accessed I/O port {0:#x}, which it does not have")]
+    Port(u16),
+    /// An address that the machine does not have.
+    #[error("the guest accessed address {0:#x}, which it does not have")]
+    Address(u64),
+    /// More output than a guest may write.
+    #[error("the guest wrote more than 64 KB to its console")]
+    Console,
+    /// Any other exit, or an error of KVM.
+    #[error("KVM stopped the guest: {0}")]
+    Stopped(String),
+}
+
+/// Exits of a machine by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All.
+    pub exits: u64,
+    /// Bytes to the console.
+    pub console: u64,
+    /// Sleeps.
+    pub parks: u64,
+    /// Sleeps that a device ended.
+    pub woken: u64,
+}
+
+/// A virtual machine.
+#[derive(Debug)]
+pub struct Vm {
+    machine: Machine,
+    memory: OwnedFd,
+    size: usize,
+    /// Signalled by devices to wake the guest, by number.
+    wakes: Vec<EventFd>,
+    epoll: Epoll,
+    counts: Counts,
+}
+
+impl Vm {
+    /// A machine with `size` bytes of memory from address 0.
+    pub fn new(size: usize) -> Result<Vm, VmError> {
+        if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
+            return Err(VmError::Memory(size));
+        }
+        let mut machine = Machine::new()?;
+        let memory = memfd("tiny guest", size)?;
+        machine.add_memory(&Arc::new(Mapping::shared(&memory, 0, size)?).region())?;
+        let (wakes, epoll) = (Vec::new(), Epoll::new()?);
+        Ok(Vm { machine, memory, size, wakes, epoll, counts: Counts::default() })
+    }
+
+    /// The file of its memory.
+    pub fn memory(&self) -> &OwnedFd {
+        &self.memory
+    }
+
+    /// Adds memory, such as a device's, at its guest-physical address.
+    pub fn add_memory(&mut self, region: &Region) -> Result<(), VmError> {
+        Ok(self.machine.add_memory(region)?)
+    }
+
+    /// Makes writes of four bytes to an address signal an eventfd.
+    pub fn add_doorbell(&mut self, address: u64, eventfd: OwnedFd) -> Result<(), VmError> {
+        Ok(self.machine.add_doorbell(address, eventfd)?)
+    }
+
+    /// Adds an eventfd that wakes the guest while it sleeps.
+    pub fn add_wake(&mut self, eventfd: EventFd) -> Result<(), VmError> {
+        set_nonblocking(eventfd.as_fd())?;
+        self.epoll.add_level(eventfd.as_fd(), self.wakes.len() as u64)?;
+        self.wakes.push(eventfd);
+        Ok(())
+    }
+
+    /// Loads an image with its command line, to which the clock's frequency is added.
+    pub fn load(&mut self, image: &[u8], line: &str) -> Result<(), VmError> {
+        let line = match self.machine.tsc_hz() {
+            0 => line.to_owned(),
+            hz => format!("tsc={hz} {line}"),
+        };
+        let memory = self.memory.try_clone().map_err(|error| LoadError::Tables(error.to_string()))?;
+        let entry = load(memory, self.size, image, &line)?;
+        Ok(self.machine.enter_pvh(entry.entry, entry.start_info)?)
+    }
+
+    /// Its exits so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Runs the guest on this thread until it ends, at most for `limit`.
+    pub fn run(&mut self, limit: Duration, console: Console<'_>) -> Result<End, VmError> {
+        let started = Instant::now();
+        // Attack: a guest that never exits.
+        let _alarm = Alarm::after(limit)?;
+        loop {
+            let left = limit.saturating_sub(started.elapsed());
+            let exit = match self.machine.run() {
+                Ok(exit) => exit,
+                Err(error) => return Ok(End::Stopped(error.to_string())),
+            };
+            self.counts.exits += 1;
+            match exit {
+                Exit::Out(CONSOLE, bytes) => {
+                    self.counts.console += bytes.len() as u64;
+                    if self.counts.console > CONSOLE_MAX as u64 {
+                        return Ok(End::Console);
+                    }
+                    console(bytes);
+                }
+                Exit::Out(PARK, bytes) => {
+                    let asked = Duration::from_micros(number(bytes).into());
+                    self.counts.parks += 1;
+                    self.counts.woken += u64::from(park(&self.epoll, &self.wakes, asked.min(left)));
+                }
+                Exit::Out(EXIT, bytes) => return Ok(End::Exit(number(bytes))),
+                Exit::Out(port, _) | Exit::In(port, _) => return Ok(End::Port(port)),
+                Exit::Read(address, _) | Exit::Write(address, _) => return Ok(End::Address(address)),
+                Exit::Halted => return Ok(End::Halted),
+                Exit::TripleFault => return Ok(End::TripleFault),
+                Exit::Other(reason) => return Ok(End::Stopped(reason)),
+                Exit::Interrupted => {}
+            }
+            if left.is_zero() {
+                return Ok(End::Time);
+            }
+        }
+    }
+}
+
+/// Sleeps until one of the eventfds is signalled, or for `time`, or until a signal; whether an eventfd was.
+fn park(epoll: &Epoll, wakes: &[EventFd], time: Duration) -> bool {
+    let mut woken = false;
+    epoll.wait(Some(time.as_nanos() as u64), |key| {
+        woken |= wakes.get(key as usize).is_some_and(EventFd::clear);
+    });
+    woken
+}
+
+/// The number that an instruction wrote.
+fn number(bytes: &[u8]) -> u32 {
+    bytes
+        .first_chunk()
+        .map_or_else(|| bytes.first().copied().unwrap_or(0).into(), |four| u32::from_le_bytes(*four))
+}
