@@ -86,7 +86,7 @@ impl<'a> Packet<'a> {
                 }
             }
         }
-        let (protocol, payload) = extensions.behind();
+        let (protocol, payload) = extensions.remainder();
         (parsed.protocol, parsed.payload) = (protocol, payload);
         Some(parsed)
     }
