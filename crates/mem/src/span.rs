@@ -107,6 +107,8 @@ impl<'t> Span<'t> {
         }
         // SAFETY: the span holds at least 64 bytes, and `out` is ours alone.
         unsafe { core::ptr::copy_nonoverlapping(self.pointer.as_ptr(), out.as_mut_ptr(), 64) };
+        // As in `read_array`.
+        compiler_fence(Ordering::SeqCst);
         true
     }
 

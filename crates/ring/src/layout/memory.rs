@@ -3,7 +3,7 @@
 use super::geometry::{CELLS, CLOSED, Geometry, Header, LayoutError, PAGE, RingKind};
 use super::slot::Slot;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use ringway_mem::{Region, SpanMut};
 
 /// Index of the ring that the program (a pipe's first end) fills.
@@ -72,6 +72,8 @@ impl RingMemory {
             let word = unsafe { base.cast::<u64>().add(index).as_ptr().read_unaligned() };
             u64::from_le(word)
         });
+        // Attack: without the fence, the compiler could read the header again after it was checked.
+        compiler_fence(Ordering::SeqCst);
         let header = Header::from_words(words);
         let geometry = Geometry::check(header, region.len)?;
         RingMemory::within(region, header, geometry.kind)
