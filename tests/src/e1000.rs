@@ -22,13 +22,13 @@ mod register {
 
 const CTRL_RST: u32 = 1 << 26;
 const CTRL_SLU: u32 = 1 << 6;
-/// Enabled, broadcast accepted, checksum stripped.
+/// Enabled, broadcast accepted, CRC stripped.
 const RCTL: u32 = 1 << 1 | 1 << 15 | 1 << 26;
 /// Enabled, short frames padded.
 const TCTL: u32 = 1 << 1 | 1 << 3;
 /// Frames received; few descriptors left; overrun; frames sent.
 const INTERRUPTS: u32 = 1 << 7 | 1 << 4 | 1 << 6 | 1;
-/// Command of a transmit descriptor: end of packet, insert checksum, report status.
+/// Command of a transmit descriptor: end of packet, insert CRC, report status.
 const COMMAND: u64 = (1 | 1 << 1) << 24 | REPORT;
 const REPORT: u64 = 1 << 27;
 /// Command of a context or data descriptor.

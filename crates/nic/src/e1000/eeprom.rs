@@ -54,11 +54,7 @@ pub(crate) struct Eeprom {
     eecd: u32,
     wire: Wire,
     eerd: u32,
-    /// The position of EERD's done bit and address.
-    done: u32,
-    address: u32,
-    /// Bits of EECD that are always set.
-    present: u32,
+    pins: Pins,
 }
 
 impl Eeprom {
@@ -74,8 +70,7 @@ impl Eeprom {
         words[WORDS - 1] = 0;
         let sum = words.iter().fold(0u16, |sum, &word| sum.wrapping_add(word));
         words[WORDS - 1] = SUM.wrapping_sub(sum);
-        let Pins { present, done, address } = pins;
-        Eeprom { words, eecd: 0, wire: Wire::Idle, eerd: 0, done, address, present }
+        Eeprom { words, eecd: 0, wire: Wire::Idle, eerd: 0, pins }
     }
 
     /// The MAC address.
@@ -99,7 +94,7 @@ impl Eeprom {
             Wire::Reads(bit) => self.bit(bit.wrapping_sub(1)),
             _ => true,
         };
-        self.eecd | grant | self.present | if out { DO } else { 0 }
+        self.eecd | grant | self.pins.present | if out { DO } else { 0 }
     }
 
     fn bit(&self, bit: usize) -> bool {
@@ -144,11 +139,12 @@ impl Eeprom {
             self.eerd = value;
             return;
         }
+        let Pins { done, address, .. } = self.pins;
         let command = value & 0xffff & !START;
-        let at = (command & !self.done) >> self.address;
+        let at = (command & !done) >> address;
         // Attack: an address past the end.
         let word = self.words.get(at as usize).copied().unwrap_or(0xffff);
-        self.eerd = u32::from(word) << 16 | command | self.done;
+        self.eerd = u32::from(word) << 16 | command | done;
     }
 }
 

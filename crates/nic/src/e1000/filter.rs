@@ -3,6 +3,7 @@
 use super::registers as reg;
 use super::shared::Shared;
 use ringway_frame::Reason;
+use ringway_wire::ethernet::HEADER_LEN;
 
 /// RCTL: accept all unicast frames, all multicast ones, long frames, broadcast; filter by VLAN; larger buffers;
 /// strip the CRC.
@@ -17,9 +18,9 @@ const SECRC: u32 = 1 << 26;
 const DTYP: u32 = 3 << 10;
 const SPLIT: u32 = 1 << 10;
 /// RAH: the address is valid.
-const VALID: u32 = 1 << 31;
+pub(crate) const VALID: u32 = 1 << 31;
 /// CTRL: tags are removed.
-const VME: u32 = 1 << 30;
+pub(crate) const VME: u32 = 1 << 30;
 /// RXCSUM: checksums of TCP and UDP are reported.
 const TUOFL: u32 = 1 << 9;
 /// RFCTL: extended descriptors.
@@ -83,16 +84,6 @@ impl Mode {
         if self.rctl & SECRC != 0 { 0 } else { CRC }
     }
 
-    /// The longest frame.
-    pub fn largest(&self) -> u32 {
-        if self.rctl & LPE != 0 { LONG } else { STANDARD }
-    }
-
-    /// Free descriptors below which the driver is interrupted, in a ring of `count`.
-    pub fn threshold(&self, count: u32) -> u32 {
-        count >> ((self.rctl >> 8 & 3) + 1)
-    }
-
     /// The VLAN tag of a frame's head, if it has one.
     fn tag(&self, head: &[u8; 64]) -> Option<u16> {
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -106,10 +97,10 @@ impl Mode {
         if self.rctl & DTYP != 0 && (!self.split || self.buffers() == [0; 4]) {
             return Err(Reason::BadDescriptor);
         }
-        if len < 14 {
+        if len < HEADER_LEN as u32 {
             return Err(Reason::Short);
         }
-        if len > self.largest() {
+        if len > largest(self.rctl) {
             return Err(Reason::Long);
         }
         if !self.is_for_us(shared, head) {
@@ -147,6 +138,16 @@ impl Mode {
             (u32::from(a5) << 8 | u32::from(a4)) >> [4, 3, 2, 0][(self.rctl >> 12 & 3) as usize] & 0xfff;
         multicast && shared.load(reg::MTA + 4 * (hash >> 5)) >> (hash & 31) & 1 != 0
     }
+}
+
+/// The longest frame.
+pub(crate) fn largest(rctl: u32) -> u32 {
+    if rctl & LPE != 0 { LONG } else { STANDARD }
+}
+
+/// Free descriptors below which the driver is interrupted, in a ring of `count`.
+pub(crate) fn threshold(shared: &Shared, count: u32) -> u32 {
+    count >> ((shared.load(reg::RCTL) >> 8 & 3) + 1)
 }
 
 /// Receive address `number`, if valid.

@@ -220,7 +220,7 @@ impl Interrupts {
         Raise(1 << vector)
     }
 
-    /// Sends deferred interrupts whose interval has ended, if they still have a cause.
+    /// Sends deferred interrupts whose interval has ended. Without MSI-X, one whose cause was cleared is dropped.
     pub(super) fn due(&self, now: u64) -> Raise {
         let mut raise = Raise::NONE;
         let held = self.held.load(Ordering::SeqCst);

@@ -1,6 +1,7 @@
 //! The session's side of a NIC: configuration space, registers, link.
 
 use super::eeprom::{Eeprom, Pins};
+use super::filter::VALID;
 use super::interrupts::{LSC, MDAC, RXT0, Raise, TXDW, VECTORS};
 use super::phy::Phy;
 use super::registers::{self as reg, Access, Register, find};
@@ -27,8 +28,7 @@ const MDIC_INTERRUPT: u32 = 1 << 29;
 const EITR_END: u32 = reg::EITR + 4 * VECTORS as u32;
 /// RDTR, TIDV: interrupt now.
 const FPD: u32 = 1 << 31;
-/// RAH: the address is valid; all bits that it has.
-const VALID: u32 = 1 << 31;
+/// RAH: all bits that it has.
 const RAH_BITS: u32 = VALID | 0x3_ffff;
 /// Nanoseconds of a unit of ITR.
 const ITR_UNIT: u64 = 256;
@@ -311,24 +311,24 @@ impl Nic {
         let is_vectors = self.is_vectors(number);
         words(offset, data.len(), size, |word, at, places| {
             let target = match (number, space) {
-                (0, _) => word,
-                (_, Space::Io) if word == 4 => self.io_address & !3,
-                _ => u32::MAX,
+                (0, _) => Some(word),
+                (_, Space::Io) if word == 4 => Some(self.io_address & !3),
+                _ => None,
             };
+            let is_address = target.is_none() && space == Space::Io && word == 0;
             // Bytes that are not written keep their value.
             let part = &data[places];
             let before = match target {
-                u32::MAX if word == 0 && space == Space::Io => self.io_address,
-                u32::MAX => 0,
-                _ if part.len() < 4 => self.stored(target),
+                Some(target) if part.len() < 4 => self.stored(target),
+                None if is_address => self.io_address,
                 _ => 0,
             };
             let mut bytes = before.to_le_bytes();
             bytes[at..at + part.len()].copy_from_slice(part);
             let value = u32::from_le_bytes(bytes);
-            if target != u32::MAX {
+            if let Some(target) = target {
                 self.write_register(target, value, host, &mut effects);
-            } else if space == Space::Io && word == 0 {
+            } else if is_address {
                 self.io_address = value;
             } else if is_vectors && let Some(places) = self.vectors.get_mut(word as usize + at..) {
                 let count = places.len().min(part.len());
@@ -343,22 +343,9 @@ impl Nic {
         kinds.into_iter().any(|(_, kind)| matches!(kind, Capability::MsiX(_, table) if *table == bar))
     }
 
-    /// A register's row, and its number among all rows.
-    fn row(&self, offset: u32) -> Option<(&'static Register, usize)> {
-        let row = find(self.model.tables, offset)?;
-        let mut before = 0;
-        for rows in self.model.tables {
-            if let Some(at) = rows.iter().position(|other| other.offset == row.offset) {
-                return Some((row, before + at));
-            }
-            before += rows.len();
-        }
-        None
-    }
-
     /// What a partial write leaves of a register: nothing where bits that are written act on others.
     fn stored(&self, offset: u32) -> u32 {
-        match find(self.model.tables, offset).map(|row| row.access) {
+        match find(self.model.tables, offset).map(|(row, _)| row.access) {
             Some(Access::Plain | Access::Acts) if offset != reg::IMS && offset != reg::MDIC => {
                 self.shared.load(offset)
             }
@@ -367,7 +354,7 @@ impl Nic {
     }
 
     fn read_register(&mut self, offset: u32) -> u32 {
-        let Some((row, number)) = self.row(offset) else {
+        let Some((row, number)) = find(self.model.tables, offset) else {
             self.unknown.reads += 1;
             return 0;
         };
@@ -385,7 +372,7 @@ impl Nic {
     }
 
     fn write_register(&mut self, offset: u32, value: u32, host: &mut Host<'_>, effects: &mut Effects) {
-        let Some((row, number)) = self.row(offset) else {
+        let Some((row, number)) = find(self.model.tables, offset) else {
             self.unknown.writes += 1;
             return;
         };

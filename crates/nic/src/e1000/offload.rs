@@ -1,8 +1,7 @@
 //! Checksums, segmentation and VLAN tags of transmitted frames: what descriptors ask for becomes offload metadata. The
 //! device never segments; headers that metadata can't describe are rewritten in a copy.
 
-use super::shared::HEADERS;
-use ringway_frame::{LARGEST, Needs, Offload, Reason};
+use ringway_frame::{HEADERS, LARGEST, Needs, Offload, Reason};
 use ringway_wire::{Header, Ipv4, Ipv6, Protocol, Sum, Tcp, checksum, tcp};
 
 /// TUCMD: TCP, IPv4, segmentation.
@@ -11,8 +10,8 @@ const IPV4: u8 = 2;
 /// Largest number of rewritten header bytes; a tag may be added.
 const LARGEST_HEADERS: usize = HEADERS - TAG;
 /// Bytes of a VLAN tag with its EtherType, inserted after both addresses.
-const TAG: usize = 4;
-const ADDRESSES: usize = 12;
+pub(crate) const TAG: usize = 4;
+pub(crate) const ADDRESSES: usize = 12;
 
 const BAD: Reason = Reason::BadOffload;
 
@@ -56,8 +55,8 @@ pub(crate) struct Request {
     pub upper: bool,
     /// A legacy descriptor's checksum: where the sum starts, and where it is stored.
     pub legacy: Option<(u8, u8)>,
-    /// EtherType and content of a VLAN tag to insert.
-    pub tag: Option<(u16, u16)>,
+    /// Content of a VLAN tag to insert.
+    pub tag: Option<u16>,
 }
 
 impl Request {
@@ -92,14 +91,15 @@ impl Request {
         segment.max(ip).max(ADDRESSES)
     }
 
-    /// Rewrites `headers`, the first `len` bytes of which are those of a frame of `total` bytes. Returns the metadata,
-    /// and how many bytes the headers have now. Attack: a context that contradicts the headers.
+    /// Rewrites `headers`, the first `len` bytes of which are those of a frame of `total` bytes; a tag gets this
+    /// `ethertype`. Returns the metadata, and how many bytes the headers have now. Attack: a context that contradicts the headers.
     pub fn rewrite(
         &self,
         context: &Context,
         headers: &mut [u8; HEADERS],
         len: usize,
         total: usize,
+        ethertype: u16,
     ) -> Result<(Offload, usize), Reason> {
         if len > LARGEST_HEADERS {
             return Err(Reason::NoOffload);
@@ -121,7 +121,7 @@ impl Request {
             let place = bytes.get_mut(usize::from(field)..usize::from(field) + 2).ok_or(BAD)?;
             place.copy_from_slice(&sum.to_be_bytes());
         }
-        let Some((ethertype, content)) = self.tag else { return Ok((offload, len)) };
+        let Some(content) = self.tag else { return Ok((offload, len)) };
         headers.copy_within(ADDRESSES..len, ADDRESSES + TAG);
         headers[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ethertype.to_be_bytes());
         headers[ADDRESSES + 2..ADDRESSES + TAG].copy_from_slice(&content.to_be_bytes());
@@ -151,7 +151,7 @@ fn segmented(context: &Context, headers: &mut [u8], total: usize) -> Result<Offl
     let header_len = network.len();
     let gso_type = if context.command & IPV4 != 0 {
         let ip = Ipv4::of_mut(network).ok_or(BAD)?;
-        let is_whole = ip.version_ihl >> 4 == 4 && usize::from(ip.version_ihl & 15) * 4 == header_len;
+        let is_whole = ip.version() == 4 && ip.header_len() == header_len;
         if !is_whole || ip.protocol != Protocol::TCP {
             return Err(BAD);
         }
@@ -159,7 +159,7 @@ fn segmented(context: &Context, headers: &mut [u8], total: usize) -> Result<Offl
         1
     } else {
         let ip = Ipv6::of_mut(network).ok_or(BAD)?;
-        if ip.version_class_label.get() >> 28 != 6 {
+        if ip.version() != 6 {
             return Err(BAD);
         }
         let payload = ip_len.checked_sub(Ipv6::LEN).ok_or(BAD)?;

@@ -319,12 +319,22 @@ registers! {
     TSYNCRXCTL 0xb620 [7] Plain;
 }
 
-/// Where a register lies among tables: its table and row.
-pub(crate) fn find(tables: &'static [&'static [Register]], offset: u32) -> Option<&'static Register> {
-    tables.iter().find_map(|rows| {
-        let row = &rows[rows.partition_point(|row| row.offset <= offset).checked_sub(1)?];
-        (offset < row.offset + 4 * row.count).then_some(row)
-    })
+/// A register's row, and the row's number among those of all tables.
+pub(crate) fn find(
+    tables: &'static [&'static [Register]],
+    offset: u32,
+) -> Option<(&'static Register, usize)> {
+    let mut before = 0;
+    for rows in tables {
+        let after = rows.partition_point(|row| row.offset <= offset);
+        if let Some(row) = after.checked_sub(1).map(|at| &rows[at])
+            && offset < row.offset + 4 * row.count
+        {
+            return Some((row, before + after - 1));
+        }
+        before += rows.len();
+    }
+    None
 }
 
 #[cfg(test)]
@@ -333,10 +343,11 @@ mod tests {
 
     #[test]
     fn a_register_is_found_by_each_of_its_words() {
-        assert_eq!(find(&[COMMON], 0x00c0).map(|row| row.name), Some("ICR"));
-        assert_eq!(find(&[COMMON], 0x53fc).map(|row| row.name), Some("MTA"));
-        assert_eq!(find(&[COMMON], 0x0004).map(|row| row.name), None);
-        assert_eq!(find(&[COMMON], 0x1_fffc).map(|row| row.name), None);
+        let name = |offset: u32| find(&[COMMON, EXPRESS], offset).map(|(row, _)| row.name);
+        let names = [0x00c0, 0x53fc, 0x0004, 0x1_fffc].map(name);
+        assert_eq!(names, [Some("ICR"), Some("MTA"), Some("CTRL_DUP"), None]);
+        let number = |offset: u32| find(&[COMMON, EXPRESS], offset).map(|(_, number)| number);
+        assert_eq!((number(0), number(4)), (Some(0), Some(COMMON.len())));
         assert!(COMMON.windows(2).all(|pair| pair[0].offset + 4 * pair[0].count <= pair[1].offset));
     }
 }

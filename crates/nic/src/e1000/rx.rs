@@ -1,8 +1,9 @@
 //! The receive ring: frames that the guest gets.
 
 use super::csb::{Csb, Direction};
-use super::filter::{CRC, Mode};
+use super::filter::{CRC, Mode, largest, threshold};
 use super::interrupts::{RXDMT0, RXO, RXT0, Raise, SRPD};
+use super::offload::{ADDRESSES, TAG};
 use super::registers as reg;
 use super::ring::{Part, Ring, set_head, tail};
 use super::shared::Bus;
@@ -20,9 +21,6 @@ const DESCRIPTORS: usize = 1024;
 
 /// Shortest frame without its CRC; shorter ones are padded.
 const SHORTEST: u32 = 60;
-/// Bytes of both addresses, and of a tag with its EtherType.
-const ADDRESSES: usize = 12;
-const TAG: u32 = 4;
 
 /// Status of a descriptor: done, end of packet, checksum not examined, tag removed, checksum of TCP or UDP examined.
 const DD: u64 = 1 << 0;
@@ -58,8 +56,9 @@ pub struct RxEngine {
     /// Buffer addresses of the reserved descriptors.
     addresses: Box<[[u64; 4]]>,
     descriptors: u32,
-    /// Of the frames put: the words of each descriptor that are written, from the ring's head on.
-    done: Box<[[u64; 3]]>,
+    /// Of the frames put: the words of each descriptor that are written, from the ring's head on: the second one, and
+    /// that with the lengths of further buffers.
+    done: Box<[[u64; 2]]>,
     filled: u32,
     /// Frames put, counted from the first reserved.
     put: usize,
@@ -88,7 +87,7 @@ impl RxEngine {
             frames: 0,
             addresses: vec![[0; 4]; DESCRIPTORS].into_boxed_slice(),
             descriptors: 0,
-            done: vec![[0; 3]; DESCRIPTORS].into_boxed_slice(),
+            done: vec![[0; 2]; DESCRIPTORS].into_boxed_slice(),
             filled: 0,
             put: 0,
             extended: false,
@@ -105,7 +104,7 @@ impl RxEngine {
     /// Whether the guest receives, and how long a frame may be.
     pub fn caps(&self, bus: &Bus<'_>) -> Option<Caps> {
         let receives = bus.shared.link() && bus.shared.rx.generation().is_some();
-        receives.then(|| Caps { offloads: Needs::NONE, largest: Mode::load(bus.shared).largest() })
+        receives.then(|| Caps { offloads: Needs::NONE, largest: largest(bus.shared.load(reg::RCTL)) })
     }
 
     /// Takes the ring's description over. `false`: there is no ring.
@@ -156,7 +155,7 @@ impl RxEngine {
             let reserved = match mode.accept(bus.shared, head, len) {
                 Err(refusal) => Reserved { refusal: Some(refusal), ..Reserved::default() },
                 Ok(tag) => {
-                    let len = (len - if tag.is_some() { TAG } else { 0 }).max(SHORTEST);
+                    let len = (len - if tag.is_some() { TAG as u32 } else { 0 }).max(SHORTEST);
                     let count = (len + mode.crc()).div_ceil(self.buffers.iter().sum());
                     if self.descriptors + count > most {
                         self.run_out(bus, &mut raise);
@@ -164,8 +163,9 @@ impl RxEngine {
                     }
                     let first = self.descriptors;
                     let refusal = self.fetch(&mut translate, &mut part, first..first + count).err();
-                    self.descriptors += if refusal.is_none() { count } else { 0 };
-                    Reserved { len, tag, first, count: if refusal.is_none() { count } else { 0 }, refusal }
+                    let count = if refusal.is_none() { count } else { 0 };
+                    self.descriptors += count;
+                    Reserved { len, tag, first, count, refusal }
                 }
             };
             self.reserved[self.frames] = reserved;
@@ -323,12 +323,12 @@ impl RxEngine {
             let status = flags | DD | if last { EOP } else { 0 } | if tag.is_some() { VP } else { 0 };
             let tag = u64::from(tag.unwrap_or(0));
             self.done[number as usize] = if self.extended {
-                // Queue, hash and identification: none. Then status and errors, length, tag. Then the lengths of the
-                // further buffers; the headers are not split from the rest.
-                [0, status | len << 32 | tag << 48, lens[1] << 16 | lens[2] << 32 | lens[3] << 48]
+                // Status and errors, length, tag. Then the lengths of the further buffers; the headers are not split
+                // from the rest.
+                [status | len << 32 | tag << 48, lens[1] << 16 | lens[2] << 32 | lens[3] << 48]
             } else {
                 // Length, checksum, status, errors, tag.
-                [0, len | status << 32 | tag << 48, 0]
+                [len | status << 32 | tag << 48, 0]
             };
         }
         self.filled = self.filled.max(first + count);
@@ -356,7 +356,7 @@ impl RxEngine {
         self.ring.head = self.ring.after(self.ring.head, filled.min(self.ring.count));
         set_head(bus, csb, Direction::Rx, self.ring.head_register());
         bus.shared.stats.received(&core::mem::take(&mut self.tally));
-        let threshold = Mode::load(bus.shared).threshold(self.ring.count);
+        let threshold = threshold(bus.shared, self.ring.count);
         let few = free >= threshold && free.saturating_sub(filled) < threshold;
         let small = core::mem::take(&mut self.small);
         let causes = RXT0 | if few { RXDMT0 } else { 0 } | if small { SRPD } else { 0 };
@@ -368,14 +368,15 @@ impl RxEngine {
     fn write_back(&mut self, bus: &Bus<'_>, filled: u32) {
         let mut translate = Direct::new(bus.memory, &mut self.hint);
         let mut part = Part::default();
-        for (number, [first, second, third]) in self.done[..filled as usize].iter().enumerate() {
+        for (number, [second, lengths]) in self.done[..filled as usize].iter().enumerate() {
             let index = self.ring.after(self.ring.head, number as u32);
             if let Some((pairs, place)) = self.ring.at(&mut part, &mut translate, index) {
                 if self.split {
-                    pairs.set_first(place + 1, *third);
+                    pairs.set_first(place + 1, *lengths);
                 }
                 if self.extended {
-                    pairs.set_first(place, *first);
+                    // No queue, hash or identification.
+                    pairs.set_first(place, 0);
                 }
                 pairs.release_second(place, *second);
             }
@@ -427,7 +428,7 @@ impl Source<'_, '_> {
             if self.skip_at.is_some() {
                 return;
             }
-            self.reader.skip(TAG as usize);
+            self.reader.skip(TAG);
         }
         done += self.reader.copy(to.split(done).1);
         // Only padding is left, which is shorter than this.

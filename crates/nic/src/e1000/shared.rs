@@ -7,11 +7,11 @@ use crate::techniques::{Doorbells, Switches, Techniques};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use ringway_frame::BURST;
+use ringway_frame::{BURST, HEADERS};
 use ringway_mem::{Kept, Memory, MemoryError, Region, Span, SpanMut, Words};
 
-/// The registers that can be mapped: those of the rings, and the filters. The page between them has statistics, which
-/// are cleared by reads.
+/// The range with the registers that can be mapped: those of the rings, and the filters. Between them is a page of
+/// statistics, which are cleared by reads and never mapped.
 pub const PAGES: (u32, u32) = (0x2000, 0x4000);
 const RINGS: (u32, u32) = (0x2000, 0x2000);
 const FILTERS: (u32, u32) = (0x5000, 0x1000);
@@ -24,9 +24,6 @@ const LEN_MASK: u32 = 0xf_ff80;
 const BASE_MASK: u32 = !0xf;
 /// STATUS: the link is up.
 pub(crate) const LINK_UP: u32 = 2;
-
-/// Bytes of a frame's rewritten headers.
-pub(crate) const HEADERS: usize = 256;
 
 /// Whether a register may lie in mapped pages.
 pub(crate) const fn in_pages(offset: u32) -> bool {
@@ -86,7 +83,7 @@ impl RingState {
 /// What a NIC's two sides share.
 #[derive(Debug)]
 pub struct Shared {
-    /// Registers outside [`PAGES`], by word.
+    /// Registers that are never mapped, by word.
     file: Box<[AtomicU32]>,
     pages: Kept,
     /// Rewritten headers of the frames of a burst.
@@ -105,8 +102,9 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Registers in `pages`, memory of [`PAGES`]'s length, or in private memory.
-    pub(crate) fn new(pages: Option<Region>, queues: bool) -> Result<Shared, MemoryError> {
+    /// Registers that can be mapped lie in `pages`, memory of [`PAGES`]'s length, or in private memory. `extended`:
+    /// there are interrupt causes for each queue, and extended receive descriptors.
+    pub(crate) fn new(pages: Option<Region>, extended: bool) -> Result<Shared, MemoryError> {
         let keep = |region: Region, len: u32| {
             let user = region.user;
             Arc::new(Memory::new(alloc::vec![region])?).keep_user(user, len).ok_or(MemoryError::Empty)
@@ -117,14 +115,14 @@ impl Shared {
             file: (0..END / 4).map(|_| AtomicU32::new(0)).collect(),
             pages: keep(pages, PAGES.1)?,
             headers: keep(Region::private(0, 0, headers), headers as u32)?,
-            interrupts: Interrupts::new(queues),
+            interrupts: Interrupts::new(extended),
             stats: Stats::default(),
             switches: Switches::default(),
             tx: RingState::default(),
             rx: RingState::default(),
             csb: AtomicU64::new(0),
             tx_due: AtomicU64::new(0),
-            extended: queues,
+            extended,
         })
     }
 

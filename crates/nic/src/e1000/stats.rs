@@ -3,6 +3,7 @@
 use super::registers as reg;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ringway_frame::add;
+use ringway_wire::MacAddress;
 
 /// Words of the statistics registers.
 const COUNT: usize = 64;
@@ -34,10 +35,11 @@ impl Cast {
     /// Of the frame with this head.
     #[inline]
     pub fn of(head: &[u8; 64]) -> Cast {
-        match head[0] & 1 {
-            0 => Cast::Uni,
-            _ if head[..6] == [0xff; 6] => Cast::Broad,
-            _ => Cast::Multi,
+        let [a, b, c, d, e, f, ..] = *head;
+        match MacAddress([a, b, c, d, e, f]) {
+            to if to.is_broadcast() => Cast::Broad,
+            to if to.is_group() => Cast::Multi,
+            _ => Cast::Uni,
         }
     }
 }

@@ -1,19 +1,21 @@
 //! The transmit ring: frames that the guest sends.
 
 use super::csb::{Csb, Direction};
+use super::filter::{CRC, VME};
 use super::interrupts::{Raise, TXDW, TXQE};
 use super::offload::{Context, Request};
 use super::registers as reg;
 use super::ring::{Part, Ring, set_head, tail};
-use super::shared::{Bus, HEADERS};
+use super::shared::Bus;
 use super::signal::Signal;
 use super::stats::{Cast, Tally};
 use crate::techniques::Doorbells;
 use alloc::boxed::Box;
 use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
-use ringway_frame::{BURST, Burst, CountersRef, LARGEST, Reason, add};
+use ringway_frame::{BURST, Burst, CountersRef, HEADERS, LARGEST, Reason, add};
 use ringway_mem::{Direct, Hint, Span, Translate};
+use ringway_wire::ethernet::HEADER_LEN;
 
 /// Descriptors that are examined in a turn. Attack: a ring of 65,528 descriptors without a frame.
 const SCAN: usize = 1024;
@@ -35,8 +37,6 @@ const TXSM: u64 = 1 << 41;
 /// Where the status is in a descriptor, and its bit for a descriptor that is done.
 const STATUS_AT: usize = 12;
 const DD: u8 = 1;
-/// CTRL: VLAN tags are inserted and removed.
-const VME: u32 = 1 << 30;
 
 /// The contexts for checksums and for segmentation.
 type Contexts = [Context; 2];
@@ -73,6 +73,14 @@ struct Scan {
     left: u32,
     reports: usize,
     contexts: Contexts,
+}
+
+impl Scan {
+    /// The descriptors up to here, without a frame.
+    fn passed(&self) -> Taken {
+        let Scan { at: end, reports, contexts, .. } = *self;
+        Taken { end, reports: reports as u32, contexts, ..Taken::default() }
+    }
 }
 
 /// The engine of a transmit ring. One worker owns it.
@@ -192,10 +200,8 @@ impl TxEngine {
             };
             match result {
                 Ok((delayed, segmented, len)) => {
-                    let Scan { at: end, reports, contexts, .. } = scan;
                     let cast = Cast::of(burst.head(burst.len() - 1));
-                    self.taken[self.count] =
-                        Taken { end, reports: reports as u32, contexts, delayed, segmented, cast, len };
+                    self.taken[self.count] = Taken { delayed, segmented, cast, len, ..scan.passed() };
                     self.count += 1;
                 }
                 // Frames before it are released first, then it is found again.
@@ -204,8 +210,7 @@ impl TxEngine {
                     if let Some(reason) = reason {
                         self.counters.drop_tx(reason, 1);
                     }
-                    let passed = Taken { end: scan.at, reports: scan.reports as u32, ..Taken::default() };
-                    self.pass(bus, (csb, translate), Taken { contexts: scan.contexts, ..passed }, raise);
+                    self.pass(bus, (csb, translate), scan.passed(), raise);
                     (scan.reports, self.reported) = (0, 0);
                 }
             }
@@ -268,7 +273,7 @@ impl TxEngine {
             }
             if command & EOP != 0 {
                 if command & VLE != 0 {
-                    request.tag = Some((0, (command >> 48) as u16));
+                    request.tag = Some((command >> 48) as u16);
                 }
                 return match bad {
                     Some(reason) => Next::Skip(Some(reason)),
@@ -295,11 +300,12 @@ impl TxEngine {
         (pieces, count, len): (&mut [Span<'t>], usize, usize),
         request: &Request,
     ) -> Result<bool, Reason> {
-        if len < 14 {
+        if len < HEADER_LEN {
             return Err(Reason::Short);
         }
         let context = &contexts[usize::from(request.segment)];
-        let request = Request { tag: request.tag.and_then(|tag| self.tag(bus, tag)), ..*request };
+        let request =
+            Request { tag: request.tag.filter(|_| bus.shared.load(reg::CTRL) & VME != 0), ..*request };
         if !request.rewrites() {
             let offload = request.checksum(context, len)?;
             return Ok(burst.push_pieces(offload, &pieces[1..=count]).is_ok());
@@ -314,16 +320,11 @@ impl TxEngine {
             pieces[first] = rest;
             first += usize::from(rest.is_empty());
         }
-        let (offload, header_len) = request.rewrite(context, &mut headers, wanted, len)?;
+        let ethertype = bus.shared.load(reg::VET) as u16;
+        let (offload, header_len) = request.rewrite(context, &mut headers, wanted, len, ethertype)?;
         first -= 1;
         pieces[first] = bus.shared.keep_headers(self.count, &headers[..header_len]);
         Ok(burst.push_pieces(offload, &pieces[first..=count]).is_ok())
-    }
-
-    /// The tag to insert, if the device does that.
-    fn tag(&self, bus: &Bus<'_>, (_, content): (u16, u16)) -> Option<(u16, u16)> {
-        let inserts = bus.shared.load(reg::CTRL) & VME != 0;
-        inserts.then(|| (bus.shared.load(reg::VET) as u16, content))
     }
 
     /// Returns the next `frames` frames of the last burst to the driver.
@@ -355,7 +356,7 @@ impl TxEngine {
     fn tally(&self, bus: &Bus<'_>, frames: core::ops::Range<usize>) {
         let (mut tally, mut segmented) = (Tally::default(), 0);
         for taken in &self.taken[frames] {
-            tally.count(taken.cast, u64::from(taken.len) + 4);
+            tally.count(taken.cast, u64::from(taken.len + CRC));
             segmented += u64::from(taken.segmented);
         }
         bus.shared.stats.transmitted(&tally);
