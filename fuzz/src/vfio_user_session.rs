@@ -121,7 +121,6 @@ fn serve(data: &[u8]) {
             let Some(message) = message else { continue 'stream };
             let Ok(outcome) = session.handle(message, &mut device) else { break 'stream };
             assert!(outcome.answer.is_none_or(|answer| answer.bytes.len() >= HEADER));
-            let _ = session.dma_read(0, 4);
         }
         break;
     }

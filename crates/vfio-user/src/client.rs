@@ -1,8 +1,7 @@
 //! The client's side of a connection, for tests and monitors.
 
 use crate::codec::{CodecError, split};
-use crate::errno;
-use crate::header::{DESCRIPTORS, Header, Kind, PAYLOAD, Packet, TRANSFER, name};
+use crate::header::{DESCRIPTORS, Kind, PAYLOAD, Packet, TRANSFER, name};
 use crate::inbox::{Inbox, Message};
 use crate::irq::SetIrqs;
 use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
@@ -11,23 +10,14 @@ use crate::request::Request;
 use crate::version::{Capabilities, MAJOR, MINOR};
 use std::io;
 use std::os::fd::OwnedFd;
-use zerocopy::IntoBytes;
 
-/// A blocking transport to the server, and the memory that the server may access by messages.
+/// A blocking transport to the server.
 pub trait Transport {
     /// Sends all of a message.
     fn send(&mut self, packet: Packet) -> io::Result<()>;
     /// Receives some bytes, at least one unless the server closed the connection, and the descriptors that
     /// come with them. An error when the server takes too long.
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)>;
-    /// Reads memory for the server, or fails with an error number.
-    fn dma_read(&mut self, _address: u64, _bytes: &mut [u8]) -> Result<(), u32> {
-        Err(errno::EFAULT)
-    }
-    /// Writes memory for the server.
-    fn dma_write(&mut self, _address: u64, _bytes: &[u8]) -> Result<(), u32> {
-        Err(errno::EFAULT)
-    }
 }
 
 /// Why a client's request failed.
@@ -165,7 +155,7 @@ impl<T: Transport> Client<T> {
         self.send(Request::RegionWriteMulti(writes), true).map(drop)
     }
 
-    /// Maps a range of memory; without a file, the server accesses it by messages.
+    /// Maps a range of memory; without a file, the server can't access it.
     pub fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), ClientError> {
         let argsz = size_of::<DmaMap>() as u32;
         self.call(Request::DmaMap(DmaMap { argsz, ..map }, file)).map(drop)
@@ -208,25 +198,23 @@ impl<T: Transport> Client<T> {
         Ok(id)
     }
 
-    /// Sends a request and waits for its reply; serves the server's requests meanwhile.
+    /// Sends a request and waits for its reply. Commands of the server are not supported.
     fn call(&mut self, request: Request<'_>) -> Result<(Vec<u8>, Vec<OwnedFd>), ClientError> {
         let command = request.command();
         let id = self.send(request, false)?;
         let Client { transport, inbox, .. } = self;
         loop {
-            while let Some(Message { header, payload, fds }) = inbox.message()? {
-                match header.kind {
-                    Kind::Command { no_reply } => serve(transport, &header, payload, no_reply)?,
-                    Kind::Reply { error } => {
-                        if (header.id, header.command) != (id, command) {
-                            return Err(ClientError::Mismatch { command });
-                        }
-                        return match error {
-                            Some(errno) => Err(ClientError::Refused { command, errno }),
-                            None => Ok((payload.to_vec(), fds)),
-                        };
-                    }
+            if let Some(Message { header, payload, fds }) = inbox.message()? {
+                let Kind::Reply { error } = header.kind else {
+                    return Err(ClientError::Mismatch { command });
+                };
+                if (header.id, header.command) != (id, command) {
+                    return Err(ClientError::Mismatch { command });
                 }
+                return match error {
+                    Some(errno) => Err(ClientError::Refused { command, errno }),
+                    None => Ok((payload.to_vec(), fds)),
+                };
             }
             let (count, fds) = transport.receive(inbox.space())?;
             if count == 0 {
@@ -235,39 +223,4 @@ impl<T: Transport> Client<T> {
             inbox.filled(count, fds)?;
         }
     }
-}
-
-/// Serves an access of the server to the client's memory.
-fn serve(
-    transport: &mut impl Transport,
-    header: &Header,
-    payload: &[u8],
-    no_reply: bool,
-) -> Result<(), ClientError> {
-    let mut reply = Vec::new();
-    let result = match Request::decode(header.command, payload, Vec::new()) {
-        // Attack: a read of more than a message can carry.
-        Ok(Request::DmaRead(dma)) if dma.count <= TRANSFER as u64 => {
-            reply.extend_from_slice(dma.as_bytes());
-            let data = reply.len();
-            reply.resize(data + dma.count as usize, 0);
-            transport.dma_read(dma.address, &mut reply[data..])
-        }
-        Ok(Request::DmaWrite(dma, data)) => {
-            reply.extend_from_slice(dma.as_bytes());
-            transport.dma_write(dma.address, data)
-        }
-        Ok(Request::DmaRead(_)) => Err(errno::E2BIG),
-        Ok(_) => Err(errno::ENOTSUP),
-        Err(error) => Err(error.errno()),
-    };
-    if no_reply {
-        return Ok(());
-    }
-    if result.is_err() {
-        reply.clear();
-    }
-    let kind = Kind::Reply { error: result.err() };
-    let packet = Header::packet(header.id, header.command, kind, &[&reply]);
-    Ok(transport.send(packet)?)
 }

@@ -10,7 +10,6 @@
 
 mod client;
 mod codec;
-mod dma;
 pub mod errno;
 mod header;
 mod inbox;
@@ -24,11 +23,10 @@ mod version;
 
 pub use client::{Client, ClientError, Transport};
 pub use codec::CodecError;
-pub use dma::{Busy, Completion};
 pub use header::{DESCRIPTORS, HEADER, Header, Kind, PAYLOAD, Packet, TRANSFER, command, name};
 pub use inbox::{Inbox, Message};
 pub use irq::{Irq, IrqAction, IrqData, IrqType, SetIrqs};
-pub use payload::{Access, Area, DeviceInfo, Dma, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
+pub use payload::{Access, Area, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
 pub use region::{Mapping, Region, SharedRegion};
 pub use request::Request;
 pub use session::{Device, DmaRange, Offer, Outcome, Refused, Session, SessionError};

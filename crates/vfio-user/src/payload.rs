@@ -175,13 +175,3 @@ pub struct Write {
     /// The data; the first bytes of it if fewer than eight are written.
     pub data: [u8; 8],
 }
-
-/// A server's access to the client's memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct Dma {
-    /// First address, as the device sees it.
-    pub address: u64,
-    /// Bytes.
-    pub count: u64,
-}

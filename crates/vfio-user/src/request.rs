@@ -3,7 +3,7 @@
 use crate::codec::{CodecError, split, whole};
 use crate::header::{Header, Kind, Packet, command};
 use crate::irq::SetIrqs;
-use crate::payload::{Access, DeviceInfo, Dma, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
+use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
 use crate::version::Capabilities;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,10 +24,6 @@ pub enum Request<'a> {
     SetIrqs(SetIrqs<'a>),
     RegionRead(Access),
     RegionWrite(Access, &'a [u8]),
-    /// Of the server.
-    DmaRead(Dma),
-    /// Of the server.
-    DmaWrite(Dma, &'a [u8]),
     Reset,
     RegionWriteMulti(Vec<Write>),
 }
@@ -52,16 +48,12 @@ impl<'a> Request<'a> {
             command::DEVICE_GET_IRQ_INFO => Request::GetIrqInfo(whole(command, payload)?),
             command::DEVICE_SET_IRQS => Request::SetIrqs(SetIrqs::decode(payload, fds)?),
             command::REGION_READ => Request::RegionRead(whole(command, payload)?),
-            command::DMA_READ => Request::DmaRead(whole(command, payload)?),
             command::REGION_WRITE => {
                 let (access, data) = split::<Access>(command, payload)?;
-                sized(command, access.count.into(), data)?;
+                if data.len() as u64 != u64::from(access.count) {
+                    return Err(CodecError::Field { command, field: "count" });
+                }
                 Request::RegionWrite(access, data)
-            }
-            command::DMA_WRITE => {
-                let (dma, data) = split::<Dma>(command, payload)?;
-                sized(command, dma.count, data)?;
-                Request::DmaWrite(dma, data)
             }
             command::REGION_WRITE_MULTI => {
                 let (count, rest) = split::<u64>(command, payload)?;
@@ -90,8 +82,6 @@ impl<'a> Request<'a> {
             Request::SetIrqs(_) => command::DEVICE_SET_IRQS,
             Request::RegionRead(_) => command::REGION_READ,
             Request::RegionWrite(..) => command::REGION_WRITE,
-            Request::DmaRead(_) => command::DMA_READ,
-            Request::DmaWrite(..) => command::DMA_WRITE,
             Request::Reset => command::DEVICE_RESET,
             Request::RegionWriteMulti(_) => command::REGION_WRITE_MULTI,
         }
@@ -120,20 +110,10 @@ impl<'a> Request<'a> {
             }
             Request::RegionRead(access) => packet(&[access.as_bytes()]),
             Request::RegionWrite(access, data) => packet(&[access.as_bytes(), data]),
-            Request::DmaRead(dma) => packet(&[dma.as_bytes()]),
-            Request::DmaWrite(dma, data) => packet(&[dma.as_bytes(), data]),
             Request::Reset => packet(&[]),
             Request::RegionWriteMulti(writes) => {
                 packet(&[(writes.len() as u64).as_bytes(), writes.as_bytes()])
             }
         }
     }
-}
-
-/// Checks that a message has the data that it announces.
-fn sized(command: u16, count: u64, data: &[u8]) -> Result<(), CodecError> {
-    if count == data.len() as u64 {
-        return Ok(());
-    }
-    Err(CodecError::Field { command, field: "count" })
 }

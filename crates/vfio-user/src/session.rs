@@ -1,12 +1,11 @@
 //! The server's side of a connection.
 
 use crate::codec::CodecError;
-use crate::dma::{Busy, Completion, DmaRequests};
 use crate::errno;
 use crate::header::{Header, Kind, Packet, TRANSFER, command, name};
 use crate::inbox::Message;
 use crate::irq::{Irq, IrqAction, IrqData, IrqType, SetIrqs};
-use crate::payload::{Access, DeviceInfo, Dma, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
+use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
 use crate::region::Region;
 use crate::request::Request;
 use crate::version::{Capabilities, MAJOR, MINOR, PAGE};
@@ -48,7 +47,7 @@ pub struct DmaRange {
 /// The device that a session serves. When a call returns, it has taken effect: no worker uses the previous
 /// state. The session checks that regions, interrupts and ranges exist; ranges never overlap.
 pub trait Device {
-    /// Adds a range. Without a file, only messages access it.
+    /// Adds a range. Without a file, the device has no access to it.
     fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), Refused>;
     /// Removes ranges that were added.
     fn dma_unmap(&mut self, ranges: &[DmaRange]);
@@ -108,8 +107,6 @@ pub struct Outcome {
     pub answer: Option<Packet>,
     /// A refused command; the reply, if there is one, reports the error.
     pub refused: Option<SessionError>,
-    /// An access to the client's memory that the message completed.
-    pub completed: Option<Completion>,
 }
 
 /// State of one connection.
@@ -120,7 +117,6 @@ pub struct Session {
     client: Option<Capabilities>,
     /// Size of each mapped range, by its first address.
     maps: BTreeMap<u64, u64>,
-    dma: DmaRequests,
 }
 
 /// Payload and file of a reply.
@@ -136,7 +132,7 @@ impl Refused {
 impl Session {
     /// A new connection.
     pub fn new(offer: Offer) -> Session {
-        Session { offer, client: None, maps: BTreeMap::new(), dma: DmaRequests::default() }
+        Session { offer, client: None, maps: BTreeMap::new() }
     }
 
     /// The client's capabilities, once negotiated.
@@ -152,13 +148,8 @@ impl Session {
     ) -> Result<Outcome, SessionError> {
         let Message { header, payload, fds } = message;
         let Header { id, command, kind, .. } = header;
-        let Kind::Command { no_reply } = kind else {
-            let completed = self.dma.complete(&header, payload)?;
-            return match completed {
-                Some(_) => Ok(Outcome { completed, ..Outcome::default() }),
-                None => Err(SessionError::Unasked { command }),
-            };
-        };
+        // This end sends no commands.
+        let Kind::Command { no_reply } = kind else { return Err(SessionError::Unasked { command }) };
         if self.client.is_none() && command != command::VERSION {
             return Err(SessionError::NoVersion { command });
         }
@@ -180,19 +171,7 @@ impl Session {
             let packet = Header::packet(id, command, Kind::Reply { error }, &[&payload]);
             Packet { fds: file.into_iter().collect(), ..packet }
         });
-        Ok(Outcome { answer, refused, completed: None })
-    }
-
-    /// A message that reads the client's memory, and its id. It must be sent.
-    pub fn dma_read(&mut self, address: u64, count: usize) -> Result<(u16, Packet), Busy> {
-        let dma = Dma { address, count: count as u64 };
-        self.dma.request(Request::DmaRead(dma), dma, self.client)
-    }
-
-    /// A message that writes the client's memory, and its id. It must be sent.
-    pub fn dma_write(&mut self, address: u64, data: &[u8]) -> Result<(u16, Packet), Busy> {
-        let dma = Dma { address, count: data.len() as u64 };
-        self.dma.request(Request::DmaWrite(dma, data), dma, self.client)
+        Ok(Outcome { answer, refused })
     }
 
     /// Ends the connection: unmaps the client's memory and removes its eventfds. The device keeps its state.
@@ -240,9 +219,6 @@ impl Session {
             Request::Reset => {
                 device.reset();
                 Vec::new()
-            }
-            Request::DmaRead(_) | Request::DmaWrite(..) => {
-                return Err(Refused { errno: errno::ENOTSUP, reason: "only a server sends it".into() });
             }
         };
         Ok((payload, None))

@@ -20,7 +20,6 @@ fn every_message() -> Vec<(Request<'static>, usize)> {
     let capabilities = Capabilities { max_msg_fds: 16, write_multiple: true, ..Capabilities::default() };
     let access = Access { offset: 0x3818, region: pci::BAR0, count: 4 };
     let write = Write { access, data: [1, 2, 3, 4, 0, 0, 0, 0] };
-    let dma = Dma { address: 0x4000, count: 3 };
     vec![
         (Request::Version(0, 1, capabilities), 0),
         (Request::DmaMap(map, Some(nulls(1).remove(0))), 1),
@@ -33,8 +32,6 @@ fn every_message() -> Vec<(Request<'static>, usize)> {
         (set(IrqAction::Mask, 2, IrqData::Some(&[0, 1])), 0),
         (Request::RegionRead(access), 0),
         (Request::RegionWrite(access, &[1, 2, 3, 4]), 0),
-        (Request::DmaRead(dma), 0),
-        (Request::DmaWrite(dma, &[1, 2, 3]), 0),
         (Request::Reset, 0),
         (Request::RegionWriteMulti(vec![write, write]), 0),
     ]

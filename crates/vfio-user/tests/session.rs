@@ -21,9 +21,6 @@ struct Loop {
     replies: VecDeque<u8>,
     files: Vec<OwnedFd>,
     refused: Vec<String>,
-    completed: Vec<Completion>,
-    /// The client's memory, from address 0.
-    memory: Vec<u8>,
 }
 
 impl Loop {
@@ -36,8 +33,6 @@ impl Loop {
             replies: VecDeque::new(),
             files: Vec::new(),
             refused: Vec::new(),
-            completed: Vec::new(),
-            memory: vec![0; 0x1000],
         }
     }
 }
@@ -58,7 +53,6 @@ impl Transport for Loop {
                 self.replies.extend(answer.bytes);
                 self.files.extend(answer.fds.iter().map(|_| null()));
                 self.refused.extend(outcome.refused.map(|error| error.to_string()));
-                self.completed.extend(outcome.completed);
             }
         }
         Ok(())
@@ -68,18 +62,6 @@ impl Transport for Loop {
         let count = bytes.len().min(self.step).min(self.replies.len());
         self.replies.drain(..count).zip(bytes).for_each(|(from, to)| *to = from);
         Ok((count, std::mem::take(&mut self.files)))
-    }
-
-    fn dma_read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), u32> {
-        let from = self.memory.get(address as usize..).and_then(|memory| memory.get(..bytes.len()));
-        bytes.copy_from_slice(from.ok_or(errno::EFAULT)?);
-        Ok(())
-    }
-
-    fn dma_write(&mut self, address: u64, bytes: &[u8]) -> Result<(), u32> {
-        let to = self.memory.get_mut(address as usize..).and_then(|memory| memory.get_mut(..bytes.len()));
-        to.ok_or(errno::EFAULT)?.copy_from_slice(bytes);
-        Ok(())
     }
 }
 
@@ -323,43 +305,12 @@ fn interrupts_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn a_server_uses_memory_by_messages() {
-    let mut client = connect();
-    client.transport().memory[..4].copy_from_slice(&[1, 2, 3, 4]);
-    let Loop { session, replies, .. } = client.transport();
-    let (_, read) = session.dma_read(1, 2).unwrap();
-    let (_, write) = session.dma_write(8, &[7; 3]).unwrap();
-    let (_, outside) = session.dma_read(0xfff, 2).unwrap();
-    // They reach the client before the reply that it waits for.
-    [read, write, outside].into_iter().for_each(|packet| replies.extend(packet.bytes));
-    client.info().unwrap();
-    let Loop { memory, completed, .. } = client.transport();
-    assert_eq!(memory[8..12], [7, 7, 7, 0]);
-    let results: Vec<_> = completed.drain(..).map(|completion| (completion.id, completion.result)).collect();
-    assert_eq!(results, [(0, Ok(vec![2, 3])), (1, Ok(Vec::new())), (2, Err(errno::EFAULT))]);
-}
-
-#[test]
-fn a_client_that_does_not_reply_correctly_is_bounded() {
+fn a_reply_to_nothing_ends_the_session() {
     let mut session = Session::new(offer());
-    assert_eq!(session.dma_read(0, 1).unwrap_err(), Busy::Size, "nothing was negotiated");
     handle(&mut session, command(command::VERSION, 4), &[0; 4], Vec::new()).unwrap();
-    assert_eq!(session.dma_read(0, TRANSFER + 1).unwrap_err(), Busy::Size);
-    let ids: Vec<u16> = (0..64).map(|at| session.dma_read(at, 1).unwrap().0).collect();
-    assert_eq!(session.dma_read(0, 1).unwrap_err(), Busy::Pending);
-    let header = |id, command| Header { id, command, kind: Kind::Reply { error: None }, size: 0 };
-    let mut reply = |id, command, dma: &[u64], data: &[u8]| {
-        let payload = [dma.iter().flat_map(|word| word.to_ne_bytes()).collect(), data.to_vec()].concat();
-        handle(&mut session, header(id, command), &payload, Vec::new())
-    };
-    let done = reply(ids[1], command::DMA_READ, &[1, 1], &[5]).unwrap().completed.unwrap();
-    assert_eq!(done, Completion { id: ids[1], result: Ok(vec![5]) });
-    let again = reply(ids[1], command::DMA_READ, &[1, 1], &[5]);
-    assert_eq!(again.unwrap_err(), SessionError::Unasked { command: command::DMA_READ });
-    assert!(reply(ids[2], command::DMA_WRITE, &[2, 1], &[5]).is_err());
-    assert!(reply(ids[3], command::DMA_READ, &[3, 1], &[5, 6]).is_err());
-    assert!(reply(ids[4], command::DMA_READ, &[4, 2], &[5, 6]).is_err());
-    assert!(reply(ids[5], command::DMA_READ, &[5, 1], &[]).is_err());
+    let reply = Header { id: 1, command: command::DMA_READ, kind: Kind::Reply { error: None }, size: 0 };
+    let error = handle(&mut session, reply, &[], Vec::new()).unwrap_err();
+    assert_eq!(error, SessionError::Unasked { command: command::DMA_READ });
 }
 
 /// A server that sends the given bytes regardless of the requests.

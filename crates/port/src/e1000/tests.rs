@@ -249,7 +249,7 @@ fn memory_must_be_shared_memory_within_the_ports_limit() {
     assert_eq!(errno_of(client.dma_map(map(0, 1 << 40), Some(copy(&file)))), errno::EINVAL);
     client.dma_map(map(0, SIZE), Some(copy(&file))).unwrap();
     assert_eq!(errno_of(client.dma_map(map(SIZE, SIZE), Some(copy(&file)))), errno::EINVAL);
-    // Memory that is only accessed by messages doesn't count.
+    // Memory without a file doesn't count.
     client.dma_map(map(SIZE, SIZE), None).unwrap();
     client.dma_unmap(DmaUnmap { size: SIZE, ..DmaUnmap::default() }).unwrap();
     client.dma_map(map(0, SIZE), Some(copy(&file))).unwrap();
