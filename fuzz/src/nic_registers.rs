@@ -15,15 +15,17 @@ const LEN: usize = 0x8000;
 const MODELS: &[&Model] = &[&i82540em::MODEL, &i82574l::MODEL];
 
 thread_local! {
-    static MEMORY: Option<(Memory, Region)> = memory();
+    static MEMORY: Option<(Memory, Memory)> = memory();
 }
 
-fn memory() -> Option<(Memory, Region)> {
+/// The guest's memory, and that of mapped registers.
+fn memory() -> Option<(Memory, Memory)> {
     let region = |guest: u64, len: usize| {
         let file = memfd("fuzz", len).ok()?;
         Some(Arc::new(Mapping::shared(&file, 0, len).ok()?).region_at(guest, guest))
     };
-    Some((Memory::new(vec![region(BASE, LEN)?]).ok()?, region(0, PAGES.1 as usize)?))
+    let memory = |region: Region| Memory::new(vec![region]).ok();
+    Some((memory(region(BASE, LEN)?)?, memory(region(0, PAGES.1 as usize)?)?))
 }
 
 fn techniques(bits: u8) -> Techniques {
@@ -50,14 +52,14 @@ pub fn run(data: &[u8]) {
             span.write(&[0; LEN]);
         }
         let model = MODELS[usize::from(*second) % MODELS.len()];
-        let (techniques, pages) = (techniques(*first), Some(pages.clone()));
-        let settings = Settings { model, mac: [2, 0, 0, 0, 0, 1], techniques, link: true, pages };
+        let (techniques, region) = (techniques(*first), pages.regions().first().cloned());
+        let settings = Settings { model, mac: [2, 0, 0, 0, 0, 1], techniques, link: true, pages: region };
         let Ok(nic) = Nic::new(settings) else { panic!("the pages are large enough") };
-        steps(nic, memory, data);
+        steps(nic, memory, pages, data);
     });
 }
 
-fn steps(mut nic: Nic, memory: &Memory, data: &[u8]) {
+fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
     let counters = CountersRef::private();
     let (mut tx, mut rx) = (TxEngine::new(counters.clone()), RxEngine::new(counters));
     let shared = nic.shared().clone();
@@ -70,10 +72,10 @@ fn steps(mut nic: Nic, memory: &Memory, data: &[u8]) {
         let mut storage = Storage::default();
         let mut burst = Burst::begin(&mut storage);
         let mut host = Host { now, quiesce: &mut || {} };
-        match what % 6 {
-            0 => drop(nic.write(Area::Bar(what / 6 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
+        match what % 7 {
+            0 => drop(nic.write(Area::Bar(what / 7 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
             1 => drop(nic.write(Area::Config, offset.into(), value, &mut host)),
-            2 => nic.read(Area::Bar(what / 6 % 6), offset.into(), &mut vec![0; count]),
+            2 => nic.read(Area::Bar(what / 7 % 6), offset.into(), &mut vec![0; count]),
             3 => {
                 let at = BASE + u64::from(offset) % LEN as u64;
                 let _ = memory.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
@@ -87,6 +89,11 @@ fn steps(mut nic: Nic, memory: &Memory, data: &[u8]) {
                 }
                 let _ = tx.release(&bus, taken.min(count));
                 let _ = tx.arm(&bus);
+            }
+            // A guest writes mapped registers without the model.
+            5 => {
+                let at = u64::from(offset) % u64::from(PAGES.1);
+                let _ = pages.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
             }
             _ => {
                 let frame = vec![0xff; 14 + usize::from(*o0) * 8];
@@ -126,7 +133,9 @@ pub fn seeds() -> Vec<Vec<u8>> {
         vec![write(0xd0, 0x9d), write(0x100, 0x8002), write(0x400, 2)],
     ];
     let start = start.concat().concat();
-    let serve = [step(4, 9, 0, 0), step(5, 3, 20, 0), step(2, 4, 0xc0, 0)].concat();
+    let serve = [step(4, 9, 0, 0), step(6, 3, 20, 0), step(2, 4, 0xc0, 0)].concat();
+    // A hostile tail and head, then those of the frames.
+    let tails = [u64::MAX, 3].map(|tail| step(5, 0, 0x1818, tail)).concat();
     let descriptors = |words: &[u64]| {
         let places = (0..).map(|number| tx + 8 * number);
         places.zip(words).flat_map(|(at, word)| memory(at, *word)).collect::<Vec<u8>>()
@@ -141,7 +150,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         memory(buffer + 16, 0x0640_0040_0000_0000),
     ];
     let seed = |techniques: u8, model: u8, frames: &[u8]| {
-        [&[techniques, model], &start[..], &headers.concat(), frames, &serve].concat()
+        [&[techniques, model], &start[..], &headers.concat(), frames, &tails, &serve].concat()
     };
     vec![seed(0x8a, 0, &plain), seed(0x00, 0, &checksum), seed(0xff, 0, &tso), seed(0x8a, 1, &tso)]
 }

@@ -104,7 +104,8 @@ Examples:
   ringway stats
   ringway stats --watch
   ringway stats --watch --interval 0.2 --count 5
-  ringway stats --watch --json")]
+  ringway stats --watch --json
+  ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
     /// Show the state of a switch.
     #[command(after_help = "\
@@ -265,6 +266,12 @@ impl Log {
 /// Which counters to show.
 #[derive(Args)]
 pub struct Stats {
+    /// The port for `--exits`.
+    #[arg(value_name = "NAME", requires = "exits")]
+    pub port: Option<String>,
+    /// Show accesses to the registers of a port's card, and its interrupts, since its client connected.
+    #[arg(long, requires = "port", conflicts_with = "watch")]
+    pub exits: bool,
     /// Show rates repeatedly.
     #[arg(long, short)]
     pub watch: bool,

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell, short};
 use anstyle::Style;
-use ringway_control::api::{Counts, PortStats, StatsView};
+use ringway_control::api::{Counts, ExitsView, PortStats, RegisterView, StatsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -36,6 +36,17 @@ struct Rates {
 /// Shows counters, or rates.
 pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
+    if options.exits {
+        let name = options.port.as_deref().unwrap_or_default();
+        let view: ExitsView = client.get(&format!("/v1/ports/{name}/exits"))?;
+        if json {
+            text::json(&view);
+        } else {
+            exits(&view).print();
+            anstream::println!("{}", summary(&view));
+        }
+        return Ok(());
+    }
     let mut last: StatsView = client.get("/v1/stats")?;
     if !options.watch {
         if json {
@@ -67,6 +78,39 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
         looks += 1;
     }
     Ok(())
+}
+
+/// Accesses by register, most first.
+fn exits(view: &ExitsView) -> Table {
+    let mut table = Table::new(&["REGISTER", ">READS", ">WRITES", "MAPPED"]);
+    let mut rows: Vec<_> = view.registers.iter().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.reads + row.writes));
+    for RegisterView { name, reads, writes, mapped } in rows {
+        let mapped = if *mapped { "yes" } else { "" };
+        table.row(vec![cell(name), cell(reads), cell(writes), cell(mapped)]);
+    }
+    table
+}
+
+/// Exits, doorbells and interrupts for each frame.
+fn summary(view: &ExitsView) -> String {
+    let each = |count: u64, frames: u64| match frames {
+        0 => "-".to_string(),
+        _ => format!("{:.3}", count as f64 / frames as f64),
+    };
+    let ExitsView { tx_frames, rx_frames, tx_doorbells, rx_doorbells, raised, held, .. } = view;
+    let exits = view.registers.iter().map(|row| row.reads + row.writes).sum();
+    let trapped = view.registers.iter().find(|row| row.name == "TDT").map_or(0, |row| row.writes);
+    let frames = tx_frames + rx_frames;
+    format!(
+        "frames      {tx_frames} sent, {rx_frames} received\n\
+         exits       {exits}, {} a frame\n\
+         doorbells   {trapped} trapped, {} a sent frame; seen: {tx_doorbells} TX, {rx_doorbells} RX\n\
+         interrupts  {raised} raised, {held} held; {} frames an interrupt",
+        each(exits, frames),
+        each(trapped, *tx_frames),
+        each(frames, *raised),
+    )
 }
 
 /// Drops of both directions by reason.
@@ -192,6 +236,29 @@ mod tests {
         assert!(!totals(&view(0, 0)).render(None).contains("IOTLB"));
         let text = totals(&view(51, 42)).render(None);
         assert!(text.contains("IOTLB HITS") && text.contains("51") && text.contains("42"), "{text}");
+    }
+
+    #[test]
+    fn exits_are_shown_a_frame() {
+        let row =
+            |name: &str, reads, writes, mapped| RegisterView { name: name.into(), reads, writes, mapped };
+        let view = ExitsView {
+            registers: vec![row("ICR", 20, 0, false), row("TDT", 0, 50, true)],
+            tx_frames: 100,
+            rx_frames: 100,
+            tx_doorbells: 60,
+            raised: 40,
+            ..ExitsView::default()
+        };
+        let table = exits(&view).render(None);
+        assert!(table.find("TDT") < table.find("ICR"), "{table}");
+        let text = summary(&view);
+        assert!(
+            text.contains("70, 0.350 a frame") && text.contains("50 trapped, 0.500 a sent frame"),
+            "{text}"
+        );
+        assert!(text.contains("40 raised, 0 held; 5.000 frames an interrupt"), "{text}");
+        assert!(summary(&ExitsView::default()).contains("0, - a frame"));
     }
 
     #[test]

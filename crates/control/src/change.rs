@@ -1,6 +1,7 @@
 //! The changes that turn one fabric into another.
 
 use crate::file::Fabric;
+use crate::kinds::{self, PortControl};
 use ringway_spec::{Function, Guest, Port, Switch, To};
 use std::collections::HashSet;
 
@@ -21,6 +22,8 @@ pub enum Change {
     AddPort(Port),
     /// Moves a port to another worker; its peer stays attached.
     MovePort(Port),
+    /// Changes settings of a port that its peer need not know; the peer stays attached.
+    TunePort(Port),
     /// Replaces a function's configuration.
     SwapFunction(Function),
     /// Adds a guest, and starts it if its `start` is set.
@@ -41,6 +44,7 @@ impl std::fmt::Display for Change {
             Change::MovePort(port) => {
                 write!(f, "move port {} to {}", port.name, port.worker.as_deref().unwrap_or("any worker"))
             }
+            Change::TunePort(port) => write!(f, "change port {}", port.name),
             Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
             Change::AddFunction(function) => write!(f, "add function {}", function.name),
@@ -63,11 +67,12 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
     }
 }
 
-/// The changes that turn one fabric into the other; equal parts are left alone. A port that differs only in its
-/// worker is moved. A port that differs otherwise, or belongs to another guest, is removed and added again; so are all
-/// ports of a switch that differs, and the guests and functions of such ports. A function that differs only in its
-/// configuration keeps running, with the new one.
-pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
+/// The changes that turn one fabric into the other; equal parts are left alone. A port that differs only in
+/// its worker is moved, and one that differs only in what its kind can change is changed. A port that differs
+/// otherwise, or belongs to another guest, is removed and added again; so are all ports of a switch that
+/// differs, and the guests and functions of such ports. A function that differs only in its configuration
+/// keeps running, with the new one. `more`: kinds of port besides the project's.
+pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortControl]) -> Vec<Change> {
     let kept_switches: HashSet<&str> = from
         .switches
         .iter()
@@ -79,8 +84,8 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
             Some(To::Switch(switch)) => kept_switches.contains(&**switch),
             Some(To::Patch(_)) | None => true,
         };
-        let is_same = |other: &Port| Port { worker: other.worker.clone(), ..(*port).clone() } == *other;
-        on && to.ports.iter().any(is_same) && user(from, &port.name) == user(to, &port.name)
+        on && to.ports.iter().any(|other| in_place(port, other, more).is_some())
+            && user(from, &port.name) == user(to, &port.name)
     };
     let kept_ports: HashSet<&str> = from.ports.iter().filter(keeps).map(|port| &*port.name).collect();
     let kept_guests: HashSet<&str> = from
@@ -104,8 +109,9 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let mut changes = Vec::new();
     let gone = |name: &String, kept: &HashSet<&str>| (!kept.contains(&**name)).then(|| name.clone());
     changes.extend(from.guests.iter().filter_map(|g| gone(&g.name, &kept_guests)).map(Change::RemoveGuest));
-    let moved = |port: &&Port| kept_ports.contains(&*port.name) && !from.ports.contains(port);
-    changes.extend(to.ports.iter().filter(moved).cloned().map(Change::MovePort));
+    for port in to.ports.iter().filter(|port| kept_ports.contains(&*port.name)) {
+        changes.extend(from.port(&port.name).and_then(|own| in_place(own, port, more)).unwrap_or_default());
+    }
     let functions = from.functions.iter().filter_map(|f| gone(&f.name, &kept_functions));
     changes.extend(functions.map(Change::RemoveFunction));
     changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
@@ -125,6 +131,20 @@ pub fn between(from: &Fabric, to: &Fabric) -> Vec<Change> {
     changes
 }
 
+/// The changes that turn a port into another while its peer stays; `None` if there are none.
+fn in_place(from: &Port, to: &Port, more: &'static [&'static dyn PortControl]) -> Option<Vec<Change>> {
+    let moved = Port { worker: to.worker.clone(), ..from.clone() };
+    let mut changes = Vec::new();
+    if moved != *from {
+        changes.push(Change::MovePort(moved.clone()));
+    }
+    if moved != *to {
+        kinds::find(from.kind.name(), more).filter(|kind| kind.changes(&moved, to))?;
+        changes.push(Change::TunePort(to.clone()));
+    }
+    Some(changes)
+}
+
 /// The guest of a port, and the guest's configured user, who owns the port's socket.
 fn user<'a>(fabric: &'a Fabric, port: &str) -> Option<(&'a str, Option<&'a str>)> {
     let guest = fabric.guests.iter().find(|guest| guest.ports.iter().any(|own| own == port))?;
@@ -139,7 +159,7 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),
         Change::AddSwitch(switch) => fabric.switches.push(switch),
         Change::AddPort(port) => fabric.ports.push(port),
-        Change::MovePort(port) => {
+        Change::MovePort(port) | Change::TunePort(port) => {
             if let Some(own) = fabric.ports.iter_mut().find(|own| own.name == port.name) {
                 *own = port;
             }
@@ -166,9 +186,9 @@ mod tests {
 
     fn words(from: &str, to: &str) -> Vec<String> {
         let (mut from, to) = (fabric(from), fabric(to));
-        let changes = between(&from, &to);
+        let changes = between(&from, &to, &[]);
         changes.iter().for_each(|change| apply(&mut from, change));
-        assert_eq!(between(&from, &to), [], "no further change is needed");
+        assert_eq!(between(&from, &to, &[]), [], "no further change is needed");
         changes.iter().map(ToString::to_string).collect()
     }
 
@@ -193,6 +213,21 @@ mod tests {
         let one = two.replace("[worker.w]", "[worker.w]\nports=['a']");
         assert_eq!(words(&two, &one), ["move port a to w"]);
         assert_eq!(words(&one, &two), ["move port a to any worker"]);
+    }
+
+    #[test]
+    fn changed_techniques_keep_the_peer_and_its_guest() {
+        let card = |techniques: &str| {
+            format!(
+                "[switch.s]\n[port.c]\nkind='e1000'\nsocket='c'\nmac='02:00:00:00:00:01'\nswitch='s'\n\
+                     techniques={{{techniques}}}\n[worker.v]\n[worker.w]\n"
+            )
+        };
+        assert_eq!(words(&card(""), &card("moderate='50us'")), ["change port c"]);
+        let moved = card("csb=true").replace("[worker.w]", "[worker.w]\nports=['c']");
+        assert_eq!(words(&card(""), &moved), ["move port c to w", "change port c"]);
+        let other = card("csb=true").replace("socket='c'", "socket='d'");
+        assert_eq!(words(&card(""), &other), ["remove port c", "add port c (e1000)"]);
     }
 
     #[test]

@@ -242,6 +242,10 @@ impl Data {
             Request::MovePort { name, worker } => {
                 return self.work(number, &name, Job::Move(worker), Some(id));
             }
+            Request::ChangePort { port } => {
+                let name = port.name.clone();
+                return self.work(number, &name, Job::Change(Box::new(port)), Some(id));
+            }
             Request::Attach { port } => {
                 return self.work(number, &port, Job::Attach(descriptors), Some(id));
             }
@@ -271,6 +275,7 @@ impl Data {
                 fabric.watch(&worker, thread, files)?;
             }
             Request::State => return Ok(Reply::State(fabric.state())),
+            Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),
             _ => return Err(FabricError::Limit("the fabric is started already")),
         }

@@ -14,7 +14,7 @@ use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, KINDS, Peer, PortKind};
+use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -445,6 +445,14 @@ impl Fabric {
         });
         let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.workers));
         State { ports: ports.collect(), workers: workers.collect() }
+    }
+
+    /// Where accesses to a port's registers and its interrupts went, if its kind has registers.
+    pub fn exits(&self, port: &str) -> Result<Option<Exits>, FabricError> {
+        let record = self.ports.get(port).ok_or_else(|| FabricError::Unknown("port", port.into()))?;
+        // The job is at most some milliseconds old: another thread became the leader.
+        let peer = record.peer.as_ref().ok_or(FabricError::Limit("the port is busy; ask again"))?;
+        Ok(peer.exits())
     }
 
     /// Addresses that a switch knows.

@@ -4,6 +4,7 @@
 //! executed in order. `data` sends [`DataMessage::Event`]s whenever something happens. Names were checked by
 //! `control`; `data` still refuses unknown ones.
 
+use ringway_port::Exits;
 use ringway_spec::{MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,11 @@ pub enum Request {
         /// The worker's name; `None` for the workers with the fewest queues.
         worker: Option<String>,
     },
+    /// Changes settings of a port that its peer need not know; the peer stays.
+    ChangePort {
+        /// The port as it shall be.
+        port: Port,
+    },
     /// The files that [`ringway_host::open_thread_files`] opens for a worker's thread, in response to
     /// [`Event::Worker`].
     Watch {
@@ -75,6 +81,11 @@ pub enum Request {
     },
     /// Requests [`Reply::State`].
     State,
+    /// Requests [`Reply::Exits`].
+    Exits {
+        /// The port's name.
+        port: String,
+    },
     /// Requests [`Reply::Table`].
     Table {
         /// The switch's name.
@@ -109,6 +120,8 @@ pub enum Reply {
     Refused(String),
     /// The state of all ports and workers.
     State(State),
+    /// Where accesses to a port's registers and its interrupts went; none if its kind has no registers.
+    Exits(Option<Exits>),
     /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
 }

@@ -3,6 +3,7 @@
 
 use ringway_fabric::{Fabric, FabricError};
 use ringway_frame::{Counters, CountersPage, Reason};
+use ringway_port::e1000;
 use ringway_port::source::Settings;
 use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
 use ringway_switch::{fixed, hash, learning};
@@ -171,4 +172,31 @@ fn a_moved_port_continues_and_no_other_is_affected() {
     bench.fabric.move_port("a", None).unwrap();
     bench.fabric.remove_port("a").unwrap();
     bench.fabric.remove_port("b").unwrap();
+}
+
+#[test]
+fn a_cards_techniques_change_while_its_client_stays() {
+    let mut bench = Bench::new(1);
+    let settings = |techniques: e1000::Techniques| {
+        let (mac, memory) = (Some(MacAddress([2, 0, 0, 0, 0, 1])), e1000::MEMORY);
+        Kind::new("e1000", &e1000::Settings { model: "82574l".into(), mac, mtu: None, memory, techniques })
+    };
+    bench.port("a", settings(e1000::Techniques::default()), To::Patch("b".into()));
+    bench.port("b", null(), To::Patch("a".into()));
+    let (socket, _client) = std::os::unix::net::UnixStream::pair().unwrap();
+    let pages = ringway_host::memfd("registers", e1000::PAGES).unwrap();
+    bench.fabric.attach("a", vec![socket.into(), pages]).unwrap();
+    let shown = |bench: &Bench| {
+        let port = bench.fabric.state().ports.swap_remove(0);
+        (port.state, port.detail)
+    };
+    assert_eq!(shown(&bench), ("attached".into(), "82574l".into()));
+    let new = e1000::Techniques { moderate: 50_000, csb: true, ..e1000::Techniques::default() };
+    let port = |name: &str, kind| Port::new(name, kind, Some(To::Patch("b".into())));
+    bench.fabric.change_port(port("a", settings(new))).unwrap();
+    assert_eq!(shown(&bench), ("attached".into(), "82574l csb moderate=50us".into()));
+    assert_eq!(bench.fabric.exits("a").unwrap(), Some(ringway_port::Exits::default()));
+    assert_eq!(bench.fabric.exits("b").unwrap(), None);
+    assert!(matches!(bench.fabric.exits("c"), Err(FabricError::Unknown("port", _))));
+    assert!(matches!(bench.fabric.change_port(port("b", null())), Err(FabricError::Port(..))));
 }

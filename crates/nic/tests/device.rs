@@ -140,7 +140,7 @@ fn accesses_are_counted_by_name() {
     machine.write(reg::MTA + 8, 0);
     machine.read(0x1_0000);
     let counts: Vec<_> =
-        machine.nic.accesses().map(|(name, count)| (name, count.reads, count.writes)).collect();
+        machine.nic.accesses().map(|(name, _, count)| (name, count.reads, count.writes)).collect();
     assert_eq!(counts, [("STATUS", 1, 0), ("TDT", 0, 1), ("MTA", 0, 1), ("unknown", 1, 0)]);
 }
 

@@ -18,7 +18,9 @@ pub mod vhost_user;
 
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;
-pub use peer::{Alarm, Context, Gone, NoPeer, Opened, Peer, PeerError, PortKind, State, exactly};
+pub use peer::{
+    Alarm, Context, Exits, Gone, NoPeer, Opened, Peer, PeerError, PortKind, RegisterExits, State, exactly,
+};
 pub use session_socket::SocketError;
 
 use ringway_frame::{RxQueue, TxQueue};

@@ -5,6 +5,7 @@ use ringway_frame::CountersRef;
 use ringway_host::{EventFd, HostError};
 use ringway_ring::Policy;
 use ringway_spec::Port;
+use serde::{Deserialize, Serialize};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
@@ -68,6 +69,19 @@ pub trait Peer: Send {
         None
     }
 
+    /// Changes settings that the peer need not know; `port` differs in nothing else.
+    ///
+    /// # Errors
+    /// The kind has no such settings.
+    fn change(&mut self, port: &Port) -> Result<(), PeerError> {
+        Err(PeerError::kind(format!("a port of kind {} can't change while it runs", port.kind.name())))
+    }
+
+    /// Where the peer's accesses to registers and its interrupts went, if it has registers.
+    fn exits(&self) -> Option<Exits> {
+        None
+    }
+
     /// Whether the peer shares memory, so that it can make accesses arbitrarily slow.
     fn shares_memory(&self) -> bool {
         false
@@ -80,6 +94,38 @@ pub trait Peer: Send {
     fn receiving(&self) -> u32 {
         u32::MAX
     }
+}
+
+/// Accesses to a device's registers and interrupts since its client connected.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exits {
+    /// By register; those without accesses are left out.
+    pub registers: Vec<RegisterExits>,
+    /// Frames that the guest sent.
+    pub tx_frames: u64,
+    /// Frames that the guest received.
+    pub rx_frames: u64,
+    /// How often a worker found frames to send announced, trapped or mapped.
+    pub tx_doorbells: u64,
+    /// How often a worker found receive buffers announced.
+    pub rx_doorbells: u64,
+    /// Interrupts raised.
+    pub raised: u64,
+    /// Interrupts held back to the end of an interval.
+    pub held: u64,
+}
+
+/// Accesses to a register, each an exit of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterExits {
+    /// Its name.
+    pub name: String,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Whether the client may map it; accesses through the mapping are not counted.
+    pub mapped: bool,
 }
 
 /// State of a port.

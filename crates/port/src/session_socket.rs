@@ -1,7 +1,7 @@
 //! The socket of a session: receives bytes with descriptors of its peer, and sends replies.
 
 use ringway_host::{Budget, Closer, Duplicates, FdKind, HostError};
-use std::io::{self, Write};
+use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -131,20 +131,21 @@ impl SessionSocket {
     }
 
     /// Sends a reply. The socket's buffer has room for it if the peer reads its replies at all.
-    pub fn send(&mut self, reply: &[u8], budget: &Budget) -> Result<(), SocketError> {
-        let Some(stream) = &mut self.stream else { return Ok(()) };
+    pub fn send(&mut self, reply: &[u8], fds: &[BorrowedFd<'_>], budget: &Budget) -> Result<(), SocketError> {
+        let Some(stream) = &self.stream else { return Ok(()) };
         let mut written = Ok(0);
-        budget.wake(|| written = stream.write(reply));
+        budget.wake(|| written = ringway_host::send_with(stream, reply, fds));
         match written {
             Ok(0) if budget.is_spent() => Err(SocketError::Slow),
             Ok(count) if count == reply.len() => Ok(()),
             // Attack: replies that pile up because they are not read.
             Ok(_) => Err(SocketError::Deaf),
-            Err(error) => match error.kind() {
+            Err(HostError::Call { call, error }) => match error.kind() {
                 io::ErrorKind::WouldBlock => Err(SocketError::Deaf),
                 io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Err(SocketError::Closed),
-                _ => Err(error.into()),
+                _ => Err(HostError::Call { call, error }.into()),
             },
+            Err(error) => Err(error.into()),
         }
     }
 

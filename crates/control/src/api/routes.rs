@@ -1,8 +1,8 @@
 //! The paths of the API.
 
 use super::{
-    Changes, Exec, ExecView, FabricView, FunctionView, GuestView, HandlerValue, NewFabric, PortView,
-    StatsView, TableView, Trouble,
+    Changes, Exec, ExecView, ExitsView, FabricView, FunctionView, GuestView, HandlerValue, NewFabric,
+    PortView, StatsView, TableView, Trouble,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::function::handlers::{self, HandlerError};
@@ -30,6 +30,7 @@ const LONGEST: u64 = 86_400;
         fabric,
         put_fabric,
         ports,
+        exits,
         stats,
         table,
         guests,
@@ -59,6 +60,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/openapi.json", get(async || Json(description())))
         .route("/v1/fabric", get(fabric).put(put_fabric))
         .route("/v1/ports", get(ports))
+        .route("/v1/ports/{name}/exits", get(exits))
         .route("/v1/stats", get(stats))
         .route("/v1/switches/{name}/table", get(table))
         .route("/v1/guests", get(guests))
@@ -134,6 +136,15 @@ async fn put_fabric(
 #[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = Vec<PortView>)))]
 async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failure> {
     ask(&inbox, Ask::Ports).await.map(Json)
+}
+
+/// Accesses to the registers of a port's card, and its interrupts, since its client connected.
+#[utoipa::path(get, path = "/v1/ports/{name}/exits",
+    params(("name" = String, Path, description = "The port")),
+    responses((status = 200, body = ExitsView), (status = 404, body = Trouble),
+    (status = 409, body = Trouble, description = "Its kind has no registers")))]
+async fn exits(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<ExitsView>, Failure> {
+    ask(&inbox, |answer| Ask::Exits(name, answer)).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.

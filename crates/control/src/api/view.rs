@@ -1,5 +1,6 @@
 //! The types of the API's JSON. Times are in nanoseconds. Counters are totals, from which readers compute rates.
 
+use ringway_port::{Exits, RegisterExits};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -181,6 +182,53 @@ impl Counts {
         for (reason, count) in &other.rx_drops {
             *self.rx_drops.entry(reason.clone()).or_default() += count;
         }
+    }
+}
+
+/// Accesses to a card's registers and its interrupts since its client connected.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ExitsView {
+    /// The port.
+    pub port: String,
+    /// By register; those without accesses are left out.
+    pub registers: Vec<RegisterView>,
+    /// Frames that the guest sent.
+    pub tx_frames: u64,
+    /// Frames that the guest received.
+    pub rx_frames: u64,
+    /// How often a worker found frames to send announced, trapped or mapped.
+    pub tx_doorbells: u64,
+    /// How often a worker found receive buffers announced.
+    pub rx_doorbells: u64,
+    /// Interrupts raised.
+    pub raised: u64,
+    /// Interrupts held back to the end of an interval.
+    pub held: u64,
+}
+
+/// Accesses to a register, each an exit of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RegisterView {
+    /// Its name.
+    pub name: String,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Whether the client may map it; accesses through the mapping are not counted.
+    pub mapped: bool,
+}
+
+impl ExitsView {
+    /// The exits of `port`.
+    pub fn of(port: String, exits: Exits) -> ExitsView {
+        let Exits { registers, tx_frames, rx_frames, tx_doorbells, rx_doorbells, raised, held } = exits;
+        let view = |register: RegisterExits| {
+            let RegisterExits { name, reads, writes, mapped } = register;
+            RegisterView { name, reads, writes, mapped }
+        };
+        let registers = registers.into_iter().map(view).collect();
+        ExitsView { port, registers, tx_frames, rx_frames, tx_doorbells, rx_doorbells, raised, held }
     }
 }
 

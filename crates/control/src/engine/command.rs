@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, FabricView, FunctionView, GuestView, NewFabric, PortView, ProblemView, StatsView,
+    Changes, ExitsView, FabricView, FunctionView, GuestView, NewFabric, PortView, ProblemView, StatsView,
     TableEntryView, TableView, Trouble,
 };
 use crate::file::{self, Fabric, Outside};
@@ -43,6 +43,8 @@ pub enum Ask {
     Ports(Answer<Vec<PortView>>),
     /// Its counters.
     Stats(Answer<StatsView>),
+    /// Exits of a port.
+    Exits(String, Answer<ExitsView>),
     /// The address table of a switch.
     Table(String, Answer<TableView>),
     /// Its guests.
@@ -92,6 +94,7 @@ impl Engine {
     pub(super) async fn answer(&mut self, ask: Ask) {
         let Some(order) = self.question(ask).await else { return };
         match order {
+            Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
             Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
             Ask::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start(&name).map_err(guest_failure)))
@@ -110,6 +113,19 @@ impl Engine {
             Ask::Become(new, answer) => drop(answer.send(self.apply(new).await)),
             // `serve` handles `Shutdown`, and `question` answered the queries.
             _ => {}
+        }
+    }
+
+    async fn exits(&mut self, name: String) -> Result<ExitsView, Failure> {
+        if !self.fabric.ports.iter().any(|port| port.name == name) {
+            return Err(Failure::Unknown(trouble(format!("there is no port \"{name}\"; see `ringway ps`"))));
+        }
+        let reply = self.call(&name, Request::Exits { port: name.clone() }).await;
+        match reply.map_err(|error| Failure::Conflict(trouble(error)))? {
+            Reply::Exits(Some(exits)) => Ok(ExitsView::of(name, exits)),
+            _ => Err(Failure::Conflict(trouble(format!(
+                "port \"{name}\" has no registers; ports of kind \"e1000\" have"
+            )))),
         }
     }
 

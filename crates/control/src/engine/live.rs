@@ -131,6 +131,14 @@ impl Engine {
         self.call(&port.name, Request::MovePort { name, worker }).await.map(drop)
     }
 
+    /// Changes settings of a port that its peer need not know.
+    pub(super) async fn change_port(&mut self, port: &Port) -> Result<(), EngineError> {
+        if self.live.get(&port.name).is_none_or(|live| live.queues == 0) {
+            return Ok(());
+        }
+        self.call(&port.name, Request::ChangePort { port: port.clone() }).await.map(drop)
+    }
+
     /// Adds a port to a restarted `data` process, with its peer if the peer's descriptors were kept.
     pub(super) async fn resume_port(&mut self, port: &Port) -> Result<(), EngineError> {
         let Some(live) = self.live.get_mut(&port.name) else { return Ok(()) };

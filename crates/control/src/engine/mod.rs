@@ -232,12 +232,12 @@ impl Engine {
             return Err(EngineError::Fixed(what));
         }
         let before = self.fabric.clone();
-        let changes = change::between(&before, target);
+        let changes = change::between(&before, target, self.host.kinds);
         for change in &changes {
             tracing::info!("{change}");
             let Err(error) = self.make(change, target).await else { continue };
             tracing::error!(%error, "{change} failed; undoing");
-            for change in change::between(&self.fabric, &before) {
+            for change in change::between(&self.fabric, &before, self.host.kinds) {
                 if let Err(error) = self.make(&change, &before).await {
                     tracing::error!(%error, "{change} failed");
                 }
@@ -277,6 +277,7 @@ impl Engine {
                 self.add_port(port, &owned).await?;
             }
             Change::MovePort(port) => self.move_port(port).await?,
+            Change::TunePort(port) => self.change_port(port).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => drop(self.functions.remove(name)),
             Change::AddFunction(function) => {

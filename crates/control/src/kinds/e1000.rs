@@ -5,9 +5,10 @@ use crate::file::{socket, station};
 use crate::open::{self, EngineHandle, OpenError};
 use ringway_guests::{Attachment, Interface};
 use ringway_host::PageChoice;
-use ringway_port::e1000::{KIND, MEMORY, MODELS, Settings};
+use ringway_port::e1000::{KIND, MEMORY, MODELS, PAGES, Settings, Techniques};
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port};
+use std::io;
 use tokio::task::JoinHandle;
 
 pub struct E1000;
@@ -18,7 +19,7 @@ impl PortControl for E1000 {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["socket", "model", "mac", "mtu", "memory", "notify", "owner", "group", "mode"]
+        &["socket", "model", "mac", "mtu", "memory", "techniques", "owner", "group", "mode"]
     }
 
     fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
@@ -33,6 +34,7 @@ impl PortControl for E1000 {
             mac,
             mtu: section.number("mtu", 68..=9000).map(|mtu| mtu as u16),
             memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
+            techniques: techniques(section),
         };
         Described { kind: Kind::new(self.name(), &settings), socket, queues: 1 }
     }
@@ -44,11 +46,16 @@ impl PortControl for E1000 {
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let listener = engine.listen(port)?;
-        Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))
+        let pages = || Ok(vec![ringway_host::memfd("registers", PAGES).map_err(io::Error::other)?]);
+        Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener, pages))))
     }
 
-    fn notifies(&self) -> bool {
-        true
+    fn changes(&self, from: &Port, to: &Port) -> bool {
+        let (Ok(own), Ok(new)) = (from.kind.settings::<Settings>(), to.kind.settings::<Settings>()) else {
+            return false;
+        };
+        let settings = Settings { techniques: new.techniques, ..own };
+        Port { kind: Kind::new(self.name(), &settings), ..from.clone() } == *to
     }
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {
@@ -67,4 +74,28 @@ impl PortControl for E1000 {
         let interface = Interface::new(Attachment::VfioUser { socket, driver: nic.into() });
         Some(GuestSide { interface, nic, memory })
     }
+}
+
+/// Longest window of moderation, in nanoseconds.
+const LONGEST: u64 = 1_000_000_000;
+/// Shortest and longest interval at which a sleeping worker looks at mapped doorbells.
+const POLL: std::ops::RangeInclusive<u64> = 50_000..=200_000;
+
+/// Reads the techniques of a card.
+fn techniques(section: &mut Section<'_>) -> Techniques {
+    let usual = Techniques::default();
+    let Some(mut table) = section.table("techniques", "{ moderate = \"50us\" }") else { return usual };
+    let read = Techniques {
+        moderate: table.duration("moderate", 0..=LONGEST, "50us").unwrap_or(usual.moderate),
+        timers: table.boolean("timers").unwrap_or(usual.timers),
+        combine: table.boolean("combine").unwrap_or(usual.combine),
+        batch: table.boolean("batch").unwrap_or(usual.batch),
+        mapped: table.word("doorbells", &[("mapped", true), ("trapped", false)]).unwrap_or(usual.mapped),
+        poll: table.duration("poll", POLL, "100us").unwrap_or(usual.poll),
+        in_place: table.boolean("in-place").unwrap_or(usual.in_place),
+        csb: table.boolean("csb").unwrap_or(usual.csb),
+        cached: table.boolean("cached").unwrap_or(usual.cached),
+    };
+    table.finish(|_| None);
+    read
 }

@@ -57,6 +57,11 @@ pub trait PortControl: Sync {
         false
     }
 
+    /// Whether a port can become the other while its peer stays. They differ, but not in their workers.
+    fn changes(&self, _from: &Port, _to: &Port) -> bool {
+        false
+    }
+
     /// Whether its frames pass the data path.
     fn is_in_data(&self) -> bool {
         true

@@ -44,7 +44,7 @@ impl PortControl for VhostUser {
         let settings: Settings = engine.settings(port)?;
         if settings.server {
             let listener = engine.listen(port)?;
-            return Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))));
+            return Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener, || Ok(Vec::new())))));
         }
         let path = port.socket.clone().unwrap_or_default().path;
         Ok(Some(tokio::spawn(open::vhost_user::connect(engine, path))))

@@ -8,6 +8,7 @@ use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
 use ringway_port::{Doorbell, Gone, Peer};
+use ringway_spec::{self as spec, Port};
 use ringway_switch::PortId;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
@@ -31,6 +32,8 @@ pub enum Job {
     Remove,
     /// Remove the port and make it again, without a peer: its worker failed.
     Renew,
+    /// Change settings of the port that its peer need not know.
+    Change(Box<Port>),
     /// Move the port's queues to this worker, or to those with the fewest. The peer stays.
     Move(Option<String>),
 }
@@ -72,6 +75,11 @@ impl Work {
                 let failed =
                     |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
                 self.result = attached.map_err(failed);
+            }
+            Job::Change(port) => {
+                let failed =
+                    |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
+                self.result = self.peer.change(port).map_err(failed);
             }
             // Another peer may be attached already.
             Job::Evict if self.budget.as_ref().is_some_and(|budget| !budget.is_spent()) => {
@@ -147,6 +155,9 @@ impl Fabric {
             // Without another descriptor the session is only checked periodically.
             let session = peer.session().and_then(|fd| fd.try_clone_to_owned().ok());
             record.session = session.map(Arc::new);
+        }
+        if let (Job::Change(port), Ok(())) = (&job, &result) {
+            record.spec.clone_from(port);
         }
         record.peer = Some(peer);
         let event = match job {
@@ -283,6 +294,11 @@ impl Fabric {
     /// Removes a port. When this returns, nothing of the port is in use.
     pub fn remove_port(&mut self, name: &str) -> Result<(), FabricError> {
         self.now(name, Job::Remove).map(drop)
+    }
+
+    /// Changes settings of a port that its peer need not know; the peer stays.
+    pub fn change_port(&mut self, port: spec::Port) -> Result<(), FabricError> {
+        self.now(&port.name.clone(), Job::Change(Box::new(port))).map(drop)
     }
 
     /// Moves a port to another worker; its peer stays.

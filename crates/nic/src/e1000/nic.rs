@@ -89,7 +89,7 @@ pub struct Effects {
     pub raise: Raise,
 }
 
-/// Accesses to one register.
+/// Accesses to one register that reached the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accesses {
     /// Reads.
@@ -172,11 +172,6 @@ impl Nic {
         &self.config
     }
 
-    /// Whether the interrupt line is asserted.
-    pub fn intx(&self) -> bool {
-        self.config.intx_enabled() && self.shared.interrupts.level()
-    }
-
     /// Size of an area in bytes.
     pub fn len(&self, area: Area) -> u64 {
         match area {
@@ -189,11 +184,19 @@ impl Nic {
         self.model.identity.bars.get(usize::from(number)).copied().flatten()
     }
 
-    /// Accesses by register, those without any left out; the last row has those to no register.
-    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, Accesses)> {
-        let names = self.model.tables.iter().flat_map(|rows| rows.iter()).map(|row| row.name);
-        let known = names.zip(self.accesses.iter().copied());
-        known.chain([("unknown", self.unknown)]).filter(|(_, count)| *count != Accesses::default())
+    /// Accesses that reached the model, by register, and whether the register is mapped; those without any are left
+    /// out. The last row has those to no register.
+    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, bool, Accesses)> {
+        let rows = self.model.tables.iter().flat_map(|rows| rows.iter());
+        let known =
+            rows.zip(&self.accesses).map(|(row, count)| (row.name, self.is_mapped(row.offset), *count));
+        known.chain([("unknown", false, self.unknown)]).filter(|(.., count)| *count != Accesses::default())
+    }
+
+    /// How often a worker found the tail of the transmit ring moved, and of the receive ring: doorbells that it saw,
+    /// mapped or not.
+    pub fn doorbells(&self) -> [u64; 2] {
+        [0, 1].map(|ring: usize| self.shared.doorbells[ring].load(Ordering::Relaxed))
     }
 
     /// Changes the techniques.
@@ -224,14 +227,9 @@ impl Nic {
         [&self.shared.rx, &self.shared.tx].iter().any(|ring| ring.generation().is_some())
     }
 
-    /// When [`Nic::due`] must be called.
+    /// When a worker must send deferred interrupts.
     pub fn next_due(&self) -> Option<u64> {
         self.shared.interrupts.next_due()
-    }
-
-    /// Sends deferred interrupts that are due.
-    pub fn due(&mut self, now: u64) -> Raise {
-        self.shared.interrupts.due(now)
     }
 
     /// Resets the whole device, as at power-on; the link stays.

@@ -92,7 +92,8 @@ impl Request {
     }
 
     /// Rewrites `headers`, the first `len` bytes of which are those of a frame of `total` bytes; a tag gets this
-    /// `ethertype`. Returns the metadata, and how many bytes the headers have now. Attack: a context that contradicts the headers.
+    /// `ethertype`. Returns the metadata, and how many bytes the headers have now. Attack: a context that contradicts
+    /// the headers.
     pub fn rewrite(
         &self,
         context: &Context,

@@ -73,6 +73,8 @@ pub struct RxEngine {
     short: bool,
     outside: bool,
     due: Option<u64>,
+    /// The last tail.
+    last: u32,
 }
 
 impl RxEngine {
@@ -98,6 +100,7 @@ impl RxEngine {
             short: false,
             outside: false,
             due: None,
+            last: 0,
         }
     }
 
@@ -145,7 +148,11 @@ impl RxEngine {
         let csb = self.csb(bus);
         let mut hint = self.hint;
         let mut translate = Direct::new(bus.memory, &mut hint);
-        let available = self.ring.available(tail(bus, csb, Direction::Rx));
+        let tail = tail(bus, csb, Direction::Rx);
+        if core::mem::replace(&mut self.last, tail) != tail {
+            add(&bus.shared.doorbells[1], 1);
+        }
+        let available = self.ring.available(tail);
         // Descriptors that are filled but not published are in use.
         let most = available.min(DESCRIPTORS as u32);
         let mut part = Part::default();

@@ -42,12 +42,13 @@ pub struct Bus<'t> {
     pub now: u64,
 }
 
+/// The last generation of any ring, so that an engine never takes the ring of another NIC for that of its former one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
 /// A ring as it was when the driver enabled it.
 #[derive(Debug, Default)]
 pub(crate) struct RingState {
     generation: AtomicU32,
-    /// The last generation.
-    serial: AtomicU32,
     base: AtomicU64,
     len: AtomicU32,
     head: AtomicU32,
@@ -70,9 +71,8 @@ impl RingState {
         self.base.store(base, Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
         self.head.store(head, Ordering::Relaxed);
-        let serial = self.serial.load(Ordering::Relaxed).wrapping_add(1).max(1);
-        self.serial.store(serial, Ordering::Relaxed);
-        self.generation.store(serial, Ordering::Release);
+        let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        self.generation.store(generation, Ordering::Release);
     }
 
     pub fn stop(&self) {
@@ -95,6 +95,8 @@ pub struct Shared {
     pub(crate) rx: RingState,
     /// Guest-physical address of the shared block; 0: none.
     pub(crate) csb: AtomicU64,
+    /// How often a worker found a tail moved: of the transmit ring, of the receive ring.
+    pub(crate) doorbells: [AtomicU64; 2],
     /// Until when a worker is about to look at the transmit ring anyway.
     pub(crate) tx_due: AtomicU64,
     /// Receive descriptors may be extended ones.
@@ -121,6 +123,7 @@ impl Shared {
             tx: RingState::default(),
             rx: RingState::default(),
             csb: AtomicU64::new(0),
+            doorbells: Default::default(),
             tx_due: AtomicU64::new(0),
             extended,
         })

@@ -9,7 +9,7 @@ use super::ring::{Part, Ring, set_head, tail};
 use super::shared::Bus;
 use super::signal::Signal;
 use super::stats::{Cast, Tally};
-use crate::techniques::Doorbells;
+use crate::techniques::{Doorbells, Techniques};
 use alloc::boxed::Box;
 use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
@@ -101,6 +101,8 @@ pub struct TxEngine {
     outside: bool,
     /// The tail when nothing was found.
     seen: u32,
+    /// The last tail.
+    last: u32,
     /// When mapped doorbells are looked at again.
     poll_at: Option<u64>,
     due: Option<u64>,
@@ -122,6 +124,7 @@ impl TxEngine {
             reported: 0,
             outside: false,
             seen: u32::MAX,
+            last: 0,
             poll_at: None,
             due: None,
         }
@@ -162,6 +165,9 @@ impl TxEngine {
         let csb = self.signal.csb(bus, &mut translate);
         (self.count, self.released, self.reported) = (0, 0, 0);
         let tail = tail(bus, csb, Direction::Tx);
+        if core::mem::replace(&mut self.last, tail) != tail {
+            add(&bus.shared.doorbells[0], 1);
+        }
         let available = if bus.shared.link() { self.ring.available(tail) } else { 0 };
         if available > 0 {
             self.fill(bus, &mut translate, burst, available, (csb, &mut raise));
@@ -403,8 +409,11 @@ impl TxEngine {
             Some(generation) if generation != self.ring.generation => return false,
             Some(_) => {}
         }
-        if self.signal.techniques().doorbells == Doorbells::Mapped {
-            self.poll_at = Some(bus.now.saturating_add(self.signal.techniques().poll));
+        let Techniques { doorbells, poll, .. } = self.signal.techniques();
+        if doorbells == Doorbells::Mapped {
+            // Multiples of the interval, so that a worker looks at all its rings when it wakes for one.
+            let poll = poll.max(1);
+            self.poll_at = Some((bus.now / poll).saturating_add(1).saturating_mul(poll));
         }
         let csb = self.signal.csb(bus, &mut Direct::new(bus.memory, &mut self.hint));
         self.signal.arm(bus, csb, self.seen)

@@ -367,13 +367,11 @@ impl Machine {
             let Some(due) = dues.into_iter().flatten().min().filter(|&due| due <= end) else { break };
             self.now = self.now.max(due);
             let bus = Bus { shared: &shared, memory: &memory, now: self.now };
-            let raise = self.nic.due(self.now);
-            self.raised(raise);
             if self.rx.next_due().is_some() {
                 let raise = self.rx.publish(&bus);
                 self.raised(raise);
             }
-            if self.tx.next_due().is_some() {
+            if self.tx.next_due().or(self.nic.next_due()).is_some() {
                 let raise = self.tx.take(&bus, &mut Burst::begin(&mut Storage::default()));
                 self.raised(raise);
             }

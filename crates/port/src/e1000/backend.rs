@@ -1,11 +1,12 @@
 //! The connection to a client.
 
 use super::device::CardDevice;
-use crate::State;
 use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
+use crate::{Exits, State};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Clock, FdKind};
-use ringway_vfio_user::{CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
+use ringway_mem::MemoryError;
+use ringway_vfio_user::{CodecError, DESCRIPTORS, Inbox, Session, SessionError};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Receive calls before other ports are served. Attack: a client that sends endlessly would block the session thread
@@ -33,6 +34,9 @@ pub(super) enum BackendError {
     /// The files that it shared grew too much.
     #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
     Grown,
+    /// The memory for mapped registers is of no use.
+    #[error("the card's registers: {0}")]
+    Pages(#[from] MemoryError),
     /// The file behind the guest's memory shrank.
     #[error("the guest's memory was lost: its file shrank")]
     Lost,
@@ -60,7 +64,6 @@ struct Connection {
 
 /// The back-end of a port, which serves its client. Owned by one thread.
 pub(super) struct Backend {
-    offer: Offer,
     device: CardDevice,
     counters: CountersRef,
     connection: Option<Connection>,
@@ -71,14 +74,14 @@ pub(super) struct Backend {
 impl Backend {
     pub fn new(device: CardDevice, counters: CountersRef) -> Backend {
         let (connection, refused, socket) = (None, None, SessionSocket::default());
-        Backend { offer: device.offer(), device, counters, connection, refused, socket }
+        Backend { device, counters, connection, refused, socket }
     }
 
-    /// Connects a client and disconnects a former one.
-    pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
+    /// Connects a client and disconnects a former one. `pages`: new memory of [`super::PAGES`] bytes.
+    pub fn connect(&mut self, stream: OwnedFd, pages: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
-        self.device.begin_session(self.socket.connect(stream)?).map_err(SocketError::from)?;
-        let (inbox, session) = (Inbox::default(), Session::new(self.offer.clone()));
+        self.device.begin_session(self.socket.connect(stream)?, pages)?;
+        let (inbox, session) = (Inbox::default(), Session::new(self.device.offer()));
         self.connection = Some(Connection { inbox, session, received: 0 });
         Ok(())
     }
@@ -124,7 +127,8 @@ impl Backend {
                 let outcome = connection.session.handle(message, &mut self.device)?;
                 self.refused = outcome.refused.or(self.refused.take());
                 if let Some(reply) = outcome.answer {
-                    self.socket.send(&reply.bytes, self.device.budget())?;
+                    let fds: Vec<BorrowedFd<'_>> = reply.fds.iter().map(|fd| fd.as_fd()).collect();
+                    self.socket.send(&reply.bytes, &fds, self.device.budget())?;
                 }
             }
             if connection.inbox.ended().is_ok() {
@@ -181,7 +185,17 @@ impl Backend {
         self.device.budget().rest(now)
     }
 
-    /// The model and the interrupts in use, for display.
+    /// The device behind the session.
+    pub fn device(&mut self) -> &mut CardDevice {
+        &mut self.device
+    }
+
+    /// Where accesses and interrupts went since the client connected.
+    pub fn exits(&self) -> Exits {
+        self.device.exits()
+    }
+
+    /// The model, the interrupts and the techniques in use, for display.
     pub fn detail(&self) -> String {
         self.device.detail()
     }

@@ -1,18 +1,20 @@
 //! The device behind a session: the model's registers, the client's memory, and its interrupts.
 
+use super::backend::BackendError;
 use super::card::{Calls, Card};
 use super::rx::CardRx;
 use super::tx::CardTx;
 use crate::vhost_user::{Mapped, SharedMemory};
-use crate::{Doorbell, Queue};
+use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::{Counters, CountersRef};
-use ringway_host::{Budget, Clock, Epoll, EventFd, FdKind, HostError, Keep, Signal};
+use ringway_host::{self as host, Budget, Clock, Epoll, EventFd, FdKind, Keep, Signal};
 use ringway_mem::{Memory, MemoryError, Published, REGIONS, Retired};
-use ringway_nic::Techniques;
-use ringway_nic::e1000::{Area, Effects, Host, Model, Nic, Settings};
+use ringway_nic::e1000::{Accesses, Area, Effects, Host, Model, Nic, PAGES, Settings};
 use ringway_nic::pci::Capability;
+use ringway_nic::{self as nic, Doorbells};
 use ringway_vfio_user::{
-    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Offer, Refused, Region, RegionInfo, errno, pci,
+    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region, RegionInfo, errno,
+    pci,
 };
 use ringway_vhost_user::{MemoryRegion, SharedRegion};
 use std::collections::BTreeMap;
@@ -28,12 +30,13 @@ const UNMASK: u64 = 1;
 const DMA: u32 = DmaMap::READ | DmaMap::WRITE;
 
 /// What a card is made of.
+#[derive(Clone, Copy)]
 pub(super) struct Config {
     pub model: &'static Model,
     pub mac: [u8; 6],
     pub mtu: Option<u16>,
     pub memory: u64,
-    pub techniques: Techniques,
+    pub techniques: super::Techniques,
 }
 
 /// The eventfd of an interrupt.
@@ -45,6 +48,11 @@ struct Call {
 /// A card as its session serves it.
 pub(super) struct CardDevice {
     nic: Nic,
+    config: Config,
+    /// The file of mapped registers, if the client may map any.
+    pages: Option<Arc<OwnedFd>>,
+    /// Frames sent and received before the client connected.
+    before: [u64; 2],
     published: Arc<Published<Card>>,
     /// The published card.
     card: Arc<Card>,
@@ -84,6 +92,7 @@ impl CardDevice {
         budget: Arc<Budget>,
     ) -> Result<(CardDevice, Queue), MemoryError> {
         let Config { model, mac, mtu, memory, techniques } = *config;
+        let techniques = techniques.of();
         let nic = Nic::new(Settings { model, mac, techniques, link: true, pages: None })?;
         let largest = mtu.map_or(u32::MAX, |mtu| u32::from(mtu) + LINK);
         let (shared, calls) = (nic.shared().clone(), Calls::default());
@@ -103,6 +112,9 @@ impl CardDevice {
             epoll: None,
             clock: Clock::new(),
             nic,
+            config: *config,
+            pages: None,
+            before: [0; 2],
             published,
             card,
             doorbell,
@@ -117,11 +129,17 @@ impl CardDevice {
         let identity = self.nic.model().identity;
         let flags = RegionInfo::READ | RegionInfo::WRITE;
         let mut regions = vec![Region::default(); pci::REGIONS];
+        let area =
+            |(offset, size): (u32, u32)| ringway_vfio_user::Area { offset: offset.into(), size: size.into() };
+        let areas: Vec<_> = self.nic.shared().mappable().map(area).collect();
         for (region, bar) in regions.iter_mut().zip(identity.bars) {
             if let Some(bar) = bar {
                 *region = Region { size: bar.size.into(), flags, mapping: None };
             }
         }
+        // The file begins where the region does.
+        let mapping = |file: &Arc<OwnedFd>| Mapping { file: file.clone(), offset: 0, areas };
+        regions[pci::BAR0 as usize].mapping = self.pages.as_ref().map(mapping);
         regions[pci::CONFIG as usize] = Region { size: self.nic.len(Area::Config), flags, mapping: None };
         let mut irqs = vec![IrqType::default(); pci::IRQS];
         let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
@@ -137,13 +155,67 @@ impl CardDevice {
         Offer { regions, irqs, maps: REGIONS as u32 }
     }
 
-    /// Begins a session on `socket`.
-    pub fn begin_session(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
-        let epoll = Epoll::new()?;
-        epoll.add_level(socket, SOCKET)?;
+    /// Begins a session on `socket`, with a card as after power-on.
+    ///
+    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`.
+    pub fn begin_session(&mut self, socket: BorrowedFd<'_>, pages: OwnedFd) -> Result<(), BackendError> {
+        let epoll = Epoll::new().map_err(SocketError::from)?;
+        epoll.add_level(socket, SOCKET).map_err(SocketError::from)?;
+        let Config { model, mac, techniques, .. } = self.config;
+        let techniques = techniques.of();
+        let is_mapped = techniques.doorbells == Doorbells::Mapped || techniques.in_place;
+        let mapped = match is_mapped {
+            true => {
+                let (offset, len) = PAGES;
+                let mapping = host::Mapping::shared(&pages, offset.into(), len as usize);
+                Some(Arc::new(mapping.map_err(SocketError::from)?).region_at(0, 0))
+            }
+            false => None,
+        };
+        self.nic = Nic::new(Settings { model, mac, techniques, link: true, pages: mapped })?;
+        self.pages = is_mapped.then(|| Arc::new(pages));
+        self.before = self.frames();
+        self.publish();
         self.budget.renew();
         self.epoll = Some(epoll);
         Ok(())
+    }
+
+    /// Frames that the guest sent and received.
+    fn frames(&self) -> [u64; 2] {
+        [&self.counters.tx_frames, &self.counters.rx_frames].map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// Changes the techniques while the card runs. What the client maps stays until it disconnects.
+    pub fn set_techniques(&mut self, techniques: super::Techniques) {
+        self.config.techniques = techniques;
+        let nic::Techniques { doorbells, in_place, .. } = self.nic.shared().techniques();
+        let techniques = nic::Techniques { doorbells, in_place, ..techniques.of() };
+        self.nic.set_techniques(techniques, self.clock.now());
+        // The worker takes them over.
+        self.doorbell.wake();
+    }
+
+    /// Where accesses and interrupts went since the client connected.
+    pub fn exits(&self) -> Exits {
+        let row = |(name, mapped, count): (&str, bool, Accesses)| RegisterExits {
+            name: name.into(),
+            reads: count.reads,
+            writes: count.writes,
+            mapped,
+        };
+        let [tx_frames, rx_frames] = self.frames();
+        let [tx_doorbells, rx_doorbells] = self.nic.doorbells();
+        let (raised, held) = self.nic.shared().interrupts().counts();
+        Exits {
+            registers: self.nic.accesses().map(row).collect(),
+            tx_frames: tx_frames.wrapping_sub(self.before[0]),
+            rx_frames: rx_frames.wrapping_sub(self.before[1]),
+            tx_doorbells,
+            rx_doorbells,
+            raised,
+            held,
+        }
     }
 
     /// Resets the card and clears all state of the client. When this returns, no worker accesses its memory.
@@ -175,7 +247,7 @@ impl CardDevice {
         self.nic.is_running()
     }
 
-    /// The model and the interrupt type in use, for people.
+    /// The model, the interrupt type and the techniques in use, for people.
     pub fn detail(&self) -> String {
         let interrupts = match self.active {
             Some(pci::INTX) => " intx",
@@ -183,7 +255,23 @@ impl CardDevice {
             Some(_) => " msi-x",
             None => "",
         };
-        format!("{}{interrupts}", self.nic.model().name)
+        let nic::Techniques { moderate, timers, combine, batch, doorbells, in_place, csb, cached, .. } =
+            self.nic.shared().techniques();
+        let mut detail = format!("{}{interrupts}", self.nic.model().name);
+        let words = [
+            (doorbells == Doorbells::Mapped, " mapped"),
+            (in_place, " in-place"),
+            (csb, " csb"),
+            (combine > 0, " combine"),
+            (!timers, " no-timers"),
+            (!batch, " no-batch"),
+            (!cached, " no-cache"),
+        ];
+        words.iter().filter(|(on, _)| *on).for_each(|(_, word)| detail += word);
+        if moderate > 0 {
+            detail += &format!(" moderate={}us", moderate / 1000);
+        }
+        detail
     }
 
     /// Whether a file behind the client's memory shrank.

@@ -17,7 +17,7 @@ mod tx;
 pub use peer::KIND;
 
 use ringway_nic::e1000::Model;
-use ringway_nic::{i82540em, i82574l};
+use ringway_nic::{self as nic, Doorbells, i82540em, i82574l};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,57 @@ pub struct Settings {
     pub mtu: Option<u16>,
     /// Bytes of memory that a client may share.
     pub memory: u64,
+    /// What makes it fast.
+    #[serde(default)]
+    pub techniques: Techniques,
 }
+
+/// The techniques of a card, each with its own switch. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Techniques {
+    /// The window with at most one interrupt for each ring, besides the chip's own; 0: none.
+    pub moderate: u64,
+    /// The chip's own interrupt delays.
+    pub timers: bool,
+    /// Interrupts of a turn are combined, and doorbells wake no worker that is about to look.
+    pub combine: bool,
+    /// One interrupt a burst instead of one a frame.
+    pub batch: bool,
+    /// Whether the registers of the rings are mapped.
+    pub mapped: bool,
+    /// The interval at which a sleeping worker looks at mapped doorbells.
+    pub poll: u64,
+    /// Whether filter registers are mapped, too.
+    pub in_place: bool,
+    /// Whether the shared block (CSB) is offered.
+    pub csb: bool,
+    /// The translation used last is kept from burst to burst.
+    pub cached: bool,
+}
+
+impl Default for Techniques {
+    fn default() -> Techniques {
+        let nic::Techniques { moderate, timers, batch, poll, in_place, csb, cached, .. } =
+            nic::Techniques::default();
+        Techniques { moderate, timers, combine: false, batch, mapped: false, poll, in_place, csb, cached }
+    }
+}
+
+/// The longest time for which [`Techniques::combine`] holds an interrupt back.
+const COMBINE: u64 = 20_000;
+
+impl Techniques {
+    /// As the model has them.
+    fn of(self) -> nic::Techniques {
+        let Techniques { moderate, timers, combine, batch, mapped, poll, in_place, csb, cached } = self;
+        let doorbells = if mapped { Doorbells::Mapped } else { Doorbells::Trapped };
+        let combine = if combine { COMBINE } else { 0 };
+        nic::Techniques { moderate, timers, combine, batch, doorbells, poll, in_place, csb, cached }
+    }
+}
+
+/// Bytes of the memory for registers that clients map: a peer is attached with its socket and such a file.
+pub const PAGES: usize = (nic::e1000::PAGES.0 + nic::e1000::PAGES.1) as usize;
 
 /// Default of [`Settings::memory`].
 pub const MEMORY: u64 = crate::vhost_user::MEMORY;

@@ -4,10 +4,10 @@ use super::backend::Backend;
 use super::device::{CardDevice, Config, budget};
 use super::{MODELS, Settings};
 use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
-use crate::{Doorbell, Silent};
+use crate::{Doorbell, Exits, Silent};
 use ringway_frame::CountersRef;
 use ringway_host::Clock;
-use ringway_nic::Techniques;
+use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -15,17 +15,10 @@ use std::sync::Arc;
 pub const KIND: PortKind = PortKind { name: "e1000", open };
 
 fn open(context: Context<'_>) -> Opened {
-    let Settings { model, mac, mtu, memory } = context.port.kind.settings()?;
+    let Settings { model, mac, mtu, memory, techniques } = context.port.kind.settings()?;
     let found = MODELS.iter().find(|known| known.name == model);
     let model = found.ok_or_else(|| PeerError::kind(format!("there is no model `{model}`")))?;
     let mac = mac.ok_or_else(|| PeerError::kind("the card has no address"))?;
-    let policy = context.policy();
-    let techniques = Techniques {
-        moderate: policy.moderate,
-        combine: policy.combine,
-        batch: policy.batch,
-        ..Techniques::default()
-    };
     let counters = context.counters.first().cloned().unwrap_or_else(CountersRef::private);
     let doorbell = context.doorbells.into_iter().next();
     let doorbell = doorbell.unwrap_or_else(|| Arc::new(Silent) as Arc<dyn Doorbell>);
@@ -37,8 +30,8 @@ fn open(context: Context<'_>) -> Opened {
 
 impl Peer for Backend {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
-        let [socket] = exactly(KIND.name, descriptors)?;
-        self.connect(socket).map_err(PeerError::kind)
+        let [socket, pages] = exactly(KIND.name, descriptors)?;
+        self.connect(socket, pages).map_err(PeerError::kind)
     }
 
     fn detach(&mut self) {
@@ -63,6 +56,16 @@ impl Peer for Backend {
 
     fn shares_memory(&self) -> bool {
         true
+    }
+
+    fn change(&mut self, port: &Port) -> Result<(), PeerError> {
+        let Settings { techniques, .. } = port.kind.settings()?;
+        self.device().set_techniques(techniques);
+        Ok(())
+    }
+
+    fn exits(&self) -> Option<Exits> {
+        Some(Backend::exits(self))
     }
 
     fn state(&self) -> (State, String) {

@@ -2,17 +2,16 @@
 
 use super::backend::{Backend, BackendError};
 use super::device::{CardDevice, Config, budget};
-use super::{MEMORY, MODELS};
+use super::{MEMORY, MODELS, PAGES, Techniques};
 use crate::SocketError;
 use crate::{Queue, Silent, State};
 use ringway_frame::{Burst, CountersRef, Storage};
-use ringway_host::{EventFd, memfd};
-use ringway_mem::Reader;
-use ringway_nic::Techniques;
+use ringway_host::{EventFd, Mapping, memfd};
+use ringway_mem::{Hint, Memory, Reader, Words};
 use ringway_nic::e1000::Model;
 use ringway_vfio_user::{
-    Access, Capabilities, Client, ClientError, DmaMap, DmaUnmap, IrqAction, IrqData, Packet, Request,
-    SetIrqs, Transport, errno, pci,
+    Access, Capabilities, Client, ClientError, DmaMap, DmaUnmap, IrqAction, IrqData, Packet, RegionInfo,
+    Request, SetIrqs, Transport, errno, pci,
 };
 use std::fs::File;
 use std::io::{self, Read};
@@ -39,13 +38,13 @@ const RINGS: [(u64, u32); 9] = [
 ];
 
 fn port(memory: u64) -> (Backend, Queue, CountersRef) {
-    port_of(MODELS[0], memory)
+    port_of(MODELS[0], memory, Techniques::default())
 }
 
-fn port_of(model: &'static Model, memory: u64) -> (Backend, Queue, CountersRef) {
+fn port_of(model: &'static Model, memory: u64, techniques: Techniques) -> (Backend, Queue, CountersRef) {
     let counters = CountersRef::private();
     let mac = [2, 0, 0, 0, 0, 1];
-    let config = Config { model, mac, mtu: None, memory, techniques: Techniques::default() };
+    let config = Config { model, mac, mtu: None, memory, techniques };
     let check = Arc::new(EventFd::new().unwrap());
     let made = CardDevice::new(&config, Arc::new(Silent), counters.clone(), budget(&check));
     let (device, queue) = made.unwrap();
@@ -73,13 +72,13 @@ impl Transport for Wire<'_> {
     }
 
     fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        Ok((self.stream.read(bytes)?, Vec::new()))
+        ringway_host::receive_with(self.stream.as_fd(), bytes, 8).map_err(io::Error::other)
     }
 }
 
 fn connect(backend: &mut Backend) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    backend.connect(theirs.into()).unwrap();
+    backend.connect(theirs.into(), memfd("registers", PAGES).unwrap()).unwrap();
     ours
 }
 
@@ -154,7 +153,7 @@ fn a_masked_pin_interrupts_again_when_it_is_unmasked_with_a_cause() {
 #[test]
 fn every_model_is_served_with_its_regions_and_interrupts() {
     for model in MODELS {
-        let (mut backend, _queue, _counters) = port_of(model, MEMORY);
+        let (mut backend, _queue, _counters) = port_of(model, MEMORY, Techniques::default());
         let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
         let mut id = [0; 4];
         client.read(pci::CONFIG, 0, &mut id).unwrap();
@@ -302,4 +301,187 @@ fn a_shrinking_memory_file_closes_the_port() {
     reader.rest();
     assert!(matches!(client.transport().backend.readable(), Err(BackendError::Lost)));
     assert_eq!((backend.state(), counters.faults.load(Relaxed)), (State::Waiting, 1));
+}
+
+const TDH: u64 = 0x3810;
+const TDT: u64 = 0x3818;
+const MAPPED: Techniques = Techniques {
+    mapped: true,
+    moderate: 0,
+    timers: true,
+    combine: false,
+    batch: true,
+    poll: 100_000,
+    in_place: true,
+    csb: false,
+    cached: true,
+};
+
+/// The parts of BAR 0 that a client maps, at their offsets.
+fn map_registers(client: &mut Client<Wire<'_>>) -> Memory {
+    let bar = client.region(pci::BAR0).unwrap();
+    assert_ne!(bar.info.flags & RegionInfo::MMAP, 0);
+    let map = |area: &ringway_vfio_user::Area| {
+        let mapping = Mapping::shared(bar.file.as_ref().unwrap(), area.offset, area.size as usize).unwrap();
+        Arc::new(mapping).region_at(area.offset, area.offset)
+    };
+    Memory::new(bar.areas.iter().map(map).collect()).unwrap()
+}
+
+fn register(pages: &Memory, offset: u64) -> Words<'_, u32> {
+    Words::new(pages.span_mut(offset, 4, &mut Hint::default()).unwrap()).unwrap()
+}
+
+/// Starts both rings of a card whose client maps its registers; only what isn't mapped is a message.
+fn start_mapped(client: &mut Client<Wire<'_>>, pages: &Memory, file: &OwnedFd) {
+    client.dma_map(map(0, SIZE), Some(copy(file))).unwrap();
+    client.write(pci::CONFIG, 4, &[6, 0]).unwrap();
+    for (offset, value) in RINGS {
+        match pages.span(offset, 4, &mut Hint::default()) {
+            Some(_) => register(pages, offset).store_release(0, value),
+            None => client.write(pci::BAR0, offset, &value.to_le_bytes()).unwrap(),
+        }
+    }
+}
+
+/// Takes and releases what the guest announced; returns the lengths of the frames.
+fn take(queue: &mut Queue, reader: &mut Reader, now: u64) -> Vec<u32> {
+    let mut storage = Storage::default();
+    let turn = reader.turn(now);
+    let mut burst = Burst::begin(&mut storage);
+    queue.tx.take(&turn, &mut burst);
+    let lens = (0..burst.len()).map(|frame| burst.meta(frame).len).collect();
+    queue.tx.release(&turn, burst.len());
+    reader.rest();
+    lens
+}
+
+/// Guest memory whose transmit descriptors, all of them, are frames of 60 bytes.
+fn frames() -> (OwnedFd, Memory) {
+    let file = memfd("guest", SIZE as usize).unwrap();
+    let region = Arc::new(Mapping::shared(&file, 0, SIZE as usize).unwrap()).region_at(0, 0);
+    let memory = Memory::new(vec![region]).unwrap();
+    for index in 0..256 {
+        let descriptor = [0x8000_u64, 0x0b00_0000 | 60].map(u64::to_le_bytes).concat();
+        memory.span_mut(0x2000 + 16 * index, 16, &mut Hint::default()).unwrap().write(&descriptor);
+    }
+    (file, memory)
+}
+
+#[test]
+fn mapped_doorbells_are_seen_without_a_message_and_by_a_timer_when_asleep() {
+    for model in MODELS {
+        let (mut backend, mut queue, _counters) = port_of(model, MEMORY, MAPPED);
+        let (file, _memory) = frames();
+        let mut reader = Reader::register().unwrap();
+        let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+        let pages = map_registers(&mut client);
+        assert_eq!(pages.regions().iter().map(|region| region.guest).collect::<Vec<_>>(), [0x2000, 0x5000]);
+        start_mapped(&mut client, &pages, &file);
+        assert_eq!(take(&mut queue, &mut reader, 1), [60], "bases and lengths were taken over at TCTL.EN");
+        let tdh = || register(&pages, TDH).load_acquire(0);
+        assert_eq!(tdh(), 1, "the head is in the page");
+        register(&pages, TDT).store_release(0, 5);
+        assert_eq!(take(&mut queue, &mut reader, 2), [60; 4], "a worker that polls sees the tail");
+        // Bases that change while the ring is enabled have no effect.
+        register(&pages, 0x3800).store_release(0, 0xffff_fff0);
+        assert_eq!(take(&mut queue, &mut reader, 3), [0_u32; 0]);
+        let turn = reader.turn(250_000);
+        assert!(queue.tx.arm(&turn));
+        reader.rest();
+        assert_eq!(queue.tx.next_due(), Some(300_000), "the next multiple of the interval");
+        register(&pages, TDT).store_release(0, 7);
+        assert_eq!(take(&mut queue, &mut reader, 300_000), [60; 2]);
+        assert_eq!((tdh(), queue.tx.next_due()), (7, None));
+        let exits = client.transport().backend.exits();
+        assert_eq!(exits.tx_doorbells, 3);
+        assert!(exits.registers.iter().all(|register| !register.mapped && register.reads == 0), "{exits:?}");
+        assert!(client.transport().backend.detail().contains(" mapped in-place"));
+    }
+}
+
+#[test]
+fn hostile_values_in_mapped_registers_reach_nothing() {
+    let (mut backend, mut queue, _counters) = port_of(MODELS[1], MEMORY, MAPPED);
+    let (file, memory) = frames();
+    let mut reader = Reader::register().unwrap();
+    let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+    let pages = map_registers(&mut client);
+    for round in 0..3 {
+        for value in [u32::MAX, 0x8000_0000, 0x000f_ffff, 256, 255, 3] {
+            for offset in [TDT, TDH, 0x2818, 0x2810, 0x3820, 0x382c, 0x2820, 0x282c, 0x2c00, 0x5008, 0x2170] {
+                register(&pages, offset).store_release(0, value);
+            }
+            let lens = take(&mut queue, &mut reader, 1);
+            assert!(lens.len() <= 64 && lens.iter().all(|len| *len == 60), "{round} {value:#x}");
+        }
+        // Bases and lengths of any value, taken over when the ring is enabled.
+        let bases = [(0x3800, u32::MAX), (0x3804, 0x7fff_ffff), (0x3808, u32::MAX)];
+        if round == 1 {
+            bases.iter().for_each(|(offset, value)| register(&pages, *offset).store_release(0, *value));
+            client.write(pci::BAR0, 0x400, &[0; 4]).unwrap();
+            client.write(pci::BAR0, 0x400, &[2, 0, 0, 0]).unwrap();
+            assert_eq!(take(&mut queue, &mut reader, 1), [0_u32; 0]);
+            client.write(pci::BAR0, 0x400, &[0; 4]).unwrap();
+            register(&pages, 0x3804).store_release(0, 0);
+        }
+        start_mapped_again(&mut client, &pages, &file, round);
+    }
+    let untouched = memory.span(0x8000, 60, &mut Hint::default()).unwrap().read_array::<60>().unwrap();
+    assert_eq!(untouched, [0; 60]);
+    // A former client's mapping is not that of the next one's card.
+    drop(client);
+    let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+    let new = map_registers(&mut client);
+    start_mapped(&mut client, &new, &file);
+    register(&pages, TDT).store_release(0, 200);
+    assert_eq!(take(&mut queue, &mut reader, 1), [60]);
+}
+
+fn start_mapped_again(client: &mut Client<Wire<'_>>, pages: &Memory, file: &OwnedFd, round: u32) {
+    if round > 0 {
+        client.reset().unwrap();
+        client.dma_unmap(DmaUnmap { size: SIZE, ..DmaUnmap::default() }).unwrap();
+    }
+    register(pages, TDH).store_release(0, 0);
+    start_mapped(client, pages, file);
+}
+
+#[test]
+fn techniques_change_while_the_card_runs_and_doorbells_with_the_next_client() {
+    let (mut backend, _queue, counters) = port_of(MODELS[0], MEMORY, Techniques::default());
+    let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+    assert!(client.region(pci::BAR0).unwrap().file.is_none(), "trapped, for the pin");
+    client.write(pci::CONFIG, 4, &[6, 0]).unwrap();
+    let event = EventFd::new().unwrap();
+    client.set_irqs(eventfds(pci::MSI, IrqAction::Trigger, &event)).unwrap();
+    client.write(pci::CONFIG, 0xf2, &[1, 0]).unwrap();
+    client.write(pci::BAR0, IMS, &[0xff, 0, 0, 0]).unwrap();
+    // The chip's throttle: 65535 units of 256 ns.
+    client.write(pci::BAR0, 0xc4, &[0xff, 0xff, 0, 0]).unwrap();
+    let interrupts = |client: &mut Client<Wire<'_>>| {
+        let before = counters.interrupts.load(Relaxed);
+        for _ in 0..3 {
+            client.write(pci::BAR0, ICS, &[4, 0, 0, 0]).unwrap();
+            client.read(pci::BAR0, ICR, &mut [0; 4]).unwrap();
+        }
+        counters.interrupts.load(Relaxed) - before
+    };
+    assert_eq!(interrupts(&mut client), 1);
+    let techniques = Techniques { timers: false, csb: true, moderate: 50_000, ..MAPPED };
+    client.transport().backend.device().set_techniques(techniques);
+    assert_eq!(interrupts(&mut client), 3);
+    let exits = client.transport().backend.exits();
+    assert_eq!((exits.raised, exits.held), (4, 2));
+    let ics = exits.registers.iter().find(|register| register.name == "ICS").unwrap();
+    assert_eq!((ics.reads, ics.writes, ics.mapped), (0, 6, false));
+    let detail = "82540em msi csb no-timers moderate=50us";
+    assert_eq!(client.transport().backend.detail(), detail);
+    drop(client);
+    let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+    assert!(client.region(pci::BAR0).unwrap().file.is_some());
+    assert_eq!(client.transport().backend.exits().raised, 0);
+    let mut subsystem = [0; 2];
+    client.read(pci::CONFIG, 0x2e, &mut subsystem).unwrap();
+    assert_eq!(subsystem, [0x01, 0x11], "a driver finds the shared block by it");
 }

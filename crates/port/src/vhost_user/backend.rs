@@ -152,7 +152,7 @@ impl Backend {
             revoked |= outcome.revoked;
             match outcome.answer {
                 Some(answer) if revoked => held.extend_from_slice(&answer.bytes),
-                Some(answer) => self.socket.send(&answer.bytes, self.device.budget())?,
+                Some(answer) => self.socket.send(&answer.bytes, &[], self.device.budget())?,
                 None => {}
             }
             self.refused = outcome.refused.or(self.refused.take());
@@ -162,7 +162,7 @@ impl Backend {
         }
         if revoked {
             self.device.revoke();
-            self.socket.send(&held, self.device.budget())?;
+            self.socket.send(&held, &[], self.device.budget())?;
         }
         self.look_around(clock.now())
     }
