@@ -321,7 +321,7 @@ impl Rewriter {
             packet.notes_mut().set_dst_ip(to.to_be_bytes());
         }
         if self.set_aggregate {
-            packet.notes_mut().set_u32(Annotations::AGGREGATE, number.wrapping_add(1));
+            packet.notes_mut().set_u32(Annotations::AGGREGATE, number);
         }
         if let Some(at) = self.reply_note.filter(|_| reply) {
             packet.notes_mut().set_u8(at, flow.reply_note);

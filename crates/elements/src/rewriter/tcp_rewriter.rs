@@ -17,7 +17,7 @@
 //! - `REAP_INTERVAL`: interval at which expired flows are removed; 15 minutes.
 //! - `DST_ANNO`: whether the destination annotation is updated; true.
 //! - `REPLY_ANNO`: a one-byte annotation; replies get the value of the first packet.
-//! - `SET_AGGREGATE`: sets the aggregate annotation to the flow's number, from 1; false. Numbers of ended flows are
+//! - `SET_AGGREGATE`: sets the aggregate annotation to the flow's number, from 0; false. Numbers of ended flows are
 //!   reused.
 //!
 //! Handlers: `table`, `lookup SADDR SPORT DADDR DPORT`, `size`, `table_size`, `drops`, `mapping_failures`,
