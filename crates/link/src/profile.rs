@@ -92,8 +92,8 @@ impl Profile {
         self.queue.check(self.rate.is_some())
     }
 
-    /// Nanoseconds that `bytes` take to serialize, and the rest of the division by the rate; `rest` is that of the frame
-    /// before, so that rounding does not add up.
+    /// Nanoseconds that `bytes` take to serialize, and the rest of the division by the rate; `rest` is that of the
+    /// frame before, so that rounding does not add up.
     pub(crate) fn serialization(&self, bytes: usize, rest: u64) -> (u64, u64) {
         let Some(rate) = self.rate.map(|rate| u128::from(rate.max(1))) else { return (0, 0) };
         let bits = (bytes as u128 + u128::from(self.overhead)) * 8;
