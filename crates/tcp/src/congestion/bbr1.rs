@@ -1,14 +1,13 @@
 //! BBR, version 1, as Linux's `tcp_bbr.c` has it: a model of the path's bandwidth and round-trip time sets the
 //! pacing rate and the window. Gains are in units of 1/256; bandwidth is in bytes a second.
 
+use super::pacing::{self, Pacing, UNIT, rate};
 use super::policer::Policer;
 use super::{Congestion, RateSample, State, Window};
 use crate::hash::Random;
 use crate::minmax::MinMax;
 use crate::settings::{MS, SECOND};
 
-/// A gain of 1.
-const UNIT: u64 = 256;
 /// `2 / ln 2`: doubles the rate in each round; and its inverse, which drains the queue that this made.
 const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
@@ -26,8 +25,6 @@ const MIN_CWND: u64 = 4;
 /// The pipe is full if the bandwidth grows by less than a quarter in three rounds.
 const FULL_BW_THRESHOLD: u64 = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
-/// The pacing rate is one percent less than the estimate, so that queues drain.
-const PACING_MARGIN: u64 = 1;
 /// Rounds over which aggregation is measured, and the largest that is allowed for.
 const EXTRA_ACKED_ROUNDS: u32 = 5;
 const EXTRA_ACKED_TIME: u64 = 100 * MS;
@@ -62,7 +59,7 @@ pub struct Bbr1 {
     full_bw_reached: bool,
     cycle: usize,
     cycle_at: u64,
-    has_seen_rtt: bool,
+    pacing: Pacing,
     idle_restart: bool,
     prior_cwnd: u64,
     previous: State,
@@ -102,7 +99,7 @@ impl Bbr1 {
             full_bw_reached: false,
             cycle: 0,
             cycle_at: 0,
-            has_seen_rtt: false,
+            pacing: Pacing::new(HIGH_GAIN),
             idle_restart: false,
             prior_cwnd: 0,
             previous: State::Open,
@@ -318,22 +315,8 @@ impl Bbr1 {
     }
 
     fn set_pacing_rate(&mut self, window: &mut Window, gain: u64) {
-        if !self.has_seen_rtt && window.srtt > 0 {
-            self.initial_rate(window);
-        }
-        let paced = u128::from(self.bandwidth()) * u128::from(gain * (100 - PACING_MARGIN));
-        let paced = (paced / u128::from(UNIT * 100)) as u64;
-        if self.full_bw_reached || paced > window.pacing_rate {
-            window.pacing_rate = paced.min(window.max_pacing_rate);
-        }
-    }
-
-    /// The rate before there are samples: the window in a round trip, or in a millisecond.
-    fn initial_rate(&mut self, window: &mut Window) {
-        self.has_seen_rtt |= window.srtt > 0;
-        let rtt = if window.srtt > 0 { window.srtt } else { MS };
-        let paced = u128::from(rate(window.cwnd, rtt)) * u128::from(HIGH_GAIN) / u128::from(UNIT);
-        window.pacing_rate = (paced as u64).min(window.max_pacing_rate);
+        let bandwidth = self.bandwidth();
+        self.pacing.set(window, bandwidth, gain, self.full_bw_reached);
     }
 
     /// In recovery: sends what is acknowledged for a round; afterwards restores the window. The window, and
@@ -390,7 +373,7 @@ impl Congestion for Bbr1 {
     fn init(&mut self, now: u64, window: &mut Window) {
         self.min_rtt = window.min_rtt.unwrap_or(u64::MAX);
         (self.min_rtt_at, self.cycle_at, self.aggregation.since) = (now, now, now);
-        self.initial_rate(window);
+        self.pacing.init(window);
     }
 
     fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
@@ -445,12 +428,6 @@ impl Congestion for Bbr1 {
     }
 
     fn min_tso_segs(&self, window: &Window) -> u64 {
-        // 1.2 Mb/s.
-        if window.pacing_rate < 150_000 { 1 } else { 2 }
+        pacing::min_tso_segs(window)
     }
-}
-
-/// Bytes a second.
-fn rate(bytes: u64, time: u64) -> u64 {
-    (u128::from(bytes) * u128::from(SECOND) / u128::from(time.max(1))) as u64
 }

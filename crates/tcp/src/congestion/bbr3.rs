@@ -2,13 +2,12 @@
 //! reacts to loss: a long-term bound of what may be in flight, and short-term bounds of rate and flight.
 //! Gains are in units of 1/256; bandwidth is in bytes a second.
 
+use super::pacing::{self, Pacing, UNIT, rate};
 use super::{Congestion, RateSample, State, Window};
 use crate::hash::Random;
 use crate::minmax::MinMax;
 use crate::settings::{MS, SECOND};
 
-/// A gain of 1.
-const UNIT: u64 = 256;
 /// `StartupPacingGain`, 2.77, and `DrainPacingGain`, 0.5.
 const STARTUP_GAIN: u64 = UNIT * 277 / 100;
 const DRAIN_GAIN: u64 = UNIT / 2;
@@ -34,8 +33,6 @@ const FULL_BW_THRESHOLD: u64 = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
 /// Rounds between probes, at most: what Reno needs to reach such a window.
 const RENO_ROUNDS: u64 = 63;
-/// The pacing rate is one percent less than the estimate.
-const PACING_MARGIN: u64 = 1;
 /// Rounds over which aggregation counts.
 const EXTRA_ACKED_ROUNDS: u64 = 10;
 
@@ -103,7 +100,7 @@ pub struct Bbr3 {
     prior_cwnd: u64,
     previous: State,
     idle_restart: bool,
-    has_seen_rtt: bool,
+    pacing: Pacing,
 }
 
 impl Bbr3 {
@@ -150,7 +147,7 @@ impl Bbr3 {
             prior_cwnd: 0,
             previous: State::Open,
             idle_restart: false,
-            has_seen_rtt: false,
+            pacing: Pacing::new(STARTUP_GAIN),
         }
     }
 
@@ -440,9 +437,6 @@ impl Bbr3 {
     }
 
     fn set_pacing_rate(&mut self, window: &mut Window) {
-        if !self.has_seen_rtt && window.srtt > 0 {
-            self.initial_rate(window);
-        }
         let gain = match self.mode {
             Mode::Startup => STARTUP_GAIN,
             Mode::Drain => DRAIN_GAIN,
@@ -450,18 +444,8 @@ impl Bbr3 {
             Mode::Up => UP_GAIN,
             Mode::Cruise | Mode::Refill | Mode::ProbeRtt => UNIT,
         };
-        let paced = u128::from(self.bandwidth()) * u128::from(gain * (100 - PACING_MARGIN));
-        let paced = (paced / u128::from(UNIT * 100)) as u64;
-        if self.full_bw_reached || paced > window.pacing_rate {
-            window.pacing_rate = paced.min(window.max_pacing_rate);
-        }
-    }
-
-    fn initial_rate(&mut self, window: &mut Window) {
-        self.has_seen_rtt |= window.srtt > 0;
-        let rtt = if window.srtt > 0 { window.srtt } else { MS };
-        let paced = u128::from(rate(window.cwnd, rtt)) * u128::from(STARTUP_GAIN) / u128::from(UNIT);
-        window.pacing_rate = (paced as u64).min(window.max_pacing_rate);
+        let bandwidth = self.bandwidth();
+        self.pacing.set(window, bandwidth, gain, self.full_bw_reached);
     }
 
     fn set_cwnd(&mut self, window: &mut Window, sample: &RateSample) {
@@ -498,7 +482,7 @@ impl Congestion for Bbr3 {
         self.probe_rtt_min = self.min_rtt;
         (self.min_rtt_at, self.probe_rtt_min_at) = (now, now);
         (self.cycle_at, self.extra_since) = (now, now);
-        self.initial_rate(window);
+        self.pacing.init(window);
     }
 
     fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
@@ -549,17 +533,11 @@ impl Congestion for Bbr3 {
     }
 
     fn min_tso_segs(&self, window: &Window) -> u64 {
-        // 1.2 Mb/s.
-        if window.pacing_rate < 150_000 { 1 } else { 2 }
+        pacing::min_tso_segs(window)
     }
 }
 
 /// Whether more was lost of what was in flight than [`LOSS_THRESHOLD`].
 fn is_too_high(sample: &RateSample) -> bool {
     sample.lost * 100 > sample.tx_in_flight * LOSS_THRESHOLD
-}
-
-/// Bytes a second.
-fn rate(bytes: u64, time: u64) -> u64 {
-    (u128::from(bytes) * u128::from(SECOND) / u128::from(time.max(1))) as u64
 }

@@ -1,6 +1,6 @@
 //! DCTCP (RFC 8257): reduces the window by the fraction of marked bytes.
 
-use super::{Congestion, RateSample, State, Window};
+use super::{Congestion, RateSample, Reno, State, Window};
 
 /// Fractions are in units of 1/1024; the gain `g` is 1/16 (RFC 8257, 4.2).
 const UNIT: u64 = 1024;
@@ -15,13 +15,13 @@ pub struct Dctcp {
     window_end: u64,
     acked: u64,
     marked: u64,
-    /// Bytes acknowledged since the window grew last.
-    growth: u64,
+    /// The window grows, and shrinks after losses, as Reno's (RFC 8257, 3.5).
+    reno: Reno,
 }
 
 impl Default for Dctcp {
     fn default() -> Dctcp {
-        Dctcp { alpha: UNIT, window_end: 0, acked: 0, marked: 0, growth: 0 }
+        Dctcp { alpha: UNIT, window_end: 0, acked: 0, marked: 0, reno: Reno::default() }
     }
 }
 
@@ -31,7 +31,7 @@ impl Congestion for Dctcp {
     }
 
     fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
-        self.growth = 0;
+        self.reno = Reno::default();
         // RFC 8257, 3.3, step 7.
         (window.cwnd - window.cwnd * self.alpha / (2 * UNIT)).max(2 * window.mss)
     }
@@ -50,25 +50,13 @@ impl Congestion for Dctcp {
         self.window_end = window.delivered + window.in_flight;
     }
 
-    fn on_ack(&mut self, _now: u64, window: &mut Window, sample: &RateSample) {
-        if !window.cwnd_limited {
-            return;
-        }
-        let mut acked = sample.acked_sacked;
-        if window.in_slow_start() {
-            acked = window.slow_start(acked);
-        }
-        self.growth += acked;
-        while self.growth >= window.cwnd {
-            self.growth -= window.cwnd;
-            window.cwnd += window.mss;
-        }
+    fn on_ack(&mut self, now: u64, window: &mut Window, sample: &RateSample) {
+        self.reno.on_ack(now, window, sample);
     }
 
-    fn on_state(&mut self, _now: u64, window: &mut Window, new: State) {
-        // A loss counts as in Reno (RFC 8257, 3.5).
+    fn on_state(&mut self, now: u64, window: &mut Window, new: State) {
         if new == State::Recovery {
-            window.ssthresh = (window.cwnd / 2).max(2 * window.mss);
+            window.ssthresh = self.reno.ssthresh(now, window);
         }
     }
 
