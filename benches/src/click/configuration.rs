@@ -48,6 +48,10 @@ const PLAIN: Case = Case {
     frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
 };
 
+fn link(source: &str, sink: &str) -> String {
+    format!("{source} -> LinkEmulator(DELAY 100us) -> {sink};")
+}
+
 /// All cases.
 pub const CASES: &[Case] = &[
     Case {
@@ -210,21 +214,8 @@ pub const CASES: &[Case] = &[
         ..PLAIN
     },
     Case { key: "flowmon.churn", text: |a, b| tables::monitor(Churn, a, b), frames: tables::flows, ..PLAIN },
-    Case {
-        key: "link.pps",
-        mark: 10.0,
-        text: |a, b| format!("{a} -> LinkEmulator(DELAY 100us) -> {b};"),
-        frames: tables::flows,
-        ..PLAIN
-    },
-    Case {
-        key: "link.gbit",
-        mark: 3.34,
-        text: |a, b| format!("{a} -> LinkEmulator(DELAY 100us) -> {b};"),
-        length: 1500,
-        frames: tables::flows,
-        ..PLAIN
-    },
+    Case { key: "link.pps", mark: 10.0, text: link, frames: tables::flows, ..PLAIN },
+    Case { key: "link.gbit", mark: 3.34, text: link, length: 1500, frames: tables::flows, ..PLAIN },
     Case { key: "bras", mark: 5.0, text: middlebox::bras, frames: middlebox::session_frames, ..PLAIN },
     Case {
         key: "bras.down",

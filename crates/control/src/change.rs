@@ -23,7 +23,7 @@ pub enum Change {
     /// Moves a port to another worker; its peer stays attached.
     MovePort(Port),
     /// Changes settings of a port that its peer need not know; the peer stays attached.
-    TunePort(Port),
+    SetPort(Port),
     /// Replaces a function's configuration.
     SwapFunction(Function),
     /// Adds a guest, and starts it if its `start` is set.
@@ -44,7 +44,7 @@ impl std::fmt::Display for Change {
             Change::MovePort(port) => {
                 write!(f, "move port {} to {}", port.name, port.worker.as_deref().unwrap_or("any worker"))
             }
-            Change::TunePort(port) => write!(f, "change port {}", port.name),
+            Change::SetPort(port) => write!(f, "change port {}", port.name),
             Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
             Change::AddFunction(function) => write!(f, "add function {}", function.name),
@@ -140,7 +140,7 @@ fn in_place(from: &Port, to: &Port, more: &'static [&'static dyn PortControl]) -
     }
     if moved != *to {
         kinds::find(from.kind.name(), more).filter(|kind| kind.changes(&moved, to))?;
-        changes.push(Change::TunePort(to.clone()));
+        changes.push(Change::SetPort(to.clone()));
     }
     Some(changes)
 }
@@ -159,7 +159,7 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),
         Change::AddSwitch(switch) => fabric.switches.push(switch),
         Change::AddPort(port) => fabric.ports.push(port),
-        Change::MovePort(port) | Change::TunePort(port) => {
+        Change::MovePort(port) | Change::SetPort(port) => {
             if let Some(own) = fabric.ports.iter_mut().find(|own| own.name == port.name) {
                 *own = port;
             }

@@ -15,7 +15,7 @@ const WAKE: u64 = 1_000_000;
 /// Number of consecutive slow wake-ups that is too many.
 const WAKES: u32 = 3;
 /// Nanoseconds after which a thread's CPU time is read again; a wake-up may be measured as that much shorter. Reading
-/// it is a system call, most others are shorter than that.
+/// it is a system call, and most wake-ups are shorter than a sample.
 const SAMPLE: u64 = WAKE / 4;
 /// Minimum time in nanoseconds during which wake-ups are measured exactly after one that seemed slow.
 const SUSPECT: u64 = 1_000_000_000;

@@ -32,7 +32,7 @@ impl Link for ProgramRing {
         fill: &mut dyn FnMut(u32, &mut [u8]),
     ) -> Result<u32, LinkError> {
         let ProgramRing { memory, tx, buffer, .. } = self;
-        // A frame that has no room in a slot isn't sent at all.
+        // A frame longer than a slot is cut to the slot's size; one longer than the buffer is not sent.
         let Some(frame) = buffer.get_mut(..len.min(memory.slot_size() as usize)) else { return Ok(0) };
         let count = tx.room(memory, count)?.min(count);
         for position in 0..count {

@@ -277,7 +277,7 @@ impl Engine {
                 self.add_port(port, &owned).await?;
             }
             Change::MovePort(port) => self.move_port(port).await?,
-            Change::TunePort(port) => self.change_port(port).await?,
+            Change::SetPort(port) => self.change_port(port).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => drop(self.functions.remove(name)),
             Change::AddFunction(function) => {

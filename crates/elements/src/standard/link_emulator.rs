@@ -56,7 +56,7 @@ enum Distribution {
     Pareto,
 }
 
-/// One of the names, by its position.
+/// Parses one of the names as the value beside it.
 fn one_of<T: Copy>(names: &'static [(&'static str, T)]) -> impl FnOnce(&str, &Scope) -> Result<T, ArgError> {
     move |text, _| match names.iter().find(|(name, _)| *name == text) {
         Some((_, value)) => Ok(*value),
