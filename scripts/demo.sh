@@ -27,8 +27,8 @@ if [ "$nic" != virtio ] && ! attaches_cards qemu-system-x86_64; then
   program=$(./scripts/newer-qemu.sh)
   attaches_cards "$program" || { echo "demo: $program has no vfio-user-pci" >&2; exit 1; }
 fi
-cargo build --release -p ringway-cli -p ringway-tests --bin ringway --bin demo
-target=${CARGO_TARGET_DIR:-target}/release
+cargo build --profile demo -p ringway-cli -p ringway-tests --bin ringway --bin demo
+target=${CARGO_TARGET_DIR:-target}/demo
 
 run=$(mktemp -d /tmp/rw-demo.XXXXXX)
 export RINGWAY_RUN=$run
