@@ -47,6 +47,7 @@ click-tools: build ## create links named like Click's programs in DIR, for Click
 
 build: setup ## build the release program, target/release/ringway
 	@$(CARGO) build --release -p ringway-cli
+	@./scripts/split-debug.sh "$${CARGO_TARGET_DIR:-target}/release/ringway"
 
 check: setup ## tidy, formatting, lints; no tests
 	@$(CARGO) xtask tidy && $(CARGO) fmt --check && $(CARGO) clippy --workspace --all-targets -- -D warnings
