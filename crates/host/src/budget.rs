@@ -4,7 +4,8 @@ use crate::clock::Clock;
 use crate::thread::thread_cpu;
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// A peer may use 1/SHARE of the time.
 const SHARE: u64 = 16;
@@ -37,6 +38,8 @@ pub struct Budget {
     wakes: AtomicU32,
     suspect_until: AtomicU64,
     is_spent: AtomicBool,
+    /// Number of threads that signal its eventfds.
+    helpers: Arc<AtomicUsize>,
     clock: Clock,
     alarm: Box<dyn Fn() + Send + Sync>,
 }
@@ -57,9 +60,15 @@ impl Budget {
             wakes: AtomicU32::new(0),
             suspect_until: AtomicU64::new(0),
             is_spent: AtomicBool::new(false),
+            helpers: Arc::default(),
             clock: Clock::new(),
             alarm: Box::new(alarm),
         }
+    }
+
+    /// Number of threads that signal eventfds of the peer, and of earlier ones.
+    pub(crate) fn helpers(&self) -> &Arc<AtomicUsize> {
+        &self.helpers
     }
 
     /// Whether the budget is exceeded.
@@ -173,7 +182,6 @@ mod tests {
     use super::*;
     use crate::{Epoll, EventFd, Signal};
     use std::os::fd::AsFd;
-    use std::sync::Arc;
     use std::time::Duration;
 
     #[test]
@@ -228,7 +236,7 @@ mod tests {
         }
         let budget = Arc::new(Budget::default());
         let fd = Arc::new(event.as_fd().try_clone_to_owned().unwrap());
-        let signal = Signal::of(fd).unwrap().charged_to(&budget);
+        let signal = Signal::charged_to(fd, &budget).unwrap();
         let signals = (0..1000).take_while(|_| {
             signal.send();
             !budget.is_spent()

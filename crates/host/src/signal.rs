@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// The number added to an eventfd, and the bytes for a front-end that uses a pipe instead.
 const ONE: [u8; 8] = 1_u64.to_ne_bytes();
@@ -66,8 +66,10 @@ pub fn prepare_signals() -> Result<(), HostError> {
 
 /// Signals a shared eventfd once, asynchronously, before it is closed. Never blocks.
 pub fn signal_once(fd: BorrowedFd<'_>) {
+    // Where this is refused, the thread writes to the eventfd itself.
+    let _ = aio::prepare_shared();
     // Without a thread or a descriptor, its waiters learn from their socket that it is closed.
-    let helper = fd.try_clone_to_owned().ok().and_then(|fd| Helper::start(Arc::new(fd)));
+    let helper = fd.try_clone_to_owned().ok().and_then(|fd| Helper::start(Arc::new(fd), None));
     helper.iter().for_each(Helper::signal);
 }
 
@@ -80,7 +82,8 @@ pub enum SignalError {
     /// Neither asynchronous I/O nor a thread is available.
     #[error(
         "an eventfd that can't be signalled without waiting: the system refuses io_setup (see \
-         fs.aio-max-nr), and there are {HELPERS} threads for such eventfds already"
+         fs.aio-max-nr), and there are {PEERS_HELPERS} threads for such eventfds of its peer already, or \
+         {HELPERS} in all"
     )]
     NoHelper,
 }
@@ -98,17 +101,21 @@ pub struct Signal {
 impl Signal {
     /// A signal through an eventfd, a pipe or a socket (User-Mode Linux uses a socket as a pipe).
     pub fn of(fd: Arc<OwnedFd>) -> Result<Signal, SignalError> {
+        Signal::new(fd, None)
+    }
+
+    /// As [`Signal::of`], at a peer's expense: once its budget is exceeded, wake-ups stop.
+    pub fn charged_to(fd: Arc<OwnedFd>, budget: &Arc<Budget>) -> Result<Signal, SignalError> {
+        Signal::new(fd, Some(budget.clone()))
+    }
+
+    fn new(fd: Arc<OwnedFd>, budget: Option<Arc<Budget>>) -> Result<Signal, SignalError> {
         let sort = FdKind::of(fd.as_fd()).filter(|sort| *sort != FdKind::Memory).ok_or(SignalError::Kind)?;
-        let signal = Signal { fd, sort, helper: OnceLock::new(), budget: None };
+        let signal = Signal { fd, sort, helper: OnceLock::new(), budget };
         if sort == FdKind::EventFd && aio::prepare_shared().is_err() && signal.helper().is_none() {
             return Err(SignalError::NoHelper);
         }
         Ok(signal)
-    }
-
-    /// Charges the wake-ups to a peer: once its budget is exceeded, they stop.
-    pub fn charged_to(self, budget: &Arc<Budget>) -> Signal {
-        Signal { budget: Some(budget.clone()), ..self }
     }
 
     /// Wakes the peer.
@@ -135,7 +142,8 @@ impl Signal {
 
     #[cold]
     fn helper(&self) -> Option<&Helper> {
-        self.helper.get_or_init(|| Helper::start(self.fd.clone())).as_ref()
+        let of_peer = self.budget.as_ref().map(|budget| budget.helpers());
+        self.helper.get_or_init(|| Helper::start(self.fd.clone(), of_peer)).as_ref()
     }
 }
 
@@ -146,8 +154,29 @@ impl AsFd for Signal {
 }
 
 /// Attack: a peer makes its eventfd blocking and fills it: the helper that writes it blocks until somebody
-/// reads it, possibly forever. Largest number of helpers.
+/// reads it, possibly forever. Then it sends the next eventfd. Largest number of helpers, and of those of one peer
+/// and its predecessors.
 const HELPERS: usize = 1024;
+const PEERS_HELPERS: usize = 64;
+
+/// One of a limited number of helpers, until dropped.
+struct Permit(Arc<AtomicUsize>);
+
+impl Permit {
+    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Permit> {
+        let permit = Permit(count.clone());
+        (count.fetch_add(1, Relaxed) < most).then_some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The number of helpers of this process.
+static COUNT: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
 /// A thread that signals one eventfd, and may wait for its peer.
 #[derive(Debug)]
@@ -157,30 +186,29 @@ struct Helper {
 }
 
 impl Helper {
-    fn start(fd: Arc<OwnedFd>) -> Option<Helper> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        if COUNT.fetch_add(1, Relaxed) >= HELPERS {
-            COUNT.fetch_sub(1, Relaxed);
-            return None;
-        }
-        let started = || {
-            let (wanted, is_over) = (Arc::new(EventFd::new()?), Arc::new(AtomicBool::new(false)));
-            let helper = Helper { wanted: wanted.clone(), is_over: is_over.clone() };
-            crate::spawn("signals", None, move || {
-                while crate::wait_readable(&[wanted.as_fd()], None).is_ok() {
-                    if wanted.clear() {
-                        // A full eventfd was signalled already.
-                        let _ = rustix::io::write(&fd, &ONE);
-                    }
-                    if is_over.load(Relaxed) {
-                        break;
-                    }
-                }
-                COUNT.fetch_sub(1, Relaxed);
-            })?;
-            Ok::<_, HostError>(helper)
+    fn start(fd: Arc<OwnedFd>, of_peer: Option<&Arc<AtomicUsize>>) -> Option<Helper> {
+        let of_peer = match of_peer {
+            Some(count) => Some(Permit::take(count, PEERS_HELPERS)?),
+            None => None,
         };
-        started().inspect_err(|_| _ = COUNT.fetch_sub(1, Relaxed)).ok()
+        let permits = (of_peer, Permit::take(&COUNT, HELPERS)?);
+        let wanted = Arc::new(EventFd::new().ok()?);
+        let helper = Helper { wanted: wanted.clone(), is_over: Arc::new(AtomicBool::new(false)) };
+        let is_over = helper.is_over.clone();
+        let run = move || {
+            let _permits = permits;
+            while crate::wait_readable(&[wanted.as_fd()], None).is_ok() {
+                if wanted.clear() && aio::signal(fd.as_fd()).is_none() {
+                    // A full eventfd was signalled already.
+                    let _ = rustix::io::write(&fd, &ONE);
+                }
+                if is_over.load(Relaxed) {
+                    break;
+                }
+            }
+        };
+        crate::spawn("signals", None, run).ok()?;
+        Some(helper)
     }
 
     fn signal(&self) {
@@ -273,6 +301,20 @@ mod tests {
         assert_eq!(u64::from_ne_bytes(bytes), 1);
         drop(reader);
         signal.send();
+    }
+
+    /// Attack: programs that disconnect and leave full eventfds that nobody reads.
+    #[test]
+    fn a_full_blocking_eventfd_that_is_signalled_once_keeps_no_thread() {
+        let event = EventFd::new().unwrap();
+        rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        make_blocking(event.as_fd());
+        signal_once(event.as_fd());
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while COUNT.load(Relaxed) > 0 {
+            assert!(std::time::Instant::now() < end, "the thread waits for a reader");
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_host::{EventFd, Signal, prepare_signals, signal_once, wait_readable};
+use ringway_host::{Budget, EventFd, Signal, prepare_signals, signal_once, wait_readable};
 use rustix::fs::OFlags;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter_all_threads};
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,12 +52,18 @@ fn a_full_blocking_eventfd_blocks_no_sender_without_aio() {
     assert!(wait_readable(&[once.as_fd()], None).unwrap()[0]);
     // Attack: eventfds that are never read.
     let (_event, copy) = full();
-    let signals = (0..5000).map(|_| Signal::of(copy.clone())).take_while(|signal| {
+    let blocked = |signal: Result<Signal, _>| {
         // Each helper blocks forever.
-        signal.as_ref().is_ok_and(|signal| {
+        signal.is_ok_and(|signal| {
             signal.send();
             true
         })
-    });
-    assert!(signals.count() <= 1024);
+    };
+    let budgets = [(); 2].map(|()| Arc::new(Budget::default()));
+    for budget in &budgets {
+        let of_peer = (0..5000).take_while(|_| blocked(Signal::charged_to(copy.clone(), budget))).count();
+        assert_eq!(of_peer, 64, "one peer leaves the rest to others");
+    }
+    let more = (0..5000).take_while(|_| blocked(Signal::of(copy.clone()))).count();
+    assert!((64..=1024 - 128).contains(&more), "{more}");
 }

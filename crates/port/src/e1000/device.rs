@@ -412,8 +412,8 @@ impl Device for CardDevice {
                 let is_new = fd.is_some();
                 let former = match fd.map(Arc::new) {
                     Some(fd) => {
-                        let signal = Signal::of(fd.clone()).map_err(|error| refused(errno::EIO, error))?;
-                        let signal = Arc::new(signal.charged_to(&self.budget));
+                        let signal = Signal::charged_to(fd.clone(), &self.budget);
+                        let signal = Arc::new(signal.map_err(|error| refused(errno::EIO, error))?);
                         self.calls.insert(key, Call { fd, signal })
                     }
                     None => self.calls.remove(&key),

@@ -115,7 +115,7 @@ impl RingPort {
     /// Attaches a program: its ring, the eventfd that it writes and the eventfd that we write. Replaces the previous
     /// one.
     pub fn attach(&mut self, memory: RingMemory, kick: OwnedFd, call: OwnedFd) -> Result<(), SignalError> {
-        let call = Signal::of(Arc::new(call))?.charged_to(&self.budget);
+        let call = Signal::charged_to(Arc::new(call), &self.budget)?;
         self.budget.renew();
         self.replace(Some(Open::new(memory, call)));
         self.doorbell.watch(Arc::new(kick));

@@ -589,7 +589,7 @@ impl Device for Guest {
         let call = Arc::new(call);
         // Attack: as for call descriptors.
         let refused = |error| Refused(format!("the descriptor for news of the log is {error}"));
-        let call = Signal::of(call).map_err(refused)?.charged_to(&self.session.budget);
+        let call = Signal::charged_to(call, &self.session.budget).map_err(refused)?;
         self.shared.log.call = Some(Arc::new(call));
         self.publish_each(0..self.slots.len());
         Ok(())

@@ -223,8 +223,8 @@ impl Vring {
         };
         // Attack: a full pipe or eventfd would block the worker.
         let signal = |fd: &Option<Arc<OwnedFd>>| {
-            let signal = fd.clone().map(Signal::of).transpose().map_err(VringError::Signal)?;
-            Ok::<_, VringError>(signal.map(|signal| signal.charged_to(&state.budget)))
+            let signal = fd.clone().map(|fd| Signal::charged_to(fd, &state.budget));
+            signal.transpose().map_err(VringError::Signal)
         };
         let mergeable = has(virtio::NET_MRG_RXBUF);
         let header = if mergeable || has(virtio::VERSION_1) { HEADER } else { LEGACY_HEADER };
