@@ -219,6 +219,13 @@ fn a_flood_of_reconnecting_front_ends_leaks_nothing() {
     drop(first);
     until("a lost its first peer", || lab.state("a") == "waiting");
     let before = held();
+    // A fault is logged although the peer caused many other lines before it.
+    for _ in 0..200 {
+        drop(UnixStream::connect(lab.socket("a.sock")).unwrap());
+    }
+    let mut faulty = UnixStream::connect(lab.socket("a.sock")).unwrap();
+    faulty.write_all(&[0xff; 64]).unwrap();
+    until("the fault is logged", || lab.log().contains("the peer broke its protocol"));
     for round in 0..2000 {
         let Ok(mut peer) = UnixStream::connect(lab.socket("a.sock")) else { continue };
         // Some front-ends send a valid message, an invalid one, or half of one. The connection may be closed already.

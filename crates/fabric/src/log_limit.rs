@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// Largest number of log lines about one port, and the period.
+/// Largest number of log lines about one port in a [`PERIOD`]: about its peers' faults, and others. They are
+/// limited separately.
 ///
 /// Attack: a front-end or program that connects, is refused, or changes its rings ten thousand times a
-/// second.
-const PORT: (u32, Duration) = (60, Duration::from_secs(60));
+/// second, to hide its next fault.
+const FAULTS: u32 = 20;
+const OTHERS: u32 = 40;
+const PERIOD: Duration = Duration::from_secs(60);
 
 /// A limit on log lines within a window of time; suppressed lines are counted.
 #[derive(Clone, Debug)]
@@ -24,9 +27,14 @@ impl LogLimit {
         LogLimit { lines, window, since: None, logged: 0, suppressed: 0 }
     }
 
-    /// The limit of a port.
+    /// The limit of a port, except for lines about faults.
     pub fn of_port() -> LogLimit {
-        LogLimit::new(PORT.0, PORT.1)
+        LogLimit::new(OTHERS, PERIOD)
+    }
+
+    /// The limit of lines about faults of a port's peers.
+    pub fn of_faults() -> LogLimit {
+        LogLimit::new(FAULTS, PERIOD)
     }
 
     /// Whether a line may be logged at `now`. If so, returns the number of lines suppressed in the previous window,
@@ -72,8 +80,8 @@ mod tests {
         for millisecond in 0..120_000 {
             lines.extend(limit.take(begin + Duration::from_millis(millisecond)));
         }
-        assert_eq!(lines.len(), 2 * PORT.0 as usize);
-        assert_eq!(lines.iter().filter(|before| **before > 0).collect::<Vec<_>>(), [&59_940]);
-        assert_eq!((limit.suppressed(), limit.suppressed()), (59_940, 0));
+        assert_eq!(lines.len(), 2 * OTHERS as usize);
+        assert_eq!(lines.iter().filter(|before| **before > 0).collect::<Vec<_>>(), [&59_960]);
+        assert_eq!((limit.suppressed(), limit.suppressed()), (59_960, 0));
     }
 }

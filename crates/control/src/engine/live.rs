@@ -35,8 +35,10 @@ pub struct Live {
     pub programs: usize,
     /// Its last peer was detached because it used too much time; the next peer is admitted after a delay.
     resting: bool,
-    /// Rate limit of its log messages.
+    /// Rate limit of its log messages, except for those about faults.
     log: LogLimit,
+    /// Rate limit of log messages about faults of its peers.
+    faults: LogLimit,
 }
 
 impl Live {
@@ -88,6 +90,7 @@ impl Engine {
             programs: 0,
             resting: false,
             log: LogLimit::of_port(),
+            faults: LogLimit::of_faults(),
         };
         if queues > 0 {
             let request = Request::AddPort { port: port.clone(), counters };
@@ -246,10 +249,10 @@ impl Engine {
             Event::Detached { port, reason, fault, rest } => {
                 // The port was removed in the meantime, and its peer with it.
                 let Some(live) = self.live.get_mut(&port) else { return };
-                match live.log.allows(&port) {
-                    true if fault => tracing::warn!(port, reason, "the peer broke its protocol"),
-                    true => tracing::info!(port, reason, "the peer is gone"),
-                    false => {}
+                if fault && live.faults.allows(&port) {
+                    tracing::warn!(port, reason, "the peer broke its protocol");
+                } else if !fault && live.log.allows(&port) {
+                    tracing::info!(port, reason, "the peer is gone");
                 }
                 // `data` must release the rest of the peer's state before the next peer is attached.
                 self.detach(&port);
