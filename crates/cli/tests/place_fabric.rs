@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -122,6 +122,37 @@ fn placement_runs_with_the_fabric_and_serves_kubernetes() {
     let reply: Value = serde_json::from_str(&body).unwrap();
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["b"])), "{body}");
     assert_eq!(post(port, "/v1/shutdown", &Value::Null).0, 404);
+}
+
+#[test]
+fn placement_for_kubernetes_reports_a_second_process_and_a_killed_one() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-second-{}", std::process::id())));
+    std::fs::create_dir_all(&lab.0).unwrap();
+    // Nothing listens on this port.
+    let config = "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n\
+        users: [{name: u, user: {}}]\n\
+        contexts: [{name: c, context: {cluster: c, user: u}}]\ncurrent-context: c\n";
+    lab.write("kube.conf", config);
+    let serve = ["place", "kubernetes", "--kubeconfig", "kube.conf", "--listen", "127.0.0.1:0"];
+    let mut served = lab.command(&serve).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("it serves", || lab.run(&["place", "hosts"]).status.success());
+    // A part of a CPU is shown as such.
+    lab.write("part.toml", "[vm.part]\nmilli-cpus = 250\n");
+    lab.ok(&["place", "put", "part.toml"]);
+    assert!(lab.ok(&["place", "vms"]).contains(" 0.25 "));
+    let failed = |words: &[&str]| {
+        let output = lab.run(words);
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let second = failed(&serve);
+    let wanted = format!("is in use by process {}; end it", served.id());
+    assert!(second.contains(&wanted) && !second.contains("ringway down"), "{second}");
+    served.kill().unwrap();
+    served.wait().unwrap();
+    let killed = failed(&["place", "hosts"]);
+    assert!(killed.contains("nor does `ringway place kubernetes` run"), "{killed}");
+    assert!(lab.run(&["place", "policies"]).status.success(), "policies are shown without a service too");
 }
 
 const FEW: &str = "from ringway.placement import Filter\n\n\nclass Few(Filter):\n    \

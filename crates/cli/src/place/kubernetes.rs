@@ -4,7 +4,7 @@ use super::arguments::Kubernetes;
 use super::source::Source;
 use crate::arguments::Target;
 use crate::fail::Fail;
-use ringway_control::run_dir::{self, RunDir};
+use ringway_control::run_dir::{self, RunDir, RunDirError};
 use ringway_scheduler::kubernetes::{Options, run, socket};
 use ringway_scheduler::plugins::Options as PluginOptions;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,13 @@ pub fn serve(
         return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
     }
     let service = inventory.map(|file| Source::of_file(file, plugins)).transpose()?;
-    let run_dir = RunDir::take(&run_directory(target)).map_err(Fail::because)?;
+    let run_dir = RunDir::take(&run_directory(target)).map_err(|error| match error {
+        RunDirError::Taken { path, pid } => Fail::Failed(format!(
+            "{} is in use by process {pid}; end it, or use another run directory with --fabric NAME",
+            path.display()
+        )),
+        other => Fail::because(other),
+    })?;
     let options = Options {
         kubeconfig: arguments.kubeconfig,
         context: arguments.context,

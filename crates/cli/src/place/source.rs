@@ -83,7 +83,14 @@ impl Source {
             return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
         }
         match (Client::connect(target), super::kubernetes::found(target)) {
-            (Err(Fail::NotUp(_)), Some(socket)) => Client::to(socket).map(Source::Fabric),
+            (Err(Fail::NotUp(none)), Some(socket)) => {
+                let connected = Client::to(socket).map_err(|fail| match fail {
+                    // A killed process leaves its socket.
+                    Fail::NotUp(_) => Fail::NotUp(format!("{none}; nor does `ringway place kubernetes` run")),
+                    other => other,
+                });
+                Source::connected(connected, command)
+            }
             (connected, _) => Source::connected(connected, command),
         }
     }

@@ -305,13 +305,14 @@ pub fn vms(vms: &[VmView], json: bool) {
     for VmView { vm, reserved } in vms {
         let or_none = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".into());
         let host = vm.host.clone().filter(|_| vm.runs());
+        let cpus = f64::from(vm.sockets) * f64::from(vm.cores) * f64::from(vm.threads);
         table.row(vec![
             cell(&vm.name),
             cell(&vm.cluster),
             text::state(&format!("{:?}", vm.status).to_lowercase()),
             cell(or_none(&host)),
             cell(or_none(reserved)),
-            cell(u64::from(vm.sockets) * u64::from(vm.cores) * u64::from(vm.threads)),
+            cell(vm.milli_cpus.map_or(cpus, |milli| f64::from(milli) / 1000.0)),
             cell(format!("{} MB", vm.memory_mb)),
             cell(or_none(&vm.policy)),
         ]);
