@@ -5,7 +5,7 @@ use crate::text::{self, Table, cell};
 use anstream::println;
 use anstyle::Style;
 use ringway_guests::kvm_known;
-use ringway_host::jail::{Fence, MemoryGroup, can_change_user, fence};
+use ringway_host::jail::{ControlGroup, Fence, Limits, can_change_user, fence};
 use ringway_host::{Access, Facts};
 use serde::Serialize;
 
@@ -82,7 +82,8 @@ fn look(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![cores(facts), isolation(facts), huge_pages(facts), descriptors(facts)];
     findings.extend(kernel(facts));
     findings.extend(devices(facts, kvm_known()));
-    let bounded = MemoryGroup::new(64 << 20).map(drop).map_err(|error| error.to_string());
+    let limits = Limits { memory: 64 << 20, threads: 1 };
+    let bounded = ControlGroup::new(limits).map(drop).map_err(|error| error.to_string());
     findings.extend(guests(fence(), can_change_user(), &bounded));
     findings
 }

@@ -2,7 +2,7 @@
 
 use super::user::Lease;
 use super::{Attachment, Error, Launch, Runner, Spec, image};
-use ringway_host::jail::{Fence, Jail, MemoryGroup, can_change_user, fence};
+use ringway_host::jail::{Calls, ControlGroup, Fence, Jail, Limits, can_change_user, fence};
 use ringway_host::listener::{Access, Listener, OpenError};
 use rustix::fs::Mode;
 use std::fs::File;
@@ -12,9 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Largest number of processes and threads of a guest's user. User-Mode Linux has one for each process of the
-/// guest.
-const PROCESSES: u64 = 8192;
+/// Largest number of processes and threads of a guest's user: of User-Mode Linux, which has one for each process of
+/// the guest, and of QEMU.
+///
+/// Attack: a few guests use up all process numbers of the host (`kernel.pid_max`, 32,768 or more).
+const PROCESSES: [u64; 2] = [2048, 512];
 /// Memory overhead beyond the guest's memory: an eighth of that, for page tables and queues, plus this much.
 /// QEMU's translator caches up to 1 GB of translated code.
 const BESIDE: [u64; 2] = [64 << 20, 1536 << 20];
@@ -125,12 +127,20 @@ impl Drop for Named {
     }
 }
 
-/// The memory limit of a guest's program.
-pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
+/// The control group of a guest's program. Attack: thousands of busy processes, as many as User-Mode Linux may
+/// have, leave no CPU time to others.
+pub fn group(spec: &Spec) -> Option<ControlGroup> {
     let guest = spec.memory << 20;
     let beside = BESIDE[usize::from(spec.kind == Runner::Qemu)];
-    match MemoryGroup::new(guest + guest / 8 + beside) {
-        Ok(group) => Some(group),
+    let limits = Limits { memory: guest + guest / 8 + beside, threads: spec.processors + 1 };
+    match ControlGroup::new(limits) {
+        Ok(group) => {
+            if !group.shares_processors() {
+                let guest = &spec.name;
+                tracing::warn!(guest, "its share of CPU time is not limited: no control group with `cpu`");
+            }
+            Some(group)
+        }
         Err(error) => {
             let guest = &spec.name;
             tracing::warn!(guest, %error, "NO BOUND OF MEMORY for it: it may take all that this host has");
@@ -139,7 +149,7 @@ pub fn memory(spec: &Spec) -> Option<MemoryGroup> {
     }
 }
 
-/// The jail of a guest. Its memory limit is added at start.
+/// The jail of a guest. Its control group is added at start.
 pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static> {
     let has_tap = spec.interfaces.iter().any(|one| matches!(one.attachment, Attachment::Tap { .. }));
     let sockets = spec.interfaces.iter().filter_map(|one| match &one.attachment {
@@ -168,9 +178,9 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         )),
         files: launch.preloaded.iter().map(|path| (path.clone(), ringway_host::ptrace_library())).collect(),
         network: has_tap,
-        is_uml: spec.kind == Runner::Uml,
-        processes: Some(PROCESSES),
-        memory: None,
+        calls: if spec.kind == Runner::Uml { Calls::Uml } else { Calls::Qemu },
+        processes: Some(PROCESSES[usize::from(spec.kind == Runner::Qemu)]),
+        group: None,
     }
 }
 

@@ -593,8 +593,8 @@ fn supervise(
     shared: &Arc<Shared>,
     started: &Sender<Result<(Pid, PipeWriter), JailError>>,
 ) {
-    let memory = confine::memory(spec);
-    let jail = Jail { memory: memory.as_ref(), ..jail };
+    let group = confine::group(spec);
+    let jail = Jail { group: group.as_ref(), ..jail };
     let program =
         Program { path: &launch.program, arguments: &launch.arguments, environment: &launch.environment };
     let (child, Pipes { input, output, errors }) = match jail.start(&program) {

@@ -2,7 +2,7 @@
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use ringway_host::jail::{Fence, Jail, MemoryGroup, Pipes, Program, can_change_user, fence};
+use ringway_host::jail::{Calls, ControlGroup, Fence, Jail, Limits, Pipes, Program, can_change_user, fence};
 use ringway_host::{SocketFile, SocketRights};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ fn a_jailed_program_makes_only_user_mode_linux_calls() {
     if !can_be_tried() {
         return;
     }
-    let filtered = Jail { is_uml: true, ..jail() };
+    let filtered = Jail { calls: Calls::Uml, ..jail() };
     for script in [
         "busybox unshare -U true",
         "busybox chroot / true",
@@ -162,18 +162,56 @@ fn a_jailed_program_makes_only_user_mode_linux_calls() {
     assert_eq!(says(&filtered, usual), "b");
 }
 
+/// What a guest that took over QEMU can't do, even before QEMU's own filter is in place.
+#[test]
+fn a_jailed_qemu_makes_no_namespaces_and_only_unix_sockets() {
+    if !can_be_tried() {
+        return;
+    }
+    let filtered = Jail { calls: Calls::Qemu, ..jail() };
+    for script in ["busybox unshare -U true", "busybox chroot / true", "busybox nc 127.0.0.1 1"] {
+        let (output, status) = run(&filtered, script);
+        assert!(!status.success() && output.contains("not implemented"), "{script}: {output}");
+    }
+    assert_eq!(says(&filtered, "busybox echo a | busybox tr a b"), "b");
+}
+
+/// Attack: a guest with hundreds of busy processes, each of which would otherwise have as much CPU time as a worker.
+#[test]
+fn busy_jailed_programs_share_the_cpu_time_of_one_thread() {
+    if !can_be_tried() {
+        return;
+    }
+    let group = match ControlGroup::new(Limits { memory: 64 << 20, threads: 1 }) {
+        Ok(group) if group.shares_processors() => group,
+        other => return eprintln!("no control groups for CPU time here ({other:?}): not tried"),
+    };
+    let jail = Jail { group: Some(&group), read: vec![SHELL.into()], ..jail() };
+    let own = format!("ringway-{}-", std::process::id());
+    let arguments = ["sh".to_string(), "-c".into(), "read a".into()];
+    let program = Program { path: Path::new(SHELL), arguments: &arguments, environment: &[] };
+    let (jailed, _pipes) = jail.start(&program).unwrap();
+    let process = jailed.process().as_raw_nonzero();
+    let joined = std::fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
+    let of_processors = |line: &&str| {
+        line.starts_with("0::")
+            || line.split(':').nth(1).is_some_and(|all| all.split(',').any(|it| it == "cpu"))
+    };
+    assert!(joined.lines().filter(of_processors).any(|line| line.contains(&own)), "{joined}");
+}
+
 #[test]
 fn a_jailed_programs_memory_is_limited() {
     if !can_be_tried() {
         return;
     }
-    let group = match MemoryGroup::new(32 << 20) {
+    let group = match ControlGroup::new(Limits { memory: 32 << 20, threads: 1 }) {
         Ok(group) => group,
         Err(error) => return eprintln!("no control groups here ({error}): not tried"),
     };
     let scratch = Some((PathBuf::from("/dev/shm/own"), 256 << 20));
     let read = vec![SHELL.into(), "/dev/zero".into()];
-    let jail = Jail { memory: Some(&group), scratch, read, ..jail() };
+    let jail = Jail { group: Some(&group), scratch, read, ..jail() };
     let fill =
         |count| format!("busybox dd if=/dev/zero of=/dev/shm/own/f bs=1048576 count={count} 2>/dev/null");
     assert!(run(&jail, &fill(8)).1.success());

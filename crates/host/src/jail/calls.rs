@@ -1,8 +1,10 @@
-//! The seccomp filter for User-Mode Linux: an allowlist of its system calls.
+//! The seccomp filters of guests: for User-Mode Linux an allowlist of its system calls, for QEMU a list of those
+//! that it never needs.
 //!
 //! The guest's processes are host processes whose system calls User-Mode Linux intercepts (`PTRACE_SYSEMU`);
 //! the filter sees only those that it lets through.
 
+use super::Calls;
 use crate::error::HostError;
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -176,19 +178,82 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// The filter. Refused calls return ENOSYS, so that the C library falls back to older ones: `clone3`'s flags
-/// are in memory, which filters can't read.
-pub(super) fn uml() -> Result<BpfProgram, HostError> {
-    let program = || -> Result<BpfProgram, BackendError> {
-        let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-            ALLOWED.iter().chain(OLD).map(|&call| (call, Vec::new())).collect();
-        let none = SeccompCmpOp::MaskedEq(NAMESPACES as u32 as u64);
-        rules.insert(libc::SYS_clone, when(none, 0)?);
-        rules.insert(libc::SYS_socket, when(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);
-        let refuse = SeccompAction::Errno(libc::ENOSYS as u32);
-        SeccompFilter::new(rules, refuse, SeccompAction::Allow, ARCH)?.try_into()
+/// Attack: a guest that took over QEMU goes on to the kernel: by new namespaces, other processes' memory, parts of
+/// the kernel where most errors are found, or by taking what is limited system-wide (`fs.aio-max-nr`).
+const NEVER_OF_QEMU: &[libc::c_long] = &[
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_clone3,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_io_setup,
+    libc::SYS_mq_open,
+    libc::SYS_quotactl,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_acct,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+];
+
+/// On x86-64, the bit of system calls with 32-bit pointers, which some kernels have.
+const X32: libc::c_long = if cfg!(target_arch = "x86_64") { 0x4000_0000 } else { 0 };
+
+/// The filter for a program, if it has one. Refused calls return ENOSYS, so that the C library falls back to older
+/// ones: `clone3`'s flags are in memory, which filters can't read.
+pub(super) fn filter(calls: Calls) -> Result<Option<BpfProgram>, HostError> {
+    let program = match calls {
+        Calls::Any => return Ok(None),
+        Calls::Uml => uml(),
+        Calls::Qemu => qemu(),
     };
-    program().map_err(|error| HostError::Sandbox(error.to_string()))
+    program.map(Some).map_err(|error| HostError::Sandbox(error.to_string()))
+}
+
+const REFUSE: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
+
+fn qemu() -> Result<BpfProgram, BackendError> {
+    let mut rules = BTreeMap::new();
+    for bit in [0, X32] {
+        rules.extend(NEVER_OF_QEMU.iter().map(|call| (call | bit, Vec::new())));
+        let mut cloned = Vec::new();
+        for flag in (0..u32::BITS).map(|shift| 1 << shift).filter(|flag| flag & NAMESPACES as u32 != 0) {
+            let flag = u64::from(flag);
+            cloned.extend(when(SeccompCmpOp::MaskedEq(flag), flag)?);
+        }
+        rules.insert(libc::SYS_clone | bit, cloned);
+        // Attack: some families, such as AF_VSOCK, have no namespaces.
+        rules.insert(libc::SYS_socket | bit, when(SeccompCmpOp::Ne, libc::AF_UNIX as u64)?);
+    }
+    SeccompFilter::new(rules, SeccompAction::Allow, REFUSE, ARCH)?.try_into()
+}
+
+fn uml() -> Result<BpfProgram, BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        ALLOWED.iter().chain(OLD).map(|&call| (call, Vec::new())).collect();
+    let none = SeccompCmpOp::MaskedEq(NAMESPACES as u32 as u64);
+    rules.insert(libc::SYS_clone, when(none, 0)?);
+    rules.insert(libc::SYS_socket, when(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);
+    SeccompFilter::new(rules, REFUSE, SeccompAction::Allow, ARCH)?.try_into()
 }
 
 /// A condition on the first argument.

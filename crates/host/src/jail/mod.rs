@@ -4,13 +4,13 @@
 //! process, so its guest's kernel can make any system call that the process may make.
 
 mod calls;
+mod control_group;
 mod dynamic_user;
-mod memory_group;
 mod plan;
 mod step;
 
+pub use control_group::{ControlGroup, Limits};
 pub use dynamic_user::dynamic_user;
-pub use memory_group::MemoryGroup;
 
 use crate::error::HostError;
 use plan::Plan;
@@ -36,6 +36,18 @@ pub enum Fence {
     Landlock,
     /// Namespaces: other files, processes and networks don't exist for it.
     Namespaces,
+}
+
+/// The system calls that a program may make, as far as its user and its namespaces permit them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Calls {
+    /// Any.
+    #[default]
+    Any,
+    /// Those of User-Mode Linux.
+    Uml,
+    /// Not those that QEMU never needs. QEMU's own `-sandbox` refuses some of them too, after its start.
+    Qemu,
 }
 
 /// Why a program was not started confined.
@@ -86,12 +98,12 @@ pub struct Jail<'a> {
     pub files: Vec<(PathBuf, &'a [u8])>,
     /// Whether it uses the host's network interfaces.
     pub network: bool,
-    /// Whether it is limited to the system calls of User-Mode Linux.
-    pub is_uml: bool,
+    /// The system calls that it may make.
+    pub calls: Calls,
     /// Largest number of processes of its user.
     pub processes: Option<u64>,
-    /// The control group that limits its memory.
-    pub memory: Option<&'a MemoryGroup>,
+    /// The control group that limits its memory and its share of CPU time.
+    pub group: Option<&'a ControlGroup>,
 }
 
 /// A program to start. Its descriptor 3 is a copy of its standard error, for programs that can't use
@@ -184,6 +196,9 @@ impl Drop for Scratch {
     }
 }
 
+/// The wait status of a process whose status is unknown: exit code 1.
+const UNKNOWN: i32 = 1 << 8;
+
 impl Jailed {
     /// Its process, which leads a process group.
     pub fn process(&self) -> Pid {
@@ -196,7 +211,7 @@ impl Jailed {
             match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {
                 Err(Errno::INTR) => {}
                 Ok(Some((_, status))) => return ExitStatus::from_raw(status.as_raw()),
-                _ => return ExitStatus::default(),
+                _ => return ExitStatus::from_raw(UNKNOWN),
             }
         }
     }
@@ -268,7 +283,9 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     }
     let error = std::io::Error::last_os_error();
     drop(report_writer);
-    let Some(pid) = libc::pid_t::try_from(pid).ok().and_then(Pid::from_raw) else {
+    // `waitpid` and `kill` take -1 for all processes.
+    let pid = libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    let Some(pid) = pid else {
         return Err(given("a process in namespaces of its own", &error));
     };
     let mut report = [0; 8];

@@ -51,8 +51,8 @@ impl Plan {
         let held = descriptors.iter().map(|descriptor| above(*descriptor, count));
         let held: Vec<OwnedFd> = held.collect::<Result<_, _>>().map_err(failed)?;
         let mut plan = Plan { steps: vec![Step::Group], flags: 0, descriptors: count, _slot: slot };
-        if let Some(memory) = jail.memory {
-            let groups = memory.doors().map_err(|error| given("its memory's control group", &error))?;
+        if let Some(group) = jail.group {
+            let groups = group.doors().map_err(|error| given("its control group", &error))?;
             plan.steps.extend(groups.into_iter().map(Step::Join));
         }
         if fence == Fence::Namespaces {
@@ -71,9 +71,7 @@ impl Plan {
             let ruleset = ruleset(jail).and_then(|ruleset| above(ruleset.as_fd(), count));
             plan.steps.push(Step::Landlock(ruleset.map_err(failed)?));
         }
-        if jail.is_uml {
-            plan.steps.push(Step::Filter(calls::uml()?));
-        }
+        plan.steps.extend(calls::filter(jail.calls)?.map(Step::Filter));
         Ok(plan)
     }
 
