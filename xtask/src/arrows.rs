@@ -23,6 +23,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("host", &["mem"]),
     ("port", &["host", "vhost-user", "vfio-user", "nic", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
+    ("stack", &["tcp", "client", "host", "frame", "mem"]),
     ("tiny", &["ring", "mem"]),
     ("vmm", &["client", "host"]),
     ("function", &["elements", "client"]),

@@ -53,23 +53,38 @@ impl Tx {
 
     #[cold]
     fn push_pieces(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<bool, RingError> {
+        self.push_gathered(&[frame], offload)
+    }
+
+    /// As [`Tx::push_with`], for a frame that consists of `parts`.
+    pub fn push_gathered(&mut self, parts: &[&[u8]], offload: [u8; 10]) -> Result<bool, RingError> {
         let size = self.link.memory.slot_size() as usize;
-        let slots = frame.len().div_ceil(size);
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let slots = len.div_ceil(size);
         let most = FRAGMENTS.min(self.producer.slots() as usize);
         if slots > most {
-            return Err(RingError::TooLong { len: frame.len(), most: most * size });
+            return Err(RingError::TooLong { len, most: most * size });
         }
         if (self.room(slots as u32)? as usize) < slots {
             return Ok(false);
         }
-        for (ahead, piece) in frame.chunks(size).enumerate() {
+        let mut parts = parts.iter().copied();
+        let mut part: &[u8] = &[];
+        for ahead in 0..slots {
             let buf_idx = self.slot(ahead as u32).buf_idx;
-            let len = piece.len() as u16;
-            let buffer = self.buffer(buf_idx, u32::from(len)).ok_or(ringway_ring::Broken::Buffer)?;
-            buffer.write(piece);
+            let len = size.min(len - ahead * size);
+            let mut buffer = self.buffer(buf_idx, len as u32).ok_or(ringway_ring::Broken::Buffer)?;
+            while !buffer.is_empty() {
+                if part.is_empty() {
+                    let Some(next) = parts.next() else { break };
+                    part = next;
+                }
+                let written = buffer.write(part);
+                (part, buffer) = (&part[written..], buffer.split(written).1);
+            }
             let flags = if ahead + 1 < slots { MOREFRAG } else { 0 };
             let offload = if ahead == 0 { offload } else { [0; 10] };
-            self.set_slot(ahead as u32, Slot { buf_idx, len, flags, offload });
+            self.set_slot(ahead as u32, Slot { buf_idx, len: len as u16, flags, offload });
         }
         self.producer.advance(slots as u32);
         Ok(true)

@@ -81,12 +81,8 @@ mod stack;
 mod timer;
 mod udp;
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/stack.md")]
-struct StackPage;
-
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
-pub use net::route::Cidr;
+pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};
 pub use settings::{MS, SECOND, Settings, SocketOptions};
 pub use stack::{Accepted, InterfaceConfig, SocketError, SocketId, Stack, Statistics};

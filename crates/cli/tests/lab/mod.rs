@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test has its own needs")]
 
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 /// A private folder with a fabric file. Dropping it ends its fabrics and removes it.
@@ -75,6 +75,30 @@ impl Drop for Lab {
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A program, killed when dropped.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An example of a package; `cargo test` of the workspace has built it.
+pub fn example(package: &str, name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap();
+    let program = folder.join("examples").join(name);
+    if !program.exists() {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "-p", package, "--example", name, "--target-dir"]);
+        assert!(build.arg(folder.parent().unwrap()).status().unwrap().success());
+        return folder.parent().unwrap().join("debug/examples").join(name);
+    }
+    program
 }
 
 /// Waits until a condition holds, with a time limit for slow machines.

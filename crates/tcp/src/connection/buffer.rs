@@ -49,12 +49,21 @@ impl SendBuffer {
         [&front[from.min(middle)..to.min(middle)], &back[from.max(middle) - middle..to.max(middle) - middle]]
     }
 
-    /// Removes the bytes before `offset`. An empty buffer that has been large returns its memory.
+    /// Removes the bytes before `offset`.
     pub(crate) fn acknowledge(&mut self, offset: u64) {
         let count = (offset.saturating_sub(self.start) as usize).min(self.bytes.len());
         self.bytes.drain(..count);
         self.start += count as u64;
-        if self.bytes.is_empty() && self.bytes.capacity() > FIRST {
+    }
+
+    /// Whether it is empty, and has much memory.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.bytes.is_empty() && self.bytes.capacity() > FIRST
+    }
+
+    /// Returns the memory of an empty buffer.
+    pub(crate) fn release(&mut self) {
+        if self.bytes.is_empty() {
             self.bytes = VecDeque::new();
         }
     }
@@ -169,10 +178,23 @@ impl ReceiveBuffer {
         self.pieces(self.start, self.readable())
     }
 
-    /// Removes `count` bytes that were read. An empty buffer that has been large returns its memory.
+    /// Removes `count` bytes that were read.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count.min(self.readable()) as u64;
-        if self.start == self.next && self.ranges.is_empty() && self.ring.len() > FIRST {
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start == self.next && self.ranges.is_empty()
+    }
+
+    /// Whether it is empty, and has much memory.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.is_empty() && self.ring.len() > FIRST
+    }
+
+    /// Returns the memory of an empty buffer.
+    pub(crate) fn release(&mut self) {
+        if self.is_empty() {
             self.ring = Vec::new();
         }
     }
@@ -229,6 +251,24 @@ mod tests {
         assert_eq!((buffer.len(), buffer.end()), (8, STREAM + 16));
         assert_eq!(buffer.slices(STREAM + 9, 3).concat(), [1, 2, 2]);
         assert_eq!(buffer.slices(STREAM + 15, 30).concat(), [2]);
+    }
+
+    #[test]
+    fn only_empty_buffers_return_their_memory() {
+        let (mut sending, mut receiving) = (SendBuffer::new(STREAM), ReceiveBuffer::new(STREAM));
+        sending.push(&[1; 10_000], 1 << 20);
+        receiving.place(STREAM, &[1; 10_000]);
+        assert!(!sending.is_spare() && !receiving.is_spare());
+        sending.release();
+        receiving.release();
+        assert_eq!((sending.len(), receiving.readable()), (10_000, 10_000));
+        sending.acknowledge(STREAM + 10_000);
+        receiving.consume(10_000);
+        assert!(sending.is_spare() && receiving.is_spare());
+        sending.release();
+        receiving.release();
+        assert_eq!((sending.bytes.capacity(), receiving.ring.len()), (0, 0));
+        assert!(!sending.is_spare() && !receiving.is_spare());
     }
 
     #[test]

@@ -391,6 +391,22 @@ impl Connection {
         }
     }
 
+    /// Whether an empty buffer has much memory.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.sending.is_spare() || self.receiving.is_spare()
+    }
+
+    /// Returns the memory of empty buffers.
+    pub(crate) fn release_spare(&mut self) {
+        self.sending.release();
+        self.receiving.release();
+    }
+
+    /// Whether the peer has not acknowledged everything that is to be sent.
+    pub(crate) fn is_sending(&self) -> bool {
+        !matches!(self.state, State::Closed | State::SynReceived) && self.una < self.end()
+    }
+
     /// Whether bytes can be appended to the stream.
     pub(crate) fn may_send(&self) -> bool {
         !self.fin_queued && self.state != State::Closed

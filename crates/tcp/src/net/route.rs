@@ -45,6 +45,26 @@ impl Cidr {
     }
 }
 
+/// A text is not an address with a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an address with a prefix is needed, such as 10.0.0.2/24 or fd00::2/64")]
+pub struct CidrError;
+
+impl core::str::FromStr for Cidr {
+    type Err = CidrError;
+
+    fn from_str(text: &str) -> Result<Cidr, CidrError> {
+        let (address, prefix) = text.split_once('/').ok_or(CidrError)?;
+        let address: IpAddr = address.parse().map_err(|_| CidrError)?;
+        let prefix: u8 = prefix.parse().map_err(|_| CidrError)?;
+        if prefix > if address.is_ipv4() { 32 } else { 128 } {
+            Err(CidrError)
+        } else {
+            Ok(Cidr { address, prefix })
+        }
+    }
+}
+
 /// Where packets to a network go.
 #[derive(Clone, Copy, Debug)]
 struct Route {

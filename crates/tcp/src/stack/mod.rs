@@ -32,6 +32,8 @@ use ringway_wire::MacAddress;
 const QUEUE: usize = 1024;
 /// Sockets that are served in one call of [`Stack::transmit`].
 const TURNS: usize = 4096;
+/// How long an empty buffer of an idle connection keeps its memory.
+const SPARE: u64 = crate::settings::SECOND;
 /// Largest frame that is read.
 const LARGEST: usize = ringway_frame::LARGEST as usize;
 
@@ -40,6 +42,13 @@ const LARGEST: usize = ringway_frame::LARGEST as usize;
 pub struct SocketId {
     index: u32,
     generation: u32,
+}
+
+impl SocketId {
+    /// Its place among the open sockets, a small number. A later socket may have the same.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// Settings of an interface.
@@ -118,6 +127,8 @@ struct Slot {
     queued: bool,
     /// Whether it is in the list of events.
     told: bool,
+    /// Whether it is in the list of sockets with spare memory.
+    spare: bool,
 }
 
 /// A TCP/IP stack.
@@ -135,6 +146,8 @@ pub struct Stack {
     datagrams: BTreeMap<u16, Vec<u32>>,
     timers: Timers,
     events: VecDeque<u32>,
+    /// Sockets with large empty buffers, since when, and their progress then.
+    spare: VecDeque<(u32, u64, u64)>,
     reassembly: Reassembly,
     challenges: Challenges,
     /// ICMP errors and resets in this second.
@@ -163,6 +176,7 @@ impl Stack {
             datagrams: BTreeMap::new(),
             timers: Timers::default(),
             events: VecDeque::new(),
+            spare: VecDeque::new(),
             challenges: Challenges::default(),
             errors: (0, 0),
             statistics: Statistics::default(),
@@ -235,16 +249,42 @@ impl Stack {
         if self.reassembly.due().is_some_and(|due| due <= self.now) {
             self.reassembly.expire(self.now);
         }
+        while let Some((index, _, progress)) =
+            self.spare.pop_front_if(|(_, since, _)| *since + SPARE <= self.now)
+        {
+            self.slots[index as usize].spare = false;
+            if let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket {
+                if connection.progress() == progress {
+                    connection.release_spare();
+                }
+                self.note_spare(index);
+            }
+        }
+    }
+
+    /// Remembers a socket whose empty buffers have much memory: it is returned if the connection stays idle.
+    fn note_spare(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if let Some(Socket::Tcp(connection)) = &slot.socket
+            && !slot.spare
+            && connection.has_spare()
+        {
+            slot.spare = true;
+            self.spare.push_back((index, self.now, connection.progress()));
+        }
     }
 
     /// When [`Stack::poll`] must be called again. Now, if something waits to be sent.
     pub fn next_deadline(&self) -> Option<u64> {
         let busy = |interface: &Interface| !interface.queue.is_empty() || !interface.ready.is_empty();
-        if self.interfaces.iter().any(busy) {
-            return Some(self.now);
-        }
+        if self.interfaces.iter().any(busy) { Some(self.now) } else { self.next_timer() }
+    }
+
+    /// When [`Stack::expire`] must be called, even if the device has no room for what waits to be sent.
+    pub fn next_timer(&self) -> Option<u64> {
         let neighbors = self.interfaces.iter().filter_map(|interface| interface.neighbors.due());
-        neighbors.chain(self.timers.next()).chain(self.reassembly.due()).min()
+        let spare = self.spare.front().map(|(_, since, _)| since + SPARE);
+        neighbors.chain(self.timers.next()).chain(self.reassembly.due()).chain(spare).min()
     }
 
     /// Sends what can be sent on one interface.
@@ -401,6 +441,7 @@ impl Stack {
             slot.queued = true;
             self.interfaces[connection.interface].ready.push_back(index);
         }
+        self.note_spare(index);
         self.touch_timers(index);
     }
 

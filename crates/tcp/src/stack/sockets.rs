@@ -130,6 +130,14 @@ impl Stack {
             .find(|&port| self.demux.find(&Tuple { local: SocketAddr::new(local, port), remote }).is_none())
     }
 
+    /// The first port after a random one that is not used.
+    fn unused_port(&mut self, is_used: impl Fn(&Stack, u16) -> bool) -> Result<u16, SocketError> {
+        let count = u64::from(PORTS.1 - PORTS.0) + 1;
+        let offset = self.random.below(count);
+        let mut ports = (0..count).map(|step| PORTS.0 + ((offset + step) % count) as u16);
+        ports.find(|&port| !is_used(self, port)).ok_or(SocketError::AddressInUse)
+    }
+
     /// Connects to `remote`, with the stack's own address and controller. [`Readiness::writable`] tells when
     /// the connection is established; bytes can be sent at once.
     ///
@@ -168,11 +176,15 @@ impl Stack {
         Ok(id)
     }
 
-    /// Listens on an address, which may be unspecified, with a queue of `backlog` connections to accept.
+    /// Listens on an address, which may be unspecified, with a queue of `backlog` connections to accept;
+    /// port 0 chooses one.
     ///
     /// # Errors
     /// If another listener has the address.
-    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> Result<SocketId, SocketError> {
+    pub fn listen(&mut self, mut local: SocketAddr, backlog: usize) -> Result<SocketId, SocketError> {
+        if local.port() == 0 {
+            local.set_port(self.unused_port(|stack, port| stack.listeners.contains_key(&port))?);
+        }
         let same = |&index: &u32| match &self.slots[index as usize].socket {
             Some(Socket::Listener(listener)) => listener.local == local,
             _ => false,
@@ -402,17 +414,34 @@ impl Stack {
         Ok((tuple.local, tuple.remote))
     }
 
+    /// The address that a socket of any kind is bound to.
+    ///
+    /// # Errors
+    /// If the handle is invalid.
+    pub fn local_address(&self, id: SocketId) -> Result<SocketAddr, SocketError> {
+        Ok(match self.socket(id)? {
+            Socket::Tcp(connection) => connection.tuple.local,
+            Socket::Listener(listener) => listener.local,
+            Socket::Udp(udp) => udp.local,
+        })
+    }
+
+    /// Whether peers have acknowledged everything that was sent, and all datagrams have left.
+    pub fn is_drained(&self) -> bool {
+        let waits = |slot: &super::Slot| match &slot.socket {
+            Some(Socket::Tcp(connection)) => connection.is_sending(),
+            _ => false,
+        };
+        !self.slots.iter().any(waits) && self.interfaces.iter().all(|interface| interface.queue.is_empty())
+    }
+
     /// Opens a UDP socket on an address, which may be unspecified; port 0 chooses one.
     ///
     /// # Errors
     /// If another socket has the address.
     pub fn bind(&mut self, mut local: SocketAddr) -> Result<SocketId, SocketError> {
         if local.port() == 0 {
-            let count = u64::from(PORTS.1 - PORTS.0) + 1;
-            let offset = self.random.below(count);
-            let mut ports = (0..count).map(|step| PORTS.0 + ((offset + step) % count) as u16);
-            let port = ports.find(|port| !self.datagrams.contains_key(port));
-            local.set_port(port.ok_or(SocketError::AddressInUse)?);
+            local.set_port(self.unused_port(|stack, port| stack.datagrams.contains_key(&port))?);
         }
         let same = |&index: &u32| match &self.slots[index as usize].socket {
             Some(Socket::Udp(udp)) => udp.local == local,

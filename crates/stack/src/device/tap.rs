@@ -1,0 +1,86 @@
+//! A TAP interface of the host.
+
+use super::{Device, DeviceError};
+use ringway_frame::{LARGEST, Needs, Offload};
+use ringway_host::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_read, tap_write};
+use ringway_mem::{Span, SpanMut};
+use ringway_tcp::Transmit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// One queue of a TAP interface. The kernel takes frames without checksums and segmentation; it leaves them
+/// out of its own if the interface has offloads.
+#[derive(Debug)]
+pub struct TapDevice {
+    queue: OwnedFd,
+    buffer: Vec<u8>,
+    /// A frame arrived after the last [`Device::arm`], or none was tried to be read since.
+    pending: bool,
+    error: Option<DeviceError>,
+}
+
+impl TapDevice {
+    /// Creates the interface, or opens the existing one, and brings it up. Requires CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// If the interface can't be created so.
+    pub fn open(settings: &TapSettings) -> Result<TapDevice, DeviceError> {
+        let queue = open_tap(settings)?.into_iter().next().ok_or(DeviceError::Removed)?;
+        Ok(TapDevice { queue, buffer: vec![0; TAP_HEADER + LARGEST as usize], pending: true, error: None })
+    }
+}
+
+impl Transmit for TapDevice {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
+        let (head, rest) = headers.split_at(headers.len().min(TAP_HEAD));
+        let tail = [Span::of(rest), Span::of(payload[0]), Span::of(payload[1])];
+        // Other faults lose the frame, as a wire would: the interface is down, or the kernel has no memory.
+        if tap_write(self.queue.as_fd(), &offload.to_bytes(), head, &tail) == Err(TapFault::Gone) {
+            self.error = Some(DeviceError::Removed);
+        }
+        true
+    }
+}
+
+impl Device for TapDevice {
+    fn offloads(&self) -> Needs {
+        Needs::ALL
+    }
+
+    fn receive(&mut self, frame: &mut [u8]) -> Result<Option<(usize, Offload)>, DeviceError> {
+        match tap_read(self.queue.as_fd(), SpanMut::of(&mut self.buffer)) {
+            Ok(len) => {
+                let (header, bytes) = self.buffer[..len].split_at(TAP_HEADER.min(len));
+                let Ok(header) = header.try_into() else { return Ok(None) };
+                let len = bytes.len().min(frame.len());
+                frame[..len].copy_from_slice(&bytes[..len]);
+                self.pending = true;
+                Ok(Some((len, Offload::from_bytes(header))))
+            }
+            Err(TapFault::Gone) => Err(DeviceError::Removed),
+            Err(_) => {
+                self.pending = false;
+                Ok(None)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// The kernel always notifies: an edge follows each frame that arrives after the queue was found empty.
+    fn arm(&mut self, _room: bool) -> Result<bool, DeviceError> {
+        Ok(!self.pending)
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.queue.as_fd()]
+    }
+
+    fn notified(&mut self, _descriptor: usize) -> Result<(), DeviceError> {
+        self.pending = true;
+        Ok(())
+    }
+}

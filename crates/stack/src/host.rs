@@ -1,0 +1,217 @@
+//! A stack with its device and clock, polled by the caller.
+
+use crate::{Device, DeviceError};
+use ringway_frame::{BURST, BURST_BYTES, LARGEST, Offload};
+use ringway_host::{Clock, Epoll, random};
+use ringway_tcp::{Cidr, InterfaceConfig, Settings, Stack, Transmit};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Addresses and settings of a host.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its addresses; each adds a route to its network.
+    pub addresses: Vec<Cidr>,
+    /// The next hop to other networks.
+    pub gateways: Vec<IpAddr>,
+    /// Its link-layer address; a random one if none.
+    pub mac: Option<[u8; 6]>,
+    /// Largest IP packet in bytes.
+    pub mtu: usize,
+    /// Whether checksums and segmentation are left to the device.
+    pub offloads: bool,
+    /// Settings of the stack.
+    pub settings: Settings,
+    /// How long a blocked call polls the device before it sleeps. Sleeping costs microseconds, polling a
+    /// core.
+    pub spin: Duration,
+}
+
+impl Config {
+    /// A host with one address and no gateway.
+    pub fn new(address: Cidr) -> Config {
+        Config {
+            addresses: vec![address],
+            gateways: Vec::new(),
+            mac: None,
+            mtu: 1500,
+            offloads: true,
+            settings: Settings::default(),
+            spin: Duration::ZERO,
+        }
+    }
+}
+
+/// The device as the stack sends to it.
+struct Output<'a> {
+    device: &'a mut dyn Device,
+    full: bool,
+}
+
+impl Transmit for Output<'_> {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
+        self.full = !self.device.frame(offload, headers, payload);
+        !self.full
+    }
+}
+
+/// A TCP/IP stack on a device. Its sockets are those of [`Stack`]; nothing happens outside of calls.
+///
+/// [`Host::poll`] never blocks, and [`Host::wait`] sleeps until a frame or a deadline. A program with its own
+/// event loop watches the descriptor of [`Host::as_fd`] while [`Host::arm`] permits it to sleep.
+pub struct Host {
+    stack: Stack,
+    device: Box<dyn Device>,
+    clock: Clock,
+    epoll: Arc<Epoll>,
+    frame: Vec<u8>,
+    /// The device had no room for a frame.
+    full: bool,
+    pub(crate) spin: Duration,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Host").field("statistics", &self.stack.statistics()).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// A host on a device.
+    ///
+    /// # Errors
+    /// If the operating system has no descriptors or random numbers.
+    pub fn new(device: impl Device + 'static, config: Config) -> Result<Host, DeviceError> {
+        let mut stack = Stack::new(config.settings, [random()?, random()?]);
+        let [a, b, c, d, e, ..] = random()?.to_ne_bytes();
+        let number = stack.add_interface(InterfaceConfig {
+            // Locally administered, of one station.
+            mac: config.mac.unwrap_or([2, a, b, c, d, e]).into(),
+            mtu: config.mtu,
+            addresses: config.addresses,
+            offloads: if config.offloads { device.offloads() } else { ringway_frame::Needs::NONE },
+        });
+        for gateway in config.gateways {
+            let any: IpAddr = if gateway.is_ipv4() { [0; 4].into() } else { [0_u16; 8].into() };
+            stack.add_route(Cidr::new(any, 0), gateway, number);
+        }
+        let epoll = Epoll::new()?;
+        for (key, descriptor) in device.descriptors().into_iter().enumerate() {
+            epoll.add_edge(descriptor, key as u64)?;
+        }
+        Ok(Host {
+            stack,
+            device: Box::new(device),
+            clock: Clock::new(),
+            epoll: Arc::new(epoll),
+            frame: vec![0; LARGEST as usize],
+            full: false,
+            spin: config.spin,
+        })
+    }
+
+    /// The stack, whose calls take the time of [`Host::now`].
+    pub fn stack(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
+    /// The time in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    /// Receives up to a burst of frames, handles deadlines, and sends. Returns whether frames were received.
+    ///
+    /// # Errors
+    /// If the device can't be used any more; the same holds for the other functions.
+    pub fn poll(&mut self) -> Result<bool, DeviceError> {
+        let now = self.now();
+        let (mut count, mut bytes) = (0, 0);
+        while count < BURST
+            && bytes < BURST_BYTES
+            && let Some((len, offload)) = self.device.receive(&mut self.frame)?
+        {
+            self.stack.receive(now, 0, &self.frame[..len], offload);
+            (count, bytes) = (count + 1, bytes + len);
+        }
+        self.stack.expire(now);
+        self.send(now)?;
+        Ok(count > 0)
+    }
+
+    /// Sends what can be sent.
+    pub(crate) fn send(&mut self, now: u64) -> Result<(), DeviceError> {
+        let mut output = Output { device: &mut *self.device, full: false };
+        self.stack.transmit(now, 0, &mut output);
+        self.full = output.full;
+        self.device.flush()
+    }
+
+    /// Whether frames wait for room in the device.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// When [`Host::poll`] must be called although nothing arrives.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        if self.full { self.stack.next_timer() } else { self.stack.next_deadline() }
+    }
+
+    /// Prepares to sleep: the descriptor becomes readable when a frame arrives, or when there is room for
+    /// frames that wait. Returns for how long the caller may sleep; `None`: it may not, since
+    /// [`Host::poll`] has work already.
+    pub fn arm(&mut self) -> Result<Option<Duration>, DeviceError> {
+        let now = self.now();
+        Ok(self.arm_until()?.filter(|until| *until > now).map(|until| Duration::from_nanos(until - now)))
+    }
+
+    /// As [`Host::arm`], with the time at which to wake up.
+    pub(crate) fn arm_until(&mut self) -> Result<Option<u64>, DeviceError> {
+        let armed = self.device.arm(self.full)?;
+        Ok(armed.then(|| self.deadline().unwrap_or(u64::MAX)))
+    }
+
+    /// Cancels [`Host::arm`]: while the caller polls, nobody needs to notify it.
+    pub fn disarm(&mut self) {
+        self.device.disarm();
+    }
+
+    /// Sleeps until a frame, a deadline, or for `timeout`.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError> {
+        let Some(most) = self.arm()? else { return Ok(()) };
+        let most = timeout.map_or(most, |timeout| most.min(timeout));
+        let events = events(&self.epoll, most.as_nanos() as u64);
+        self.notified(events)?;
+        self.disarm();
+        Ok(())
+    }
+
+    /// Tells the device which descriptors became readable: one bit each.
+    pub(crate) fn notified(&mut self, events: u64) -> Result<(), DeviceError> {
+        for descriptor in (0..u64::BITS as usize).filter(|number| events >> number & 1 != 0) {
+            self.device.notified(descriptor)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn epoll(&self) -> &Arc<Epoll> {
+        &self.epoll
+    }
+}
+
+/// Waits at most `most` nanoseconds; the keys that were reported, as bits.
+pub(crate) fn events(epoll: &Epoll, most: u64) -> u64 {
+    let mut events = 0;
+    epoll.wait((most != u64::MAX).then_some(most), |key| events |= 1 << key);
+    events
+}
+
+/// The descriptor to watch after [`Host::arm`]. It is readable until [`Host::wait`] is called, with no time
+/// to wait if the caller waited itself.
+impl AsFd for Host {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}

@@ -1,0 +1,52 @@
+//! Sockets for programs: the TCP/IP stack of `ringway-tcp` on a ring port, a TAP interface, or a pair in
+//! memory.
+//!
+//! | interface | types |
+//! |---|---|
+//! | blocking, in std's shape | [`TcpStream`], [`TcpListener`], [`UdpSocket`] on a [`Network`] |
+//! | tokio's `AsyncRead` and `AsyncWrite` | the same names in [`mod@tokio`], on the same [`Network`] |
+//! | polled, in the caller's thread | [`Host`] and the sockets of [`ringway_tcp::Stack`] |
+//!
+//! ```
+//! use ringway_stack::{Config, Network, TcpListener, TcpStream, pair};
+//! use std::io::{Read, Write};
+//!
+//! let (one, two) = pair()?;
+//! let client = Network::new(one, Config::new("10.0.0.1/24".parse()?))?;
+//! let server = Network::new(two, Config::new("10.0.0.2/24".parse()?))?;
+//! let listener = TcpListener::bind(&server, "0.0.0.0:80")?;
+//! let mut stream = TcpStream::connect(&client, "10.0.0.2:80")?;
+//! let (mut accepted, _peer) = listener.accept()?;
+//! stream.write_all(b"hello")?;
+//! let mut bytes = [0; 5];
+//! accepted.read_exact(&mut bytes)?;
+//! assert_eq!(&bytes, b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Read `host.rs` first, then `network.rs`. Memory is bounded by the stack's settings: sockets, and the
+//! buffers of each.
+
+mod device;
+mod error;
+mod host;
+mod network;
+mod socket;
+mod tcp;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+mod udp;
+mod waiting;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/stack.md")]
+struct StackPage;
+
+pub use device::{Device, DeviceError, Pair, RingDevice, TapDevice, pair};
+pub use host::{Config, Host};
+pub use network::Network;
+pub use ringway_client::RingOptions;
+pub use ringway_host::TapSettings;
+pub use ringway_tcp::{Cidr, Settings, SocketOptions};
+pub use tcp::{TcpListener, TcpStream};
+pub use udp::UdpSocket;
