@@ -79,6 +79,20 @@ fn parts_of_a_file_are_read() {
 }
 
 #[test]
+fn a_capture_is_replayed_on_its_schedule_over_a_link() {
+    let folder = Folder::new("schedule");
+    folder.capture(["10.0", "10.1", "10.4"], "ENCAP IP");
+    let output = folder.run(
+        "FromDump($DIR/PCAP, TIMING true, STOP true) -> LinkEmulator(DELAY 50ms) -> SetTimestamp
+            -> ToIPSummaryDump(-, HEADER false, FIELDS timestamp);
+         DriverManager(wait_stop, wait 1s)",
+    );
+    let times: Vec<f64> = output.lines().map(|line| line.parse().unwrap()).collect();
+    let since_first: Vec<f64> = times.iter().map(|time| ((time - times[0]) * 1e3).round() / 1e3).collect();
+    assert_eq!(since_first, [0.0, 0.1, 0.4]);
+}
+
+#[test]
 fn the_link_type_is_kept_and_understood() {
     let folder = Folder::new("links");
     folder.capture(["1.000000001"], "ENCAP IP, NANO true, UNBUFFERED true");

@@ -41,6 +41,27 @@ fn ip_offset(packet: &Packet) -> Option<usize> {
     is_ip.then(|| packet.len() - inner.payload.len())
 }
 
+/// Sets Congestion Experienced (RFC 3168, 5) in an IP packet if its transport is capable of ECN; returns whether it is.
+pub fn mark_ip(packet: &mut [u8]) -> bool {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => match Ipv4::parse_mut(packet) {
+            Some((header, ..)) if header.tos & 3 != 0 => {
+                header.set_tos(header.tos | 3);
+                true
+            }
+            _ => false,
+        },
+        Some(6) => match Ipv6::of_mut(packet) {
+            Some(header) if header.traffic_class() & 3 != 0 => {
+                header.set_traffic_class(header.traffic_class() | 3);
+                true
+            }
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 impl Frame for Packet {
     fn len(&self) -> usize {
         Packet::len(self)
@@ -62,24 +83,7 @@ impl Frame for Packet {
 
     fn mark(&mut self) -> bool {
         let Some(at) = ip_offset(self) else { return false };
-        let Some(bytes) = self.data_mut().get_mut(at..) else { return false };
-        match bytes.first().map(|byte| byte >> 4) {
-            Some(4) => match Ipv4::parse_mut(bytes) {
-                Some((header, ..)) if header.tos & 3 != 0 => {
-                    header.set_tos(header.tos | 3);
-                    true
-                }
-                _ => false,
-            },
-            Some(6) => match Ipv6::of_mut(bytes) {
-                Some(header) if header.traffic_class() & 3 != 0 => {
-                    header.set_traffic_class(header.traffic_class() | 3);
-                    true
-                }
-                _ => false,
-            },
-            _ => false,
-        }
+        self.data_mut().get_mut(at..).is_some_and(mark_ip)
     }
 
     fn flow(&self, key: u64) -> u64 {

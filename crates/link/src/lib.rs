@@ -1,11 +1,13 @@
-//! A link emulator: one direction of a link with a rate, a queue, loss, corruption, duplication and delay.
+//! A link emulator: one direction of a link with a rate, a queue, loss, ECN marks, corruption, duplication and
+//! delay.
 //!
 //! Time and seeds are arguments, so a run is repeatable, in virtual time or real time. A frame passes these stages:
 //!
 //! 1. **MTU**: a larger frame is dropped.
 //! 2. **Queue** ([`Queue`]): drop-tail, RED, CoDel or FQ-CoDel, which drop frames or mark them (ECN).
 //! 3. **Rate**: the transmitter serializes one frame after the other.
-//! 4. **Wire**: a serialized frame is lost, corrupted or duplicated, as [`Loss`] and two probabilities say.
+//! 4. **Wire**: a serialized frame is lost, marked (ECN), corrupted or duplicated, as [`Loss`] and three probabilities
+//!    say.
 //! 5. **Delay** ([`Delay`]): propagation, with jitter. Frames stay in order unless [`Profile::reorder`] is set.
 //!
 //! [`Link::send`] takes a frame, [`Link::receive`] returns those that have arrived, [`Link::due`] says when to look
@@ -26,7 +28,7 @@ mod tests;
 mod wire;
 
 pub use delay::Delay;
-pub use frame::Frame;
+pub use frame::{Frame, mark_ip};
 pub use link::{Counters, Link, Reason};
 pub use loss::Loss;
 pub use profile::{MEMORY, Profile, ProfileError};

@@ -101,12 +101,16 @@ impl<F: Frame> Link<F> {
         })
     }
 
-    /// Changes the profile at `now`. Frames under way arrive as before; those in the queue stay if the new queue has
+    /// Changes the profile at `now`. Frames under way arrive as before; those in the queue stay if another queue has
     /// room. An impossible profile changes nothing.
     pub fn change(&mut self, profile: Profile, now: u64) -> Result<(), ProfileError> {
         profile.check()?;
         self.advance(now);
-        self.line.change(&profile, &mut self.random, &mut self.counters);
+        if profile.queue == self.profile.queue {
+            self.line.adapt(&profile);
+        } else {
+            self.line.change(&profile, &mut self.random, &mut self.counters);
+        }
         self.rest = 0;
         self.profile = profile;
         Ok(())
@@ -128,7 +132,7 @@ impl<F: Frame> Link<F> {
             self.ready = now;
         }
         let waiting = Waiting { frame, arrived: now };
-        self.line.enqueue(waiting, &self.profile, &mut self.random, &mut self.counters);
+        self.line.enqueue(waiting, &mut self.random, &mut self.counters);
         self.advance(now);
     }
 
@@ -145,7 +149,7 @@ impl<F: Frame> Link<F> {
             if at > now {
                 return;
             }
-            let Some(frame) = self.line.dequeue(at, &self.profile, &mut self.counters) else { return };
+            let Some(frame) = self.line.dequeue(at, &mut self.counters) else { return };
             let rest = if at > self.free { 0 } else { self.rest };
             let (time, rest) = self.profile.serialization(frame.len(), rest);
             (self.free, self.rest) = (at.saturating_add(time), rest);

@@ -50,6 +50,8 @@ pub struct Profile {
     pub reorder: bool,
     /// Lost frames.
     pub loss: Loss,
+    /// Probability that a frame is marked Congestion Experienced, if its transport is capable of ECN.
+    pub mark: f64,
     /// Probability that one bit of a frame is inverted.
     pub corrupt: f64,
     /// Probability that a frame arrives twice.
@@ -70,6 +72,7 @@ impl Default for Profile {
             delay: Delay::default(),
             reorder: false,
             loss: Loss::None,
+            mark: 0.0,
             corrupt: 0.0,
             duplicate: 0.0,
             memory: MEMORY,
@@ -86,7 +89,7 @@ impl Profile {
         if self.rate == Some(0) {
             return Err(ProfileError::Rate);
         }
-        [self.corrupt, self.duplicate].into_iter().try_for_each(probability)?;
+        [self.mark, self.corrupt, self.duplicate].into_iter().try_for_each(probability)?;
         self.delay.check(LONGEST)?;
         self.loss.check()?;
         self.queue.check(self.rate.is_some())

@@ -44,7 +44,7 @@ impl<F> Ord for Flying<F> {
     }
 }
 
-/// The wire: loses, damages, duplicates and delays frames.
+/// The wire: loses, marks, damages, duplicates and delays frames.
 #[derive(Debug)]
 pub(crate) struct Wire<F> {
     /// Frames in the order of their arrival.
@@ -85,6 +85,7 @@ impl<F: Frame> Wire<F> {
         if self.loss.loses(&profile.loss, random) {
             return counters.drop(Reason::Lost);
         }
+        counters.marked += u64::from(happens(profile.mark, random) && frame.mark());
         let bits = (frame.len() * 8) as u128;
         if happens(profile.corrupt, random) && bits > 0 {
             frame.invert(((u128::from(random.next_u64()) * bits) >> 64) as usize);

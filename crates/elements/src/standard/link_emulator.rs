@@ -1,7 +1,9 @@
-//! `LinkEmulator([RATE, DELAY, ...])`: one direction of a link: rate, queue, loss, corruption, duplication and delay.
+//! `LinkEmulator([RATE, DELAY, ...])`: one direction of a link: rate, queue, loss, ECN marks, corruption, duplication
+//! and delay.
 //!
 //! Ports: one push input, one push output. A packet passes the MTU, the queue, the transmitter (`RATE`), the wire
-//! (`LOSS`, `CORRUPT`, `DUPLICATE`) and the delay, in this order. Packets that are dropped anywhere are counted.
+//! (`LOSS`, `CE`, `CORRUPT`, `DUPLICATE`) and the delay, in this order. Packets that are dropped anywhere are counted.
+//! A packet of several segments counts as one: FromPort cuts such packets unless its `OFFLOADS` is set.
 //!
 //! Arguments:
 //! - `RATE`: bandwidth, at most 4 GBps; without it packets are sent at once.
@@ -9,10 +11,15 @@
 //! - `JITTER`: deviation of the delay; 0 by default.
 //! - `DISTRIBUTION`: of the jitter: `uniform` (`JITTER` is the largest deviation), `normal` (the standard deviation) or
 //!   `pareto` (the mean of what is added to `DELAY`, of shape 3); `uniform` by default.
+//! - `DELAY_TRACE`: delays separated by spaces, of one packet after the other, again and again; instead of `DELAY`.
 //! - `REORDER`: whether packets with less delay overtake others; false by default.
 //! - `LOSS`, `CORRUPT`, `DUPLICATE`: probabilities from 0 to 1 that a packet is lost, has one bit inverted, arrives
 //!   twice.
 //! - `BURST`: mean number of packets that are lost in a row (Gilbert's model); without it losses are independent.
+//! - `GEMODEL`: Gilbert's and Elliott's model instead of `LOSS`: the probabilities of going from the good to the bad
+//!   state and back, and of a loss in the bad (1 by default) and in the good state (0), separated by spaces.
+//! - `LOSS_TRACE`: 1 for each lost packet and 0 for each other, again and again; instead of `LOSS`.
+//! - `CE`: probability that a packet is marked Congestion Experienced, if its transport supports ECN.
 //! - `MTU`: longer IP packets are dropped.
 //! - `OVERHEAD`: bytes that each packet takes in addition on the wire, such as 24 for Ethernet.
 //! - `QUEUE`: `droptail`, `red`, `codel` or `fq_codel`; `droptail` by default.
@@ -33,7 +40,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args, Bandwidth, Nanoseconds, Scope};
+use ringway_click::arg::{Arg, ArgError, Args, Bandwidth, KEYWORD, Nanoseconds, Scope};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Timer};
 use ringway_link::{Capacity, CoDelSettings, Counters, Delay, Link, Loss, MEMORY, Profile, Queue, Reason};
 
@@ -67,6 +74,20 @@ fn one_of<T: Copy>(names: &'static [(&'static str, T)]) -> impl FnOnce(&str, &Sc
     }
 }
 
+/// Parses values separated by spaces.
+fn several<T: Arg>(text: &str, scope: &Scope) -> Result<Vec<T>, ArgError> {
+    text.split_whitespace().map(|word| T::parse(word, scope)).collect()
+}
+
+fn bits(text: &str, _: &Scope) -> Result<Vec<bool>, ArgError> {
+    let bit = |byte| match byte {
+        b'0' => Ok(false),
+        b'1' => Ok(true),
+        _ => Err(ArgError::other("expected 0 and 1")),
+    };
+    text.bytes().filter(|byte| !byte.is_ascii_whitespace()).map(bit).collect()
+}
+
 fn delay(args: &mut Args) -> Delay {
     const NAMES: &[(&str, Distribution)] = &[
         ("uniform", Distribution::Uniform),
@@ -77,7 +98,11 @@ fn delay(args: &mut Args) -> Delay {
     let mut distribution = Distribution::default();
     args.read_p("DELAY", &mut delay);
     args.read("JITTER", &mut jitter);
-    args.read_with("DISTRIBUTION", ringway_click::arg::KEYWORD, &mut distribution, one_of(NAMES));
+    args.read_with("DISTRIBUTION", KEYWORD, &mut distribution, one_of(NAMES));
+    let mut trace: Vec<Nanoseconds> = Vec::new();
+    if args.read_with("DELAY_TRACE", KEYWORD, &mut trace, several) {
+        return Delay::Trace(trace.into_iter().map(|delay| delay.0).collect());
+    }
     let (delay, jitter) = (delay.0, jitter.0);
     match distribution {
         _ if jitter == 0 => Delay::Constant(delay),
@@ -90,6 +115,18 @@ fn delay(args: &mut Args) -> Delay {
 fn loss(args: &mut Args) -> Loss {
     let (mut share, mut burst) = (0.0, 0.0);
     args.read("LOSS", &mut share);
+    let (mut trace, mut model) = (Vec::new(), Vec::new());
+    if args.read_with("LOSS_TRACE", KEYWORD, &mut trace, bits) {
+        return Loss::Trace(trace.into());
+    }
+    if args.read_with("GEMODEL", KEYWORD, &mut model, several) {
+        let [worse, better, rest @ ..] = &*model else {
+            args.error("GEMODEL needs at least two probabilities");
+            return Loss::None;
+        };
+        let or = |index: usize, otherwise| rest.get(index).copied().unwrap_or(otherwise);
+        return Loss::GilbertElliott { worse: *worse, better: *better, bad: or(0, 1.0), good: or(1, 0.0) };
+    }
     if !args.read("BURST", &mut burst) {
         return if share == 0.0 { Loss::None } else { Loss::Random(share) };
     }
@@ -116,7 +153,7 @@ fn queue(args: &mut Args) -> Queue {
         ("fq_codel", Kind::FqCoDel),
     ];
     let (mut kind, mut frames, mut bytes, mut products) = (Kind::DropTail, 1000_u32, 0_u32, 0.0);
-    args.read_with("QUEUE", ringway_click::arg::KEYWORD, &mut kind, one_of(NAMES));
+    args.read_with("QUEUE", KEYWORD, &mut kind, one_of(NAMES));
     args.read("CAPACITY", &mut frames);
     let mut limit = Capacity::Frames(frames as usize);
     if args.read("BYTES", &mut bytes) {
@@ -163,14 +200,15 @@ fn profile(args: &mut Args) -> Profile {
     let rate = args.read_p("RATE", &mut rate).then(|| u64::from(rate.0) * 8);
     let delay = delay(args);
     let mtu = args.read("MTU", &mut mtu).then_some(mtu);
-    let (mut reorder, mut corrupt, mut duplicate) = (false, 0.0, 0.0);
+    let (mut reorder, mut mark, mut corrupt, mut duplicate) = (false, 0.0, 0.0, 0.0);
     args.read("OVERHEAD", &mut overhead);
     args.read("MEMORY", &mut memory);
     args.read("REORDER", &mut reorder);
+    args.read("CE", &mut mark);
     args.read("CORRUPT", &mut corrupt);
     args.read("DUPLICATE", &mut duplicate);
     let (loss, queue, memory) = (loss(args), queue(args), memory as usize);
-    Profile { rate, overhead, mtu, queue, delay, reorder, loss, corrupt, duplicate, memory }
+    Profile { rate, overhead, mtu, queue, delay, reorder, loss, mark, corrupt, duplicate, memory }
 }
 
 impl LinkEmulator {

@@ -34,8 +34,8 @@ pub(super) struct FqCoDel<F> {
 }
 
 impl<F: Frame> FqCoDel<F> {
-    pub fn new(flows: u16, quantum: u32, key: u64) -> FqCoDel<F> {
-        let flow = || Flow { fifo: Fifo::new(), codel: CoDel::default(), deficit: 0, is_listed: false };
+    pub fn new(settings: CoDelSettings, flows: u16, quantum: u32, key: u64) -> FqCoDel<F> {
+        let flow = || Flow { fifo: Fifo::new(), codel: CoDel::new(settings), deficit: 0, is_listed: false };
         let flows = (0..flows.max(1)).map(|_| flow()).collect();
         let (new, old) = (VecDeque::new(), VecDeque::new());
         FqCoDel { flows, new, old, quantum: quantum.max(1).into(), key, frames: 0, bytes: 0 }
@@ -72,12 +72,7 @@ impl<F: Frame> FqCoDel<F> {
         }
     }
 
-    pub fn dequeue(
-        &mut self,
-        now: u64,
-        settings: &CoDelSettings,
-        counters: &mut Counters,
-    ) -> Option<Waiting<F>> {
+    pub fn dequeue(&mut self, now: u64, counters: &mut Counters) -> Option<Waiting<F>> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -89,7 +84,7 @@ impl<F: Frame> FqCoDel<F> {
                 continue;
             }
             let (frames, bytes) = (flow.fifo.len(), flow.fifo.bytes);
-            let next = flow.codel.dequeue(&mut flow.fifo, now, settings, counters);
+            let next = flow.codel.dequeue(&mut flow.fifo, now, counters);
             self.frames -= frames - flow.fifo.len();
             self.bytes -= bytes - flow.fifo.bytes;
             match next {

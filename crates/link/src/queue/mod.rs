@@ -6,7 +6,7 @@ mod fq_codel;
 mod red;
 
 use crate::Frame;
-use crate::link::{Counters, Reason};
+use crate::link::Counters;
 use crate::profile::{Profile, ProfileError, probability};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -186,9 +186,11 @@ pub(crate) struct Line<F> {
     state: State<F>,
 }
 
+/// The state of each discipline, with its parameters.
 #[derive(Debug)]
 enum State<F> {
-    DropTail(Fifo<F>),
+    /// Frames that find more bytes than this are marked.
+    DropTail(Fifo<F>, Option<usize>),
     Red(red::Red<F>),
     CoDel(Fifo<F>, codel::CoDel),
     FqCoDel(fq_codel::FqCoDel<F>),
@@ -198,64 +200,59 @@ impl<F: Frame> Line<F> {
     /// `key`: a secret for hashing flows.
     pub fn new(profile: &Profile, key: u64) -> Line<F> {
         let state = match profile.queue {
-            Queue::DropTail { .. } => State::DropTail(Fifo::new()),
-            Queue::Red { .. } => State::Red(red::Red::new()),
-            Queue::CoDel { .. } => State::CoDel(Fifo::new(), codel::CoDel::default()),
-            Queue::FqCoDel { flows, quantum, .. } => {
-                State::FqCoDel(fq_codel::FqCoDel::new(flows, quantum, key))
+            Queue::DropTail { mark, .. } => State::DropTail(Fifo::new(), mark),
+            Queue::Red { min, max, probability, ecn, .. } => {
+                State::Red(red::Red::new(min, max, probability, ecn, profile))
+            }
+            Queue::CoDel { settings, .. } => State::CoDel(Fifo::new(), codel::CoDel::new(settings)),
+            Queue::FqCoDel { settings, flows, quantum, .. } => {
+                State::FqCoDel(fq_codel::FqCoDel::new(settings, flows, quantum, key))
             }
         };
         Line { limit: Limit::of(profile), state }
     }
 
-    /// Moves to another profile; frames keep their order and arrival as far as they have room.
+    /// Moves to another profile with the same queue: frames stay, beyond a smaller limit too.
+    pub fn adapt(&mut self, profile: &Profile) {
+        self.limit = Limit::of(profile);
+        if let State::Red(red) = &mut self.state {
+            red.adapt(profile);
+        }
+    }
+
+    /// Moves to a profile with another queue; frames keep their order and arrival as far as they have room.
     pub fn change(&mut self, profile: &Profile, random: &mut impl Rng, counters: &mut Counters) {
         let mut former = core::mem::replace(self, Line::new(profile, random.next_u64()));
         for waiting in former.drain() {
-            self.enqueue(waiting, profile, random, counters);
+            self.enqueue(waiting, random, counters);
         }
     }
 
     fn drain(&mut self) -> Vec<Waiting<F>> {
         match &mut self.state {
-            State::DropTail(fifo) | State::CoDel(fifo, _) => fifo.frames.drain(..).collect(),
+            State::DropTail(fifo, _) | State::CoDel(fifo, _) => fifo.frames.drain(..).collect(),
             State::Red(red) => red.fifo.frames.drain(..).collect(),
             State::FqCoDel(flows) => flows.drain(),
         }
     }
 
-    pub fn enqueue(
-        &mut self,
-        waiting: Waiting<F>,
-        profile: &Profile,
-        random: &mut impl Rng,
-        counters: &mut Counters,
-    ) {
+    pub fn enqueue(&mut self, waiting: Waiting<F>, random: &mut impl Rng, counters: &mut Counters) {
         let limit = self.limit;
-        match (&mut self.state, &profile.queue) {
-            (State::DropTail(fifo), Queue::DropTail { mark, .. }) => {
-                drop_tail::enqueue(fifo, waiting, limit, *mark, counters);
-            }
-            (State::Red(red), Queue::Red { .. }) => red.enqueue(waiting, limit, profile, random, counters),
-            (State::CoDel(fifo, _), _) => drop_tail::enqueue(fifo, waiting, limit, None, counters),
-            (State::FqCoDel(flows), _) => flows.enqueue(waiting, limit, counters),
-            // The state is made from the profile.
-            _ => counters.drop(Reason::Full),
+        match &mut self.state {
+            State::DropTail(fifo, mark) => drop_tail::enqueue(fifo, waiting, limit, *mark, counters),
+            State::Red(red) => red.enqueue(waiting, limit, random, counters),
+            State::CoDel(fifo, _) => drop_tail::enqueue(fifo, waiting, limit, None, counters),
+            State::FqCoDel(flows) => flows.enqueue(waiting, limit, counters),
         }
     }
 
     /// The next frame to serialize at `now`.
-    pub fn dequeue(&mut self, now: u64, profile: &Profile, counters: &mut Counters) -> Option<F> {
-        let waiting = match (&mut self.state, &profile.queue) {
-            (State::DropTail(fifo), _) => fifo.pop(),
-            (State::Red(red), _) => red.dequeue(now),
-            (State::CoDel(fifo, codel), Queue::CoDel { settings, .. }) => {
-                codel.dequeue(fifo, now, settings, counters)
-            }
-            (State::FqCoDel(flows), Queue::FqCoDel { settings, .. }) => {
-                flows.dequeue(now, settings, counters)
-            }
-            _ => None,
+    pub fn dequeue(&mut self, now: u64, counters: &mut Counters) -> Option<F> {
+        let waiting = match &mut self.state {
+            State::DropTail(fifo, _) => fifo.pop(),
+            State::Red(red) => red.dequeue(now),
+            State::CoDel(fifo, codel) => codel.dequeue(fifo, now, counters),
+            State::FqCoDel(flows) => flows.dequeue(now, counters),
         };
         waiting.map(|waiting| waiting.frame)
     }
@@ -264,7 +261,7 @@ impl<F: Frame> Line<F> {
     #[inline]
     pub fn backlog(&self) -> (usize, usize) {
         match &self.state {
-            State::DropTail(fifo) | State::CoDel(fifo, _) => (fifo.len(), fifo.bytes),
+            State::DropTail(fifo, _) | State::CoDel(fifo, _) => (fifo.len(), fifo.bytes),
             State::Red(red::Red { fifo, .. }) => (fifo.len(), fifo.bytes),
             State::FqCoDel(flows) => flows.backlog(),
         }

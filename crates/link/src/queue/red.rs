@@ -1,6 +1,6 @@
 //! Random Early Detection (S. Floyd, V. Jacobson: Random Early Detection Gateways for Congestion Avoidance, 1993).
 
-use super::{Fifo, Limit, Queue, Waiting};
+use super::{Fifo, Limit, Waiting};
 use crate::Frame;
 use crate::link::{Counters, Reason};
 use crate::profile::Profile;
@@ -14,6 +14,12 @@ const TYPICAL: usize = 1000;
 #[derive(Debug)]
 pub(super) struct Red<F> {
     pub fifo: Fifo<F>,
+    min: f64,
+    max: f64,
+    probability: f64,
+    ecn: bool,
+    /// Nanoseconds to serialize a typical frame.
+    unit: u64,
     /// Average length in bytes.
     average: f64,
     /// Frames since the last drop or mark, while the average is between the thresholds.
@@ -23,14 +29,22 @@ pub(super) struct Red<F> {
 }
 
 impl<F: Frame> Red<F> {
-    pub fn new() -> Red<F> {
-        Red { fifo: Fifo::new(), average: 0.0, count: None, idle: Some(0) }
+    pub fn new(min: usize, max: usize, probability: f64, ecn: bool, profile: &Profile) -> Red<F> {
+        let (min, max, fifo) = (min as f64, max as f64, Fifo::new());
+        let mut red =
+            Red { fifo, min, max, probability, ecn, unit: 1, average: 0.0, count: None, idle: Some(0) };
+        red.adapt(profile);
+        red
     }
 
-    fn update(&mut self, now: u64, profile: &Profile) {
+    /// Takes the rate of another profile.
+    pub fn adapt(&mut self, profile: &Profile) {
+        self.unit = profile.serialization(TYPICAL, 0).0.max(1);
+    }
+
+    fn update(&mut self, now: u64) {
         if let Some(since) = self.idle.take() {
-            let unit = profile.serialization(TYPICAL, 0).0.max(1);
-            let idle = now.saturating_sub(since) / unit;
+            let idle = now.saturating_sub(since) / self.unit;
             self.average *= power(1.0 - WEIGHT, idle);
         }
         self.average += WEIGHT * (self.fifo.bytes as f64 - self.average);
@@ -40,13 +54,11 @@ impl<F: Frame> Red<F> {
         &mut self,
         mut waiting: Waiting<F>,
         limit: Limit,
-        profile: &Profile,
         random: &mut impl Rng,
         counters: &mut Counters,
     ) {
-        let Queue::Red { min, max, probability, ecn, .. } = profile.queue else { return };
-        self.update(waiting.arrived, profile);
-        let (min, max) = (min as f64, max as f64);
+        self.update(waiting.arrived);
+        let Red { min, max, probability, ecn, .. } = *self;
         if self.average >= max {
             self.count = Some(0);
             self.leave_idle(waiting.arrived);

@@ -83,22 +83,29 @@ fn codel_leaves_bursts_alone() {
 #[test]
 fn codel_drops_ever_more_often() {
     let mut link = bottleneck(Queue::CoDel { settings: SETTINGS, limit: Capacity::Frames(100_000) });
-    // A queue that never empties: all frames at once.
+    // All at once, each 1 ms to serialize: frame 5 is the first that waited for 5 ms, so that frames are dropped from
+    // 105 ms on: the next after 100 ms, then after 100 ms / sqrt(2), 100 ms / sqrt(3).
     (0..2_000).for_each(|number| link.send(Note::new(number, 1250), 0));
-    let arrived = drain(&mut link);
-    // Behind each gap in the numbers, when the next frame left.
-    let drops: Vec<u64> = arrived
-        .windows(2)
-        .filter(|pair| pair[1].0.number - pair[0].0.number > 1)
-        .map(|pair| pair[1].1 / MS)
-        .collect();
-    let expected = [100.0, 100.0, 100.0 / 2_f64.sqrt(), 100.0 / 3_f64.sqrt(), 50.0];
-    // The target, and the frame that is sent meanwhile.
-    let mut at = 6.0;
-    for (found, step) in drops.iter().zip(expected) {
-        at += step;
-        assert!((*found as f64 - at).abs() < 3.0, "{drops:?}");
+    let mut dropped = Vec::new();
+    for now in 0..350 {
+        let before = drops(&link, Reason::Early);
+        while link.receive(now * MS).is_some() {}
+        dropped.extend((before..drops(&link, Reason::Early)).map(|_| now));
     }
+    assert_eq!(dropped, [105, 205, 276, 334]);
+}
+
+/// A change of other properties leaves the discipline's state alone.
+#[test]
+fn a_changed_rate_keeps_codel_s_state() {
+    let queue = Queue::CoDel { settings: SETTINGS, limit: Capacity::Frames(100_000) };
+    let mut link = bottleneck(queue.clone());
+    (0..2_000).for_each(|number| link.send(Note::new(number, 1250), 0));
+    while link.receive(300 * MS).is_some() {}
+    assert_eq!(drops(&link, Reason::Early), 3);
+    link.change(Profile { rate: Some(9_000_000), queue, ..Profile::default() }, 300 * MS).unwrap();
+    while link.receive(340 * MS).is_some() {}
+    assert_eq!(drops(&link, Reason::Early), 4, "its next drop is due at 334 ms as before");
 }
 
 #[test]

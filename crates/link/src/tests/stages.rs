@@ -134,6 +134,17 @@ fn frames_are_corrupted_and_duplicated() {
 }
 
 #[test]
+fn capable_frames_are_marked_with_their_share() {
+    let mut link = link(Profile { mark: 0.25, ..Profile::default() });
+    let note = |number| Note { capable: number % 2 == 0, ..Note::new(number, 100) };
+    (0..20_000).for_each(|number| link.send(note(number), number));
+    let arrived = drain(&mut link);
+    assert!(arrived.iter().all(|(note, _)| note.capable || !note.marked));
+    let marked = arrived.iter().filter(|(note, _)| note.marked).count();
+    assert!((2_350..2_650).contains(&marked) && link.counters().marked == marked as u64, "{marked}");
+}
+
+#[test]
 fn memory_is_bounded() {
     let mut link = link(Profile { memory: 10_000, ..after(500 * MS) });
     send(&mut link, 100, 1, 800);
@@ -179,9 +190,11 @@ proptest! {
         jitter in 0..MS,
         reorder: bool,
         discipline in 0..4_usize,
+        next in 0..4_usize,
+        changed in 0..200_usize,
     ) {
         let limit = Capacity::Frames(20);
-        let queue = match discipline {
+        let queue = |discipline| match discipline {
             0 => Queue::DropTail { limit, mark: Some(3000) },
             1 => Queue::Red { min: 2000, max: 8000, probability: 0.2, limit, ecn: true },
             2 => Queue::CoDel { settings: Default::default(), limit },
@@ -189,13 +202,24 @@ proptest! {
         };
         let delay = Delay::Uniform { delay: MS, jitter };
         let (loss, mtu) = (Loss::Random(loss), Some(1500));
-        let profile = Profile { rate, queue, loss, delay, reorder, mtu, ..Profile::default() };
-        let mut link = link(profile);
+        let profile =
+            Profile { rate, queue: queue(discipline), loss, delay, reorder, mtu, ..Profile::default() };
+        let mut link = link(profile.clone());
         let (mut now, mut arrived) = (0, Vec::new());
         for (number, (pause, len, flow)) in frames.iter().enumerate() {
             now += pause * MS / 3;
+            if number == changed {
+                link.change(Profile { queue: queue(next), ..profile.clone() }, now).unwrap();
+            }
             link.send(Note { flow: *flow, capable: number % 2 == 0, ..Note::new(number as u64, *len) }, now);
             arrived.extend(core::iter::from_fn(|| link.receive(now)));
+            let counters = link.counters();
+            let (waiting, _, flying) = link.backlog();
+            let inside = (waiting + flying) as u64;
+            prop_assert_eq!(
+                counters.sent,
+                counters.received + counters.drops.iter().sum::<u64>() + inside
+            );
         }
         arrived.extend(drain(&mut link));
         let counters = *link.counters();
@@ -204,7 +228,7 @@ proptest! {
         prop_assert_eq!(counters.received, arrived.len() as u64);
         prop_assert_eq!(counters.received + counters.drops.iter().sum::<u64>(), counters.sent);
         prop_assert!(arrived.is_sorted_by_key(|(_, at)| *at));
-        if !reorder && discipline != 3 {
+        if !reorder && discipline != 3 && next != 3 {
             prop_assert!(arrived.is_sorted_by_key(|(note, _)| note.number));
         }
     }
