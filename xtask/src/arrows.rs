@@ -21,7 +21,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("vfio-user", &[]),
     ("switch", &["frame", "spec", "wire"]),
     ("host", &["mem"]),
-    ("port", &["host", "vhost-user", "vfio-user", "nic", "virtq", "frame", "wire", "spec"]),
+    ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
     ("stack", &["tcp", "client", "host", "frame", "mem"]),
     ("tiny", &["ring", "mem"]),

@@ -109,9 +109,7 @@ impl Client {
 
     /// POST `path` with a JSON body; returns the answer.
     pub fn ask<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
-        let body = serde_json::to_vec(body).map_err(Fail::because)?;
-        let body = self.send(Method::POST, path, body.into())?;
-        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+        self.exchange(Method::POST, path, body)
     }
 
     /// DELETE `path`.
@@ -125,10 +123,25 @@ impl Client {
         self.send(Method::PUT, path, body.into()).map(drop)
     }
 
+    /// PATCH `path` with a JSON body; returns the answer.
+    pub fn patch<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+        self.exchange(Method::PATCH, path, body)
+    }
+
     /// PUT `path` with a JSON body; returns the answer.
     pub fn put<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+        self.exchange(Method::PUT, path, body)
+    }
+
+    /// Sends a JSON body, and returns the answer.
+    fn exchange<B: Serialize, T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: &B,
+    ) -> Result<T, Fail> {
         let body = serde_json::to_vec(body).map_err(Fail::because)?;
-        let body = self.send(Method::PUT, path, body.into())?;
+        let body = self.send(method, path, body.into())?;
         serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
     }
 }

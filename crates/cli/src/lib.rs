@@ -12,6 +12,7 @@ mod fail;
 mod function;
 mod guest;
 mod input;
+mod link;
 mod log;
 mod order;
 mod place;
@@ -80,6 +81,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Ps => ps::ps(&target, json),
         Command::Stats(options) => stats::stats(&target, json, &options),
         Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
+        Command::Link { command } => link::link(&target, json, command),
         Command::Guest { command } => match command {
             GuestCommand::List => guest::list(&target, json),
             GuestCommand::Start { names } => guest::start(&target, json, &names),

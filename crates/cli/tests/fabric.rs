@@ -343,6 +343,8 @@ fn the_api_is_described() {
     for path in [
         "/v1/fabric",
         "/v1/ports",
+        "/v1/links",
+        "/v1/links/{name}",
         "/v1/stats",
         "/v1/switches/{name}/table",
         "/v1/guests",

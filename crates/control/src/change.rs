@@ -231,6 +231,21 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_link_keeps_its_frames() {
+        let link = |keys: &str| {
+            format!(
+                "[port.a]\nkind='null'\n[port.b]\nkind='null'\n[link.wan]\nports=['a','b']\n{keys}\n\
+                 [worker.v]\n[worker.w]\n"
+            )
+        };
+        let (one, other) = (link("delay='50ms'"), link("delay='50ms'\n[link.wan.from.b]\nloss='1%'"));
+        assert_eq!(words(&one, &other), ["change port wan/b"]);
+        assert_eq!(words(&one, &link("delay='60ms'")), ["change port wan/a", "change port wan/b"]);
+        let moved = one.replace("[worker.w]", "[worker.w]\nports=['wan/a']");
+        assert_eq!(words(&one, &moved), ["move port wan/a to w"]);
+    }
+
+    #[test]
     fn a_port_assigned_to_another_guest_is_recreated() {
         let renamed = words(TWO, &TWO.replace("[guest.g]", "[guest.h]"));
         assert_eq!(renamed, ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest h"]);

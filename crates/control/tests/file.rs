@@ -70,7 +70,7 @@ fn every_kind_of_port_and_its_keys_are_documented() {
     let (_, ports) = page.split_once("\n## `[port.NAME]`\n").unwrap();
     let ports = ports.split("\n## ").next().unwrap();
     let mut missing = Vec::new();
-    for kind in KINDS {
+    for kind in KINDS.iter().filter(|kind| kind.is_in_file()) {
         let name = kind.name();
         if !ports.contains(&format!("`\"{name}\"`")) || !ports.contains(&format!("`{name}`")) {
             missing.push(format!("kind `{name}`: a section, and `\"{name}\"` in the row of `kind`"));

@@ -503,6 +503,7 @@ fn port_state(name: &str, record: &Record, workers: &[WorkerRecord]) -> PortStat
         state: state.name().into(),
         detail,
         worker,
+        gauges: record.peer.as_ref().map(|peer| peer.gauges()).unwrap_or_default(),
     }
 }
 

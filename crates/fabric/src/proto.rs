@@ -7,6 +7,7 @@
 use ringway_port::Exits;
 use ringway_spec::{MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A request and its number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -175,6 +176,9 @@ pub struct PortState {
     pub detail: String,
     /// Name of the worker of its first queue.
     pub worker: String,
+    /// Figures of its kind besides its counters, by name.
+    #[serde(default)]
+    pub gauges: BTreeMap<String, u64>,
 }
 
 /// State of a worker.

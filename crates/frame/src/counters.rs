@@ -55,6 +55,10 @@ reasons! {
     Busy = "busy",
     /// The destination NIC's filters don't accept the frame's address or VLAN.
     Filtered = "filtered",
+    /// An emulated link lost it.
+    Lost = "lost",
+    /// The queue of an emulated link dropped it before it was full.
+    Early = "early",
 }
 
 /// Counters of one queue. One thread writes at a time; any thread or process may read. Each field is an

@@ -6,6 +6,7 @@ use ringway_host::{EventFd, HostError};
 use ringway_ring::Policy;
 use ringway_spec::Port;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
@@ -80,6 +81,11 @@ pub trait Peer: Send {
     /// Where the peer's accesses to registers and its interrupts went, if it has registers.
     fn exits(&self) -> Option<Exits> {
         None
+    }
+
+    /// Figures of the kind besides its counters, by name.
+    fn gauges(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
     }
 
     /// Whether the peer shares memory, so that it can make accesses arbitrarily slow.

@@ -1,8 +1,8 @@
 //! The paths of the API.
 
 use super::{
-    Changes, Exec, ExecView, ExitsView, FabricView, FunctionView, GuestView, HandlerValue, NewFabric,
-    PortView, StatsView, TableView, Trouble,
+    Changes, Exec, ExecView, ExitsView, FabricView, FunctionView, GuestView, HandlerValue, LinkChange,
+    LinkView, NewFabric, PortView, StatsView, TableView, Trouble,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::function::handlers::{self, HandlerError};
@@ -10,7 +10,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, patch, post};
 use axum::{Json, Router};
 use ringway_guests::Error;
 use std::time::Duration;
@@ -31,6 +31,8 @@ const LONGEST: u64 = 86_400;
         put_fabric,
         ports,
         exits,
+        links,
+        set_link,
         stats,
         table,
         guests,
@@ -61,6 +63,8 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/fabric", get(fabric).put(put_fabric))
         .route("/v1/ports", get(ports))
         .route("/v1/ports/{name}/exits", get(exits))
+        .route("/v1/links", get(links))
+        .route("/v1/links/{name}", patch(set_link))
         .route("/v1/stats", get(stats))
         .route("/v1/switches/{name}/table", get(table))
         .route("/v1/guests", get(guests))
@@ -145,6 +149,28 @@ async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failur
     (status = 409, body = Trouble, description = "Its kind has no registers")))]
 async fn exits(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<ExitsView>, Failure> {
     ask(&inbox, |answer| Ask::Exits(name, answer)).await.map(Json)
+}
+
+/// Every emulated link, with its settings and counters.
+#[utoipa::path(get, path = "/v1/links", responses((status = 200, body = Vec<LinkView>)))]
+async fn links(State(inbox): State<Inbox>) -> Result<Json<Vec<LinkView>>, Failure> {
+    ask(&inbox, Ask::Links).await.map(Json)
+}
+
+/// Changes settings of an emulated link while it runs. Frames under way arrive as before. A wrong value changes
+/// nothing.
+#[utoipa::path(patch, path = "/v1/links/{name}",
+    params(("name" = String, Path, description = "The link")),
+    request_body = LinkChange,
+    responses((status = 200, body = LinkView), (status = 404, body = Trouble),
+        (status = 422, body = Trouble, description = "A value is wrong")))]
+async fn set_link(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    change: Result<Json<LinkChange>, JsonRejection>,
+) -> Result<Json<LinkView>, Failure> {
+    let Json(change) = change.map_err(unread)?;
+    ask(&inbox, |answer| Ask::SetLink(name, change, answer)).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.

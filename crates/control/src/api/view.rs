@@ -90,6 +90,62 @@ pub struct PortView {
     pub reason: String,
 }
 
+/// An emulated link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LinkView {
+    /// Its name.
+    pub name: String,
+    /// Its two directions.
+    pub directions: Vec<DirectionView>,
+}
+
+/// One direction of an emulated link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DirectionView {
+    /// The port that sends.
+    pub from: String,
+    /// The port that receives.
+    pub to: String,
+    /// The settings that differ from their defaults, in the syntax of the file.
+    pub settings: BTreeMap<String, String>,
+    /// Frames that entered the link.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames that left it, duplicates included.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Dropped frames by reason; reasons without drops are omitted.
+    pub drops: BTreeMap<String, u64>,
+    /// Frames in its queue.
+    pub queued: u64,
+    /// Their bytes.
+    pub queued_bytes: u64,
+    /// Frames under way.
+    pub in_flight: u64,
+    /// Frames marked Congestion Experienced.
+    pub marked: u64,
+    /// Frames with an inverted bit.
+    pub corrupted: u64,
+    /// Frames that arrived twice.
+    pub duplicated: u64,
+    /// Frames that overtook another.
+    pub reordered: u64,
+    /// The longest time after its due time at which a frame left.
+    pub latest: u64,
+}
+
+/// New settings of an emulated link.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct LinkChange {
+    /// The port of the direction to change; without it, both change.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// Values by key, in the syntax of the file; null for the default. Other settings stay.
+    pub settings: BTreeMap<String, Option<String>>,
+}
+
 /// Counters of every port at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatsView {

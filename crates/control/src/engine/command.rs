@@ -2,8 +2,8 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, ExitsView, FabricView, FunctionView, GuestView, NewFabric, PortView, ProblemView, StatsView,
-    TableEntryView, TableView, Trouble,
+    Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewFabric, PortView,
+    ProblemView, StatsView, TableEntryView, TableView, Trouble,
 };
 use crate::file::{self, Fabric, Outside};
 use crate::functions::FunctionError;
@@ -43,6 +43,10 @@ pub enum Ask {
     Ports(Answer<Vec<PortView>>),
     /// Its counters.
     Stats(Answer<StatsView>),
+    /// Its emulated links.
+    Links(Answer<Vec<LinkView>>),
+    /// Change the settings of a link.
+    SetLink(String, LinkChange, Answer<LinkView>),
     /// Exits of a port.
     Exits(String, Answer<ExitsView>),
     /// The address table of a switch.
@@ -69,7 +73,7 @@ pub enum Ask {
     Shutdown(Answer<()>),
 }
 
-fn trouble(error: impl std::fmt::Display) -> Trouble {
+pub(super) fn trouble(error: impl std::fmt::Display) -> Trouble {
     Trouble { error: error.to_string(), problems: Vec::new() }
 }
 
@@ -84,6 +88,10 @@ impl Engine {
             Ask::Stats(answer) => {
                 drop(answer.send(self.stats().map_err(|error| Failure::Conflict(trouble(error)))))
             }
+            Ask::Links(answer) => {
+                let views = self.link_views().await;
+                drop(answer.send(views.map_err(|error| Failure::Conflict(trouble(error)))));
+            }
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
             Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
             order => return Some(order),
@@ -94,6 +102,7 @@ impl Engine {
     pub(super) async fn answer(&mut self, ask: Ask) {
         let Some(order) = self.question(ask).await else { return };
         match order {
+            Ask::SetLink(name, change, answer) => drop(answer.send(self.set_link(&name, change).await)),
             Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
             Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
             Ask::StartGuest(name, answer) => {

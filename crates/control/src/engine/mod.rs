@@ -1,6 +1,7 @@
 //! The engine of `control`: one task that owns the running fabric and handles every event that concerns it.
 
 mod command;
+mod link;
 mod live;
 mod show;
 

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// The state of `data`; the last known one if `data` does not answer, and an empty one while it is not running.
-    async fn state(&mut self) -> State {
+    pub(super) async fn state(&mut self) -> State {
         let Some(data) = &mut self.data else { return State::default() };
         if let Ok(posted) = data.post(Request::State, Vec::new())
             && let Ok(Ok(Reply::State(state))) = tokio::time::timeout(PATIENCE, posted).await
@@ -132,7 +132,7 @@ impl Engine {
 }
 
 /// Names the words of an entry of the counters page.
-fn counts(words: &[u64; Counters::WORDS]) -> Counts {
+pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
     let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
     let (tx, rest) = drops.split_at(Reason::ALL.len());
     let (rx, rest) = rest.split_at(Reason::ALL.len());

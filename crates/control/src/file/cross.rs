@@ -1,7 +1,7 @@
 //! Checks between tables of the file, and against the host.
 
 use super::desired::Fabric;
-use super::{Host, Patch, SOCKET_PATH};
+use super::{Host, Patch, SOCKET_PATH, link};
 use crate::kinds::{self, GuestSide, KINDS};
 use crate::lookups;
 use ringway_guests::Attachment;
@@ -14,14 +14,19 @@ use std::path::{Component, Path, PathBuf};
 pub struct Partial {
     /// Patches: path in the file, and ports.
     pub patches: Vec<Patch>,
+    /// Links.
+    pub links: Vec<link::Link>,
     /// Worker of each port: path of the entry in the file, and the worker's name.
     pub assigned: BTreeMap<String, (String, String)>,
 }
 
 /// Joins patches and workers to their ports, and checks every reference.
 pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) {
-    patches(fabric, &partial.patches, notes);
-    joins(fabric, &partial.patches, host, notes);
+    let of_links = partial.links.iter().map(|link| link.patch.clone());
+    let joined: Vec<Patch> = partial.patches.into_iter().chain(of_links).collect();
+    patches(fabric, &joined, notes);
+    joins(fabric, &joined, host, notes);
+    link::join(fabric, partial.links);
     workers(fabric, &partial.assigned, host, notes);
     named_by_lookups(fabric, notes);
     sockets(fabric, host, notes);
@@ -60,7 +65,7 @@ fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
                 continue;
             }
             if let Some(other) = patched.insert(name, path) {
-                let fix = if other == path { "a patch joins two different ports" } else { "keep it on one" };
+                let fix = if other == path { "it joins two different ports" } else { "keep it on one" };
                 notes.wrong(&notes.of(&place), format!("port {name} is on {other} already"), fix);
                 continue;
             }
@@ -69,7 +74,7 @@ fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
             match &port.to {
                 Some(To::Switch(switch)) => {
                     let what = format!("port {name} is on switch {switch} too");
-                    notes.wrong(&notes.of(&place), what, "take it from the patch, or delete its `switch`");
+                    notes.wrong(&notes.of(&place), what, "take it out, or delete its `switch`");
                 }
                 _ => port.to = Some(To::Patch(peer)),
             }
@@ -87,17 +92,17 @@ fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, notes: &Notes) {
             None if pipe || patched => {}
             None => {
                 let fix = match fabric.switches.first() {
-                    Some(switch) => format!("add switch = \"{}\", or a patch", switch.name),
-                    None => "add switch = \"...\", or a patch".into(),
+                    Some(switch) => format!("add switch = \"{}\", a patch or a link", switch.name),
+                    None => "add switch = \"...\", a patch or a link".into(),
                 };
                 notes.wrong(
                     &notes.of(&place),
-                    format!("port {} is on no switch and no patch", port.name),
+                    format!("port {} is on no switch, patch or link", port.name),
                     fix,
                 );
             }
             Some(_) if pipe => {
-                let fix = "its two programs have only each other; use two ring ports for a switch or a patch";
+                let fix = "its two programs have only each other; use two ring ports otherwise";
                 notes.wrong(&notes.of(&place), format!("port {} is a pipe", port.name), fix);
             }
             Some(To::Switch(name)) if !fabric.switches.iter().any(|switch| switch.name == *name) => {

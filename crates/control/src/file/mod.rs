@@ -5,6 +5,7 @@ mod cross;
 mod desired;
 mod function;
 mod guest;
+mod link;
 mod notify;
 mod outside;
 mod placement;
@@ -94,7 +95,7 @@ pub fn read_with(
 ) -> Result<Fabric, Problems> {
     let notes = Notes::default();
     let table = parse(text, LARGEST, &notes);
-    let mut fabric = (!notes.is_wrong()).then(|| whole(table.get_ref(), file, host, &notes));
+    let mut fabric = (!notes.is_wrong()).then(|| whole(table.get_ref(), (file, host, outside), &notes));
     if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {
         function::configurations(fabric, text, outside, &notes);
         outside::check(fabric, outside, host, &notes);
@@ -111,10 +112,16 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 10] =
-    ["fabric", "switch", "port", "patch", "guest", "function", "worker", "policy", "cluster", "plugins"];
+const TABLES: [&str; 11] = [
+    "fabric", "switch", "port", "patch", "link", "guest", "function", "worker", "policy", "cluster",
+    "plugins",
+];
 
-fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
+fn whole(
+    top: &DeTable<'_>,
+    (file, host, outside): (&str, &Host, Option<&Outside<'_>>),
+    notes: &Notes,
+) -> Fabric {
     for (key, _) in top.iter() {
         let name = key.get_ref();
         if !TABLES.contains(&&**name) {
@@ -128,7 +135,7 @@ fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
         }
     }
     let mut fabric = head(top, notes);
-    let patches = patches(top, notes);
+    let (patches, links) = (patches(top, notes), link::links(top, outside, notes));
     for section in named(top, "switch", notes) {
         fabric.switches.extend(switch(section, notes));
     }
@@ -155,7 +162,7 @@ fn whole(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Fabric {
             hold: HOLD,
         });
     }
-    let partial = cross::Partial { patches, assigned };
+    let partial = cross::Partial { patches, links, assigned };
     cross::check(&mut fabric, partial, host, notes);
     fabric
 }
@@ -266,25 +273,27 @@ type Patch = (String, Vec<String>);
 fn patches(top: &DeTable<'_>, notes: &Notes) -> Vec<Patch> {
     let mut list = Vec::new();
     for mut section in named(top, "patch", notes) {
-        let example = "[\"a\", \"b\"]";
-        match section.strings("ports", example) {
-            Some(ports) if ports.len() == 2 => list.push((section.path.clone(), ports)),
-            Some(ports) => {
-                let what = format!(
-                    "{} has {} port{}",
-                    section.path,
-                    ports.len(),
-                    if ports.len() == 1 { "" } else { "s" }
-                );
-                section.wrong("ports", what, "a patch joins exactly two; for more, use a switch");
-                list.push((section.path.clone(), ports));
-            }
-            None if section.has("ports") => {}
-            None => section.missing("ports", &format!("add ports = {example}")),
-        }
+        let ports = joined(&mut section, "a patch");
+        list.extend(ports.map(|ports| (section.path.clone(), ports)));
         section.finish(|_| None);
     }
     list
+}
+
+/// The ports that `what`, a patch or a link, joins.
+fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {
+    let example = "[\"a\", \"b\"]";
+    let ports = section.strings("ports", example);
+    match ports.as_ref().map(Vec::len) {
+        Some(2) => {}
+        Some(count) => {
+            let has = format!("{} has {count} port{}", section.path, if count == 1 { "" } else { "s" });
+            section.wrong("ports", has, format!("{what} joins exactly two; for more, use a switch"));
+        }
+        None if section.has("ports") => {}
+        None => section.missing("ports", &format!("add ports = {example}")),
+    }
+    ports
 }
 
 fn switch(mut section: Section<'_>, notes: &Notes) -> Option<Switch> {

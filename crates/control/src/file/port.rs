@@ -16,7 +16,7 @@ pub fn port(
     more: &'static [&'static dyn PortControl],
 ) -> Option<Port> {
     let name = section.path.strip_prefix("port.")?.to_string();
-    let kinds = || KINDS.iter().chain(more).copied();
+    let kinds = || KINDS.iter().chain(more).copied().filter(|kind| kind.is_in_file());
     let words: Vec<_> = kinds().map(|kind| (kind.name(), kind)).collect();
     let kind = section.word("kind", &words);
     if kind.is_none() && !section.has("kind") {

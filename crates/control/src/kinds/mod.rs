@@ -3,6 +3,7 @@
 //! The data path's side of a kind is `port/KIND/`. [`KINDS`] has a row for each.
 
 mod e1000;
+pub(crate) mod link;
 mod null;
 mod pipe;
 mod ring;
@@ -23,6 +24,7 @@ pub const KINDS: &[&dyn PortControl] = &[
     &e1000::E1000,
     &tap::Tap,
     &ring::Ring,
+    &link::Link,
     &pipe::Pipe,
     &null::Null,
     &source::Source,
@@ -60,6 +62,11 @@ pub trait PortControl: Sync {
     /// Whether a port can become the other while its peer stays. They differ, but not in their workers.
     fn changes(&self, _from: &Port, _to: &Port) -> bool {
         false
+    }
+
+    /// Whether a port of the file can have this kind; ports of other kinds follow from other tables.
+    fn is_in_file(&self) -> bool {
+        true
     }
 
     /// Whether its frames pass the data path.

@@ -256,6 +256,48 @@ impl<'t> Section<'t> {
         Some(Section::new(format!("{}.{key}", self.path), value.span(), table, self.notes))
     }
 
+    /// The tables in the table at `key` with their names, in the order of the file.
+    pub fn tables(&mut self, key: &'static str, example: &str) -> Vec<(String, Section<'t>)> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let DeValue::Table(tables) = value.get_ref() else {
+            self.not_a(key, value, "a table", example);
+            return Vec::new();
+        };
+        let mut entries: Vec<_> = tables.iter().collect();
+        entries.sort_by_key(|(name, _)| name.span().start);
+        let mut list = Vec::new();
+        for (name, value) in entries {
+            match value.get_ref() {
+                DeValue::Table(table) => {
+                    let path = format!("{}.{key}.{}", self.path, name.get_ref());
+                    let section = Section::new(path, name.span(), table, self.notes);
+                    list.push((name.get_ref().to_string(), section));
+                }
+                _ => self.not_a(name.get_ref(), value, "a table", "{ ... }"),
+            }
+        }
+        list
+    }
+
+    /// The string, number or boolean at `key`, as text.
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
+        let value = self.get(key)?;
+        let text = match value.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            DeValue::Integer(number) => {
+                let read = i128::from_str_radix(&number.as_str().replace('_', ""), number.radix());
+                read.ok().map(|read| read.to_string())
+            }
+            DeValue::Float(number) => Some(number.as_str().replace('_', "")),
+            DeValue::Boolean(value) => Some(value.to_string()),
+            _ => None,
+        };
+        if text.is_none() {
+            self.not_a(key, value, "a string, a number, true or false", "\"...\"");
+        }
+        text
+    }
+
     /// `true` or `false` at `key`.
     pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
         let value = self.get(key)?;

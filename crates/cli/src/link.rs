@@ -1,0 +1,135 @@
+//! `ringway link`.
+
+use crate::arguments::{LinkCommand, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::input;
+use crate::text::{self, Table, cell};
+use ringway_control::api::{DirectionView, LinkChange, LinkView};
+use std::collections::BTreeMap;
+
+/// Largest file of a value in bytes. Attack: an endless file.
+const LARGEST: usize = 4 << 20;
+/// Characters of a value that are shown; traces are longer.
+const SHOWN: usize = 40;
+
+/// Runs `ringway link`.
+pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let links = match command {
+        LinkCommand::Show { name } => {
+            let mut links: Vec<LinkView> = client.get("/v1/links")?;
+            if let Some(name) = name {
+                links.retain(|link| link.name == name);
+                if links.is_empty() {
+                    return Err(unknown(&name));
+                }
+            }
+            links
+        }
+        LinkCommand::Set { name, from, settings } => {
+            if !ringway_control::file::good_name(&name) {
+                return Err(unknown(&name));
+            }
+            let settings = settings.iter().map(|text| setting(text)).collect::<Result<_, _>>()?;
+            vec![client.patch(&format!("/v1/links/{name}"), &LinkChange { from, settings })?]
+        }
+    };
+    if json {
+        text::json(&links);
+    } else {
+        table(links).print();
+    }
+    Ok(())
+}
+
+fn unknown(name: &str) -> Fail {
+    let name = name.escape_debug();
+    Fail::Unknown(format!("there is no link \"{name}\"; `ringway link show` shows those there are"))
+}
+
+/// Parses `KEY=VALUE`, `KEY=@FILE` or `KEY=`.
+fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
+    let Some((key, value)) = text.split_once('=') else {
+        let what = format!("\"{}\" is not a setting; write KEY=VALUE", text.escape_debug());
+        return Err(Fail::Failed(what));
+    };
+    let value = match value.strip_prefix('@') {
+        Some(file) => Some(input::text(file.as_ref(), LARGEST, "a trace")?),
+        None if value.is_empty() => None,
+        None => Some(value.to_string()),
+    };
+    Ok((key.into(), value))
+}
+
+fn table(links: Vec<LinkView>) -> Table {
+    let heads = ["LINK", "FROM", "TO", ">SENT", ">RECEIVED", ">QUEUED", ">IN FLIGHT", "EVENTS", "SETTINGS"];
+    let mut table = Table::new(&heads);
+    for LinkView { name, directions } in links {
+        for direction in directions {
+            let (events, settings) = (events(&direction), settings(direction.settings));
+            let DirectionView { from, to, sent, received, queued, in_flight, .. } = direction;
+            table.row(vec![
+                cell(&name),
+                cell(from),
+                cell(to),
+                cell(sent),
+                cell(received),
+                cell(queued),
+                cell(in_flight),
+                cell(events),
+                cell(settings),
+            ]);
+        }
+    }
+    table
+}
+
+/// Drops by reason, and what happened to other frames.
+fn events(direction: &DirectionView) -> String {
+    let DirectionView { drops, marked, corrupted, duplicated, reordered, .. } = direction;
+    let drops = drops.iter().map(|(reason, count)| format!("dropped ({reason}) {count}"));
+    let others =
+        [("marked", marked), ("corrupted", corrupted), ("duplicated", duplicated), ("reordered", reordered)];
+    let others =
+        others.iter().filter(|(_, count)| **count > 0).map(|(what, count)| format!("{what} {count}"));
+    drops.chain(others).collect::<Vec<_>>().join(", ")
+}
+
+fn settings(settings: BTreeMap<String, String>) -> String {
+    let shown = |(key, value): (String, String)| {
+        let mut value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some((at, _)) = value.char_indices().nth(SHOWN) {
+            value.replace_range(at.., "...");
+        }
+        if value.contains(' ') { format!("{key}='{value}'") } else { format!("{key}={value}") }
+    };
+    settings.into_iter().map(shown).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_keys_and_values() {
+        let good = |text| setting(text).ok();
+        assert_eq!(good("loss=1%"), Some(("loss".into(), Some("1%".into()))));
+        assert_eq!(good("delay="), Some(("delay".into(), None)));
+        assert!(setting("delay").is_err() && setting("delay-trace=@/nowhere").is_err());
+    }
+
+    #[test]
+    fn events_and_settings_are_shortened() {
+        let direction = DirectionView {
+            drops: BTreeMap::from([("lost".to_string(), 3)]),
+            marked: 2,
+            ..Default::default()
+        };
+        assert_eq!(events(&direction), "dropped (lost) 3, marked 2");
+        let values = [("queue", "codel 5ms 9ms".to_string()), ("loss-trace", "01".repeat(99))];
+        let values = values.map(|(key, value)| (key.to_string(), value));
+        let trace = "01".repeat(20);
+        assert_eq!(settings(values.into()), format!("loss-trace={trace}... queue='codel 5ms 9ms'"));
+    }
+}

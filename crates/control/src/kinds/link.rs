@@ -1,0 +1,78 @@
+//! The directions of an emulated link, each a port that `[link.NAME]` describes: `kind = "link"` is not in the file.
+
+use super::{Described, PortControl};
+use crate::open::{EngineHandle, OpenError};
+use ringway_host::PageChoice;
+use ringway_port::link::{KIND, Settings};
+use ringway_spec::file::{Notes, Section};
+use ringway_spec::{Kind, Port};
+use std::collections::BTreeMap;
+use tokio::task::JoinHandle;
+
+pub struct Link;
+
+impl PortControl for Link {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn read(&self, _section: &mut Section<'_>, _notes: &Notes) -> Described {
+        Described { kind: Kind::new(self.name(), &Settings::default()), socket: None, queues: 1 }
+    }
+
+    fn open(
+        &self,
+        _port: &Port,
+        _engine: EngineHandle,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        Ok(None)
+    }
+
+    fn is_in_file(&self) -> bool {
+        false
+    }
+
+    fn changes(&self, from: &Port, to: &Port) -> bool {
+        Port { kind: to.kind.clone(), ..from.clone() } == *to && seed(from) == seed(to)
+    }
+}
+
+fn seed(port: &Port) -> Option<String> {
+    port.kind.settings::<Settings>().ok().and_then(|settings| settings.0.get("seed").cloned())
+}
+
+/// The port of the frames of one direction of link `link`, from `from` to `to`.
+pub fn direction(link: &str, from: &str, to: &str, settings: BTreeMap<String, String>) -> Port {
+    let kind = Kind::new(KIND.name, &Settings(settings));
+    Port::new(&name(link, from), kind, Some(ringway_spec::To::Patch(to.into())))
+}
+
+/// The direction's port with other settings.
+pub fn with(port: &Port, settings: BTreeMap<String, String>) -> Port {
+    Port { kind: Kind::new(KIND.name, &Settings(settings)), ..port.clone() }
+}
+
+/// The name of the port of the direction from `from`.
+pub fn name(link: &str, from: &str) -> String {
+    format!("{link}/{from}")
+}
+
+/// Link, first port and settings of a direction, if the port is one.
+pub fn of(port: &Port) -> Option<(&str, &str, BTreeMap<String, String>)> {
+    let (link, from) = port.name.split_once('/').filter(|_| port.kind.name() == KIND.name)?;
+    Some((link, from, port.kind.settings::<Settings>().ok()?.0))
+}
+
+/// Every key of a direction.
+pub const KEYS: &[&str] = &Settings::KEYS;
+
+/// Checks the values: the first wrong one's key, what is wrong, and the remedy.
+pub fn check(settings: &BTreeMap<String, String>) -> Result<(), (&'static str, String, String)> {
+    let settings = Settings(settings.clone());
+    settings.profile().map(drop).map_err(|wrong| (wrong.key, wrong.what, wrong.fix))
+}
