@@ -12,7 +12,7 @@
 //! | module | content |
 //! |---|---|
 //! | `stack` | frames in, layer by layer; sockets as programs see them; listeners and SYN cookies; ICMP |
-//! | `net` | headers, routes, neighbours, reassembly |
+//! | `net` | headers, routes, neighbours, reassembly, SLAAC, DHCP |
 //! | `connection` | one TCP connection: `input`, `recovery` (ACKs, RACK-TLP, PRR, F-RTO), `output`, `timers` |
 //! | `congestion` | a trait, and a file for each controller |
 //! | `demux`, `timer` | from addresses to a socket in O(1), by a keyed hash; deadlines exact to the nanosecond |
@@ -63,8 +63,7 @@
 //!
 //! # Not here yet
 //!
-//! SLAAC and DHCP, packets to own addresses (loopback), IGMP and MLD, Fast Open, packetization-layer path MTU
-//! discovery (RFC 4821), HyStart++, the reaction of BBR version 3 to ECN, urgent data, VLAN tags, and a compact
+//! IGMP and MLD, the reaction of BBR version 3 to ECN, urgent data, VLAN tags, and a compact
 //! form of TIME-WAIT. A received frame is copied twice: into the stack, and into the receive buffer.
 #![cfg_attr(not(test), no_std)]
 

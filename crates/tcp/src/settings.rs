@@ -32,6 +32,9 @@ pub struct Settings {
     pub tcp_frto: bool,
     /// SYN cookies: 0 never, 1 when the backlog is full, 2 always.
     pub tcp_syncookies: u8,
+    /// Fast Open (RFC 7413), a sum: 1 for connections, see [`SocketOptions::tcp_fastopen_connect`]; 2 for listeners,
+    /// all of them, as Linux's 0x400.
+    pub tcp_fastopen: u32,
     /// Connections of a listener that wait for their handshake's last segment.
     pub tcp_max_syn_backlog: usize,
     /// Retransmissions of a SYN.
@@ -40,6 +43,18 @@ pub struct Settings {
     pub tcp_synack_retries: u32,
     /// Timeouts after which an established connection is given up.
     pub tcp_retries2: u32,
+    /// Path MTU discovery by probes (RFC 4821): 0 never, 1 after repeated timeouts, 2 always.
+    pub tcp_mtu_probing: u8,
+    /// The segment size that it begins with.
+    pub tcp_base_mss: u64,
+    /// The smallest one it falls back to.
+    pub tcp_mtu_probe_floor: u64,
+    /// The search ends when its bounds are closer than this.
+    pub tcp_probe_threshold: u64,
+    /// Time after which it begins again.
+    pub tcp_probe_interval: u64,
+    /// Timeouts after which the path is suspected to carry less.
+    pub tcp_retries1: u32,
     /// How long a closed socket stays in FIN-WAIT-2; also the length of TIME-WAIT, as in Linux.
     pub tcp_fin_timeout: u64,
     /// Idle time before the first keepalive probe.
@@ -92,10 +107,17 @@ impl Default for Settings {
             tcp_early_retrans: 3,
             tcp_frto: true,
             tcp_syncookies: 1,
+            tcp_fastopen: 1,
             tcp_max_syn_backlog: 4096,
             tcp_syn_retries: 6,
             tcp_synack_retries: 5,
             tcp_retries2: 15,
+            tcp_mtu_probing: 0,
+            tcp_base_mss: 1024,
+            tcp_mtu_probe_floor: 48,
+            tcp_probe_threshold: 8,
+            tcp_probe_interval: 600 * SECOND,
+            tcp_retries1: 3,
             tcp_fin_timeout: 60 * SECOND,
             tcp_keepalive_time: 7200 * SECOND,
             tcp_keepalive_intvl: 75 * SECOND,
@@ -131,6 +153,9 @@ pub struct SocketOptions {
     pub tcp_user_timeout: u64,
     /// Maximum pacing rate in bytes a second.
     pub so_max_pacing_rate: u64,
+    /// Requests a cookie with the SYN, or sends bytes with it that were passed to [`crate::Stack::send`] before
+    /// the next [`crate::Stack::transmit`]. The peer may receive these bytes twice.
+    pub tcp_fastopen_connect: bool,
 }
 
 impl Default for SocketOptions {
@@ -141,6 +166,7 @@ impl Default for SocketOptions {
             so_keepalive: false,
             tcp_user_timeout: 0,
             so_max_pacing_rate: u64::MAX,
+            tcp_fastopen_connect: false,
         }
     }
 }

@@ -5,16 +5,18 @@
 //!
 //! - `set NAME VALUE` changes a setting, before anything else; times are in milliseconds. `timestamps` are off
 //!   unless set.
-//! - `listen`, `accept`, `connect`, `send COUNT`, `recv COUNT`, `eof`, `shutdown`, `close`, `abort`, `option
-//!   NAME VALUE`: calls on the socket.
+//! - `listen`, `accept`, `connect [COUNT]` (with bytes to send), `send COUNT`, `recv COUNT`, `eof`, `shutdown`,
+//!   `close`, `abort`, `option NAME VALUE`: calls on the socket.
 //! - `state NAME`, `error NAME`, `cwnd SEGMENTS`, `ssthresh SEGMENTS`: what must be true now.
 //! - `+TIME < SEGMENT`: the peer sends a segment that much later than the previous event.
+//! - `+TIME < icmp MTU START`: a router drops the segment that begins at START, since it is larger than MTU.
 //! - `+TIME > SEGMENT`: the stack sends this segment, exactly then.
 //! - `+TIME none`: the stack has sent nothing else until then.
 //!
 //! A segment is its flags (`S`, `F`, `R`, `P`, `.` for ACK, `E`, `W`), `start:end`, and any of `ack N`, `win N`,
-//! `mss N`, `wscale N`, `sackOK`, `sack A:B,C:D`, `ts VAL,ECR`, `ce`, `ect`. What a line doesn't say is not
-//! compared, but a segment without `sack` has none.
+//! `mss N`, `wscale N`, `sackOK`, `sack A:B,C:D`, `ts VAL,ECR`, `ce`, `ect`, `fo COOKIE` (Fast Open, with `request`,
+//! hexadecimal digits, or `cookie` for the stack's). What a line doesn't say is not compared, but a segment without
+//! `sack` has none.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -22,8 +24,9 @@ mod common;
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::congestion::Algorithm;
 use ringway_tcp::{Frames, MS, Settings, SocketId, SocketOptions, Stack};
+use ringway_wire::icmp::v4;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Protocol, Tcp, U16, U32, arp, ip, ipv4};
+use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Protocol, Tcp, U16, U32, arp, ip, ipv4};
 use std::collections::VecDeque;
 use std::fmt::Write;
 
@@ -55,6 +58,7 @@ struct Described {
     ts: Option<(u32, u32)>,
     ce: bool,
     ect: bool,
+    fo: Option<String>,
 }
 
 fn pair<T: std::str::FromStr>(text: &str, by: char) -> (T, T)
@@ -85,6 +89,7 @@ impl Described {
                 "ts" => segment.ts = Some(pair(value(), ',')),
                 "ce" => segment.ce = true,
                 "ect" => segment.ect = true,
+                "fo" => segment.fo = Some(value().to_string()),
                 _ => panic!("unknown word {word}"),
             }
         }
@@ -104,13 +109,20 @@ impl Described {
         text += &if blocks.is_empty() { String::new() } else { format!(" sack {}", blocks.join(",")) };
         self.ts.iter().for_each(|(val, ecr)| write!(text, " ts {val},{ecr}").unwrap());
         text += if self.ect { " ect" } else { "" };
+        self.fo.iter().for_each(|cookie| write!(text, " fo {cookie}").unwrap());
         text
     }
 
     /// Whether a sent segment is what a line says.
     fn covers(&self, sent: &Described) -> bool {
         let given = |line: Option<u64>, value: Option<u64>| line.is_none() || line == value;
-        self.flags == sent.flags
+        let same_fo = match self.fo.as_deref() {
+            None => true,
+            Some("cookie") => sent.fo.as_deref().is_some_and(|cookie| cookie != "request"),
+            fo => fo == sent.fo.as_deref(),
+        };
+        same_fo
+            && self.flags == sent.flags
             && (self.start, self.end, &self.sack) == (sent.start, sent.end, &sent.sack)
             && given(self.ack.map(u64::from), sent.ack.map(u64::from))
             && given(self.win.map(u64::from), sent.win.map(u64::from))
@@ -135,6 +147,8 @@ struct Run {
     last_ts: u32,
     sent_bytes: u64,
     read_bytes: u64,
+    /// The Fast Open cookie that the stack gave.
+    cookie: Vec<u8>,
 }
 
 impl Run {
@@ -152,6 +166,7 @@ impl Run {
             last_ts: 0,
             sent_bytes: 0,
             read_bytes: 0,
+            cookie: Vec::new(),
         }
     }
 
@@ -214,8 +229,9 @@ impl Run {
             ect: packet.header.tos & 3 == 2,
             ..Described::default()
         };
+        let first = start.wrapping_sub(u32::from(!tcp.flags.has(Flags::SYN)));
         for (at, &byte) in payload.iter().enumerate() {
-            let offset = u64::from(start.wrapping_sub(1)) + at as u64;
+            let offset = u64::from(first) + at as u64;
             assert_eq!(byte, common::byte(offset), "byte {offset} of the stream");
         }
         let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
@@ -224,6 +240,11 @@ impl Run {
                 2 => segment.mss = Some(word(&[&[0, 0], &option[2..]].concat()) as u16),
                 3 => segment.wscale = Some(option[2]),
                 4 => segment.sack_ok = true,
+                34 if option.len() == 2 => segment.fo = Some("request".to_string()),
+                34 => {
+                    self.cookie = option[2..].to_vec();
+                    segment.fo = Some(self.cookie.iter().map(|byte| format!("{byte:02x}")).collect());
+                }
                 5 => {
                     let offset = |bytes: &[u8]| word(bytes).wrapping_sub(PEER_ISS);
                     segment.sack = option[2..]
@@ -256,6 +277,14 @@ impl Run {
             put(&[&[1, 1, 8, 10][..], &val.to_be_bytes(), &(ecr.wrapping_add(self.last_ts)).to_be_bytes()]
                 .concat());
         }
+        if let Some(fo) = &segment.fo {
+            let cookie = match fo.as_str() {
+                "request" => Vec::new(),
+                "cookie" => self.cookie.clone(),
+                digits => u64::from_str_radix(digits, 16).unwrap().to_be_bytes().to_vec(),
+            };
+            put(&[&[1, 1, 34, 2 + cookie.len() as u8][..], &cookie].concat());
+        }
         let iss = self.our_iss.unwrap_or(0);
         if !segment.sack.is_empty() {
             put(&[1, 1, 5, 2 + 8 * segment.sack.len() as u8]);
@@ -263,8 +292,10 @@ impl Run {
                 put(&[a.wrapping_add(iss).to_be_bytes(), b.wrapping_add(iss).to_be_bytes()].concat());
             }
         }
-        let payload: Vec<u8> =
-            (segment.start..segment.end).map(|at| common::byte(u64::from(at.wrapping_sub(1)))).collect();
+        let syn = u32::from(segment.flags.has(Flags::SYN));
+        let payload: Vec<u8> = (segment.start..segment.end)
+            .map(|at| common::byte(u64::from(at.wrapping_add(syn).wrapping_sub(1))))
+            .collect();
         let tcp = Tcp {
             source_port: U16::new(self.ports.1),
             destination_port: U16::new(self.ports.0),
@@ -292,6 +323,34 @@ impl Run {
         self.receive(EtherType::IPV4, &[ip.bytes(), &bytes].concat());
     }
 
+    fn router_drops(&mut self, mtu: u16, start: u32) {
+        let header = |source: [u8; 4], destination: [u8; 4], protocol, len: usize| {
+            let mut ip = Ipv4 {
+                total_length: U16::new(len as u16),
+                ttl: 64,
+                protocol,
+                source: U32::from_bytes(source),
+                destination: U32::from_bytes(destination),
+                ..Ipv4::EMPTY
+            };
+            ip.fill_checksum(&[]);
+            ip
+        };
+        let quoted = Tcp {
+            source_port: U16::new(self.ports.0),
+            destination_port: U16::new(self.ports.1),
+            sequence_number: U32::new(start.wrapping_add(self.our_iss.unwrap())),
+            ..Tcp::EMPTY
+        };
+        let icmp = Icmp { kind: v4::UNREACHABLE, code: v4::NEEDS_FRAGMENTATION, ..Icmp::default() };
+        let icmp = Icmp { sequence_number: U16::new(mtu), ..icmp };
+        let dropped = header([10, 0, 0, 1], [10, 0, 0, 2], Protocol::TCP, 1500);
+        let mut message = [icmp.bytes(), dropped.bytes(), &quoted.bytes()[..8]].concat();
+        Icmp::fill_checksum(&mut message, ringway_wire::Sum::new()).unwrap();
+        let ip = header([10, 0, 0, 2], [10, 0, 0, 1], Protocol::ICMP, 20 + message.len());
+        self.receive(EtherType::IPV4, &[ip.bytes(), &message].concat());
+    }
+
     /// Goes on until a time, or until something was sent.
     fn advance(&mut self, until: u64, stop_at_segment: bool) {
         self.collect();
@@ -314,7 +373,13 @@ impl Run {
             ("<", segment) => {
                 self.advance(at, false);
                 self.nothing_sent()?;
-                self.peer_sends(&Described::parse(segment));
+                match segment.trim().strip_prefix("icmp ") {
+                    Some(numbers) => {
+                        let (mtu, start): (u32, u32) = pair(numbers, ' ');
+                        self.router_drops(mtu as u16, start);
+                    }
+                    None => self.peer_sends(&Described::parse(segment)),
+                }
                 self.collect();
             }
             (">", segment) => {
@@ -351,6 +416,7 @@ impl Run {
             "tcp_cork" => self.options.tcp_cork = number != 0,
             "so_keepalive" => self.options.so_keepalive = number != 0,
             "tcp_user_timeout" => self.options.tcp_user_timeout = number * MS,
+            "tcp_fastopen_connect" => self.options.tcp_fastopen_connect = number != 0,
             "so_max_pacing_rate" => self.options.so_max_pacing_rate = number,
             _ => return Err("unknown option".to_string()),
         }
@@ -385,6 +451,8 @@ impl Run {
                 let id = id.map_err(failed)?;
                 self.stack.set_options(now, id, self.options).map_err(failed)?;
                 self.socket = Some(id);
+                let bytes: Vec<u8> = (0..number).map(common::byte).collect();
+                self.sent_bytes = self.stack.send(now, id, &bytes).unwrap_or(0) as u64;
             }
             "send" => {
                 let bytes: Vec<u8> = (self.sent_bytes..self.sent_bytes + number).map(common::byte).collect();
@@ -434,6 +502,8 @@ fn set(settings: &mut Settings, name: &str, value: &str) -> Result<(), String> {
         "tcp_syn_retries" => settings.tcp_syn_retries = number()? as u32,
         "tcp_retries2" => settings.tcp_retries2 = number()? as u32,
         "tcp_init_cwnd" => settings.tcp_init_cwnd = number()? as u32,
+        "tcp_mtu_probing" => settings.tcp_mtu_probing = number()? as u8,
+        "tcp_fastopen" => settings.tcp_fastopen = number()? as u32,
         "tcp_keepalive_time" => settings.tcp_keepalive_time = number()? * MS,
         "tcp_keepalive_intvl" => settings.tcp_keepalive_intvl = number()? * MS,
         "tcp_keepalive_probes" => settings.tcp_keepalive_probes = number()? as u32,

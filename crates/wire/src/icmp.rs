@@ -1,6 +1,6 @@
 //! ICMP for IPv4 (RFC 792, RFC 1191), ICMPv6 (RFC 4443) and neighbor discovery (RFC 4861).
 
-use crate::{Header, MacAddress, Sum, U16, U128};
+use crate::{Header, MacAddress, Sum, U16, U32, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Types of ICMP for IPv4.
@@ -54,6 +54,10 @@ pub mod v6 {
     pub const ECHO: u8 = 128;
     /// Echo reply.
     pub const ECHO_REPLY: u8 = 129;
+    /// Router solicitation.
+    pub const ROUTER_SOLICITATION: u8 = 133;
+    /// Router advertisement; `sequence_number` is its lifetime as a default router in seconds.
+    pub const ROUTER_ADVERTISEMENT: u8 = 134;
     /// Neighbor solicitation.
     pub const NEIGHBOR_SOLICITATION: u8 = 135;
     /// Neighbor advertisement.
@@ -147,21 +151,65 @@ impl LinkOption {
 
     /// The address in the last option of this kind in `options`; `None` if there is none, or if the options
     /// are invalid.
-    pub fn find(kind: u8, mut options: &[u8]) -> Option<Option<MacAddress>> {
+    pub fn find(kind: u8, listed: &[u8]) -> Option<Option<MacAddress>> {
         let mut found = None;
-        for _ in 0..OPTIONS {
-            let Some(&[found_kind, units]) = options.first_chunk::<2>() else { break };
-            // Attack: with a length of 0, the same option would be read again (RFC 4861, 4.6).
-            let (option, rest) = match usize::from(units) * 8 {
-                0 => return None,
-                length => options.split_at_checked(length)?,
-            };
-            if let (true, Ok(option)) = (found_kind == kind, LinkOption::ref_from_bytes(option)) {
+        for option in options(listed) {
+            let option = option?;
+            if let (true, Ok(option)) = (option[0] == kind, LinkOption::ref_from_bytes(option)) {
                 found = Some(option.address);
             }
-            options = rest;
         }
         Some(found)
+    }
+}
+
+/// The options of a neighbor discovery message (RFC 4861, 4.6); `None` is an invalid one, and the last.
+pub fn options(mut rest: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let next = move || {
+        let &[_, units] = rest.first_chunk::<2>()?;
+        // Attack: with a length of 0, the same option would be read again.
+        let parts = rest.split_at_checked(usize::from(units) * 8).filter(|(option, _)| !option.is_empty());
+        rest = parts.map_or(&[], |(_, behind)| behind);
+        Some(parts.map(|(option, _)| option))
+    };
+    core::iter::from_fn(next).take(OPTIONS)
+}
+
+/// A prefix information option (RFC 4861, 4.6.2).
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Prefix {
+    /// [`Prefix::KIND`].
+    pub kind: u8,
+    /// Length in units of eight bytes: 4.
+    pub length: u8,
+    /// Length of the prefix in bits.
+    pub prefix_length: u8,
+    /// [`Prefix::ON_LINK`] and [`Prefix::AUTONOMOUS`].
+    pub flags: u8,
+    /// Seconds until addresses of the prefix are invalid.
+    pub valid_lifetime: U32,
+    /// Seconds until they are deprecated.
+    pub preferred_lifetime: U32,
+    /// Reserved.
+    pub reserved: U32,
+    /// The prefix.
+    pub prefix: U128,
+}
+
+impl Prefix {
+    /// The type of the option.
+    pub const KIND: u8 = 3;
+    /// Flag: the addresses are on the link.
+    pub const ON_LINK: u8 = 0x80;
+    /// Flag: for autoconfiguration.
+    pub const AUTONOMOUS: u8 = 0x40;
+
+    /// The option, if these are the bytes of one.
+    pub fn parse(option: &[u8]) -> Option<&Prefix> {
+        Prefix::ref_from_bytes(option).ok().filter(|prefix| (prefix.kind, prefix.length) == (Prefix::KIND, 4))
     }
 }
 

@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod arp;
+pub mod bootp;
 pub mod checksum;
 pub mod ethernet;
 pub mod flow;
@@ -29,10 +30,11 @@ pub mod vlan;
 mod bytes;
 
 pub use arp::Arp;
+pub use bootp::Bootp;
 pub use checksum::Sum;
 pub use ethernet::{EtherType, Ethernet};
 pub use header::Header;
-pub use icmp::Icmp;
+pub use icmp::{Icmp, Prefix};
 pub use ip::Protocol;
 pub use ipv4::Ipv4;
 pub use ipv6::Ipv6;

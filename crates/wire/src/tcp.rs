@@ -69,6 +69,8 @@ pub mod option {
     pub const SACK: u8 = 5;
     /// Timestamps (RFC 7323).
     pub const TIMESTAMPS: u8 = 8;
+    /// Fast Open (RFC 7413).
+    pub const FAST_OPEN: u8 = 34;
 }
 
 /// The header, without its options.

@@ -85,7 +85,7 @@ impl Bbr1 {
             mode: Mode::Startup,
             pacing_gain: HIGH_GAIN,
             cwnd_gain: HIGH_GAIN,
-            random: Random(seed),
+            random: Random::new(seed),
             bw: MinMax::default(),
             rounds: 0,
             round_start: false,

@@ -109,7 +109,7 @@ impl Bbr3 {
         Bbr3 {
             mode: Mode::Startup,
             phase: Phase::Stopping,
-            random: Random(seed),
+            random: Random::new(seed),
             max_bw: MinMax::default(),
             cycles: 0,
             rounds: 0,

@@ -1,5 +1,6 @@
-//! CUBIC (RFC 9438), in integers: windows in bytes, times in milliseconds.
+//! CUBIC (RFC 9438) with HyStart++, in integers: windows in bytes, times in milliseconds.
 
+use super::hystart::HyStart;
 use super::{Congestion, RateSample, Window};
 use crate::settings::MS;
 
@@ -13,6 +14,7 @@ const C: (i128, i128) = (2, 5);
 /// The controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cubic {
+    hystart: HyStart,
     w_max: u64,
     /// When the current stage of congestion avoidance began; 0: it begins with the next acknowledgment.
     epoch: u64,
@@ -73,7 +75,7 @@ impl Congestion for Cubic {
         }
         let mut acked = sample.acked_sacked;
         if window.in_slow_start() {
-            acked = window.slow_start(acked);
+            acked = self.hystart.slow_start(window, sample);
             if acked == 0 {
                 return;
             }

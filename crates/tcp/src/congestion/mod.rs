@@ -8,6 +8,7 @@ mod bbr1;
 mod bbr3;
 mod cubic;
 mod dctcp;
+mod hystart;
 mod pacing;
 mod policer;
 mod reno;

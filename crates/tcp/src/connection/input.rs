@@ -131,6 +131,7 @@ impl Connection {
         if acked {
             self.establish(cx, segment);
             self.acknowledged(cx, segment);
+            self.fast_open_answered(segment);
             self.ack_now = true;
         } else {
             // A simultaneous open (RFC 9293, 3.5): the SYN is sent again, with an acknowledgment.
@@ -265,7 +266,7 @@ impl Connection {
     }
 
     /// The segment's bytes and its FIN.
-    fn receive(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) {
+    pub(super) fn receive(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) {
         let syn = u64::from(segment.flags.has(Flags::SYN));
         let start = self.peer_offset(segment.seq) + syn;
         let end = start + segment.payload.len() as u64;

@@ -4,8 +4,10 @@
 //! `wire` convert them to sequence numbers.
 
 pub(crate) mod buffer;
+mod fast_open;
 mod info;
 mod input;
+mod mtu;
 mod open;
 pub(crate) mod options;
 mod output;
@@ -25,6 +27,8 @@ use crate::demux::Tuple;
 use crate::settings::{MS, SECOND, Settings, SocketOptions};
 use alloc::boxed::Box;
 use buffer::{ReceiveBuffer, SendBuffer};
+use fast_open::FastOpen;
+use mtu::MtuSearch;
 use rate::Rate;
 use recovery::Recovery;
 use rtt::Rtt;
@@ -156,6 +160,8 @@ pub(crate) struct Connection {
     /// The segment size that the peer announced, and the path's, without TCP options.
     peer_mss: u64,
     path_mss: u64,
+    mtu: MtuSearch,
+    pub(crate) fast_open: FastOpen,
     sending: SendBuffer,
     sndbuf: usize,
     /// No more bytes are sent after those in the buffer.
@@ -430,11 +436,13 @@ impl Connection {
     /// No more bytes will be sent.
     pub(crate) fn shutdown(&mut self) {
         match self.state {
-            State::Established | State::SynReceived => self.state = State::FinWait1,
+            State::Established => self.state = State::FinWait1,
             State::CloseWait => self.state = State::LastAck,
             State::SynSent if !self.owned && self.sending.len() == 0 => return self.end_with(None),
             // The FIN follows once the connection is established.
             State::SynSent => {}
+            State::SynReceived if self.fast_open.is_accepted => {}
+            State::SynReceived => self.state = State::FinWait1,
             _ => return,
         }
         self.fin_queued = true;

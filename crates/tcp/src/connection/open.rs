@@ -1,6 +1,8 @@
 //! How a connection begins: by a SYN of either side, or by a cookie.
 
 use super::buffer::{ReceiveBuffer, SendBuffer};
+use super::fast_open::FastOpen;
+use super::mtu::MtuSearch;
 use super::options::Options;
 use super::rate::Rate;
 use super::recovery::Recovery;
@@ -52,6 +54,8 @@ impl Connection {
             mss,
             peer_mss: u64::from(DEFAULT_MSS),
             path_mss: mss,
+            fast_open: FastOpen::default(),
+            mtu: MtuSearch::new(settings, mss),
             sending: SendBuffer::new(FIRST + 1),
             sndbuf: settings.tcp_wmem[1],
             fin_queued: false,
@@ -141,15 +145,21 @@ impl Connection {
     /// Sets the segment size from the path's, the peer's and the options of every segment (RFC 6691).
     pub(super) fn set_mss(&mut self) {
         let options = if self.ts_ok { 12 } else { 0 };
-        self.mss = self.path_mss.min(self.peer_mss).saturating_sub(options).max(MIN_MSS - 12);
+        let path = self.path_mss.min(self.mtu.limit());
+        self.mss = path.min(self.peer_mss).saturating_sub(options).max(MIN_MSS - 12);
     }
 
     /// The path carries less than was assumed (RFC 1191, RFC 8201).
-    pub(crate) fn set_path_mss(&mut self, path_mss: u64) {
-        if path_mss < self.path_mss {
-            self.path_mss = path_mss;
-            self.set_mss();
-            self.update_window();
+    pub(crate) fn set_path_mss(&mut self, now: u64, path_mss: u64) {
+        if path_mss >= self.path_mss {
+            return;
+        }
+        self.path_mss = path_mss;
+        let before = self.mss;
+        self.set_mss();
+        self.update_window();
+        if self.mss < before && self.is_synchronized() && self.board.in_flight > 0 {
+            self.resend_smaller(now);
         }
     }
 }

@@ -6,6 +6,9 @@ use ringway_wire::{ip, tcp::option};
 /// Largest length of the options of a header.
 pub(crate) const OPTIONS: usize = 40;
 
+/// A cookie of Fast Open.
+pub(crate) type Cookie = ArrayVec<u8, 16>;
+
 /// The options of a segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -15,6 +18,8 @@ pub(crate) struct Options {
     /// TSval and TSecr.
     pub timestamps: Option<(u32, u32)>,
     pub sack: ArrayVec<(u32, u32), 4>,
+    /// A cookie of Fast Open; an empty one requests a cookie (RFC 7413, 4.1.1).
+    pub fast_open: Option<Cookie>,
 }
 
 impl Options {
@@ -39,6 +44,9 @@ impl Options {
                         .take(4)
                         .map(|[start, end]| (u32::from_be_bytes(*start), u32::from_be_bytes(*end)))
                         .collect();
+                }
+                [option::FAST_OPEN, 2 | 6..=18, ref cookie @ ..] if cookie.len().is_multiple_of(2) => {
+                    found.fast_open = cookie.try_into().ok();
                 }
                 _ => {}
             }
@@ -68,6 +76,12 @@ impl Options {
         if let Some(shift) = self.window_scale {
             put(&[option::NOP, option::WINDOW_SCALE, 3, shift]);
         }
+        if let Some(cookie) = &self.fast_open {
+            let len = 2 + cookie.len();
+            put(&[option::NOP; 3][..len.next_multiple_of(4) - len]);
+            put(&[option::FAST_OPEN, len as u8]);
+            put(cookie);
+        }
         // Every part is a whole number of words, so what remains is one too; SACK needs one for its head.
         let room = (OPTIONS - self.base_len()).saturating_sub(4) / 8;
         let blocks = &self.sack[..self.sack.len().min(room)];
@@ -88,7 +102,7 @@ impl Options {
             + usize::from(self.window_scale.is_some())
             + 3 * usize::from(self.timestamps.is_some())
             + usize::from(self.sack_permitted && self.timestamps.is_none());
-        4 * words
+        4 * words + self.fast_open.as_ref().map_or(0, |cookie| (2 + cookie.len()).next_multiple_of(4))
     }
 
     /// The length of all options.
@@ -111,8 +125,12 @@ mod tests {
         fn options()(
             mss: Option<u16>, shift in prop::option::of(0u8..15), sack_permitted: bool,
             timestamps: Option<(u32, u32)>, sack in prop::collection::vec(any::<(u32, u32)>(), 0..4),
+            cookie in prop::option::of(prop::collection::vec(any::<[u8; 2]>(), 0..9)),
         ) -> Options {
-            Options { mss, window_scale: shift, sack_permitted, timestamps, sack: sack.into_iter().collect() }
+            let sack = sack.into_iter().collect();
+            let cookie = cookie.filter(|pairs| pairs.len() != 1);
+            let fast_open = cookie.map(|pairs| pairs.into_iter().flatten().collect());
+            Options { mss, window_scale: shift, sack_permitted, timestamps, sack, fast_open }
         }
     }
 

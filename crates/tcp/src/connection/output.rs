@@ -32,6 +32,8 @@ struct Next {
     start: u64,
     end: u64,
     again: bool,
+    /// Whether it is one large segment that tries the path.
+    probe: bool,
 }
 
 impl Connection {
@@ -42,7 +44,12 @@ impl Connection {
         }
         match self.state {
             State::Closed => return Progress::Done,
-            State::SynSent | State::SynReceived => return self.send_syn(cx, link),
+            State::SynSent | State::SynReceived => {
+                let progress = self.send_syn(cx, link);
+                if progress == Progress::Full || !self.fast_open.is_accepted {
+                    return progress;
+                }
+            }
             _ => {}
         }
         for _ in 0..QUANTUM {
@@ -64,7 +71,8 @@ impl Connection {
     pub(crate) fn wants_transmit(&mut self, cx: &Context<'_>) -> bool {
         match self.state {
             State::Closed => false,
-            State::SynSent | State::SynReceived => self.nxt == FIRST || self.timers.resend_syn,
+            State::SynSent | State::SynReceived if self.nxt == FIRST || self.timers.resend_syn => true,
+            State::SynSent | State::SynReceived if !self.fast_open.is_accepted => false,
             _ => self.ack_now || self.timers.probe.is_some() || self.next(cx).is_some(),
         }
     }
@@ -80,28 +88,33 @@ impl Connection {
         if self.ecn.ok && !again {
             flags = flags.with(Flags::ECE).with(if answers { Flags(0) } else { Flags::CWR });
         }
-        let options = self.syn_options(cx.now, answers);
+        let options = self.syn_options(cx.now, answers, again);
         let window = self.rcv_adv.saturating_sub(self.rcv_nxt()).min(65535) as u16;
+        let early = if answers || again { 0 } else { self.fast_open_payload(&options) };
         let outgoing = Outgoing {
             seq: self.wire(FIRST),
-            ack: if answers { self.peer_wire(FIRST + 1) } else { 0 },
+            ack: if answers { self.peer_wire(self.rcv_nxt()) } else { 0 },
             flags,
             window,
+            payload: self.sending.slices(FIRST + 1, early as usize),
             ..Outgoing::default()
         };
         if !link.tcp(&self.tuple, &outgoing, &options) {
             return Progress::Full;
         }
-        self.counts.segs_out += 1;
+        self.acknowledgment_sent();
         self.timers.resend_syn = false;
-        self.last_ack_sent = FIRST + 1;
         let stamp = self.rate.stamp(cx.now, 1, true);
         if again {
             self.board.resent(FIRST, FIRST + 1, stamp);
             self.counts.retrans += 1;
         } else {
             self.board.sent(FIRST, FIRST + 1, stamp);
-            self.nxt = FIRST + 1;
+            if early > 0 {
+                self.board.sent(FIRST + 1, FIRST + 1 + early, stamp);
+                self.counts.bytes_sent += early;
+            }
+            self.nxt = FIRST + 1 + early;
         }
         if self.timers.retransmit.is_none() {
             self.arm_retransmission(cx.now);
@@ -110,13 +123,15 @@ impl Connection {
     }
 
     /// The options of a SYN; those of a SYN-ACK only if the peer's had them.
-    fn syn_options(&self, now: u64, answers: bool) -> Options {
+    fn syn_options(&self, now: u64, answers: bool, again: bool) -> Options {
         let echo = if answers { self.ts_recent } else { 0 };
         Options {
             mss: Some(self.path_mss.min(65535) as u16),
             window_scale: self.wscale_ok.then_some(self.rcv_wscale),
             sack_permitted: self.sack_ok,
             timestamps: self.ts_ok.then(|| (self.timestamp(now), echo)),
+            // RFC 7413, 4.1.3.1: not on retransmissions, since some networks drop it.
+            fast_open: self.fast_open.cookie.clone().filter(|_| !again),
             ..Options::default()
         }
     }
@@ -237,7 +252,7 @@ impl Connection {
         let edge = self.una + self.snd_wnd;
         let fresh = self.sending.end().min(edge).min(self.nxt + self.mss);
         let next = if fresh > self.nxt {
-            Next { start: self.nxt, end: fresh, again: false }
+            Next { start: self.nxt, end: fresh, again: false, probe: false }
         } else {
             let Some(last) = self.board.last().filter(|last| last.fate == super::scoreboard::Fate::InFlight)
             else {
@@ -245,7 +260,7 @@ impl Connection {
             };
             let start = last.start.max(last.end.saturating_sub(self.mss));
             self.board.resent(last.start, start, last.stamp);
-            Next { start, end: last.end, again: true }
+            Next { start, end: last.end, again: true, probe: false }
         };
         if !self.send_data(cx, link, next) {
             return false;
@@ -277,7 +292,7 @@ impl Connection {
 
     /// The next bytes to send, if any may be sent now.
     fn next(&mut self, cx: &Context<'_>) -> Option<Next> {
-        if !self.is_synchronized() || self.state == State::TimeWait {
+        if !(self.is_synchronized() || self.fast_open.is_accepted) || self.state == State::TimeWait {
             return None;
         }
         let lost = self.board.first_lost().filter(|_| !self.sends_new_data_first());
@@ -292,7 +307,12 @@ impl Connection {
                     return None;
                 }
                 let most = (quota / self.mss).max(1) * self.mss;
-                Next { start: lost.start, end: lost.end.min(lost.start + most.min(goal)), again: true }
+                Next {
+                    start: lost.start,
+                    end: lost.end.min(lost.start + most.min(goal)),
+                    again: true,
+                    probe: false,
+                }
             }
             None => self.next_new(cx, quota, goal)?,
         };
@@ -310,7 +330,7 @@ impl Connection {
         let left = end.saturating_sub(self.nxt);
         if left == 0 {
             let fin = self.fin_queued && self.nxt == end;
-            return fin.then_some(Next { start: end, end: end + 1, again: false });
+            return fin.then_some(Next { start: end, end: end + 1, again: false, probe: false });
         }
         let idle = self.una == self.nxt;
         let usable = edge.saturating_sub(self.nxt);
@@ -319,6 +339,9 @@ impl Connection {
                 self.arm_window_probe(cx.now);
             }
             return None;
+        }
+        if let Some(payload) = self.mtu_probe(cx, left, usable, quota) {
+            return Some(Next { start: self.nxt, end: self.nxt + payload, again: false, probe: true });
         }
         self.window.cwnd_limited |= quota < left.min(usable).min(self.mss.max(goal));
         if quota < self.mss.min(left) && self.board.in_flight > 0 {
@@ -334,12 +357,13 @@ impl Connection {
                 start: self.nxt,
                 end: self.nxt + if last { permitted } else { full },
                 again: false,
+                probe: false,
             });
         }
         let all = permitted == left;
         // RFC 9293, 3.8.6.2.1: part of what is left only if it fills half of the largest window.
         let send = if all { self.may_send_small(idle, left) } else { permitted >= self.max_wnd / 2 || idle };
-        send.then_some(Next { start: self.nxt, end: self.nxt + permitted, again: false })
+        send.then_some(Next { start: self.nxt, end: self.nxt + permitted, again: false, probe: false })
     }
 
     /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full.
@@ -364,7 +388,8 @@ impl Connection {
         }
         let mut options = self.options_of(cx.now);
         let base = if self.ts_ok { 12 } else { 0 };
-        if payload_len + options.emitted_len() as u64 > self.mss + base {
+        let mss = if next.probe { payload_len } else { self.mss };
+        if payload_len + options.emitted_len() as u64 > mss + base {
             // A full segment has no room for SACK blocks, so a segment of their own carries them.
             if self.ack_now && !options.sack.is_empty() && !self.send_ack(cx, link) {
                 return false;
@@ -376,10 +401,10 @@ impl Connection {
             outgoing.flags = outgoing.flags.with(Flags::CWR);
         }
         outgoing.payload = self.sending.slices(next.start, payload_len as usize);
-        outgoing.mss = self.mss as usize;
+        outgoing.mss = mss as usize;
         // RFC 3168, 6.1.5: not on retransmissions.
         outgoing.ect = self.ecn.ok && !next.again && payload_len > 0;
-        let segments = payload_len.div_ceil(self.mss).max(1);
+        let segments = payload_len.div_ceil(mss).max(1);
         if !link.tcp(&self.tuple, &outgoing, &options) {
             return false;
         }
@@ -422,7 +447,9 @@ impl Connection {
         } else {
             self.board.sent(next.start, next.end, stamp);
             self.nxt = next.end;
-            if !bytes.is_multiple_of(self.mss) {
+            if next.probe {
+                self.mtu_probe_sent(next.start, next.end);
+            } else if !bytes.is_multiple_of(self.mss) {
                 self.small_end = next.end;
             }
             if self.recovery.state <= CaState::Disorder {

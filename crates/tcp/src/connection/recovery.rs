@@ -175,6 +175,7 @@ impl Connection {
         self.counts.bytes_acked += ack - self.una;
         acked.advanced = true;
         self.una = ack;
+        self.mtu_acknowledged();
         self.sending.acknowledge(ack);
         self.rtt.backoff = 0;
         self.timers.unanswered_since = None;
@@ -245,7 +246,8 @@ impl Connection {
 
     pub(super) fn reordering_ends(&mut self, cx: &mut Context<'_>) {
         self.detect_loss(cx);
-        if self.board.lost_bytes > 0 && self.recovery.state < CaState::Recovery {
+        let reduced = self.recovery.state >= CaState::Recovery;
+        if self.board.lost_bytes > 0 && !reduced && !self.is_only_probe_lost() {
             self.enter_recovery(cx);
         }
         if self.timers.retransmit.is_none() {
@@ -280,7 +282,7 @@ impl Connection {
                 if acked.dsack && self.recovery.state == CaState::Disorder && self.may_undo(acked) {
                     self.undo(cx, true);
                 }
-                if self.board.lost_bytes > 0 {
+                if self.board.lost_bytes > 0 && !self.is_only_probe_lost() {
                     self.enter_recovery(cx);
                 } else if self.recovery.state != CaState::Cwr {
                     let disorder = self.board.sacked_bytes > 0
@@ -402,6 +404,15 @@ impl Connection {
         self.set_ca_state(cx.now, CaState::Loss);
         self.window.cwnd = self.mss;
         self.release_at = self.release_at.min(cx.now);
+    }
+
+    /// The segments in flight are too large for the path, so they are lost; this is not congestion (RFC 1191, 6.5).
+    pub(super) fn resend_smaller(&mut self, now: u64) {
+        self.rate.lost += self.board.lose_all(false);
+        self.recovery.frto = false;
+        self.recovery.undo_marker = None;
+        self.recovery.high_seq = self.nxt;
+        self.set_ca_state(now, CaState::Loss);
     }
 
     /// F-RTO with SACK (RFC 5682, 3.1).

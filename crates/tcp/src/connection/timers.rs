@@ -113,6 +113,7 @@ impl Connection {
             return self.end_with(Some(ConnectionError::TimedOut));
         }
         if self.is_synchronized() {
+            self.mtu_timeout(cx.settings);
             self.enter_loss(cx);
         } else {
             self.timers.resend_syn = true;

@@ -1,9 +1,11 @@
 //! Frames: the interface to whoever carries them, and headers.
 
+pub(crate) mod dhcp;
 pub(crate) mod fragment;
 pub(crate) mod ip;
 pub(crate) mod neighbor;
 pub(crate) mod route;
+pub(crate) mod slaac;
 
 use crate::connection::options::{OPTIONS, Options};
 use crate::demux::Tuple;

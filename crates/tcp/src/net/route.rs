@@ -91,6 +91,11 @@ impl Routes {
         self.0.insert(at, Route { network, gateway, interface });
     }
 
+    pub(crate) fn remove(&mut self, network: Cidr, gateway: Option<IpAddr>, interface: usize) {
+        self.0
+            .retain(|route| (route.network, route.gateway, route.interface) != (network, gateway, interface));
+    }
+
     pub(crate) fn find(&self, destination: IpAddr) -> Option<Hop> {
         let route = self.0.iter().find(|route| route.network.contains(destination))?;
         Some(Hop { interface: route.interface, next: route.gateway.unwrap_or(destination) })

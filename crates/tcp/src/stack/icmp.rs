@@ -84,6 +84,9 @@ impl Stack {
                 let reply = message(header, body, sum);
                 let _ = self.send_packet(source, packet.source, Protocol::ICMPV6, &reply);
             }
+            v6::ROUTER_ADVERTISEMENT if packet.ttl == HOP_LIMIT && icmp.code == 0 => {
+                self.router_advertised(interface, packet.source, icmp.sequence_number.get(), body);
+            }
             v6::NEIGHBOR_SOLICITATION | v6::NEIGHBOR_ADVERTISEMENT if packet.ttl == HOP_LIMIT => {
                 self.neighbor_discovery(interface, mac, packet);
             }
@@ -108,6 +111,9 @@ impl Stack {
             return;
         };
         let target = IpAddr::V6(discovery.target.get().into());
+        if self.claims_tentative(interface, target, packet.source, discovery.icmp.kind) {
+            return;
+        }
         if discovery.icmp.kind == v6::NEIGHBOR_ADVERTISEMENT {
             // Only answers to own requests are stored; others may change what is known.
             if let Some(Some(mac)) = LinkOption::find(LinkOption::TARGET, options)
@@ -160,11 +166,29 @@ impl Stack {
         let IpAddr::V6(target) = target else { return };
         let mut icmp = Icmp { kind, ..Icmp::default() };
         icmp.set_rest(flags);
+        let body = [U128::new(target.to_bits()).bytes(), &self.link_option(interface, option)].concat();
+        self.send_discovery(interface, icmp, &body, source, to);
+    }
+
+    /// An option with the interface's link-layer address.
+    pub(super) fn link_option(&self, interface: usize, kind: u8) -> [u8; LinkOption::LEN] {
+        let mut bytes = [0; LinkOption::LEN];
         let address = self.interfaces[interface].mac;
-        let link = LinkOption { kind: option, length: 1, address };
-        let body = [U128::new(target.to_bits()).bytes(), link.bytes()].concat();
+        bytes.copy_from_slice(LinkOption { kind, length: 1, address }.bytes());
+        bytes
+    }
+
+    /// Sends a message of neighbour discovery.
+    pub(super) fn send_discovery(
+        &mut self,
+        interface: usize,
+        icmp: Icmp,
+        body: &[u8],
+        source: IpAddr,
+        to: IpAddr,
+    ) {
         let sum = pseudo(source, to, Protocol::ICMPV6, Icmp::LEN + body.len());
-        let bytes = message(icmp, &body, sum);
+        let bytes = message(icmp, body, sum);
         let header = Network {
             source,
             destination: to,
@@ -195,13 +219,13 @@ impl Stack {
         let Some(index) = self.demux.find(&Tuple { local, remote }) else { return };
         let seq = u32::from_be_bytes([e, f, g, h]);
         let ip = Network::headers_len(local.ip()) - Ethernet::LEN;
-        self.with(index, |connection, _| {
+        self.with(index, |connection, cx| {
             // Attack: errors about segments that were never sent (RFC 5927, 4.1).
             if !connection.is_outstanding(seq) {
                 return;
             }
             if let Some(mtu) = mtu {
-                connection.set_path_mss((mtu - ip - HEADER_LEN).max(MIN_MSS as usize) as u64);
+                connection.set_path_mss(cx.now, (mtu - ip - HEADER_LEN).max(MIN_MSS as usize) as u64);
             } else if refused && connection.state == State::SynSent {
                 connection.end_with(Some(ConnectionError::Refused));
             }

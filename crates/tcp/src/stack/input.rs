@@ -9,15 +9,39 @@ use crate::net::{Network, pseudo};
 use core::net::{IpAddr, SocketAddr};
 use ringway_frame::Offload;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, Protocol, Tcp, Udp, arp};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, Protocol, Tcp, Udp, arp, bootp};
 
 /// The CE codepoint (RFC 3168, 5).
 const CE: u8 = 3;
+
+/// How a packet arrived.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    interface: usize,
+    mac: MacAddress,
+    /// Whether the frame was sent to a group.
+    group: bool,
+    /// Whether the checksum needs no check.
+    trusted: bool,
+    /// Whether this stack sent it.
+    looped: bool,
+}
 
 impl Stack {
     /// Receives one frame.
     pub fn receive(&mut self, now: u64, interface: usize, frame: &[u8], offload: Offload) {
         self.now = self.now.max(now);
+        self.input(interface, frame, offload, false);
+    }
+
+    /// Receives the frames to own addresses.
+    pub(super) fn receive_looped(&mut self) {
+        while let Some((interface, frame, offload)) = self.looped.pop_front() {
+            self.input(interface, &frame, offload, true);
+        }
+    }
+
+    fn input(&mut self, interface: usize, frame: &[u8], offload: Offload, looped: bool) {
         let Some(port) = self.interfaces.get(interface) else { return };
         self.statistics.frames_in += 1;
         let Some((ethernet, payload)) = Ethernet::split(frame) else {
@@ -28,17 +52,22 @@ impl Stack {
             self.statistics.not_for_us += 1;
             return;
         }
-        let group = ethernet.destination.is_group();
-        // A checksum that is still to be filled was never wrong: the frame did not leave this machine.
-        let trusted = offload.needs_checksum() || offload.is_checked();
+        let arrival = Arrival {
+            interface,
+            mac: ethernet.source,
+            group: ethernet.destination.is_group(),
+            // A checksum that is still to be filled was never wrong: the frame did not leave this machine.
+            trusted: offload.needs_checksum() || offload.is_checked(),
+            looped,
+        };
         match ethernet.ethertype {
             EtherType::ARP => self.arp(interface, payload),
             EtherType::IPV4 => match Packet::parse_v4(payload) {
-                Some(packet) => self.packet(interface, ethernet.source, &packet, group, trusted),
+                Some(packet) => self.packet(arrival, &packet),
                 None => self.statistics.bad_header += 1,
             },
             EtherType::IPV6 => match Packet::parse_v6(payload) {
-                Some(packet) => self.packet(interface, ethernet.source, &packet, group, trusted),
+                Some(packet) => self.packet(arrival, &packet),
                 None => self.statistics.bad_header += 1,
             },
             _ => self.statistics.unknown_protocol += 1,
@@ -86,25 +115,28 @@ impl Stack {
         self.unpark(interface);
     }
 
-    fn packet(&mut self, interface: usize, mac: MacAddress, packet: &Packet<'_>, group: bool, trusted: bool) {
-        if !self.is_for_us(interface, packet.destination, group) || !is_host(packet.source) {
+    fn packet(&mut self, arrival: Arrival, packet: &Packet<'_>) {
+        let is_own = packet.source.is_loopback() || self.interfaces[arrival.interface].has(packet.source);
+        // Attack: a packet from outside with an own address as its source makes us answer ourselves.
+        if !self.is_for_us(arrival, packet.destination) || !is_host(packet.source) || is_own != arrival.looped
+        {
             self.statistics.not_for_us += 1;
             return;
         }
         let Some((key, offset, more)) = packet.fragment else {
-            return self.upper(interface, mac, packet, group, trusted);
+            return self.upper(arrival, packet);
         };
         if let Some(whole) = self.reassembly.add(self.now, key, offset, more, packet.payload) {
             let whole = Packet { payload: &whole, fragment: None, ..packet.clone() };
             // The checksum covers the whole packet, so no device has verified it.
-            self.upper(interface, mac, &whole, group, false);
+            self.upper(Arrival { trusted: false, ..arrival }, &whole);
         }
     }
 
     /// Whether a destination is ours: one of the interface's addresses, or a group that it is in.
-    fn is_for_us(&self, interface: usize, destination: IpAddr, group: bool) -> bool {
+    fn is_for_us(&self, Arrival { interface, group, looped, .. }: Arrival, destination: IpAddr) -> bool {
         let port = &self.interfaces[interface];
-        if port.has(destination) {
+        if port.has(destination) || (looped && destination.is_loopback()) {
             return true;
         }
         match destination {
@@ -116,12 +148,13 @@ impl Stack {
                 let all_nodes = address.to_bits() == 0xff02 << 112 | 1;
                 let solicited =
                     port.addresses.iter().any(|cidr| super::icmp::solicited(cidr.address) == Some(address));
-                group && (all_nodes || solicited)
+                group && (all_nodes || solicited || port.is_probing(address))
             }
         }
     }
 
-    fn upper(&mut self, interface: usize, mac: MacAddress, packet: &Packet<'_>, group: bool, trusted: bool) {
+    fn upper(&mut self, arrival: Arrival, packet: &Packet<'_>) {
+        let Arrival { interface, mac, group, trusted, .. } = arrival;
         let valid = |protocol: Protocol| {
             let mut sum = pseudo(packet.source, packet.destination, protocol, packet.payload.len());
             sum.add(packet.payload);
@@ -216,6 +249,9 @@ impl Stack {
             (reset, connection.progress() > before)
         });
         let Some((reset, advanced)) = answer else { return };
+        if segment.flags.has(Flags::SYN) {
+            self.remember_fast_open(index);
+        }
         if advanced && let Some(hop) = self.routes.find(tuple.remote.ip()) {
             self.interfaces[interface].neighbors.confirm(self.now, hop.next);
         }
@@ -224,7 +260,7 @@ impl Stack {
         }
     }
 
-    fn udp(&mut self, _interface: usize, packet: &Packet<'_>, group: bool) {
+    fn udp(&mut self, interface: usize, packet: &Packet<'_>, group: bool) {
         let Some((udp, rest)) = Udp::split(packet.payload) else {
             self.statistics.bad_header += 1;
             return;
@@ -235,6 +271,9 @@ impl Stack {
             self.statistics.bad_header += 1;
             return;
         };
+        if udp.destination_port.get() == bootp::CLIENT_PORT && self.dhcp(interface, payload) {
+            return;
+        }
         let local = SocketAddr::new(packet.destination, udp.destination_port.get());
         let from = SocketAddr::new(packet.source, udp.source_port.get());
         let Some(index) = self.find_udp(local, group) else {
@@ -268,8 +307,8 @@ impl Stack {
 /// Whether an address can be that of a sender.
 fn is_host(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast() && !address.is_loopback(),
-        IpAddr::V6(address) => !address.is_multicast() && !address.is_loopback(),
+        IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast(),
+        IpAddr::V6(address) => !address.is_multicast(),
     }
 }
 

@@ -94,8 +94,9 @@ impl Stack {
             self.statistics.no_route += 1;
             return;
         };
-        let connection =
+        let mut connection =
             Connection::accept(&opening, self.now, &self.settings, segment.seq, &segment.options, ecn);
+        self.open_fast(&mut connection, segment);
         self.add_embryo(index, tuple, connection);
     }
 
@@ -119,7 +120,9 @@ impl Stack {
     /// Moves a connection whose handshake is complete to the queue.
     pub(super) fn promote(&mut self, index: u32) {
         let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket else { return };
-        let Some(parent) = connection.listener.filter(|_| connection.is_synchronized()) else { return };
+        let Some(parent) = connection.listener.filter(|_| connection.is_acceptable_by_program()) else {
+            return;
+        };
         if let Some(listener) = self.listener_mut(parent)
             && !listener.queue.contains(&index)
         {

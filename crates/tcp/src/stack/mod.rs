@@ -1,6 +1,8 @@
 //! The stack: interfaces, sockets, and what happens when frames or deadlines arrive.
 
+mod auto;
 mod cookie;
+mod fast_open;
 mod icmp;
 mod input;
 mod listen;
@@ -12,17 +14,20 @@ pub use sockets::{Accepted, SocketError};
 use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
 use crate::demux::Demux;
 use crate::hash::{Random, Secret};
+use crate::net::dhcp::Dhcp;
 use crate::net::fragment::Reassembly;
 use crate::net::neighbor::{Lookup, Neighbors};
 use crate::net::route::{Cidr, Routes};
-use crate::net::{Link, Transmit};
+use crate::net::slaac::Slaac;
+use crate::net::{Frames, Link, Transmit};
 use crate::settings::Settings;
 use crate::timer::Timers;
 use crate::udp::UdpSocket;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
+use fast_open::Cookies;
 use listen::Listener;
 use ringway_frame::{Burst, Needs, Offload};
 use ringway_wire::MacAddress;
@@ -104,6 +109,8 @@ pub(crate) struct Interface {
     ready: VecDeque<u32>,
     /// Sockets that wait for a neighbour.
     parked: Vec<u32>,
+    slaac: Option<Box<Slaac>>,
+    dhcp: Option<Box<Dhcp>>,
 }
 
 impl Interface {
@@ -148,8 +155,11 @@ pub struct Stack {
     events: VecDeque<u32>,
     /// Sockets with large empty buffers, since when, and their progress then.
     spare: VecDeque<(u32, u64, u64)>,
+    /// Frames to own addresses, and their interfaces; [`Stack::transmit`] receives them.
+    looped: VecDeque<(usize, Vec<u8>, Offload)>,
     reassembly: Reassembly,
     challenges: Challenges,
+    cookies: Cookies,
     /// ICMP errors and resets in this second.
     errors: (u64, u32),
     statistics: Statistics,
@@ -163,7 +173,7 @@ impl Stack {
     pub fn new(settings: Settings, seed: [u64; 2]) -> Stack {
         let secret = Secret(seed);
         Stack {
-            random: Random(secret.hash(&[0])),
+            random: Random::new(secret.hash(&[0])),
             demux: Demux::new(Secret([secret.hash(&[1]), secret.hash(&[2])])),
             reassembly: Reassembly::new(settings.ipfrag_high_thresh, settings.ipfrag_time),
             settings,
@@ -177,7 +187,9 @@ impl Stack {
             timers: Timers::default(),
             events: VecDeque::new(),
             spare: VecDeque::new(),
+            looped: VecDeque::new(),
             challenges: Challenges::default(),
+            cookies: Cookies::default(),
             errors: (0, 0),
             statistics: Statistics::default(),
             scratch: Vec::new(),
@@ -191,6 +203,10 @@ impl Stack {
         for &address in &config.addresses {
             self.routes.add(address, None, number);
         }
+        if number == 0 {
+            self.routes.add(Cidr::new([127, 0, 0, 0], 8), None, number);
+            self.routes.add(Cidr::new(Ipv6Addr::LOCALHOST, 128), None, number);
+        }
         self.interfaces.push(Interface {
             mac: config.mac,
             mtu: config.mtu.clamp(576, 65_535),
@@ -201,6 +217,8 @@ impl Stack {
             queue: VecDeque::new(),
             ready: VecDeque::new(),
             parked: Vec::new(),
+            slaac: None,
+            dhcp: None,
         });
         number
     }
@@ -245,6 +263,7 @@ impl Stack {
         }
         for interface in 0..self.interfaces.len() {
             self.expire_neighbors(interface);
+            self.expire_auto(interface);
         }
         if self.reassembly.due().is_some_and(|due| due <= self.now) {
             self.reassembly.expire(self.now);
@@ -277,14 +296,17 @@ impl Stack {
     /// When [`Stack::poll`] must be called again. Now, if something waits to be sent.
     pub fn next_deadline(&self) -> Option<u64> {
         let busy = |interface: &Interface| !interface.queue.is_empty() || !interface.ready.is_empty();
-        if self.interfaces.iter().any(busy) { Some(self.now) } else { self.next_timer() }
+        let waits = !self.looped.is_empty() || self.interfaces.iter().any(busy);
+        if waits { Some(self.now) } else { self.next_timer() }
     }
 
     /// When [`Stack::expire`] must be called, even if the device has no room for what waits to be sent.
     pub fn next_timer(&self) -> Option<u64> {
         let neighbors = self.interfaces.iter().filter_map(|interface| interface.neighbors.due());
+        let auto = self.interfaces.iter().filter_map(Interface::auto_due);
         let spare = self.spare.front().map(|(_, since, _)| since + SPARE);
-        neighbors.chain(self.timers.next()).chain(self.reassembly.due()).chain(spare).min()
+        let others = self.timers.next().into_iter().chain(self.reassembly.due()).chain(spare);
+        neighbors.chain(auto).chain(others).min()
     }
 
     /// Sends what can be sent on one interface.
@@ -299,6 +321,7 @@ impl Stack {
             port.queue.pop_front();
         }
         for _ in 0..TURNS {
+            self.receive_looped();
             let Some(index) = self.interfaces[interface].ready.pop_front() else { return };
             if !self.unqueue(index) {
                 continue;
@@ -343,8 +366,10 @@ impl Stack {
         else {
             return Progress::Done;
         };
+        let own = destination == port.mac;
+        let mut looped = Frames::default();
         let mut link = Link {
-            out,
+            out: if own { &mut looped as &mut dyn Transmit } else { out },
             source: port.mac,
             destination,
             offloads: port.offloads,
@@ -355,6 +380,9 @@ impl Stack {
         let before = connection.counts.segs_out;
         let progress = connection.transmit(&mut cx, &mut link);
         self.statistics.frames_out += connection.counts.segs_out - before;
+        for (frame, offload) in looped.iter() {
+            self.loop_back(interface, frame.to_vec(), offload);
+        }
         progress
     }
 
@@ -363,7 +391,11 @@ impl Stack {
         if let Some(mac) = output::group_mac(&self.interfaces[interface], address) {
             return Lookup::Known(mac, false);
         }
-        let found = self.interfaces[interface].neighbors.lookup(self.now, address);
+        let port = &mut self.interfaces[interface];
+        if port.has(address) || address.is_loopback() {
+            return Lookup::Known(port.mac, false);
+        }
+        let found = port.neighbors.lookup(self.now, address);
         match found {
             Lookup::Known(_, true) | Lookup::Pending(true) => self.ask(interface, address),
             Lookup::Known(_, false) | Lookup::Pending(false) => {}

@@ -7,6 +7,7 @@ use crate::net::neighbor::Lookup;
 use crate::net::{Network, pseudo};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use ringway_frame::Offload;
 use ringway_wire::ipv4::{self, MORE_FRAGMENTS};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, Protocol, Tcp, U16, U32, Udp, arp, ipv6};
@@ -45,10 +46,24 @@ pub(super) fn datagram(local: SocketAddr, remote: SocketAddr, bytes: &[u8]) -> O
 impl Stack {
     /// Queues a frame. `false`: it is dropped.
     pub(super) fn enqueue(&mut self, interface: usize, frame: Vec<u8>) -> bool {
+        if frame.starts_with(&self.interfaces[interface].mac.0) {
+            return self.loop_back(interface, frame, Offload::default());
+        }
         let queue = &mut self.interfaces[interface].queue;
         let room = queue.len() < QUEUE;
         if room {
             queue.push_back(frame);
+        } else {
+            self.statistics.queue_full += 1;
+        }
+        room
+    }
+
+    /// Keeps a frame to an own address. `false`: it is dropped.
+    pub(super) fn loop_back(&mut self, interface: usize, frame: Vec<u8>, offload: Offload) -> bool {
+        let room = self.looped.len() < QUEUE;
+        if room {
+            self.looped.push_back((interface, frame, offload));
         } else {
             self.statistics.queue_full += 1;
         }
@@ -86,7 +101,9 @@ impl Stack {
         protocol: Protocol,
         payload: &[u8],
     ) -> Result<(), SocketError> {
-        let Some(hop) = self.routes.find(destination) else {
+        // RFC 1122, 3.2.1.3: a loopback address must not appear outside a host.
+        let stays = !source.is_loopback() || destination.is_loopback();
+        let Some(hop) = self.routes.find(destination).filter(|_| stays) else {
             self.statistics.no_route += 1;
             return Err(SocketError::Unreachable);
         };

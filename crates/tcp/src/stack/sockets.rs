@@ -111,10 +111,15 @@ impl Stack {
     /// The address from which packets to `remote` are sent.
     pub(super) fn source_for(&self, remote: IpAddr) -> Result<IpAddr, SocketError> {
         let hop = self.routes.find(remote).ok_or(SocketError::Unreachable)?;
+        if remote.is_loopback() || self.interfaces[hop.interface].has(remote) {
+            return Ok(remote);
+        }
         let own = &self.interfaces[hop.interface].addresses;
-        let family = |cidr: &&crate::net::route::Cidr| cidr.address.is_ipv4() == remote.is_ipv4();
-        let near = own.iter().filter(family).find(|cidr| cidr.contains(hop.next));
-        let any = near.or_else(|| own.iter().find(family)).ok_or(SocketError::AddressNotAvailable)?;
+        // RFC 6724, 5, rule 2: of the same scope.
+        let scope = |ip: IpAddr| (ip.is_ipv4(), matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+        let fits = |cidr: &&crate::net::route::Cidr| scope(cidr.address) == scope(remote);
+        let near = own.iter().filter(fits).find(|cidr| cidr.contains(hop.next));
+        let any = near.or_else(|| own.iter().find(fits)).ok_or(SocketError::AddressNotAvailable)?;
         Ok(any.address)
     }
 
@@ -160,7 +165,8 @@ impl Stack {
         remote: SocketAddr,
     ) -> Result<SocketId, SocketError> {
         self.now = self.now.max(now);
-        if !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
+        let stays = local.ip().is_loopback() && remote.ip().is_loopback();
+        if !stays && !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
             return Err(SocketError::AddressNotAvailable);
         }
         let tuple = Tuple { local, remote };
@@ -402,6 +408,9 @@ impl Stack {
         self.now = self.now.max(now);
         self.connection(id)?;
         self.with(id.index, |connection, cx| connection.set_options(cx, options));
+        if options.tcp_fastopen_connect {
+            self.request_fast_open(id.index);
+        }
         Ok(())
     }
 
