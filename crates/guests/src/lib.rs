@@ -8,6 +8,7 @@ mod agent;
 mod confine;
 pub mod image;
 mod left_over;
+mod paced;
 mod qemu;
 mod uml;
 mod user;
@@ -16,6 +17,7 @@ pub use left_over::end_left_over;
 pub use qemu::kvm_known;
 pub use user::{Lease, USERS};
 
+use paced::Paced;
 use ringway_host::jail::{Jail, JailError, Jailed, Pipes, Program};
 use ringway_host::listener::OpenError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -610,8 +612,8 @@ fn supervise(
     let log = Arc::new(Mutex::new(Log { file: log, left: LARGEST_LOG }));
     let (listener, keeper) = (Arc::clone(shared), Arc::clone(&log));
     let readers = [
-        std::thread::spawn(move || listen(BufReader::new(output), &listener, &keeper)),
-        std::thread::spawn(move || record(errors, &log)),
+        std::thread::spawn(move || listen(BufReader::new(Paced::new(output)), &listener, &keeper)),
+        std::thread::spawn(move || record(Paced::new(errors), &log)),
     ];
     let status = end(&child, shared);
     tracing::info!(guest = spec.name, %status, "its process ended");

@@ -1,0 +1,57 @@
+//! A limit on the rate at which a guest's output is read.
+
+use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// Bytes of a guest's output that are read in each period.
+///
+/// Attack: a guest that writes as fast as it can would keep a processor busy with reading. It has to wait instead.
+const BYTES: usize = 256 << 10;
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A source that is read at a limited rate.
+pub struct Paced<R> {
+    from: R,
+    most: (usize, Duration),
+    /// Bytes left in this period, and its begin.
+    left: usize,
+    since: Instant,
+}
+
+impl<R: Read> Paced<R> {
+    pub fn new(from: R) -> Paced<R> {
+        Paced::of(from, (BYTES, PERIOD))
+    }
+
+    fn of(from: R, most: (usize, Duration)) -> Paced<R> {
+        Paced { from, most, left: most.0, since: Instant::now() }
+    }
+}
+
+impl<R: Read> Read for Paced<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            std::thread::sleep(self.most.1.saturating_sub(self.since.elapsed()));
+            (self.left, self.since) = (self.most.0, Instant::now());
+        }
+        let most = buffer.len().min(self.left);
+        let length = self.from.read(buffer.get_mut(..most).unwrap_or_default())?;
+        self.left = self.left.saturating_sub(length);
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_floods_its_console_is_read_at_a_limited_rate() {
+        let period = Duration::from_millis(5);
+        let mut paced = Paced::of(io::repeat(b'x'), (1000, period));
+        let (began, mut buffer) = (Instant::now(), [0; 300]);
+        let lengths: Vec<usize> = (0..16).map(|_| paced.read(&mut buffer).unwrap()).collect();
+        assert_eq!(lengths, [300, 300, 300, 100].repeat(4));
+        assert!(began.elapsed() >= 3 * period);
+    }
+}
