@@ -25,7 +25,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("client", &["ring", "host"]),
     ("stack", &["tcp", "client", "host", "frame", "mem"]),
     ("tiny", &["ring", "mem"]),
-    ("vmm", &["client", "host"]),
+    ("vmm", &["client", "host", "vfio-user"]),
     ("function", &["elements", "client"]),
     ("fabric", &["switch", "port", "spec"]),
     ("guests", &["host"]),

@@ -18,7 +18,11 @@ pub(crate) fn write(frame: &mut [u8], to: [u8; 6], from: [u8; 6], number: u32) {
 pub(crate) fn number(frame: &[u8]) -> Option<u32> {
     let (head, rest) = frame.split_at_checked(18)?;
     let number = u32::from_be_bytes(head[14..].try_into().ok()?);
-    (head[12..14] == TYPE && rest.iter().all(|byte| *byte == number as u8)).then_some(number)
+    // By words: the image has no vector registers.
+    let (words, bytes) = rest.as_chunks::<8>();
+    let is_whole =
+        words.iter().all(|word| *word == [number as u8; 8]) && bytes.iter().all(|byte| *byte == number as u8);
+    (head[12..14] == TYPE && is_whole).then_some(number)
 }
 
 #[cfg(test)]

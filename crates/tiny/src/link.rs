@@ -1,5 +1,8 @@
 //! What a role needs of a device.
 
+use alloc::sync::Arc;
+use alloc::vec;
+use ringway_mem::{Kept, Memory, Region};
 use ringway_ring::Broken;
 
 /// A device that sends and receives frames.
@@ -14,8 +17,10 @@ pub trait Link {
     ) -> Result<u32, LinkError>;
     /// Takes up to `count` frames; `each` gets the bytes of each.
     fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError>;
-    /// Publishes what was queued and taken; `true` if the other side must be notified.
-    fn publish(&mut self) -> bool;
+    /// Publishes what was queued and taken, and notifies the other side if it must; returns how often it did.
+    fn publish(&mut self) -> u32;
+    /// Number of frames that were queued and that the other side has not taken.
+    fn pending(&mut self) -> Result<u32, LinkError>;
     /// Asks to be woken when there is a frame to receive or, if `room`, when there is room to send. `false`: there is
     /// already.
     fn arm(&mut self, room: bool) -> Result<bool, LinkError>;
@@ -30,6 +35,14 @@ pub enum LinkError {
     Broken(Broken),
     /// The other side closed the ring.
     Closed,
+    /// The card does not leave its reset.
+    Reset,
+}
+
+/// All of a region, for as long as the device is used.
+pub(crate) fn keep(region: Region) -> Option<Kept> {
+    let (user, len) = (region.user, u32::try_from(region.len).ok()?);
+    Arc::new(Memory::new(vec![region]).ok()?).keep_user(user, len)
 }
 
 impl core::fmt::Display for LinkError {
@@ -38,6 +51,7 @@ impl core::fmt::Display for LinkError {
             LinkError::Layout => out.write_str("the memory is no ring"),
             LinkError::Broken(broken) => broken.fmt(out),
             LinkError::Closed => out.write_str("the ring was closed"),
+            LinkError::Reset => out.write_str("the card does not leave its reset"),
         }
     }
 }

@@ -24,17 +24,7 @@ pub fn exit(code: u32) -> ! {
 }
 
 /// The guest.
-pub struct Guest {
-    /// Address whose write notifies the other side of a link; 0: there is none.
-    pub kick_at: u64,
-}
-
-impl Guest {
-    /// A guest without a link.
-    pub fn new() -> Guest {
-        Guest { kick_at: 0 }
-    }
-}
+pub struct Guest;
 
 impl fmt::Write for Guest {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -50,13 +40,6 @@ impl Machine for Guest {
     fn ticks(&self) -> u64 {
         // SAFETY: it reads a counter.
         unsafe { core::arch::x86_64::_rdtsc() }
-    }
-
-    fn kick(&mut self) {
-        if self.kick_at != 0 {
-            // SAFETY: the monitor gave this address, at which the guest has no memory.
-            unsafe { (self.kick_at as *mut u32).write_volatile(1) };
-        }
     }
 
     fn park(&mut self, microseconds: u32) {

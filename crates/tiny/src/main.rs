@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use core::fmt::Write;
 use machine::{Guest, exit};
 use ringway_mem::Region;
-use ringway_tiny::{Link, LinkError, ProgramRing, Role, Settings, run};
+use ringway_tiny::{E1000, Link, LinkError, Mapped, ProgramRing, Role, Settings, run};
 
 /// Codes with which the guest ends.
 mod code {
@@ -33,20 +33,36 @@ impl Link for NoLink {
     fn receive(&mut self, _: u32, _: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
         Err(LinkError::Layout)
     }
-    fn publish(&mut self) -> bool {
-        false
+    fn publish(&mut self) -> u32 {
+        0
+    }
+    fn pending(&mut self) -> Result<u32, LinkError> {
+        Ok(0)
     }
     fn arm(&mut self, _: bool) -> Result<bool, LinkError> {
         Err(LinkError::Layout)
     }
 }
 
-fn ring(settings: &Settings) -> Result<ProgramRing, LinkError> {
-    let base = core::ptr::NonNull::new(settings.ring as *mut u8).ok_or(LinkError::Layout)?;
-    // SAFETY: the monitor mapped this memory for the life of the guest, at an address where the guest has nothing else;
+/// Memory or registers at an address that the monitor named.
+fn region(address: u64, len: u64) -> Result<Region, LinkError> {
+    let base = core::ptr::NonNull::new(address as *mut u8).ok_or(LinkError::Layout)?;
+    // SAFETY: the monitor serves this range for the life of the guest, at an address where the guest has nothing else;
     // all memory is identity-mapped.
-    let region = unsafe { Region::new(0, 0, settings.ring_len, base, Arc::new(())) };
-    ProgramRing::new(region, settings.ring_end)
+    Ok(unsafe { Region::new(0, 0, len, base, Arc::new(())) })
+}
+
+/// Plays the role on the device that the machine has.
+fn play(guest: &mut Guest, settings: &Settings) -> Result<(), LinkError> {
+    if settings.role == Role::Hello {
+        run(guest, &mut NoLink, settings)
+    } else if settings.card != 0 {
+        let registers = Mapped::new(region(settings.card, settings.card_len)?)?;
+        run(guest, &mut E1000::new(registers, region(settings.interrupt, 4)?, settings)?, settings)
+    } else {
+        let memory = region(settings.ring, settings.ring_len)?;
+        run(guest, &mut ProgramRing::new(memory, settings.ring_end, region(settings.kick, 4)?)?, settings)
+    }
 }
 
 /// The guest's program, in ring 3. `start_info` is the address of PVH's start information.
@@ -54,7 +70,7 @@ extern "C" fn user(start_info: u64) -> ! {
     // SAFETY: the address is the one that the monitor passed to the entry.
     let start = unsafe { entry::Start::read(start_info) };
     heap::begin(start.memory_end);
-    let mut guest = Guest::new();
+    let mut guest = Guest;
     let settings = match Settings::parse(start.line) {
         Ok(settings) => settings,
         Err(error) => {
@@ -63,13 +79,7 @@ extern "C" fn user(start_info: u64) -> ! {
             exit(code::SETTINGS);
         }
     };
-    guest.kick_at = settings.kick;
-    let result = if settings.role == Role::Hello {
-        run(&mut guest, &mut NoLink, &settings)
-    } else {
-        ring(&settings).and_then(|mut link| run(&mut guest, &mut link, &settings))
-    };
-    match result {
+    match play(&mut guest, &settings) {
         Ok(()) => exit(code::DONE),
         Err(error) => {
             let _ = writeln!(guest, "tiny: {error}");
@@ -80,6 +90,6 @@ extern "C" fn user(start_info: u64) -> ! {
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    let _ = writeln!(Guest::new(), "tiny: {info}");
+    let _ = writeln!(Guest, "tiny: {info}");
     exit(code::PANIC);
 }

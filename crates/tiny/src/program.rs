@@ -1,8 +1,8 @@
 //! A ring port, whose memory is a part of the guest's.
 
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, keep};
 use crate::settings::LONGEST;
-use ringway_mem::Region;
+use ringway_mem::{Kept, Region, Words};
 use ringway_ring::{Broken, Consumer, Producer, RX, RingMemory, Slot, TX};
 
 /// The program's side of a ring port, or an end of a pipe.
@@ -12,15 +12,18 @@ pub struct ProgramRing {
     tx: Producer,
     rx: Consumer,
     buffer: [u8; LONGEST],
+    /// A write to it notifies the other side.
+    doorbell: Kept,
 }
 
 impl ProgramRing {
-    /// Attaches to the memory; `end` is 1 for a pipe's second end.
-    pub fn new(region: Region, end: u64) -> Result<ProgramRing, LinkError> {
+    /// Attaches to the memory; `end` is 1 for a pipe's second end. A write to `doorbell` notifies the other side.
+    pub fn new(region: Region, end: u64, doorbell: Region) -> Result<ProgramRing, LinkError> {
+        let doorbell = keep(doorbell).ok_or(LinkError::Layout)?;
         let memory = RingMemory::attach(region).map_err(|_| LinkError::Layout)?;
         let [tx, rx] = if end == 1 { [RX, TX] } else { [TX, RX] };
         let (tx, rx) = (Producer::new(&memory, tx), Consumer::new(&memory, rx));
-        Ok(ProgramRing { memory, tx, rx, buffer: [0; LONGEST] })
+        Ok(ProgramRing { memory, tx, rx, buffer: [0; LONGEST], doorbell })
     }
 }
 
@@ -61,9 +64,18 @@ impl Link for ProgramRing {
         Ok(count)
     }
 
-    fn publish(&mut self) -> bool {
+    fn publish(&mut self) -> u32 {
         let sent = self.tx.publish(&self.memory);
-        self.rx.publish(&self.memory) | sent
+        let wanted = self.rx.publish(&self.memory) | sent;
+        if wanted && let Some(doorbell) = Words::<u32>::new(self.doorbell.span()) {
+            doorbell.store(0, 1);
+        }
+        wanted.into()
+    }
+
+    fn pending(&mut self) -> Result<u32, LinkError> {
+        let slots = self.tx.slots();
+        Ok(slots - self.tx.room(&self.memory, slots)?)
     }
 
     fn arm(&mut self, room: bool) -> Result<bool, LinkError> {

@@ -9,14 +9,10 @@ use core::fmt::{self, Write};
 pub trait Machine: Write {
     /// Ticks of the clock.
     fn ticks(&self) -> u64;
-    /// Notifies the other side of the link.
-    fn kick(&mut self);
     /// Sleeps until the other side notifies this one, or for some microseconds.
     fn park(&mut self, microseconds: u32);
 }
 
-/// Empty polls before a guest sleeps.
-const POLLS: u32 = 2000;
 /// Longest sleep in microseconds.
 const SLEEP: u32 = 100_000;
 
@@ -32,6 +28,9 @@ struct Counts {
     /// Ticks that pings took, and the shortest.
     waited: u64,
     shortest: u64,
+    /// Ticks when frames were received first and last.
+    first: u64,
+    last: u64,
 }
 
 struct Run<'a, M> {
@@ -67,12 +66,12 @@ pub fn run<M: Machine>(machine: &mut M, link: &mut dyn Link, settings: &Settings
 
 fn report(out: &mut impl Write, settings: &Settings, counts: Counts, ticks: u64) -> fmt::Result {
     let nanoseconds = |ticks: u64| u128::from(ticks) * 1_000_000_000 / u128::from(settings.tsc);
-    let Counts { sent, received, wrong, kicks, parks, waited, shortest } = counts;
+    let Counts { sent, received, wrong, kicks, parks, waited, shortest, first, last } = counts;
     write!(out, "tiny: sent={sent} received={received} wrong={wrong} kicks={kicks} parks={parks} ")?;
     if settings.role == Role::Ping && received > 0 {
         write!(out, "rtt={} best={} ", nanoseconds(waited / received), nanoseconds(shortest))?;
     }
-    writeln!(out, "ns={}", nanoseconds(ticks))
+    writeln!(out, "active={} ns={}", nanoseconds(last - first), nanoseconds(ticks))
 }
 
 impl<M: Machine> Run<'_, M> {
@@ -82,10 +81,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     fn publish(&mut self) {
-        if self.link.publish() {
-            self.counts.kicks += 1;
-            self.machine.kick();
-        }
+        self.counts.kicks += u64::from(self.link.publish());
     }
 
     /// After an empty poll: sleeps if there were many.
@@ -93,9 +89,18 @@ impl<M: Machine> Run<'_, M> {
         self.publish();
         self.idle += 1;
         core::hint::spin_loop();
-        if self.idle > POLLS && self.link.arm(room)? {
+        if self.idle > self.settings.polls && self.link.arm(room)? {
             self.counts.parks += 1;
-            self.machine.park(SLEEP);
+            let left = self.end.saturating_sub(self.machine.ticks()) / (self.settings.tsc / 1_000_000).max(1);
+            self.machine.park(left.min(SLEEP.into()) as u32);
+        }
+        Ok(())
+    }
+
+    /// Waits until the other side has taken all frames: those in a device that is closed are lost.
+    fn drain(&mut self) -> Result<(), LinkError> {
+        while self.link.pending()? > 0 && self.machine.ticks() < self.end {
+            self.idle(true)?;
         }
         Ok(())
     }
@@ -122,10 +127,19 @@ impl<M: Machine> Run<'_, M> {
                 _ => self.idle = 0,
             }
         }
+        self.drain()
+    }
+
+    /// Sends a frame to all, so that a switch learns where the guest is.
+    fn announce(&mut self) -> Result<(), LinkError> {
+        let mac = self.settings.mac;
+        self.link.send(1, 60, &mut |_, bytes| frame::write(bytes, [0xff; 6], mac, u32::MAX))?;
+        self.publish();
         Ok(())
     }
 
     fn receive(&mut self) -> Result<(), LinkError> {
+        self.announce()?;
         let mut next = 0_u32;
         while !self.ends(self.counts.received) {
             let mut wrong = 0;
@@ -140,6 +154,10 @@ impl<M: Machine> Run<'_, M> {
                 0 => self.idle(false)?,
                 _ => {
                     self.idle = 0;
+                    self.counts.last = self.machine.ticks();
+                    if self.counts.first == 0 {
+                        self.counts.first = self.counts.last;
+                    }
                     self.publish();
                 }
             }
@@ -148,6 +166,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     fn echo(&mut self) -> Result<(), LinkError> {
+        self.announce()?;
         let (mut held, mut len) = ([0; LONGEST], 0);
         while !self.ends(self.counts.sent) {
             let received = self.link.receive(1, &mut |bytes| {
@@ -171,7 +190,7 @@ impl<M: Machine> Run<'_, M> {
             self.counts.sent += 1;
             self.publish();
         }
-        Ok(())
+        self.drain()
     }
 
     fn ping(&mut self) -> Result<(), LinkError> {

@@ -33,6 +33,8 @@ pub struct Settings {
     pub time: u64,
     /// Frames sent or received between two looks at the other side's index.
     pub batch: u32,
+    /// Empty polls before it sleeps.
+    pub polls: u32,
     /// Ticks of the clock in a second.
     pub tsc: u64,
     /// Address of a ring's memory; 0: there is none.
@@ -43,6 +45,18 @@ pub struct Settings {
     pub ring_end: u64,
     /// Address whose write notifies the ring's other side.
     pub kick: u64,
+    /// Address of a card's registers; 0: there is none.
+    pub card: u64,
+    /// Bytes of a card's registers.
+    pub card_len: u64,
+    /// Address of the word that the monitor sets when the card interrupts.
+    pub interrupt: u64,
+    /// Descriptors of each of the card's rings.
+    pub slots: u32,
+    /// The card's driver holds doorbells back while a transmit interrupt is expected (send combining).
+    pub combine: bool,
+    /// The card's driver uses the shared block (CSB).
+    pub csb: bool,
 }
 
 impl Default for Settings {
@@ -55,11 +69,18 @@ impl Default for Settings {
             count: 0,
             time: 0,
             batch: 32,
+            polls: 2000,
             tsc: 1_000_000_000,
             ring: 0,
             ring_len: 0,
             ring_end: 0,
             kick: 0,
+            card: 0,
+            card_len: 0,
+            interrupt: 0,
+            slots: 256,
+            combine: false,
+            csb: false,
         }
     }
 }
@@ -111,10 +132,22 @@ impl Settings {
             "ring-len" => self.ring_len = value.parse().ok()?,
             "ring-end" => self.ring_end = value.parse().ok()?,
             "kick" => self.kick = value.parse().ok()?,
+            "polls" => self.polls = value.parse().ok()?,
+            "card" => self.card = value.parse().ok()?,
+            "card-len" => self.card_len = value.parse().ok()?,
+            "interrupt" => self.interrupt = value.parse().ok()?,
+            "slots" => self.slots = Some(value.parse().ok()?).filter(is_ring)?,
+            "combine" => self.combine = value.parse().ok()?,
+            "csb" => self.csb = value.parse().ok()?,
             _ => return None,
         }
         Some(())
     }
+}
+
+/// Whether a ring may have so many descriptors: its length is a multiple of 128 bytes.
+fn is_ring(slots: &u32) -> bool {
+    (8..=1024).contains(slots) && slots.is_multiple_of(8)
 }
 
 fn mac(text: &str) -> Option<[u8; 6]> {
@@ -135,7 +168,17 @@ mod tests {
             Settings::parse("role=ping to=02:00:00:00:00:0a size=1500 count=7\nring=4096").unwrap();
         assert_eq!((settings.role, settings.to, settings.size), (Role::Ping, [2, 0, 0, 0, 0, 10], 1500));
         assert_eq!((settings.count, settings.ring, settings.mac), (7, 4096, Settings::default().mac));
-        for wrong in ["role", "role=none", "size=59", "size=9019", "mac=1:2:3", "tsc=0", "batch=0", "x=1"] {
+        for wrong in [
+            "role",
+            "role=none",
+            "size=59",
+            "size=9019",
+            "mac=1:2:3",
+            "tsc=0",
+            "batch=0",
+            "slots=12",
+            "csb=1",
+        ] {
             assert_eq!(Settings::parse(wrong), Err(SettingsError(wrong)));
         }
     }

@@ -1,19 +1,22 @@
 //! The monitor of tiny guests: one virtual machine with one CPU, on KVM.
 //!
 //! It is no general hypervisor. A machine has memory, a console of one port, an exit port, a port to sleep at, and
-//! what is added to it: more memory, such as a ring port's, and doorbells. There is no interrupt controller and no
-//! firmware: an image begins at its PVH entry, and a device wakes a guest that sleeps. Read `vm.rs` first.
+//! what is added to it: more memory, such as a ring port's, doorbells, and the card of an `e1000` port. There is no
+//! interrupt controller and no firmware: an image begins at its PVH entry, and a device wakes a guest that sleeps. Read
+//! `vm.rs` first.
 //!
 //! The guest is not trusted. What it does is bounded by its memory and its time; any access that the machine does not
 //! have ends it with a reason.
 #![cfg(target_arch = "x86_64")]
 
+mod card;
 mod load;
 mod ring;
 mod vm;
 
+pub use card::CardError;
 pub use load::LoadError;
-pub use ring::{RingError, RingPort};
+pub use ring::RingError;
 pub use vm::{Console, Counts, End, Vm, VmError};
 
 /// The image of the tiny guest (crate `tiny`).

@@ -1,23 +1,18 @@
 //! Ring ports inside a guest: the port's memory is a part of the guest's, so frames need no exit.
 
 use crate::vm::{Vm, VmError};
-use ringway_client::{Ring, RingOptions};
+use ringway_client::Ring;
 use ringway_host::EventFd;
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::time::Duration;
 
 /// Where the guest finds the memory: behind the largest memory of its own.
 const MEMORY: u64 = 0x8000_0000;
 /// Where a write notifies the port: beyond the memory of the largest ring.
 const DOORBELL: u64 = 0xd000_0000;
 
-/// Why a ring port can't be attached.
+/// Why a ring can't be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// The port gave no ring.
-    #[error(transparent)]
-    Ring(#[from] ringway_client::RingError),
     /// The machine refused it.
     #[error(transparent)]
     Vm(#[from] VmError),
@@ -26,32 +21,16 @@ pub enum RingError {
     System(#[from] std::io::Error),
 }
 
-/// A ring port that a guest uses; the port is closed when this is dropped.
-#[derive(Debug)]
-pub struct RingPort {
-    ring: Ring,
-}
-
-impl RingPort {
-    /// Connects to the port that listens on `path`, waiting at most `timeout`, and gives it to the guest.
-    pub fn attach(
-        vm: &mut Vm,
-        path: &Path,
-        options: RingOptions,
-        timeout: Duration,
-    ) -> Result<RingPort, RingError> {
-        let ring = Ring::connect_with(path, options, Some(timeout))?;
+impl Vm {
+    /// Gives a port's or pipe's ring to the guest, which uses it in place of its owner for as long as that keeps it.
+    /// Returns the words of the guest's command line that describe it.
+    pub fn attach_ring(&mut self, ring: &Ring) -> Result<String, RingError> {
         let mut memory = ring.region().clone();
         memory.guest = MEMORY;
-        vm.add_memory(&memory)?;
-        vm.add_doorbell(DOORBELL, ring.kick_fd().try_clone_to_owned()?)?;
-        vm.add_wake(EventFd::from(ring.as_fd().try_clone_to_owned()?))?;
-        Ok(RingPort { ring })
-    }
-
-    /// The words of the guest's command line that describe the port.
-    pub fn settings(&self) -> String {
-        let (len, end) = (self.ring.region().len, u8::from(self.ring.is_second()));
-        format!("ring={MEMORY} ring-len={len} ring-end={end} kick={DOORBELL}")
+        self.add_memory(&memory)?;
+        self.add_doorbell(DOORBELL, ring.kick_fd().try_clone_to_owned()?)?;
+        self.add_wake(EventFd::from(ring.as_fd().try_clone_to_owned()?))?;
+        let (len, end) = (memory.len, u8::from(ring.is_second()));
+        Ok(format!("ring={MEMORY} ring-len={len} ring-end={end} kick={DOORBELL}"))
     }
 }

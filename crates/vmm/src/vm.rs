@@ -1,9 +1,11 @@
 //! A virtual machine and its exits.
 
+use crate::card::Card;
 use crate::load::{LoadError, load};
 use ringway_host::kvm::{Alarm, Exit, Machine};
 use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking};
 use ringway_mem::Region;
+use ringway_vfio_user::ClientError;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +20,9 @@ const PARK: u16 = 0xf8;
 const CONSOLE_MAX: usize = 64 << 10;
 /// Smallest memory: the tables and an image behind 1 MB.
 const MEMORY_MIN: usize = 2 << 20;
+
+/// Key of the card's interrupt among the eventfds that wake the guest.
+const CARD: u64 = u64::MAX;
 
 /// Receives the console's bytes.
 pub type Console<'a> = &'a mut dyn FnMut(&[u8]);
@@ -57,6 +62,9 @@ pub enum End {
     /// An address that the machine does not have.
     #[error("the guest accessed address {0:#x}, which it does not have")]
     Address(u64),
+    /// The card's port failed.
+    #[error("the guest's card failed: {0}")]
+    Card(String),
     /// More output than a guest may write.
     #[error("the guest wrote more than 64 KB to its console")]
     Console,
@@ -76,6 +84,10 @@ pub struct Counts {
     pub parks: u64,
     /// Sleeps that a device ended.
     pub woken: u64,
+    /// Accesses to registers of a card.
+    pub registers: u64,
+    /// Interrupts of a card.
+    pub interrupts: u64,
 }
 
 /// A virtual machine.
@@ -83,7 +95,9 @@ pub struct Counts {
 pub struct Vm {
     machine: Machine,
     memory: OwnedFd,
-    size: usize,
+    /// Its memory, at address 0.
+    region: Region,
+    card: Option<Card>,
     /// Signalled by devices to wake the guest, by number.
     wakes: Vec<EventFd>,
     epoll: Epoll,
@@ -98,14 +112,27 @@ impl Vm {
         }
         let mut machine = Machine::new()?;
         let memory = memfd("tiny guest", size)?;
-        machine.add_memory(&Arc::new(Mapping::shared(&memory, 0, size)?).region())?;
+        let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
+        machine.add_memory(&region)?;
         let (wakes, epoll) = (Vec::new(), Epoll::new()?);
-        Ok(Vm { machine, memory, size, wakes, epoll, counts: Counts::default() })
+        Ok(Vm { machine, memory, region, card: None, wakes, epoll, counts: Counts::default() })
     }
 
     /// The file of its memory.
     pub fn memory(&self) -> &OwnedFd {
         &self.memory
+    }
+
+    /// Its memory.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Gives the guest a card, in place of the one before.
+    pub(crate) fn set_card(&mut self, card: Card) -> Result<(), VmError> {
+        self.epoll.add_level(card.interrupt().as_fd(), CARD)?;
+        self.card = Some(card);
+        Ok(())
     }
 
     /// Adds memory, such as a device's, at its guest-physical address.
@@ -133,7 +160,7 @@ impl Vm {
             hz => format!("tsc={hz} {line}"),
         };
         let memory = self.memory.try_clone().map_err(|error| LoadError::Tables(error.to_string()))?;
-        let entry = load(memory, self.size, image, &line)?;
+        let entry = load(memory, self.region.len as usize, image, &line)?;
         Ok(self.machine.enter_pvh(entry.entry, entry.start_info)?)
     }
 
@@ -154,6 +181,7 @@ impl Vm {
                 Err(error) => return Ok(End::Stopped(error.to_string())),
             };
             self.counts.exits += 1;
+            let mut refused = None;
             match exit {
                 Exit::Out(CONSOLE, bytes) => {
                     self.counts.console += bytes.len() as u64;
@@ -169,16 +197,37 @@ impl Vm {
                 }
                 Exit::Out(EXIT, bytes) => return Ok(End::Exit(number(bytes))),
                 Exit::Out(port, _) | Exit::In(port, _) => return Ok(End::Port(port)),
-                Exit::Read(address, _) | Exit::Write(address, _) => return Ok(End::Address(address)),
+                Exit::Read(address, answer) => {
+                    let result = self.card.as_mut().and_then(|card| card.read(address, answer));
+                    self.counts.registers += 1;
+                    refused = register_end(address, result);
+                }
+                Exit::Write(address, bytes) => {
+                    let result = self.card.as_mut().and_then(|card| card.write(address, bytes));
+                    self.counts.registers += 1;
+                    refused = register_end(address, result);
+                }
                 Exit::Halted => return Ok(End::Halted),
                 Exit::TripleFault => return Ok(End::TripleFault),
                 Exit::Other(reason) => return Ok(End::Stopped(reason)),
                 Exit::Interrupted => {}
             }
+            if let Some(end) = refused {
+                return Ok(end);
+            }
             if left.is_zero() {
                 return Ok(End::Time);
             }
+            self.counts.interrupts += u64::from(self.card.as_ref().is_some_and(Card::collect));
         }
+    }
+}
+
+/// Why an access to a register ends the machine, if it does.
+fn register_end(address: u64, result: Option<Result<(), ClientError>>) -> Option<End> {
+    match result {
+        None => Some(End::Address(address)),
+        Some(result) => result.err().map(|error| End::Card(error.to_string())),
     }
 }
 
@@ -186,7 +235,8 @@ impl Vm {
 fn park(epoll: &Epoll, wakes: &[EventFd], time: Duration) -> bool {
     let mut woken = false;
     epoll.wait(Some(time.as_nanos() as u64), |key| {
-        woken |= wakes.get(key as usize).is_some_and(EventFd::clear);
+        // The card's eventfd is cleared after the exit.
+        woken |= key == CARD || wakes.get(key as usize).is_some_and(EventFd::clear);
     });
     woken
 }

@@ -1,0 +1,524 @@
+//! A driver of e1000 cards: rings in the guest's own memory, doorbells by registers or by the shared block.
+//!
+//! There is no interrupt controller. The monitor sets a word of the guest's memory when the card interrupts; the driver
+//! looks at it before it uses the rings, and sleeps only while it is not set.
+
+use crate::link::{Link, LinkError, keep};
+use crate::settings::Settings;
+use core::sync::atomic::{Ordering, fence};
+use ringway_mem::{Kept, Region, SpanMut, Words};
+
+/// Registers (Intel 8254x software developer's manual, 13.4), and those of the shared block.
+mod register {
+    pub const CTRL: u32 = 0x0000;
+    pub const ICR: u32 = 0x00c0;
+    pub const IMS: u32 = 0x00d0;
+    pub const IMC: u32 = 0x00d8;
+    pub const RCTL: u32 = 0x0100;
+    pub const TCTL: u32 = 0x0400;
+    pub const RDBAL: u32 = 0x2800;
+    pub const RDT: u32 = 0x2818;
+    pub const CSBAL: u32 = 0x2830;
+    pub const CSBAH: u32 = 0x2834;
+    pub const TDBAL: u32 = 0x3800;
+    pub const TDT: u32 = 0x3818;
+    pub const RAL: u32 = 0x5400;
+}
+
+/// Words of the shared block, by number.
+mod csb {
+    pub const GUEST_TDT: usize = 0;
+    pub const GUEST_NEED_TXKICK: usize = 1;
+    pub const GUEST_NEED_RXKICK: usize = 2;
+    pub const GUEST_CSB_ON: usize = 3;
+    pub const GUEST_RDT: usize = 4;
+    pub const HOST_TDH: usize = 16;
+    pub const HOST_NEED_TXKICK: usize = 17;
+    pub const HOST_NEED_RXKICK: usize = 21;
+}
+
+const CTRL_RST: u32 = 1 << 26;
+const CTRL_SLU: u32 = 1 << 6;
+/// Enabled, broadcast accepted, CRC stripped.
+const RCTL: u32 = 1 << 1 | 1 << 15 | 1 << 26;
+/// Enabled, short frames padded.
+const TCTL: u32 = 1 << 1 | 1 << 3;
+/// Frame sent; few receive descriptors left; frame received.
+const INTERRUPTS: u32 = 1 | 1 << 4 | 1 << 7;
+/// Command of a transmit descriptor: end of packet, insert CRC; report status.
+const COMMAND: u64 = (1 | 1 << 1) << 24;
+const REPORT: u64 = 1 << 27;
+/// Status of a descriptor: done; of a received one: end of packet, error.
+const DONE: u64 = 1 << 32;
+const END: u64 = 1 << 33;
+const ERROR: u64 = 1 << 47;
+
+/// The rings, and their number.
+const TX: usize = 0;
+const RX: usize = 1;
+const RINGS: usize = 2;
+const DESCRIPTOR: usize = 16;
+const BUFFER: usize = 2048;
+/// The shared block's page, which is the first of the driver's memory.
+const BLOCK: usize = 4096;
+
+/// How a card's registers are accessed.
+pub trait Registers {
+    /// Reads a register.
+    fn read(&mut self, offset: u32) -> u32;
+    /// Writes a register.
+    fn write(&mut self, offset: u32, value: u32);
+}
+
+/// Registers at an address, where the monitor serves each access or has mapped the card's memory.
+#[derive(Debug)]
+pub struct Mapped(Kept);
+
+impl Mapped {
+    /// The registers in `region`.
+    pub fn new(region: Region) -> Result<Mapped, LinkError> {
+        Ok(Mapped(keep(region).ok_or(LinkError::Layout)?))
+    }
+}
+
+impl Registers for Mapped {
+    fn read(&mut self, offset: u32) -> u32 {
+        Words::new(self.0.span()).map_or(0, |words: Words<'_, u32>| words.load_acquire(offset as usize / 4))
+    }
+
+    fn write(&mut self, offset: u32, value: u32) {
+        if let Some(words) = Words::<u32>::new(self.0.span()) {
+            words.store_release(offset as usize / 4, value);
+        }
+    }
+}
+
+/// A card with its rings.
+#[derive(Debug)]
+pub struct E1000<R> {
+    registers: R,
+    /// The word that the monitor sets.
+    interrupt: Kept,
+    /// The shared block, both rings, and their buffers.
+    memory: Kept,
+    slots: u32,
+    combine: bool,
+    csb: bool,
+    /// The next transmit descriptor to fill, the first that is not known to be done, and the tail that the card knows.
+    tail: u32,
+    clean: u32,
+    rung: u32,
+    /// A transmit interrupt is expected.
+    expects: bool,
+    /// The next receive descriptor, and the first that was not given back.
+    next: u32,
+    given: u32,
+    /// The card was asked for interrupts by the shared block.
+    armed: bool,
+    buffer: [u8; BUFFER],
+}
+
+impl<R: Registers> E1000<R> {
+    /// Resets the card and starts it. `interrupt`: the word that the monitor sets.
+    pub fn new(registers: R, interrupt: Region, settings: &Settings) -> Result<E1000<R>, LinkError> {
+        let &Settings { slots, combine, csb, mac, .. } = settings;
+        let len = BLOCK + RINGS * slots as usize * (DESCRIPTOR + BUFFER);
+        let memory = Region::private(0, 0, len);
+        // All memory is identity-mapped.
+        let base = memory.base().addr().get() as u64;
+        let (memory, interrupt) = (keep(memory), keep(interrupt));
+        let memory = memory.ok_or(LinkError::Layout)?;
+        let interrupt = interrupt.ok_or(LinkError::Layout)?;
+        let mut card = E1000 {
+            registers,
+            interrupt,
+            memory,
+            slots,
+            combine,
+            csb,
+            tail: 0,
+            clean: 0,
+            rung: 0,
+            expects: false,
+            next: 0,
+            given: 0,
+            armed: false,
+            buffer: [0; BUFFER],
+        };
+        card.start(base, mac)?;
+        Ok(card)
+    }
+
+    fn start(&mut self, base: u64, mac: [u8; 6]) -> Result<(), LinkError> {
+        self.registers.write(register::CTRL, CTRL_RST);
+        let control = self.registers.read(register::CTRL);
+        if control & CTRL_RST != 0 {
+            return Err(LinkError::Reset);
+        }
+        self.registers.write(register::IMC, u32::MAX);
+        self.registers.write(register::CTRL, control | CTRL_SLU);
+        let [a, b, c, d, e, f] = mac;
+        self.registers.write(register::RAL, u32::from_le_bytes([a, b, c, d]));
+        self.registers.write(register::RAL + 4, u32::from_le_bytes([e, f, 0, 0x80]));
+        for index in 0..self.slots {
+            for ring in [TX, RX] {
+                self.describe(ring, index, 0, base + self.buffer_at(ring, index) as u64);
+            }
+        }
+        for (ring, registers) in [(TX, register::TDBAL), (RX, register::RDBAL)] {
+            let address = base + self.ring_at(ring) as u64;
+            let len = self.slots * DESCRIPTOR as u32;
+            // Base, length, head, tail.
+            for (offset, value) in
+                [(0, address as u32), (4, (address >> 32) as u32), (8, len), (0x10, 0), (0x18, 0)]
+            {
+                self.registers.write(registers + offset, value);
+            }
+        }
+        if self.csb {
+            self.store(csb::GUEST_RDT, self.slots - 1);
+            self.store(csb::GUEST_CSB_ON, 1);
+            self.registers.write(register::CSBAH, (base >> 32) as u32);
+            self.registers.write(register::CSBAL, base as u32);
+        }
+        self.registers.write(register::RCTL, RCTL);
+        self.registers.write(register::RDT, self.slots - 1);
+        self.registers.write(register::TCTL, TCTL);
+        self.registers.write(register::IMS, INTERRUPTS);
+        Ok(())
+    }
+
+    /// Place of a ring in the driver's memory.
+    fn ring_at(&self, ring: usize) -> usize {
+        BLOCK + ring * self.slots as usize * DESCRIPTOR
+    }
+
+    fn buffer_at(&self, ring: usize, index: u32) -> usize {
+        self.ring_at(RINGS) + (ring * self.slots as usize + index as usize) * BUFFER
+    }
+
+    fn part(&self, at: usize, len: usize) -> SpanMut<'_> {
+        self.memory.span().split(at).1.split(len).0
+    }
+
+    /// The second word of a descriptor: length, command and status.
+    fn status(&self, ring: usize, index: u32) -> u64 {
+        let at = self.ring_at(ring) / 8 + 2 * index as usize + 1;
+        Words::new(self.memory.span()).map_or(0, |words: Words<'_, u64>| words.load_acquire(at))
+    }
+
+    /// Stores a word of a descriptor, 0 or 1.
+    fn describe(&self, ring: usize, index: u32, word: usize, value: u64) {
+        let at = self.ring_at(ring) / 8 + 2 * index as usize + word;
+        if let Some(words) = Words::<u64>::new(self.memory.span()) {
+            words.store_release(at, value);
+        }
+    }
+
+    fn load(&self, word: usize) -> u32 {
+        Words::new(self.memory.span()).map_or(0, |words: Words<'_, u32>| words.load_acquire(word))
+    }
+
+    fn store(&self, word: usize, value: u32) {
+        if let Some(words) = Words::<u32>::new(self.memory.span()) {
+            words.store_release(word, value);
+        }
+    }
+
+    fn after(&self, index: u32) -> u32 {
+        if index + 1 < self.slots { index + 1 } else { 0 }
+    }
+
+    /// Descriptors from `from` up to `to`.
+    fn distance(&self, from: u32, to: u32) -> u32 {
+        if to >= from { to - from } else { to + self.slots - from }
+    }
+
+    fn room(&self) -> u32 {
+        self.slots - 1 - self.distance(self.clean, self.tail)
+    }
+
+    /// Whether the card interrupted and the driver has not looked yet.
+    fn is_interrupted(&self) -> bool {
+        Words::new(self.interrupt.span()).is_some_and(|words: Words<'_, u32>| words.load_acquire(0) != 0)
+    }
+
+    /// Handles an interrupt, if there was one.
+    fn interrupted(&mut self) {
+        if core::mem::take(&mut self.armed) {
+            self.ask(false, false);
+        }
+        if self.is_interrupted() {
+            if let Some(words) = Words::<u32>::new(self.interrupt.span()) {
+                words.store(0, 0);
+            }
+            // Clears the causes: the card interrupts for the next ones only.
+            self.registers.read(register::ICR);
+            self.expects = false;
+            self.reclaim();
+        }
+    }
+
+    /// Asks for interrupts by the shared block.
+    fn ask(&self, tx: bool, rx: bool) {
+        self.store(csb::GUEST_NEED_TXKICK, tx.into());
+        self.store(csb::GUEST_NEED_RXKICK, rx.into());
+    }
+
+    /// Finds out which descriptors are done.
+    fn reclaim(&mut self) {
+        if self.csb {
+            let head = self.load(csb::HOST_TDH);
+            // Attack: a head outside the ring, or beyond the frames that are sent.
+            if head < self.slots && self.distance(self.clean, head) <= self.distance(self.clean, self.rung) {
+                self.clean = head;
+            }
+            return;
+        }
+        let mut clean = self.clean;
+        while clean != self.tail && self.status(TX, clean) & DONE != 0 {
+            clean = self.after(clean);
+        }
+        self.clean = clean;
+    }
+
+    /// Tells the card about filled descriptors; returns how many registers it wrote.
+    fn ring_tx(&mut self) -> u32 {
+        if self.tail == self.rung || self.combine && self.expects {
+            return 0;
+        }
+        self.rung = self.tail;
+        if self.csb {
+            self.store(csb::GUEST_TDT, self.tail);
+            // The card sets its flag, then looks at the tail; the driver stores the tail, then looks at the flag.
+            fence(Ordering::SeqCst);
+            if self.load(csb::HOST_NEED_TXKICK) == 0 {
+                return 0;
+            }
+        } else {
+            self.expects = true;
+        }
+        self.registers.write(register::TDT, self.tail);
+        1
+    }
+
+    /// Gives descriptors back to the card; returns how many registers it wrote.
+    fn ring_rx(&mut self) -> u32 {
+        if self.next == self.given {
+            return 0;
+        }
+        self.given = self.next;
+        // The descriptor before the next one is the last that the card may use.
+        let last = self.next.checked_sub(1).unwrap_or(self.slots - 1);
+        if self.csb {
+            self.store(csb::GUEST_RDT, last);
+            fence(Ordering::SeqCst);
+            if self.load(csb::HOST_NEED_RXKICK) == 0 {
+                return 0;
+            }
+        }
+        self.registers.write(register::RDT, last);
+        1
+    }
+
+    /// Whether a descriptor asks for a report: each, or two in a ring if the shared block has the head.
+    fn reports(&self, index: u32) -> bool {
+        !self.csb || (index + 1).is_multiple_of(self.slots / 2)
+    }
+}
+
+impl<R: Registers> Link for E1000<R> {
+    fn send(
+        &mut self,
+        count: u32,
+        len: usize,
+        fill: &mut dyn FnMut(u32, &mut [u8]),
+    ) -> Result<u32, LinkError> {
+        self.interrupted();
+        if self.room() < count {
+            self.reclaim();
+        }
+        // A frame longer than a buffer is cut to its size.
+        let (count, len) = (count.min(self.room()), len.min(BUFFER));
+        for position in 0..count {
+            fill(position, &mut self.buffer[..len]);
+            self.part(self.buffer_at(TX, self.tail), len).write(&self.buffer[..len]);
+            let report = if self.reports(self.tail) { REPORT } else { 0 };
+            self.describe(TX, self.tail, 1, len as u64 | COMMAND | report);
+            self.tail = self.after(self.tail);
+        }
+        Ok(count)
+    }
+
+    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
+        self.interrupted();
+        let mut received = 0;
+        for _ in 0..count.min(self.slots - 1) {
+            let word = self.status(RX, self.next);
+            if word & DONE == 0 {
+                break;
+            }
+            // A frame in several buffers, or with an error, is not for this driver.
+            if word & (END | ERROR) == END {
+                // Attack: a length beyond the buffer.
+                let len = usize::from(word as u16).min(BUFFER);
+                let span = self.memory.span().split(self.buffer_at(RX, self.next)).1.split(len).0;
+                span.as_span().read(&mut self.buffer[..len]);
+                each(&self.buffer[..len]);
+                received += 1;
+            }
+            self.describe(RX, self.next, 1, 0);
+            self.next = self.after(self.next);
+        }
+        Ok(received)
+    }
+
+    fn publish(&mut self) -> u32 {
+        self.ring_rx() + self.ring_tx()
+    }
+
+    fn pending(&mut self) -> Result<u32, LinkError> {
+        self.interrupted();
+        self.reclaim();
+        Ok(self.distance(self.clean, self.tail))
+    }
+
+    fn arm(&mut self, room: bool) -> Result<bool, LinkError> {
+        if self.csb {
+            self.ask(room, true);
+            self.armed = true;
+            // The driver sets its flags, then looks at the rings; the card fills them, then looks at the flags.
+            fence(Ordering::SeqCst);
+            self.reclaim();
+            if self.status(RX, self.next) & DONE != 0 || room && self.room() > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(!self.is_interrupted())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Role;
+    use alloc::rc::Rc;
+    use alloc::vec::Vec;
+    use core::cell::RefCell;
+
+    /// The registers of a card that does nothing by itself.
+    #[derive(Clone, Default)]
+    struct Silent(Rc<RefCell<Vec<(u32, u32)>>>);
+
+    impl Registers for Silent {
+        fn read(&mut self, offset: u32) -> u32 {
+            self.0.borrow_mut().push((offset, 0));
+            0
+        }
+        fn write(&mut self, offset: u32, value: u32) {
+            self.0.borrow_mut().push((offset, value));
+        }
+    }
+
+    impl Silent {
+        /// Accesses to a register since the last call.
+        fn values(&self, register: u32) -> Vec<u32> {
+            let all = core::mem::take(&mut *self.0.borrow_mut());
+            all.into_iter().filter(|(offset, _)| *offset == register).map(|(_, value)| value).collect()
+        }
+    }
+
+    const SLOTS: u32 = 8;
+
+    fn card(combine: bool, csb: bool) -> (E1000<Silent>, Silent, Kept) {
+        let (registers, interrupt) = (Silent::default(), Region::private(0, 0, 4));
+        let settings = Settings { role: Role::Send, slots: SLOTS, combine, csb, ..Settings::default() };
+        let card = E1000::new(registers.clone(), interrupt.clone(), &settings).unwrap();
+        registers.values(0);
+        (card, registers, keep(interrupt).unwrap())
+    }
+
+    fn send(card: &mut E1000<Silent>, count: u32) -> u32 {
+        let sent = card.send(count, 64, &mut |position, bytes| bytes.fill(position as u8)).unwrap();
+        card.publish();
+        sent
+    }
+
+    fn receive(card: &mut E1000<Silent>) -> Vec<usize> {
+        let mut frames = Vec::new();
+        card.receive(64, &mut |bytes| frames.push(bytes.len())).unwrap();
+        frames
+    }
+
+    #[test]
+    fn sent_frames_lie_in_the_ring_until_the_card_is_done() {
+        let (mut card, registers, _) = card(false, false);
+        assert_eq!((send(&mut card, 5), registers.values(register::TDT)), (5, [5].to_vec()));
+        assert_eq!((send(&mut card, 5), registers.values(register::TDT)), (2, [7].to_vec()));
+        assert_eq!((send(&mut card, 5), registers.values(register::TDT)), (0, [].to_vec()));
+        assert_eq!(card.status(TX, 4), 64 | COMMAND | REPORT);
+        let mut bytes = [0; 65];
+        card.part(card.buffer_at(TX, 4), 65).as_span().read(&mut bytes);
+        assert_eq!((bytes[..64] == [4; 64], bytes[64]), (true, 0));
+        (0..3).for_each(|index| card.describe(TX, index, 1, DONE));
+        assert_eq!((send(&mut card, 5), registers.values(register::TDT)), (3, [2].to_vec()));
+    }
+
+    #[test]
+    fn doorbells_wait_for_an_expected_interrupt() {
+        let (mut card, registers, interrupt) = card(true, false);
+        for _ in 0..3 {
+            assert_eq!(send(&mut card, 1), 1);
+        }
+        assert_eq!(registers.values(register::TDT), [1]);
+        assert!(card.arm(true).unwrap());
+        Words::<u32>::new(interrupt.span()).unwrap().store(0, 1);
+        assert!(!card.arm(true).unwrap(), "it would sleep over an interrupt");
+        card.describe(TX, 0, 1, DONE);
+        assert_eq!((send(&mut card, 1), card.clean), (1, 1));
+        let log = registers.0.take();
+        assert_eq!(log, [(register::ICR, 0), (register::TDT, 4)]);
+    }
+
+    #[test]
+    fn a_shared_block_replaces_doorbells_that_nobody_asks_for() {
+        let (mut card, registers, _) = card(false, true);
+        send(&mut card, 3);
+        assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::TDT)), (3, [].to_vec()));
+        card.store(csb::HOST_NEED_TXKICK, 1);
+        send(&mut card, 1);
+        assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::TDT)), (4, [4].to_vec()));
+        // Attack: heads that were never sent, or outside the ring.
+        for head in [5, 7, 8, u32::MAX] {
+            card.store(csb::HOST_TDH, head);
+            card.reclaim();
+            assert_eq!(card.clean, 0, "{head}");
+        }
+        card.store(csb::HOST_TDH, 4);
+        assert_eq!(send(&mut card, 99), 7);
+        assert!(card.arm(true).unwrap());
+        assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (1, 1));
+        card.describe(RX, 0, 1, 64 | DONE | END);
+        assert!(!card.arm(true).unwrap(), "a frame is there");
+        assert_eq!(receive(&mut card), [64]);
+        assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (0, 0));
+    }
+
+    #[test]
+    fn lengths_and_endless_frames_of_a_hostile_card_are_bounded() {
+        let (mut card, registers, _) = card(false, false);
+        let words = [65535 | DONE | END, 64 | DONE, 64 | DONE | END | ERROR, DONE | END];
+        (0..).zip(words).for_each(|(index, word)| card.describe(RX, index, 1, word));
+        assert_eq!(receive(&mut card), [BUFFER, 0]);
+        card.publish();
+        assert_eq!(registers.values(register::RDT), [3]);
+        // Attack: a card that claims every descriptor again and again.
+        for _ in 0..3 {
+            (0..SLOTS).for_each(|index| card.describe(RX, index, 1, 60 | DONE | END));
+            assert_eq!(receive(&mut card).len(), SLOTS as usize - 1);
+        }
+        assert_eq!(send(&mut card, 99), SLOTS - 1);
+        (0..SLOTS).for_each(|index| card.describe(TX, index, 1, u64::MAX));
+        assert_eq!(send(&mut card, 99), SLOTS - 1);
+    }
+}

@@ -1,0 +1,210 @@
+//! Guests with a card whose port is the test's: what they access, and ports that lie, fail or are silent.
+#![cfg(target_arch = "x86_64")]
+// A test that can't continue panics.
+#![allow(clippy::unwrap_used, clippy::panic)]
+mod common;
+
+use common::{BOUND, MEMORY, image, machine, run};
+use ringway_host::{EventFd, memfd, receive_with, send_with};
+use ringway_vfio_user::{
+    Area, Device, DmaMap, DmaRange, Inbox, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region,
+    RegionInfo, Session, pci,
+};
+use ringway_vmm::{CardError, End};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const BAR: u64 = 0x6000;
+/// The offset at which the port closes the connection, and one that it does not answer.
+const CLOSES: u64 = 0x100;
+const SILENT: u64 = 0x104;
+
+/// A card that notes accesses, and interrupts as soon as it can.
+#[derive(Default)]
+struct Card {
+    config: BTreeMap<u64, u8>,
+    /// Offset, bytes; a read has none.
+    log: Vec<(u64, Vec<u8>)>,
+    mapped: u64,
+}
+
+impl Device for Card {
+    fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), Refused> {
+        self.mapped += if file.is_some() { map.size } else { 0 };
+        Ok(())
+    }
+    fn dma_unmap(&mut self, _: &[DmaRange]) {}
+    fn read(&mut self, region: u32, offset: u64, bytes: &mut [u8]) -> Result<(), Refused> {
+        if region == pci::CONFIG {
+            let byte = |at: u64| self.config.get(&at).copied().unwrap_or(0);
+            (offset..).zip(bytes).for_each(|(at, out)| *out = byte(at));
+        } else {
+            self.log.push((offset, Vec::new()));
+            bytes.fill(7);
+        }
+        Ok(())
+    }
+    fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) -> Result<(), Refused> {
+        if region == pci::BAR0 {
+            self.log.push((offset, bytes.to_vec()));
+        }
+        Ok(())
+    }
+    fn set_eventfd(&mut self, _: Irq, _: IrqAction, eventfd: Option<OwnedFd>) -> Result<(), Refused> {
+        eventfd.into_iter().for_each(|eventfd| EventFd::from(eventfd).signal());
+        Ok(())
+    }
+    fn act(&mut self, _: Irq, _: IrqAction) {}
+    fn reset(&mut self) {}
+}
+
+/// A card with these registers; the file and the areas may be mapped.
+fn offer(size: u64, mapping: Option<Mapping>) -> Offer {
+    let flags = RegionInfo::READ | RegionInfo::WRITE;
+    let mut regions = vec![Region::default(); pci::REGIONS];
+    regions[pci::BAR0 as usize] = Region { size, flags, mapping };
+    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None };
+    let mut irqs = vec![IrqType::default(); pci::IRQS];
+    irqs[pci::MSI as usize] = IrqType { count: 1, flags: IrqType::EVENTFD };
+    Offer { regions, irqs, maps: 8 }
+}
+
+/// A capability list: power management at 0x40, interrupts at 0x50.
+fn config() -> BTreeMap<u64, u8> {
+    BTreeMap::from([(0x34, 0x40), (0x40, 1), (0x41, 0x50), (0x50, 5)])
+}
+
+/// Serves one client until it disconnects; returns what it did.
+fn serve(name: &str, offer: Offer, config: BTreeMap<u64, u8>) -> (PathBuf, JoinHandle<Card>) {
+    let path = std::env::temp_dir().join(format!("ringway-vmm-{name}-{}", std::process::id()));
+    // Left by a killed run.
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        let mut card = Card { config, ..Card::default() };
+        answer(&socket, Session::new(offer), &mut card);
+        card
+    });
+    (path, server)
+}
+
+fn answer(socket: &UnixStream, mut session: Session, card: &mut Card) {
+    let mut inbox = Inbox::default();
+    loop {
+        let (count, fds) = receive_with(socket.as_fd(), inbox.space(), 16).unwrap();
+        if count == 0 {
+            return;
+        }
+        inbox.filled(count, fds).unwrap();
+        while let Some(message) = inbox.message().unwrap() {
+            let outcome = session.handle(message, card).unwrap();
+            match card.log.last() {
+                Some((CLOSES, _)) => return,
+                Some((SILENT, _)) => continue,
+                _ => {}
+            }
+            let Some(reply) = outcome.answer else { continue };
+            let fds: Vec<_> = reply.fds.iter().map(|fd| fd.as_fd()).collect();
+            // The client may be gone.
+            let _ = send_with(socket.as_fd(), &reply.bytes, &fds);
+        }
+    }
+}
+
+/// Runs `code` on a machine with a card; the machine's end, and what the card saw.
+fn guest(name: &str, mapping: Option<Mapping>, code: &[u8], timeout: Duration) -> Option<(End, Card)> {
+    let mut vm = machine()?;
+    let (path, server) = serve(name, offer(BAR, mapping), config());
+    vm.attach_card(&path, timeout).unwrap();
+    std::fs::remove_file(path).unwrap();
+    vm.load(&image(code), "").unwrap();
+    let end = run(&mut vm, BOUND).0;
+    drop(vm);
+    Some((end, server.join().unwrap()))
+}
+
+#[test]
+fn accesses_are_forwarded_and_those_outside_end_the_guest() {
+    // mov eax, [0xe0000010]; mov [0xe0000014], eax; hlt
+    let code = [0xa1, 0x10, 0, 0, 0xe0, 0xa3, 0x14, 0, 0, 0xe0, 0xf4];
+    let Some((end, card)) = guest("forward", None, &code, BOUND) else { return };
+    assert_eq!((end, card.mapped), (End::Halted, MEMORY as u64));
+    assert_eq!(card.log, [(0x10, vec![]), (0x14, vec![7; 4])]);
+    // Attack: accesses that begin behind the registers, or end there.
+    let (end, ..) = guest("behind", None, &[0xa1, 0, 0x60, 0, 0xe0], BOUND).unwrap();
+    assert_eq!(end, End::Address(0xe000_6000));
+    let (end, card) = guest("across", None, &[0xa3, 0xfe, 0x5f, 0, 0xe0], BOUND).unwrap();
+    assert_eq!((end, card.log.len()), (End::Address(0xe000_6000), 1));
+}
+
+#[test]
+fn mapped_registers_are_memory_and_interrupts_wake_a_guest() {
+    let file = Arc::new(memfd("registers", BAR as usize).unwrap());
+    let areas = vec![Area { offset: 0x2000, size: 0x2000 }];
+    let mapping = Mapping { file: file.clone(), offset: 0, areas };
+    // mov eax, 1000000; out 0xf8, eax: sleeps; mov eax, [0x5000]; mov [0xe0002004], eax; out 0xf4, eax
+    let code = [
+        &[0xb8, 0x40, 0x42, 0x0f, 0, 0xe7, 0xf8, 0xa1, 0, 0x50, 0, 0][..],
+        &[0xa3, 0x04, 0x20, 0, 0xe0, 0xe7, 0xf4],
+    ];
+    let Some((end, card)) = guest("mapped", Some(mapping), &code.concat(), BOUND) else { return };
+    assert_eq!((end, card.log), (End::Exit(1), vec![]));
+    let mut bytes = [0; 8];
+    let region = ringway_host::map_region(&*file, 0x2000, 0x1000, 0, 0).unwrap();
+    let memory = ringway_mem::Memory::new(vec![region]).unwrap();
+    memory.user_span(0, 8).unwrap().as_span().read(&mut bytes);
+    assert_eq!(bytes, [0, 0, 0, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn a_port_that_fails_or_is_silent_ends_only_its_guest() {
+    // mov eax, [0xe0000100]
+    let Some((end, ..)) = guest("closes", None, &[0xa1, 0, 1, 0, 0xe0], BOUND) else { return };
+    assert!(matches!(&end, End::Card(reason) if reason.contains("closed")), "{end}");
+    let (end, _) = guest("silent", None, &[0xa1, 4, 1, 0, 0xe0], Duration::from_secs(1)).unwrap();
+    assert!(matches!(&end, End::Card(reason) if reason.contains("timed out")), "{end}");
+}
+
+#[test]
+fn ports_that_describe_no_card_are_refused() {
+    let file = Arc::new(memfd("registers", 1 << 20).unwrap());
+    let with = |size: u64, areas: &[(u64, u64)]| {
+        let areas = areas.iter().map(|&(offset, size)| Area { offset, size }).collect();
+        offer(size, Some(Mapping { file: file.clone(), offset: 0, areas }))
+    };
+    let many: Vec<_> = (0..17).map(|page| (page * 0x1000, 0x1000)).collect();
+    let wrong = [
+        offer(0, None),
+        offer(2 << 20, None),
+        // Misaligned, behind the end, one that wraps, an empty one, overlapping, and too many areas.
+        with(BAR, &[(0x2010, 0x1000)]),
+        with(BAR, &[(0x5000, 0x2000)]),
+        with(BAR, &[(0x1000, u64::MAX - 0xfff)]),
+        with(BAR, &[(0x1000, 0)]),
+        with(BAR, &[(0x1000, 0x2000), (0x2000, 0x1000)]),
+        with(1 << 20, &many),
+    ];
+    for (number, offer) in wrong.into_iter().enumerate() {
+        let Some(mut vm) = machine() else { return };
+        let (path, server) = serve(&format!("wrong-{number}"), offer, config());
+        let refused = vm.attach_card(&path, BOUND).unwrap_err();
+        std::fs::remove_file(path).unwrap();
+        assert!(matches!(refused, CardError::Registers), "{number}: {refused}");
+        server.join().unwrap();
+    }
+    // No capability of interrupts, and a list that is a circle.
+    for (number, next) in [0, 0x40].into_iter().enumerate() {
+        let mut vm = machine().unwrap();
+        let circle = BTreeMap::from([(0x34, 0x40), (0x40, 1), (0x41, next)]);
+        let (path, server) = serve(&format!("circle-{number}"), offer(BAR, None), circle);
+        assert!(matches!(vm.attach_card(&path, BOUND), Err(CardError::NoMsi)));
+        std::fs::remove_file(path).unwrap();
+        server.join().unwrap();
+    }
+}
