@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# split-debug.sh PROGRAM: moves the line tables of PROGRAM to PROGRAM.debug, which debuggers and backtraces find by its link.
+# split-debug.sh PROGRAM: moves the line tables of PROGRAM to PROGRAM.debug, which debuggers and backtraces
+# find by its link.
 set -euo pipefail
 program=$1
 readelf -SW "$program" | grep -q '\.debug_line' || exit 0
