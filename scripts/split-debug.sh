@@ -5,6 +5,8 @@ set -euo pipefail
 program=$1
 readelf -SW "$program" | grep -q '\.debug_line' || exit 0
 objcopy --only-keep-debug "$program" "$program.debug"
-objcopy --strip-debug --remove-section=.gnu_debuglink --add-gnu-debuglink="$program.debug" "$program" "$program.tmp"
+objcopy --strip-debug --remove-section=.gnu_debuglink --add-gnu-debuglink="$program.debug" \
+  "$program" "$program.tmp"
 mv "$program.tmp" "$program"
-echo "$program: $(stat -c %s "$program" | numfmt --to=iec), debug information in $program.debug and $program.dwp"
+size=$(stat -c %s "$program" | numfmt --to=iec)
+echo "$program: $size, debug information in $program.debug and $program.dwp"
