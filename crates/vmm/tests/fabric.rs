@@ -43,7 +43,7 @@ fn devices() -> [Device; 6] {
 
 /// Where guests connect to a port.
 enum Door {
-    Ring(RingListener, Option<Newcomer>, Option<Program>),
+    Ring(RingListener, Option<Newcomer>, Option<Box<Program>>),
     Card(Listener),
 }
 
@@ -106,7 +106,7 @@ impl Network {
                     let new = new.welcome(&hello, &Geometry::default()).unwrap();
                     let fds = new.descriptors().map(|fd| fd.try_clone_to_owned().unwrap());
                     self.fabric.attach(name, fds.into_iter().collect()).unwrap();
-                    *program = Some(new);
+                    *program = Some(Box::new(new));
                 }
                 Door::Card(listener) => {
                     if let Some(socket) = listener.accept().unwrap() {
