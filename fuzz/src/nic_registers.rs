@@ -63,19 +63,20 @@ fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
     let counters = CountersRef::private();
     let (mut tx, mut rx) = (TxEngine::new(counters.clone()), RxEngine::new(counters));
     let shared = nic.shared().clone();
-    let mut now = 1;
+    let none = Memory::default();
+    let (mut now, mut is_mapped) = (1, true);
     for step in data.chunks_exact(STEP) {
         let [what, count, o0, o1, o2, o3, value @ ..] = step else { return };
         let offset = u32::from_le_bytes([*o0, *o1, *o2, *o3]);
         let count = usize::from(*count);
-        let bus = Bus { shared: &shared, memory, now };
+        let bus = Bus { shared: &shared, memory: if is_mapped { memory } else { &none }, now };
         let mut storage = Storage::default();
         let mut burst = Burst::begin(&mut storage);
         let mut host = Host { now, quiesce: &mut || {} };
-        match what % 7 {
-            0 => drop(nic.write(Area::Bar(what / 7 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
+        match what % 8 {
+            0 => drop(nic.write(Area::Bar(what / 8 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
             1 => drop(nic.write(Area::Config, offset.into(), value, &mut host)),
-            2 => nic.read(Area::Bar(what / 7 % 6), offset.into(), &mut vec![0; count]),
+            2 => nic.read(Area::Bar(what / 8 % 6), offset.into(), &mut vec![0; count]),
             3 => {
                 let at = BASE + u64::from(offset) % LEN as u64;
                 let _ = memory.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
@@ -95,6 +96,8 @@ fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
                 let at = u64::from(offset) % u64::from(PAGES.1);
                 let _ = pages.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
             }
+            // The client unmaps its memory, or maps it again.
+            6 => is_mapped = !is_mapped,
             _ => {
                 let frame = vec![0xff; 14 + usize::from(*o0) * 8];
                 let which: Vec<u16> = (0..count as u16 % 65).collect();
@@ -133,7 +136,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         vec![write(0xd0, 0x9d), write(0x100, 0x8002), write(0x400, 2)],
     ];
     let start = start.concat().concat();
-    let serve = [step(4, 9, 0, 0), step(6, 3, 20, 0), step(2, 4, 0xc0, 0)].concat();
+    let serve = [step(4, 9, 0, 0), step(7, 3, 20, 0), step(2, 4, 0xc0, 0)].concat();
     // A hostile tail and head, then those of the frames.
     let tails = [u64::MAX, 3].map(|tail| step(5, 0, 0x1818, tail)).concat();
     let descriptors = |words: &[u64]| {
@@ -152,5 +155,18 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let seed = |techniques: u8, model: u8, frames: &[u8]| {
         [&[techniques, model], &start[..], &headers.concat(), frames, &tails, &serve].concat()
     };
-    vec![seed(0x8a, 0, &plain), seed(0x00, 0, &checksum), seed(0xff, 0, &tso), seed(0x8a, 1, &tso)]
+    // The shared block is turned on with a tail; the PHY loops frames back; memory is unmapped and mapped in between.
+    let csb = BASE + 0x400;
+    let block = [memory(csb, 2), memory(csb + 8, 1 << 32), write(0x2834, 0), write(0x2830, csb)].concat();
+    let looped = [plain.clone(), write(0x20, 0x0420_4140), serve.clone(), step(6, 0, 0, 0)].concat();
+    let unmapped = [&plain[..], &step(6, 0, 0, 0), &serve, &step(6, 0, 0, 0)].concat();
+    vec![
+        seed(0xca, 0, &[&plain[..], &block].concat()),
+        seed(0x8a, 1, &looped),
+        seed(0x8a, 0, &unmapped),
+        seed(0x8a, 0, &plain),
+        seed(0x00, 0, &checksum),
+        seed(0xff, 0, &tso),
+        seed(0x8a, 1, &tso),
+    ]
 }

@@ -47,6 +47,7 @@ fn register() -> impl Strategy<Value = u32> {
         reg::IMS,
         reg::ITR,
         reg::RDTR,
+        reg::MDIC,
     ];
     prop_oneof![3 => prop::sample::select(rings), 1 => (0u32..0x8000).prop_map(|at| at & !3)]
 }
@@ -60,6 +61,9 @@ fn value() -> impl Strategy<Value = u32> {
         Just(RCTL),
         Just(CSB as u32),
         Just(0x2_0000),
+        // The PHY's control register: loopback, and not.
+        Just(0x0420_4140),
+        Just(0x0420_1140),
         Just(u32::MAX)
     ]
 }
@@ -162,6 +166,7 @@ proptest! {
         machine.mapped = false;
         machine.config_write(4, &[7, 0]);
         machine.config_write(5, &[0]);
+        machine.write(reg::CTRL, 1 << 31);
         machine.reset();
         machine.start();
         machine.send(&frame(99));

@@ -4,9 +4,9 @@ mod common;
 
 use common::*;
 use ringway_frame::{Gso, Offload, Reason};
-use ringway_nic::e1000::registers as reg;
+use ringway_nic::e1000::{Bus, registers as reg};
 use ringway_nic::i82540em::MODEL;
-use ringway_nic::{Doorbells, Techniques};
+use ringway_nic::{Doorbells, Techniques, i82574l};
 use std::sync::atomic::Ordering;
 
 fn up() -> Machine {
@@ -222,6 +222,47 @@ fn nothing_is_taken_without_a_link_or_the_bus() {
 }
 
 #[test]
+fn frames_return_while_the_phy_loops_back() {
+    for model in [&MODEL, &i82574l::MODEL] {
+        let mut machine = Machine::up(model, Techniques::default());
+        let control = |machine: &mut Machine, value: u32| {
+            machine.write(reg::MDIC, 1 << 26 | 1 << 21 | value);
+        };
+        let receives = |machine: &Machine| {
+            let (shared, memory) = (machine.shared.clone(), machine.memory.clone());
+            machine.rx.caps(&Bus { shared: &shared, memory: &memory, now: machine.now }).is_some()
+        };
+        let lens = |machine: &mut Machine| machine.poll().iter().map(|(bytes, ..)| bytes.len()).collect();
+        machine.receive(&frame(70));
+        let effects = machine.nic.set_link(false, machine.now);
+        machine.note(effects);
+        // 1000 Mb/s, full duplex, loopback.
+        control(&mut machine, 0x4140);
+        [60, 500, 1514].iter().for_each(|len| machine.send(&frame(*len)));
+        // A pending checksum needs a port that completes it.
+        machine.context(14, 34, 50, None);
+        machine.data(&frame(99), 4096, TXSM, EOP | IFCS | RS);
+        machine.ring();
+        assert_eq!((machine.take(), receives(&machine)), (vec![], false));
+        let found: Vec<usize> = lens(&mut machine);
+        assert_eq!(found, [74, 64, 504, 1518], "with a CRC each");
+        assert_eq!((drops(&machine, Reason::NoOffload), machine.read(reg::TDH)), (1, machine.tdt));
+        control(&mut machine, 0x1140);
+        let effects = machine.nic.set_link(true, machine.now);
+        machine.note(effects);
+        machine.send(&frame(61));
+        assert_eq!((machine.take().len(), receives(&machine)), (1, true));
+        machine.receive(&frame(80));
+        let found: Vec<usize> = lens(&mut machine);
+        assert_eq!(found, [84], "the ring goes on where it was");
+        control(&mut machine, 0x4140);
+        let value = machine.read(reg::CTRL) | 1 << 31;
+        machine.write(reg::CTRL, value);
+        assert!(receives(&machine), "a reset of the PHY ends it");
+    }
+}
+
+#[test]
 fn a_mapped_doorbell_is_found_without_a_message() {
     let techniques = Techniques { doorbells: Doorbells::Mapped, ..Techniques::default() };
     let mut machine = Machine::up(&MODEL, techniques);
@@ -231,7 +272,7 @@ fn a_mapped_doorbell_is_found_without_a_message() {
     assert_eq!((machine.take().len(), machine.kicks), (1, kicks));
     assert_eq!((machine.map_read(reg::TDH), machine.map_read(reg::TDT)), (1, 1));
     let (shared, memory) = (machine.shared.clone(), machine.memory.clone());
-    let bus = ringway_nic::e1000::Bus { shared: &shared, memory: &memory, now: machine.now };
+    let bus = Bus { shared: &shared, memory: &memory, now: machine.now };
     machine.take();
     assert!(machine.tx.arm(&bus));
     assert_eq!(machine.tx.next_due(), Some(machine.now + techniques.poll));

@@ -4,6 +4,7 @@ mod csb;
 mod eeprom;
 mod filter;
 mod interrupts;
+mod loopback;
 mod nic;
 mod offload;
 mod phy;

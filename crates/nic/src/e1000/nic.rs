@@ -235,8 +235,28 @@ impl Nic {
     /// Resets the whole device, as at power-on; the link stays.
     pub fn reset(&mut self, host: &mut Host<'_>) {
         self.config = config(self.model, self.shared.techniques());
-        self.phy = Phy::new(self.model.phy, self.shared.link());
+        self.reset_phy(host);
         self.reset_device(host);
+    }
+
+    fn reset_phy(&mut self, host: &mut Host<'_>) {
+        self.phy = Phy::new(self.model.phy, self.shared.link());
+        self.set_loopback(host);
+    }
+
+    /// Takes over whether the PHY loops frames back: another engine then continues the receive ring at its head.
+    fn set_loopback(&mut self, host: &mut Host<'_>) {
+        let (shared, loops_back) = (&self.shared, self.phy.loops_back());
+        if shared.loops_back() == loops_back {
+            return;
+        }
+        let runs = shared.rx.generation().is_some();
+        shared.rx.stop();
+        (host.quiesce)();
+        shared.loopback.store(loops_back, Ordering::Relaxed);
+        if runs {
+            shared.start(&shared.rx, reg::RDBAL);
+        }
     }
 
     /// CTRL.RST.
@@ -390,7 +410,7 @@ impl Nic {
                 self.shared.store(offset, value & !EE_RST);
                 interrupts.control.store(value, Ordering::Relaxed);
             }
-            reg::MDIC => self.set_mdic(value, host.now, effects),
+            reg::MDIC => self.set_mdic(value, host, effects),
             reg::ICR => interrupts.clear(value),
             reg::ICS => effects.raise |= interrupts.set(value, host.now),
             reg::IMS => effects.raise |= interrupts.enable(value, host.now),
@@ -435,7 +455,7 @@ impl Nic {
 
     fn set_control(&mut self, value: u32, host: &mut Host<'_>) {
         if value & PHY_RST != 0 {
-            self.phy = Phy::new(self.model.phy, self.shared.link());
+            self.reset_phy(host);
         }
         if value & RST != 0 {
             return self.reset_device(host);
@@ -444,12 +464,13 @@ impl Nic {
         self.shared.store(reg::CTRL_DUP, value & !PHY_RST);
     }
 
-    fn set_mdic(&mut self, value: u32, now: u64, effects: &mut Effects) {
+    fn set_mdic(&mut self, value: u32, host: &mut Host<'_>, effects: &mut Effects) {
         let (result, negotiated) = self.phy.execute(value);
+        self.set_loopback(host);
         self.shared.store(reg::MDIC, result);
         let mut causes = if value & MDIC_INTERRUPT != 0 { MDAC } else { 0 };
         causes |= if negotiated && self.shared.link() { LSC } else { 0 };
-        effects.raise |= self.shared.interrupts.set(causes, now);
+        effects.raise |= self.shared.interrupts.set(causes, host.now);
     }
 
     /// The intervals between interrupts, if the chip's own moderation is on: ITR's, or with MSI-X each vector's.

@@ -7,6 +7,9 @@ const RESET: u16 = 1 << 15;
 const LINK: u16 = 1 << 2;
 const COMPLETE: u16 = 1 << 5;
 
+/// Control: what the MAC sends comes back to it.
+const LOOPBACK: u16 = 1 << 14;
+
 const CONTROL: usize = 0;
 const STATUS: usize = 1;
 const ID: usize = 2;
@@ -72,6 +75,11 @@ impl Phy {
         self.registers[SPECIFIC_STATUS] = up(0xac00);
     }
 
+    /// Whether frames come back to the MAC instead of leaving.
+    pub fn loops_back(&self) -> bool {
+        self.registers[CONTROL] & LOOPBACK != 0
+    }
+
     /// Executes a command that was written to MDIC. Returns the register's new value, and whether the link was
     /// negotiated again.
     pub fn execute(&mut self, mdic: u32) -> (u32, bool) {
@@ -128,6 +136,10 @@ mod tests {
         assert!(write(&mut phy, 0x1340), "negotiation was restarted");
         assert_eq!(read(&mut phy, 0), 0x1140);
         assert!(write(&mut phy, 0x8000));
+        write(&mut phy, 0x4140);
+        assert!(phy.loops_back());
+        write(&mut phy, 0x8140);
+        assert!(!phy.loops_back(), "a reset ends it");
         write(&mut phy, (PAGE as u32) << 16 | 2);
         assert_eq!((read(&mut phy, 17), read(&mut phy, 2)), (0, 0x0141), "another page");
         assert_eq!(phy.execute(READ | 2 << 21).0 & ERROR, ERROR, "there is one PHY");

@@ -106,7 +106,8 @@ impl RxEngine {
 
     /// Whether the guest receives, and how long a frame may be.
     pub fn caps(&self, bus: &Bus<'_>) -> Option<Caps> {
-        let receives = bus.shared.link() && bus.shared.rx.generation().is_some();
+        let shared = bus.shared;
+        let receives = shared.link() && !shared.loops_back() && shared.rx.generation().is_some();
         receives.then(|| Caps { offloads: Needs::NONE, largest: largest(bus.shared.load(reg::RCTL)) })
     }
 

@@ -6,7 +6,7 @@ use super::stats::Stats;
 use crate::techniques::{Doorbells, Switches, Techniques};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use ringway_frame::{BURST, HEADERS};
 use ringway_mem::{Kept, Memory, MemoryError, Region, Span, SpanMut, Words};
 
@@ -93,6 +93,8 @@ pub struct Shared {
     pub(crate) switches: Switches,
     pub(crate) tx: RingState,
     pub(crate) rx: RingState,
+    /// The PHY returns frames instead of sending them.
+    pub(crate) loopback: AtomicBool,
     /// Guest-physical address of the shared block; 0: none.
     pub(crate) csb: AtomicU64,
     /// How often a worker found a tail moved: of the transmit ring, of the receive ring.
@@ -122,6 +124,7 @@ impl Shared {
             switches: Switches::default(),
             tx: RingState::default(),
             rx: RingState::default(),
+            loopback: AtomicBool::new(false),
             csb: AtomicU64::new(0),
             doorbells: Default::default(),
             tx_due: AtomicU64::new(0),
@@ -175,6 +178,12 @@ impl Shared {
     #[inline]
     pub fn link(&self) -> bool {
         self.load(reg::STATUS) & LINK_UP != 0
+    }
+
+    /// Whether frames that the guest sends come back to it instead of leaving.
+    #[inline]
+    pub(crate) fn loops_back(&self) -> bool {
+        self.loopback.load(Ordering::Relaxed)
     }
 
     /// Takes the ring registers over that begin at `base`, and enables the ring.

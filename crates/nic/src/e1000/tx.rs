@@ -3,6 +3,7 @@
 use super::csb::{Csb, Direction};
 use super::filter::{CRC, VME};
 use super::interrupts::{Raise, TXDW, TXQE};
+use super::loopback::Loopback;
 use super::offload::{Context, Request};
 use super::registers as reg;
 use super::ring::{Part, Ring, set_head, tail};
@@ -86,7 +87,9 @@ impl Scan {
 /// The engine of a transmit ring. One worker owns it.
 #[derive(Debug)]
 pub struct TxEngine {
-    counters: CountersRef,
+    pub(super) counters: CountersRef,
+    /// Present once the PHY looped frames back.
+    pub(super) loopback: Option<Box<Loopback>>,
     ring: Ring,
     contexts: Contexts,
     signal: Signal,
@@ -113,6 +116,7 @@ impl TxEngine {
     pub fn new(counters: CountersRef) -> TxEngine {
         TxEngine {
             counters,
+            loopback: None,
             ring: Ring::default(),
             contexts: Contexts::default(),
             signal: Signal::new(Direction::Tx),
@@ -153,6 +157,11 @@ impl TxEngine {
     /// Adds the next frames to `burst`. They stay in the ring until they are released; a further call returns the same
     /// frames again.
     pub fn take<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
+        if bus.shared.loops_back() { self.loop_back(bus) } else { self.collect(bus, burst) }
+    }
+
+    /// [`TxEngine::take`], also for frames that don't leave.
+    pub(super) fn collect<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
         let mut raise = Raise::NONE;
         self.poll_at = None;
         if !self.adopt(bus, &mut raise) {
@@ -168,7 +177,8 @@ impl TxEngine {
         if core::mem::replace(&mut self.last, tail) != tail {
             add(&bus.shared.doorbells[0], 1);
         }
-        let available = if bus.shared.link() { self.ring.available(tail) } else { 0 };
+        let sends = bus.shared.link() || bus.shared.loops_back();
+        let available = if sends { self.ring.available(tail) } else { 0 };
         if available > 0 {
             self.fill(bus, &mut translate, burst, available, (csb, &mut raise));
         }
