@@ -2,12 +2,15 @@
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_client::{Ring, Wait};
+use ringway_host::kvm::Machine;
+use ringway_mem::{Hint, Memory};
 use ringway_tests::card::{Card, MEMORY};
 use ringway_tests::e1000::E1000;
 use ringway_tests::eventually;
 use ringway_tests::fabric::Fabric;
 use ringway_tests::folder::Folder;
 use ringway_vfio_user::pci;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -325,4 +328,163 @@ fn a_client_that_shares_more_than_the_port_may_map_keeps_what_it_has() {
     left.card().unmap().unwrap();
     left.card().share(MEMORY, MEMORY).unwrap();
     assert_eq!(state(&fabric, "right"), "up");
+}
+
+#[test]
+fn a_carrier_is_turned_off_and_on() {
+    const STATUS: u64 = 8;
+    let folder = Folder::new("e1000-carrier").unwrap();
+    let fabric = fabric(&folder, "e1000-carrier");
+    let mut left = driver(&fabric, "left", LEFT, pci::INTX);
+    let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
+    let turn = |word: &str| fabric.ask(&["--json", "port", word, "left"]).unwrap();
+    let mut has_carrier = |left: &mut E1000| left.card().read(STATUS).unwrap() & 2 != 0;
+    turn("down");
+    assert!(!has_carrier(&mut left));
+    let before = fabric.counted("left", "tx_frames").unwrap();
+    left.send(&frame(RIGHT, LEFT, 1, 60), BOUND).unwrap();
+    right.send(&frame(LEFT, RIGHT, 2, 60), BOUND).unwrap();
+    turn("up");
+    assert!(has_carrier(&mut left));
+    // The frame that waited without a carrier leaves; the one to it was dropped.
+    assert_eq!(receive(&mut right, 1), [frame(RIGHT, LEFT, 1, 60)]);
+    assert_eq!(fabric.counted("left", "tx_frames").unwrap(), before + 1);
+    pass(&mut right, &mut left, [RIGHT, LEFT], 20);
+    let refusal = fabric.ask(&["port", "down", "nobody"]).unwrap_err().to_string();
+    assert!(refusal.contains("there is no port"), "{refusal}");
+}
+
+#[test]
+fn doorbells_of_a_client_on_kvm_are_mapped() {
+    const TDT: u64 = 0x3818;
+    let folder = Folder::new("e1000-kvm").unwrap();
+    let text = "[switch.main]\n[port.card]\nkind = \"e1000\"\nsocket = \"card.sock\"\nmodel = \"82574l\"\n\
+                mac = \"02:00:00:00:00:01\"\nswitch = \"main\"\n";
+    let fabric = Fabric::up(folder.path(), "e1000-kvm", text).unwrap();
+    let is_mapped = || Card::connect(&fabric.socket("card.sock")).unwrap().is_mapped(TDT);
+    assert!(!is_mapped(), "this process has no virtual machine");
+    // Without permission for /dev/kvm there is none.
+    if let Ok(_machine) = Machine::new() {
+        assert!(is_mapped());
+    }
+}
+
+/// Numbers that look random.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as u32
+    }
+
+    fn of(&mut self, values: &[u32]) -> u32 {
+        values[self.next() as usize % values.len()]
+    }
+}
+
+/// Writes anything to rings, the shared block, and mapped registers, until `over`.
+fn scribble([memory, pages]: [Arc<Memory>; 2], over: &AtomicBool) {
+    let mut numbers = Numbers(88_172_645_463_325_252);
+    let write = |memory: &Memory, at: u64, value: u32| {
+        if let Some(span) = memory.span_mut(at, 4, &mut Hint::default()) {
+            span.write(&value.to_le_bytes());
+        }
+    };
+    while !over.load(Ordering::Relaxed) {
+        // Indices, lengths, addresses; commands: a context, a frame without an end, a frame, segmentation.
+        let any = numbers.next();
+        let value = numbers.of(&[
+            any,
+            any % 40,
+            0x2000,
+            u32::MAX,
+            0x2000_0000,
+            0x2010_0040,
+            0x2b10_0040,
+            0x2f10_0800,
+        ]);
+        let place = numbers.next();
+        match place % 4 {
+            // Both rings and the block.
+            0 | 1 => write(&memory, 0x1000 + u64::from(place >> 2) % 0x3000 / 4 * 4, value),
+            // The registers of a ring.
+            2 => write(
+                &pages,
+                u64::from(numbers.of(&[0x2800, 0x3800])) + u64::from(place >> 2) % 0x38 / 4 * 4,
+                value,
+            ),
+            _ => write(
+                &pages,
+                u64::from(numbers.of(&[0x2000, 0x3000, 0x5000])) + u64::from(place >> 2) % 0xffc / 4 * 4,
+                value,
+            ),
+        }
+    }
+}
+
+/// Accesses that stop, start, move and empty rings, loop frames back, and take memory away.
+fn storm(driver: &mut E1000, numbers: &mut Numbers) {
+    let card = driver.card();
+    let any = numbers.next();
+    let result = match any % 8 {
+        0 => card.write(0x100, numbers.of(&[0, 2, 0x8002])),
+        1 => card.write(0x400, numbers.of(&[0, 2])),
+        2 => card.write(0x2834, numbers.of(&[0, 0, u32::MAX])),
+        3 => card.write(0x2830, numbers.of(&[0x3000, 0x3004, 0, u32::MAX, 0xf_fff0])),
+        // The PHY's loopback, on and off.
+        4 => card.write(0x20, numbers.of(&[0x0420_4140, 0x0420_1140])),
+        5 => card.write(u64::from(numbers.next()) % 0x6000 / 4 * 4, numbers.next()),
+        6 => card.unmap().and_then(|()| card.share_again()),
+        _ if any & 0x38 == 0 => card.reset().and_then(|()| card.set_config(4, &[6, 0])),
+        _ => card.read(u64::from(any) % 0x6000 / 4 * 4).map(drop),
+    };
+    // A refused request is an answer, too.
+    drop(result);
+}
+
+#[test]
+fn a_hostile_guest_with_mapped_registers_and_a_shared_block_disturbs_nobody() {
+    let folder = Folder::new("e1000-hostile").unwrap();
+    let port = |name: &str, mac: u8, switch: &str| {
+        format!(
+            "[port.{name}]\nkind = \"e1000\"\nmodel = \"82574l\"\nsocket = \"{name}.sock\"\n\
+             mac = \"02:00:00:00:00:0{mac}\"\nswitch = \"{switch}\"\n"
+        )
+    };
+    // On another switch, so that its frames don't fill their rings, but with the same worker.
+    let text = format!(
+        "[switch.main]\n[switch.other]\n{}{}{}techniques = {{ doorbells = \"mapped\", in-place = true, csb = true, \
+         moderate = \"50us\", combine = true }}\n[port.sink]\nkind = \"null\"\nswitch = \"other\"\n[worker.w]\n",
+        port("left", 1, "main"),
+        port("right", 2, "main"),
+        port("evil", 3, "other")
+    );
+    let fabric = Fabric::up(folder.path(), "e1000-hostile", &text).unwrap();
+    let mut left = driver(&fabric, "left", LEFT, pci::MSI);
+    let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
+    let mut numbers = Numbers(362_436_069);
+    for _ in 0..4 {
+        let over = AtomicBool::new(false);
+        let mut evil = driver(&fabric, "evil", [2, 0, 0, 0, 0, 3], pci::MSI);
+        let shared = evil.card().shared();
+        std::thread::scope(|scope| {
+            scope.spawn(|| scribble(shared, &over));
+            for round in 0..100 {
+                storm(&mut evil, &mut numbers);
+                left.send(&frame(RIGHT, LEFT, round, 200), BOUND).unwrap();
+                assert_eq!(receive(&mut right, 1), [frame(RIGHT, LEFT, round, 200)]);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+    let mut evil = driver(&fabric, "evil", [2, 0, 0, 0, 0, 3], pci::MSI);
+    let before = fabric.counted("sink", "rx_frames").unwrap();
+    evil.send(&frame(RIGHT, LEFT, 1, 60), BOUND).unwrap();
+    assert!(eventually(BOUND, || fabric.counted("sink", "rx_frames").unwrap() > before));
+    let status = fabric.ask(&["ps", "--json"]).unwrap();
+    assert_eq!(status["fabric"]["restarts"], 0);
+    assert_eq!((state(&fabric, "left"), fabric.counted("left", "faults").unwrap()), ("up".into(), 0));
 }

@@ -107,6 +107,31 @@ Examples:
   ringway stats --watch --json
   ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
+    /// Show where a guest's time goes: programs, kernel, interrupts, idle; and what its process costs.
+    #[command(after_help = "\
+For guests that can run commands, see `ringway guest exec --help`.
+
+Examples:
+  ringway profile left
+  ringway profile left --seconds 10 --json")]
+    Profile {
+        /// The guest.
+        name: String,
+        /// Seconds to observe it for.
+        #[arg(long, default_value_t = 2, value_name = "SECONDS",
+            value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+    },
+    /// Connect or disconnect the cable of a port's emulated card.
+    #[command(after_help = "\
+Examples:
+  ringway port down left
+  ringway port up left")]
+    Port {
+        /// What to do.
+        #[command(subcommand)]
+        command: PortCommand,
+    },
     /// Show the state of a switch.
     #[command(after_help = "\
 Examples:
@@ -304,6 +329,29 @@ pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
     if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0.01 to 3600".into()) }
+}
+
+/// What to do with ports.
+#[derive(Subcommand)]
+pub enum PortCommand {
+    /// Connect the cable: the guest's driver sees a carrier, and frames pass.
+    #[command(after_help = "\
+Examples:
+  ringway port up left")]
+    Up {
+        /// The ports.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Disconnect the cable: the guest's driver loses the carrier, and no frames pass, until `up` or `ringway apply`.
+    #[command(after_help = "\
+Examples:
+  ringway port down left")]
+    Down {
+        /// The ports.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
 }
 
 /// What to show of a switch.

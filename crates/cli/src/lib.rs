@@ -16,6 +16,7 @@ mod link;
 mod log;
 mod order;
 mod place;
+mod profile;
 mod ps;
 mod run_data;
 mod run_function;
@@ -25,9 +26,10 @@ mod target;
 mod text;
 mod up;
 
-use arguments::{Arguments, Command, GuestCommand, PluginHost, SwitchCommand};
+use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand, SwitchCommand};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
+use ringway_control::api::PortView;
 use ringway_control::kinds::PortControl;
 use ringway_scheduler::plugins::{Folder, Options, become_host};
 use std::io::Write;
@@ -80,8 +82,16 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Check { file } => check::check(&target, json, &file),
         Command::Ps => ps::ps(&target, json),
         Command::Stats(options) => stats::stats(&target, json, &options),
+        Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
         Command::Link { command } => link::link(&target, json, command),
+        Command::Port { command } => {
+            let (names, words) = match command {
+                PortCommand::Up { names } => (names, ("up", "connecting")),
+                PortCommand::Down { names } => (names, ("down", "disconnecting")),
+            };
+            order::PORT.order::<PortView>(&target, json, &names, words)
+        }
         Command::Guest { command } => match command {
             GuestCommand::List => guest::list(&target, json),
             GuestCommand::Start { names } => guest::start(&target, json, &names),

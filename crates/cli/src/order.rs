@@ -1,4 +1,4 @@
-//! Starting and stopping of guests and functions.
+//! Starting and stopping of guests and functions, and carriers of ports.
 
 use crate::arguments::Target;
 use crate::client::Client;
@@ -14,12 +14,16 @@ pub struct ObjectKind {
     word: &'static str,
     /// The API's path of all objects.
     all: &'static str,
+    /// The command that lists them.
+    list: &'static str,
 }
 
 /// A guest.
-pub const GUEST: ObjectKind = ObjectKind { word: "guest", all: "/v1/guests" };
+pub const GUEST: ObjectKind = ObjectKind { word: "guest", all: "/v1/guests", list: "guest list" };
 /// A function.
-pub const FUNCTION: ObjectKind = ObjectKind { word: "function", all: "/v1/functions" };
+pub const FUNCTION: ObjectKind = ObjectKind { word: "function", all: "/v1/functions", list: "function list" };
+/// A port.
+pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: "ps" };
 
 impl ObjectKind {
     /// The API's path of `what` of the object `name`.
@@ -32,9 +36,9 @@ impl ObjectKind {
 
     /// The error for an unknown name.
     pub fn unknown(&self, name: &str) -> Fail {
-        let ObjectKind { word, .. } = self;
+        let ObjectKind { word, list, .. } = self;
         let name = name.escape_debug();
-        Fail::Unknown(format!("there is no {word} \"{name}\"; `ringway {word} list` shows those there are"))
+        Fail::Unknown(format!("there is no {word} \"{name}\"; `ringway {list}` shows those there are"))
     }
 
     /// Sends an order for each of `names`, and prints it unless the output is JSON.

@@ -224,6 +224,8 @@ mod tests {
             )
         };
         assert_eq!(words(&card(""), &card("moderate='50us'")), ["change port c"]);
+        assert_eq!(words(&card(""), &card("").replace("mac=", "carrier=false\nmac=")), ["change port c"]);
+        assert_eq!(words(TWO, &TWO.replace("socket='a'", "socket='a'\ncarrier=false")), ["change port a"]);
         let moved = card("csb=true").replace("[worker.w]", "[worker.w]\nports=['c']");
         assert_eq!(words(&card(""), &moved), ["move port c to w", "change port c"]);
         let other = card("csb=true").replace("socket='c'", "socket='d'");

@@ -179,13 +179,13 @@ fn a_cards_techniques_change_while_its_client_stays() {
     let mut bench = Bench::new(1);
     let settings = |techniques: e1000::Techniques| {
         let (mac, memory) = (Some(MacAddress([2, 0, 0, 0, 0, 1])), e1000::MEMORY);
-        Kind::new("e1000", &e1000::Settings { model: "82574l".into(), mac, mtu: None, memory, techniques })
+        let (model, mtu, carrier) = ("82574l".into(), None, true);
+        Kind::new("e1000", &e1000::Settings { model, mac, mtu, memory, carrier, techniques })
     };
     bench.port("a", settings(e1000::Techniques::default()), To::Patch("b".into()));
     bench.port("b", null(), To::Patch("a".into()));
     let (socket, _client) = std::os::unix::net::UnixStream::pair().unwrap();
-    let pages = ringway_host::memfd("registers", e1000::PAGES).unwrap();
-    bench.fabric.attach("a", vec![socket.into(), pages]).unwrap();
+    bench.fabric.attach("a", vec![socket.into()]).unwrap();
     let shown = |bench: &Bench| {
         let port = bench.fabric.state().ports.swap_remove(0);
         (port.state, port.detail)

@@ -60,6 +60,7 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
         mtu: None,
         without: Vec::new(),
         memory: vhost_user::MEMORY,
+        carrier: true,
     };
     let ports = [
         ("load", Kind::new("source", &load), "others"),

@@ -78,14 +78,16 @@ pub struct Interface {
     pub mac: Option<String>,
     /// Queue pairs; User-Mode Linux has only one.
     pub queues: u16,
-    /// Further properties of QEMU's virtio-net device, such as `packed=on`.
+    /// One of QEMU's own emulated cards, named after its driver, such as `e1000`, instead of virtio-net.
+    pub card: Option<String>,
+    /// Further properties of QEMU's device, such as `packed=on`.
     pub options: Vec<String>,
 }
 
 impl Interface {
     /// One queue pair, no address.
     pub fn new(attachment: Attachment) -> Interface {
-        Interface { attachment, address: None, mac: None, queues: 1, options: Vec::new() }
+        Interface { attachment, address: None, mac: None, queues: 1, card: None, options: Vec::new() }
     }
 }
 
@@ -312,7 +314,7 @@ fn image(
 ) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
     let cards = spec.interfaces.iter().filter_map(|interface| match &interface.attachment {
         Attachment::VfioUser { driver, .. } => Some(driver.as_str()),
-        _ => None,
+        _ => interface.card.as_deref(),
     });
     let drivers: Vec<&str> = cards.collect();
     let found = match (&spec.kernel, &spec.modules) {

@@ -184,7 +184,10 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
             format!("vhost-user,id={id},chardev={id},queues={queues}")
         }
     };
-    let mut device = format!("virtio-net-pci,netdev={id},disable-legacy=on");
+    let mut device = match &interface.card {
+        Some(card) => format!("{card},netdev={id}"),
+        None => format!("virtio-net-pci,netdev={id},disable-legacy=on"),
+    };
     // Otherwise QEMU gives all its guests the same address.
     let mac = interface.mac.clone().or_else(random_mac);
     if let Some(mac) = mac {
@@ -194,7 +197,7 @@ fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
         device.push_str(",mq=on");
     }
     // QEMU before 8 stops at an assertion when a guest's driver starts on vhost-user with MSI-X under TCG.
-    if version < 8 {
+    if version < 8 && interface.card.is_none() {
         device.push_str(",vectors=0");
     } else if queues > 1 {
         device.push_str(&format!(",vectors={}", 2 * queues + 2));
@@ -323,5 +326,7 @@ mod tests {
         let tap = Interface::new(Attachment::Tap { interface: "t0".into() });
         let words = network("n", &tap, 8).join(" ");
         assert!(words.contains("tap,id=n,ifname=t0") && !words.contains("-chardev"), "{words}");
+        let card = Interface { card: Some("e1000".into()), mac: Some("02:00:00:00:00:01".into()), ..tap };
+        assert!(network("n", &card, 7).ends_with(&["e1000,netdev=n,mac=02:00:00:00:00:01".into()]));
     }
 }

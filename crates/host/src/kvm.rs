@@ -13,6 +13,14 @@ use vmm_sys_util::eventfd::EventFd;
 /// nothing else uses.
 const TSS: usize = 0xfffb_d000;
 
+/// Whether a process has a virtual machine of KVM; `false` if its descriptors can't be listed.
+pub fn is_used_by(process: i32) -> bool {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    // Attack: a process with endless descriptors.
+    let mut links = entries.take(4096).flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.any(|link| link.as_os_str() == "anon_inode:kvm-vm")
+}
+
 /// A virtual machine with one virtual CPU.
 #[derive(Debug)]
 pub struct Machine {
@@ -179,5 +187,20 @@ impl Drop for Alarm {
     fn drop(&mut self) {
         // SAFETY: the timer exists until here.
         unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_a_machine_is_told_from_one_without() {
+        let process = std::process::id() as i32;
+        assert!(!is_used_by(process) && !is_used_by(0));
+        // Without permission for /dev/kvm there is no machine.
+        if let Ok(_machine) = Machine::new() {
+            assert!(is_used_by(process));
+        }
     }
 }

@@ -26,6 +26,11 @@ pub use session_socket::SocketError;
 
 use ringway_frame::{RxQueue, TxQueue};
 
+/// Default of the settings `carrier`.
+fn carrier() -> bool {
+    true
+}
+
 /// Both directions of one queue pair of a port.
 pub struct Queue {
     /// Frames from the peer.

@@ -33,6 +33,8 @@ const LONGEST: u64 = 86_400;
         exits,
         links,
         set_link,
+        carrier_on,
+        carrier_off,
         stats,
         table,
         guests,
@@ -65,6 +67,8 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/ports/{name}/exits", get(exits))
         .route("/v1/links", get(links))
         .route("/v1/links/{name}", patch(set_link))
+        .route("/v1/ports/{name}/up", post(carrier_on))
+        .route("/v1/ports/{name}/down", post(carrier_off))
         .route("/v1/stats", get(stats))
         .route("/v1/switches/{name}/table", get(table))
         .route("/v1/guests", get(guests))
@@ -171,6 +175,28 @@ async fn set_link(
 ) -> Result<Json<LinkView>, Failure> {
     let Json(change) = change.map_err(unread)?;
     ask(&inbox, |answer| Ask::SetLink(name, change, answer)).await.map(Json)
+}
+
+/// Turns a port's carrier on, as the file may say it by `carrier`.
+#[utoipa::path(post, path = "/v1/ports/{name}/up",
+    params(("name" = String, Path, description = "The port")),
+    responses((status = 204), (status = 404, body = Trouble),
+    (status = 409, body = Trouble, description = "Its peer can't see a carrier")))]
+async fn carrier_on(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    set_carrier(&inbox, name, true).await
+}
+
+/// Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass.
+#[utoipa::path(post, path = "/v1/ports/{name}/down",
+    params(("name" = String, Path, description = "The port")),
+    responses((status = 204), (status = 404, body = Trouble),
+    (status = 409, body = Trouble, description = "Its peer can't see a carrier")))]
+async fn carrier_off(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
+    set_carrier(&inbox, name, false).await
+}
+
+async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<StatusCode, Failure> {
+    ask(inbox, |answer| Ask::SetCarrier(name, carrier, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.

@@ -8,8 +8,10 @@ use crate::api::{
 use crate::file::{self, Fabric, Outside};
 use crate::functions::FunctionError;
 use crate::guests::GuestError;
+use crate::kinds;
 use ringway_fabric::proto::{Reply, Request};
 use ringway_guests::Guest;
+use ringway_spec::Port;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -67,6 +69,8 @@ pub enum Ask {
     StopFunction(String, Answer<()>),
     /// Path of the socket for a running function's handlers.
     Handlers(String, Answer<PathBuf>),
+    /// Turn a port's carrier on or off.
+    SetCarrier(String, bool, Answer<()>),
     /// Change the fabric to this file.
     Become(NewFabric, Answer<Changes>),
     /// Shut the fabric down.
@@ -119,16 +123,35 @@ impl Engine {
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(function_failure)))
             }
+            Ask::SetCarrier(name, carrier, answer) => {
+                drop(answer.send(self.set_carrier(&name, carrier).await));
+            }
             Ask::Become(new, answer) => drop(answer.send(self.apply(new).await)),
             // `serve` handles `Shutdown`, and `question` answered the queries.
             _ => {}
         }
     }
 
+    fn port(&self, name: &str) -> Result<&Port, Failure> {
+        let unknown = || Failure::Unknown(trouble(format!("there is no port \"{name}\"; see `ringway ps`")));
+        self.fabric.port(name).ok_or_else(unknown)
+    }
+
+    async fn set_carrier(&mut self, name: &str, carrier: bool) -> Result<(), Failure> {
+        let port = self.port(name)?;
+        let changed = kinds::find(port.kind.name(), self.host.kinds);
+        let changed = changed.and_then(|kind| kind.with_carrier(port, carrier)).ok_or_else(|| {
+            Failure::Conflict(trouble(format!(
+                "port \"{name}\" has no carrier; ports of kinds \"e1000\" and \"vhost-user\" have"
+            )))
+        })?;
+        let mut target = self.fabric.clone();
+        target.ports.iter_mut().filter(|port| port.name == name).for_each(|port| port.clone_from(&changed));
+        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(trouble(error)))
+    }
+
     async fn exits(&mut self, name: String) -> Result<ExitsView, Failure> {
-        if !self.fabric.ports.iter().any(|port| port.name == name) {
-            return Err(Failure::Unknown(trouble(format!("there is no port \"{name}\"; see `ringway ps`"))));
-        }
+        self.port(&name)?;
         let reply = self.call(&name, Request::Exits { port: name.clone() }).await;
         match reply.map_err(|error| Failure::Conflict(trouble(error)))? {
             Reply::Exits(Some(exits)) => Ok(ExitsView::of(name, exits)),

@@ -2,13 +2,15 @@
 
 use super::{Engine, EngineError, Message};
 use crate::data::DataError;
-use crate::kinds;
+use crate::file::Fabric;
+use crate::kinds::{self, PortControl};
 use crate::open::{Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{Event, PortState, Request};
 use ringway_host::Closer;
 use ringway_spec::Port;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -66,6 +68,20 @@ impl Live {
             opener.gone(self.serial);
         }
         self.serial = 0;
+    }
+}
+
+/// Adds what `data` needs for a new peer besides `descriptors`.
+fn complete(
+    fabric: &Fabric,
+    more: &'static [&'static dyn PortControl],
+    name: &str,
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<()> {
+    let kind = |port: &Port| kinds::find(port.kind.name(), more);
+    match fabric.port(name).and_then(|port| Some((port, kind(port)?))) {
+        Some((port, kind)) => kind.complete(port, descriptors),
+        None => Ok(()),
     }
 }
 
@@ -187,9 +203,12 @@ impl Engine {
             }
             // An earlier peer, which is detached already.
             What::Left { .. } => {}
-            What::Arrived { serial, descriptors, keep } => {
+            What::Arrived { serial, mut descriptors, keep } => {
                 live.serial = serial;
                 live.reason.clear();
+                if let Err(error) = complete(&self.fabric, self.host.kinds, &name, &mut descriptors) {
+                    return live.gone(&error.to_string());
+                }
                 if keep {
                     live.kept = descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
                 }

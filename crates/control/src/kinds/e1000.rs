@@ -4,11 +4,12 @@ use super::{Described, GuestSide, PortControl};
 use crate::file::{socket, station};
 use crate::open::{self, EngineHandle, OpenError};
 use ringway_guests::{Attachment, Interface};
-use ringway_host::PageChoice;
+use ringway_host::{PageChoice, kvm, memfd, peer};
 use ringway_port::e1000::{KIND, MEMORY, MODELS, PAGES, Settings, Techniques};
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use std::io;
+use std::os::fd::OwnedFd;
 use tokio::task::JoinHandle;
 
 pub struct E1000;
@@ -19,7 +20,7 @@ impl PortControl for E1000 {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["socket", "model", "mac", "mtu", "memory", "techniques", "owner", "group", "mode"]
+        &["socket", "model", "mac", "mtu", "memory", "carrier", "techniques", "owner", "group", "mode"]
     }
 
     fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
@@ -34,6 +35,7 @@ impl PortControl for E1000 {
             mac,
             mtu: section.number("mtu", 68..=9000).map(|mtu| mtu as u16),
             memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
+            carrier: section.boolean("carrier").unwrap_or(true),
             techniques: techniques(section),
         };
         Described { kind: Kind::new(self.name(), &settings), socket, queues: 1 }
@@ -46,15 +48,28 @@ impl PortControl for E1000 {
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let listener = engine.listen(port)?;
-        let pages = || Ok(vec![ringway_host::memfd("registers", PAGES).map_err(io::Error::other)?]);
-        Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener, pages))))
+        Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))
+    }
+
+    fn complete(&self, port: &Port, descriptors: &mut Vec<OwnedFd>) -> io::Result<()> {
+        let Settings { model, techniques, .. } = port.kind.settings().map_err(io::Error::other)?;
+        let client = descriptors.first().and_then(|socket| peer(socket).ok());
+        if techniques.maps(&model, || client.is_some_and(|client| kvm::is_used_by(client.process))) {
+            descriptors.push(memfd("registers", PAGES).map_err(io::Error::other)?);
+        }
+        Ok(())
+    }
+
+    fn with_carrier(&self, port: &Port, carrier: bool) -> Option<Port> {
+        let settings = Settings { carrier, ..port.kind.settings().ok()? };
+        Some(Port { kind: Kind::new(self.name(), &settings), ..port.clone() })
     }
 
     fn changes(&self, from: &Port, to: &Port) -> bool {
         let (Ok(own), Ok(new)) = (from.kind.settings::<Settings>(), to.kind.settings::<Settings>()) else {
             return false;
         };
-        let settings = Settings { techniques: new.techniques, ..own };
+        let settings = Settings { carrier: new.carrier, techniques: new.techniques, ..own };
         Port { kind: Kind::new(self.name(), &settings), ..from.clone() } == *to
     }
 
@@ -81,6 +96,10 @@ const LONGEST: u64 = 1_000_000_000;
 /// Shortest and longest interval at which a sleeping worker looks at mapped doorbells.
 const POLL: std::ops::RangeInclusive<u64> = 50_000..=200_000;
 
+/// Words for where doorbells go.
+const DOORBELLS: &[(&str, Option<bool>)] =
+    &[("auto", None), ("mapped", Some(true)), ("trapped", Some(false))];
+
 /// Reads the techniques of a card.
 fn techniques(section: &mut Section<'_>) -> Techniques {
     let usual = Techniques::default();
@@ -90,7 +109,7 @@ fn techniques(section: &mut Section<'_>) -> Techniques {
         timers: table.boolean("timers").unwrap_or(usual.timers),
         combine: table.boolean("combine").unwrap_or(usual.combine),
         batch: table.boolean("batch").unwrap_or(usual.batch),
-        mapped: table.word("doorbells", &[("mapped", true), ("trapped", false)]).unwrap_or(usual.mapped),
+        mapped: table.word("doorbells", DOORBELLS).unwrap_or(usual.mapped),
         poll: table.duration("poll", POLL, "100us").unwrap_or(usual.poll),
         in_place: table.boolean("in-place").unwrap_or(usual.in_place),
         csb: table.boolean("csb").unwrap_or(usual.csb),

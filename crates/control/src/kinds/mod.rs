@@ -16,6 +16,8 @@ use ringway_guests::Interface;
 use ringway_host::PageChoice;
 use ringway_spec::file::{Notes, Section};
 use ringway_spec::{Kind, MacAddress, Port, Socket};
+use std::io;
+use std::os::fd::OwnedFd;
 use tokio::task::JoinHandle;
 
 /// Every kind of the project.
@@ -53,6 +55,19 @@ pub trait PortControl: Sync {
         engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError>;
+
+    /// Adds what `data` needs for a peer that arrived with `descriptors`, the first of which is its socket.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    fn complete(&self, _port: &Port, _descriptors: &mut Vec<OwnedFd>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The port with its carrier on or off, if its peer can see a carrier.
+    fn with_carrier(&self, _port: &Port, _carrier: bool) -> Option<Port> {
+        None
+    }
 
     /// Whether its peer is notified, so that it has the key `notify`.
     fn notifies(&self) -> bool {

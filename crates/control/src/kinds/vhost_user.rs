@@ -18,7 +18,10 @@ impl PortControl for VhostUser {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["socket", "role", "queues", "mac", "mtu", "without", "memory", "notify", "owner", "group", "mode"]
+        &[
+            "socket", "role", "queues", "mac", "mtu", "without", "memory", "carrier", "notify", "owner",
+            "group", "mode",
+        ]
     }
 
     fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described {
@@ -31,6 +34,7 @@ impl PortControl for VhostUser {
             mtu: section.number("mtu", 68..=65_535).map(|mtu| mtu as u16),
             without: without(section, notes),
             memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
+            carrier: section.boolean("carrier").unwrap_or(true),
         };
         Described { kind: Kind::new(self.name(), &settings), socket, queues }
     }
@@ -44,7 +48,7 @@ impl PortControl for VhostUser {
         let settings: Settings = engine.settings(port)?;
         if settings.server {
             let listener = engine.listen(port)?;
-            return Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener, || Ok(Vec::new())))));
+            return Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))));
         }
         let path = port.socket.clone().unwrap_or_default().path;
         Ok(Some(tokio::spawn(open::vhost_user::connect(engine, path))))
@@ -52,6 +56,16 @@ impl PortControl for VhostUser {
 
     fn notifies(&self) -> bool {
         true
+    }
+
+    fn changes(&self, from: &Port, to: &Port) -> bool {
+        let new = to.kind.settings::<Settings>();
+        new.is_ok_and(|new| self.with_carrier(from, new.carrier).as_ref() == Some(to))
+    }
+
+    fn with_carrier(&self, port: &Port, carrier: bool) -> Option<Port> {
+        let settings = Settings { carrier, ..port.kind.settings().ok()? };
+        Some(Port { kind: Kind::new(self.name(), &settings), ..port.clone() })
     }
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {

@@ -3,25 +3,17 @@
 use super::{EngineHandle, Watched, What};
 use ringway_host::listener::{self, Listener, Retry};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// Server: accepts front-ends, one at a time. A new connection never displaces the front-end that is served;
 /// otherwise any client with access to the socket could take over a running guest's port. The next front-end waits,
 /// connected but not served, until the previous one is gone; so a VMM can restart and reconnect before the end of its
 /// previous connection was noticed.
-///
-/// `more` makes what `data` needs for each front-end besides the socket.
-pub async fn serve(
-    mut engine: EngineHandle,
-    mut door: Watched<Listener>,
-    more: impl Fn() -> io::Result<Vec<OwnedFd>>,
-) {
+pub async fn serve(mut engine: EngineHandle, mut door: Watched<Listener>) {
     loop {
-        let accepted = door.until(|door| door.accept().map_err(io::Error::other)).await;
-        match accepted.and_then(|socket| Ok((socket, more()?))) {
-            Ok((socket, more)) => {
-                engine.arrived(std::iter::once(socket).chain(more).collect(), false);
+        match door.until(|door| door.accept().map_err(io::Error::other)).await {
+            Ok(socket) => {
+                engine.arrived(vec![socket], false);
                 engine.wait().await;
             }
             Err(error) => engine.trouble(error).await,
@@ -78,7 +70,7 @@ mod tests {
         let (sender, mut inbox) = mpsc::unbounded_channel();
         let (done, watched) = watch::channel(0);
         let engine = EngineHandle::new("p".into(), 1, sender, watched);
-        let task = tokio::spawn(serve(engine, Watched::new(listener).unwrap(), || Ok(Vec::new())));
+        let task = tokio::spawn(serve(engine, Watched::new(listener).unwrap()));
         let mut fronts = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
         for (serial, front) in (1..).zip(&mut fronts) {
             let (number, mut served) = arrival(&mut inbox).await;

@@ -77,8 +77,9 @@ impl Backend {
         Backend { device, counters, connection, refused, socket }
     }
 
-    /// Connects a client and disconnects a former one. `pages`: new memory of [`super::PAGES`] bytes.
-    pub fn connect(&mut self, stream: OwnedFd, pages: OwnedFd) -> Result<(), BackendError> {
+    /// Connects a client and disconnects a former one. `pages`: new memory of [`super::PAGES`] bytes,
+    /// if the client may map registers.
+    pub fn connect(&mut self, stream: OwnedFd, pages: Option<OwnedFd>) -> Result<(), BackendError> {
         self.disconnect();
         self.device.begin_session(self.socket.connect(stream)?, pages)?;
         let (inbox, session) = (Inbox::default(), Session::new(self.device.offer()));

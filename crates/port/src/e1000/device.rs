@@ -36,6 +36,7 @@ pub(super) struct Config {
     pub mac: [u8; 6],
     pub mtu: Option<u16>,
     pub memory: u64,
+    pub carrier: bool,
     pub techniques: super::Techniques,
 }
 
@@ -91,9 +92,9 @@ impl CardDevice {
         counters: CountersRef,
         budget: Arc<Budget>,
     ) -> Result<(CardDevice, Queue), MemoryError> {
-        let Config { model, mac, mtu, memory, techniques } = *config;
-        let techniques = techniques.of();
-        let nic = Nic::new(Settings { model, mac, techniques, link: true, pages: None })?;
+        let Config { model, mac, mtu, memory, carrier, techniques } = *config;
+        let techniques = techniques.of(model, false);
+        let nic = Nic::new(Settings { model, mac, techniques, link: carrier, pages: None })?;
         let largest = mtu.map_or(u32::MAX, |mtu| u32::from(mtu) + LINK);
         let (shared, calls) = (nic.shared().clone(), Calls::default());
         let card = Arc::new(Card { shared, memory: Arc::new(Memory::default()), calls, largest });
@@ -157,23 +158,28 @@ impl CardDevice {
 
     /// Begins a session on `socket`, with a card as after power-on.
     ///
-    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`.
-    pub fn begin_session(&mut self, socket: BorrowedFd<'_>, pages: OwnedFd) -> Result<(), BackendError> {
+    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`, if it
+    /// may map any.
+    pub fn begin_session(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        pages: Option<OwnedFd>,
+    ) -> Result<(), BackendError> {
         let epoll = Epoll::new().map_err(SocketError::from)?;
         epoll.add_level(socket, SOCKET).map_err(SocketError::from)?;
-        let Config { model, mac, techniques, .. } = self.config;
-        let techniques = techniques.of();
+        let Config { model, mac, carrier, techniques, .. } = self.config;
+        let techniques = techniques.of(model, pages.is_some());
         let is_mapped = techniques.doorbells == Doorbells::Mapped || techniques.in_place;
-        let mapped = match is_mapped {
-            true => {
+        self.pages = pages.filter(|_| is_mapped).map(Arc::new);
+        let mapped = match &self.pages {
+            Some(pages) => {
                 let (offset, len) = PAGES;
-                let mapping = host::Mapping::shared(&pages, offset.into(), len as usize);
+                let mapping = host::Mapping::shared(pages, offset.into(), len as usize);
                 Some(Arc::new(mapping.map_err(SocketError::from)?).region_at(0, 0))
             }
-            false => None,
+            None => None,
         };
-        self.nic = Nic::new(Settings { model, mac, techniques, link: true, pages: mapped })?;
-        self.pages = is_mapped.then(|| Arc::new(pages));
+        self.nic = Nic::new(Settings { model, mac, techniques, link: carrier, pages: mapped })?;
         self.before = self.frames();
         self.publish();
         self.budget.renew();
@@ -190,10 +196,26 @@ impl CardDevice {
     pub fn set_techniques(&mut self, techniques: super::Techniques) {
         self.config.techniques = techniques;
         let nic::Techniques { doorbells, in_place, .. } = self.nic.shared().techniques();
-        let techniques = nic::Techniques { doorbells, in_place, ..techniques.of() };
+        let techniques = nic::Techniques { doorbells, in_place, ..techniques.of(self.config.model, true) };
         self.nic.set_techniques(techniques, self.clock.now());
         // The worker takes them over.
         self.doorbell.wake();
+    }
+
+    /// Connects or disconnects the cable.
+    pub fn set_carrier(&mut self, carrier: bool) {
+        self.config.carrier = carrier;
+        let effects = self.nic.set_link(carrier, self.clock.now());
+        self.carry_out(effects);
+    }
+
+    /// Sends interrupts, and wakes the worker if it has something to do.
+    fn carry_out(&self, Effects { kick, raise }: Effects) {
+        self.card.raise(raise, &self.counters);
+        // The worker also sends interrupts that were deferred.
+        if kick || self.nic.next_due().is_some() {
+            self.doorbell.wake();
+        }
     }
 
     /// Where accesses and interrupts went since the client connected.
@@ -259,6 +281,7 @@ impl CardDevice {
             self.nic.shared().techniques();
         let mut detail = format!("{}{interrupts}", self.nic.model().name);
         let words = [
+            (!self.config.carrier, " no-carrier"),
             (doorbells == Doorbells::Mapped, " mapped"),
             (in_place, " in-place"),
             (csb, " csb"),
@@ -389,12 +412,8 @@ impl Device for CardDevice {
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) -> Result<(), Refused> {
         let area = area(region)?;
-        let Effects { kick, raise } = self.with_host(|nic, host| nic.write(area, offset, bytes, host));
-        self.card.raise(raise, &self.counters);
-        // The worker also sends interrupts that were deferred.
-        if kick || self.nic.next_due().is_some() {
-            self.doorbell.wake();
-        }
+        let effects = self.with_host(|nic, host| nic.write(area, offset, bytes, host));
+        self.carry_out(effects);
         if area == Area::Config {
             self.select_interrupts();
         }

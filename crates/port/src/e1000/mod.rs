@@ -17,6 +17,7 @@ mod tx;
 pub use peer::KIND;
 
 use ringway_nic::e1000::Model;
+use ringway_nic::pci::Capability;
 use ringway_nic::{self as nic, Doorbells, i82540em, i82574l};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct Settings {
     pub mtu: Option<u16>,
     /// Bytes of memory that a client may share.
     pub memory: u64,
+    /// Whether the card has a carrier: a connected cable.
+    #[serde(default = "crate::carrier")]
+    pub carrier: bool,
     /// What makes it fast.
     #[serde(default)]
     pub techniques: Techniques,
@@ -51,8 +55,9 @@ pub struct Techniques {
     pub combine: bool,
     /// One interrupt a burst instead of one a frame.
     pub batch: bool,
-    /// Whether the registers of the rings are mapped.
-    pub mapped: bool,
+    /// Whether the registers of the rings are mapped; by default if the client may map registers and the model's
+    /// drivers use message-signalled interrupts.
+    pub mapped: Option<bool>,
     /// The interval at which a sleeping worker looks at mapped doorbells.
     pub poll: u64,
     /// Whether filter registers are mapped, too.
@@ -67,7 +72,7 @@ impl Default for Techniques {
     fn default() -> Techniques {
         let nic::Techniques { moderate, timers, batch, poll, in_place, csb, cached, .. } =
             nic::Techniques::default();
-        Techniques { moderate, timers, combine: false, batch, mapped: false, poll, in_place, csb, cached }
+        Techniques { moderate, timers, combine: false, batch, mapped: None, poll, in_place, csb, cached }
     }
 }
 
@@ -75,16 +80,32 @@ impl Default for Techniques {
 const COMBINE: u64 = 20_000;
 
 impl Techniques {
-    /// As the model has them.
-    fn of(self) -> nic::Techniques {
+    /// As the model has them, for a client that may map registers or not.
+    fn of(self, model: &Model, may_map: bool) -> nic::Techniques {
         let Techniques { moderate, timers, combine, batch, mapped, poll, in_place, csb, cached } = self;
-        let doorbells = if mapped { Doorbells::Mapped } else { Doorbells::Trapped };
+        let is_mapped = may_map && mapped.unwrap_or_else(|| uses_messages(model));
+        let doorbells = if is_mapped { Doorbells::Mapped } else { Doorbells::Trapped };
+        let in_place = may_map && in_place;
         let combine = if combine { COMBINE } else { 0 };
         nic::Techniques { moderate, timers, combine, batch, doorbells, poll, in_place, csb, cached }
     }
+
+    /// Whether a client needs a file of [`PAGES`]. `exits`: its accesses to registers are exits from KVM, which cost far
+    /// more than a translator's.
+    pub fn maps(&self, model: &str, exits: impl FnOnce() -> bool) -> bool {
+        let suits = || MODELS.iter().any(|known| known.name == model && uses_messages(known)) && exits();
+        self.in_place || self.mapped.unwrap_or_else(suits)
+    }
 }
 
-/// Bytes of the memory for registers that clients map: a peer is attached with its socket and such a file.
+/// Whether a model's drivers use MSI-X. For the pin, a client removes its mappings, or its driver accesses registers
+/// at each interrupt, which is slower once any is mapped.
+fn uses_messages(model: &Model) -> bool {
+    model.identity.capabilities.iter().any(|(_, capability)| matches!(capability, Capability::MsiX(..)))
+}
+
+/// Bytes of the memory for registers that clients map: a peer is attached with its socket, and with such a file if it
+/// may map them.
 pub const PAGES: usize = (nic::e1000::PAGES.0 + nic::e1000::PAGES.1) as usize;
 
 /// Default of [`Settings::memory`].

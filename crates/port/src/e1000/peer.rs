@@ -15,22 +15,23 @@ use std::sync::Arc;
 pub const KIND: PortKind = PortKind { name: "e1000", open };
 
 fn open(context: Context<'_>) -> Opened {
-    let Settings { model, mac, mtu, memory, techniques } = context.port.kind.settings()?;
+    let Settings { model, mac, mtu, memory, carrier, techniques } = context.port.kind.settings()?;
     let found = MODELS.iter().find(|known| known.name == model);
     let model = found.ok_or_else(|| PeerError::kind(format!("there is no model `{model}`")))?;
     let mac = mac.ok_or_else(|| PeerError::kind("the card has no address"))?;
     let counters = context.counters.first().cloned().unwrap_or_else(CountersRef::private);
     let doorbell = context.doorbells.into_iter().next();
     let doorbell = doorbell.unwrap_or_else(|| Arc::new(Silent) as Arc<dyn Doorbell>);
-    let config = Config { model, mac: mac.0, mtu, memory, techniques };
+    let config = Config { model, mac: mac.0, mtu, memory, carrier, techniques };
     let (device, queue) = CardDevice::new(&config, doorbell, counters.clone(), budget(context.check))
         .map_err(PeerError::kind)?;
     Ok((Box::new(Backend::new(device, counters)), vec![queue]))
 }
 
 impl Peer for Backend {
-    fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
-        let [socket, pages] = exactly(KIND.name, descriptors)?;
+    fn attach(&mut self, mut descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let pages = if descriptors.len() > 1 { descriptors.pop() } else { None };
+        let [socket] = exactly(KIND.name, descriptors)?;
         self.connect(socket, pages).map_err(PeerError::kind)
     }
 
@@ -59,7 +60,8 @@ impl Peer for Backend {
     }
 
     fn change(&mut self, port: &Port) -> Result<(), PeerError> {
-        let Settings { techniques, .. } = port.kind.settings()?;
+        let Settings { carrier, techniques, .. } = port.kind.settings()?;
+        self.device().set_carrier(carrier);
         self.device().set_techniques(techniques);
         Ok(())
     }

@@ -44,7 +44,7 @@ fn port(memory: u64) -> (Backend, Queue, CountersRef) {
 fn port_of(model: &'static Model, memory: u64, techniques: Techniques) -> (Backend, Queue, CountersRef) {
     let counters = CountersRef::private();
     let mac = [2, 0, 0, 0, 0, 1];
-    let config = Config { model, mac, mtu: None, memory, techniques };
+    let config = Config { model, mac, mtu: None, memory, carrier: true, techniques };
     let check = Arc::new(EventFd::new().unwrap());
     let made = CardDevice::new(&config, Arc::new(Silent), counters.clone(), budget(&check));
     let (device, queue) = made.unwrap();
@@ -78,7 +78,7 @@ impl Transport for Wire<'_> {
 
 fn connect(backend: &mut Backend) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    backend.connect(theirs.into(), memfd("registers", PAGES).unwrap()).unwrap();
+    backend.connect(theirs.into(), Some(memfd("registers", PAGES).unwrap())).unwrap();
     ours
 }
 
@@ -306,7 +306,7 @@ fn a_shrinking_memory_file_closes_the_port() {
 const TDH: u64 = 0x3810;
 const TDT: u64 = 0x3818;
 const MAPPED: Techniques = Techniques {
-    mapped: true,
+    mapped: Some(true),
     moderate: 0,
     timers: true,
     combine: false,
@@ -484,4 +484,64 @@ fn techniques_change_while_the_card_runs_and_doorbells_with_the_next_client() {
     let mut subsystem = [0; 2];
     client.read(pci::CONFIG, 0x2e, &mut subsystem).unwrap();
     assert_eq!(subsystem, [0x01, 0x11], "a driver finds the shared block by it");
+}
+
+#[test]
+fn doorbells_are_mapped_by_default_for_clients_of_kvm_whose_drivers_use_messages() {
+    for (model, on_kvm, mapped) in
+        [("82574l", true, true), ("82574l", false, false), ("82540em", true, false)]
+    {
+        let usual = Techniques::default();
+        assert_eq!(usual.maps(model, || on_kvm), mapped, "{model}");
+        assert!(Techniques { in_place: true, ..usual }.maps(model, || on_kvm));
+        assert!(Techniques { mapped: Some(true), ..usual }.maps(model, || on_kvm));
+        assert!(!Techniques { mapped: Some(false), ..usual }.maps(model, || on_kvm));
+    }
+    for (model, detail) in MODELS.iter().zip(["82540em intx", "82574l intx mapped"]) {
+        let (mut backend, _queue, _counters) = port_of(model, MEMORY, Techniques::default());
+        let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+        // Memory accesses, bus master.
+        client.write(pci::CONFIG, 4, &[6, 0]).unwrap();
+        assert_eq!(client.transport().backend.detail(), detail);
+    }
+    let (mut backend, _queue, _counters) = port_of(MODELS[1], MEMORY, MAPPED);
+    let (_ours, theirs) = UnixStream::pair().unwrap();
+    backend.connect(theirs.into(), None).unwrap();
+    assert!(!backend.detail().contains("mapped"), "a client without the file maps nothing");
+}
+
+#[test]
+fn a_carrier_that_is_lost_interrupts_and_stays_lost_for_the_next_client() {
+    let (mut backend, mut queue, _counters) = port(MEMORY);
+    let file = memfd("guest", SIZE as usize).unwrap();
+    let mut reader = Reader::register().unwrap();
+    let mut receives = || {
+        let turn = reader.turn(1);
+        let receives = queue.rx.caps(&turn).is_some();
+        reader.rest();
+        receives
+    };
+    let status = |client: &mut Client<Wire<'_>>| {
+        let (mut status, mut causes) = ([0; 4], [0; 4]);
+        client.read(pci::BAR0, 8, &mut status).unwrap();
+        client.read(pci::BAR0, ICR, &mut causes).unwrap();
+        (status[0] & 2 != 0, causes[0] & 4 != 0)
+    };
+    for (before, after) in [(true, false), (false, true)] {
+        let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+        let event = EventFd::new().unwrap();
+        client.set_irqs(eventfds(pci::INTX, IrqAction::Trigger, &event)).unwrap();
+        client.dma_map(map(0, SIZE), Some(copy(&file))).unwrap();
+        client.write(pci::CONFIG, 4, &[6, 0]).unwrap();
+        for (offset, value) in RINGS {
+            client.write(pci::BAR0, offset, &value.to_le_bytes()).unwrap();
+        }
+        assert_eq!((status(&mut client).0, receives()), (before, before));
+        client.transport().backend.device().set_carrier(after);
+        assert!(comes(&event));
+        assert_eq!((status(&mut client), receives()), ((after, true), after));
+        client.transport().backend.device().set_carrier(after);
+        assert_eq!(status(&mut client), (after, false), "nothing changed");
+        assert_eq!(client.transport().backend.detail().contains(" no-carrier"), !after);
+    }
 }

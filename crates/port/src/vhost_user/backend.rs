@@ -232,9 +232,17 @@ impl Backend {
 
     /// Features negotiated with the front-end, for display: `packed mrg-rxbuf csum`.
     pub fn detail(&self) -> String {
-        self.connection
-            .as_ref()
-            .map_or_else(String::new, |connection| offer::describe(connection.session.features()))
+        let connection = self.connection.as_ref();
+        let features = connection.map(|connection| offer::describe(connection.session.features()));
+        let carrier = if self.device.has_carrier() { "" } else { " no-carrier" };
+        format!("{}{carrier}", features.unwrap_or_default()).trim_start().into()
+    }
+
+    /// Turns the carrier on or off. A driver that reads the configuration space of this back-end sees it.
+    pub fn set_carrier(&mut self, carrier: bool) {
+        if self.device.set_carrier(carrier) {
+            self.config_changed();
+        }
     }
 
     /// Tells the driver to read its configuration space again.

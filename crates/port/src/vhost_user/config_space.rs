@@ -17,7 +17,7 @@ pub(super) fn read(config: &Config, mac: Option<[u8; 6]>, announce: bool, offset
     let mut space = [0; LEN];
     let [first, rest @ ..] = [0, 6, 8, 10];
     space[first..first + 6].copy_from_slice(&mac.or(config.mac).unwrap_or_default());
-    let status = LINK_UP | if announce { ANNOUNCE } else { 0 };
+    let status = if config.carrier { LINK_UP } else { 0 } | if announce { ANNOUNCE } else { 0 };
     let fields = [status, config.queues.min(MOST_PAIRS), config.mtu.unwrap_or_default()];
     for (at, value) in rest.into_iter().zip(fields) {
         space[at..at + 2].copy_from_slice(&value.to_le_bytes());
@@ -44,5 +44,7 @@ mod tests {
         assert_eq!(bytes, [0; 14]);
         read(&config, Some([2, 0, 0, 0, 0, 7]), true, 0, &mut bytes[..8]);
         assert_eq!(bytes[..8], [2, 0, 0, 0, 0, 7, 3, 0]);
+        read(&Config { carrier: false, ..config }, None, false, 6, &mut bytes[..2]);
+        assert_eq!(bytes[..2], [0; 2]);
     }
 }

@@ -265,6 +265,22 @@ impl Guest {
         ringway_host::reclaim_all(self.held.take().unwrap_or_default());
     }
 
+    /// Turns the carrier on or off: without one, no ring is used. Returns whether this is a change.
+    pub(super) fn set_carrier(&mut self, carrier: bool) -> bool {
+        if std::mem::replace(&mut self.config.carrier, carrier) == carrier {
+            return false;
+        }
+        let control = self.control_ring();
+        self.publish_each((0..self.slots.len()).filter(|index| control != Some(*index)));
+        self.doorbells.iter().for_each(|doorbell| doorbell.wake());
+        true
+    }
+
+    /// Whether there is a carrier.
+    pub(super) fn has_carrier(&self) -> bool {
+        self.config.carrier
+    }
+
     /// Whether both rings of any queue pair are enabled.
     pub(super) fn is_up(&self) -> bool {
         let runs = |slot: &RingSlot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
@@ -339,7 +355,7 @@ impl Guest {
         let mut ring = ring.clone();
         let is_rx = index.is_multiple_of(2) && self.control_ring() != Some(index);
         // Pairs that the driver has not requested get no frames (virtio 1.3, 5.1.6.5.6).
-        ring.enabled &= !is_rx || self.is_wanted(index / 2);
+        ring.enabled &= self.config.carrier && (!is_rx || self.is_wanted(index / 2));
         let vring = Vring::new(self.space(index), self.features, &ring, &self.shared.log, &slot.state)?;
         let vring = vring.with_policy(self.config.policy);
         Ok(Some(match index {

@@ -49,6 +49,9 @@ pub struct Settings {
     pub without: Vec<String>,
     /// Bytes of memory that a front-end may share.
     pub memory: u64,
+    /// Whether the device has a carrier: a connected cable.
+    #[serde(default = "crate::carrier")]
+    pub carrier: bool,
 }
 
 /// Default of [`Settings::memory`].
@@ -69,12 +72,14 @@ pub struct Config {
     pub policy: Policy,
     /// Bytes of memory that a front-end may share.
     pub memory: u64,
+    /// Whether the device has a carrier.
+    pub carrier: bool,
 }
 
 impl Default for Config {
     fn default() -> Config {
         let (without, policy) = (Without::default(), Policy::default());
-        Config { mac: None, mtu: None, queues: 1, without, policy, memory: MEMORY }
+        Config { mac: None, mtu: None, queues: 1, without, policy, memory: MEMORY, carrier: true }
     }
 }
 

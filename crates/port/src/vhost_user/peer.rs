@@ -4,6 +4,7 @@ use super::{Backend, Config, Settings, Without};
 use crate::Queue;
 use crate::peer::{Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use ringway_host::Clock;
+use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A guest, by virtio-net over vhost-user.
@@ -20,6 +21,7 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
             .map_err(|name| PeerError::kind(format!("there is no feature `{name}` to leave out")))?,
         policy: context.policy(),
         memory: settings.memory,
+        carrier: settings.carrier,
     };
     let (backend, queues) = super::new(config, context.doorbells, context.counters.to_vec());
     Ok((Box::new(backend), queues))
@@ -52,6 +54,12 @@ impl Peer for Backend {
 
     fn refused(&mut self) -> Option<String> {
         Backend::refused(self).map(|refused| refused.to_string())
+    }
+
+    fn change(&mut self, port: &Port) -> Result<(), PeerError> {
+        let Settings { carrier, .. } = port.kind.settings()?;
+        self.set_carrier(carrier);
+        Ok(())
     }
 
     fn shares_memory(&self) -> bool {

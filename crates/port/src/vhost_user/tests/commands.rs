@@ -352,3 +352,21 @@ fn a_front_ends_mtu_limits_delivered_frames() {
     }
     assert_eq!(receiving(&mut queues), [Some(1418)]);
 }
+
+#[test]
+fn a_lost_carrier_is_seen_by_the_driver_and_stops_all_rings() {
+    let (mut backend, mut queues, _) = port(1);
+    let guest = Guest::new(false);
+    let mut front = guest.start(&mut backend, 0, 1);
+    front.start(guest.vring(0, 0)).unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    front.set(Request::SetBackendReqFd(writer.into())).unwrap();
+    let mut message = [0; 64];
+    for carrier in [false, true] {
+        front.transport().set_carrier(carrier);
+        front.transport().set_carrier(carrier);
+        assert_eq!(receiving(&mut queues)[0].is_some(), carrier);
+        assert_eq!(front.config(6, 2).unwrap(), [u8::from(carrier), 0]);
+        assert_eq!((reader.read(&mut message).unwrap(), message[0]), (12, 2), "one CONFIG_CHANGE_MSG");
+    }
+}

@@ -73,6 +73,10 @@ impl<'a> Wire<'a> {
         self.backend.state()
     }
 
+    pub(crate) fn set_carrier(&mut self, carrier: bool) {
+        self.backend.set_carrier(carrier);
+    }
+
     /// The socket on which replies arrive, for a thread that reads them while the back-end still works.
     pub(crate) fn answers(&self) -> UnixStream {
         self.stream.try_clone().unwrap()
