@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo test bench bench-click bench-iommu bench-place soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo test bench bench-click bench-iommu bench-nic bench-place soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ bench: setup ## measure every performance target, or those in KEYS; writes targe
 
 bench-click: setup ## measure Click configurations; FASTCLICK and FASTCLICK_NOCLONE name peers
 	@./scripts/bench.sh --subject click $(KEYS)
+
+bench-nic: setup ## measure emulated network cards beside QEMU's own; writes target/bench/nic.json
+	@./scripts/bench.sh --subject nic $(KEYS)
 
 bench-place: setup ## measure placement; writes target/bench/place.json
 	@$(CARGO) run --release -p ringway-bench --bin ringway-bench-place -- $(KEYS)

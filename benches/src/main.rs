@@ -9,6 +9,7 @@ mod entry;
 mod huge;
 mod keys;
 mod machine;
+mod nic;
 mod peer;
 mod plan;
 mod report;
@@ -35,7 +36,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none.
     keys: Vec<String>,
-    /// The subject: fabric or click.
+    /// The subject: fabric, click, iommu or nic.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.

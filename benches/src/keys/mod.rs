@@ -51,6 +51,7 @@ pub const SUBJECTS: &[Subject] = &[
     Subject { name: "fabric", groups: FABRIC },
     Subject { name: "click", groups: crate::click::GROUPS },
     Subject { name: "iommu", groups: IOMMU },
+    Subject { name: "nic", groups: crate::nic::GROUPS },
 ];
 
 const IOMMU: &[Group] = &[Group {

@@ -61,6 +61,11 @@ impl Rig {
         Ok(())
     }
 
+    /// The counters of all queues.
+    pub fn page(&self) -> Arc<Vec<Counters>> {
+        self.page.clone()
+    }
+
     /// The sum of one counter over all queues.
     pub fn sum(&self, which: impl Fn(&Counters) -> u64) -> u64 {
         self.page.counters().iter().map(which).sum()
@@ -168,7 +173,8 @@ impl Rig {
 
 /// A vhost-user port.
 pub fn vhost_user() -> Kind {
-    let settings = Settings { server: true, mac: None, mtu: None, without: Vec::new(), memory: MEMORY };
+    let (without, memory, carrier) = (Vec::new(), MEMORY, true);
+    let settings = Settings { server: true, mac: None, mtu: None, without, memory, carrier };
     Kind::new(KIND.name, &settings)
 }
 
