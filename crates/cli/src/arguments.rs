@@ -122,7 +122,7 @@ Examples:
             value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
-    /// Connect or disconnect the cable of a port's emulated card.
+    /// Connect or disconnect the cable of a guest's port.
     #[command(after_help = "\
 Examples:
   ringway port down left
