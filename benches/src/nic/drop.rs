@@ -39,7 +39,7 @@ pub fn object() -> Vec<u8> {
         body.append(&mut content);
         (at, len)
     });
-    // Name and type, flags, place; of the symbols: the section with their names, the first global one, the size of each.
+    // Name and type, flags; of the symbols: the section with their names and the first global one, the size of each.
     let heads = [
         (pair(STRTAB, 3), 0, 0, 0),
         (pair(XDP, 1), 6, 0, 0),

@@ -7,8 +7,8 @@
 //! as [`e1000::Raise`], for the caller to send. [`Techniques`] are what makes a model fast, each with its own switch.
 //!
 //! Absent: the second queues and the precision clock of the 82574L, the split of headers from the rest (descriptors for
-//! it are filled in order), wakeup, flow control, offloads in loopback, and writes to the EEPROM. A segmented frame counts once in
-//! the statistics; missed frames (MPC) are counted by the worker instead.
+//! it are filled in order), wakeup, flow control, offloads in loopback, and writes to the EEPROM. A segmented frame
+//! counts once in the statistics; missed frames (MPC) are counted by the worker instead.
 //!
 //! A model of the family is a folder as [`i82540em`]; another family would stand beside [`e1000`], on [`pci`] and
 //! [`Techniques`]. Read `e1000/nic.rs` first.

@@ -158,8 +158,8 @@ impl CardDevice {
 
     /// Begins a session on `socket`, with a card as after power-on.
     ///
-    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`, if it
-    /// may map any.
+    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`, if
+    /// it may map any.
     pub fn begin_session(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -90,8 +90,8 @@ impl Techniques {
         nic::Techniques { moderate, timers, combine, batch, doorbells, poll, in_place, csb, cached }
     }
 
-    /// Whether a client needs a file of [`PAGES`]. `exits`: its accesses to registers are exits from KVM, which cost far
-    /// more than a translator's.
+    /// Whether a client needs a file of [`PAGES`]. `exits`: its accesses to registers are exits from KVM, which cost
+    /// far more than a translator's.
     pub fn maps(&self, model: &str, exits: impl FnOnce() -> bool) -> bool {
         let suits = || MODELS.iter().any(|known| known.name == model && uses_messages(known)) && exits();
         self.in_place || self.mapped.unwrap_or_else(suits)
