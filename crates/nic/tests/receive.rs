@@ -6,7 +6,7 @@ use common::*;
 use ringway_frame::{Needs, Offload, Reason};
 use ringway_nic::e1000::{Bus, registers as reg};
 use ringway_nic::i82540em::MODEL;
-use ringway_nic::{Doorbells, Techniques};
+use ringway_nic::{Doorbells, Techniques, i82574l};
 use std::sync::atomic::Ordering;
 
 const IXSM: u16 = 4;
@@ -227,4 +227,22 @@ fn a_mapped_tail_is_read_from_the_page() {
     let group = to([1, 0, 0x5e, 0, 0, 0], 60);
     assert_eq!(machine.receive(&group), (1, 0));
     assert!(machine.nic.is_mapped(reg::MTA) && !machine.nic.is_mapped(reg::GPRC));
+}
+
+#[test]
+fn a_ring_that_is_enabled_before_it_is_placed_is_taken_over_when_it_is_enabled_again() {
+    let techniques = Techniques { doorbells: Doorbells::Mapped, ..Techniques::default() };
+    for model in [&MODEL, &i82574l::MODEL] {
+        let mut machine = Machine::new(model, techniques);
+        machine.config_write(4, &[0x07, 0]);
+        machine.reset();
+        machine.write(reg::RCTL, RCTL);
+        machine.start();
+        assert_eq!((machine.receive(&frame(60)), machine.poll().len()), ((1, 0), 1));
+        // The same values again change nothing.
+        let quiesced = machine.quiesced;
+        machine.write(reg::RCTL, RCTL);
+        assert_eq!((machine.receive(&frame(60)), machine.poll().len()), ((1, 0), 1));
+        assert_eq!(machine.quiesced, quiesced);
+    }
 }

@@ -506,7 +506,8 @@ impl Nic {
         }
     }
 
-    /// Starts and stops rings as the enable bits and the bus master bit say.
+    /// Starts and stops rings as the enable bits and the bus master bit say. Linux's e1000e enables the receive ring of
+    /// an 82574L before it writes base and length, and once more afterwards.
     fn run_rings(&mut self, host: &mut Host<'_>, effects: &mut Effects) {
         let shared = &self.shared;
         let master = self.config.is_master();
@@ -515,7 +516,12 @@ impl Nic {
             [(&shared.rx, reg::RCTL, reg::RDBAL), (&shared.tx, reg::TCTL, reg::TDBAL)]
         {
             let enabled = master && shared.load(control) & EN != 0;
-            let runs = ring.generation().is_some();
+            let mut runs = ring.generation().is_some();
+            if enabled && runs && shared.is_moved(ring, base) {
+                ring.stop();
+                (host.quiesce)();
+                runs = false;
+            }
             if enabled && !runs {
                 shared.start(ring, base);
                 self.adopt_csb();

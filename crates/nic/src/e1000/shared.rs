@@ -186,12 +186,23 @@ impl Shared {
         self.loopback.load(Ordering::Relaxed)
     }
 
-    /// Takes the ring registers over that begin at `base`, and enables the ring.
-    pub(crate) fn start(&self, ring: &RingState, base: u32) {
+    /// A ring's address and its length in bytes, by the registers that begin at `base`.
+    fn place(&self, base: u32) -> (u64, u32) {
         let load = |register: u32| self.load(base + register - reg::RDBAL);
         let low = load(reg::RDBAL) & BASE_MASK;
-        let address = u64::from(load(reg::RDBAH)) << 32 | u64::from(low);
-        ring.start(address, load(reg::RDLEN) & LEN_MASK, load(reg::RDH));
+        (u64::from(load(reg::RDBAH)) << 32 | u64::from(low), load(reg::RDLEN) & LEN_MASK)
+    }
+
+    /// Takes the ring registers over that begin at `base`, and enables the ring.
+    pub(crate) fn start(&self, ring: &RingState, base: u32) {
+        let (address, len) = self.place(base);
+        ring.start(address, len, self.load(base + reg::RDH - reg::RDBAL));
+    }
+
+    /// Whether an enabled ring was moved through mapped registers since they were taken over.
+    pub(crate) fn is_moved(&self, ring: &RingState, base: u32) -> bool {
+        let (address, len, _) = ring.description();
+        self.place(base) != (address, len)
     }
 
     /// Place for the headers of frame `number` of a burst.
