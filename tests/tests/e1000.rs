@@ -455,9 +455,10 @@ fn a_hostile_guest_with_mapped_registers_and_a_shared_block_disturbs_nobody() {
         )
     };
     // On another switch, so that its frames don't fill their rings, but with the same worker.
+    let techniques = "techniques = { doorbells = \"mapped\", in-place = true, csb = true, combine = true }\n";
     let text = format!(
-        "[switch.main]\n[switch.other]\n{}{}{}techniques = {{ doorbells = \"mapped\", in-place = true, csb = true, \
-         moderate = \"50us\", combine = true }}\n[port.sink]\nkind = \"null\"\nswitch = \"other\"\n[worker.w]\n",
+        "[switch.main]\n[switch.other]\n{}{}{}{techniques}[port.sink]\nkind = \"null\"\n\
+         switch = \"other\"\n[worker.w]\n",
         port("left", 1, "main"),
         port("right", 2, "main"),
         port("evil", 3, "other")
