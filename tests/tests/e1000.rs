@@ -338,7 +338,7 @@ fn a_carrier_is_turned_off_and_on() {
     let mut left = driver(&fabric, "left", LEFT, pci::INTX);
     let mut right = driver(&fabric, "right", RIGHT, pci::MSI);
     let turn = |word: &str| fabric.ask(&["--json", "port", word, "left"]).unwrap();
-    let mut has_carrier = |left: &mut E1000| left.card().read(STATUS).unwrap() & 2 != 0;
+    let has_carrier = |left: &mut E1000| left.card().read(STATUS).unwrap() & 2 != 0;
     turn("down");
     assert!(!has_carrier(&mut left));
     let before = fabric.counted("left", "tx_frames").unwrap();
