@@ -34,10 +34,9 @@ impl Transport for Stream {
 /// A PCI device, with memory that it may access.
 pub struct Card {
     client: Client<Stream>,
-    file: OwnedFd,
     memory: Arc<Memory>,
     /// The registers that are mapped, at their offsets.
-    mapped: Arc<Memory>,
+    mapped: Memory,
     /// The interrupt type in use, and an eventfd for each of its interrupts.
     calls: (u32, Vec<EventFd>),
 }
@@ -51,7 +50,7 @@ impl Card {
         let file = memfd("card", MEMORY as usize)?;
         let memory = Arc::new(Memory::new(vec![map_region(&file, 0, MEMORY, 0, 0)?])?);
         let flags = DmaMap::READ | DmaMap::WRITE;
-        client.dma_map(DmaMap { flags, size: MEMORY, ..DmaMap::default() }, Some(file.try_clone()?))?;
+        client.dma_map(DmaMap { flags, size: MEMORY, ..DmaMap::default() }, Some(file))?;
         let bar = client.region(pci::BAR0)?;
         let mut mapped = Vec::new();
         if bar.info.flags & RegionInfo::MMAP != 0 {
@@ -61,13 +60,7 @@ impl Card {
                 mapped.push(Arc::new(mapping).region_at(area.offset, area.offset));
             }
         }
-        let mapped = Arc::new(Memory::new(mapped)?);
-        Ok(Card { client, file, memory, mapped, calls: (pci::INTX, Vec::new()) })
-    }
-
-    /// Its memory, and its mapped registers.
-    pub fn shared(&self) -> [Arc<Memory>; 2] {
-        [self.memory.clone(), self.mapped.clone()]
+        Ok(Card { client, memory, mapped: Memory::new(mapped)?, calls: (pci::INTX, Vec::new()) })
     }
 
     /// Part of its memory.
@@ -180,13 +173,6 @@ impl Card {
         let flags = DmaMap::READ | DmaMap::WRITE;
         let file = memfd("more", size as usize)?;
         Ok(self.client.dma_map(DmaMap { flags, address, size, ..DmaMap::default() }, Some(file))?)
-    }
-
-    /// Shares its memory again after [`Card::unmap`].
-    pub fn share_again(&mut self) -> Result<(), Failure> {
-        let flags = DmaMap::READ | DmaMap::WRITE;
-        let file = self.file.try_clone()?;
-        Ok(self.client.dma_map(DmaMap { flags, size: MEMORY, ..DmaMap::default() }, Some(file))?)
     }
 
     /// Revokes its memory.
