@@ -30,13 +30,13 @@ fn devices() -> [Device; 6] {
     let usual = Techniques::default();
     let plain = Techniques { timers: false, batch: false, cached: false, ..usual };
     let combined = Techniques { moderate: 50_000, combine: true, ..usual };
-    let all = Techniques { mapped: true, in_place: true, csb: true, ..usual };
+    let all = Techniques { mapped: Some(true), in_place: true, csb: true, ..usual };
     [
         ("ring", None, ""),
         ("plain", Some(("82540em", plain)), "batch=1 polls=0"),
         ("combined", Some(("82540em", combined)), "combine=true polls=0"),
         ("csb", Some(("82540em", Techniques { csb: true, ..usual })), "csb=true"),
-        ("mapped", Some(("82540em", Techniques { mapped: true, ..usual })), "slots=1024 polls=10"),
+        ("mapped", Some(("82540em", Techniques { mapped: Some(true), ..usual })), "slots=1024 polls=10"),
         ("all", Some(("82574l", all)), "csb=true combine=true"),
     ]
 }
@@ -81,7 +81,8 @@ impl Network {
                 }
                 Some((model, techniques)) => {
                     let (model, mac, memory) = (model.into(), Some(mac(name)), e1000::MEMORY);
-                    let settings = e1000::Settings { model, mac, mtu: None, memory, techniques };
+                    let (mtu, carrier) = (None, true);
+                    let settings = e1000::Settings { model, mac, mtu, memory, carrier, techniques };
                     let listener = Listener::bind(&path, Access::default()).unwrap();
                     (Kind::new(e1000::KIND.name, &settings), Door::Card(listener))
                 }
