@@ -167,9 +167,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   ringway function list
-  ringway function read firewall allowed.count
-  ringway function write firewall allowed.reset
-  ringway function stop firewall && ringway function start firewall")]
+  ringway function read wall allowed.count
+  ringway function write wall allowed.reset
+  ringway function stop wall && ringway function start wall")]
     Function {
         /// What to do.
         #[command(subcommand)]
@@ -472,7 +472,7 @@ Examples:
     /// Start functions.
     #[command(after_help = "\
 Examples:
-  ringway function start firewall")]
+  ringway function start wall")]
     Start {
         /// The functions.
         #[arg(required = true)]
@@ -481,7 +481,7 @@ Examples:
     /// Stop functions.
     #[command(after_help = "\
 Examples:
-  ringway function stop firewall")]
+  ringway function stop wall")]
     Stop {
         /// The functions.
         #[arg(required = true)]
@@ -490,8 +490,8 @@ Examples:
     /// Read a handler of a function and print its value.
     #[command(after_help = "\
 Examples:
-  ringway function read firewall allowed.count
-  ringway function read firewall list            the names of its elements")]
+  ringway function read wall allowed.count
+  ringway function read wall list            the names of its elements")]
     Read {
         /// The function.
         name: String,
@@ -501,9 +501,9 @@ Examples:
     /// Write a handler of a function.
     #[command(after_help = "\
 Examples:
-  ringway function write firewall allowed.reset
+  ringway function write wall allowed.reset
   ringway function write shaper rate.rate 1000
-  ringway function write firewall hotconfig - < new.click   another configuration, until a restart")]
+  ringway function write wall hotconfig - < new.click   another configuration, until a restart")]
     Write {
         /// The function.
         name: String,

@@ -31,7 +31,8 @@ impl Target {
                 Err(Fail::NotUp(match run_dir::denied(&base).as_slice() {
                     [] => format!(
                         "no fabric is up in {place}; \
-                         start one with `ringway up FILE --detach`, or say which with --socket"
+                         start one with `ringway up FILE --detach`, \
+                         or name the socket of one in another run directory with --socket PATH"
                     ),
                     [first, ..] => format!(
                         "fabric {first} in {place} is another user's; be that user or root, \

@@ -15,7 +15,7 @@ pub enum RunDirError {
     #[error(
         "the fabric in {path} is up already (process {pid}); \
          stop it with `ringway down`, or change it with `ringway apply`; \
-         name --socket PATH if it came up with that"
+         add --socket PATH to these commands if it came up with that option"
     )]
     Taken {
         /// The run directory.

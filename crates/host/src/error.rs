@@ -107,7 +107,7 @@ fn advice(error: Errno) -> &'static str {
         Errno::INVAL => {
             "; an interface of that name may exist that is no TAP or has other queues: use another name"
         }
-        Errno::NOENT | Errno::NODEV => "; load the module tun, or name a namespace that exists",
+        Errno::NOENT | Errno::NODEV => "; load the module tun, or create the namespace with `ip netns add`",
         _ => "",
     }
 }

@@ -68,7 +68,10 @@ pub struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DecideError {
     /// Unknown VM.
-    #[error("there is no VM {0}; add it first with `ringway place put FILE`")]
+    #[error(
+        "there is no VM {0}; add it to the inventory file, \
+         or to a running fabric with `ringway place put FILE`"
+    )]
     NoVm(String),
     /// Unknown cluster.
     #[error("there is no cluster {0}; adding a host to it creates it")]
