@@ -2,7 +2,7 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part")]
 
 use ringway_frame::{Needs, Offload};
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, Settings, SocketId, Stack};
+use ringway_tcp::{Cidr, ConnectionError, Frames, InterfaceConfig, MS, Settings, SocketId, Stack};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -102,15 +102,21 @@ impl Network {
         }
     }
 
-    /// A connection from the first to the second host: its two sockets.
+    /// A connection from the first to the second host: its two sockets. Connects again if all requests for the
+    /// address of the second were lost.
     pub fn connect(&mut self, address: &str) -> (SocketId, SocketId) {
-        let listener = self.hosts[1].listen(address.parse().unwrap(), 16).unwrap();
-        let client = self.hosts[0].connect(self.now, address.parse().unwrap()).unwrap();
+        let address = address.parse().unwrap();
+        let listener = self.hosts[1].listen(address, 16).unwrap();
+        let mut client = self.hosts[0].connect(self.now, address).unwrap();
         loop {
             if let Ok(accepted) = self.hosts[1].accept(listener) {
                 return (client, accepted.socket);
             }
-            assert!(self.step(LONG), "the handshake stops");
+            if !self.step(self.now + 200_000 * MS) {
+                let error = self.hosts[0].error(client);
+                assert_eq!(error, Ok(Some(ConnectionError::Unreachable)), "the handshake stops");
+                client = self.hosts[0].connect(self.now, address).unwrap();
+            }
         }
     }
 
