@@ -1,7 +1,7 @@
 //! FromPort and ToPort on one end of a pipe, and a program on the other.
 #![allow(clippy::unwrap_used)]
 
-use ringway_client::{Ring, RingOptions, Wait};
+use ringway_client::{Ring, RingError, RingOptions, Wait};
 use ringway_function::click::{self, Recorder};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::RingListener;
@@ -102,7 +102,8 @@ fn frames_pass_and_a_lost_ring_is_reattached() {
     let mut ring = program(&joined.path, 256);
     mirrored(&mut ring, (0..30).map(|step| 60 + step * 100));
     assert!(ring.tx.push(&[3; 60]).unwrap());
-    ring.sync().unwrap();
+    // The router may have ended already.
+    assert!(matches!(ring.sync(), Ok(()) | Err(RingError::Closed)));
     let (status, stdout, chatter) = router.join().unwrap();
     assert_eq!((status, chatter.as_str()), (0, ""));
     let numbers: Vec<&str> = stdout.lines().filter(|line| !line.is_empty() && !line.ends_with(':')).collect();
