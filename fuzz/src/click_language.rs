@@ -1,5 +1,5 @@
 //! Click's language: parsing any text terminates, and printing an accepted configuration keeps its meaning.
-use ringway_click_lang::check::{Classes, Facts, check};
+use ringway_click_lang::check::{Classes, ClassProperties, check};
 use ringway_click_lang::config::{self, Budget, Scope};
 use ringway_click_lang::tools::align::align;
 use ringway_click_lang::tools::undead::undead;
@@ -20,13 +20,13 @@ const LIMITS: Limits = Limits {
 struct Passing;
 
 impl Classes for Passing {
-    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+    fn properties(&self, element: &Element) -> Option<ClassProperties<'_>> {
         let (processing, flow) = match element.class.len() % 3 {
             0 => ("h/l", "x/x"),
             1 => ("a/a", "#/[^#]"),
             _ => ("hl/ah", "xy/[xy]"),
         };
-        Some(Facts { ports: "-/-", processing, flow, flags: "" })
+        Some(ClassProperties { ports: "-/-", processing, flow, flags: "" })
     }
 }
 

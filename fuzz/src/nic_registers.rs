@@ -108,7 +108,7 @@ fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
                 assert!(room <= burst.len());
                 let _ = rx.put(&bus, &burst, &which[..room]);
                 let _ = rx.publish(&bus);
-                let _ = rx.turn_ends(&bus);
+                let _ = rx.end_turn(&bus);
             }
         }
         now += u64::from(*o1) << (what / 32);

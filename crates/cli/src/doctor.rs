@@ -6,7 +6,7 @@ use anstream::println;
 use anstyle::Style;
 use ringway_guests::kvm_known;
 use ringway_host::jail::{ControlGroup, Fence, Limits, can_change_user, fence};
-use ringway_host::{Access, Facts};
+use ringway_host::{Access, Machine};
 use serde::Serialize;
 
 /// Severity of a finding.
@@ -47,7 +47,7 @@ const DESCRIPTORS: u64 = 16_384;
 
 /// Checks this host.
 pub fn doctor(json: bool) -> Result<(), Fail> {
-    let findings = look(&Facts::gather());
+    let findings = look(&Machine::gather());
     if json {
         text::json(&findings);
     } else {
@@ -78,33 +78,33 @@ fn finding(what: &'static str, good: bool, otherwise: Grade, found: impl ToStrin
     Finding { what, grade, found: found.to_string(), advice }
 }
 
-fn look(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![cores(facts), isolation(facts), huge_pages(facts), descriptors(facts)];
-    findings.extend(kernel(facts));
-    findings.extend(devices(facts, kvm_known()));
+fn look(machine: &Machine) -> Vec<Finding> {
+    let mut findings = vec![cores(machine), isolation(machine), huge_pages(machine), descriptors(machine)];
+    findings.extend(kernel(machine));
+    findings.extend(devices(machine, kvm_known()));
     let limits = Limits { memory: 64 << 20, threads: 1 };
     let bounded = ControlGroup::new(limits).map(drop).map_err(|error| error.to_string());
     findings.extend(guests(fence(), can_change_user(), &bounded));
     findings
 }
 
-fn cores(facts: &Facts) -> Finding {
-    let found = format!("{} of {} cores allowed", facts.cores.allowed.len(), facts.cores.online.len());
+fn cores(machine: &Machine) -> Finding {
+    let found = format!("{} of {} cores allowed", machine.cores.allowed.len(), machine.cores.online.len());
     let advice = "a worker that polls needs a core of its own beside those of guests; allow more cores \
                   (taskset, cpuset)";
-    finding("cores", facts.cores.allowed.len() >= 2, Grade::Fair, found, advice)
+    finding("cores", machine.cores.allowed.len() >= 2, Grade::Fair, found, advice)
 }
 
-fn isolation(facts: &Facts) -> Finding {
-    let isolated = facts.cores.isolated.len();
+fn isolation(machine: &Machine) -> Finding {
+    let isolated = machine.cores.isolated.len();
     let advice = "other programs may run on a worker's core, which costs its slowest frames time; boot with \
                   isolcpus= and nohz_full= for the cores that [worker] tables name";
-    let found = format!("{isolated} isolated, {} without ticks", facts.cores.tickless.len());
+    let found = format!("{isolated} isolated, {} without ticks", machine.cores.tickless.len());
     finding("isolation", isolated > 0, Grade::Fair, found, advice)
 }
 
-fn huge_pages(facts: &Facts) -> Finding {
-    let sizes: Vec<String> = facts
+fn huge_pages(machine: &Machine) -> Finding {
+    let sizes: Vec<String> = machine
         .huge_pages
         .iter()
         .map(|pages| format!("{} of {} pages of {} MB free", pages.free, pages.total, pages.size >> 20))
@@ -112,13 +112,13 @@ fn huge_pages(facts: &Facts) -> Finding {
     let found = if sizes.is_empty() { "none".into() } else { sizes.join(", ") };
     let advice = "memory of guests and rings has ordinary pages, and large working sets are slower; \
                   get 2 MB pages with `sysctl vm.nr_hugepages=512`";
-    finding("huge pages", facts.huge_pages.iter().any(|pages| pages.free > 0), Grade::Fair, found, advice)
+    finding("huge pages", machine.huge_pages.iter().any(|pages| pages.free > 0), Grade::Fair, found, advice)
 }
 
-fn descriptors(facts: &Facts) -> Finding {
-    let limit = facts.nofile.soft;
+fn descriptors(machine: &Machine) -> Finding {
+    let limit = machine.nofile.soft;
     let found = limit.map_or("no limit".into(), |limit| limit.to_string());
-    let hard = facts.nofile.hard.map_or("unlimited".into(), |hard| hard.to_string());
+    let hard = machine.nofile.hard.map_or("unlimited".into(), |hard| hard.to_string());
     let advice = format!(
         "too few for a fabric of 1024 ports; `ulimit -n {DESCRIPTORS}` before `ringway up` \
          (the hard limit is {hard})"
@@ -126,65 +126,65 @@ fn descriptors(facts: &Facts) -> Finding {
     finding("open files", limit.is_none_or(|limit| limit >= DESCRIPTORS), Grade::Fair, found, &advice)
 }
 
-fn kernel(facts: &Facts) -> Vec<Finding> {
+fn kernel(machine: &Machine) -> Vec<Finding> {
     let has = |has: bool| if has { "yes" } else { "no" };
     let no_filter =
         "the data path would run unconfined, and so it doesn't run; use a kernel with CONFIG_SECCOMP_FILTER";
-    let landlock = match facts.landlock {
+    let landlock = match machine.landlock {
         0 => "no".to_string(),
         version => format!("version {version}"),
     };
     vec![
-        finding("kernel", true, Grade::Good, &facts.kernel, ""),
-        finding("seccomp", facts.seccomp, Grade::Bad, has(facts.seccomp), no_filter),
+        finding("kernel", true, Grade::Good, &machine.kernel, ""),
+        finding("seccomp", machine.seccomp, Grade::Bad, has(machine.seccomp), no_filter),
         finding(
             "landlock",
-            facts.landlock > 0,
+            machine.landlock > 0,
             Grade::Fair,
             landlock,
             "the data path is confined by its filter of system calls alone; boot with lsm=landlock,...",
         ),
         finding(
             "asynchronous I/O",
-            facts.aio,
+            machine.aio,
             Grade::Fair,
-            format!("{} of {} requests taken", facts.aio_requests.0, facts.aio_requests.1),
+            format!("{} of {} requests taken", machine.aio_requests.0, machine.aio_requests.1),
             "peers' eventfds are signalled by a thread each, which is slower; allow more with \
              `sysctl fs.aio-max-nr=1048576`, or use a kernel with CONFIG_AIO",
         ),
         finding(
             "membarrier",
-            facts.membarrier,
+            machine.membarrier,
             Grade::Fair,
-            has(facts.membarrier),
+            has(machine.membarrier),
             "changes to a running fabric wait longer for its workers; use a kernel with CONFIG_MEMBARRIER",
         ),
         finding(
             "steady ticks",
-            facts.ticks,
+            machine.ticks,
             Grade::Fair,
-            has(facts.ticks),
+            has(machine.ticks),
             "the processor's counter is no clock here, and telling the time costs a system call",
         ),
     ]
 }
 
-fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
+fn devices(machine: &Machine, kvm: Option<bool>) -> Vec<Finding> {
     let describe = |access: Access| match access {
         Access::Usable => "usable",
         Access::Missing => "missing",
         Access::Denied => "no permission",
         Access::Broken => "does not work",
     };
-    let tun = if facts.tun == Access::Usable && !facts.net_admin {
+    let tun = if machine.tun == Access::Usable && !machine.net_admin {
         "usable, but interfaces can't be made"
     } else {
-        describe(facts.tun)
+        describe(machine.tun)
     };
     vec![
         finding(
             "/dev/net/tun",
-            facts.tun == Access::Usable && facts.net_admin,
+            machine.tun == Access::Usable && machine.net_admin,
             Grade::Fair,
             tun,
             "tap ports don't work; run as root or with CAP_NET_ADMIN, \
@@ -192,9 +192,9 @@ fn devices(facts: &Facts, kvm: Option<bool>) -> Vec<Finding> {
         ),
         finding(
             "/dev/kvm",
-            facts.kvm == Access::Usable && kvm != Some(false),
+            machine.kvm == Access::Usable && kvm != Some(false),
             Grade::Fair,
-            match (facts.kvm, kvm) {
+            match (machine.kvm, kvm) {
                 (Access::Usable, Some(true)) => "runs guests",
                 (Access::Usable, Some(false)) => "usable, but it runs no guest",
                 (Access::Usable, None) => "usable; whether it runs a guest shows when the first one starts",
@@ -247,12 +247,12 @@ mod tests {
 
     #[test]
     fn every_bad_finding_has_advice() {
-        let mut facts = Facts::gather();
-        facts.seccomp = false;
-        facts.huge_pages.clear();
-        facts.nofile.soft = Some(1024);
-        facts.kvm = Access::Denied;
-        let findings = look(&facts);
+        let mut machine = Machine::gather();
+        machine.seccomp = false;
+        machine.huge_pages.clear();
+        machine.nofile.soft = Some(1024);
+        machine.kvm = Access::Denied;
+        let findings = look(&machine);
         for finding in &findings {
             assert_eq!(finding.grade == Grade::Good, finding.advice.is_empty(), "{finding:?}");
         }

@@ -4,7 +4,7 @@
 //! errors` of the parser for routers, `--- tool` and `--- tool errors` of the tools' parser, and with `---
 //! classes`, lines of `NAME PORTS PROCESSING FLOW`, `--- check`: errors of the graph, or the processing of
 //! each element's ports. `UPDATE_GOLDEN=1` writes the actual results to the files; review the difference.
-use ringway_click_lang::check::{Classes, ElementPorts, Facts, PortMode, check};
+use ringway_click_lang::check::{ClassProperties, Classes, ElementPorts, PortMode, check};
 use ringway_click_lang::tools::ToolSource;
 use ringway_click_lang::{Anything, Diagnostics, Element, Graph, Limits, Severity, Source};
 use std::collections::BTreeMap;
@@ -80,9 +80,9 @@ fn shown(diagnostics: &Diagnostics) -> String {
 struct Listed<'a>(BTreeMap<&'a str, [&'a str; 3]>);
 
 impl Classes for Listed<'_> {
-    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+    fn properties(&self, element: &Element) -> Option<ClassProperties<'_>> {
         let [ports, processing, flow] = *self.0.get(element.class.as_str())?;
-        Some(Facts { ports, processing, flow, flags: "" })
+        Some(ClassProperties { ports, processing, flow, flags: "" })
     }
 }
 

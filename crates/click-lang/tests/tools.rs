@@ -1,5 +1,5 @@
 //! Tests of the tools with small configurations.
-use ringway_click_lang::check::{Classes, Facts};
+use ringway_click_lang::check::{ClassProperties, Classes};
 use ringway_click_lang::tools::combine::{Component, combine, uncombine};
 use ringway_click_lang::tools::{Router, ToolSource, align::align, undead::undead, xform};
 use ringway_click_lang::{Anything, Diagnostics, Element, Limits};
@@ -7,13 +7,13 @@ use ringway_click_lang::{Anything, Diagnostics, Element, Limits};
 struct Known;
 
 impl Classes for Known {
-    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+    fn properties(&self, element: &Element) -> Option<ClassProperties<'_>> {
         let (flow, flags) = match element.class.as_str() {
             "Idle" => ("x/y", "S0"),
             "Source" => ("x/x", "S1"),
             _ => ("x/x", ""),
         };
-        Some(Facts { ports: "-/-", processing: "a/a", flow, flags })
+        Some(ClassProperties { ports: "-/-", processing: "a/a", flow, flags })
     }
 }
 

@@ -143,8 +143,8 @@ impl Forwarder {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             meter.at(Access::of(slot.port));
-            if queue.combines() {
-                queue.turn_ends(turn);
+            if queue.defers_signal() {
+                queue.end_turn(turn);
             } else {
                 queue.publish(turn);
             }

@@ -96,13 +96,13 @@ pub trait RxQueue: Send {
     }
 
     /// Whether a notification is deferred to the end of the turn, during which more frames may arrive.
-    fn combines(&self) -> bool {
+    fn defers_signal(&self) -> bool {
         false
     }
 
     /// Called at the end of a turn: sends a notification that was deferred to this time, unless a timer
     /// defers it.
-    fn turn_ends(&mut self, _turn: &Turn<'_>) {}
+    fn end_turn(&mut self, _turn: &Turn<'_>) {}
 
     /// When `publish` must be called again although nothing was copied (a deferred notification), in
     /// nanoseconds of the turn's clock.

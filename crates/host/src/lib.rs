@@ -12,7 +12,6 @@ mod closer;
 mod devices;
 mod error;
 mod event;
-mod facts;
 mod fault;
 mod file;
 mod grace;
@@ -20,6 +19,7 @@ pub mod jail;
 #[cfg(target_arch = "x86_64")]
 pub mod kvm;
 pub mod listener;
+mod machine;
 mod memory;
 mod packet_socket;
 mod poll;
@@ -42,10 +42,10 @@ pub use closer::{Closer, Duplicates};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
-pub use facts::{Access, Cores, Facts, HugePages, Limit, Transparent};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
+pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, is_lost, map_region, map_region_for, memfd, memfd_in, memfd_of,
     resident, stitch,

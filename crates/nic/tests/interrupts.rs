@@ -107,10 +107,10 @@ fn the_ports_window_has_one_interrupt() {
 fn a_turns_frames_share_an_interrupt_and_awaited_doorbells_wake_nobody() {
     let mut machine = up(Techniques { combine: 20 * US, moderate: 10 * US, ..Techniques::default() });
     machine.receive(&frame(60));
-    assert_eq!((machine.interrupts, machine.rx.combines()), (0, true));
+    assert_eq!((machine.interrupts, machine.rx.defers_signal()), (0, true));
     machine.receive(&frame(60));
     let (shared, memory) = (machine.shared.clone(), machine.memory.clone());
-    let raise = machine.rx.turn_ends(&Bus { shared: &shared, memory: &memory, now: machine.now });
+    let raise = machine.rx.end_turn(&Bus { shared: &shared, memory: &memory, now: machine.now });
     machine.raised(raise);
     assert_eq!(machine.interrupts, 1);
     for _ in 0..2 {

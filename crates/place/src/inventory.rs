@@ -7,7 +7,7 @@ use crate::engine::{Object, There};
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
 use crate::policy::{built_in, check_properties, read_table};
 use crate::unit::ExternalUnit;
-use ringway_spec::file::{Notes, Problem, Problems, nearest, parse};
+use ringway_spec::file::{Diagnostics, Problem, Problems, nearest, parse};
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -37,9 +37,9 @@ pub struct KnownObjects {
 /// Reads the text of a file named `file` in messages. Policies come first, then clusters, hosts,
 /// measurements, VMs, groups.
 pub fn read(file: &str, text: &str, beside: &KnownObjects) -> Result<Vec<Object>, Problems> {
-    let notes = Notes::default();
-    let table = parse(text, LARGEST, &notes);
-    let list = notes.into_problems();
+    let diagnostics = Diagnostics::default();
+    let table = parse(text, LARGEST, &diagnostics);
+    let list = diagnostics.into_problems();
     let external = beside.units.as_slice();
     let mut reader = Reader { external, list, objects: Vec::new(), tables: Vec::new() };
     for (key, _) in table.get_ref().iter() {
@@ -48,7 +48,7 @@ pub fn read(file: &str, text: &str, beside: &KnownObjects) -> Result<Vec<Object>
                 || format!("there may be {}", TABLES.join(", ")),
                 |near| format!("did you mean `{near}`?"),
             );
-            reader.wrong(&key.span(), format!("there is no table `{}`", key.get_ref().escape_debug()), fix);
+            reader.error(&key.span(), format!("there is no table `{}`", key.get_ref().escape_debug()), fix);
         }
     }
     let top = table.get_ref();
@@ -166,7 +166,7 @@ impl Reader<'_> {
         self.list.append(&mut wrong);
     }
 
-    fn wrong(&mut self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
+    fn error(&mut self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         self.list.push(Problem::new(at.clone(), what, fix));
     }
 
@@ -179,7 +179,7 @@ impl Reader<'_> {
     ) {
         let Some(DeValue::Table(tables)) = top.get(kind).map(Spanned::get_ref) else {
             if let Some(value) = top.get(kind) {
-                self.wrong(&value.span(), format!("`{kind}` is not a table"), format!("write [{kind}.NAME]"));
+                self.error(&value.span(), format!("`{kind}` is not a table"), format!("write [{kind}.NAME]"));
             }
             return;
         };
@@ -193,13 +193,13 @@ impl Reader<'_> {
                 Some(count) => (0..count).map(|n| format!("{}-{n:0width$}", name.get_ref())).collect(),
             };
             if self.objects.len() + names.len() > COUNT as usize {
-                return self.wrong(&name.span(), format!("a file has {COUNT} objects at most"), "");
+                return self.error(&name.span(), format!("a file has {COUNT} objects at most"), "");
             }
             let table = self.table(name.span(), value);
             for one in names {
                 let mut item = item.clone();
                 if let Err(error) = name_and_check(&mut item, one) {
-                    self.wrong(&name.span(), error.to_string(), "");
+                    self.error(&name.span(), error.to_string(), "");
                     break;
                 }
                 self.objects.push((object(item), table));
@@ -216,7 +216,7 @@ impl Reader<'_> {
     ) {
         let Some(value) = top.get(kind) else { return };
         let DeValue::Array(entries) = value.get_ref() else {
-            return self.wrong(&value.span(), format!("`{kind}` is not a list"), format!("write [[{kind}]]"));
+            return self.error(&value.span(), format!("`{kind}` is not a list"), format!("write [[{kind}]]"));
         };
         for value in entries.iter() {
             let Some((item, _)) = self.item::<T>(kind, &value.span(), value) else { continue };
@@ -225,7 +225,7 @@ impl Reader<'_> {
                     let table = self.table(value.span(), value);
                     self.objects.push((object(item), table));
                 }
-                Err(error) => self.wrong(&value.span(), error.to_string(), ""),
+                Err(error) => self.error(&value.span(), error.to_string(), ""),
             }
         }
     }
@@ -238,7 +238,7 @@ impl Reader<'_> {
         value: &Spanned<DeValue<'_>>,
     ) -> Option<(T, Option<i64>)> {
         let DeValue::Table(entries) = value.get_ref() else {
-            self.wrong(at, "this is not a table", "write its keys below it");
+            self.error(at, "this is not a table", "write its keys below it");
             return None;
         };
         let mut table = plain(entries);
@@ -247,7 +247,7 @@ impl Reader<'_> {
             Some(Value::Integer(count @ 1..=COUNT)) => Some(count),
             Some(_) => {
                 let place = entries.get("count").map_or(at.clone(), Spanned::span);
-                self.wrong(&place, format!("`count` is a number from 1 to {COUNT}"), "");
+                self.error(&place, format!("`count` is a number from 1 to {COUNT}"), "");
                 return None;
             }
         };
@@ -267,7 +267,7 @@ impl Reader<'_> {
                     read_as::<T>(others).err().as_ref() != Some(&what)
                 });
                 let (place, what, fix) = explain(kind, at, about, what);
-                self.wrong(&place, what, fix);
+                self.error(&place, what, fix);
                 None
             }
         }
@@ -281,7 +281,7 @@ impl Reader<'_> {
             let Value::String(text) = text else { continue };
             let one = BTreeMap::from([(name.get_ref().to_string(), text)]);
             for (_, what, fix) in check_properties(&one, self.external) {
-                self.wrong(&value.span(), what, fix);
+                self.error(&value.span(), what, fix);
             }
         }
     }

@@ -39,6 +39,6 @@ impl ProblemView {
             what: problem.what.clone(),
             fix: problem.fix.clone(),
         };
-        problems.places().map(view).collect()
+        problems.positions().map(view).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Properties of element classes, for the tools.
 use ringway_click::Registry;
 use ringway_click_lang::Element;
-use ringway_click_lang::check::{Classes, Facts};
+use ringway_click_lang::check::{ClassProperties, Classes};
 
 /// Facts about this program's classes.
 pub struct Known(Registry);
@@ -13,9 +13,9 @@ impl Default for Known {
 }
 
 impl Classes for Known {
-    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+    fn properties(&self, element: &Element) -> Option<ClassProperties<'_>> {
         let class = self.0.find(&element.class)?;
         let (ports, processing, flow, flags) = (class.ports, class.processing, class.flow, class.flags);
-        Some(Facts { ports, processing, flow, flags })
+        Some(ClassProperties { ports, processing, flow, flags })
     }
 }

@@ -10,7 +10,7 @@ pub use code::{Flow, PortCount};
 
 /// Properties of a class, in Click's codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts<'a> {
+pub struct ClassProperties<'a> {
     /// Port count, such as `1/1-2`.
     pub ports: &'a str,
     /// Processing, such as `h/l`.
@@ -21,7 +21,7 @@ pub struct Facts<'a> {
     pub flags: &'a str,
 }
 
-impl Facts<'_> {
+impl ClassProperties<'_> {
     /// The number after a flag's letter: 1 if there is no number, `None` if the flag is missing.
     pub fn flag(&self, letter: char) -> Option<u32> {
         let after = &self.flags[self.flags.find(letter)? + letter.len_utf8()..];
@@ -33,7 +33,7 @@ impl Facts<'_> {
 /// The known classes and their properties.
 pub trait Classes {
     /// The properties of an element's class; `None` if unknown, which permits any ports.
-    fn facts(&self, element: &Element) -> Option<Facts<'_>>;
+    fn properties(&self, element: &Element) -> Option<ClassProperties<'_>>;
 }
 
 /// Whether packets are pushed or pulled through a port.
@@ -101,8 +101,8 @@ pub fn check(
 fn port_counts(graph: &Graph, classes: &dyn Classes, diagnostics: &mut Diagnostics) -> Vec<(usize, usize)> {
     let mut counts = graph.ports_used();
     for (element, count) in graph.elements.iter().zip(&mut counts) {
-        let Some(facts) = classes.facts(element) else { continue };
-        match PortCount::parse(facts.ports) {
+        let Some(properties) = classes.properties(element) else { continue };
+        match PortCount::parse(properties.ports) {
             Some(code) => *count = code.fit(count.0, count.1),
             None => diagnostics
                 .error(element.landmark.clone(), format!("{}: bad port count", declaration(element))),

@@ -28,7 +28,7 @@ impl<'a> Spread<'a> {
         let mut starts = [alloc::vec![0], alloc::vec![0]];
         let mut declared = [Vec::new(), Vec::new()];
         for (element, &(inputs, outputs)) in graph.elements.iter().zip(counts) {
-            let code = classes.facts(element).map_or("a/a", |facts| facts.processing);
+            let code = classes.properties(element).map_or("a/a", |properties| properties.processing);
             declared[INPUT].extend(processing(code, false, inputs, Processing::Agnostic));
             let last = declared[INPUT].last().copied().filter(|_| inputs > 0).unwrap_or(Processing::Agnostic);
             declared[OUTPUT].extend(processing(code, true, outputs, last));
@@ -81,7 +81,10 @@ impl<'a> Spread<'a> {
             if self.links.len() + inputs.len() * outputs.len() > limits.connections * 4 {
                 return false;
             }
-            let flow = self.classes.facts(&self.graph.elements[element]).map_or("x/x", |facts| facts.flow);
+            let flow = self
+                .classes
+                .properties(&self.graph.elements[element])
+                .map_or("x/x", |properties| properties.flow);
             let flow = Flow::parse(flow);
             for &input in &inputs {
                 for &output in outputs.iter().filter(|&&output| flow.joins(input, output)) {

@@ -101,7 +101,7 @@ fn flow(router: &Router, place: usize, classes: &dyn Classes) -> Flow {
         configuration: element.configuration.clone(),
         landmark: element.landmark.clone(),
     };
-    Flow::parse(classes.facts(&element).map_or("x/x", |facts| facts.flow))
+    Flow::parse(classes.properties(&element).map_or("x/x", |properties| properties.flow))
 }
 
 /// Aligns a configuration.

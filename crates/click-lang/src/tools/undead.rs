@@ -1,6 +1,6 @@
 //! `click-undead`: removes elements that no packet reaches, whose packets reach no sink, or that do nothing.
 use super::router::{ConnectionId, Router};
-use crate::check::{Classes, Facts, Flow};
+use crate::check::{ClassProperties, Classes, Flow};
 use crate::config::{integer, join_arguments, split_arguments, uncomment};
 use crate::{Diagnostics, Element, Landmark, Port};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -171,11 +171,11 @@ impl<'a> Liveness<'a> {
         Self { router, classes, places: router.live_places() }
     }
 
-    fn facts(&self, place: usize) -> Option<Facts<'a>> {
+    fn properties(&self, place: usize) -> Option<ClassProperties<'a>> {
         let element = self.router.element(place);
         let (name, class) = (element.name.clone(), element.class_name().into());
         let configuration = element.configuration.clone();
-        self.classes.facts(&Element { name, class, configuration, landmark: element.landmark.clone() })
+        self.classes.properties(&Element { name, class, configuration, landmark: element.landmark.clone() })
     }
 
     /// Elements that are reachable from a source and reach a sink, and elements that are always live.
@@ -187,7 +187,8 @@ impl<'a> Liveness<'a> {
                 u32::from(self.router.ports(place, false) == 0)
                     | u32::from(self.router.ports(place, true) == 0) << 1
             };
-            let flag = self.facts(place).and_then(|facts| facts.flag('S')).filter(|flag| *flag <= 3);
+            let flag =
+                self.properties(place).and_then(|properties| properties.flag('S')).filter(|flag| *flag <= 3);
             let flag =
                 flag.or_else(|| known_flag(self.router.element(place).class_name())).unwrap_or_else(guess);
             if flag & 1 > 0 {
@@ -209,7 +210,7 @@ impl<'a> Liveness<'a> {
     }
 
     fn is_always_live(&self, place: usize) -> bool {
-        match self.facts(place).and_then(|facts| facts.flag('L')) {
+        match self.properties(place).and_then(|properties| properties.flag('L')) {
             Some(0) => false,
             Some(1) => true,
             _ => self.router.ports(place, false) == 0 && self.router.ports(place, true) == 0,
@@ -218,9 +219,9 @@ impl<'a> Liveness<'a> {
 
     /// The flow through an element. With the flag `L2`, every input affects every output.
     fn flow(&self, place: usize) -> Flow {
-        let facts = self.facts(place);
-        let answers = facts.and_then(|facts| facts.flag('L')) == Some(2);
-        match facts.map(|facts| facts.flow) {
+        let properties = self.properties(place);
+        let answers = properties.and_then(|properties| properties.flag('L')) == Some(2);
+        match properties.map(|properties| properties.flow) {
             Some(flow) if !answers && !self.router.element(place).is("ARPQuerier") => Flow::parse(flow),
             _ => Flow::parse("x/x"),
         }

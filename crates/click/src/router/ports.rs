@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use ringway_click_lang::check::{self, Classes, Facts, PortMode};
+use ringway_click_lang::check::{self, ClassProperties, Classes, PortMode};
 use ringway_click_lang::{Element, Limits};
 
 /// Attack: a pull through a million elements, which would overflow the stack. Largest number of elements in a
@@ -16,9 +16,14 @@ const DEEPEST_PULL: usize = 500;
 struct Known<'a>(&'a Router);
 
 impl Classes for Known<'_> {
-    fn facts(&self, element: &Element) -> Option<Facts<'_>> {
+    fn properties(&self, element: &Element) -> Option<ClassProperties<'_>> {
         let class = self.0.class(self.0.names.find(&element.name, "")?);
-        Some(Facts { ports: class.ports, processing: class.processing, flow: class.flow, flags: class.flags })
+        Some(ClassProperties {
+            ports: class.ports,
+            processing: class.processing,
+            flow: class.flow,
+            flags: class.flags,
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Host, Patch, SOCKET_PATH, link};
 use crate::kinds::{self, GuestSide, KINDS};
 use crate::lookups;
 use ringway_guests::Attachment;
-use ringway_spec::file::{Notes, either, nearest, units};
+use ringway_spec::file::{Diagnostics, either, nearest, units};
 use ringway_spec::{GuestKind, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -21,23 +21,29 @@ pub struct Partial {
 }
 
 /// Joins patches and workers to their ports, and checks every reference.
-pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, notes: &Notes) {
+pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &Diagnostics) {
     let of_links = partial.links.iter().map(|link| link.patch.clone());
     let joined: Vec<Patch> = partial.patches.into_iter().chain(of_links).collect();
-    patches(fabric, &joined, notes);
-    joins(fabric, &joined, host, notes);
+    patches(fabric, &joined, diagnostics);
+    joins(fabric, &joined, host, diagnostics);
     link::join(fabric, partial.links);
-    workers(fabric, &partial.assigned, host, notes);
-    named_by_lookups(fabric, notes);
-    sockets(fabric, host, notes);
-    unique(fabric, host, notes);
-    guest_ports(fabric, host, notes);
-    owners(fabric, host, notes);
-    users(fabric, notes);
+    workers(fabric, &partial.assigned, host, diagnostics);
+    named_by_lookups(fabric, diagnostics);
+    sockets(fabric, host, diagnostics);
+    unique(fabric, host, diagnostics);
+    guest_ports(fabric, host, diagnostics);
+    owners(fabric, host, diagnostics);
+    users(fabric, diagnostics);
 }
 
-/// Notes that there is no `what` called `name`.
-fn unknown<'n>(place: &str, what: &str, name: &str, known: impl Iterator<Item = &'n str>, notes: &Notes) {
+/// Reports that there is no `what` called `name`.
+fn unknown<'n>(
+    place: &str,
+    what: &str,
+    name: &str,
+    known: impl Iterator<Item = &'n str>,
+    diagnostics: &Diagnostics,
+) {
     let known: Vec<&str> = known.collect();
     let fix = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean \"{near}\"?"),
@@ -45,28 +51,28 @@ fn unknown<'n>(place: &str, what: &str, name: &str, known: impl Iterator<Item = 
         None if known.len() <= 8 => format!("there is {}", either(known)),
         None => format!("add [{what}.{name}], or use one of the {} that there are", known.len()),
     };
-    notes.wrong(&notes.of(place), format!("there is no {what} \"{name}\""), fix);
+    diagnostics.error(&diagnostics.of(place), format!("there is no {what} \"{name}\""), fix);
 }
 
-fn known_port(fabric: &Fabric, place: &str, name: &str, notes: &Notes) -> bool {
+fn known_port(fabric: &Fabric, place: &str, name: &str, diagnostics: &Diagnostics) -> bool {
     let known = fabric.port(name).is_some();
     if !known {
-        unknown(place, "port", name, fabric.ports.iter().map(|port| &*port.name), notes);
+        unknown(place, "port", name, fabric.ports.iter().map(|port| &*port.name), diagnostics);
     }
     known
 }
 
-fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
+fn patches(fabric: &mut Fabric, patches: &[Patch], diagnostics: &Diagnostics) {
     let mut patched: HashMap<&str, &str> = HashMap::new();
     for (path, ports) in patches {
         for (index, name) in ports.iter().enumerate() {
             let place = format!("{path}.ports.{index}");
-            if !known_port(fabric, &place, name, notes) {
+            if !known_port(fabric, &place, name, diagnostics) {
                 continue;
             }
             if let Some(other) = patched.insert(name, path) {
                 let fix = if other == path { "it joins two different ports" } else { "keep it on one" };
-                notes.wrong(&notes.of(&place), format!("port {name} is on {other} already"), fix);
+                diagnostics.error(&diagnostics.of(&place), format!("port {name} is on {other} already"), fix);
                 continue;
             }
             let peer = ports.get(1 - index.min(1)).cloned().unwrap_or_default();
@@ -74,7 +80,7 @@ fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
             match &port.to {
                 Some(To::Switch(switch)) => {
                     let what = format!("port {name} is on switch {switch} too");
-                    notes.wrong(&notes.of(&place), what, "take it out, or delete its `switch`");
+                    diagnostics.error(&diagnostics.of(&place), what, "take it out, or delete its `switch`");
                 }
                 _ => port.to = Some(To::Patch(peer)),
             }
@@ -82,7 +88,7 @@ fn patches(fabric: &mut Fabric, patches: &[Patch], notes: &Notes) {
     }
 }
 
-fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, notes: &Notes) {
+fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, diagnostics: &Diagnostics) {
     for port in &fabric.ports {
         let place = format!("port.{}", port.name);
         let kind = kinds::find(port.kind.name(), host.kinds);
@@ -95,28 +101,33 @@ fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, notes: &Notes) {
                     Some(switch) => format!("add switch = \"{}\", a patch or a link", switch.name),
                     None => "add switch = \"...\", a patch or a link".into(),
                 };
-                notes.wrong(
-                    &notes.of(&place),
+                diagnostics.error(
+                    &diagnostics.of(&place),
                     format!("port {} is on no switch, patch or link", port.name),
                     fix,
                 );
             }
             Some(_) if pipe => {
                 let fix = "its two programs have only each other; use two ring ports otherwise";
-                notes.wrong(&notes.of(&place), format!("port {} is a pipe", port.name), fix);
+                diagnostics.error(&diagnostics.of(&place), format!("port {} is a pipe", port.name), fix);
             }
             Some(To::Switch(name)) if !fabric.switches.iter().any(|switch| switch.name == *name) => {
                 let known = fabric.switches.iter().map(|switch| &*switch.name);
-                unknown(&format!("{place}.switch"), "switch", name, known, notes);
+                unknown(&format!("{place}.switch"), "switch", name, known, diagnostics);
             }
             Some(_) => {}
         }
     }
 }
 
-fn workers(fabric: &mut Fabric, assigned: &BTreeMap<String, (String, String)>, host: &Host, notes: &Notes) {
+fn workers(
+    fabric: &mut Fabric,
+    assigned: &BTreeMap<String, (String, String)>,
+    host: &Host,
+    diagnostics: &Diagnostics,
+) {
     for (name, (place, worker)) in assigned {
-        if !known_port(fabric, place, name, notes) {
+        if !known_port(fabric, place, name, diagnostics) {
             continue;
         }
         if let Some(port) = fabric.ports.iter_mut().find(|port| port.name == *name) {
@@ -126,7 +137,7 @@ fn workers(fabric: &mut Fabric, assigned: &BTreeMap<String, (String, String)>, h
     let mut pinned: HashMap<usize, &str> = HashMap::new();
     for worker in &fabric.workers {
         let Some(core) = worker.core else { continue };
-        let at = notes.of(&format!("worker.{}.core", worker.name));
+        let at = diagnostics.of(&format!("worker.{}.core", worker.name));
         if !host.cores.contains(&core) {
             let list = match host.cores.as_slice() {
                 [] => "leave `core` out".into(),
@@ -137,9 +148,9 @@ fn workers(fabric: &mut Fabric, assigned: &BTreeMap<String, (String, String)>, h
                     either(cores.iter().map(usize::to_string).collect::<Vec<_>>().iter().map(|c| &**c))
                 ),
             };
-            notes.wrong(&at, format!("there is no core {core} that we may run on"), list);
+            diagnostics.error(&at, format!("there is no core {core} that we may run on"), list);
         } else if let Some(other) = pinned.insert(core, &worker.name) {
-            notes.wrong(
+            diagnostics.error(
                 &at,
                 format!("worker {other} is on core {core} too"),
                 "give each worker a core of its own",
@@ -148,18 +159,22 @@ fn workers(fabric: &mut Fabric, assigned: &BTreeMap<String, (String, String)>, h
     }
 }
 
-fn named_by_lookups(fabric: &Fabric, notes: &Notes) {
+fn named_by_lookups(fabric: &Fabric, diagnostics: &Diagnostics) {
     for switch in &fabric.switches {
         let path = format!("switch.{}", switch.name);
         for (place, name) in lookups::ports(&switch.lookup) {
             let place = format!("{path}.{place}");
-            if !known_port(fabric, &place, &name, notes) {
+            if !known_port(fabric, &place, &name, diagnostics) {
                 continue;
             }
             let on = fabric.port(&name).and_then(|port| port.to.as_ref());
             if on != Some(&To::Switch(switch.name.clone())) {
                 let fix = format!("add switch = \"{}\" to [port.{name}]", switch.name);
-                notes.wrong(&notes.of(&place), format!("port {name} is not on switch {}", switch.name), fix);
+                diagnostics.error(
+                    &diagnostics.of(&place),
+                    format!("port {name} is not on switch {}", switch.name),
+                    fix,
+                );
             }
         }
     }
@@ -168,14 +183,14 @@ fn named_by_lookups(fabric: &Fabric, notes: &Notes) {
 /// Ringway's own files in a run directory.
 const OURS: [&str; 6] = ["api.sock", "lock", "guests", "functions", "placement.redb", "placement.redb.log"];
 
-fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
+fn sockets(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let run = host.run_of(fabric);
     let mut taken: HashMap<PathBuf, &str> = HashMap::new();
     for port in &fabric.ports {
         let Some(socket) = port.socket.as_ref().filter(|socket| !socket.path.as_os_str().is_empty()) else {
             continue;
         };
-        let at = notes.of(&format!("port.{}.socket", port.name));
+        let at = diagnostics.of(&format!("port.{}.socket", port.name));
         let path: PathBuf = match &run {
             Some(run) => run.join(&socket.path),
             None => socket.path.clone(),
@@ -184,31 +199,31 @@ fn sockets(fabric: &Fabric, host: &Host, notes: &Notes) {
         // A path that is too long by itself was noted already.
         if length > SOCKET_PATH && socket.path.as_os_str().len() <= SOCKET_PATH {
             let what = format!("the socket's path {} has {length} bytes", path.display());
-            notes.wrong(&at, what, format!("a UNIX socket's path has {SOCKET_PATH} at most"));
+            diagnostics.error(&at, what, format!("a UNIX socket's path has {SOCKET_PATH} at most"));
         }
         // `a.sock` and `./a.sock` are the same path.
         let path: PathBuf = path.components().collect();
         let inside: PathBuf = socket.path.components().filter(|part| *part != Component::CurDir).collect();
         if OURS.iter().any(|name| inside == Path::new(name)) {
             let what = format!("{} in the run directory is Ringway's own", inside.display());
-            notes.wrong(&at, what, format!("call it {}.sock", port.name));
+            diagnostics.error(&at, what, format!("call it {}.sock", port.name));
         }
         if let Some(other) = taken.insert(path, &port.name) {
             let what = format!("port {other} has the socket {} too", socket.path.display());
-            notes.wrong(&at, what, "give each a socket of its own");
+            diagnostics.error(&at, what, "give each a socket of its own");
         }
     }
 }
 
 /// The place of a guest's or function's port in the file; a single `port` has no index in its path.
-fn place_of(what: &str, name: &str, index: usize, notes: &Notes) -> String {
+fn place_of(what: &str, name: &str, index: usize, diagnostics: &Diagnostics) -> String {
     let place = format!("{what}.{name}.ports.{index}");
-    if notes.has(&place) { place } else { format!("{what}.{name}.port") }
+    if diagnostics.has(&place) { place } else { format!("{what}.{name}.port") }
 }
 
 /// Checks that each port of a guest may map all of the guest's memory, is its `nic`, and can be attached by what
 /// runs it.
-fn guest_ports(fabric: &Fabric, host: &Host, notes: &Notes) {
+fn guest_ports(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let side = |port: &Port| kinds::find(port.kind.name(), host.kinds)?.guest_side(port);
     for guest in &fabric.guests {
         for (index, name) in guest.ports.iter().enumerate() {
@@ -218,22 +233,22 @@ fn guest_ports(fabric: &Fabric, host: &Host, notes: &Notes) {
                 let [has, may] = [guest.memory, memory].map(units::show_size);
                 let what = format!("the guest has {has}, its port {name} may share {may}");
                 let fix = format!("give the port `memory = \"{has}\"`");
-                notes.wrong(&notes.of(&format!("guest.{}.memory", guest.name)), what, fix);
+                diagnostics.error(&diagnostics.of(&format!("guest.{}.memory", guest.name)), what, fix);
             }
             if guest.nic.as_ref().is_some_and(|wanted| wanted != nic) {
                 let what = format!("port {name} is a card for the driver {nic}");
                 let fix = "leave `nic` out, or change the port's `kind` or `model`";
-                notes.wrong(&notes.of(&format!("guest.{}.nic", guest.name)), what, fix);
+                diagnostics.error(&diagnostics.of(&format!("guest.{}.nic", guest.name)), what, fix);
             }
-            let at = || notes.of(&place_of("guest", &guest.name, index, notes));
+            let at = || diagnostics.of(&place_of("guest", &guest.name, index, diagnostics));
             match (guest.kind, interface.attachment) {
                 (GuestKind::Uml, Attachment::VhostUser { listen: true, .. }) => {
                     let fix = format!("leave `role` out of port {name}, or use kind = \"qemu\"");
-                    notes.wrong(&at(), "a User-Mode Linux guest can only connect", fix);
+                    diagnostics.error(&at(), "a User-Mode Linux guest can only connect", fix);
                 }
                 (GuestKind::Uml, Attachment::VfioUser { .. }) => {
                     let what = "a User-Mode Linux guest has no PCI cards";
-                    notes.wrong(&at(), what, "use a vhost-user port, or kind = \"qemu\"");
+                    diagnostics.error(&at(), what, "use a vhost-user port, or kind = \"qemu\"");
                 }
                 _ => {}
             }
@@ -241,7 +256,7 @@ fn guest_ports(fabric: &Fabric, host: &Host, notes: &Notes) {
     }
 }
 
-fn unique(fabric: &Fabric, host: &Host, notes: &Notes) {
+fn unique(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let mut macs = HashMap::new();
     let mut claims = HashMap::new();
     for port in &fabric.ports {
@@ -249,14 +264,14 @@ fn unique(fabric: &Fabric, host: &Host, notes: &Notes) {
         if let Some(mac) = kind.mac(port)
             && let Some(other) = macs.insert(mac, &port.name)
         {
-            let at = notes.of(&format!("port.{}.mac", port.name));
-            notes.wrong(&at, format!("port {other} has the address {mac} too"), "give each its own");
+            let at = diagnostics.of(&format!("port.{}.mac", port.name));
+            diagnostics.error(&at, format!("port {other} has the address {mac} too"), "give each its own");
         }
         if let Some((key, name)) = kind.claims(port)
             && let Some(other) = claims.insert((key, name.clone()), &port.name)
         {
-            let at = notes.of(&format!("port.{}.{key}", port.name));
-            notes.wrong(&at, format!("port {other} has the {key} {name} too"), "give each its own");
+            let at = diagnostics.of(&format!("port.{}.{key}", port.name));
+            diagnostics.error(&at, format!("port {other} has the {key} {name} too"), "give each its own");
         }
     }
 }
@@ -272,32 +287,36 @@ struct Owner<'a> {
 }
 
 /// Checks that guests have distinct users other than root, and that the sockets of a guest's ports belong to its user.
-fn users(fabric: &Fabric, notes: &Notes) {
+fn users(fabric: &Fabric, diagnostics: &Diagnostics) {
     let mut used = HashMap::new();
     for guest in &fabric.guests {
         let name = &guest.name;
         for port in guest.ports.iter().filter_map(|port| fabric.port(port)) {
             let owner = port.socket.as_ref().and_then(|socket| socket.owner.as_ref());
             if owner.is_some() && owner != guest.user.as_ref() {
-                let at = notes.of(&format!("port.{}.owner", port.name));
+                let at = diagnostics.of(&format!("port.{}.owner", port.name));
                 let fix = format!("leave `owner` out; `user` in [guest.{name}] determines it");
-                notes.wrong(&at, format!("the socket belongs to the user of guest {name}"), fix);
+                diagnostics.error(&at, format!("the socket belongs to the user of guest {name}"), fix);
             }
         }
         let Some(user) = &guest.user else { continue };
-        let at = notes.of(&format!("guest.{name}.user"));
+        let at = diagnostics.of(&format!("guest.{name}.user"));
         if matches!(&**user, "root" | "0") {
-            notes.wrong(&at, "a guest can't run as root", "leave `user` out: it has one of its own then");
+            diagnostics.error(
+                &at,
+                "a guest can't run as root",
+                "leave `user` out: it has one of its own then",
+            );
         }
         if let Some(other) = used.insert(user, name) {
             let wrong = format!("guest {other} runs as {user} already");
-            notes.wrong(&at, wrong, "give each guest a user of its own, or leave `user` out");
+            diagnostics.error(&at, wrong, "give each guest a user of its own, or leave `user` out");
         }
     }
 }
 
 /// Checks that ports of guests and functions have the right kind and a single owner.
-fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
+fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let known = KINDS.iter().chain(host.kinds).filter(|kind| kind.serves_guests());
     let for_guests: Vec<&'static str> = known.map(|kind| kind.name()).collect();
     let guests = fabric.guests.iter().map(|guest| Owner {
@@ -316,35 +335,43 @@ fn owners(fabric: &Fabric, host: &Host, notes: &Notes) {
     for owner in guests.chain(functions) {
         let Owner { what, name, ports, kinds } = owner;
         for (index, port) in ports.iter().enumerate() {
-            let place = place_of(what, name, index, notes);
-            if !known_port(fabric, &place, port, notes) {
+            let place = place_of(what, name, index, diagnostics);
+            if !known_port(fabric, &place, port, diagnostics) {
                 continue;
             }
             if let Some(found) = fabric.port(port).map(|port| &port.kind)
                 && !kinds.contains(&found.name())
-                && notes.has(&format!("port.{port}.kind"))
+                && diagnostics.has(&format!("port.{port}.kind"))
             {
                 let wrong = format!("port {port} is of kind {}", found.name());
-                notes.wrong(
-                    &notes.of(&place),
+                diagnostics.error(
+                    &diagnostics.of(&place),
                     wrong,
                     format!("a {what}'s port is of kind {}", either(kinds.iter().copied())),
                 );
             }
             if let Some((other_kind, other)) = used.insert(port, (what, name)) {
                 let wrong = format!("port {port} is {other_kind} {other}'s already");
-                notes.wrong(&notes.of(&place), wrong, format!("give each {what} a port of its own"));
+                diagnostics.error(
+                    &diagnostics.of(&place),
+                    wrong,
+                    format!("give each {what} a port of its own"),
+                );
             }
         }
     }
     for function in &fabric.functions {
         if fabric.guest(&function.name).is_some() {
-            let at = notes.of(&format!("function.{}", function.name));
-            notes.wrong(&at, format!("there is a guest {} too", function.name), "give each its own name");
+            let at = diagnostics.of(&format!("function.{}", function.name));
+            diagnostics.error(
+                &at,
+                format!("there is a guest {} too", function.name),
+                "give each its own name",
+            );
         }
         if let Some(core) = function.core.filter(|core| !host.cores.contains(core)) {
-            let at = notes.of(&format!("function.{}.core", function.name));
-            notes.wrong(&at, format!("there is no core {core} that we may run on"), "leave `core` out");
+            let at = diagnostics.of(&format!("function.{}.core", function.name));
+            diagnostics.error(&at, format!("there is no core {core} that we may run on"), "leave `core` out");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `[function.NAME]`.
 
 use super::{Fabric, Outside};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Configuration, Function};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     let file = section.string("config", "firewall.click").map(PathBuf::from);
     let text = section.string("click", "FromPort(a) -> ToPort(b);");
     if section.has("config") && section.has("click") {
-        section.wrong("click", format!("{} has both `config` and `click`", section.path), "keep one");
+        section.error("click", format!("{} has both `config` and `click`", section.path), "keep one");
     } else if !section.has("config") && !section.has("click") {
         let fix = "add config = \"FILE\" or click = \"\"\"...\"\"\"";
         section.missing("config", fix);
@@ -42,14 +42,14 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         section.missing("port", "add port = \"...\" or ports = [...], names of ring ports");
     }
     if ports.len() > usize::from(u8::MAX) {
-        section.wrong("ports", format!("{} has {} ports", section.path, ports.len()), "255 are the most");
+        section.error("ports", format!("{} has {} ports", section.path, ports.len()), "255 are the most");
     }
     let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
     for (index, (parameter, _)) in parameters.iter().enumerate() {
         let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if parameter.is_empty() || !parameter.bytes().all(word) {
             let what = format!("\"{}\" can't be a parameter", parameter.escape_debug());
-            section.wrong(&format!("parameters.{index}"), what, "use letters, digits and `_`");
+            section.error(&format!("parameters.{index}"), what, "use letters, digits and `_`");
         }
     }
     let function = Function {
@@ -70,12 +70,12 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
 }
 
 /// Reads and checks the configurations of all functions.
-pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, notes: &Notes) {
+pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, diagnostics: &Diagnostics) {
     for function in &mut fabric.functions {
         let path = format!("function.{}", function.name);
         let inline = function.configuration.file.is_none();
         let key = if inline { format!("{path}.click") } else { format!("{path}.config") };
-        if !notes.has(&key) {
+        if !diagnostics.has(&key) {
             continue;
         }
         if let Some(file) = &function.configuration.file {
@@ -87,22 +87,22 @@ pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, no
                         ErrorKind::NotFound => "it is relative to the folder of this file",
                         _ => "name a file with Click's language in it",
                     };
-                    notes.wrong(&notes.of(&key), what, fix);
+                    diagnostics.error(&diagnostics.of(&key), what, fix);
                     continue;
                 }
             }
         }
         for complaint in (outside.check)(function) {
-            let at = notes.of(&key);
+            let at = diagnostics.of(&key);
             let own = complaint.file.is_empty() || complaint.file == function.title();
             let place = inline.then(|| within(text, &at, &function.configuration.text, &complaint)).flatten();
             match place {
-                Some(place) if own => notes.wrong(&(place..place), complaint.what, ""),
+                Some(place) if own => diagnostics.error(&(place..place), complaint.what, ""),
                 // The string has escapes, so that positions in its value do not match positions in the file.
-                _ if inline && own => notes.wrong(&at, complaint.what, ""),
+                _ if inline && own => diagnostics.error(&at, complaint.what, ""),
                 _ => {
                     let file = if own { shown(outside, function) } else { complaint.file };
-                    notes.wrong_in(
+                    diagnostics.error_in(
                         (file, complaint.line.max(1), complaint.column.max(1)),
                         &at,
                         complaint.what,

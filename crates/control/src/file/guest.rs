@@ -25,7 +25,7 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
     let key = if section.has("addresses") { "addresses" } else { "address" };
     if texts.len() > ports.len() && !ports.is_empty() {
         let what = format!("{} has {} addresses and {} ports", section.path, texts.len(), ports.len());
-        section.wrong(key, what, "addresses belong to ports in their order");
+        section.error(key, what, "addresses belong to ports in their order");
     }
     let addresses = texts
         .iter()
@@ -55,14 +55,14 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
         start: section.boolean("start").unwrap_or(true),
     };
     if guest.kind == GuestKind::Uml && guest.cpus > 1 {
-        section.wrong("cpus", "a User-Mode Linux guest has one processor", "leave `cpus` out");
+        section.error("cpus", "a User-Mode Linux guest has one processor", "leave `cpus` out");
     }
     if guest.kind == GuestKind::Uml && guest.program.is_some() {
-        section.wrong("program", "User-Mode Linux is the program itself", "name it by `kernel`");
+        section.error("program", "User-Mode Linux is the program itself", "name it by `kernel`");
     }
     // A guest's memory is mapped in whole pages.
     if !guest.memory.is_multiple_of(4096) {
-        section.wrong("memory", "`memory` is not a multiple of 4KB", "round it");
+        section.error("memory", "`memory` is not a multiple of 4KB", "round it");
     }
     section.finish(|key| match key {
         "mac" | "socket" | "queues" => Some("it belongs to the guest's port".into()),

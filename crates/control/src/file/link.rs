@@ -4,7 +4,7 @@ use super::desired::Fabric;
 use super::{Outside, Patch, joined, named};
 use crate::kinds::link;
 use ringway_spec::To;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use std::collections::BTreeMap;
 use toml::de::DeTable;
 
@@ -15,9 +15,9 @@ pub struct Link {
 }
 
 /// Reads all links. Files that their values name are read by `outside`; without it such values are left out.
-pub fn links(top: &DeTable<'_>, outside: Option<&Outside<'_>>, notes: &Notes) -> Vec<Link> {
+pub fn links(top: &DeTable<'_>, outside: Option<&Outside<'_>>, diagnostics: &Diagnostics) -> Vec<Link> {
     let mut list = Vec::new();
-    for mut section in named(top, "link", notes) {
+    for mut section in named(top, "link", diagnostics) {
         let ports = joined(&mut section, "a link");
         let both = settings(&mut section, outside);
         let mut own: BTreeMap<String, Section<'_>> =
@@ -28,12 +28,16 @@ pub fn links(top: &DeTable<'_>, outside: Option<&Outside<'_>>, notes: &Notes) ->
             values.extend(from.iter_mut().flat_map(|from| settings(from, outside)));
             if let Err((key, what, fix)) = link::check(values) {
                 let place = from.as_ref().filter(|from| from.has(key)).unwrap_or(&section);
-                place.wrong(key, what, fix);
+                place.error(key, what, fix);
             }
             from.into_iter().for_each(|from| from.finish(not_of_a_direction));
         }
         for (name, from) in own {
-            notes.wrong(&from.at, format!("port {name} is not on {}", section.path), "name one of its ports");
+            diagnostics.error(
+                &from.at,
+                format!("port {name} is not on {}", section.path),
+                "name one of its ports",
+            );
         }
         let path = section.path.clone();
         section.finish(|_| None);
@@ -60,7 +64,7 @@ fn settings(section: &mut Section<'_>, outside: Option<&Outside<'_>>) -> BTreeMa
         match read.and_then(|bytes| String::from_utf8(bytes).map_err(std::io::Error::other)) {
             Ok(text) => drop(settings.insert(key.to_string(), text)),
             Err(error) => {
-                section.wrong(key, format!("{file}: {error}"), "it is relative to the folder of this file");
+                section.error(key, format!("{file}: {error}"), "it is relative to the folder of this file");
             }
         }
     }

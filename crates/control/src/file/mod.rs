@@ -20,7 +20,7 @@ use crate::kinds::PortControl;
 use crate::lookups::LOOKUPS;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
-use ringway_spec::file::{Notes, Problems, Section, either, nearest, parse};
+use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
 use ringway_spec::{Function, HugePages, Poll, Switch, Worker};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -93,15 +93,16 @@ pub fn read_with(
     host: &Host,
     outside: Option<&Outside<'_>>,
 ) -> Result<Fabric, Problems> {
-    let notes = Notes::default();
-    let table = parse(text, LARGEST, &notes);
-    let mut fabric = (!notes.is_wrong()).then(|| whole(table.get_ref(), (file, host, outside), &notes));
+    let diagnostics = Diagnostics::default();
+    let table = parse(text, LARGEST, &diagnostics);
+    let mut fabric =
+        (!diagnostics.has_errors()).then(|| whole(table.get_ref(), (file, host, outside), &diagnostics));
     if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {
-        function::configurations(fabric, text, outside, &notes);
-        outside::check(fabric, outside, host, &notes);
+        function::configurations(fabric, text, outside, &diagnostics);
+        outside::check(fabric, outside, host, &diagnostics);
     }
-    let warnings = Problems { file: file.into(), text: text.into(), list: notes.take_warnings() };
-    let list = notes.into_problems();
+    let warnings = Problems { file: file.into(), text: text.into(), list: diagnostics.take_warnings() };
+    let list = diagnostics.into_problems();
     match fabric {
         Some(mut fabric) if list.is_empty() => {
             fabric.warnings = warnings.render(false).lines().map(String::from).collect();
@@ -120,7 +121,7 @@ const TABLES: [&str; 11] = [
 fn whole(
     top: &DeTable<'_>,
     (file, host, outside): (&str, &Host, Option<&Outside<'_>>),
-    notes: &Notes,
+    diagnostics: &Diagnostics,
 ) -> Fabric {
     for (key, _) in top.iter() {
         let name = key.get_ref();
@@ -131,27 +132,27 @@ fn whole(
                 }
                 None => format!("a file has {}", either(TABLES)),
             };
-            notes.wrong(&key.span(), format!("there is no table `{name}`"), fix);
+            diagnostics.error(&key.span(), format!("there is no table `{name}`"), fix);
         }
     }
-    let mut fabric = head(top, notes);
-    let (patches, links) = (patches(top, notes), link::links(top, outside, notes));
-    for section in named(top, "switch", notes) {
-        fabric.switches.extend(switch(section, notes));
+    let mut fabric = head(top, diagnostics);
+    let (patches, links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
+    for section in named(top, "switch", diagnostics) {
+        fabric.switches.extend(switch(section, diagnostics));
     }
-    for section in named(top, "port", notes) {
-        fabric.ports.extend(port::port(section, notes, host.kinds));
+    for section in named(top, "port", diagnostics) {
+        fabric.ports.extend(port::port(section, diagnostics, host.kinds));
     }
-    for section in named(top, "guest", notes) {
+    for section in named(top, "guest", diagnostics) {
         fabric.guests.extend(guest::guest(section));
     }
-    for section in named(top, "function", notes) {
+    for section in named(top, "function", diagnostics) {
         fabric.functions.extend(function::function(section));
     }
-    fabric.placement = placement::placement(top, file, host, notes);
+    fabric.placement = placement::placement(top, file, host, diagnostics);
     let mut assigned = BTreeMap::new();
-    for section in named(top, "worker", notes) {
-        worker(section, &mut fabric.workers, &mut assigned, notes);
+    for section in named(top, "worker", diagnostics) {
+        worker(section, &mut fabric.workers, &mut assigned, diagnostics);
     }
     if fabric.workers.is_empty() {
         fabric.workers.push(Worker {
@@ -163,7 +164,7 @@ fn whole(
         });
     }
     let partial = cross::Partial { patches, links, assigned };
-    cross::check(&mut fabric, partial, host, notes);
+    cross::check(&mut fabric, partial, host, diagnostics);
     fabric
 }
 
@@ -186,17 +187,17 @@ pub fn good_name(name: &str) -> bool {
 }
 
 /// The tables `[what.NAME]`, in the order of the file.
-fn named<'t>(top: &'t DeTable<'t>, what: &str, notes: &'t Notes) -> Vec<Section<'t>> {
+fn named<'t>(top: &'t DeTable<'t>, what: &str, diagnostics: &'t Diagnostics) -> Vec<Section<'t>> {
     let Some((key, value)) = top.get_key_value(what) else { return Vec::new() };
     let DeValue::Table(tables) = value.get_ref() else {
-        notes.wrong(&key.span(), format!("`{what}` is not a table"), format!("write [{what}.NAME]"));
+        diagnostics.error(&key.span(), format!("`{what}` is not a table"), format!("write [{what}.NAME]"));
         return Vec::new();
     };
     let mut list = Vec::new();
     let mut entries: Vec<_> = tables.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     for (name, value) in entries {
-        if let Some(section) = one(what, name.get_ref(), name.span(), value, notes) {
+        if let Some(section) = one(what, name.get_ref(), name.span(), value, diagnostics) {
             list.push(section);
         }
     }
@@ -208,10 +209,10 @@ fn one<'t>(
     name: &str,
     at: Range<usize>,
     value: &'t Spanned<DeValue<'t>>,
-    notes: &'t Notes,
+    diagnostics: &'t Diagnostics,
 ) -> Option<Section<'t>> {
     let DeValue::Table(table) = value.get_ref() else {
-        notes.wrong(
+        diagnostics.error(
             &at,
             format!("[{what}] has no key `{name}`"),
             format!("each {what} has a table [{what}.NAME]"),
@@ -219,13 +220,13 @@ fn one<'t>(
         return None;
     };
     if !good_name(name) {
-        notes.wrong(&at, format!("\"{}\" can't be a name", name.escape_debug()), format!("use {NAME}"));
+        diagnostics.error(&at, format!("\"{}\" can't be a name", name.escape_debug()), format!("use {NAME}"));
         return None;
     }
-    Some(Section::new(format!("{what}.{name}"), at, table, notes))
+    Some(Section::new(format!("{what}.{name}"), at, table, diagnostics))
 }
 
-fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
+fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
     let mut fabric = Fabric {
         name: "default".into(),
         run: None,
@@ -240,21 +241,21 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
     };
     let Some((key, value)) = top.get_key_value("fabric") else { return fabric };
     let DeValue::Table(table) = value.get_ref() else {
-        notes.wrong(&key.span(), "`fabric` is not a table", "write [fabric]");
+        diagnostics.error(&key.span(), "`fabric` is not a table", "write [fabric]");
         return fabric;
     };
-    let mut section = Section::new("fabric".into(), key.span(), table, notes);
+    let mut section = Section::new("fabric".into(), key.span(), table, diagnostics);
     if let Some(name) = section.string("name", "demo") {
         if good_name(&name) {
             fabric.name = name;
         } else {
             let what = format!("\"{}\" can't be a name", name.escape_debug());
-            section.wrong("name", what, format!("use {NAME}"));
+            section.error("name", what, format!("use {NAME}"));
         }
     }
     fabric.run = section.string("run", "/run/ringway/demo").map(PathBuf::from);
     if fabric.run.as_ref().is_some_and(|run| !run.is_absolute()) {
-        section.wrong("run", "`run` is not an absolute path", "start it with /");
+        section.error("run", "`run` is not an absolute path", "start it with /");
     }
     let pages = [
         ("auto", HugePages::Auto),
@@ -270,9 +271,9 @@ fn head(top: &DeTable<'_>, notes: &Notes) -> Fabric {
 /// A patch: its name and its ports.
 type Patch = (String, Vec<String>);
 
-fn patches(top: &DeTable<'_>, notes: &Notes) -> Vec<Patch> {
+fn patches(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Vec<Patch> {
     let mut list = Vec::new();
-    for mut section in named(top, "patch", notes) {
+    for mut section in named(top, "patch", diagnostics) {
         let ports = joined(&mut section, "a patch");
         list.extend(ports.map(|ports| (section.path.clone(), ports)));
         section.finish(|_| None);
@@ -288,7 +289,7 @@ fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {
         Some(2) => {}
         Some(count) => {
             let has = format!("{} has {count} port{}", section.path, if count == 1 { "" } else { "s" });
-            section.wrong("ports", has, format!("{what} joins exactly two; for more, use a switch"));
+            section.error("ports", has, format!("{what} joins exactly two; for more, use a switch"));
         }
         None if section.has("ports") => {}
         None => section.missing("ports", &format!("add ports = {example}")),
@@ -296,7 +297,7 @@ fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {
     ports
 }
 
-fn switch(mut section: Section<'_>, notes: &Notes) -> Option<Switch> {
+fn switch(mut section: Section<'_>, diagnostics: &Diagnostics) -> Option<Switch> {
     let name = section.path.strip_prefix("switch.")?.to_string();
     let words: Vec<_> = LOOKUPS.iter().map(|keys| (keys.name(), *keys)).collect();
     let known = section.word("lookup", &words);
@@ -304,7 +305,7 @@ fn switch(mut section: Section<'_>, notes: &Notes) -> Option<Switch> {
         LOOKUPS.iter().for_each(|keys| section.accept(keys.keys()));
     }
     let keys = known.or(LOOKUPS.first().copied())?;
-    let lookup = keys.read(&mut section, notes);
+    let lookup = keys.read(&mut section, diagnostics);
     section.finish(|key| match LOOKUPS.iter().find(|keys| keys.keys().contains(&key)) {
         Some(owner) => Some(format!("only lookup = \"{}\" has it", owner.name())),
         None if key == "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
@@ -317,7 +318,7 @@ fn worker(
     mut section: Section<'_>,
     list: &mut Vec<Worker>,
     assigned: &mut BTreeMap<String, (String, String)>,
-    notes: &Notes,
+    diagnostics: &Diagnostics,
 ) {
     let name = section.path.trim_start_matches("worker.").to_string();
     let core = section.number("core", 0..=65_535).map(|core| core as usize);
@@ -328,7 +329,11 @@ fn worker(
     for (index, port) in section.strings("ports", "[\"a\"]").unwrap_or_default().into_iter().enumerate() {
         let place = format!("{}.ports.{index}", section.path);
         if let Some((_, other)) = assigned.get(&port) {
-            notes.wrong(&notes.of(&place), format!("port {port} is on worker {other} too"), "keep one");
+            diagnostics.error(
+                &diagnostics.of(&place),
+                format!("port {port} is on worker {other} too"),
+                "keep one",
+            );
         } else {
             assigned.insert(port, (place, name.clone()));
         }

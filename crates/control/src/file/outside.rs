@@ -3,27 +3,27 @@
 use super::Outside;
 use super::desired::Fabric;
 use ringway_spec::Guest;
-use ringway_spec::file::Notes;
+use ringway_spec::file::Diagnostics;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Checks everything outside the file that `fabric` names.
-pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, notes: &Notes) {
+pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnostics: &Diagnostics) {
     let names = Names::read(outside);
     let run = host.run_of(fabric);
     for port in &fabric.ports {
         let Some(socket) = &port.socket else { continue };
         let place = format!("port.{}", port.name);
-        names.user(&socket.owner, &format!("{place}.owner"), notes);
-        names.group(&socket.group, &format!("{place}.group"), notes);
+        names.user(&socket.owner, &format!("{place}.owner"), diagnostics);
+        names.group(&socket.group, &format!("{place}.group"), diagnostics);
         if let Some(run) = &run {
-            in_the_way(&run.join(&socket.path), &format!("{place}.socket"), outside, notes);
+            in_the_way(&run.join(&socket.path), &format!("{place}.socket"), outside, diagnostics);
         }
     }
     for guest in &fabric.guests {
-        files(guest, outside, notes);
-        names.user(&guest.user, &format!("guest.{}.user", guest.name), notes);
+        files(guest, outside, diagnostics);
+        names.user(&guest.user, &format!("guest.{}.user", guest.name), diagnostics);
     }
 }
 
@@ -50,40 +50,40 @@ impl Names {
         Names { users: read("/etc/passwd"), groups: read("/etc/group") }
     }
 
-    fn user(&self, name: &Option<String>, place: &str, notes: &Notes) {
-        missing(["user", "passwd"], name, &self.users, place, notes);
+    fn user(&self, name: &Option<String>, place: &str, diagnostics: &Diagnostics) {
+        missing(["user", "passwd"], name, &self.users, place, diagnostics);
     }
 
-    fn group(&self, name: &Option<String>, place: &str, notes: &Notes) {
-        missing(["group", "group"], name, &self.groups, place, notes);
+    fn group(&self, name: &Option<String>, place: &str, diagnostics: &Diagnostics) {
+        missing(["group", "group"], name, &self.groups, place, diagnostics);
     }
 }
 
-/// Notes a name that a file of the host, such as passwd(5), does not have.
+/// Reports a name that a file of the host, such as passwd(5), does not have.
 fn missing(
     [what, file]: [&str; 2],
     name: &Option<String>,
     known: &Option<String>,
     place: &str,
-    notes: &Notes,
+    diagnostics: &Diagnostics,
 ) {
     let (Some(name), Some(known)) = (name, known) else { return };
     if number(name, known).is_none() {
         let fix = format!("use a name that /etc/{file} has, or a number");
-        notes.wrong(&notes.of(place), format!("there is no {what} \"{name}\""), fix);
+        diagnostics.error(&diagnostics.of(place), format!("there is no {what} \"{name}\""), fix);
     }
 }
 
-/// Notes a file at a socket's path, unless it is a socket, left by an earlier run.
-fn in_the_way(path: &Path, place: &str, outside: &Outside<'_>, notes: &Notes) {
+/// Reports a file at a socket's path, unless it is a socket, left by an earlier run.
+fn in_the_way(path: &Path, place: &str, outside: &Outside<'_>, diagnostics: &Diagnostics) {
     if (outside.look)(path).is_ok_and(|found| !found.is_socket()) {
         let what = format!("{} is there already, and is no socket", path.display());
-        notes.wrong(&notes.of(place), what, "remove it, or choose another path");
+        diagnostics.error(&diagnostics.of(place), what, "remove it, or choose another path");
     }
 }
 
 /// Checks that the files from which a guest boots exist.
-fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
+fn files(guest: &Guest, outside: &Outside<'_>, diagnostics: &Diagnostics) {
     let named = [
         ("program", &guest.program, false),
         ("kernel", &guest.kernel, false),
@@ -93,22 +93,24 @@ fn files(guest: &Guest, outside: &Outside<'_>, notes: &Notes) {
     ];
     for (key, path, folder) in named {
         let Some(path) = path else { continue };
-        let at = notes.of(&format!("guest.{}.{key}", guest.name));
+        let at = diagnostics.of(&format!("guest.{}.{key}", guest.name));
         let shown = path.display();
         let fix = "a relative path is relative to the folder of this file";
         match (outside.look)(&outside.folder.join(path)) {
-            Ok(found) if found.is_dir() && !folder => notes.wrong(&at, format!("{shown} is a folder"), fix),
+            Ok(found) if found.is_dir() && !folder => {
+                diagnostics.error(&at, format!("{shown} is a folder"), fix)
+            }
             Ok(found) if !found.is_file() && !folder => {
-                notes.wrong(&at, format!("{shown} is not a regular file"), "name a file");
+                diagnostics.error(&at, format!("{shown} is not a regular file"), "name a file");
             }
             Ok(found) if !found.is_dir() && folder => {
-                notes.wrong(&at, format!("{shown} is not a folder"), fix);
+                diagnostics.error(&at, format!("{shown} is not a folder"), fix);
             }
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                notes.wrong(&at, format!("there is no {shown}"), fix);
+                diagnostics.error(&at, format!("there is no {shown}"), fix);
             }
-            Err(error) => notes.wrong(&at, format!("{shown}: {error}"), fix),
+            Err(error) => diagnostics.error(&at, format!("{shown}: {error}"), fix),
         }
     }
 }

@@ -6,23 +6,27 @@ use ringway_place::object::Cluster;
 use ringway_place::policy::{Policy, built_in, read_table};
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Folder, Found, Options, Service, is_url};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::file::{Problem, nearest};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Reads `[plugins.NAME]`, `[policy.NAME]` and `[cluster.NAME]` of the file called `file` in messages.
-pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> Placement {
+pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, diagnostics: &Diagnostics) -> Placement {
     let home = Path::new(file).parent().unwrap_or(Path::new(""));
     let mut plugins = Options::default();
     let mut places = Vec::new();
-    for section in named(top, "plugins", notes) {
+    for section in named(top, "plugins", diagnostics) {
         let path = section.path.clone();
         if let Some(source) = source(section, &mut plugins, home) {
             match places.iter().find(|(other, _)| *other == source) {
                 Some((_, other)) => {
-                    notes.wrong(&notes.of(&path), format!("{path} is {other} once more"), "keep one");
+                    diagnostics.error(
+                        &diagnostics.of(&path),
+                        format!("{path} is {other} once more"),
+                        "keep one",
+                    );
                 }
                 None => places.push((source, path)),
             }
@@ -33,29 +37,29 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, notes: &Notes) -> P
         None => Found::default(),
     };
     for problem in found.problems.iter().filter(|problem| problem.is_out) {
-        out_of_reach(&problem.source, &problem.what, &places, notes);
+        out_of_reach(&problem.source, &problem.what, &places, diagnostics);
     }
     let mut problems = Vec::new();
-    let policies = policies(top, &found, notes, &mut problems);
+    let policies = policies(top, &found, diagnostics, &mut problems);
     let clusters = read_clusters(top, &found.units, &mut problems);
     check_policies_of(&clusters, &policies, top, &mut problems);
     for problem in found.problems.iter().filter(|problem| !problem.is_out) {
         // A problem of a plugin file is only a warning, unless policies or clusters have errors, which it may explain.
         if problems.is_empty() {
             let place = place_of(&problem.source, &places);
-            notes.warn(&notes.of(place), format!("{place}: {}", problem.what));
+            diagnostics.warn(&diagnostics.of(place), format!("{place}: {}", problem.what));
         } else {
-            out_of_reach(&problem.source, &problem.what, &places, notes);
+            out_of_reach(&problem.source, &problem.what, &places, diagnostics);
         }
     }
-    notes.extend(problems);
+    diagnostics.extend(problems);
     Placement { plugins, policies, clusters }
 }
 
-/// Notes an error of a source of units, at the source's table.
-fn out_of_reach(source: &str, what: &str, places: &[(String, String)], notes: &Notes) {
+/// Reports an error of a source of units, at the source's table.
+fn out_of_reach(source: &str, what: &str, places: &[(String, String)], diagnostics: &Diagnostics) {
     let place = place_of(source, places);
-    notes.wrong(&notes.of(place), format!("{place}: {what}"), "");
+    diagnostics.error(&diagnostics.of(place), format!("{place}: {what}"), "");
 }
 
 /// The path in the file of the table of a source of units.
@@ -95,17 +99,17 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
         }
         (None, Some(url)) => {
             if !is_url(url) {
-                section.wrong("url", format!("\"{}\" can't be asked", url.escape_debug()), URL);
+                section.error("url", format!("\"{}\" can't be asked", url.escape_debug()), URL);
             }
             for key in ["memory", "network", "unconfined"].into_iter().filter(|key| section.has(key)) {
-                section.wrong(key, format!("a service has no `{key}`"), "only a folder has it");
+                section.error(key, format!("a service has no `{key}`"), "only a folder has it");
             }
             let service = Service::new(url.clone());
             plugins.services.push(Service { limit_ms: limit_ms.unwrap_or(service.limit_ms), ..service });
             Some(url.clone())
         }
         (Some(_), Some(_)) => {
-            section.wrong("url", "`folder` and `url` are both there", "give each a table of its own");
+            section.error("url", "`folder` and `url` are both there", "give each a table of its own");
             None
         }
         (None, None) if section.has("folder") || section.has("url") => None,
@@ -122,10 +126,15 @@ fn source(mut section: Section<'_>, plugins: &mut Options, home: &Path) -> Optio
 const URL: &str = "write http://HOST:PORT/PATH";
 
 /// Reads the tables `[policy.NAME]`.
-fn policies(top: &DeTable<'_>, found: &Found, notes: &Notes, problems: &mut Vec<Problem>) -> Vec<Policy> {
+fn policies(
+    top: &DeTable<'_>,
+    found: &Found,
+    diagnostics: &Diagnostics,
+    problems: &mut Vec<Problem>,
+) -> Vec<Policy> {
     let Some((key, value)) = top.get_key_value("policy") else { return Vec::new() };
     let DeValue::Table(tables) = value.get_ref() else {
-        notes.wrong(&key.span(), "`policy` is not a table", "write [policy.NAME]");
+        diagnostics.error(&key.span(), "`policy` is not a table", "write [policy.NAME]");
         return Vec::new();
     };
     read_table(tables, &found.units, problems)

@@ -6,13 +6,13 @@ use crate::kinds::{Described, KINDS, PortControl};
 use crate::lookups::MAC_FIX;
 use ringway_port::ring::Settings;
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
-use ringway_spec::file::{Notes, Section, either};
+use ringway_spec::file::{Diagnostics, Section, either};
 use ringway_spec::{IpNet, Kind, MacAddress, Notify, Port, Socket, To};
 
 /// Reads a port, whose kind is one of the project's or of `more`.
 pub fn port(
     mut section: Section<'_>,
-    notes: &Notes,
+    diagnostics: &Diagnostics,
     more: &'static [&'static dyn PortControl],
 ) -> Option<Port> {
     let name = section.path.strip_prefix("port.")?.to_string();
@@ -32,7 +32,7 @@ pub fn port(
         return Some(Port { hold, ..Port::new(&name, Kind::new("", &()), to) });
     };
     let notify = if kind.notifies() { notify(&mut section) } else { Notify::default() };
-    let described = kind.read(&mut section, notes);
+    let described = kind.read(&mut section, diagnostics);
     section.finish(|key| {
         let having = kinds().filter(|kind| kind.keys().contains(&key)).map(PortControl::name);
         let having: Vec<&str> = having.collect();
@@ -54,10 +54,10 @@ pub fn socket(section: &mut Section<'_>) -> Socket {
     let path = path.unwrap_or_default();
     if path.len() > SOCKET_PATH {
         let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most");
-        section.wrong(key, format!("the socket's path has {} bytes", path.len()), fix);
+        section.error(key, format!("the socket's path has {} bytes", path.len()), fix);
     }
     if path.contains('\0') {
-        section.wrong(key, "the socket's path has a zero byte", "take it out");
+        section.error(key, "the socket's path has a zero byte", "take it out");
     }
     let (owner, group, mode) = rights(section);
     Socket { path: path.into(), owner, group, mode }
@@ -70,9 +70,9 @@ fn rights(section: &mut Section<'_>) -> (Option<String>, Option<String>, Option<
         let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
         if text == "server" || text == "client" {
             let fix = format!("write role = \"{text}\"; `mode` is the socket's permissions");
-            section.wrong("mode", format!("\"{text}\" is not a mode"), fix);
+            section.error("mode", format!("\"{text}\" is not a mode"), fix);
         } else if mode.is_none() {
-            section.wrong("mode", format!("\"{text}\" is not a mode"), "write it in octal, such as \"0660\"");
+            section.error("mode", format!("\"{text}\" is not a mode"), "write it in octal, such as \"0660\"");
         }
         mode
     });
@@ -84,12 +84,12 @@ pub fn shape(section: &mut Section<'_>) -> Settings {
     let slots = section.number("slots", u64::from(SLOTS_MIN)..=u64::from(SLOTS_MAX)).unwrap_or(512) as u32;
     if !slots.is_power_of_two() {
         let fix = format!("use a power of two, such as {}", slots.next_power_of_two());
-        section.wrong("slots", format!("`slots` is {slots}"), fix);
+        section.error("slots", format!("`slots` is {slots}"), fix);
     }
     let slot_size = section.size("slot-size", 64..=32 << 10).unwrap_or(2048) as u32;
     if !slot_size.is_multiple_of(64) {
         let fix = format!("use a multiple of 64, such as \"{}B\"", slot_size.next_multiple_of(64));
-        section.wrong("slot-size", format!("`slot-size` is {slot_size}"), fix);
+        section.error("slot-size", format!("`slot-size` is {slot_size}"), fix);
     }
     Settings { slots, slot_size }
 }
@@ -99,7 +99,7 @@ pub fn mac(section: &mut Section<'_>, key: &'static str) -> Option<MacAddress> {
     let text = section.string(key, "02:00:00:00:00:01")?;
     let mac = text.parse().ok();
     if mac.is_none() {
-        section.wrong(key, format!("\"{text}\" is not an Ethernet address"), MAC_FIX);
+        section.error(key, format!("\"{text}\" is not an Ethernet address"), MAC_FIX);
     }
     mac
 }
@@ -109,7 +109,7 @@ pub fn station(section: &mut Section<'_>, key: &'static str) -> Option<MacAddres
     let mac = mac(section, key)?;
     if !mac.is_unicast() {
         let fix = "use one such as \"02:00:00:00:00:01\": the first byte even, not all zero";
-        section.wrong(key, format!("{mac} is not an address that a device can have"), fix);
+        section.error(key, format!("{mac} is not an address that a device can have"), fix);
         return None;
     }
     Some(mac)
@@ -120,7 +120,7 @@ pub fn cidr(section: &Section<'_>, key: &str, text: &str) -> Option<IpNet> {
     let cidr = text.parse().ok();
     if cidr.is_none() {
         let fix = "write an address and a prefix length, such as \"10.0.0.1/24\" or \"fd00::1/64\"";
-        section.wrong(key, format!("\"{text}\" is not an interface's address"), fix);
+        section.error(key, format!("\"{text}\" is not an interface's address"), fix);
     }
     cidr
 }

@@ -6,7 +6,7 @@ use crate::open::{self, EngineHandle, OpenError};
 use ringway_guests::{Attachment, Interface};
 use ringway_host::{PageChoice, kvm, memfd, peer};
 use ringway_port::e1000::{KIND, MEMORY, MODELS, PAGES, Settings, Techniques};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ impl PortControl for E1000 {
         &["socket", "model", "mac", "mtu", "memory", "carrier", "techniques", "owner", "group", "mode"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         let models: Vec<_> = MODELS.iter().map(|model| (model.name, model.name)).collect();
         let mac = station(section, "mac");

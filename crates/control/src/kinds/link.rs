@@ -4,7 +4,7 @@ use super::{Described, PortControl};
 use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::link::{KIND, Settings};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use std::collections::BTreeMap;
 use tokio::task::JoinHandle;
@@ -20,7 +20,7 @@ impl PortControl for Link {
         &[]
     }
 
-    fn read(&self, _section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, _section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &Settings::default()), socket: None, queues: 1 }
     }
 

@@ -14,7 +14,7 @@ mod vhost_user;
 use crate::open::{EngineHandle, OpenError};
 use ringway_guests::Interface;
 use ringway_host::PageChoice;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port, Socket};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,7 +42,7 @@ pub trait PortControl: Sync {
 
     /// Reads its keys and notes their errors. A wrong value is replaced by a valid one, so that the rest of the file
     /// can be checked.
-    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described;
+    fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Described;
 
     /// Opens the port: creates its socket or interface, and starts the task that reports its peers to `engine`. `None`
     /// for a port that has no peers. Memory for peers is allocated in `pages`.

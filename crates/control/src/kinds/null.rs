@@ -3,7 +3,7 @@
 use super::{Described, PortControl};
 use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use tokio::task::JoinHandle;
 
@@ -18,7 +18,7 @@ impl PortControl for Null {
         &[]
     }
 
-    fn read(&self, _section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, _section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &()), socket: None, queues: 1 }
     }
 

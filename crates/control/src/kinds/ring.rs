@@ -5,7 +5,7 @@ use crate::file::{shape, socket};
 use crate::open::{self, EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::ring::{KIND, Settings};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use tokio::task::JoinHandle;
 
@@ -20,7 +20,7 @@ impl PortControl for Ring {
         &["socket", "slots", "slot-size", "notify", "owner", "group", "mode"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
     }

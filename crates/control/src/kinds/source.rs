@@ -6,7 +6,7 @@ use crate::open::{EngineHandle, OpenError};
 use ringway_frame::LARGEST;
 use ringway_host::PageChoice;
 use ringway_port::source::{KIND, SHORTEST, Settings};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use tokio::task::JoinHandle;
 
@@ -21,7 +21,7 @@ impl PortControl for Source {
         &["size", "to", "from", "rate"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
         let settings = Settings {
             size: section.size("size", u64::from(SHORTEST)..=u64::from(LARGEST)).unwrap_or(60) as u32,
             to: mac(section, "to").unwrap_or(MacAddress([2, 0, 0, 0, 0, 2])),

@@ -5,7 +5,7 @@ use crate::file::{cidr, station};
 use crate::open::{EngineHandle, OpenError, PAUSE};
 use ringway_host::PageChoice;
 use ringway_port::tap::{KIND, Settings, open};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +22,7 @@ impl PortControl for Tap {
         &["interface", "queues", "mac", "mtu", "offloads", "namespace", "address"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
         let interface = section.string("interface", "rw0");
         if interface.is_none() && !section.has("interface") {
             section.missing("interface", "add interface = \"rw0\", the name it is to have");
@@ -31,7 +31,7 @@ impl PortControl for Tap {
         // Linux' IFNAMSIZ is 16 with the zero; dev_valid_name() forbids these characters.
         if interface.len() > 15 || interface.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
             let fix = "use 15 bytes at most, without spaces, / and :";
-            section.wrong("interface", format!("an interface can't be called \"{interface}\""), fix);
+            section.error("interface", format!("an interface can't be called \"{interface}\""), fix);
         }
         let queues = section.number("queues", 1..=128).unwrap_or(1) as u16;
         let settings = Settings {

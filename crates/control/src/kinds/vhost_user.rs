@@ -6,7 +6,7 @@ use crate::open::{self, EngineHandle, OpenError};
 use ringway_guests::{Attachment, Interface};
 use ringway_host::PageChoice;
 use ringway_port::vhost_user::{KIND, MEMORY, PAIRS, Settings, Without};
-use ringway_spec::file::{Notes, Section, either, nearest};
+use ringway_spec::file::{Diagnostics, Section, either, nearest};
 use ringway_spec::{Kind, MacAddress, Port};
 use tokio::task::JoinHandle;
 
@@ -24,7 +24,7 @@ impl PortControl for VhostUser {
         ]
     }
 
-    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Described {
+    fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         let server = section.word("role", &[("server", true), ("client", false)]).unwrap_or(true);
         let queues = section.number("queues", 1..=u64::from(PAIRS)).unwrap_or(1) as u16;
@@ -32,7 +32,7 @@ impl PortControl for VhostUser {
             server,
             mac: station(section, "mac"),
             mtu: section.number("mtu", 68..=65_535).map(|mtu| mtu as u16),
-            without: without(section, notes),
+            without: without(section, diagnostics),
             memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
             carrier: section.boolean("carrier").unwrap_or(true),
         };
@@ -87,7 +87,7 @@ impl PortControl for VhostUser {
 }
 
 /// Names of features that are not offered.
-fn without(section: &mut Section<'_>, notes: &Notes) -> Vec<String> {
+fn without(section: &mut Section<'_>, diagnostics: &Diagnostics) -> Vec<String> {
     let without = section.strings("without", "[\"packed\"]").unwrap_or_default();
     for (index, feature) in without.iter().enumerate() {
         if !Without::names().any(|known| known == feature) {
@@ -95,8 +95,8 @@ fn without(section: &mut Section<'_>, notes: &Notes) -> Vec<String> {
                 Some(near) => format!("did you mean \"{near}\"?"),
                 None => format!("use {}", either(Without::names())),
             };
-            let at = notes.of(&format!("{}.without.{index}", section.path));
-            notes.wrong(&at, format!("there is no feature \"{feature}\""), fix);
+            let at = diagnostics.of(&format!("{}.without.{index}", section.path));
+            diagnostics.error(&at, format!("there is no feature \"{feature}\""), fix);
         }
     }
     without

@@ -1,7 +1,7 @@
 //! `lookup = "static"`.
 
 use super::{LookupKeys, MAC_FIX};
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress};
 use ringway_switch::fixed::{LOOKUP, Settings};
 
@@ -16,8 +16,8 @@ impl LookupKeys for Static {
         &["static"]
     }
 
-    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Kind {
-        Kind::new(self.name(), &Settings { entries: entries(section, notes) })
+    fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Kind {
+        Kind::new(self.name(), &Settings { entries: entries(section, diagnostics) })
     }
 
     fn ports(&self, lookup: &Kind) -> Vec<(String, String)> {
@@ -26,20 +26,20 @@ impl LookupKeys for Static {
     }
 }
 
-fn entries(section: &mut Section<'_>, notes: &Notes) -> Vec<(MacAddress, String)> {
+fn entries(section: &mut Section<'_>, diagnostics: &Diagnostics) -> Vec<(MacAddress, String)> {
     let mut entries: Vec<(MacAddress, String)> = Vec::new();
     for (index, (mac, port)) in
         section.pairs("static", "{ \"02:00:00:00:00:01\" = \"a\" }").into_iter().enumerate()
     {
-        let at = notes.of(&format!("{}.static.{index}", section.path));
+        let at = diagnostics.of(&format!("{}.static.{index}", section.path));
         match mac.parse::<MacAddress>().ok() {
-            None => notes.wrong(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
+            None => diagnostics.error(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
             Some(mac) if mac.is_group() => {
                 let fix = "name stations; frames to groups go to every port";
-                notes.wrong(&at, format!("{mac} is a group's address"), fix);
+                diagnostics.error(&at, format!("{mac} is a group's address"), fix);
             }
             Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
-                notes.wrong(&at, format!("{mac} is defined twice"), "keep one");
+                diagnostics.error(&at, format!("{mac} is defined twice"), "keep one");
             }
             Some(mac) => entries.push((mac, port)),
         }

@@ -2,7 +2,7 @@
 
 use super::LookupKeys;
 use ringway_spec::Kind;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_switch::hash::{LOOKUP, Settings};
 
 pub struct Hash;
@@ -16,7 +16,7 @@ impl LookupKeys for Hash {
         &["members", "uplink"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Kind {
+    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Kind {
         let members = section.strings("members", "[\"a\", \"b\"]");
         let uplink = section.string("uplink", "c");
         if members.as_ref().is_none_or(Vec::is_empty) {
@@ -28,7 +28,7 @@ impl LookupKeys for Hash {
         let settings = Settings { members: members.unwrap_or_default(), uplink: uplink.unwrap_or_default() };
         if settings.members.contains(&settings.uplink) {
             let what = format!("port {} is a member too", settings.uplink);
-            section.wrong("uplink", what, "an uplink is not a member");
+            section.error("uplink", what, "an uplink is not a member");
         }
         Kind::new(self.name(), &settings)
     }

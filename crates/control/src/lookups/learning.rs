@@ -2,7 +2,7 @@
 
 use super::LookupKeys;
 use ringway_spec::Kind;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_switch::learning::{LOOKUP, Settings};
 
 pub struct Learning;
@@ -16,7 +16,7 @@ impl LookupKeys for Learning {
         &["ageing", "entries"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Kind {
+    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Kind {
         let ageing = section.duration("ageing", 1_000_000_000..=86_400_000_000_000, "300s");
         let settings = Settings {
             ageing: ageing.map_or(300, |nanoseconds| (nanoseconds / 1_000_000_000) as u32),

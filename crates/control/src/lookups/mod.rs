@@ -5,7 +5,7 @@ mod hash;
 mod learning;
 
 use ringway_spec::Kind;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 
 /// Every lookup, the default first.
 pub const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
@@ -22,7 +22,7 @@ pub trait LookupKeys: Sync {
     fn keys(&self) -> &'static [&'static str];
 
     /// Reads its keys and notes their errors.
-    fn read(&self, section: &mut Section<'_>, notes: &Notes) -> Kind;
+    fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Kind;
 
     /// The ports that it names, each preceded by its path below the switch.
     fn ports(&self, lookup: &Kind) -> Vec<(String, String)>;

@@ -122,18 +122,18 @@ impl Field {
         exact(&name).or_else(|| if name.contains('_') { None } else { exact(&alloc::format!("ip_{name}")) })
     }
 
-    fn facts(self) -> &'static (&'static str, Field, Stored, u16, bool) {
+    fn properties(self) -> &'static (&'static str, Field, Stored, u16, bool) {
         FACTS.iter().find(|fact| fact.1 == self).unwrap_or(&FACTS[0])
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        self.facts().0
+        self.properties().0
     }
 
     /// How it is stored.
     pub(super) fn stored(self) -> Stored {
-        self.facts().2
+        self.properties().2
     }
 
     /// Whether a binary dump can contain the field.
@@ -143,12 +143,12 @@ impl Field {
 
     /// The order in which fields are written into a packet: fields that determine a header's layout come first.
     pub(super) fn order(self) -> u16 {
-        self.facts().3
+        self.properties().3
     }
 
     /// Whether packets can be made from the field.
     pub fn is_readable(self) -> bool {
-        self.facts().4
+        self.properties().4
     }
 }
 

@@ -72,7 +72,7 @@ impl<'w> Destination<'w> {
     ) {
         self.queue.publish(turn);
         if let Some(when) = self.queue.next_due() {
-            *combining += usize::from(self.queue.combines());
+            *combining += usize::from(self.queue.defers_signal());
             if !due.iter().any(|(_, slot)| Arc::ptr_eq(slot, self.slot)) {
                 due.push((when, self.slot.clone()));
             }

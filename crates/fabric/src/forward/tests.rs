@@ -100,11 +100,11 @@ impl RxQueue for Shared {
         self.0.lock().unwrap().asks
     }
 
-    fn combines(&self) -> bool {
+    fn defers_signal(&self) -> bool {
         self.0.lock().unwrap().held
     }
 
-    fn turn_ends(&mut self, _turn: &Turn<'_>) {
+    fn end_turn(&mut self, _turn: &Turn<'_>) {
         let mut peer = self.0.lock().unwrap();
         peer.held = false;
         peer.ended += 1;

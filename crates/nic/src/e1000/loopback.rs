@@ -37,7 +37,7 @@ impl TxEngine {
         raise |= rx.reserve(bus, &burst, &plain).1;
         raise |= rx.put(bus, &burst, &plain).1;
         raise |= rx.publish(bus);
-        raise |= rx.turn_ends(bus);
+        raise |= rx.end_turn(bus);
         raise |= self.release(bus, burst.len());
         self.loopback = Some(loopback);
         raise

@@ -399,16 +399,16 @@ impl RxEngine {
     }
 
     /// Whether an interrupt waits for the end of the turn.
-    pub fn combines(&self) -> bool {
+    pub fn defers_signal(&self) -> bool {
         self.signal.waits_for_turn()
     }
 
     /// The turn ends: an interrupt that waited for more frames is sent.
-    pub fn turn_ends(&mut self, bus: &Bus<'_>) -> Raise {
+    pub fn end_turn(&mut self, bus: &Bus<'_>) -> Raise {
         let mut raise = Raise::NONE;
         if bus.shared.rx.generation() == Some(self.ring.generation) {
             let csb = self.csb(bus);
-            self.signal.turn_ends(bus, csb, &mut raise);
+            self.signal.end_turn(bus, csb, &mut raise);
             self.due = self.signal.next_due(bus);
         }
         raise

@@ -202,7 +202,7 @@ impl Signal {
     }
 
     /// The turn ends: no more frames are to be waited for.
-    pub fn turn_ends(&mut self, bus: &Bus<'_>, csb: Option<Csb<'_>>, raise: &mut Raise) {
+    pub fn end_turn(&mut self, bus: &Bus<'_>, csb: Option<Csb<'_>>, raise: &mut Raise) {
         let (notifier, mut side) = self.split(bus, csb, 0, raise);
         notifier.answered(bus.now, &mut side);
     }

@@ -2,7 +2,7 @@
 
 use super::{FilterUse, Optimise, Policy, Position, Selector, WeightUse, built_in, check};
 use crate::unit::ExternalUnit;
-use ringway_spec::file::{Notes, Problem, Problems, nearest, parse};
+use ringway_spec::file::{Diagnostics, Problem, Problems, nearest, parse};
 use std::collections::HashMap;
 use std::ops::Range;
 use toml::Spanned;
@@ -25,9 +25,9 @@ const KEYS: [&str; 10] = [
 
 /// Reads the policies of a file named `file` in messages.
 pub fn read(file: &str, text: &str, external: &[ExternalUnit]) -> Result<Vec<Policy>, Problems> {
-    let notes = Notes::default();
-    let table = parse(text, LARGEST, &notes);
-    let mut list = notes.into_problems();
+    let diagnostics = Diagnostics::default();
+    let table = parse(text, LARGEST, &diagnostics);
+    let mut list = diagnostics.into_problems();
     let mut policies = Vec::new();
     for (key, value) in table.get_ref().iter() {
         match (key.get_ref().as_ref(), value.get_ref()) {
@@ -60,7 +60,7 @@ pub fn read_table(
     for (name, value) in entries {
         let mut reader = Reader { at: name.span(), places: HashMap::new(), problems };
         let DeValue::Table(table) = value.get_ref() else {
-            reader.wrong(
+            reader.error(
                 &name.span(),
                 format!("`policy.{}` is not a table", name.get_ref()),
                 "write [policy.NAME]",
@@ -68,13 +68,13 @@ pub fn read_table(
             continue;
         };
         if name.get_ref().is_empty() || name.get_ref().len() > 64 {
-            reader.wrong(&name.span(), "a policy's name has 1 to 64 characters", "");
+            reader.error(&name.span(), "a policy's name has 1 to 64 characters", "");
             continue;
         }
         let policy = reader.policy(name.get_ref(), table, &policies);
         for (key, what, fix) in check(&policy, external) {
             let at = reader.place(&key);
-            reader.wrong(&at, what, &fix);
+            reader.error(&at, what, &fix);
         }
         policies.push(policy);
     }
@@ -88,7 +88,7 @@ struct Reader<'p> {
 }
 
 impl Reader<'_> {
-    fn wrong(&mut self, at: &Range<usize>, what: impl Into<String>, fix: &str) {
+    fn error(&mut self, at: &Range<usize>, what: impl Into<String>, fix: &str) {
         self.problems.push(Problem::new(at.clone(), what, fix));
     }
 
@@ -104,7 +104,7 @@ impl Reader<'_> {
             if !KEYS.contains(&key.get_ref().as_ref()) {
                 let fix = nearest(key.get_ref(), KEYS)
                     .map_or(String::new(), |near| format!("did you mean `{near}`?"));
-                self.wrong(&key.span(), format!("a policy has no `{}`", key.get_ref().escape_debug()), &fix);
+                self.error(&key.span(), format!("a policy has no `{}`", key.get_ref().escape_debug()), &fix);
             }
         }
         let mut policy = self.base(table, before);
@@ -125,7 +125,7 @@ impl Reader<'_> {
                     None => {
                         let at = self.place(key);
                         let what = format!("\"{}\" is not among the filters", name.escape_debug());
-                        self.wrong(&at, what, "add it to `filters`");
+                        self.error(&at, what, "add it to `filters`");
                     }
                 }
             }
@@ -137,7 +137,7 @@ impl Reader<'_> {
         if let Some(name) = named("first").filter(|name| named("last").as_ref() == Some(name)) {
             let at = self.place("last");
             let what = format!("\"{}\" is both first and last", name.escape_debug());
-            self.wrong(&at, what, "name another one, or leave one of them out");
+            self.error(&at, what, "name another one, or leave one of them out");
         }
         if let Some(value) = table.get("weights") {
             policy.weights = self.weights(value);
@@ -177,7 +177,7 @@ impl Reader<'_> {
             .map_or("name one that stands before it, or a built-in one".to_string(), |near| {
                 format!("did you mean \"{near}\"?")
             });
-        self.wrong(&at, format!("there is no policy \"{}\"", base.escape_debug()), &fix);
+        self.error(&at, format!("there is no policy \"{}\"", base.escape_debug()), &fix);
         Policy::default()
     }
 
@@ -185,7 +185,7 @@ impl Reader<'_> {
         match value.get_ref() {
             DeValue::String(text) => Some(text.to_string()),
             _ => {
-                self.wrong(
+                self.error(
                     &value.span(),
                     format!("`{key}` is not one name"),
                     &format!("write {key} = \"NAME\""),
@@ -197,7 +197,7 @@ impl Reader<'_> {
 
     fn strings(&mut self, key: &str, value: &Spanned<DeValue<'_>>) -> Vec<String> {
         let DeValue::Array(entries) = value.get_ref() else {
-            self.wrong(
+            self.error(
                 &value.span(),
                 format!("`{key}` is not a list"),
                 &format!("write {key} = [\"NAME\", ...]"),
@@ -211,7 +211,7 @@ impl Reader<'_> {
                     self.places.insert(format!("{key}.{name}"), entry.span());
                     names.push(name.to_string());
                 }
-                _ => self.wrong(
+                _ => self.error(
                     &entry.span(),
                     format!("`{key}` has an entry that is not a name"),
                     "put it in quotes",
@@ -223,7 +223,7 @@ impl Reader<'_> {
 
     fn weights(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<WeightUse> {
         let DeValue::Table(entries) = value.get_ref() else {
-            self.wrong(&value.span(), "`weights` is not a table", "write weights = { NAME = FACTOR }");
+            self.error(&value.span(), "`weights` is not a table", "write weights = { NAME = FACTOR }");
             return Vec::new();
         };
         let mut entries: Vec<_> = entries.iter().collect();
@@ -239,7 +239,7 @@ impl Reader<'_> {
                 Some(Ok(factor)) => {
                     weights.push(WeightUse { name: name.get_ref().to_string(), factor, required: false });
                 }
-                _ => self.wrong(&factor.span(), "a factor is a whole number, 0 or more", "correct it"),
+                _ => self.error(&factor.span(), "a factor is a whole number, 0 or more", "correct it"),
             }
         }
         weights
@@ -252,14 +252,14 @@ impl Reader<'_> {
         if found.is_none() {
             let list: Vec<String> = words.iter().map(|(known, _)| format!("\"{known}\"")).collect();
             let what = format!("`{key}` is \"{}\"", word.escape_debug());
-            self.wrong(&value.span(), what, &format!("write one of {}", list.join(", ")));
+            self.error(&value.span(), what, &format!("write one of {}", list.join(", ")));
         }
         found
     }
 
     fn properties(&mut self, value: &Spanned<DeValue<'_>>, policy: &mut Policy) {
         let DeValue::Table(entries) = value.get_ref() else {
-            self.wrong(
+            self.error(
                 &value.span(),
                 "`properties` is not a table",
                 "write properties = { NAME = \"VALUE\" }",
@@ -274,7 +274,7 @@ impl Reader<'_> {
                 DeValue::Float(number) => number.to_string(),
                 DeValue::Boolean(truth) => truth.to_string(),
                 _ => {
-                    self.wrong(
+                    self.error(
                         &value.span(),
                         format!("`{}` is not a value", name.get_ref()),
                         "write a string",
@@ -298,7 +298,7 @@ impl Reader<'_> {
             }
             if !found {
                 let at = self.place(&format!("required.{name}"));
-                self.wrong(
+                self.error(
                     &at,
                     format!("\"{}\" is not among the units", name.escape_debug()),
                     "add it first",

@@ -46,13 +46,13 @@ impl RxQueue for CardRx {
         card.raise(raise, &self.counters);
     }
 
-    fn combines(&self) -> bool {
-        self.engine.combines()
+    fn defers_signal(&self) -> bool {
+        self.engine.defers_signal()
     }
 
-    fn turn_ends(&mut self, turn: &Turn<'_>) {
+    fn end_turn(&mut self, turn: &Turn<'_>) {
         let card = self.card.read(turn);
-        let raise = self.engine.turn_ends(&card.bus(turn.now));
+        let raise = self.engine.end_turn(&card.bus(turn.now));
         card.raise(raise, &self.counters);
     }
 

@@ -203,11 +203,11 @@ impl RxQueue for RingRx {
         }
     }
 
-    fn combines(&self) -> bool {
+    fn defers_signal(&self) -> bool {
         self.notifier.waits_for_answer()
     }
 
-    fn turn_ends(&mut self, turn: &Turn<'_>) {
+    fn end_turn(&mut self, turn: &Turn<'_>) {
         let Some(open) = self.open(turn) else { return };
         let Some(producer) = &mut self.producer else { return };
         self.notifier.answered(turn.now, &mut RxView { open, producer, shared: &self.shared });

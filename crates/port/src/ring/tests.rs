@@ -364,10 +364,10 @@ fn notifications_of_one_turn_are_combined() {
     for _ in 0..3 {
         put(&mut rig, &one, 10);
     }
-    assert!(!rig.call.clear() && rig.queue.rx.combines());
+    assert!(!rig.call.clear() && rig.queue.rx.defers_signal());
     let turn = rig.reader.turn(10);
-    rig.queue.rx.turn_ends(&turn);
-    assert!(rig.call.clear() && !rig.queue.rx.combines());
+    rig.queue.rx.end_turn(&turn);
+    assert!(rig.call.clear() && !rig.queue.rx.defers_signal());
     assert_eq!((rig.counters.interrupts.load(Relaxed), rig.queue.rx.next_due()), (1, None));
 }
 

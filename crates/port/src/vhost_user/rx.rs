@@ -192,11 +192,11 @@ impl RxQueue for VringRx {
         self.seeker.awaits_translation()
     }
 
-    fn combines(&self) -> bool {
+    fn defers_signal(&self) -> bool {
         self.notifier.waits_for_answer()
     }
 
-    fn turn_ends(&mut self, turn: &Turn<'_>) {
+    fn end_turn(&mut self, turn: &Turn<'_>) {
         let vring = self.published.read(turn).as_ref();
         let known = vring.filter(|vring| vring.generation == self.generation);
         if let Some((vring, ring)) = known.and_then(|vring| Some((vring, vring.ring()?))) {

@@ -1,6 +1,6 @@
 //! Reads TOML files key by key and reports all errors of a file at once, each with its position.
 //!
-//! [`parse`] reads a file's text, [`Section`] a table; both collect [`Problem`]s in [`Notes`]. Used for the
+//! [`parse`] reads a file's text, [`Section`] a table; both collect [`Problem`]s in [`Diagnostics`]. Used for the
 //! fabric file, policies and inventories.
 
 mod problem;
@@ -8,7 +8,7 @@ mod section;
 pub mod units;
 
 pub use problem::{Problem, Problems, nearest};
-pub use section::{Notes, Section, either};
+pub use section::{Diagnostics, Section, either};
 
 use toml::Spanned;
 use toml::de::DeTable;
@@ -16,9 +16,13 @@ use toml::de::DeTable;
 /// Parses a file's text: notes all syntax errors and returns what could be parsed.
 ///
 /// Attack: a huge file sent at run time. A text of more than `largest` bytes is not parsed.
-pub fn parse<'t>(text: &'t str, largest: usize, notes: &Notes) -> Spanned<DeTable<'t>> {
+pub fn parse<'t>(text: &'t str, largest: usize, diagnostics: &Diagnostics) -> Spanned<DeTable<'t>> {
     if text.len() > largest {
-        notes.wrong(&(0..0), format!("the file has {} bytes", text.len()), format!("the limit is {largest}"));
+        diagnostics.error(
+            &(0..0),
+            format!("the file has {} bytes", text.len()),
+            format!("the limit is {largest}"),
+        );
         return DeTable::parse_recoverable("").0;
     }
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -27,9 +31,13 @@ pub fn parse<'t>(text: &'t str, largest: usize, notes: &Notes) -> Spanned<DeTabl
         let what = error.message().lines().collect::<Vec<_>>().join(", ");
         match text.get(at.clone()).filter(|_| what == "duplicate key") {
             Some(key) => {
-                notes.wrong(&at, format!("`{}` is defined twice", key.trim()), "keep one, or rename one");
+                diagnostics.error(
+                    &at,
+                    format!("`{}` is defined twice", key.trim()),
+                    "keep one, or rename one",
+                );
             }
-            None => notes.wrong(&at, what, ""),
+            None => diagnostics.error(&at, what, ""),
         }
     }
     table

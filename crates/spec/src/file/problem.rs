@@ -13,7 +13,7 @@ pub struct Problem {
     /// The remedy; may be empty.
     pub fix: String,
     /// For an error in another file, to which this one refers at `at`: that file, line and column, from 1.
-    pub elsewhere: Option<(String, usize, usize)>,
+    pub other_file: Option<(String, usize, usize)>,
 }
 
 /// All errors in a file, in the order of the file.
@@ -33,16 +33,16 @@ pub struct Problems {
 impl Problem {
     /// An error at these bytes, with its remedy.
     pub fn new(at: Range<usize>, what: impl Into<String>, fix: impl Into<String>) -> Problem {
-        Problem { at, what: what.into(), fix: fix.into(), elsewhere: None }
+        Problem { at, what: what.into(), fix: fix.into(), other_file: None }
     }
 }
 
 impl Problems {
     /// Each error with its file, line and column, from 1.
-    pub fn places(&self) -> impl Iterator<Item = (&str, usize, usize, &Problem)> {
+    pub fn positions(&self) -> impl Iterator<Item = (&str, usize, usize, &Problem)> {
         self.list.iter().map(|problem| {
             let position = TextPosition::of(&self.text, problem.at.start);
-            match &problem.elsewhere {
+            match &problem.other_file {
                 Some((file, line, column)) => (&**file, *line, *column, problem),
                 None => (&*self.file, position.line, position.column, problem),
             }
@@ -52,7 +52,7 @@ impl Problems {
     /// All errors as text; if `excerpts`, each followed by its source line with carets below the position.
     pub fn render(&self, excerpts: bool) -> String {
         let mut out = String::new();
-        for (index, (file, line, column, problem)) in self.places().enumerate() {
+        for (index, (file, line, column, problem)) in self.positions().enumerate() {
             if index > 0 {
                 out.push('\n');
             }
@@ -60,7 +60,7 @@ impl Problems {
             if !problem.fix.is_empty() {
                 let _ = write!(out, "; {}", problem.fix);
             }
-            if excerpts && problem.elsewhere.is_none() {
+            if excerpts && problem.other_file.is_none() {
                 TextPosition::of(&self.text, problem.at.start).excerpt(&self.text, &problem.at, &mut out);
             }
         }

@@ -10,19 +10,19 @@ use toml::de::{DeTable, DeValue};
 
 /// The errors and warnings found so far, and the positions of keys in the file.
 #[derive(Default)]
-pub struct Notes {
+pub struct Diagnostics {
     problems: RefCell<Vec<Problem>>,
     warnings: RefCell<Vec<Problem>>,
     positions: RefCell<HashMap<String, Range<usize>>>,
 }
 
-impl Notes {
-    /// Notes an error.
-    pub fn wrong(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
+impl Diagnostics {
+    /// Reports an error.
+    pub fn error(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         self.problems.borrow_mut().push(Problem::new(at.clone(), what, fix));
     }
 
-    /// Notes a warning about a valid setting that may be a mistake.
+    /// Reports a warning about a valid setting that may be a mistake.
     pub fn warn(&self, at: &Range<usize>, what: impl Into<String>) {
         self.warnings.borrow_mut().push(Problem::new(at.clone(), what, ""));
     }
@@ -35,7 +35,7 @@ impl Notes {
     }
 
     /// Whether an error was noted.
-    pub fn is_wrong(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         !self.problems.borrow().is_empty()
     }
 
@@ -44,10 +44,10 @@ impl Notes {
         self.problems.borrow_mut().extend(problems);
     }
 
-    /// Notes an error in another file, to which this file refers at `at`. `elsewhere` is that file's name,
+    /// Reports an error in another file, to which this file refers at `at`. `other_file` is that file's name,
     /// line and column.
-    pub fn wrong_in(&self, elsewhere: (String, usize, usize), at: &Range<usize>, what: String) {
-        let problem = Problem { at: at.clone(), what, fix: String::new(), elsewhere: Some(elsewhere) };
+    pub fn error_in(&self, other_file: (String, usize, usize), at: &Range<usize>, what: String) {
+        let problem = Problem { at: at.clone(), what, fix: String::new(), other_file: Some(other_file) };
         self.problems.borrow_mut().push(problem);
     }
 
@@ -93,7 +93,7 @@ pub struct Section<'t> {
     pub at: Range<usize>,
     table: &'t DeTable<'t>,
     known: Vec<&'static str>,
-    notes: &'t Notes,
+    diagnostics: &'t Diagnostics,
 }
 
 /// The type of a value, for messages.
@@ -110,9 +110,14 @@ fn kind_of(value: &DeValue<'_>) -> &'static str {
 
 impl<'t> Section<'t> {
     /// Reads `table`, whose name is at `at`.
-    pub fn new(path: String, at: Range<usize>, table: &'t DeTable<'t>, notes: &'t Notes) -> Section<'t> {
-        notes.record(path.clone(), at.clone());
-        Section { path, at, table, known: Vec::new(), notes }
+    pub fn new(
+        path: String,
+        at: Range<usize>,
+        table: &'t DeTable<'t>,
+        diagnostics: &'t Diagnostics,
+    ) -> Section<'t> {
+        diagnostics.record(path.clone(), at.clone());
+        Section { path, at, table, known: Vec::new(), diagnostics }
     }
 
     /// Whether the table has the key.
@@ -123,23 +128,23 @@ impl<'t> Section<'t> {
     fn get(&mut self, key: &'static str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.known.push(key);
         let value = self.table.get(key)?;
-        self.notes.record(format!("{}.{key}", self.path), value.span());
+        self.diagnostics.record(format!("{}.{key}", self.path), value.span());
         Some(value)
     }
 
-    /// Notes that a key is missing.
+    /// Reports that a key is missing.
     pub fn missing(&self, key: &str, fix: &str) {
-        self.notes.wrong(&self.at, format!("{} has no `{key}`", self.path), fix);
+        self.diagnostics.error(&self.at, format!("{} has no `{key}`", self.path), fix);
     }
 
-    /// Notes an error in the value of a key.
-    pub fn wrong(&self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
-        self.notes.wrong(&self.notes.of(&format!("{}.{key}", self.path)), what, fix);
+    /// Reports an error in the value of a key.
+    pub fn error(&self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
+        self.diagnostics.error(&self.diagnostics.of(&format!("{}.{key}", self.path)), what, fix);
     }
 
     fn not_a(&self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str, example: &str) {
         let found = kind_of(value.get_ref());
-        self.notes.wrong(
+        self.diagnostics.error(
             &value.span(),
             format!("`{key}` is {wanted}, not {found}"),
             format!("write {key} = {example}"),
@@ -151,7 +156,7 @@ impl<'t> Section<'t> {
         let value = self.get(key)?;
         match value.get_ref() {
             DeValue::String(text) if text.is_empty() => {
-                self.notes.wrong(
+                self.diagnostics.error(
                     &value.span(),
                     format!("`{key}` is empty"),
                     format!("write {key} = \"{example}\""),
@@ -177,7 +182,7 @@ impl<'t> Section<'t> {
         for entry in array.iter() {
             match entry.get_ref() {
                 DeValue::String(text) => {
-                    self.notes.record(format!("{}.{key}.{}", self.path, list.len()), entry.span());
+                    self.diagnostics.record(format!("{}.{key}.{}", self.path, list.len()), entry.span());
                     list.push(text.to_string());
                 }
                 _ => self.not_a(key, entry, "a list of strings", example),
@@ -189,7 +194,7 @@ impl<'t> Section<'t> {
     /// The list at key `many`, or the string at key `one` as a list.
     pub fn one_or_many(&mut self, one: &'static str, many: &'static str, example: &str) -> Vec<String> {
         if self.has(one) && self.has(many) {
-            self.notes.wrong(
+            self.diagnostics.error(
                 &self.at,
                 format!("{} has both `{one}` and `{many}`", self.path),
                 format!("keep `{many}`"),
@@ -213,7 +218,7 @@ impl<'t> Section<'t> {
         for (name, entry) in entries {
             match entry.get_ref() {
                 DeValue::String(text) => {
-                    self.notes.record(format!("{}.{key}.{}", self.path, pairs.len()), name.span());
+                    self.diagnostics.record(format!("{}.{key}.{}", self.path, pairs.len()), name.span());
                     pairs.push((name.get_ref().to_string(), text.to_string()));
                 }
                 _ => self.not_a(name.get_ref(), entry, "a string", "\"...\""),
@@ -236,7 +241,7 @@ impl<'t> Section<'t> {
         };
         let read = u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok();
         if read.is_none_or(|read| !range.contains(&read)) {
-            self.notes.wrong(
+            self.diagnostics.error(
                 &value.span(),
                 format!("`{key}` is {}", number.as_str()),
                 format!("use a value from {} to {}", range.start(), range.end()),
@@ -253,7 +258,7 @@ impl<'t> Section<'t> {
             self.not_a(key, value, "a table", example);
             return None;
         };
-        Some(Section::new(format!("{}.{key}", self.path), value.span(), table, self.notes))
+        Some(Section::new(format!("{}.{key}", self.path), value.span(), table, self.diagnostics))
     }
 
     /// The tables in the table at `key` with their names, in the order of the file.
@@ -270,7 +275,7 @@ impl<'t> Section<'t> {
             match value.get_ref() {
                 DeValue::Table(table) => {
                     let path = format!("{}.{key}.{}", self.path, name.get_ref());
-                    let section = Section::new(path, name.span(), table, self.notes);
+                    let section = Section::new(path, name.span(), table, self.diagnostics);
                     list.push((name.get_ref().to_string(), section));
                 }
                 _ => self.not_a(name.get_ref(), value, "a table", "{ ... }"),
@@ -329,7 +334,7 @@ impl<'t> Section<'t> {
                 return None;
             }
         };
-        self.notes.wrong(&value.span(), wrong.0, wrong.1);
+        self.diagnostics.error(&value.span(), wrong.0, wrong.1);
         None
     }
 
@@ -365,7 +370,7 @@ impl<'t> Section<'t> {
             return Some(read);
         }
         let fix = format!("use a value from {} to {}", show(*range.start()), show(*range.end()));
-        self.notes.wrong(at, format!("`{key}` is {}", show(read)), fix);
+        self.diagnostics.error(at, format!("`{key}` is {}", show(read)), fix);
         None
     }
 
@@ -384,7 +389,7 @@ impl<'t> Section<'t> {
             Some(word) => format!("did you mean \"{word}\"?"),
             None => format!("use {list}"),
         };
-        self.notes.wrong(&value.span(), format!("`{key}` can't be \"{text}\""), fix);
+        self.diagnostics.error(&value.span(), format!("`{key}` can't be \"{text}\""), fix);
         None
     }
 
@@ -393,23 +398,23 @@ impl<'t> Section<'t> {
         self.known.extend(keys);
     }
 
-    /// Ends the table: notes an error for each key that was not read. `elsewhere` returns the remedy for a
+    /// Ends the table: reports an error for each key that was not read. `remedy` returns the remedy for a
     /// key that belongs to another table.
-    pub fn finish(self, elsewhere: impl Fn(&str) -> Option<String>) {
+    pub fn finish(self, remedy: impl Fn(&str) -> Option<String>) {
         for (key, _) in self.table.iter() {
             let name = key.get_ref();
             if self.known.iter().any(|known| *known == &**name) {
                 continue;
             }
             let what = format!("{} has no key `{name}`", self.path);
-            let fix = if let Some(fix) = elsewhere(name) {
+            let fix = if let Some(fix) = remedy(name) {
                 fix
             } else if let Some(near) = nearest(name, self.known.iter().copied()) {
                 format!("did you mean `{near}`?")
             } else {
                 format!("it may have {}", either(self.known.iter().copied()))
             };
-            self.notes.wrong(&key.span(), what, fix);
+            self.diagnostics.error(&key.span(), what, fix);
         }
     }
 }

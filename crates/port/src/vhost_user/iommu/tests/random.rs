@@ -242,7 +242,7 @@ fn turn(reader: &mut Reader, queue: &mut Queue, sleeps: bool, what: &dyn Fn() ->
     if sleeps {
         queue.tx.arm(&turn);
     }
-    queue.rx.turn_ends(&turn);
+    queue.rx.end_turn(&turn);
     reader.rest();
 }
 

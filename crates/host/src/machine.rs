@@ -73,7 +73,7 @@ pub struct Cores {
 
 /// Properties of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct Machine {
     /// The kernel's release, as in `uname -r`.
     pub kernel: String,
     /// Processor cores.
@@ -120,12 +120,12 @@ pub struct Facts {
     pub ticks: bool,
 }
 
-impl Facts {
+impl Machine {
     /// Gathers all properties; changes nothing.
-    pub fn gather() -> Facts {
+    pub fn gather() -> Machine {
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let thp = Path::new("/sys/kernel/mm/transparent_hugepage");
-        Facts {
+        Machine {
             kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
             cores: cores(),
             memory: (meminfo(&memory, "MemTotal:"), meminfo(&memory, "MemAvailable:")),
@@ -309,14 +309,14 @@ mod tests {
 
     #[test]
     fn facts_of_this_machine_can_be_gathered() {
-        let facts = Facts::gather();
-        assert!(facts.memory.0 >= facts.memory.1 && facts.memory.1 > 0);
-        assert!(facts.cores.allowed.iter().all(|core| facts.cores.online.contains(core)));
-        assert!(facts.nofile.soft.is_none_or(|soft| soft > 0));
-        assert!(facts.kernel.starts_with(|c: char| c.is_ascii_digit()));
+        let machine = Machine::gather();
+        assert!(machine.memory.0 >= machine.memory.1 && machine.memory.1 > 0);
+        assert!(machine.cores.allowed.iter().all(|core| machine.cores.online.contains(core)));
+        assert!(machine.nofile.soft.is_none_or(|soft| soft > 0));
+        assert!(machine.kernel.starts_with(|c: char| c.is_ascii_digit()));
         assert_eq!(access("/dev/no-such-device"), Access::Missing);
         assert!(
-            facts.huge_pages.iter().all(|pages| pages.free <= pages.total && pages.size.is_power_of_two())
+            machine.huge_pages.iter().all(|pages| pages.free <= pages.total && pages.size.is_power_of_two())
         );
     }
 }
