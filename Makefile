@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo test bench bench-click bench-iommu bench-nic bench-place soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo test bench bench-click bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ bench-place: setup ## measure placement; writes target/bench/place.json
 
 bench-iommu: setup ## measure the cost of a guest's IOMMU; writes target/bench/iommu.json
 	@./scripts/bench.sh --subject iommu $(KEYS)
+
+bench-tcp: setup ## measure the TCP/IP stack of programs beside the kernel's; writes target/bench/tcp.json
+	@./scripts/bench.sh --subject tcp $(KEYS)
 
 soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, advisories of dependencies
 	@./scripts/soak.sh

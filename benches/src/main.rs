@@ -15,6 +15,7 @@ mod plan;
 mod report;
 mod rig;
 mod run;
+mod tcp;
 
 use clap::Parser;
 use keys::{Group, SUBJECTS, Subject};
@@ -36,7 +37,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none.
     keys: Vec<String>,
-    /// The subject: fabric, click, iommu or nic.
+    /// The subject: fabric, click, iommu, nic or tcp.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.

@@ -52,6 +52,7 @@ pub const SUBJECTS: &[Subject] = &[
     Subject { name: "click", groups: crate::click::GROUPS },
     Subject { name: "iommu", groups: IOMMU },
     Subject { name: "nic", groups: crate::nic::GROUPS },
+    Subject { name: "tcp", groups: crate::tcp::GROUPS },
 ];
 
 const IOMMU: &[Group] = &[Group {

@@ -1,6 +1,7 @@
 //! Network namespaces, bridges and iperf3, all removed at the end of the process that created them.
 
 use crate::Failure;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -52,6 +53,19 @@ impl Space {
 
     fn path(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.keeper.id()).into()
+    }
+
+    /// Runs `work` on a thread in the namespace; the sockets that it opens stay there.
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+        let space = std::fs::File::open(self.path())?;
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+                rustix::thread::move_into_link_name_space(space.as_fd(), kind)?;
+                work()
+            });
+            thread.join().map_err(|_| "a thread failed")?
+        })
     }
 
     /// A command that runs in the namespace and ends with this process.

@@ -17,7 +17,8 @@ use std::time::Duration;
 pub struct OnPort {
     /// The program's side.
     pub ring: Ring,
-    _program: Program,
+    /// Ringway's side of the connection.
+    pub program: Program,
 }
 
 fn newcomer(listener: &RingListener) -> Result<(Newcomer, Hello), Failure> {
@@ -55,10 +56,9 @@ fn attach(rig: &mut Rig, name: &str, program: &Program) -> Result<(), Failure> {
     rig.attach(name, descriptors)
 }
 
-fn connect(path: &Path, slots: u32) -> JoinHandle<Result<Ring, String>> {
+fn connect(path: &Path, options: RingOptions) -> JoinHandle<Result<Ring, String>> {
     let path = path.to_path_buf();
     std::thread::spawn(move || {
-        let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
         Ring::connect_with(&path, options, Some(Duration::from_secs(10))).map_err(|error| error.to_string())
     })
 }
@@ -70,17 +70,27 @@ pub fn on_port(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure>
 
 /// As [`on_port`], served by the named worker.
 pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) -> Result<OnPort, Failure> {
+    on_port_with(rig, name, RingOptions { slots: [slots; 2], ..RingOptions::default() }, worker)
+}
+
+/// As [`on_worker`], with more parameters of the rings.
+pub fn on_port_with(
+    rig: &mut Rig,
+    name: &str,
+    options: RingOptions,
+    worker: Option<String>,
+) -> Result<OnPort, Failure> {
     let folder = Folder::new()?;
     let path = folder.path().join(name);
     let listener = RingListener::bind(&path, Default::default())?;
-    let program = connect(&path, slots);
+    let program = connect(&path, options);
     let (newcomer, hello) = newcomer(&listener)?;
     let handed = newcomer.welcome(&hello, &Geometry::default())?;
     let ring = program.join().map_err(|_| "a thread failed")??;
     let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
     rig.add_port(Port { worker, ..port })?;
     attach(rig, name, &handed)?;
-    Ok(OnPort { ring, _program: handed })
+    Ok(OnPort { ring, program: handed })
 }
 
 /// A pipe and its two ends.
@@ -89,7 +99,8 @@ pub fn pipe(slots: u32) -> Result<(Ring, Ring, Pipe), Failure> {
     let path = folder.path().join("pipe");
     let listener = RingListener::bind(&path, Default::default())?;
     let mut pipe = Pipe::new(Geometry::default());
-    let ends = [0, 1].map(|_| connect(&path, slots));
+    let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
+    let ends = [0, 1].map(|_| connect(&path, options));
     for _ in 0..2 {
         let (newcomer, hello) = newcomer(&listener)?;
         pipe.join(newcomer, hello)?;

@@ -1,0 +1,110 @@
+//! Memory of idle connections.
+
+use super::ends::{VETH, Veth};
+use crate::Failure;
+use crate::entry::{Better, Entry};
+use crate::plan::Plan;
+use ringway_frame::Needs;
+use ringway_tcp::{Cidr, Frames, InterfaceConfig, Settings, Stack};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Connections of ours; a stack has both ends' number of them, less those of the listener.
+const OURS: usize = 100_000;
+/// Connections of the kernel: two descriptors each.
+const PEERS: usize = 8000;
+/// Connections that are set up together.
+const TOGETHER: usize = 500;
+/// Ports of the server: a client has 28,232 for each.
+const PORTS: u16 = 8;
+
+/// `idle.memory`.
+pub fn idle(plan: &Plan) -> Result<Entry, Failure> {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit })?;
+    let slices = plan.pairs(Duration::from_secs(1), |_| ours(), |_| peer())?;
+    let entry = slices.entry("B", Better::Less).at_most(2000.0);
+    Ok(entry
+        .with("connections", OURS as f64)
+        .note("a socket of either end; the kernel's slabs, file included"))
+}
+
+fn host(last: u8) -> Result<Stack, Failure> {
+    let mut stack = Stack::new(Settings::default(), [ringway_host::random()?, 1]);
+    stack.add_interface(InterfaceConfig {
+        mac: [2, 0, 0, 0, 0, last].into(),
+        mtu: 1500,
+        addresses: vec![Cidr::new([10, 96, 0, last], 24)],
+        offloads: Needs::ALL,
+    });
+    Ok(stack)
+}
+
+/// Carries frames until there are none.
+fn settle(now: u64, hosts: &mut [Stack; 2], frames: &mut Frames) {
+    let mut quiet = 0;
+    for turn in 0.. {
+        let (from, to) = (turn % 2, 1 - turn % 2);
+        hosts[from].transmit(now, 0, frames);
+        quiet = if frames.is_empty() { quiet + 1 } else { 0 };
+        frames.iter().for_each(|(frame, offload)| hosts[to].receive(now, 0, frame, offload));
+        frames.clear();
+        if quiet == 2 {
+            return;
+        }
+    }
+}
+
+/// Resident bytes of this process for each socket.
+fn ours() -> Result<f64, Failure> {
+    let mut hosts = [host(1)?, host(2)?];
+    let listeners: Vec<_> = (0..PORTS)
+        .map(|port| hosts[1].listen(SocketAddr::from(([10, 96, 0, 2], port + 1)), 2 * TOGETHER))
+        .collect::<Result<_, _>>()?;
+    let mut frames = Frames::new(2 * TOGETHER);
+    let before = resident()?;
+    for number in 0..OURS / TOGETHER {
+        let now = number as u64 * 1000;
+        for number in 0..TOGETHER as u16 {
+            hosts[0].connect(now, SocketAddr::from(([10, 96, 0, 2], number % PORTS + 1)))?;
+        }
+        settle(now, &mut hosts, &mut frames);
+        for &listener in &listeners {
+            while hosts[1].accept(listener).is_ok() {}
+        }
+        for host in &mut hosts {
+            while host.next_event().is_some() {}
+        }
+    }
+    Ok((resident()? - before) / (2 * OURS) as f64)
+}
+
+fn resident() -> Result<f64, Failure> {
+    let text = std::fs::read_to_string("/proc/self/statm")?;
+    let pages = text.split_whitespace().nth(1).ok_or("statm is empty")?;
+    Ok(pages.parse::<f64>()? * 4096.0)
+}
+
+/// Bytes of the kernel's slabs for each socket.
+fn peer() -> Result<f64, Failure> {
+    let veth = Veth::new(true)?;
+    let listener = veth.listen()?;
+    let mut streams = Vec::with_capacity(2 * PEERS);
+    let before = slabs()?;
+    veth.spaces[0].within(|| {
+        for _ in 0..PEERS {
+            streams.push(TcpStream::connect(SocketAddr::from(VETH))?);
+            streams.push(listener.accept()?.0);
+        }
+        Ok(())
+    })?;
+    Ok((slabs()? - before) / (2 * PEERS) as f64)
+}
+
+fn slabs() -> Result<f64, Failure> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find(|line| line.starts_with("Slab:")).ok_or("no Slab in meminfo")?;
+    let kilobytes = line.split_whitespace().nth(1).ok_or("no number")?;
+    Ok(kilobytes.parse::<f64>()? * 1024.0)
+}

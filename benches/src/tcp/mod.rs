@@ -1,0 +1,77 @@
+//! The TCP/IP stack of programs, beside the kernel's over veth.
+
+mod bulk;
+mod ends;
+mod memory;
+mod transactions;
+
+use crate::Failure;
+use crate::entry::Entry;
+use crate::keys::{Group, QUIET};
+use crate::plan::Plan;
+use crate::rig::two_cores;
+use crate::run::Output;
+
+/// All groups.
+pub const GROUPS: &[Group] = &[Group {
+    name: "tcp",
+    keys: &[
+        ("bulk", "one stream, program to program through the switch; the kernel over veth"),
+        ("bulk.mtu1500", "the same, both without offloads"),
+        (
+            "bulk.kernel",
+            "from a program to the kernel through the switch and a TAP; from kernel to kernel, two TAPs",
+        ),
+        ("bulk.kernel.back", "the same from the kernel"),
+        ("cpu.per.gbit", "CPU time of `bulk` in ms for a gigabit, all cores"),
+        ("rr", "request and response of 1 byte, p50; the kernel over veth, polled in the same way"),
+        ("rr.p99", "the same, p99"),
+        ("crr", "connections a second, each with a request and a response; the kernel over veth"),
+        ("many", "1000 of 10,000 connections with a request each; transactions a second of one connection"),
+        ("idle.memory", "bytes of an idle connection's end; the kernel's slabs"),
+    ],
+    own_network: true,
+    setup: 60.0,
+    costs: 8.0,
+    run,
+    ..QUIET
+}];
+
+/// A benchmark.
+type Measure = fn(&Plan) -> Result<Entry, Failure>;
+
+fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    let each: [(&str, Measure); 6] = [
+        ("bulk.mtu1500", bulk::segmented),
+        ("bulk.kernel", bulk::to_kernel),
+        ("bulk.kernel.back", bulk::from_kernel),
+        ("crr", transactions::connections),
+        ("many", transactions::many),
+        ("idle.memory", memory::idle),
+    ];
+    if output.wants("bulk") || output.wants("cpu.per.gbit") {
+        let [rate, cost] = both(bulk::whole(plan));
+        output.put("bulk", rate);
+        output.put("cpu.per.gbit", cost);
+    }
+    if output.wants("rr") || output.wants("rr.p99") {
+        let [p50, p99] = both(transactions::round_trips(plan));
+        output.put("rr", p50);
+        output.put("rr.p99", p99);
+    }
+    for (key, measure) in each {
+        if output.wants(key) {
+            output.put(key, measure(plan));
+        }
+    }
+    Ok(())
+}
+
+/// Two rows, or the same error for both.
+fn both(rows: Result<[Entry; 2], Failure>) -> [Result<Entry, Failure>; 2] {
+    match rows {
+        Ok(rows) => rows.map(Ok),
+        Err(error) => [Err(error.to_string().into()), Err(error)],
+    }
+}
