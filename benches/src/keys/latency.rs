@@ -6,12 +6,14 @@ use crate::machine;
 use crate::peer::relay::Relay;
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
-use crate::rig::program::on_port;
+use crate::rig::program::{connected, on_port};
 use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use hdrhistogram::Histogram;
-use ringway_client::{Ring, Wait};
-use ringway_spec::Poll;
+use ringway_client::{Ring, RingOptions, Wait};
+use ringway_port::link;
+use ringway_spec::{Kind, Poll, Port, To};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,7 +45,73 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         output.put("latency.ring.sleeping", p50.map(|entry| entry.ratio_at_most(1.0).note(note)));
         output.put("latency.ring.sleeping.p99", p99.map(|entry| entry.ratio_at_most(1.0).note(note)));
     }
+    if output.wants("link.lateness") {
+        let slices = lateness(plan);
+        output.put(
+            "link.lateness",
+            slices.map(|[p99, p50, most]| {
+                let value = |slices: Slices| slices.entry("us", Better::Less).ours.unwrap_or(f64::NAN);
+                let entry = p99.entry("us", Better::Less).at_most(20.0);
+                entry
+                    .with("p50", value(p50))
+                    .with("longest of a slice", value(most))
+                    .note("p99, as the receiving program sees it; all threads poll")
+            }),
+        );
+    }
     Ok(())
+}
+
+/// Delay of the link.
+const DELAY: Duration = Duration::from_millis(1);
+/// Time between two frames on the link.
+const GAP: Duration = Duration::from_micros(20);
+
+/// p99, p50 and maximum of the time after its due time at which a frame of a link with a constant delay arrives at a
+/// program that polls, in microseconds.
+fn lateness(plan: &Plan) -> Result<[Slices; 3], Failure> {
+    let mut rig = Rig::start(&[WORKER], 3, Poll::Always)?;
+    let ring = |name: &str, to: &str| Port::new(name, Kind::new("ring", &()), Some(To::Patch(to.into())));
+    let mut from = connected(&mut rig, ring("from", "line"), RingOptions::default())?;
+    let mut to = connected(&mut rig, ring("to", "from"), RingOptions::default())?;
+    let settings = BTreeMap::from([("delay".to_string(), format!("{}us", DELAY.as_micros()))]);
+    let kind = Kind::new(link::KIND.name, &link::Settings(settings));
+    rig.add_port(Port::new("line", kind, Some(To::Patch("to".into()))))?;
+    let (from, to, mut out) = (&mut from.ring, &mut to.ring, [0; 64]);
+    let _pinned = Pinned::to(LOAD)?;
+    let mut all = [Slices::default(), Slices::default(), Slices::default()];
+    let (clock, mut next) = (Instant::now(), Duration::ZERO);
+    for _ in 0..plan.slices(SLICE) {
+        machine::note();
+        let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
+        let begin = clock.elapsed();
+        // Frames that waited for the note above would count as late.
+        let fresh = (begin + 2 * DELAY).as_nanos() as u64;
+        loop {
+            let now = clock.elapsed();
+            if now >= begin + SLICE {
+                break;
+            }
+            if now >= next {
+                next = now + GAP;
+                let mut sent = frame(2, 1);
+                sent[16..24].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
+                from.tx.push(&sent)?;
+                from.tx.sync()?;
+            }
+            while to.rx.pop(&mut out)?.is_some() {
+                let sent = out[16..24].try_into().map_or(0, u64::from_le_bytes);
+                if sent >= fresh {
+                    let late = clock.elapsed().as_nanos() as u64 - sent;
+                    times.saturating_record(late.saturating_sub(DELAY.as_nanos() as u64));
+                }
+            }
+            to.rx.sync()?;
+        }
+        let figures = [times.value_at_quantile(0.99), times.value_at_quantile(0.5), times.max()];
+        all.iter_mut().zip(figures).for_each(|(slices, figure)| slices.ours.push(figure as f64 / 1e3));
+    }
+    Ok(all)
 }
 
 fn frame(to: u8, from: u8) -> [u8; 64] {

@@ -198,6 +198,10 @@ const FABRIC: &[Group] = &[
                 "all threads sleep between frames, p50; a process between two UNIX sockets",
             ),
             ("latency.ring.sleeping.p99", "the same, p99"),
+            (
+                "link.lateness",
+                "how long after its due time a frame leaves an emulated link, p99, all threads poll",
+            ),
         ],
         run: latency::run,
         ..QUIET

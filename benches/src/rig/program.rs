@@ -70,26 +70,22 @@ pub fn on_port(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure>
 
 /// As [`on_port`], served by the named worker.
 pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) -> Result<OnPort, Failure> {
-    on_port_with(rig, name, RingOptions { slots: [slots; 2], ..RingOptions::default() }, worker)
+    let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
+    connected(rig, Port { worker, ..port }, RingOptions { slots: [slots; 2], ..RingOptions::default() })
 }
 
-/// As [`on_worker`], with more parameters of the rings.
-pub fn on_port_with(
-    rig: &mut Rig,
-    name: &str,
-    options: RingOptions,
-    worker: Option<String>,
-) -> Result<OnPort, Failure> {
+/// Adds a ring port to the fabric, and connects a program.
+pub fn connected(rig: &mut Rig, port: Port, options: RingOptions) -> Result<OnPort, Failure> {
     let folder = Folder::new()?;
-    let path = folder.path().join(name);
+    let name = port.name.clone();
+    let path = folder.path().join(&name);
     let listener = RingListener::bind(&path, Default::default())?;
     let program = connect(&path, options);
     let (newcomer, hello) = newcomer(&listener)?;
     let handed = newcomer.welcome(&hello, &Geometry::default())?;
     let ring = program.join().map_err(|_| "a thread failed")??;
-    let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
-    rig.add_port(Port { worker, ..port })?;
-    attach(rig, name, &handed)?;
+    rig.add_port(port)?;
+    attach(rig, &name, &handed)?;
     Ok(OnPort { ring, program: handed })
 }
 

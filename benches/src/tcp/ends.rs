@@ -2,9 +2,10 @@
 
 use crate::Failure;
 use crate::peer::net::{Space, ip};
-use crate::rig::fabric::Rig;
-use crate::rig::program::on_port_with;
+use crate::rig::fabric::{Rig, SWITCH};
+use crate::rig::program::connected;
 use ringway_port::ring::open::Program;
+use ringway_spec::{Kind, Port, To};
 use ringway_stack::{Config, Host, Network, RingDevice, RingOptions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -50,7 +51,8 @@ pub fn ring() -> RingOptions {
 
 /// A host on a port of the switch, and Ringway's side of its ring.
 pub fn host(rig: &mut Rig, last: u8, change: impl Fn(&mut Config)) -> Result<(Host, Program), Failure> {
-    let port = on_port_with(rig, &format!("host{last}"), ring(), None)?;
+    let port = Port::new(&format!("host{last}"), Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
+    let port = connected(rig, port, ring())?;
     let mut config = Config::new(ringway_stack::Cidr::new([10, 96, 0, last], 24));
     change(&mut config);
     Ok((Host::new(RingDevice::from(port.ring), config)?, port.program))
