@@ -172,6 +172,27 @@ fn handlers() {
 }
 
 #[test]
+fn fullpush_ends_behind_a_queue_or_a_pipeliner() {
+    let text = "i :: Idle -> n :: Null -> q :: Queue -> u :: Unqueue -> behind :: Discard;
+        j :: Idle -> p :: Pipeliner -> later :: Discard;
+        k :: Idle -> both :: Null -> all :: Discard; l :: Idle -> both;";
+    let (mut router, _) = router(text, 1);
+    let mut is = |name: &str| router.read(&format!("{name}.is_fullpush")).unwrap();
+    for (name, expected) in [
+        ("i", true),
+        ("q", true),
+        ("u", false),
+        ("behind", false),
+        ("p", true),
+        ("later", false),
+        ("all", true),
+    ] {
+        assert_eq!(is(name), expected.to_string(), "{name}");
+    }
+    assert!(!router.read("q.handlers").unwrap().contains("is_fullpush"));
+}
+
+#[test]
 fn a_pull_may_pass_a_bypass_twice() {
     let text =
         "InfiniteSource(LIMIT 2, STOP true) -> PullNull -> b :: Bypass(ACTIVE true) -> Print(a) -> Discard;

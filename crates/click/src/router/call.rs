@@ -1,5 +1,5 @@
 //! Calling handlers.
-use super::own::{COMMON, GLOBAL, HOTCONFIG, TASK, TIMEWARP, own};
+use super::own::{COMMON, GLOBAL, HOTCONFIG, TASK, TIMEWARP, UNLISTED, own};
 use super::{Reused, Router};
 use crate::{
     Context, Element, ElementId, Handler, HandlerCall, HandlerError, HandlerInfo, Note, Pieces, Progress,
@@ -72,7 +72,7 @@ impl Router {
         let place =
             |name: &str| handlers.iter().rposition(|own| own.info().name == name && own.answers(write));
         let tasks = if self.info(id).tasks.is_empty() { &[] } else { TASK };
-        let common = || COMMON.iter().chain(tasks).any(|common| common.info.name == name);
+        let common = || COMMON.iter().chain(tasks).chain(UNLISTED).any(|common| common.info.name == name);
         let found = place(name).or_else(|| if common() { None } else { place("*") })?;
         Some((handlers, found))
     }
@@ -107,6 +107,8 @@ impl Router {
     /// [`HandlerError::NoHandler`], [`HandlerError::NoParameters`].
     pub fn check_call(&self, call: &HandlerCall, write: bool) -> Result<HandlerInfo, HandlerError> {
         let mut handlers = self.handlers(call.element);
+        let unlisted = if call.element.is_some() { UNLISTED } else { &[] };
+        handlers.extend(unlisted.iter().map(|unlisted| unlisted.info.clone()));
         let place = |name: &str| handlers.iter().position(|handler| handler.name == name);
         let found = place(&call.handler).or_else(|| place("*")).map(|place| handlers.swap_remove(place));
         let way = if write { "write" } else { "read" };
@@ -149,7 +151,8 @@ impl Router {
             return self.read_there(thread, call, pieces);
         }
         let Some((handlers, at)) = self.declared(id, &call.handler, false) else {
-            let read = own(COMMON, &call.handler).or_else(|| own(TASK, &call.handler));
+            let tables = [COMMON, TASK, UNLISTED];
+            let read = tables.iter().find_map(|table| own(table, &call.handler));
             let answer = read.and_then(|common| common.read).and_then(|read| read(self, id));
             return answer.map(|text| pieces.whole(text)).ok_or_else(|| HandlerError::missing(&call.handler));
         };

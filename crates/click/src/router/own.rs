@@ -85,6 +85,10 @@ pub(super) const COMMON: &[Own<CommonRead, CommonWrite>] = &[
     common("handlers", Some(|router, id| Some(lines(&router.handlers(Some(id))))), None).calm(),
 ];
 
+/// Handlers of every element that lists of handlers omit, as Click has none of that name.
+pub(super) const UNLISTED: &[Own<CommonRead, CommonWrite>] =
+    &[common("is_fullpush", Some(|router, id| Some(router.is_fullpush(id).to_string())), None).calm()];
+
 /// Additional handlers of elements with a task.
 pub(super) const TASK: &[Own<CommonRead, CommonWrite>] = &[
     common(

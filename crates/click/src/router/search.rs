@@ -1,4 +1,4 @@
-//! Searching the graph for notifiers.
+//! Searching the graph.
 use super::Router;
 use crate::notifier::Listener;
 use crate::{ElementId, Note, NoteKind, Search, Signal};
@@ -112,6 +112,17 @@ impl Router {
             Some(Way::Ends)
         });
         found
+    }
+
+    /// Whether packets reach an element by pushes alone (FastClick): not from a queue, and not through a
+    /// Pipeliner, behind which another task sends them.
+    pub(super) fn is_fullpush(&self, id: ElementId) -> bool {
+        let pushed = |id: ElementId| self.info(id).inputs.iter().all(|port| !port.pull);
+        let passes = |id: ElementId| pushed(id) && !self.is_kind(id, "Pipeliner");
+        let mut inputs = 0..self.info(id).inputs.len();
+        pushed(id)
+            && inputs
+                .all(|port| self.walk((id, port), false, |(from, _)| passes(from).then_some(Way::GoesOn)))
     }
 
     /// The ports that connections lead to from a port, down- or upstream.

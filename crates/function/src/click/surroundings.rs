@@ -34,7 +34,7 @@ impl Time for Machine {
 }
 
 /// Features that are always available to `require`: this kind of driver, wide integers, element groups (FastClick's
-/// `flow`, `research` and `tunnel` too).
+/// `flow`, `nonatomicfp`, `research` and `tunnel` too).
 pub const PROVIDED: &[&str] = &[
     "userlevel",
     "click",
@@ -47,6 +47,7 @@ pub const PROVIDED: &[&str] = &[
     "ip6",
     "flow",
     "gtp",
+    "nonatomicfp",
     "research",
     "tunnel",
     std::env::consts::ARCH,
