@@ -27,7 +27,7 @@ bench: setup ## measure every performance target, or those in KEYS; writes targe
 bench-click: setup ## measure Click configurations; FASTCLICK and FASTCLICK_NOCLONE name peers
 	@./scripts/bench.sh --subject click $(KEYS)
 
-bench-nic: setup ## measure emulated network cards beside QEMU's own; writes target/bench/nic.json
+bench-nic: setup ## measure emulated cards and rings in guests, beside QEMU's own cards; writes target/bench/nic.json
 	@./scripts/bench.sh --subject nic $(KEYS)
 
 bench-place: setup ## measure placement; writes target/bench/place.json
