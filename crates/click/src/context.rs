@@ -120,14 +120,32 @@ impl<'a> Context<'a> {
         }
         let ports = &ports[..burst.len()];
         let Some(&first) = ports.first() else { return };
-        let others = ports.iter().filter(|port| **port != first).count();
+        let count = |wanted: u8| ports.iter().filter(|port| **port == wanted).count();
+        let others = ports.len() - count(first);
         if others == 0 && first == 0 {
             return;
         }
-        if 8 * others > ports.len() || usize::from(first) == OUTPUTS {
-            self.deal(burst, ports);
-        } else {
+        let second = ports.iter().copied().find(|port| *port != first).unwrap_or(OUTPUTS as u8);
+        if 8 * others <= ports.len() && usize::from(first) != OUTPUTS {
             self.keep(burst, ports, first);
+        } else if count(second) == others {
+            self.divide(burst, ports, [first, second]);
+        } else {
+            self.deal(burst, ports);
+        }
+    }
+
+    /// Emits packets from two outputs, `ends[0]` first.
+    fn divide(&mut self, burst: &mut PacketBurst, ports: &[u8], ends: [u8; 2]) {
+        let [mut one, mut other] = [(); 2].map(|()| self.router.spare.pop().unwrap_or_default());
+        burst.divide(|number| ports.get(number) == Some(&ends[0]), &mut one, &mut other);
+        for (port, mut burst) in ends.map(usize::from).into_iter().zip([one, other]) {
+            if port < OUTPUTS {
+                self.router.emitted.push(Emission { port, burst });
+            } else {
+                burst.clear();
+                self.router.spare.push(burst);
+            }
         }
     }
 

@@ -44,8 +44,10 @@ impl Key for u32 {
     }
 }
 
+/// In this order: with keys of eight bytes, a lookup finds what it needs, and the first 40 bytes of the value, in one
+/// cache line.
 #[derive(Debug, Default)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct FlowEntry<K, V> {
     key: K,
     /// Next entry of the chain, plus 1; 0 at the end.
@@ -122,11 +124,12 @@ impl<K: Key, V: Default> FlowTable<K, V> {
         }
     }
 
-    /// Prefetches a slot.
+    /// Prefetches a slot, and a part of its value.
     #[inline]
-    pub(crate) fn fetch(&self, number: u32) {
-        if (number as usize) < self.slots() {
-            prefetch(&self.slots[number]);
+    pub(crate) fn fetch<T>(&self, number: u32, part: impl Fn(&V) -> &T) {
+        if let Some(slot) = self.slots.get(number) {
+            prefetch(slot);
+            prefetch(part(&slot.value));
         }
     }
 

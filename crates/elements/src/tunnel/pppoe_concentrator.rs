@@ -137,12 +137,11 @@ impl PppoeConcentrator {
             self.spoofed += 1;
             return Verdict::Drop;
         }
-        if !session.up.pass(frame.length, session.rate, now) {
-            self.limited += 1;
-            return Verdict::Drop;
-        }
+        // Whether a packet exceeds its rate is often random, so dropped packets are changed too, without a branch.
+        let passed = session.up.pass(frame.length, session.rate, now);
+        self.limited += u64::from(!passed);
         frame.strip(packet);
-        Verdict::On
+        if passed { Verdict::On } else { Verdict::Drop }
     }
 
     /// Handles a packet for a subscriber.
@@ -156,15 +155,11 @@ impl PppoeConcentrator {
         let Some((name, _)) = self.sessions.sessions.get(number) else { return Verdict::Drop };
         let (subscriber, id) = parts(*name);
         let Some(session) = self.sessions.sessions.touch(number, now) else { return Verdict::Drop };
-        if !session.down.pass(length, session.rate, now) {
-            self.limited += 1;
-            return Verdict::Drop;
-        }
-        if pppoe::wrap(packet, subscriber, self.ethernet, id) {
-            return Verdict::On;
-        }
-        self.malformed += 1;
-        Verdict::Drop
+        let passed = session.down.pass(length, session.rate, now);
+        self.limited += u64::from(!passed);
+        let wrapped = pppoe::wrap(packet, subscriber, self.ethernet, id);
+        self.malformed += u64::from(passed & !wrapped);
+        if passed & wrapped { Verdict::On } else { Verdict::Drop }
     }
 
     fn push_up(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
@@ -181,17 +176,17 @@ impl PppoeConcentrator {
         for (_, hash) in found.iter().flatten() {
             self.sessions.sessions.near(*hash);
         }
-        for (mut packet, place) in burst.drain().zip(&found) {
-            let verdict = match place {
-                Ok((frame, hash)) => self.up(&mut packet, *frame, *hash, now),
+        cx.scatter(burst, |number, packet| {
+            let verdict = match found[number] {
+                Ok((frame, hash)) => self.up(packet, frame, hash, now),
                 Err(Wrong::Other) => Verdict::Other,
                 Err(Wrong::Malformed) => {
                     self.malformed += 1;
                     Verdict::Drop
                 }
             };
-            pass(verdict, 0, packet, cx);
-        }
+            verdict.output(0)
+        });
     }
 
     fn push_down(&mut self, burst: &mut PacketBurst, now: u64, cx: &mut Context<'_>) {
@@ -213,13 +208,10 @@ impl PppoeConcentrator {
             let at = self.sessions.addresses.find(*hash, *address);
             *number = at.and_then(|at| self.sessions.addresses.get(at)).map(|(_, number)| *number);
             if let Some(number) = number {
-                self.sessions.sessions.fetch(*number);
+                self.sessions.sessions.fetch(*number, |session| &session.down);
             }
         }
-        for (mut packet, number) in burst.drain().zip(numbers) {
-            let verdict = self.down(&mut packet, number, now);
-            pass(verdict, 1, packet, cx);
-        }
+        cx.scatter(burst, |number, packet| self.down(packet, numbers[number], now).output(1));
     }
 
     fn name(text: &str, cx: &Context<'_>) -> Result<u64, HandlerError> {
@@ -261,12 +253,15 @@ fn is_local(ip: &Ipv6) -> bool {
     on_link(source) || on_link(destination) || source == 0 || destination >> 48 & 0xff0f == 0xff02
 }
 
-#[inline]
-fn pass(verdict: Verdict, on: usize, packet: Packet, cx: &mut Context<'_>) {
-    match verdict {
-        Verdict::On => cx.push(on, packet),
-        Verdict::Other => cx.push(2, packet),
-        Verdict::Drop => {}
+impl Verdict {
+    /// The output, where `on` is that of packets of sessions.
+    #[inline]
+    fn output(self, on: usize) -> Option<usize> {
+        match self {
+            Self::On => Some(on),
+            Self::Other => Some(2),
+            Self::Drop => None,
+        }
     }
 }
 

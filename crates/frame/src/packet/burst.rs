@@ -131,6 +131,41 @@ impl PacketBurst {
         unsafe { self.packets.set_len(kept) };
     }
 
+    /// Moves all packets to the ends of two other bursts, in order: those for whose index `first` returns true
+    /// to `one`, the others to `other`. No branch depends on the outcome, which is often random. Packets that
+    /// don't fit are dropped.
+    #[inline]
+    pub fn divide(
+        &mut self,
+        mut first: impl FnMut(usize) -> bool,
+        one: &mut PacketBurst,
+        other: &mut PacketBurst,
+    ) {
+        let room = PACKETS - one.len().max(other.len());
+        self.packets.truncate(room);
+        let count = self.packets.len();
+        let (mut ones, mut others) = (one.len(), other.len());
+        // SAFETY: a length of 0 needs no valid elements. If `first` panics, the remaining packets are leaked.
+        unsafe { self.packets.set_len(0) };
+        for at in 0..count {
+            let is_first = first(at);
+            // SAFETY: `at` is less than the former length. Both bursts have room for `count` packets after
+            // their own. The packet is written to both, but only one of the lengths will include it.
+            unsafe {
+                let packet = self.packets.as_ptr().add(at);
+                one.packets.as_mut_ptr().add(ones).copy_from_nonoverlapping(packet, 1);
+                other.packets.as_mut_ptr().add(others).copy_from_nonoverlapping(packet, 1);
+            }
+            ones += usize::from(is_first);
+            others += usize::from(!is_first);
+        }
+        // SAFETY: each packet was written to one of the bursts, below its new length.
+        unsafe {
+            one.packets.set_len(ones);
+            other.packets.set_len(others);
+        }
+    }
+
     /// Replaces each packet, in order, by the result of `pass`, or removes it.
     #[inline]
     pub fn filter_map(&mut self, mut pass: impl FnMut(Packet) -> Option<Packet>) {

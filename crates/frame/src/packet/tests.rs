@@ -118,3 +118,21 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_burst_is_divided_in_order() {
+    let pool = Pool::new();
+    let burst = |from: u8, to: u8| {
+        let mut burst = PacketBurst::new();
+        (from..to).for_each(|number| burst.push(pool.copy(&[number]).unwrap()));
+        burst
+    };
+    let numbers = |burst: &PacketBurst| burst.iter().map(|packet| packet.data()[0]).collect::<Vec<u8>>();
+    let (mut all, mut one, mut other) = (burst(0, 64), PacketBurst::new(), burst(100, 103));
+    all.divide(|number| number % 3 == 0, &mut one, &mut other);
+    assert!(all.is_empty());
+    // Three have no room behind the other burst's own.
+    assert_eq!(numbers(&one), (0..61).step_by(3).collect::<Vec<u8>>());
+    let others = (100..103).chain((0..61).filter(|number| number % 3 != 0));
+    assert_eq!(numbers(&other), others.collect::<Vec<u8>>());
+}
