@@ -27,6 +27,8 @@ pub struct Case {
     pub length: usize,
     /// Input frames.
     pub frames: fn(Length) -> Frames,
+    /// Frames of so many flows that hardly any is remembered, for a step.
+    pub new_flows: Option<fn(Length) -> Frames>,
 }
 
 impl Case {
@@ -46,6 +48,7 @@ const PLAIN: Case = Case {
     again: true,
     length: 64,
     frames: |length| Frames::new(length, 1, |number| flow(number as u64)),
+    new_flows: None,
 };
 
 fn link(source: &str, sink: &str) -> String {
@@ -108,6 +111,7 @@ pub const CASES: &[Case] = &[
         mark: 5.0,
         text: |a, b| rules::list(&rules::ACL, a, b),
         frames: |length| rules::list_frames(&rules::ACL, length),
+        new_flows: Some(|length| rules::list_flows(&rules::ACL, length)),
         ..PLAIN
     },
     Case {
@@ -115,6 +119,7 @@ pub const CASES: &[Case] = &[
         mark: 5.0,
         text: |a, b| rules::list(&rules::FIREWALL, a, b),
         frames: |length| rules::list_frames(&rules::FIREWALL, length),
+        new_flows: Some(|length| rules::list_flows(&rules::FIREWALL, length)),
         ..PLAIN
     },
     Case {
@@ -122,6 +127,7 @@ pub const CASES: &[Case] = &[
         mark: 5.0,
         text: |a, b| rules::list(&rules::CHAIN, a, b),
         frames: |length| rules::list_frames(&rules::CHAIN, length),
+        new_flows: Some(|length| rules::list_flows(&rules::CHAIN, length)),
         ..PLAIN
     },
     Case { key: "rules.mixed", mark: 1.0, text: rules::mixed_rules, frames: rules::mixed_frames, ..PLAIN },

@@ -148,6 +148,10 @@ fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {
         let frames = (case.frames)(length);
         entry = entry.step(name, &figures(plan, case, source, frames)?);
     }
+    if let Some(frames) = case.new_flows {
+        let frames = frames(Length::Fixed(case.length));
+        entry = entry.step("1,000,000 flows in turn", &figures(plan, case, SOURCE, frames)?);
+    }
     if case.theirs.is_some() && rivals.frames.len() <= MOST_APART {
         let frames = (case.frames)(Length::Fixed(case.length)).apart();
         entry = entry.step("each frame in a buffer of 2 KB", &figures(plan, case, SOURCE, frames)?);

@@ -396,6 +396,11 @@ pub fn list_frames(list: &List, length: Length) -> Frames {
     frames(&list.rules(), FLOWS, length)
 }
 
+/// Traffic of a ClassBench list of as many flows as [`mixed_frames`] has.
+pub fn list_flows(list: &List, length: Length) -> Frames {
+    frames(&list.rules(), MANY_FLOWS, length)
+}
+
 /// The filter of ten rules.
 pub fn ten_rules(source: &str, sink: &str) -> String {
     filter(&ten(), source, sink)

@@ -172,6 +172,27 @@ fn handlers() {
 }
 
 #[test]
+fn outcomes_of_flows_are_forgotten_with_the_rules() {
+    let rules = |end: &str| {
+        let rules = (0..100).map(|n| format!("deny src net 10.{n}.0.0/16 && udp && dst port {}, ", 1000 + n));
+        rules.collect::<String>() + end
+    };
+    let text = format!(
+        "s :: InfiniteSource(LENGTH 60, LIMIT 300) -> UDPIPEncap(192.0.2.1, 7, 192.0.2.2, 7)
+         -> f :: IPFilter({}) -> first :: Counter -> Discard; f[1] -> second :: Counter -> Discard;",
+        rules("0 all")
+    );
+    let (mut router, _) = router(&text, 64);
+    run(&mut router);
+    router.write(&format!("f.config {}", rules("1 all"))).unwrap();
+    router.write("s.reset").unwrap();
+    run(&mut router);
+    for count in ["first.count", "second.count"] {
+        assert_eq!(router.read(count).unwrap(), "300", "{count}");
+    }
+}
+
+#[test]
 fn fullpush_ends_behind_a_queue_or_a_pipeliner() {
     let text = "i :: Idle -> n :: Null -> q :: Queue -> u :: Unqueue -> behind :: Discard;
         j :: Idle -> p :: Pipeliner -> later :: Discard;

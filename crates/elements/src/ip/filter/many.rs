@@ -2,12 +2,14 @@
 //! For each range of a field's values a bitmap marks the blocks with an area there (Lakshman and Stiliadis, SIGCOMM
 //! 1998; Baboescu and Varghese, SIGCOMM 2001); only blocks in the bitmaps of all fields are compared with a packet.
 use super::area::{AXES, Area, Areas, FIELDS, Word};
-use super::axis::{Axis, Layout, starts};
+use super::axis::{Axis, Column, Layout, starts};
 use super::block::{Block, Division, Key, LANES, Owner, spans};
+use super::cache::{Cache, Place};
 use super::decision::{Decision, Headers};
 use super::program::{Expression, Jump};
 use alloc::string::String;
 use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 use ringway_click::{LINES, PACKETS, Packet, Progress};
 
 /// With no more areas, each has its own bit, and none is compared.
@@ -49,6 +51,33 @@ pub(super) struct Many {
 
 /// The places of a packet's bitmaps.
 type Places = [u32; AXES];
+
+/// The fields of a burst's packets, and a bit for each packet that has all of them.
+struct Keys {
+    fields: [Column; FIELDS],
+    complete: u64,
+}
+
+impl Keys {
+    #[inline]
+    fn of(&self, number: usize) -> Key {
+        core::array::from_fn(|field| self.fields[field][number])
+    }
+
+    #[inline]
+    fn is_complete(&self, number: usize) -> bool {
+        self.complete >> number & 1 == 1
+    }
+
+    /// Keeps the fields of these packets.
+    fn retain(&mut self, numbers: &[u8]) {
+        let complete = core::mem::take(&mut self.complete);
+        for (to, number) in numbers.iter().enumerate() {
+            self.complete |= (complete >> number & 1) << to;
+            self.fields.iter_mut().for_each(|field| field[to] = field[usize::from(*number)]);
+        }
+    }
+}
 
 impl Many {
     /// `limit` is the maximum size of a field's bitmaps, in words.
@@ -102,48 +131,134 @@ impl Many {
         Self { decisions, outcomes, extra, axes, layout, blocks, firsts, alone }
     }
 
+    /// Whether the outcome depends on nothing but the fields, and takes a search among blocks.
+    pub(super) fn is_cacheable(&self) -> bool {
+        let exact =
+            |block: &Block| block.owners.iter().all(|owner| *owner == Owner::NONE || owner.is_exact());
+        !self.alone && self.extra.is_empty() && self.blocks.iter().all(exact)
+    }
+
     /// The outcomes of packets: an output, [`Jump::Drop`], or [`Jump::No`] if no rule matches.
-    pub(super) fn decide(&self, packets: &[Packet], outcomes: &mut [Jump; PACKETS]) {
-        let mut keys = [[0; PACKETS]; FIELDS];
-        let mut places = [[0; PACKETS]; AXES];
-        // A bit for each packet that has all fields.
-        let mut complete = 0u64;
-        for (number, packet) in packets.iter().enumerate().take(PACKETS) {
+    pub(super) fn decide(
+        &self,
+        packets: &[Packet],
+        cache: Option<&mut Cache>,
+        outcomes: &mut [Jump; PACKETS],
+    ) {
+        let packets = &packets[..packets.len().min(PACKETS)];
+        let mut keys = Keys { fields: [[0; PACKETS]; FIELDS], complete: 0 };
+        for (number, packet) in packets.iter().enumerate() {
             if let Some(key) = Headers::of(packet).key() {
-                complete |= 1 << number;
-                keys.iter_mut().zip(key).for_each(|(keys, value)| keys[number] = value);
+                keys.complete |= 1 << number;
+                keys.fields.iter_mut().zip(key).for_each(|(field, value)| field[number] = value);
             }
         }
-        let count = packets.len().min(PACKETS);
-        for ((axis, places), keys) in self.axes.iter().zip(&mut places).zip(&keys) {
-            for (place, value) in places[..count].iter_mut().zip(keys) {
-                *place = axis.place(*value);
+        if self.alone {
+            return self.decide_alone(packets, &keys, outcomes);
+        }
+        match cache.and_then(|cache| cache.is_used(packets.len()).then_some(cache)) {
+            Some(cache) => self.decide_cached(packets, &mut keys, cache, outcomes),
+            None => self.decide_each(packets.iter(), &keys, |number, outcome| outcomes[number] = outcome),
+        }
+    }
+
+    /// [`Many::decide`] by the outcomes of earlier packets of a flow.
+    #[inline]
+    fn decide_cached(
+        &self,
+        packets: &[Packet],
+        keys: &mut Keys,
+        cache: &mut Cache,
+        outcomes: &mut [Jump; PACKETS],
+    ) {
+        let mut places = [Place::default(); PACKETS];
+        for (number, place) in places.iter_mut().enumerate().take(packets.len()) {
+            *place = cache.approach(keys.of(number));
+        }
+        // Packets of flows that are not known.
+        let mut others = ArrayVec::<u8, PACKETS>::new();
+        for (number, outcome) in outcomes.iter_mut().enumerate().take(packets.len()) {
+            let known = if keys.is_complete(number) { cache.find(&places[number]) } else { None };
+            match known {
+                Some(known) => *outcome = jump(known),
+                None => others.push(number as u8),
             }
         }
-        self.find_extra(packets, &mut places);
+        if others.is_empty() {
+            return;
+        }
+        keys.retain(&others);
+        let unknown = others.iter().map(|number| &packets[usize::from(*number)]);
+        self.decide_each(unknown, keys, |at, outcome| {
+            let number = usize::from(others[at]);
+            outcomes[number] = outcome;
+            if keys.is_complete(at) {
+                cache.add(&places[number], code(outcome));
+            }
+        });
+    }
+
+    /// [`Many::decide`] by searching blocks; `keys` are those of the packets, in order.
+    #[inline]
+    fn decide_each<'p>(
+        &self,
+        packets: impl ExactSizeIterator<Item = &'p Packet> + Clone,
+        keys: &Keys,
+        mut then: impl FnMut(usize, Jump),
+    ) {
+        let count = packets.len();
+        let mut places = [[0; PACKETS]; AXES];
+        for ((axis, places), values) in self.axes.iter().zip(&mut places).zip(&keys.fields) {
+            axis.places(values, count, places);
+        }
+        self.find_extra(packets.clone(), &mut places);
         let of = |number: usize| -> Places { core::array::from_fn(|axis| places[axis][number]) };
-        for number in 0..count {
+        for (number, packet) in packets.enumerate() {
             if number + AHEAD < count {
                 self.axes[0].prefetch(places[0][number + AHEAD]);
                 self.axes[1].prefetch(places[1][number + AHEAD]);
             }
-            let (packet, key) = (&packets[number], core::array::from_fn(|field| keys[field][number]));
-            let owner = if complete >> number & 1 == 0 {
-                self.search_incomplete(packet, of(number))
-            } else if self.alone {
-                self.first(packet, of(number))
+            let owner = if keys.is_complete(number) {
+                self.search::<true>(packet, &keys.of(number), of(number))
             } else {
-                self.search::<true>(packet, &key, of(number))
+                self.search_incomplete(packet, of(number))
             };
-            outcomes[number] = self.outcomes.get(owner.rule()).map_or(Jump::No, |code| jump(*code));
+            then(number, self.outcome(owner));
         }
     }
 
-    /// The first rule that matches a packet that has all fields, if each area has its own bit.
+    /// [`Many::decide`] if each area has its own bit.
     #[inline]
-    fn first(&self, packet: &Packet, places: Places) -> Owner {
-        let rows = core::array::from_fn(|axis| self.axes[axis].row(places[axis], 1));
-        let mut areas = self.both(&rows, &places, 0);
+    fn decide_alone(&self, packets: &[Packet], keys: &Keys, outcomes: &mut [Jump; PACKETS]) {
+        let mut areas = [u64::MAX; PACKETS];
+        for (axis, values) in self.axes.iter().zip(&keys.fields) {
+            axis.restrict(values, packets.len(), &mut areas);
+        }
+        let mut places = [[0; PACKETS]; AXES];
+        self.find_extra(packets.iter(), &mut places);
+        for (axis, places) in self.axes.iter().zip(&places).skip(FIELDS) {
+            for (areas, place) in areas.iter_mut().zip(&places[..packets.len()]) {
+                *areas &= axis.row(*place, 1)[0];
+            }
+        }
+        for (number, packet) in packets.iter().enumerate() {
+            let owner = if keys.is_complete(number) {
+                self.first(packet, areas[number])
+            } else {
+                self.search_incomplete(packet, core::array::from_fn(|axis| places[axis][number]))
+            };
+            outcomes[number] = self.outcome(owner);
+        }
+    }
+
+    #[inline]
+    fn outcome(&self, owner: Owner) -> Jump {
+        self.outcomes.get(owner.rule()).map_or(Jump::No, |code| jump(*code))
+    }
+
+    /// The first rule that matches a packet that is in these areas.
+    #[inline]
+    fn first(&self, packet: &Packet, mut areas: u64) -> Owner {
         while areas != 0 {
             let owner = self.firsts[areas.trailing_zeros() as usize];
             if owner.is_exact() || self.holds(owner, packet) {
@@ -156,11 +271,11 @@ impl Many {
 
     /// The places of the bitmaps of further words.
     #[inline]
-    fn find_extra(&self, packets: &[Packet], places: &mut [[u32; PACKETS]; AXES]) {
+    fn find_extra<'p>(&self, packets: impl Iterator<Item = &'p Packet> + Clone, places: &mut [Column; AXES]) {
         for ((axis, (offset, mask)), places) in
             self.axes[FIELDS..].iter().zip(&self.extra).zip(&mut places[FIELDS..])
         {
-            for (packet, place) in packets.iter().zip(places) {
+            for (packet, place) in packets.clone().zip(places) {
                 let word = Headers::of(packet).word(*offset, *mask);
                 *place = word.map_or(axis.partial, |word| axis.place((word & mask) >> mask.trailing_zeros()));
             }

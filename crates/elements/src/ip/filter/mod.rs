@@ -2,6 +2,7 @@
 mod area;
 mod axis;
 mod block;
+mod cache;
 mod decision;
 mod many;
 mod optimize;
@@ -13,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use cache::Cache;
 use core::fmt::Write;
 use decision::{Decision, Headers};
 use many::{Many, RULES, Rule};
@@ -34,6 +36,8 @@ const RUN_AS_ONE: usize = 6;
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
     rules: Rules,
+    /// Outcomes of recent flows, for many rules.
+    cache: Option<Cache>,
     safe_length: usize,
     drops: u64,
     /// Warnings about the rules.
@@ -51,7 +55,7 @@ enum Rules {
 impl Default for Filter {
     fn default() -> Self {
         let rules = Rules::One(Decision::new(&[], Jump::Drop));
-        Self { rules, safe_length: 0, drops: 0, warnings: Vec::new() }
+        Self { rules, cache: None, safe_length: 0, drops: 0, warnings: Vec::new() }
     }
 }
 
@@ -108,11 +112,12 @@ impl Filter {
                 let safe_length = joined.safe_length();
                 let joined = joined.decision(Jump::Drop);
                 let tests = joined.words().count();
-                let rules = match apart(programs, breathe).rules {
-                    Rules::Many(many, _) if tests > run => Rules::Many(many, Some(joined)),
-                    _ => Rules::One(joined),
+                let Self { rules, cache, .. } = apart(programs, breathe);
+                let (rules, cache) = match rules {
+                    Rules::Many(many, _) if tests > run => (Rules::Many(many, Some(joined)), cache),
+                    _ => (Rules::One(joined), None),
                 };
-                Ok(Self { rules, safe_length, drops: 0, warnings })
+                Ok(Self { rules, cache, safe_length, drops: 0, warnings })
             }
         }
     }
@@ -136,7 +141,7 @@ impl Filter {
 
     /// The outcomes of a burst's packets.
     #[inline]
-    fn outcomes(&self, packets: &[Packet]) -> [Jump; PACKETS] {
+    fn outcomes(&mut self, packets: &[Packet]) -> [Jump; PACKETS] {
         let mut outcomes = [Jump::Drop; PACKETS];
         match &self.rules {
             Rules::One(joined) => {
@@ -144,7 +149,7 @@ impl Filter {
                     *outcome = joined.decide(&Headers::of(packet));
                 }
             }
-            Rules::Many(many, _) => many.decide(packets, &mut outcomes),
+            Rules::Many(many, _) => many.decide(packets, self.cache.as_mut(), &mut outcomes),
         }
         outcomes
     }
@@ -165,9 +170,10 @@ impl Filter {
 
     /// Bytes of memory that lookups use.
     pub(super) fn memory(&self) -> usize {
+        let cache = self.cache.as_ref().map_or(0, Cache::memory);
         match &self.rules {
             Rules::One(joined) => joined.memory(),
-            Rules::Many(many, _) => many.memory(),
+            Rules::Many(many, _) => many.memory() + cache,
         }
     }
 
@@ -283,8 +289,9 @@ fn apart_within(programs: Vec<Program>, limit: usize, breathe: &mut dyn FnMut())
             break;
         }
     }
-    let rules = Rules::Many(Many::new(rules, limit, breathe).into(), None);
-    Filter { rules, safe_length, drops: 0, warnings: Vec::new() }
+    let many = Many::new(rules, limit, breathe);
+    let cache = many.is_cacheable().then(Cache::new);
+    Filter { rules: Rules::Many(many.into(), None), cache, safe_length, drops: 0, warnings: Vec::new() }
 }
 
 impl Program {
