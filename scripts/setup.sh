@@ -10,7 +10,7 @@ needed=(
 )
 # Optional: only features that use them are unavailable without them.
 wanted=(
-  linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump
+  linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump tshark:tshark
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
 )
 # Benchmarks run an Open vSwitch of their own: the service of a newly installed one is turned off again.
