@@ -24,7 +24,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
     ("stack", &["tcp", "client", "host", "frame", "mem"]),
-    ("tiny", &["ring", "mem"]),
+    ("tiny", &["nic", "ring", "mem"]),
     ("vmm", &["client", "host", "vfio-user"]),
     ("function", &["elements", "client"]),
     ("fabric", &["switch", "port", "spec"]),

@@ -12,14 +12,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Largest number of processes and threads of a guest's user: of User-Mode Linux, which has one for each process of
-/// the guest, and of QEMU.
-///
-/// Attack: a few guests use up all process numbers of the host (`kernel.pid_max`, 32,768 or more).
-const PROCESSES: [u64; 2] = [2048, 512];
-/// Memory overhead beyond the guest's memory: an eighth of that, for page tables and queues, plus this much.
-/// QEMU's translator caches up to 1 GB of translated code.
-const BESIDE: [u64; 2] = [64 << 20, 1536 << 20];
+/// What the program of a guest may have.
+struct Allowance {
+    /// Processes and threads of the guest's user. User-Mode Linux has one for each process of the guest.
+    ///
+    /// Attack: a few guests use up all process numbers of the host (`kernel.pid_max`, 32,768 or more).
+    processes: u64,
+    /// Bytes of memory beyond the guest's memory and an eighth of that for page tables and queues.
+    overhead: u64,
+}
+
+impl Allowance {
+    fn of(runner: Runner) -> Allowance {
+        match runner {
+            Runner::Uml => Allowance { processes: 2048, overhead: 64 << 20 },
+            // QEMU's translator caches up to 1 GB of translated code.
+            Runner::Qemu => Allowance { processes: 512, overhead: 1536 << 20 },
+        }
+    }
+}
+
 /// Size in bytes of User-Mode Linux's memory file beyond the guest's memory; QEMU has no such file.
 const SCRATCH: u64 = 32 << 20;
 
@@ -131,8 +143,8 @@ impl Drop for Named {
 /// have, leave no CPU time to others.
 pub fn group(spec: &Spec) -> Option<ControlGroup> {
     let guest = spec.memory << 20;
-    let beside = BESIDE[usize::from(spec.kind == Runner::Qemu)];
-    let limits = Limits { memory: guest + guest / 8 + beside, threads: spec.processors + 1 };
+    let overhead = Allowance::of(spec.kind).overhead;
+    let limits = Limits { memory: guest + guest / 8 + overhead, threads: spec.processors + 1 };
     match ControlGroup::new(limits) {
         Ok(group) => {
             if !group.shares_processors() {
@@ -179,7 +191,7 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         files: launch.preloaded.iter().map(|path| (path.clone(), ringway_host::ptrace_library())).collect(),
         network: has_tap,
         calls: if spec.kind == Runner::Uml { Calls::Uml } else { Calls::Qemu },
-        processes: Some(PROCESSES[usize::from(spec.kind == Runner::Qemu)]),
+        processes: Some(Allowance::of(spec.kind).processes),
         group: None,
     }
 }

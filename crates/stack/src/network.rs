@@ -13,9 +13,9 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 /// How long the stack's thread leaves the device to callers that poll it.
-const PATIENCE: u64 = 500_000;
-/// The bell among the keys of the epoll instance; the others are the device's descriptors.
-const BELL: u32 = 63;
+const CALLERS_POLL: u64 = 500_000;
+/// The key of the wakeup in the epoll instance; the other keys are the device's descriptors.
+const WAKEUP: u32 = 63;
 
 /// A host shared by threads and tasks: the sockets of this crate are on one. Clones are the same host.
 ///
@@ -34,8 +34,8 @@ struct Handle {
 
 /// What the thread of the network does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
-    /// It works, or will look.
+enum Activity {
+    /// It handles frames, or is about to.
     Working,
     /// It sleeps until a blocked caller, which sleeps on the device, returns.
     Resting,
@@ -43,11 +43,11 @@ enum Doing {
     Sleeping { until: u64, armed: bool, room: bool },
 }
 
-/// Wakes whoever sleeps on the device.
+/// Wakes the thread that sleeps on the device.
 #[derive(Debug)]
-struct Bell(EventFd);
+struct Wakeup(EventFd);
 
-impl Wake for Bell {
+impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
         self.0.signal();
     }
@@ -74,9 +74,9 @@ thread_local! {
 struct Shared {
     core: Mutex<Core>,
     epoll: Arc<Epoll>,
-    bell: Arc<Bell>,
-    /// The bell, as the waker of the caller that sleeps on the device.
-    ring: Waker,
+    wakeup: Arc<Wakeup>,
+    /// The wakeup, as the waker of the caller that sleeps on the device.
+    waker: Waker,
     /// No blocked caller sleeps on the device any more.
     left: Condvar,
 }
@@ -88,11 +88,11 @@ struct Core {
     failed: Option<Arc<DeviceError>>,
     /// Until when a blocked caller sleeps on the device.
     leader: Option<u64>,
-    thread: Doing,
+    thread: Activity,
     /// Calls that may be followed by others.
     calls: u64,
-    /// The bell rang, and woke someone for whom it may not have been meant.
-    rung: bool,
+    /// The wakeup was signaled, and may have woken another thread than the one that it was for.
+    signaled: bool,
     stop: bool,
 }
 
@@ -112,20 +112,20 @@ impl Network {
     /// # Errors
     /// As [`Network::new`].
     pub fn start(host: Host) -> Result<Network, DeviceError> {
-        let (epoll, bell) = (host.epoll().clone(), Arc::new(Bell(EventFd::new()?)));
-        epoll.add_level(bell.0.as_fd(), BELL.into())?;
+        let (epoll, wakeup) = (host.epoll().clone(), Arc::new(Wakeup(EventFd::new()?)));
+        epoll.add_level(wakeup.0.as_fd(), WAKEUP.into())?;
         let core = Core {
             host,
             waiting: Waiting::default(),
             failed: None,
             leader: None,
-            thread: Doing::Working,
+            thread: Activity::Working,
             calls: 0,
-            rung: false,
+            signaled: false,
             stop: false,
         };
-        let ring = bell.clone().into();
-        let shared = Arc::new(Shared { core: Mutex::new(core), epoll, bell, ring, left: Condvar::new() });
+        let waker = wakeup.clone().into();
+        let shared = Arc::new(Shared { core: Mutex::new(core), epoll, wakeup, waker, left: Condvar::new() });
         let theirs = shared.clone();
         let thread = ringway_host::spawn("ringway-stack", None, move || theirs.run())?;
         Ok(Network(Arc::new(Handle { shared, thread: Some(thread) })))
@@ -239,7 +239,7 @@ impl Drop for Handle {
         let mut core = self.shared.lock();
         core.stop = true;
         drop(core);
-        self.shared.bell.0.signal();
+        self.shared.wakeup.0.signal();
         let Some(thread) = self.thread.take() else { return };
         // A task's last socket may be dropped when that thread wakes the task.
         if thread.thread().id() != std::thread::current().id() {
@@ -267,7 +267,7 @@ impl Core {
         Ok(busy)
     }
 
-    /// Collects whom to wake.
+    /// Collects the wakers of sockets that are ready.
     fn collect(&mut self) {
         while let Some((socket, ready)) = self.host.stack().next_event() {
             self.waiting.wake(socket, ready);
@@ -303,16 +303,16 @@ impl Core {
     }
 
     /// Handles what the epoll instance reported.
-    fn notified(&mut self, bell: &Bell, events: u64) {
-        if events >> BELL != 0 {
-            self.rung |= bell.0.clear();
+    fn notified(&mut self, wakeup: &Wakeup, events: u64) {
+        if events >> WAKEUP != 0 {
+            self.signaled |= wakeup.0.clear();
         }
-        if let Err(error) = self.host.notified(events & !(1 << BELL)) {
+        if let Err(error) = self.host.notified(events & !(1 << WAKEUP)) {
             self.fail(error);
         }
     }
 
-    /// Until when nobody needs to look at the device, which notifies. `None`: there is work.
+    /// Until when the device needs no polling, since it notifies. `None`: there is work.
     fn arm(&mut self) -> Option<u64> {
         let until = self.host.arm_until();
         until.unwrap_or_else(|error| {
@@ -327,14 +327,14 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Unlocks, and wakes those who can go on.
+    /// Unlocks, and wakes the threads and tasks whose sockets are ready.
     fn release(mut core: Guard<'_>) {
         let woken = core.waiting.take_woken();
         drop(core);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Lets others in.
+    /// Unlocks and locks again, so that another thread can lock.
     fn pause<'a>(&'a self, core: Guard<'a>) -> Guard<'a> {
         Shared::release(core);
         self.lock()
@@ -352,13 +352,11 @@ impl Shared {
         let Some(until) = core.arm() else { return core };
         let until = until.min(end);
         core.leader = Some(until);
-        core.waiting.add(socket, interest, &self.ring);
+        core.waiting.add(socket, interest, &self.waker);
         Shared::release(core);
-        let events = if until > now { events(&self.epoll, remaining(until, now)) } else { 0 };
-        let mut core = self.lock();
+        let mut core = self.wait(now, until);
         core.leader = None;
-        core.waiting.remove(socket, interest, &self.ring);
-        core.notified(&self.bell, events);
+        core.waiting.remove(socket, interest, &self.waker);
         core
     }
 
@@ -374,10 +372,10 @@ impl Shared {
             core.waiting.add(socket, interest, waker);
             let now = core.host.now();
             // This caller may have received the frame of which the leader wanted to be notified.
-            let ring = core.arm().is_none();
+            let wake = core.arm().is_none();
             Shared::release(core);
-            if ring {
-                self.bell.0.signal();
+            if wake {
+                self.wakeup.0.signal();
             }
             match remaining(end, now) {
                 u64::MAX => std::thread::park(),
@@ -389,45 +387,45 @@ impl Shared {
         })
     }
 
-    /// Ends a call: from now on somebody else looks after frames and deadlines.
+    /// Ends a call: another thread handles frames and deadlines from now on.
     fn leave(&self, mut core: Guard<'_>) {
         core.collect();
         let (due, full) = (core.host.deadline().unwrap_or(u64::MAX), core.host.is_full());
-        let rung = std::mem::take(&mut core.rung);
-        let ring = match (core.leader, core.thread) {
+        let signaled = std::mem::take(&mut core.signaled);
+        let wake = match (core.leader, core.thread) {
             (Some(until), _) => due < until || core.arm().is_none(),
-            (None, Doing::Working) => rung,
-            (None, Doing::Resting) => {
-                core.thread = Doing::Working;
+            (None, Activity::Working) => signaled,
+            (None, Activity::Resting) => {
+                core.thread = Activity::Working;
                 self.left.notify_one();
                 false
             }
-            (None, Doing::Sleeping { until, armed, room }) => {
+            (None, Activity::Sleeping { until, armed, room }) => {
                 core.calls += 1;
-                let mut ring = due < until || full && !room;
-                if !ring && (armed || core.waiting.count() > 0) {
-                    ring = core.arm().is_none();
-                    core.thread = Doing::Sleeping { until, armed: true, room };
+                let mut wake = due < until || full && !room;
+                if !wake && (armed || core.waiting.count() > 0) {
+                    wake = core.arm().is_none();
+                    core.thread = Activity::Sleeping { until, armed: true, room };
                 }
-                if ring {
-                    core.thread = Doing::Working;
+                if wake {
+                    core.thread = Activity::Working;
                 }
-                ring
+                wake
             }
         };
         Shared::release(core);
-        if ring {
-            self.bell.0.signal();
+        if wake {
+            self.wakeup.0.signal();
         }
     }
 
     /// The thread of the network.
     fn run(&self) {
-        let (mut calls, mut rung) = (0, false);
+        let (mut calls, mut signaled) = (0, false);
         let mut core = self.lock();
         while !core.stop {
-            core.thread = Doing::Working;
-            rung |= std::mem::take(&mut core.rung);
+            core.thread = Activity::Working;
+            signaled |= std::mem::take(&mut core.signaled);
             match core.turn() {
                 Ok(false) if !core.waiting.has_woken() => {}
                 Ok(_) => {
@@ -441,8 +439,10 @@ impl Shared {
             let now = core.host.now();
             if active && core.leader.is_none() && core.waiting.count() == 0 && !core.host.is_full() {
                 core.host.disarm();
-                let until = core.host.deadline().unwrap_or(u64::MAX).min(now + PATIENCE);
-                core = self.sleep(core, now, Doing::Sleeping { until, armed: false, room: false });
+                let until = core.host.deadline().unwrap_or(u64::MAX).min(now + CALLERS_POLL);
+                core.thread = Activity::Sleeping { until, armed: false, room: false };
+                drop(core);
+                core = self.wait(now, until);
                 continue;
             }
             let room = core.host.is_full();
@@ -452,28 +452,28 @@ impl Shared {
             };
             if core.leader.is_some() {
                 // The leader has the earliest deadline, and a new one wakes it.
-                core.thread = Doing::Resting;
-                if std::mem::take(&mut rung) {
-                    self.bell.0.signal();
+                core.thread = Activity::Resting;
+                if std::mem::take(&mut signaled) {
+                    self.wakeup.0.signal();
                 }
-                let left = self.left.wait_while(core, |core| core.thread == Doing::Resting);
+                let left = self.left.wait_while(core, |core| core.thread == Activity::Resting);
                 core = left.unwrap_or_else(PoisonError::into_inner);
             } else {
-                rung = false;
-                core = self.sleep(core, now, Doing::Sleeping { until, armed: true, room });
+                signaled = false;
+                core.thread = Activity::Sleeping { until, armed: true, room };
+                drop(core);
+                core = self.wait(now, until);
             }
         }
-        core.thread = Doing::Working;
+        core.thread = Activity::Working;
         Shared::release(core);
     }
 
-    fn sleep<'a>(&'a self, mut core: Guard<'a>, now: u64, doing: Doing) -> Guard<'a> {
-        core.thread = doing;
-        let Doing::Sleeping { until, .. } = doing else { return core };
-        drop(core);
+    /// Waits for events of the device until `until`, and handles them.
+    fn wait(&self, now: u64, until: u64) -> Guard<'_> {
         let events = if until > now { events(&self.epoll, remaining(until, now)) } else { 0 };
         let mut core = self.lock();
-        core.notified(&self.bell, events);
+        core.notified(&self.wakeup, events);
         core
     }
 }

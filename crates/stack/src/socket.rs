@@ -51,12 +51,12 @@ impl Socket {
         self.nonblocking.store(nonblocking, Relaxed);
     }
 
-    fn place(interest: Interest) -> usize {
+    fn timeout_index(interest: Interest) -> usize {
         usize::from(interest != Interest::Read)
     }
 
     pub fn timeout(&self, interest: Interest) -> Option<Duration> {
-        let nanoseconds = self.timeouts[Socket::place(interest)].load(Relaxed);
+        let nanoseconds = self.timeouts[Socket::timeout_index(interest)].load(Relaxed);
         (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
     }
 
@@ -65,7 +65,7 @@ impl Socket {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a timeout must be longer than 0"));
         }
         let nanoseconds = timeout.map_or(0, |timeout| timeout.as_nanos() as u64);
-        self.timeouts[Socket::place(interest)].store(nanoseconds, Relaxed);
+        self.timeouts[Socket::timeout_index(interest)].store(nanoseconds, Relaxed);
         Ok(())
     }
 

@@ -7,35 +7,7 @@ use crate::link::{Link, LinkError, keep};
 use crate::settings::Settings;
 use core::sync::atomic::{Ordering, fence};
 use ringway_mem::{Kept, Region, SpanMut, Words};
-
-/// Registers (Intel 8254x software developer's manual, 13.4), and those of the shared block.
-mod register {
-    pub const CTRL: u32 = 0x0000;
-    pub const ICR: u32 = 0x00c0;
-    pub const IMS: u32 = 0x00d0;
-    pub const IMC: u32 = 0x00d8;
-    pub const RCTL: u32 = 0x0100;
-    pub const TCTL: u32 = 0x0400;
-    pub const RDBAL: u32 = 0x2800;
-    pub const RDT: u32 = 0x2818;
-    pub const CSBAL: u32 = 0x2830;
-    pub const CSBAH: u32 = 0x2834;
-    pub const TDBAL: u32 = 0x3800;
-    pub const TDT: u32 = 0x3818;
-    pub const RAL: u32 = 0x5400;
-}
-
-/// Words of the shared block, by number.
-mod csb {
-    pub const GUEST_TDT: usize = 0;
-    pub const GUEST_NEED_TXKICK: usize = 1;
-    pub const GUEST_NEED_RXKICK: usize = 2;
-    pub const GUEST_CSB_ON: usize = 3;
-    pub const GUEST_RDT: usize = 4;
-    pub const HOST_TDH: usize = 16;
-    pub const HOST_NEED_TXKICK: usize = 17;
-    pub const HOST_NEED_RXKICK: usize = 21;
-}
+use ringway_nic::e1000::{csb, registers as register};
 
 const CTRL_RST: u32 = 1 << 26;
 const CTRL_SLU: u32 = 1 << 6;
@@ -158,8 +130,8 @@ impl<R: Registers> E1000<R> {
         self.registers.write(register::IMC, u32::MAX);
         self.registers.write(register::CTRL, control | CTRL_SLU);
         let [a, b, c, d, e, f] = mac;
-        self.registers.write(register::RAL, u32::from_le_bytes([a, b, c, d]));
-        self.registers.write(register::RAL + 4, u32::from_le_bytes([e, f, 0, 0x80]));
+        self.registers.write(register::RA, u32::from_le_bytes([a, b, c, d]));
+        self.registers.write(register::RA + 4, u32::from_le_bytes([e, f, 0, 0x80]));
         for index in 0..self.slots {
             for ring in [TX, RX] {
                 self.describe(ring, index, 0, base + self.buffer_at(ring, index) as u64);

@@ -1,13 +1,10 @@
 //! The directions of an emulated link, each a port that `[link.NAME]` describes: `kind = "link"` is not in the file.
 
 use super::{Described, PortControl};
-use crate::open::{EngineHandle, OpenError};
-use ringway_host::PageChoice;
 use ringway_port::link::{KIND, Settings};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use std::collections::BTreeMap;
-use tokio::task::JoinHandle;
 
 pub struct Link;
 
@@ -20,17 +17,8 @@ impl PortControl for Link {
         &[]
     }
 
-    fn read(&self, _section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
+    fn read(&self, _section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &Settings::default()), socket: None, queues: 1 }
-    }
-
-    fn open(
-        &self,
-        _port: &Port,
-        _engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        Ok(None)
     }
 
     fn is_in_file(&self) -> bool {

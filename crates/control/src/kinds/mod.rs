@@ -18,6 +18,7 @@ use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port, Socket};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use tokio::task::JoinHandle;
 
 /// Every kind of the project.
@@ -51,10 +52,12 @@ pub trait PortControl: Sync {
     /// The port can't work.
     fn open(
         &self,
-        port: &Port,
-        engine: EngineHandle,
-        pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError>;
+        _port: &Port,
+        _engine: EngineHandle,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        Ok(None)
+    }
 
     /// Adds what `data` needs for a peer that arrived with `descriptors`, the first of which is its socket.
     ///
@@ -96,6 +99,11 @@ pub trait PortControl: Sync {
 
     /// Key and value of a name on the host that must be unique among ports, other than the socket's path.
     fn claims(&self, _port: &Port) -> Option<(&'static str, String)> {
+        None
+    }
+
+    /// Key and path of a file on the host that must exist.
+    fn needs(&self, _port: &Port) -> Option<(&'static str, PathBuf)> {
         None
     }
 

@@ -2,13 +2,10 @@
 
 use super::{Described, PortControl};
 use crate::file::mac;
-use crate::open::{EngineHandle, OpenError};
 use ringway_frame::LARGEST;
-use ringway_host::PageChoice;
 use ringway_port::source::{KIND, SHORTEST, Settings};
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, MacAddress, Port};
-use tokio::task::JoinHandle;
+use ringway_spec::{Kind, MacAddress};
 
 pub struct Source;
 
@@ -21,7 +18,7 @@ impl PortControl for Source {
         &["size", "to", "from", "rate"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let settings = Settings {
             size: section.size("size", u64::from(SHORTEST)..=u64::from(LARGEST)).unwrap_or(60) as u32,
             to: mac(section, "to").unwrap_or(MacAddress([2, 0, 0, 0, 0, 2])),
@@ -29,14 +26,5 @@ impl PortControl for Source {
             rate: section.rate("rate", 1..=100_000_000),
         };
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }
-    }
-
-    fn open(
-        &self,
-        _port: &Port,
-        _engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        Ok(None)
     }
 }

@@ -1,5 +1,6 @@
 //! The shared block (CSB) of netmap's paravirtual e1000: indices and flags in the guest's memory, so that neither side
-//! needs a register for each frame. The guest writes the first line, the device the second.
+//! needs a register for each frame. The guest writes the first line, the device the second; the constants are the
+//! numbers of their words.
 
 use super::interrupts::Raise;
 use ringway_mem::{Direct, Translate, Words};
@@ -7,29 +8,26 @@ use ringway_mem::{Direct, Translate, Words};
 /// Bytes in use, at the start of a page.
 pub(crate) const LEN: u32 = 128;
 
-/// Words of the block, by number.
-mod word {
-    /// Transmit tail.
-    pub const GUEST_TDT: usize = 0;
-    /// The guest wants an interrupt when frames are transmitted.
-    pub const GUEST_NEED_TXKICK: usize = 1;
-    /// The guest wants an interrupt when frames are received.
-    pub const GUEST_NEED_RXKICK: usize = 2;
-    /// The block is in use.
-    pub const GUEST_CSB_ON: usize = 3;
-    /// Receive tail.
-    pub const GUEST_RDT: usize = 4;
-    /// Transmit head.
-    pub const HOST_TDH: usize = 16;
-    /// The device wants TDT written.
-    pub const HOST_NEED_TXKICK: usize = 17;
-    /// Receive head.
-    pub const HOST_RDH: usize = 20;
-    /// The device wants RDT written.
-    pub const HOST_NEED_RXKICK: usize = 21;
-    /// A copy of the causes that were set last.
-    pub const HOST_ISR: usize = 22;
-}
+/// Transmit tail.
+pub const GUEST_TDT: usize = 0;
+/// The guest wants an interrupt when frames are transmitted.
+pub const GUEST_NEED_TXKICK: usize = 1;
+/// The guest wants an interrupt when frames are received.
+pub const GUEST_NEED_RXKICK: usize = 2;
+/// The block is in use.
+pub const GUEST_CSB_ON: usize = 3;
+/// Receive tail.
+pub const GUEST_RDT: usize = 4;
+/// Transmit head.
+pub const HOST_TDH: usize = 16;
+/// The device wants TDT written.
+pub const HOST_NEED_TXKICK: usize = 17;
+/// Receive head.
+pub const HOST_RDH: usize = 20;
+/// The device wants RDT written.
+pub const HOST_NEED_RXKICK: usize = 21;
+/// A copy of the causes that were set last.
+pub const HOST_ISR: usize = 22;
 
 /// A direction of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,38 +49,38 @@ impl<'t> Csb<'t> {
         }
         let span = translate.write(address, LEN).ok().filter(|span| span.len() == LEN as usize)?;
         let words = Words::new(span)?;
-        (words.load(word::GUEST_CSB_ON) != 0).then_some(Csb(words))
+        (words.load(GUEST_CSB_ON) != 0).then_some(Csb(words))
     }
 
     /// The tail.
     pub fn tail(self, direction: Direction) -> u32 {
-        let at = if direction == Direction::Tx { word::GUEST_TDT } else { word::GUEST_RDT };
+        let at = if direction == Direction::Tx { GUEST_TDT } else { GUEST_RDT };
         self.0.load_acquire(at)
     }
 
     /// Whether the guest wants interrupts.
     pub fn wants_interrupt(self, direction: Direction) -> bool {
         let tx = direction == Direction::Tx;
-        self.0.load(if tx { word::GUEST_NEED_TXKICK } else { word::GUEST_NEED_RXKICK }) != 0
+        self.0.load(if tx { GUEST_NEED_TXKICK } else { GUEST_NEED_RXKICK }) != 0
     }
 
     /// Stores the head.
     pub fn set_head(self, direction: Direction, head: u32) {
-        let at = if direction == Direction::Tx { word::HOST_TDH } else { word::HOST_RDH };
+        let at = if direction == Direction::Tx { HOST_TDH } else { HOST_RDH };
         self.0.store_release(at, head);
     }
 
     /// Tells the guest whether to write the tail register.
     pub fn set_kick(self, direction: Direction, wanted: bool) {
         let tx = direction == Direction::Tx;
-        let at = if tx { word::HOST_NEED_TXKICK } else { word::HOST_NEED_RXKICK };
+        let at = if tx { HOST_NEED_TXKICK } else { HOST_NEED_RXKICK };
         self.0.store(at, wanted.into());
     }
 
     /// Stores the causes of an interrupt that is sent.
     pub fn set_causes(self, causes: u32, raise: Raise) {
         if !raise.is_none() {
-            self.0.store(word::HOST_ISR, causes);
+            self.0.store(HOST_ISR, causes);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the models of the e1000 family share. Read `nic.rs` first, then `tx.rs` and `rx.rs`.
 
-mod csb;
+pub mod csb;
 mod eeprom;
 mod filter;
 mod interrupts;

@@ -36,11 +36,11 @@ impl RxQueue for LinkRx {
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         for (done, &frame) in which.iter().enumerate() {
             let frame = usize::from(frame);
-            self.bytes += burst.meta(frame).len as usize;
-            if self.pending.len() >= ARRIVALS || self.bytes > ARRIVAL_BYTES {
-                self.bytes -= burst.meta(frame).len as usize;
+            let bytes = self.bytes + burst.meta(frame).len as usize;
+            if self.pending.len() >= ARRIVALS || bytes > ARRIVAL_BYTES {
                 return Lost::count(&self.shared.counters, Reason::Full, burst, &which[done..]);
             }
+            self.bytes = bytes;
             let memory = self.spare.pop().unwrap_or_default();
             self.pending.push((turn.now, Stored::new(burst, frame, memory)));
         }
