@@ -109,7 +109,11 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "ringway", &mut script);
-            std::io::stdout().write_all(&script).map_err(Fail::because)
+            match std::io::stdout().write_all(&script) {
+                // As in `ringway completions bash | head`.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                written => written.map_err(Fail::because),
+            }
         }
         Command::Openapi => {
             text::json(&ringway_control::api::description());

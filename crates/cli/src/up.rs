@@ -105,6 +105,8 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     if let Some(parent) = place.log.parent() {
         run_dir::make_base(parent).map_err(Fail::because)?;
     }
+    // The log of a fabric that is up stays as it is.
+    run_dir::check_free(&place.run).map_err(Fail::because)?;
     let mut log =
         OpenOptions::new().create(true).append(true).read(true).open(&place.log).map_err(refused)?;
     let before = log.seek(SeekFrom::End(0)).map_err(refused)?;

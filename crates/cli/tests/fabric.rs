@@ -43,6 +43,7 @@ fn a_fabric_starts_forwards_and_stops() {
     assert!(rates["ports"][1]["rx_frames"].as_f64().unwrap() > 0.0, "{rates}");
     let (code, words) = lab.fails(&["up", "lab.toml", "--detach"]);
     assert!(code == 1 && words.contains("is up already (process "), "{words}");
+    assert!(!lab.log().contains("is up already"), "the log of the running fabric");
     assert_eq!(lab.ok(&["down"]), "down: fabric lab\n");
     assert!(!lab.folder.join("run/lab").exists());
     let (code, words) = lab.fails(&["ps"]);
@@ -316,6 +317,17 @@ fn a_killed_data_process_is_restarted() {
     let before = received();
     until("frames arrive again", || received() > before);
     assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 1);
+}
+
+#[test]
+fn a_fabric_that_does_not_come_up_leaves_no_folder() {
+    let lab = Lab::new(
+        "refused",
+        "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"/proc/a.sock\"\nswitch = \"s\"\n",
+    );
+    let (code, words) = lab.fails(&["up", "lab.toml"]);
+    assert!(code == 1 && words.contains("port a: /proc/a.sock: "), "{words}");
+    assert!(!lab.folder.join("run/lab").exists());
 }
 
 #[test]

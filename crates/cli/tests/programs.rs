@@ -21,5 +21,9 @@ fn a_program_pings_another_through_the_switch() {
     let output = ping.output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && stdout.starts_with("us: min"), "{stdout}");
+    let second = Command::new(&program).arg("rx").arg(lab.socket("pong.sock")).spawn().unwrap();
+    let _second = Running(second);
+    let waits = "another program waits until the present one has left port=\"pong\"";
+    lab::until("a second program is reported", || lab.log().contains(waits));
     lab.ok(&["down"]);
 }

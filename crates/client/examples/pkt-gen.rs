@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand};
 use ringway_client::{Ring, RingError, RingOptions, Wait};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// EtherType for local experiments (IEEE 802).
@@ -95,8 +96,17 @@ impl Meter {
     }
 }
 
-fn main() -> Result<(), RingError> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pkt-gen: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), RingError> {
     let options = RingOptions { slots: [arguments.slots; 2], ..RingOptions::default() };
     let mut ring = Ring::connect_with(arguments.what.path(), options, None)?;
     ring.set_spin(Duration::from_micros(arguments.spin));

@@ -34,8 +34,8 @@ impl Link {
         // Edge-triggered, so that the eventfd never has to be read.
         let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&epoll, &call, epoll::EventData::new_u64(CALL), edge)?;
-        let news = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), news)?;
+        let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), interest)?;
         let kick_fd = Arc::new(kick);
         let kick = Signal::of(kick_fd.clone())?;
         Ok(Link { memory, kick, kick_fd, call, epoll })

@@ -64,6 +64,15 @@ pub struct Options {
     pub program: Program,
 }
 
+/// Removes a folder that was created for the fabric, unless it contains other files.
+struct CreatedFolder(Option<PathBuf>);
+
+impl Drop for CreatedFolder {
+    fn drop(&mut self) {
+        let _ = self.0.take().map(std::fs::remove_dir);
+    }
+}
+
 /// Brings the fabric up, calls `ready`, and serves until the fabric is shut down.
 pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -72,6 +81,8 @@ pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
 
 async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
     let run = RunDir::take(&options.run)?;
+    // Dropped after the API's socket.
+    let _created = CreatedFolder(run.made().map(PathBuf::from));
     let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
     let fabric = options.fabric.resolve(run.path(), &folder);
     let file_of_places = run.path().join("placement.redb");
@@ -89,7 +100,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let here = placement::ThisFabric::new(inbox.clone());
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
-    let (host, program, folder) = (options.host, options.program, run.made().map(PathBuf::from));
+    let (host, program) = (options.host, options.program);
     let mut engine = Engine::start(&fabric, file, host, run, program, inbox.clone(), place.clone()).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
@@ -118,8 +129,6 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     drop(listener);
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
-    // The API's socket was in the folder until now. The folder remains if it contains other files.
-    let _ = folder.map(std::fs::remove_dir);
     tracing::info!("down");
     Ok(())
 }

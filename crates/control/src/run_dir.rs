@@ -127,6 +127,18 @@ fn listener(socket: &Path) -> Option<String> {
     Some(peer(connected).map(|peer| peer.process.to_string()).unwrap_or_default())
 }
 
+/// Checks that no fabric is up in a run directory.
+///
+/// # Errors
+/// [`RunDirError::Taken`].
+pub fn check_free(path: &Path) -> Result<(), RunDirError> {
+    // The lock of a running fabric may have been removed by hand.
+    match listener(&api_socket(path)) {
+        Some(pid) => Err(RunDirError::Taken { path: path.into(), pid }),
+        None => Ok(()),
+    }
+}
+
 /// A run directory, locked until this value is dropped.
 #[derive(Debug)]
 pub struct RunDir {
@@ -158,10 +170,7 @@ impl RunDir {
             }
             // The previous holder may have removed the file between our open and our lock.
             if is_at(&file, &lock) {
-                // The lock of a running fabric may have been removed by hand.
-                if let Some(pid) = listener(&api_socket(path)) {
-                    return Err(RunDirError::Taken { path: path.into(), pid });
-                }
+                check_free(path)?;
                 file.set_len(0).map_err(system)?;
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
                 // Ends guests of a fabric that was killed in this directory.

@@ -61,7 +61,9 @@ pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
-pub use tap::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_knows_uso, tap_read, tap_write};
+pub use tap::{
+    TAP_HEAD, TAP_HEADER, TapFault, TapSettings, namespace_path, open_tap, tap_knows_uso, tap_read, tap_write,
+};
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};
 pub use unmap::close_memory;

@@ -69,15 +69,16 @@ impl TapFault {
     }
 }
 
+/// The file of a network namespace: its path, or its name as in `ip netns`.
+pub fn namespace_path(namespace: &str) -> PathBuf {
+    if namespace.contains('/') { namespace.into() } else { PathBuf::from("/run/netns").join(namespace) }
+}
+
 /// Creates the interface, or opens the existing one, and brings it up. Returns one non-blocking descriptor
 /// per queue.
 pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
     let Some(namespace) = &settings.namespace else { return open_here(settings) };
-    let path = if namespace.contains('/') {
-        PathBuf::from(namespace)
-    } else {
-        PathBuf::from("/run/netns").join(namespace)
-    };
+    let path = namespace_path(namespace);
     let failed = |why: &str, error| HostError::Tap {
         name: settings.name.clone(),
         what: format!("{why} the network namespace {}", path.display()),

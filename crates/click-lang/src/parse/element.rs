@@ -2,6 +2,7 @@ use super::Parser;
 use super::port::Ports;
 use crate::Landmark;
 use crate::lexer::{Lexeme, Token};
+use crate::near::proposal;
 use crate::tree::{TUNNEL, TypeId};
 use alloc::format;
 use alloc::string::String;
@@ -267,6 +268,10 @@ impl Parser<'_> {
             None if element.class.is_none() => {
                 if !tool {
                     self.diagnostics.error(landmark, format!("undeclared element '{}'", element.name));
+                    let declared = self.compounds[self.current].names.keys().map(String::as_str);
+                    let hint =
+                        proposal(&element.name, self.environment.classes().into_iter().chain(declared));
+                    self.diagnostics.hint(hint);
                 }
                 element.class = Some(self.force_type(&element.name, false));
             }

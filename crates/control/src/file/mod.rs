@@ -165,6 +165,9 @@ fn whole(
     }
     let partial = cross::Partial { patches, links, assigned };
     cross::check(&mut fabric, partial, host, diagnostics);
+    if fabric.ports.is_empty() && fabric.placement == Placement::default() {
+        diagnostics.warn(&(0..0), "no port is described: nothing can connect");
+    }
     fabric
 }
 

@@ -2,6 +2,7 @@
 
 use super::Outside;
 use super::desired::Fabric;
+use crate::kinds;
 use ringway_spec::Guest;
 use ringway_spec::file::Diagnostics;
 use std::io;
@@ -13,12 +14,28 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnos
     let names = Names::read(outside);
     let run = host.run_of(fabric);
     for port in &fabric.ports {
+        let needed = kinds::find(port.kind.name(), host.kinds).and_then(|kind| kind.needs(port));
+        if let Some((key, path)) = needed
+            && is_absent(&path, outside)
+        {
+            let at = diagnostics.of(&format!("port.{}.{key}", port.name));
+            let fix = format!("create it, or change `{key}`");
+            diagnostics.error(&at, format!("there is no {}", path.display()), fix);
+        }
         let Some(socket) = &port.socket else { continue };
         let place = format!("port.{}", port.name);
         names.user(&socket.owner, &format!("{place}.owner"), diagnostics);
         names.group(&socket.group, &format!("{place}.group"), diagnostics);
         if let Some(run) = &run {
-            in_the_way(&run.join(&socket.path), &format!("{place}.socket"), outside, diagnostics);
+            let path = run.join(&socket.path);
+            in_the_way(&path, &format!("{place}.socket"), outside, diagnostics);
+            // The run directory is created with the fabric; a missing key was reported.
+            let folder = path.parent().filter(|folder| path != *run && folder != run);
+            if let Some(folder) = folder.filter(|folder| is_absent(folder, outside)) {
+                let what = format!("there is no folder {}", folder.display());
+                let at = diagnostics.of(&format!("{place}.socket"));
+                diagnostics.error(&at, what, "create it, or choose another path");
+            }
         }
     }
     for guest in &fabric.guests {
@@ -72,6 +89,10 @@ fn missing(
         let fix = format!("use a name that /etc/{file} has, or a number");
         diagnostics.error(&diagnostics.of(place), format!("there is no {what} \"{name}\""), fix);
     }
+}
+
+fn is_absent(path: &Path, outside: &Outside<'_>) -> bool {
+    (outside.look)(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Reports a file at a socket's path, unless it is a socket, left by an earlier run.
@@ -149,6 +170,38 @@ modules = "taken"
 init = "."
 user = "kvm"
 "#;
+
+    const ABSENT: &str = r#"
+[switch.s]
+
+[port.b]
+kind = "ring"
+socket = "no-folder/b.sock"
+switch = "s"
+
+[port.t]
+kind = "tap"
+interface = "rw0"
+namespace = "/run/no-namespace"
+switch = "s"
+"#;
+
+    #[test]
+    fn missing_folders_and_namespaces_are_reported() {
+        let folder = std::env::temp_dir().join(format!("ringway-absent-{}", std::process::id()));
+        let outside = Outside::of_this_host(&folder, &|_| Vec::new());
+        let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None, kinds: &[] };
+        let problems = read_with("f", ABSENT, &host, Some(&outside)).unwrap_err().to_string();
+        let run = folder.join("default/no-folder");
+        let expected = format!(
+            "f:6:10: there is no folder {}; create it, or choose another path\n\
+             f:12:13: there is no /run/no-namespace; create it, or change `namespace`",
+            run.display()
+        );
+        assert_eq!(problems, expected);
+        let empty = read_with("f", "", &host, Some(&outside)).unwrap();
+        assert_eq!(empty.warnings, ["f:1:1: no port is described: nothing can connect"]);
+    }
 
     #[test]
     fn missing_files_are_reported_with_positions() {

@@ -9,6 +9,7 @@ use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use tokio::task::JoinHandle;
 
 pub struct Tap;
@@ -66,6 +67,11 @@ impl PortControl for Tap {
     fn claims(&self, port: &Port) -> Option<(&'static str, String)> {
         let name = self.peer(port);
         (!name.is_empty()).then_some(("interface", name))
+    }
+
+    fn needs(&self, port: &Port) -> Option<(&'static str, PathBuf)> {
+        let namespace = port.kind.settings::<Settings>().ok()?.namespace?;
+        Some(("namespace", ringway_host::namespace_path(&namespace)))
     }
 
     fn peer(&self, port: &Port) -> String {

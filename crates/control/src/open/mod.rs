@@ -194,6 +194,13 @@ impl EngineHandle {
         }
     }
 
+    /// Logs that a program waits for the port until the present one has left.
+    fn another_waits(&mut self) {
+        if self.log.allows(&self.port) {
+            tracing::info!(port = self.port, "another program waits until the present one has left");
+        }
+    }
+
     fn say(&self, what: What) {
         // Once nobody listens, the fabric is going down.
         let _ =

@@ -30,10 +30,18 @@ pub async fn serve(
             Ok((descriptors, mut program)) => {
                 engine.arrived(descriptors, true);
                 let serial = engine.serial;
-                tokio::select! {
-                    () = engine.wait() => {}
-                    () = hung_up(&mut program) => {
-                        engine.say(What::Left { serial, reason: "the program left".into() });
+                let mut another = false;
+                loop {
+                    tokio::select! {
+                        () = engine.wait() => break,
+                        () = hung_up(&mut program) => {
+                            engine.say(What::Left { serial, reason: "the program left".into() });
+                            break;
+                        }
+                        () = door.readable(), if !another => {
+                            another = true;
+                            engine.another_waits();
+                        }
                     }
                 }
                 // The program's socket stays open until `data` no longer uses the memory.

@@ -38,6 +38,12 @@ impl<T: AsFd> Watched<T> {
         }
     }
 
+    /// Waits until the socket may be readable.
+    pub async fn readable(&self) {
+        // An error is found when the socket is read.
+        let _ = self.watch.readable().await;
+    }
+
     /// Deregisters the socket and returns it.
     pub fn into_inner(self) -> T {
         self.inner

@@ -604,7 +604,7 @@ impl Device for Guest {
     fn set_log_call(&mut self, call: OwnedFd) -> Result<(), Refused> {
         let call = Arc::new(call);
         // Attack: as for call descriptors.
-        let refused = |error| Refused(format!("the descriptor for news of the log is {error}"));
+        let refused = |error| Refused(format!("the descriptor for events of the log is {error}"));
         let call = Signal::charged_to(call, &self.session.budget).map_err(refused)?;
         self.shared.log.call = Some(Arc::new(call));
         self.publish_each(0..self.slots.len());

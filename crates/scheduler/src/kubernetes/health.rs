@@ -38,10 +38,10 @@ impl Feed {
         let mut state = self.state();
         // Attack: an endless message.
         let why: String = why.chars().take(LETTERS).collect();
-        let news = state.failing.as_ref().is_none_or(|(_, before)| *before != why);
+        let is_new = state.failing.as_ref().is_none_or(|(_, before)| *before != why);
         let since = state.failing.take().map_or_else(Instant::now, |(since, _)| since);
         state.failing = Some((since, why));
-        news
+        is_new
     }
 
     /// Records success.
