@@ -222,7 +222,8 @@ proptest! {
             for _ in 0..2 {
                 for (packet, output) in packets.iter().zip(outputs(&mut apart, &packets)) {
                     let expected = one_by_one(&programs, &Headers::of(packet));
-                    prop_assert_eq!(output, if let Jump::Output(port) = expected { Some(port) } else { None });
+                    let expected = if let Jump::Output(port) = expected { Some(port) } else { None };
+                    prop_assert_eq!(output, expected);
                 }
             }
         }
