@@ -122,7 +122,12 @@ impl<'a> Context<'a> {
         let Some(&first) = ports.first() else { return };
         let count = |wanted: u8| ports.iter().filter(|port| **port == wanted).count();
         let others = ports.len() - count(first);
-        if others == 0 && first == 0 {
+        if others == 0 && usize::from(first) < OUTPUTS {
+            if first > 0 {
+                let mut all = self.router.spare.pop().unwrap_or_default();
+                all.append(burst);
+                self.router.emitted.push(Emission { port: first.into(), burst: all });
+            }
             return;
         }
         let second = ports.iter().copied().find(|port| *port != first).unwrap_or(OUTPUTS as u8);

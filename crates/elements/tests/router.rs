@@ -193,6 +193,41 @@ fn outcomes_of_flows_are_forgotten_with_the_rules() {
 }
 
 #[test]
+fn a_next_hop_is_forgotten_when_it_changes() {
+    let text = "s :: InfiniteSource(LENGTH 60, LIMIT 64) -> UDPIPEncap(192.0.2.1, 7, 192.0.2.2, 7)
+        -> q :: ARPQuerier(192.0.2.1, 2:0:0:0:0:1, TIMEOUT 0)
+        -> c :: Classifier(0/020000000002, 0/020000000003, 12/0806);
+        c[0] -> first :: Counter -> Discard; c[1] -> second :: Counter -> Discard;
+        c[2] -> queries :: Counter -> Discard; Idle -> [1] q;";
+    let (mut router, _) = router(text, 16);
+    for change in ["insert 192.0.2.2 2:0:0:0:0:2", "insert 192.0.2.2 2:0:0:0:0:3", "delete 192.0.2.2"] {
+        router.write(&format!("q.{change}")).unwrap();
+        router.write("s.reset").unwrap();
+        run(&mut router);
+    }
+    for (count, expected) in [("first", "64"), ("second", "64"), ("queries", "1")] {
+        assert_eq!(router.read(&format!("{count}.count")).unwrap(), expected, "{count}");
+    }
+}
+
+#[test]
+fn a_next_hop_is_asked_for_again_after_a_time() {
+    let text = "TimedSource(1, x) -> c :: Counter -> UDPIPEncap(192.0.2.1, 7, 192.0.2.2, 7)
+        -> q :: ARPQuerier(192.0.2.1, 2:0:0:0:0:1, POLL_TIMEOUT 3) -> Discard; Idle -> [1] q;";
+    let (mut router, _) = router(text, 64);
+    router.write("q.insert 192.0.2.2 2:0:0:0:0:2").unwrap();
+    let mut queries = Vec::new();
+    for seconds in 1..=4 {
+        let count = |router: &mut Router| router.read("c.count").unwrap().parse::<u32>().unwrap();
+        while count(&mut router) < seconds {
+            router.turn();
+        }
+        queries.push(router.read("q.queries").unwrap());
+    }
+    assert_eq!(queries, ["0", "0", "1", "2"]);
+}
+
+#[test]
 fn fullpush_ends_behind_a_queue_or_a_pipeliner() {
     let text = "i :: Idle -> n :: Null -> q :: Queue -> u :: Unqueue -> behind :: Discard;
         j :: Idle -> p :: Pipeliner -> later :: Discard;

@@ -18,4 +18,4 @@ pub use burst::{BURST, BURST_BYTES, Bounds, Burst, FrameReader, Full, HEAD, Meta
 pub use counters::{Counters, CountersPage, CountersRef, Reason, add};
 pub use offload::{Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part};
 pub use port::{Caps, Lost, RxQueue, TxQueue};
-pub use ringway_mem::prefetch_value as prefetch;
+pub use ringway_mem::{count_at_most, prefetch_value as prefetch};

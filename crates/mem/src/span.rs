@@ -263,9 +263,35 @@ pub fn prefetch_value<T>(value: &T) {
     }
 }
 
+/// Number of bytes of an ascending array that are at most `value`.
+#[inline]
+pub fn count_at_most(bytes: &[u8; 16], value: u8) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE2 is part of x86-64, and the array has the 16 bytes that are loaded.
+    return unsafe {
+        use core::arch::x86_64::{
+            _mm_cmpeq_epi8, _mm_loadu_si128, _mm_max_epu8, _mm_movemask_epi8, _mm_set1_epi8,
+        };
+        let value = _mm_set1_epi8(value as i8);
+        let at_most = _mm_cmpeq_epi8(_mm_max_epu8(_mm_loadu_si128(bytes.as_ptr().cast()), value), value);
+        (!_mm_movemask_epi8(at_most)).trailing_zeros() as usize
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    return bytes.iter().filter(|byte| **byte <= value).count();
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_at_most_a_value_are_counted() {
+        let bytes = [0, 0, 1, 3, 7, 7, 9, 20, 127, 128, 129, 200, 254, 255, 255, 255];
+        for value in 0..=255 {
+            let expected = bytes.iter().filter(|byte| **byte <= value).count();
+            assert_eq!(count_at_most(&bytes, value), expected, "{value}");
+        }
+    }
 
     #[test]
     fn a_copy_stops_at_the_shorter_side() {

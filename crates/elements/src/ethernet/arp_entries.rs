@@ -68,6 +68,8 @@ pub(super) struct ArpEntries {
     slim_factor: u32,
     /// In jiffies; 0 for no timeout.
     timeout: u64,
+    /// Number of changes.
+    pub(super) version: u64,
     pub(super) drops: u64,
 }
 
@@ -83,6 +85,7 @@ impl Default for ArpEntries {
             entry_packet_capacity: 0,
             slim_factor: 2,
             timeout: 300_000,
+            version: 0,
             drops: 0,
         }
     }
@@ -125,19 +128,21 @@ impl ArpEntries {
     }
 
     /// The Ethernet address of an IP address, and whether to query it again, `poll` jiffies after it was learned (0:
-    /// never).
-    pub(super) fn lookup(&mut self, ip: Ipv4Addr, now: u64, poll: u64) -> Option<(MacAddress, bool)> {
-        let timeout = self.timeout;
+    /// never). If not, the answer is the same before the time returned, unless entries change.
+    pub(super) fn lookup(&mut self, ip: Ipv4Addr, now: u64, poll: u64) -> Option<(MacAddress, Option<u64>)> {
+        let after = |live: u64, time: u64| if time > 0 { live.saturating_add(time) } else { u64::MAX };
         let entry = self.entries.get_mut(&ip.to_bits())?;
         let ether = entry.ether?;
-        if timeout > 0 && entry.live.saturating_add(timeout) < now {
+        let (expiry, query) = (after(entry.live, self.timeout), after(entry.live, poll));
+        if expiry < now {
             return None;
         }
-        let ask = poll > 0 && now >= entry.live.saturating_add(poll) && entry.may_poll(now);
-        Some((ether, ask))
+        let ask = now >= query && entry.may_poll(now);
+        Some((ether, (!ask).then_some(expiry.min(query))))
     }
 
     fn ensure(&mut self, ip: u32, now: u64) -> &mut Entry {
+        self.version += 1;
         if !self.entries.contains_key(&ip) {
             let most = Some(self.entry_capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_ENTRIES);
             self.slim(now, most.saturating_sub(1));
@@ -220,6 +225,7 @@ impl ArpEntries {
         while let Some((&(live, order), &ip)) = self.ages.first_key_value()
             && (self.expired(live, now) || self.entries.len() > most)
         {
+            self.version += 1;
             self.ages.remove(&(live, order));
             let waiting = self.entries.remove(&ip).map_or(0, |entry| entry.waiting.len());
             self.packets -= waiting;
@@ -240,6 +246,7 @@ impl ArpEntries {
 
     /// Removes all entries.
     pub(super) fn clear(&mut self) {
+        self.version += 1;
         self.drops += self.packets as u64;
         self.entries.clear();
         self.ages.clear();
@@ -248,6 +255,7 @@ impl ArpEntries {
 
     /// Takes over another table's entries.
     pub(super) fn take(&mut self, from: &mut Self) {
+        self.version += 1;
         self.entries = core::mem::take(&mut from.entries);
         self.ages = core::mem::take(&mut from.ages);
         self.packets = core::mem::take(&mut from.packets);

@@ -41,6 +41,16 @@ pub static CLASS: Class = Class::new("ARPQuerier", || Box::<ArpQuerier>::default
     .flags("L2")
     .live();
 
+/// The next hop of an earlier packet.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    ip: Ipv4Addr,
+    header: Ethernet,
+    /// It counts for later bursts before this time in jiffies, unless the entries have another version.
+    until: u64,
+    version: u64,
+}
+
 #[derive(Debug)]
 pub struct ArpQuerier {
     ip: Ipv4Addr,
@@ -50,6 +60,7 @@ pub struct ArpQuerier {
     poll: u64,
     table: Option<ElementId>,
     own: ArpEntries,
+    last: Option<Hop>,
     queries: u64,
     responses: u64,
     drops: u64,
@@ -66,6 +77,7 @@ impl Default for ArpQuerier {
             poll: 0,
             table: None,
             own: ArpEntries::default(),
+            last: None,
             queries: 0,
             responses: 0,
             drops: 0,
@@ -120,15 +132,17 @@ impl Element for ArpQuerier {
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         if port == 0 {
-            let (now, mut last) = (jiffies(cx.coarse_now()), None);
+            let (now, version) = (jiffies(cx.coarse_now()), self.own.version);
+            let mut last = self.last.take().filter(|last| now < last.until && last.version == version);
             burst.sift(
-                &mut (self, cx),
+                &mut (&mut *self, cx),
                 |(querier, cx), packet| querier.encap(packet, &mut last, now, cx).err(),
                 |(querier, cx), packet, next| match next {
                     Some(ip) => querier.wait(ip, packet, now, cx),
                     None => querier.drops += 1,
                 },
             );
+            self.last = last;
         } else {
             let now = jiffies(cx.steady());
             for packet in burst.drain() {
@@ -201,18 +215,18 @@ impl ArpQuerier {
     }
 
     /// Prepends an Ethernet header to a packet, if that is possible; else returns its next hop, if only that one's
-    /// address is missing. `last` is the next hop of an earlier packet of the burst.
+    /// address is missing. `last` is the next hop of an earlier packet.
     #[inline]
     fn encap(
         &mut self,
         packet: &mut Packet,
-        last: &mut Option<(Ipv4Addr, MacAddress)>,
+        last: &mut Option<Hop>,
         now: u64,
         cx: &mut Context<'_>,
     ) -> Result<(), Option<Ipv4Addr>> {
         let ip = Ipv4Addr::from(packet.notes().dst_ip());
-        if let Some((_, ether)) = last.filter(|(address, _)| *address == ip) {
-            return self.prepend(packet, ether);
+        if let Some(hop) = last.as_ref().filter(|hop| hop.ip == ip) {
+            return self.prepend(packet, &hop.header);
         }
         let poll = self.poll;
         let found = self.entries(cx, |entries| entries.lookup(ip, now, poll));
@@ -222,22 +236,27 @@ impl ArpQuerier {
             None if ip.is_multicast() => Some(ipv4::multicast_mac(ip)),
             None => None,
         };
-        self.prepend(packet, known.unwrap_or_default())?;
+        let destination = known.unwrap_or_default();
+        let header = Ethernet { destination, source: self.ether, ethertype: EtherType::IPV4 };
+        self.prepend(packet, &header)?;
         match found {
-            Some((ether, true)) => {
+            Some((ether, None)) => {
                 let to = if self.broadcast_poll { MacAddress::BROADCAST } else { ether };
                 self.ask(to, packet, cx);
             }
-            _ => *last = known.map(|ether| (ip, ether)),
+            _ => {
+                let until = found.and_then(|(_, until)| until).filter(|_| self.table.is_none());
+                let (until, version) = (until.unwrap_or(0), self.own.version);
+                *last = known.map(|_| Hop { ip, header, until, version });
+            }
         }
         known.map(|_| ()).ok_or(Some(ip))
     }
 
     /// Prepends the header to a packet.
     #[inline]
-    fn prepend(&self, packet: &mut Packet, destination: MacAddress) -> Result<(), Option<Ipv4Addr>> {
-        let header = Ethernet { destination, source: self.ether, ethertype: EtherType::IPV4 };
-        if self.ip.is_unspecified() || !packet.push_header(&header) {
+    fn prepend(&self, packet: &mut Packet, header: &Ethernet) -> Result<(), Option<Ipv4Addr>> {
+        if self.ip.is_unspecified() || !packet.push_header(header) {
             return Err(None);
         }
         mark_ethernet(packet, Ethernet::LEN);

@@ -21,6 +21,9 @@ use ringway_wire::{Header, Ipv4};
 pub static CLASS: Class =
     Class::new("IPGWOptions", || Box::<IpGwOptions>::default()).ports("1/1-2").processing("a/ah");
 
+/// Milliseconds of a day.
+const DAY: u64 = 86_400_000;
+
 /// The addresses of this host.
 #[derive(Debug, Default)]
 pub(super) struct Own {
@@ -65,8 +68,6 @@ impl Own {
 
     #[cold]
     fn handle_options(&self, packet: &mut Packet, cx: &mut Context<'_>) -> bool {
-        let now = cx.now();
-        let midnight = (now / (SECOND / 1000) % 86_400_000) as u32;
         let Some((header, options, _)) = packet.network_data_mut().and_then(Ipv4::parse_mut) else {
             return true;
         };
@@ -88,7 +89,7 @@ impl Own {
             let option = &mut options[at..at + size];
             let done = match option[0] {
                 RECORD_ROUTE => self.record_route(option),
-                TIMESTAMP => self.record_time(option, midnight),
+                TIMESTAMP => self.record_time(option, (cx.now() / (SECOND / 1000) % DAY) as u32),
                 _ => Ok(false),
             };
             match done {

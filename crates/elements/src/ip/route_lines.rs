@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 use ringway_click::PACKETS;
-use ringway_frame::prefetch;
+use ringway_frame::{count_at_most, prefetch};
 
 /// Networks of 16 bits.
 pub(super) const ROOTS: usize = 1 << 16;
@@ -208,12 +208,8 @@ impl Narrow {
     /// The leaf of a network.
     #[inline]
     fn leaf(&self, network: u8) -> u8 {
-        // Finds the last run that begins at or before the network, by a binary search without branches.
-        let mut at = 0;
-        for step in [8, 4, 2, 1] {
-            at += step * usize::from(self.starts[(at + step) % FEW] <= network);
-        }
-        self.leaves[at % FEW]
+        // The first run begins at 0, so the count is not 0.
+        self.leaves[count_at_most(&self.starts, network).wrapping_sub(1) % FEW]
     }
 }
 

@@ -70,8 +70,17 @@ impl PacketBurst {
     /// Appends all packets of another burst, in order; those that don't fit stay there.
     #[inline]
     pub fn append(&mut self, other: &mut PacketBurst) {
-        let count = other.len().min(PACKETS - self.len());
-        self.packets.extend(other.packets.drain(..count));
+        let (own, count) = (self.len(), other.len());
+        if count > PACKETS - own {
+            self.packets.extend(other.packets.drain(..PACKETS - own));
+            return;
+        }
+        // SAFETY: all packets move to the end of this burst, which has room for them.
+        unsafe {
+            other.packets.set_len(0);
+            self.packets.as_mut_ptr().add(own).copy_from_nonoverlapping(other.packets.as_ptr(), count);
+            self.packets.set_len(own + count);
+        }
     }
 
     /// The packets.

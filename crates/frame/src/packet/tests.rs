@@ -119,20 +119,35 @@ proptest::proptest! {
     }
 }
 
+/// A burst of packets of one byte, numbered.
+fn burst(numbers: core::ops::Range<u8>) -> PacketBurst {
+    let (pool, mut burst) = (Pool::new(), PacketBurst::new());
+    numbers.for_each(|number| burst.push(pool.copy(&[number]).unwrap()));
+    burst
+}
+
+fn numbers(burst: &PacketBurst) -> Vec<u8> {
+    burst.iter().map(|packet| packet.data()[0]).collect()
+}
+
 #[test]
 fn a_burst_is_divided_in_order() {
-    let pool = Pool::new();
-    let burst = |from: u8, to: u8| {
-        let mut burst = PacketBurst::new();
-        (from..to).for_each(|number| burst.push(pool.copy(&[number]).unwrap()));
-        burst
-    };
-    let numbers = |burst: &PacketBurst| burst.iter().map(|packet| packet.data()[0]).collect::<Vec<u8>>();
-    let (mut all, mut one, mut other) = (burst(0, 64), PacketBurst::new(), burst(100, 103));
+    let (mut all, mut one, mut other) = (burst(0..64), PacketBurst::new(), burst(100..103));
     all.divide(|number| number % 3 == 0, &mut one, &mut other);
     assert!(all.is_empty());
     // Three have no room behind the other burst's own.
     assert_eq!(numbers(&one), (0..61).step_by(3).collect::<Vec<u8>>());
     let others = (100..103).chain((0..61).filter(|number| number % 3 != 0));
     assert_eq!(numbers(&other), others.collect::<Vec<u8>>());
+}
+
+#[test]
+fn packets_that_do_not_fit_stay_in_the_other_burst() {
+    let (mut all, mut more) = (burst(0..50), burst(50..60));
+    all.append(&mut more);
+    assert!(more.is_empty());
+    more = burst(60..70);
+    all.append(&mut more);
+    assert_eq!(numbers(&all), (0..64).collect::<Vec<u8>>());
+    assert_eq!(numbers(&more), (64..70).collect::<Vec<u8>>());
 }

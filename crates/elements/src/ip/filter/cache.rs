@@ -6,7 +6,7 @@ use ringway_frame::prefetch;
 
 /// Sets of a cache: with four entries each, 262,144 flows in 4 MB.
 const SETS: usize = 1 << 16;
-/// Entries that share a cache line.
+/// Entries of a set, which share a cache line.
 const WAYS: usize = 4;
 /// Bits of an outcome in an entry.
 const OUTCOME_BITS: u32 = 23;
@@ -19,15 +19,14 @@ const PAUSE: u32 = 16 * PERIOD;
 /// A flow: addresses and ports, then the protocol's field and the outcome plus 1; 0 if unused.
 type Entry = [u64; 2];
 
-#[derive(Clone, Debug, Default)]
-#[repr(align(64))]
-struct Set([Entry; WAYS]);
-
 /// Outcomes by flow. All rules must depend on nothing but the fields. Attack: any number of flows; the memory is
 /// that of `SETS`, and a flow takes the place of another.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Cache {
-    sets: Vec<Set>,
+    /// Memory that the system zeroes when it is first used, and not while packets wait for the filter to be built.
+    entries: Vec<Entry>,
+    /// The first set's first entry.
+    first: usize,
     /// Flows added and packets found in this period.
     added: u32,
     found: u32,
@@ -39,12 +38,15 @@ pub(super) struct Cache {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     flow: Entry,
+    /// The first entry of its set.
     set: usize,
 }
 
 impl Cache {
     pub(super) fn new() -> Self {
-        Self { sets: vec![Set::default(); SETS], added: 0, found: 0, pause: 0 }
+        let entries = vec![Entry::default(); SETS * WAYS + WAYS - 1];
+        let first = entries.as_ptr().align_offset(WAYS * size_of::<Entry>()).min(WAYS - 1);
+        Self { entries, first, added: 0, found: 0, pause: 0 }
     }
 
     /// Whether a burst of packets is to be looked up. Packets of ever new flows are not, since they would never be
@@ -69,7 +71,8 @@ impl Cache {
         // Flows that collide are searched for as without the cache, so senders may know the multipliers.
         let mixed = addresses.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ rest.wrapping_mul(0xb504_f333_f9de_6485);
         let set = ((mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SETS;
-        prefetch(&self.sets[set]);
+        let set = self.first + set * WAYS;
+        prefetch(&self.entries[set]);
         Place { flow: [addresses, rest], set }
     }
 
@@ -81,7 +84,7 @@ impl Cache {
             let differ = (addresses ^ place.flow[0]) | (rest ^ place.flow[1]) >> OUTCOME_BITS;
             if differ == 0 { *rest as u32 & ((1 << OUTCOME_BITS) - 1) } else { 0 }
         };
-        let found = self.sets[place.set].0.iter().fold(0, |found, entry| found | outcome(entry));
+        let found = self.entries[place.set..][..WAYS].iter().fold(0, |found, entry| found | outcome(entry));
         self.found = self.found.saturating_add(u32::from(found > 0));
         found.checked_sub(1)
     }
@@ -91,7 +94,7 @@ impl Cache {
     pub(super) fn add(&mut self, place: &Place, outcome: u32) {
         let [addresses, rest] = place.flow;
         if outcome + 1 < 1 << OUTCOME_BITS {
-            let set = &mut self.sets[place.set].0;
+            let set = &mut self.entries[place.set..][..WAYS];
             let unused = set.iter().position(|[_, outcome]| *outcome == 0);
             let way = unused.unwrap_or((self.added.wrapping_mul(0x9e37_79b1) >> 30) as usize);
             set[way] = [addresses, rest | u64::from(outcome + 1)];
@@ -101,7 +104,7 @@ impl Cache {
 
     /// Memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.sets.len() * size_of::<Set>()
+        self.entries.len() * size_of::<Entry>()
     }
 }
 

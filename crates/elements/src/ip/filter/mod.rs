@@ -33,7 +33,7 @@ const ONE_PROGRAM: usize = 512;
 const RUN_AS_ONE: usize = 6;
 
 /// A compiled filter.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Filter {
     rules: Rules,
     /// Outcomes of recent flows, for many rules.
