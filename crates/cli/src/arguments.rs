@@ -163,7 +163,7 @@ Examples:
         #[command(subcommand)]
         command: GuestCommand,
     },
-    /// Start, stop and list functions, read and write their handlers.
+    /// Create, start, stop, change and list functions, read and write their handlers.
     #[command(after_help = "\
 Examples:
   ringway function list
@@ -487,6 +487,87 @@ Examples:
         #[arg(required = true)]
         names: Vec<String>,
     },
+    /// Create a function on a running fabric and start it.
+    #[command(after_help = "\
+It exists until it is destroyed or the fabric goes down; `ringway apply FILE` removes it unless FILE has it.
+If its configuration is refused, nothing changes.
+
+Examples:
+  ringway function create wall --config wall.click --port inside --port outside
+  ringway function create mirror --click 'FromPort(a) -> EtherMirror -> ToPort(a)' --port a
+  ringway function create nat --config router.click --port a --port b --device eth0=a --device eth1=b")]
+    Create(CreateFunction),
+    /// Stop functions and forget them.
+    #[command(after_help = "\
+Examples:
+  ringway function destroy wall")]
+    Destroy {
+        /// The functions.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Suspend functions: they keep their state, and their ports drop frames once their rings are full.
+    #[command(after_help = "\
+Examples:
+  ringway function suspend wall && ringway function resume wall")]
+    Suspend {
+        /// The functions.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Let suspended functions go on.
+    #[command(after_help = "\
+Examples:
+  ringway function resume wall")]
+    Resume {
+        /// The functions.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Replace the configuration of a running function; elements keep their state.
+    #[command(after_help = "\
+A refused configuration changes nothing.
+
+Examples:
+  ringway function update wall new.click
+  ringway function update wall - < new.click")]
+    Update {
+        /// The function.
+        name: String,
+        /// The configuration's file; `-` is standard input.
+        file: PathBuf,
+    },
+    /// Draw the graph of a running function as SVG, with packets and rates on its edges.
+    #[command(after_help = "\
+Packets are counted for some seconds, or since the handler `profile` was set to true.
+
+Examples:
+  ringway function graph wall > wall.svg
+  ringway function graph wall --seconds 5 --json   the counts as JSON")]
+    Graph {
+        /// The function.
+        name: String,
+        /// Seconds to count packets.
+        #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = sample)]
+        seconds: f64,
+    },
+    /// Test a configuration: compare what it sends with a file of frames.
+    #[command(after_help = "\
+A test file has a configuration, the frames that its ports receive, and those it must send; docs/functions.md
+describes it. Each difference is a line file:line:column: difference. The exit code is 1 if there are any.
+
+Examples:
+  ringway function test wall.test
+  ringway function test tests/*.test --json
+  ringway function test wall.test --write   what the configuration sends becomes the expected output")]
+    Test {
+        /// The test files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Replace the expected output by what the configuration sends.
+        #[arg(long)]
+        write: bool,
+    },
     /// Read a handler of a function and print its value.
     #[command(after_help = "\
 Examples:
@@ -512,6 +593,51 @@ Examples:
         /// The value; `-` is standard input.
         value: Option<String>,
     },
+}
+
+/// A function to create.
+#[derive(Args)]
+pub struct CreateFunction {
+    /// Its name.
+    pub name: String,
+    /// The file of its configuration; `-` is standard input.
+    #[arg(long, value_name = "FILE", required_unless_present = "click")]
+    pub config: Option<PathBuf>,
+    /// Its configuration.
+    #[arg(long, value_name = "TEXT", conflicts_with = "config")]
+    pub click: Option<String>,
+    /// A port of kind `ring` that no guest or function has.
+    #[arg(long = "port", value_name = "PORT", required = true)]
+    pub ports: Vec<String>,
+    /// A device of the configuration, and the port that it stands for.
+    #[arg(long = "device", value_name = "DEVICE=PORT", value_parser = pair)]
+    pub devices: Vec<(String, String)>,
+    /// A parameter of the configuration.
+    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = pair)]
+    pub parameters: Vec<(String, String)>,
+    /// Its largest memory, 256MB by default.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory: Option<u64>,
+    /// The core that it is pinned to.
+    #[arg(long, value_name = "N")]
+    pub core: Option<usize>,
+    /// Largest number of frames that it handles at once, 64 by default.
+    #[arg(long, value_name = "N")]
+    pub burst: Option<u32>,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("there is no `=`")?;
+    Ok((name.into(), value.into()))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    ringway_spec::file::units::size(text).map_err(|_| "write a size such as 64MB".into())
+}
+
+fn sample(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.0..=60.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0 to 60".into()) }
 }
 
 #[cfg(test)]

@@ -102,6 +102,18 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
     }
 
+    /// GET `path`, as text.
+    pub fn text(&mut self, path: &str) -> Result<String, Fail> {
+        let body = self.send(Method::GET, path, Bytes::new())?;
+        String::from_utf8(body.into()).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+    }
+
+    /// POST `path` with a JSON body; the response has no body.
+    pub fn post_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), Fail> {
+        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+        self.send(Method::POST, path, body.into()).map(drop)
+    }
+
     /// POST `path` without a body.
     pub fn post(&mut self, path: &str) -> Result<(), Fail> {
         self.send(Method::POST, path, Bytes::new()).map(drop)

@@ -1,16 +1,20 @@
 //! `ringway function`.
 
-use crate::arguments::{FunctionCommand, Target};
+use crate::arguments::{CreateFunction, FunctionCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::input;
 use crate::order::FUNCTION;
 use crate::text::{self, Table, cell};
-use anstream::print;
-use ringway_control::api::{FunctionView, HandlerValue};
+use anstream::{eprintln, print, println};
+use ringway_control::api::{FunctionView, GraphView, HandlerValue, NewConfiguration, NewFunction};
 use ringway_control::file::Complaint;
 use ringway_function::click::{self, Configuration};
+use ringway_function::golden;
 use ringway_host::read_whole;
 use ringway_spec::Function;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// Largest value of a handler in bytes. Attack: endless standard input.
 const LARGEST_VALUE: usize = 16 << 20;
@@ -22,6 +26,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
         file: function.title(),
         parameters: &function.parameters,
         ports: &function.ports,
+        devices: &function.devices,
     };
     let complaint = |click::Complaint { file, line, column, what }| Complaint { file, line, column, what };
     click::check(configuration).into_iter().map(complaint).collect()
@@ -37,9 +42,117 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Stop { names } => {
             FUNCTION.order::<FunctionView>(target, json, &names, ("stop", "stopping"))
         }
+        FunctionCommand::Create(new) => create(target, new),
+        FunctionCommand::Destroy { names } => {
+            let mut client = Client::connect(target)?;
+            names.iter().try_for_each(|name| {
+                client.delete(&FUNCTION.object(name)?)?;
+                if !json {
+                    println!("destroyed {name}");
+                }
+                Ok(())
+            })
+        }
+        FunctionCommand::Suspend { names } => {
+            FUNCTION.order::<FunctionView>(target, json, &names, ("suspend", "suspended"))
+        }
+        FunctionCommand::Resume { names } => {
+            FUNCTION.order::<FunctionView>(target, json, &names, ("resume", "resumed"))
+        }
+        FunctionCommand::Update { name, file } => {
+            let configuration = configuration(&file)?;
+            Client::connect(target)?
+                .put_only(&FUNCTION.path(&name, "configuration")?, &NewConfiguration { configuration })
+        }
+        FunctionCommand::Graph { name, seconds } => graph(target, json, &name, seconds),
+        FunctionCommand::Test { files, write } => test(json, &files, write),
         FunctionCommand::Read { name, handler } => read(target, json, &name, &handler),
         FunctionCommand::Write { name, handler, value } => write(target, &name, &handler, value),
     }
+}
+
+/// The result of a test, as JSON.
+#[derive(Serialize)]
+struct TestView {
+    file: String,
+    received: usize,
+    sent: usize,
+    handlers: usize,
+    differences: Vec<DifferenceView>,
+}
+
+/// A difference from the expected result, or an error in a file.
+#[derive(Serialize)]
+struct DifferenceView {
+    file: String,
+    line: usize,
+    column: usize,
+    what: String,
+}
+
+/// Runs test files.
+fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), Fail> {
+    let mut failed = false;
+    for file in files {
+        let (passed, complaints) = match golden::run(file, write) {
+            Ok(passed) => (passed, Vec::new()),
+            Err(complaints) => (golden::Passed::default(), complaints),
+        };
+        let golden::Passed { received, sent, handlers } = passed;
+        failed |= !complaints.is_empty();
+        if json {
+            let difference =
+                |golden::Complaint { file, line, column, what }| DifferenceView { file, line, column, what };
+            let differences = complaints.into_iter().map(difference).collect();
+            text::json(&TestView { file: file.display().to_string(), received, sent, handlers, differences });
+            continue;
+        }
+        for golden::Complaint { file, line, column, what } in &complaints {
+            eprintln!("{file}:{line}:{column}: {what}");
+        }
+        if complaints.is_empty() {
+            let good = text::GOOD;
+            println!("{good}good:{good:#} {}: {received} frames received, {sent} sent", file.display());
+        }
+    }
+    if failed { Err(Fail::Status(1)) } else { Ok(()) }
+}
+
+fn create(target: &Target, new: CreateFunction) -> Result<(), Fail> {
+    let CreateFunction { name, config, click, ports, devices, parameters, memory, core, burst } = new;
+    let configuration = match (click, config) {
+        (Some(text), _) => text,
+        (None, Some(file)) => configuration(&file)?,
+        (None, None) => String::new(),
+    };
+    let (devices, parameters) = (devices.into_iter().collect(), parameters.into_iter().collect());
+    let new = NewFunction { name, configuration, ports, devices, parameters, memory, core, burst };
+    Client::connect(target)?.post_only("/v1/functions", &new)
+}
+
+/// The text of a configuration; `-` is standard input.
+fn configuration(file: &Path) -> Result<String, Fail> {
+    if file != Path::new("-") {
+        return input::text(file, LARGEST_VALUE, "a file with Click's language in it");
+    }
+    standard_input()
+}
+
+fn standard_input() -> Result<String, Fail> {
+    let wrong = |error: std::io::Error| Fail::Failed(format!("standard input: {error}"));
+    let bytes = read_whole(std::io::stdin(), LARGEST_VALUE).map_err(wrong)?;
+    String::from_utf8(bytes).map_err(|error| wrong(std::io::Error::other(error)))
+}
+
+fn graph(target: &Target, json: bool, name: &str, seconds: f64) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let path = |what: &str| FUNCTION.path(name, &format!("{what}?seconds={seconds}"));
+    if json {
+        text::json(&client.get::<GraphView>(&path("graph")?)?);
+    } else {
+        print!("{}", client.text(&path("graph.svg")?)?);
+    }
+    Ok(())
 }
 
 fn list(target: &Target, json: bool) -> Result<(), Fail> {
@@ -83,11 +196,7 @@ fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fa
 
 fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> Result<(), Fail> {
     let value = match value.as_deref() {
-        Some("-") => {
-            let wrong = |error: std::io::Error| Fail::Failed(format!("standard input: {error}"));
-            let bytes = read_whole(std::io::stdin(), LARGEST_VALUE).map_err(wrong)?;
-            String::from_utf8(bytes).map_err(|error| wrong(std::io::Error::other(error)))?
-        }
+        Some("-") => standard_input()?,
         value => value.unwrap_or_default().to_string(),
     };
     Client::connect(target)?.put_only(&handler_path(name, handler)?, &HandlerValue { value })

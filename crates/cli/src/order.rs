@@ -28,10 +28,15 @@ pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: 
 impl ObjectKind {
     /// The API's path of `what` of the object `name`.
     pub fn path(&self, name: &str, what: &str) -> Result<String, Fail> {
+        Ok(format!("{}/{what}", self.object(name)?))
+    }
+
+    /// The API's path of the object `name`.
+    pub fn object(&self, name: &str) -> Result<String, Fail> {
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
             return Err(self.unknown(name));
         }
-        Ok(format!("{}/{name}/{what}", self.all))
+        Ok(format!("{}/{name}", self.all))
     }
 
     /// The error for an unknown name.

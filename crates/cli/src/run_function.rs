@@ -33,6 +33,7 @@ pub fn run() -> Result<(), Fail> {
     ringway_host::spawn("leash", None, move || hold(&leash)).map_err(Fail::because)?;
     handed::hand(Some(Handed {
         ports: start.ports.clone(),
+        devices: start.devices.clone(),
         doors: Some(doors.into()),
         listeners: vec![(start.handlers.clone(), listener.into())],
     }));
@@ -41,6 +42,7 @@ pub fn run() -> Result<(), Fail> {
         file: &start.title,
         parameters: &start.parameters,
         ports: &start.ports,
+        devices: &start.devices,
     };
     // If `control` is gone, sending fails, and `hold` ends this process.
     let say = |message: FunctionMessage| drop(link.send(&message, &[]));

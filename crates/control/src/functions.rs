@@ -1,7 +1,7 @@
 //! Starts, watches, restarts and stops the fabric's functions, each in a separate process.
 
 use crate::api::FunctionView;
-use crate::engine::{Inbox, Message};
+use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
 use crate::function::{Ended, FunctionMessage, Process, Start, handlers};
 use ringway_host::{SocketFile, SocketRights};
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a function may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a function created at run time may take to start. Attack: a configuration that takes long to build.
+const BIRTH: Duration = Duration::from_secs(10);
 /// Delays before restarting a function, in milliseconds: longer each time, up to the last value.
 const RESTARTS: [u64; 5] = [10, 100, 500, 2_000, 10_000];
 /// If a function ran for this long, the next restart uses the first delay again.
@@ -32,6 +34,15 @@ pub enum FunctionError {
     /// It is not running.
     #[error("function {0} does not run; start it with `ringway function start {0}`")]
     NotRunning(String),
+    /// It is suspended, and so does not answer.
+    #[error("function {0} is suspended; `ringway function resume {0}` lets it go on")]
+    Suspended(String),
+    /// It is not suspended.
+    #[error("function {0} is not suspended")]
+    NotSuspended(String),
+    /// It was requested at run time, and does not start.
+    #[error("function {0} is not created: {1}")]
+    Stillborn(String, String),
     /// Its socket can't be made.
     #[error("function {name}: {path}: {error}")]
     Socket {
@@ -57,12 +68,18 @@ fn in_file(message: &str, title: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The message for a configuration that a running function refused with `why`.
+pub fn refusal(name: &str, why: &str) -> String {
+    FunctionError::Refused(name.into(), in_file(why, name)).to_string()
+}
+
 enum Life {
     Stopped,
     Running {
         process: Process,
         /// Its configuration runs.
         up: bool,
+        suspended: bool,
     },
     /// It ended, and is restarted after a delay.
     Waiting,
@@ -83,6 +100,8 @@ struct Record {
     restarts: u64,
     quick: usize,
     reason: String,
+    /// Who waits for its first start, which decides whether it stays.
+    awaited: Option<Answer<()>>,
 }
 
 /// An event of a function's process.
@@ -99,6 +118,8 @@ enum What {
     Ended(Ended),
     /// It is time to start it again.
     Again,
+    /// The time for its first start is over.
+    Late,
 }
 
 /// All functions of a fabric.
@@ -138,9 +159,43 @@ impl Functions {
             restarts: 0,
             quick: 0,
             reason: String::new(),
+            awaited: None,
         };
         self.records.insert(function.name.clone(), record);
         if function.start { self.start(&function.name) } else { Ok(()) }
+    }
+
+    /// Adds and starts a function requested at run time. It stays only if its configuration starts; the answer then
+    /// follows.
+    pub fn create(
+        &mut self,
+        function: &Function,
+        fabric: &Fabric,
+        folder: &Path,
+        answer: Answer<()>,
+    ) -> bool {
+        if let Err(error) = self.add(&Function { start: false, ..function.clone() }, fabric, folder) {
+            let _ = answer.send(Err(error.into()));
+            return false;
+        }
+        let name = function.name.clone();
+        self.launch(&name);
+        let Some(record) = self.records.get_mut(&name) else { return false };
+        (record.function.start, record.awaited) = (true, Some(answer));
+        let (inbox, turn) = (self.inbox.clone(), record.turn);
+        tokio::spawn(async move {
+            tokio::time::sleep(BIRTH).await;
+            let _ = inbox.send(Message::Function(FunctionEvent { name, turn, what: What::Late }));
+        });
+        true
+    }
+
+    /// Removes a function whose first start failed. Returns its name.
+    fn abandon(&mut self, name: &str, reason: String) -> Option<String> {
+        let answer = self.records.get_mut(name)?.awaited.take()?;
+        let _ = self.remove(name);
+        let _ = answer.send(Err(FunctionError::Stillborn(name.into(), reason).into()));
+        Some(name.into())
     }
 
     fn record(&mut self, name: &str) -> Result<&mut Record, FunctionError> {
@@ -188,7 +243,7 @@ impl Functions {
         match started {
             Ok(process) => {
                 tracing::info!(function = name, pid = process.pid, "started");
-                record.life = Life::Running { process, up: false };
+                record.life = Life::Running { process, up: false, suspended: false };
             }
             Err(error) => self.again(name, error.to_string()),
         }
@@ -213,19 +268,32 @@ impl Functions {
         });
     }
 
-    /// An event of a function's process.
-    pub fn handle_event(&mut self, event: FunctionEvent) {
+    /// An event of a function's process. Returns the name of a function that was requested at run time and removed,
+    /// because it did not start.
+    pub fn handle_event(&mut self, event: FunctionEvent) -> Option<String> {
         let FunctionEvent { name, turn, what } = event;
-        let Some(record) = self.records.get_mut(&name).filter(|record| record.turn == turn) else { return };
+        let record = self.records.get_mut(&name).filter(|record| record.turn == turn)?;
         match (what, &mut record.life) {
             (What::Message(FunctionMessage::Up), Life::Running { up, .. }) => {
                 tracing::info!(function = name, "up");
                 *up = true;
                 record.reason.clear();
+                if let Some(answer) = record.awaited.take() {
+                    let _ = answer.send(Ok(()));
+                }
+            }
+            (What::Late, _) => {
+                return self.abandon(&name, format!("it did not start within {} s", BIRTH.as_secs()));
+            }
+            (What::Message(FunctionMessage::Wrong(why)), _) if record.awaited.is_some() => {
+                return self.abandon(&name, why.trim().into());
             }
             (What::Message(FunctionMessage::Wrong(why)), _) => record.reason = why.trim().replace('\n', "; "),
             (What::Ended(Ended { status, last }), Life::Running { .. }) => {
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
+                if record.awaited.is_some() {
+                    return self.abandon(&name, reason);
+                }
                 self.again(&name, reason);
             }
             (What::Again, Life::Waiting) => {
@@ -234,12 +302,42 @@ impl Functions {
             }
             _ => {}
         }
+        None
+    }
+
+    /// Stops the threads of a running function, which keeps its state, or lets them go on.
+    pub fn suspend(&mut self, name: &str, suspend: bool) -> Result<(), FunctionError> {
+        match &mut self.record(name)?.life {
+            Life::Running { process, suspended, .. } if *suspended != suspend => {
+                tracing::info!(function = name, suspend, "suspended or resumed");
+                if suspend {
+                    process.suspend()
+                } else {
+                    process.resume()
+                }
+                *suspended = suspend;
+                Ok(())
+            }
+            Life::Running { .. } if suspend => Err(FunctionError::Suspended(name.into())),
+            Life::Running { .. } => Err(FunctionError::NotSuspended(name.into())),
+            Life::Stopped | Life::Waiting => Err(FunctionError::NotRunning(name.into())),
+        }
+    }
+
+    /// Records a configuration that a running function has taken over; its restarts use it.
+    pub fn updated(&mut self, name: &str, text: String) -> Result<Configuration, FunctionError> {
+        let record = self.record(name)?;
+        record.function.configuration = Configuration { file: None, text };
+        Ok(record.function.configuration.clone())
     }
 
     /// Stops a function, without waiting for the end of its process.
     pub fn stop(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         record.reason.clear();
+        if let Some(answer) = record.awaited.take() {
+            let _ = answer.send(Err(FunctionError::Stillborn(name.into(), "it was stopped".into()).into()));
+        }
         // Ignores all further events of its process.
         record.turn = 0;
         if let Life::Running { process, .. } = std::mem::replace(&mut record.life, Life::Stopped) {
@@ -274,14 +372,21 @@ impl Functions {
     pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
-        if let Life::Running { up: true, .. } = record.life {
+        if let Life::Running { up: true, process, suspended } = &record.life {
+            // A suspended process would not answer.
+            if *suspended {
+                process.resume();
+            }
             let swapped = handlers::write(&record.socket, "hotconfig", to.text.as_bytes()).await;
+            if *suspended {
+                process.suspend();
+            }
             swapped.map_err(|why| FunctionError::Refused(name.into(), in_file(&why.to_string(), &title)))?;
         }
         record.function.configuration = to.clone();
         match &record.life {
             // It was started with the old configuration; its restart uses the new one.
-            Life::Running { up: false, process } => process.kill(),
+            Life::Running { up: false, process, .. } => process.kill(),
             // A function whose last configuration failed is restarted without delay.
             Life::Waiting => {
                 record.reason.clear();
@@ -297,6 +402,7 @@ impl Functions {
         let record = self.record(name)?;
         match record.life {
             Life::Stopped => Err(FunctionError::NotRunning(name.into())),
+            Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } | Life::Waiting => Ok(record.socket.clone()),
         }
     }
@@ -315,8 +421,9 @@ impl Functions {
 fn view(name: &str, record: &Record) -> FunctionView {
     let (state, pid) = match &record.life {
         Life::Stopped => ("stopped", 0),
-        Life::Running { process, up: true } => ("running", process.pid),
-        Life::Running { process, up: false } => ("starting", process.pid),
+        Life::Running { process, suspended: true, .. } => ("suspended", process.pid),
+        Life::Running { process, up: true, .. } => ("running", process.pid),
+        Life::Running { process, up: false, .. } => ("starting", process.pid),
         Life::Waiting => ("ended", 0),
     };
     FunctionView {
@@ -326,7 +433,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
         ports: record.function.ports.clone(),
         configuration: match &record.function.configuration.file {
             Some(file) => file.display().to_string(),
-            None => "in the fabric file".into(),
+            None => "inline".into(),
         },
         handlers: record.socket.display().to_string(),
         restarts: record.restarts,

@@ -11,6 +11,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 pub struct Handed {
     /// Names of the ports.
     pub ports: Vec<String>,
+    /// Devices of the configuration, and the port that each stands for.
+    pub devices: Vec<(String, String)>,
     /// Socket for requesting ports: the request is one byte, the port's index; the reply is one byte, 0 with
     /// the connected socket, or else the error number.
     pub doors: Option<UnixStream>,
@@ -32,6 +34,21 @@ pub fn hand(handed: Option<Handed>) -> Option<Handed> {
 /// The names that ports may have; nothing if any socket may be used.
 pub(crate) fn ports() -> Option<Vec<String>> {
     HANDED.with_borrow(|handed| handed.as_ref().map(|handed| handed.ports.clone()))
+}
+
+/// The port that a device stands for.
+pub(crate) fn port_of_device(device: &str) -> Result<String, String> {
+    HANDED.with_borrow(|handed| {
+        let devices = handed.as_ref().map_or(&[][..], |handed| &handed.devices);
+        let found = devices.iter().find(|(own, _)| own == device);
+        found.map(|(_, port)| port.clone()).ok_or_else(|| match devices {
+            [] => format!("no port stands for device '{device}'; map it with devices"),
+            _ => {
+                let list: Vec<&str> = devices.iter().map(|(own, _)| &**own).collect();
+                format!("no port stands for device '{device}'; {} are mapped", list.join(", "))
+            }
+        })
+    })
 }
 
 /// A socket connected to this port.
@@ -76,7 +93,7 @@ mod tests {
     fn a_port_is_requested_by_its_number() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let ports = ["a", "b"].map(String::from).to_vec();
-        let handed = Handed { ports, doors: Some(ours), listeners: Vec::new() };
+        let handed = Handed { ports, doors: Some(ours), ..Handed::default() };
         let (given, mut kept) = UnixStream::pair().unwrap();
         let keeper = std::thread::spawn(move || {
             let mut asked = [0];

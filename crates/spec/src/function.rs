@@ -14,6 +14,9 @@ pub struct Function {
     pub parameters: Vec<(String, String)>,
     /// Names of the ring ports.
     pub ports: Vec<String>,
+    /// Devices that the configuration names, and the port that each stands for.
+    #[serde(default)]
+    pub devices: Vec<(String, String)>,
     /// Maximum memory in bytes.
     pub memory: u64,
     /// The core that the function is pinned to.

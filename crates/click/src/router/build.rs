@@ -105,6 +105,8 @@ impl Router {
             blocked: Default::default(),
             deferred: Default::default(),
             budget: u32::MAX,
+            ticks: None,
+            profile: None,
             complaints: Default::default(),
             lends: Default::default(),
             lent: 0,

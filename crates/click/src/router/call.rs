@@ -1,5 +1,5 @@
 //! Calling handlers.
-use super::own::{COMMON, GLOBAL, HOTCONFIG, TASK, TIMEWARP, UNLISTED, own};
+use super::own::{COMMON, GLOBAL, GRAPH, HOTCONFIG, PROFILE, TASK, TIMEWARP, UNLISTED, own};
 use super::{Reused, Router};
 use crate::{
     Context, Element, ElementId, Handler, HandlerCall, HandlerError, HandlerInfo, Note, Pieces, Progress,
@@ -59,7 +59,12 @@ impl Router {
     fn own_handlers(&self) -> Vec<HandlerInfo> {
         let replaceable = self.rebuild.is_some() || self.pending_swap.is_some();
         let mut infos: Vec<HandlerInfo> = GLOBAL.iter().map(|global| global.info.clone()).collect();
-        infos.retain(|info| replaceable || info.name != HOTCONFIG);
+        let profiled = self.is_profilable();
+        infos.retain(|info| match &*info.name {
+            HOTCONFIG => replaceable,
+            PROFILE | GRAPH => profiled,
+            _ => true,
+        });
         for info in infos.iter_mut().filter(|info| info.name == TIMEWARP) {
             info.writable = self.clock.speed().is_some();
         }

@@ -5,6 +5,7 @@ mod homes;
 mod offload;
 mod own;
 mod ports;
+mod profile;
 mod report;
 mod run;
 mod search;
@@ -133,8 +134,11 @@ pub struct Router {
     pub(crate) lends: Cell<bool>,
     /// Number of running elements that are lent.
     pub(crate) lent: u32,
-    /// Remaining number of bursts that may be passed on in this turn.
+    /// Remaining number of bursts that may be passed on in this turn; 0 during a profile, which has its own.
     budget: u32,
+    /// The processor's clock, if profiles are possible.
+    ticks: Option<fn() -> u64>,
+    profile: Option<Box<profile::Profile>>,
     /// Packets dropped because a turn passed on too many bursts.
     looped: u64,
     /// Packets dropped because they could not be completed.
@@ -262,10 +266,15 @@ impl Router {
         run: impl FnOnce(&mut dyn Element, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let mut element = self.take(id)?;
+        let profiled = self.profile.is_some();
+        let before = if profiled { self.profile_enter(id, 0) } else { None };
         let mut cx = Context::new(self, id, true);
         let result = run(&mut *element, &mut cx);
         let base = cx.emissions();
         self.put(id, element);
+        if profiled {
+            self.profile_leave(before);
+        }
         self.pass_on(id, base);
         Some(result)
     }

@@ -1,5 +1,5 @@
 //! Handlers implemented by the runtime: the router's own, and those of every element.
-use super::Router;
+use super::{Router, profile};
 use crate::{ElementId, HandlerCall, HandlerError, HandlerInfo, Pieces, Progress, Task};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -53,6 +53,10 @@ pub(super) const HOTCONFIG: &str = "hotconfig";
 /// Written only where time is real.
 pub(super) const TIMEWARP: &str = "timewarp";
 
+/// Only where the processor's clock is known.
+pub(super) const PROFILE: &str = "profile";
+pub(super) const GRAPH: &str = "graph";
+
 /// The router's own handlers.
 pub(super) const GLOBAL: &[Own<GlobalRead, GlobalWrite>] = &[
     global("version", Some(|_| env!("CARGO_PKG_VERSION").to_string()), None),
@@ -67,6 +71,8 @@ pub(super) const GLOBAL: &[Own<GlobalRead, GlobalWrite>] = &[
     global("drops", Some(|router| drops(gathered(router).all_drops())), None),
     global("classes", Some(|router| router.classes.iter().map(|name| format!("{name}\n")).collect()), None),
     global("packages", Some(|_| String::new()), None),
+    global(GRAPH, Some(Router::graph_text), None),
+    global(PROFILE, Some(|router| router.profile_table()), Some(profile::write)),
     global(TIMEWARP, Some(speed), Some(set_speed)),
     global(HOTCONFIG, None, Some(|router, call, pieces| router.hotconfig_on(&call.value, pieces))).raw(),
 ];

@@ -33,6 +33,9 @@ impl Router {
     /// Passes on the packets that element `id` emitted since `base`, and everything that results.
     pub(crate) fn pass_on(&mut self, id: ElementId, base: usize) {
         if self.emitted.len() > base {
+            if self.profile.is_some() {
+                self.profile_emitted(id, base, 0);
+            }
             let bottom = self.work.len();
             self.route(id, base);
             self.hand_over(bottom);
@@ -80,24 +83,36 @@ impl Router {
 
     /// Passes a burst on. Returns the next work if it is known at once.
     #[inline]
-    fn hand(&mut self, mut work: Work) -> Option<Work> {
+    fn hand(&mut self, work: Work) -> Option<Work> {
         if self.budget == 0 {
-            self.circle(work);
-            return None;
+            return self.hand_profiled(work).unwrap_or_else(|work| {
+                self.circle(work);
+                None
+            });
         }
+        self.budget -= 1;
+        self.deliver::<false>(work)
+    }
+
+    #[inline(always)]
+    pub(super) fn deliver<const PROFILED: bool>(&mut self, mut work: Work) -> Option<Work> {
         if self.pool.has_offloads() && self.must_complete(&work) {
             self.complete_work(work);
             return None;
         }
-        self.budget -= 1;
         let Some(mut element) = self.take(work.to) else {
             self.blocked.push_back(work);
             return None;
         };
+        let before = if PROFILED { self.profile_enter(work.to, work.burst.len()) } else { None };
         let mut cx = Context::new(self, work.to, false);
         element.push(work.port, &mut work.burst, &mut cx);
         let base = cx.emissions();
         self.put(work.to, element);
+        if PROFILED {
+            self.profile_leave(before);
+            self.profile_emitted(work.to, base, work.burst.len());
+        }
         let next = self.onward(work.to, 0, work.burst);
         if self.emitted.len() == base {
             return next;
@@ -136,15 +151,22 @@ impl Router {
 
     /// Pulls from upstream of an input.
     pub(crate) fn pull(&mut self, id: ElementId, port: usize, max: usize, burst: &mut PacketBurst) {
-        let Some((from, port)) = self.puller_of(id, port) else { return };
+        let input = port;
+        let Some((from, port)) = self.puller_of(id, input) else { return };
         let max = max.min(self.burst).min(crate::PACKETS - burst.len());
         if burst.is_empty() {
             self.enter(from, |element, cx| element.pull(port, max, burst, cx));
+            if self.profile.is_some() {
+                self.profile_pulled(id, input, from, burst.len());
+            }
             self.complete_pulled(id, burst);
             return;
         }
         let mut more = self.spare.pop().unwrap_or_default();
         self.enter(from, |element, cx| element.pull(port, max, &mut more, cx));
+        if self.profile.is_some() {
+            self.profile_pulled(id, input, from, more.len());
+        }
         self.complete_pulled(id, &mut more);
         for packet in more.drain() {
             burst.push(packet);
@@ -154,7 +176,7 @@ impl Router {
 
     /// Performs deferred operations, when no element is running.
     pub(crate) fn settle(&mut self) {
-        self.budget = BUDGET;
+        self.refill(BUDGET);
         let mut writes = 0;
         while !self.blocked.is_empty() || !self.deferred.is_empty() {
             while let Some(work) = self.blocked.pop_back() {
@@ -171,11 +193,11 @@ impl Router {
                 self.chatter(format_args!("too many writes that wait for one another, giving up"));
                 self.deferred.clear();
             }
-            if self.budget == 0 {
+            if self.is_spent() {
                 self.deferred.clear();
             }
         }
-        self.budget = BUDGET;
+        self.refill(BUDGET);
     }
 
     pub(super) fn run_tasks(&mut self) {

@@ -217,6 +217,8 @@ impl Router {
             self.put(old, from);
         }
         next.predecessors.clear();
+        next.ticks = self.ticks;
+        next.set_profile(self.profile.is_some());
         next.settle();
         Some(next)
     }

@@ -1,26 +1,33 @@
 //! The paths of the API.
 
 use super::{
-    Changes, Exec, ExecView, ExitsView, FabricView, FunctionView, GuestView, HandlerValue, LinkChange,
-    LinkView, NewFabric, PortView, StatsView, TableView, Trouble,
+    Changes, Exec, ExecView, ExitsView, FabricView, FunctionView, GraphView, GuestView, HandlerValue,
+    LinkChange, LinkView, NewConfiguration, NewFabric, NewFunction, PortView, StatsView, TableView, Trouble,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
+use crate::function::graph;
 use crate::function::handlers::{self, HandlerError};
+use crate::functions::refusal;
 use axum::extract::rejection::JsonRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, patch, post};
+use axum::routing::{delete, get, patch, post, put};
 use axum::{Json, Router};
 use ringway_guests::Error;
+use serde::Deserialize;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use utoipa::OpenApi;
+use utoipa::{IntoParams, OpenApi};
 
 /// Largest request body in bytes. Attack: an endless body.
 const LARGEST: usize = 8 << 20;
 /// Longest time limit of a command in a guest, in seconds.
 const LONGEST: u64 = 86_400;
+
+/// Longest time for which packets of a function are counted, in seconds.
+const LONGEST_SAMPLE: f64 = 60.0;
 
 /// The API as OpenAPI describes it.
 #[derive(OpenApi)]
@@ -42,8 +49,15 @@ const LONGEST: u64 = 86_400;
         stop_guest,
         exec,
         functions,
+        create_function,
+        destroy_function,
         start_function,
         stop_function,
+        suspend_function,
+        resume_function,
+        update_function,
+        function_graph,
+        function_svg,
         read_handler,
         write_handler,
         shutdown,
@@ -75,9 +89,15 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/guests/{name}/start", post(start_guest))
         .route("/v1/guests/{name}/stop", post(stop_guest))
         .route("/v1/guests/{name}/exec", post(exec))
-        .route("/v1/functions", get(functions))
+        .route("/v1/functions", get(functions).post(create_function))
+        .route("/v1/functions/{name}", delete(destroy_function))
         .route("/v1/functions/{name}/start", post(start_function))
         .route("/v1/functions/{name}/stop", post(stop_function))
+        .route("/v1/functions/{name}/suspend", post(suspend_function))
+        .route("/v1/functions/{name}/resume", post(resume_function))
+        .route("/v1/functions/{name}/configuration", put(update_function))
+        .route("/v1/functions/{name}/graph", get(function_graph))
+        .route("/v1/functions/{name}/graph.svg", get(function_svg))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
         .method_not_allowed_fallback(ringway_scheduler::not_so)
@@ -278,6 +298,125 @@ async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) ->
     responses((status = 204), (status = 404, body = Trouble)))]
 async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Creates a function and starts it. It exists only if its configuration starts; a refused request changes nothing.
+#[utoipa::path(post, path = "/v1/functions", request_body = NewFunction, responses(
+    (status = 201, description = "It runs"),
+    (status = 422, body = Trouble, description = "The request or the configuration is wrong"),
+    (status = 409, body = Trouble)))]
+async fn create_function(
+    State(inbox): State<Inbox>,
+    new: Result<Json<NewFunction>, JsonRejection>,
+) -> Result<StatusCode, Failure> {
+    let Json(new) = new.map_err(unread)?;
+    ask(&inbox, |answer| Ask::CreateFunction(new, answer)).await.map(|()| StatusCode::CREATED)
+}
+
+/// Stops a function and forgets it.
+#[utoipa::path(delete, path = "/v1/functions/{name}",
+    params(("name" = String, Path, description = "The function")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn destroy_function(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Failure> {
+    ask(&inbox, |answer| Ask::DestroyFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Suspends a function: its process keeps its state, and its ports drop frames once their rings are full.
+#[utoipa::path(post, path = "/v1/functions/{name}/suspend",
+    params(("name" = String, Path, description = "The function")),
+    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+async fn suspend_function(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Failure> {
+    ask(&inbox, |answer| Ask::SuspendFunction(name, true, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Lets a suspended function go on.
+#[utoipa::path(post, path = "/v1/functions/{name}/resume",
+    params(("name" = String, Path, description = "The function")),
+    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+async fn resume_function(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Failure> {
+    ask(&inbox, |answer| Ask::SuspendFunction(name, false, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Replaces the configuration of a running function; elements of the same name and class keep their state. A refused
+/// configuration changes nothing.
+#[utoipa::path(put, path = "/v1/functions/{name}/configuration",
+    params(("name" = String, Path, description = "The function")),
+    request_body = NewConfiguration,
+    responses((status = 204), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, or did not answer"),
+        (status = 422, body = Trouble, description = "The configuration is wrong")))]
+async fn update_function(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    new: Result<Json<NewConfiguration>, JsonRejection>,
+) -> Result<StatusCode, Failure> {
+    let Json(NewConfiguration { configuration }) = new.map_err(unread)?;
+    let socket = ask(&inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
+    let written = handlers::write(&socket, "hotconfig", configuration.as_bytes()).await;
+    written.map_err(|error| match error {
+        HandlerError::Refused(why) => Failure::Wrong(trouble(refusal(&name, &why))),
+        error => error.into(),
+    })?;
+    ask(&inbox, |answer| Ask::UpdatedFunction(name, configuration, answer)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// How long packets are counted.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Sample {
+    /// Seconds, up to 60; 1 by default.
+    #[serde(default = "one_second")]
+    seconds: f64,
+}
+
+fn one_second() -> f64 {
+    1.0
+}
+
+async fn sampled(inbox: &Inbox, name: String, Sample { seconds }: Sample) -> Result<GraphView, Failure> {
+    let socket = ask(inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let time =
+        Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, LONGEST_SAMPLE) } else { 1.0 });
+    // A task of its own ends the profile even if the client disconnects.
+    let sample = tokio::spawn(async move { graph::sample(&socket, time).await });
+    Ok(sample.await.map_err(|error| Failure::Conflict(trouble(error)))??)
+}
+
+/// Counts a running function's packets for a while. Returns its graph.
+#[utoipa::path(get, path = "/v1/functions/{name}/graph",
+    params(("name" = String, Path, description = "The function"), Sample),
+    responses((status = 200, body = GraphView), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
+async fn function_graph(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Query(sample): Query<Sample>,
+) -> Result<Json<GraphView>, Failure> {
+    sampled(&inbox, name, sample).await.map(Json)
+}
+
+/// The same as a drawing.
+#[utoipa::path(get, path = "/v1/functions/{name}/graph.svg",
+    params(("name" = String, Path, description = "The function"), Sample),
+    responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
+async fn function_svg(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    Query(sample): Query<Sample>,
+) -> Result<Response, Failure> {
+    let graph = sampled(&inbox, name.clone(), sample).await?;
+    Ok(([(CONTENT_TYPE, "image/svg+xml")], graph::svg(&name, &graph)).into_response())
 }
 
 impl From<HandlerError> for Failure {

@@ -335,13 +335,13 @@ pub struct GuestView {
 pub struct FunctionView {
     /// Its name.
     pub name: String,
-    /// `stopped`, `starting`, `running`, or `ended` (and about to be restarted).
+    /// `stopped`, `starting`, `running`, `suspended`, or `ended` (and about to be restarted).
     pub state: String,
     /// Process ID; 0 if it does not run.
     pub pid: u32,
     /// Its ports.
     pub ports: Vec<String>,
-    /// The file of its configuration.
+    /// The file of its configuration, or `inline`.
     pub configuration: String,
     /// The socket of its handlers, a ControlSocket.
     pub handlers: String,
@@ -349,6 +349,78 @@ pub struct FunctionView {
     pub restarts: u64,
     /// Why it last ended, or does not run although it should.
     pub reason: String,
+}
+
+/// A function to create.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NewFunction {
+    /// Its name.
+    pub name: String,
+    /// Its configuration, in Click's language.
+    pub configuration: String,
+    /// Its ports: ports of kind `ring` that no guest or function has.
+    pub ports: Vec<String>,
+    /// Devices that the configuration names, and the port that each stands for.
+    #[serde(default)]
+    pub devices: BTreeMap<String, String>,
+    /// Values of the configuration's parameters.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    /// Largest memory in bytes; 256 MB by default.
+    #[serde(default)]
+    pub memory: Option<u64>,
+    /// The core that it is pinned to.
+    #[serde(default)]
+    pub core: Option<usize>,
+    /// Largest number of frames that it handles at once; 64 by default.
+    #[serde(default)]
+    pub burst: Option<u32>,
+}
+
+/// A new configuration of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NewConfiguration {
+    /// The configuration, in Click's language.
+    pub configuration: String,
+}
+
+/// The graph of a running function, with what passed during a sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GraphView {
+    /// Length of the sample in nanoseconds.
+    pub nanoseconds: u64,
+    /// Its elements.
+    pub elements: Vec<GraphElement>,
+    /// Its connections.
+    pub connections: Vec<GraphConnection>,
+}
+
+/// An element of a graph.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GraphElement {
+    /// Its name.
+    pub name: String,
+    /// Its class.
+    pub class: String,
+    /// Packets that entered it; of a source, those that it emitted.
+    pub packets: u64,
+    /// Ticks of the processor's clock in it.
+    pub ticks: u64,
+}
+
+/// A connection of a graph, from an output to an input; elements are indexes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GraphConnection {
+    /// The element that sends.
+    pub from: usize,
+    /// Its output.
+    pub output: usize,
+    /// The input of the receiving element.
+    pub input: usize,
+    /// The element that receives.
+    pub to: usize,
+    /// Packets that passed.
+    pub packets: u64,
 }
 
 /// A handler's value.

@@ -2,10 +2,11 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewFabric, PortView,
-    ProblemView, StatsView, TableEntryView, TableView, Trouble,
+    Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewFabric, NewFunction,
+    PortView, ProblemView, StatsView, TableEntryView, TableView, Trouble,
 };
 use crate::file::{self, Fabric, Outside};
+use crate::function::request;
 use crate::functions::FunctionError;
 use crate::guests::GuestError;
 use crate::kinds;
@@ -67,6 +68,14 @@ pub enum Ask {
     StartFunction(String, Answer<()>),
     /// Stop a function.
     StopFunction(String, Answer<()>),
+    /// Create a function and start it.
+    CreateFunction(NewFunction, Answer<()>),
+    /// Stop a function and forget it.
+    DestroyFunction(String, Answer<()>),
+    /// Suspend a function, or resume it.
+    SuspendFunction(String, bool, Answer<()>),
+    /// A running function has taken over this configuration.
+    UpdatedFunction(String, String, Answer<()>),
     /// Path of the socket for a running function's handlers.
     Handlers(String, Answer<PathBuf>),
     /// Turn a port's carrier on or off.
@@ -115,13 +124,21 @@ impl Engine {
             Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
             Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
             Ask::StartFunction(name, answer) => {
-                drop(answer.send(self.functions.start(&name).map_err(function_failure)))
+                drop(answer.send(self.functions.start(&name).map_err(Failure::from)))
             }
             Ask::StopFunction(name, answer) => {
-                drop(answer.send(self.functions.stop(&name).map_err(function_failure)))
+                drop(answer.send(self.functions.stop(&name).map_err(Failure::from)))
+            }
+            Ask::CreateFunction(new, answer) => self.create_function(new, answer),
+            Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
+            Ask::SuspendFunction(name, suspend, answer) => {
+                drop(answer.send(self.functions.suspend(&name, suspend).map_err(Failure::from)))
+            }
+            Ask::UpdatedFunction(name, text, answer) => {
+                drop(answer.send(self.updated_function(&name, text).map_err(Failure::from)))
             }
             Ask::Handlers(name, answer) => {
-                drop(answer.send(self.functions.socket(&name).map_err(function_failure)))
+                drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
             }
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
@@ -182,6 +199,30 @@ impl Engine {
         Ok(TableView { switch: name, entries: entries.into_iter().map(view).collect() })
     }
 
+    fn create_function(&mut self, new: NewFunction, answer: Answer<()>) {
+        match request::check(new, &self.fabric, &self.host) {
+            Ok(function) => {
+                if self.functions.create(&function, &self.fabric, &self.run.functions(), answer) {
+                    self.fabric.functions.push(function);
+                }
+            }
+            Err(wrong) => drop(answer.send(Err(Failure::Wrong(trouble(wrong.join("\n")))))),
+        }
+    }
+
+    fn destroy_function(&mut self, name: &str) -> Result<(), Failure> {
+        self.functions.remove(name)?;
+        self.fabric.functions.retain(|function| function.name != name);
+        Ok(())
+    }
+
+    fn updated_function(&mut self, name: &str, text: String) -> Result<(), FunctionError> {
+        let configuration = self.functions.updated(name, text)?;
+        let function = self.fabric.functions.iter_mut().find(|function| function.name == name);
+        function.into_iter().for_each(|function| function.configuration = configuration.clone());
+        Ok(())
+    }
+
     async fn apply(&mut self, new: NewFabric) -> Result<Changes, Failure> {
         let host = file::Host { run: Some(self.run.path().into()), ..self.host.clone() };
         let (name, text) = (new.file.clone(), new.text);
@@ -216,9 +257,12 @@ fn guest_failure(error: GuestError) -> Failure {
     }
 }
 
-fn function_failure(error: FunctionError) -> Failure {
-    match error {
-        FunctionError::Unknown(_) => Failure::Unknown(trouble(error)),
-        _ => Failure::Conflict(trouble(error)),
+impl From<FunctionError> for Failure {
+    fn from(error: FunctionError) -> Failure {
+        match error {
+            FunctionError::Unknown(_) => Failure::Unknown(trouble(error)),
+            FunctionError::Stillborn(..) => Failure::Wrong(trouble(error)),
+            _ => Failure::Conflict(trouble(error)),
+        }
     }
 }

@@ -5,7 +5,7 @@ mod link;
 mod live;
 mod show;
 
-pub use command::{Ask, Failure};
+pub use command::{Answer, Ask, Failure};
 
 use crate::change::{self, Change};
 use crate::control::Program;
@@ -196,7 +196,10 @@ impl Engine {
                     self.attached(&port, epoch, serial, attached);
                 }
                 Message::Guest(event) => self.guests.started(event),
-                Message::Function(event) => self.functions.handle_event(event),
+                Message::Function(event) => {
+                    let gone = self.functions.handle_event(event);
+                    self.fabric.functions.retain(|function| gone.as_ref() != Some(&function.name));
+                }
             }
         }
         self.down().await;

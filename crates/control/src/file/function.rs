@@ -1,17 +1,20 @@
 //! `[function.NAME]`.
 
 use super::{Fabric, Outside};
-use ringway_spec::file::{Diagnostics, Section};
+use ringway_spec::file::{Diagnostics, Section, either};
 use ringway_spec::{Configuration, Function};
 use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Default memory of a function, in bytes.
-const MEMORY: u64 = 256 << 20;
+pub const MEMORY: u64 = 256 << 20;
+/// Memory that a function may have.
+pub const MEMORY_RANGE: RangeInclusive<u64> = 32 << 20..=1 << 40;
 /// Largest configuration in bytes. Attack: an endless configuration.
 pub const LARGEST: usize = 16 << 20;
-/// Default number of frames that a function handles at once.
-const BURST: u64 = 64;
+/// Numbers of frames that a function may handle at once; the default is the largest.
+pub const BURSTS: RangeInclusive<u64> = 1..=64;
 
 /// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,20 +49,21 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     }
     let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
     for (index, (parameter, _)) in parameters.iter().enumerate() {
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        if parameter.is_empty() || !parameter.bytes().all(word) {
+        if !good_parameter(parameter) {
             let what = format!("\"{}\" can't be a parameter", parameter.escape_debug());
             section.error(&format!("parameters.{index}"), what, "use letters, digits and `_`");
         }
     }
+    let devices = devices(&mut section, &ports);
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
         parameters,
         ports,
-        memory: section.size("memory", 32 << 20..=1 << 40).unwrap_or(MEMORY),
+        devices,
+        memory: section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY),
         core: section.number("core", 0..=65_535).map(|core| core as usize),
-        burst: section.number("burst", 1..=64).unwrap_or(BURST) as u32,
+        burst: section.number("burst", BURSTS).unwrap_or(*BURSTS.end()) as u32,
         start: section.boolean("start").unwrap_or(true),
     };
     section.finish(|key| match key {
@@ -67,6 +71,25 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         _ => None,
     });
     Some(function)
+}
+
+/// Whether a parameter has a valid name.
+pub fn good_parameter(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Reads the devices that stand for ports of the function.
+fn devices(section: &mut Section<'_>, ports: &[String]) -> Vec<(String, String)> {
+    let devices = section.pairs("devices", "{ eth0 = \"a\" }");
+    for (index, (device, port)) in devices.iter().enumerate() {
+        if !ports.contains(port) {
+            let what = format!("device {} is the port \"{}\"", device.escape_debug(), port.escape_debug());
+            let fix =
+                format!("use one of the function's ports: {}", either(ports.iter().map(|port| &**port)));
+            section.error(&format!("devices.{index}"), what, fix);
+        }
+    }
+    devices
 }
 
 /// Reads and checks the configurations of all functions.

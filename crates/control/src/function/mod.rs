@@ -1,8 +1,10 @@
 //! Functions: processes that run Click configurations on ring ports, and the messages between them and `control`.
 
+pub mod graph;
 pub mod handlers;
 mod lines;
 mod process;
+pub mod request;
 
 pub use process::{Ended, Process};
 
@@ -21,6 +23,8 @@ pub struct Start {
     pub parameters: Vec<(String, String)>,
     /// Names of its ports.
     pub ports: Vec<String>,
+    /// Devices that the configuration names, and the port that each stands for.
+    pub devices: Vec<(String, String)>,
     /// Path of the socket for handlers.
     pub handlers: String,
     /// Frames that it handles at once.
@@ -50,6 +54,7 @@ impl Start {
             title: function.title().into(),
             parameters: function.parameters.clone(),
             ports: function.ports.clone(),
+            devices: function.devices.clone(),
             handlers,
             burst: function.burst,
             memory: function.memory,

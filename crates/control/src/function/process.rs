@@ -97,6 +97,17 @@ impl Process {
     pub fn ask_to_end(&self) {
         // The process may have ended already.
         let _ = pidfd_send_signal(&self.descriptor, Signal::TERM);
+        self.resume();
+    }
+
+    /// Stops all its threads.
+    pub fn suspend(&self) {
+        let _ = pidfd_send_signal(&self.descriptor, Signal::STOP);
+    }
+
+    /// Lets a suspended process go on.
+    pub fn resume(&self) {
+        let _ = pidfd_send_signal(&self.descriptor, Signal::CONT);
     }
 
     /// Kills the process.

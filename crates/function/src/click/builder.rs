@@ -1,5 +1,6 @@
 //! Building routers from texts: the first one, and replacements at run time.
 use super::Host;
+use super::check::check_ports;
 use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router, Succession};
 use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
 
@@ -13,9 +14,17 @@ pub(super) struct Reader {
     pub(super) sockets: Vec<String>,
 }
 
+/// The ports of a function, and the devices that stand for them.
+pub(super) struct Uses {
+    pub(super) ports: Vec<String>,
+    pub(super) devices: Vec<(String, String)>,
+}
+
 /// Environment for building routers.
 pub(super) struct Builder {
     pub(super) reader: Reader,
+    /// Of a function: each port must be used, at most once a direction.
+    pub(super) uses: Option<Uses>,
     pub(super) burst: usize,
     pub(super) console: Box<dyn Fn() -> Box<dyn Console>>,
 }
@@ -55,6 +64,20 @@ impl Reader {
 }
 
 impl Builder {
+    /// The graph of a configuration that was read, if there are no errors.
+    pub(super) fn accept(&self, read: (Option<Graph>, Diagnostics), file: &str) -> Result<Graph, String> {
+        let (graph, mut diagnostics) = read;
+        if let (Some(graph), Some(uses)) = (&graph, &self.uses) {
+            check_ports(graph, uses, file, &mut diagnostics);
+        }
+        graph.filter(|_| diagnostics.errors() == 0).ok_or_else(|| self.message(&diagnostics))
+    }
+
+    /// An error message; of a function with columns and suggestions, else in Click's words.
+    pub(super) fn message(&self, error: &impl std::fmt::Display) -> String {
+        if self.uses.is_some() { format!("{error:#}") } else { error.to_string() }
+    }
+
     /// The options of a router with this text.
     pub(super) fn options(&self, clock: Clock, source: String) -> Options {
         let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
@@ -64,9 +87,9 @@ impl Builder {
 
 impl Rebuild for Builder {
     fn rebuild(&mut self, text: &str, mut place: Succession) -> Result<Router, String> {
-        let (graph, diagnostics) = self.reader.read_aside(text, "config", &mut place);
-        let graph = graph.ok_or_else(|| diagnostics.to_string())?;
+        let graph = self.accept(self.reader.read_aside(text, "config", &mut place), "config")?;
         let options = self.options(place.clock(), text.to_string());
-        place.build(graph, &self.reader.registry, options).map_err(|error| error.to_string())
+        let built = place.build(graph, &self.reader.registry, options);
+        built.map_err(|error| self.message(&error))
     }
 }

@@ -1,9 +1,10 @@
 //! Checking a function's configuration without running it.
-use super::builder::{Builder, Reader};
-use super::{Machine, Terminal, registry};
+use super::builder::{Builder, Reader, Uses};
+use super::{Machine, Terminal, function_registry};
+use crate::elements::devices;
 use crate::handed::{self, Handed};
 use ringway_click::{Clock, Console, PACKETS, Router};
-use ringway_click_lang::{Diagnostics, Graph, Severity, config};
+use ringway_click_lang::{Diagnostics, Graph, Landmark, Severity};
 use std::collections::BTreeSet;
 
 /// A function's configuration.
@@ -17,6 +18,8 @@ pub struct Configuration<'a> {
     pub parameters: &'a [(String, String)],
     /// Names of the function's ports.
     pub ports: &'a [String],
+    /// Devices that the configuration names, and the port that each stands for.
+    pub devices: &'a [(String, String)],
 }
 
 /// Something wrong with a configuration.
@@ -34,29 +37,32 @@ pub struct Complaint {
 
 /// All errors in a configuration: parses it, and configures its elements, without side effects.
 pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
-    let Configuration { text, file, parameters, ports } = configuration;
+    let Configuration { text, file, parameters, ports, devices } = configuration;
     let builder = Builder {
         reader: Reader {
-            registry: registry(),
+            registry: function_registry(),
             variables: parameters.to_vec(),
             path: None,
             sockets: Vec::new(),
         },
+        uses: None,
         burst: PACKETS,
         console: Box::new(|| Box::new(Terminal) as Box<dyn Console>),
     };
-    let (graph, diagnostics) = builder.reader.read(text, file);
+    let (graph, mut diagnostics) = builder.reader.read(text, file);
+    let Some(graph) = graph else { return complaints(&diagnostics) };
+    let uses = Uses { ports: ports.to_vec(), devices: devices.to_vec() };
+    check_ports(&graph, &uses, file, &mut diagnostics);
     let mut complaints = complaints(&diagnostics);
-    let Some(graph) = graph else { return complaints };
-    check_ports(&graph, ports, file, &mut complaints);
-    let known = handed::hand(Some(Handed { ports: ports.to_vec(), ..Handed::default() }));
+    let known =
+        handed::hand(Some(Handed { ports: ports.to_vec(), devices: devices.to_vec(), ..Handed::default() }));
     let options = builder.options(Clock::Real(Box::new(Machine::default())), String::new());
     complaints.extend(self::complaints(&Router::check(graph, &builder.reader.registry, options)));
     handed::hand(known);
     complaints
 }
 
-fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
+pub(crate) fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
     let mut complaints: Vec<Complaint> = Vec::new();
     let (mut place, mut doing) = (None, "");
     for diagnostic in diagnostics {
@@ -89,26 +95,23 @@ fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
 }
 
 /// Checks that each port of the function is used, and at most once per direction.
-fn check_ports(graph: &Graph, ports: &[String], file: &str, complaints: &mut Vec<Complaint>) {
+pub(super) fn check_ports(graph: &Graph, uses: &Uses, file: &str, diagnostics: &mut Diagnostics) {
+    let Uses { ports, devices } = uses;
     let mut used = BTreeSet::new();
     for element in &graph.elements {
-        if !matches!(element.class.as_str(), "FromPort" | "ToPort") {
+        let Some(used_port) = devices::use_of(&element.class, &element.configuration, devices) else {
             continue;
-        }
-        let arguments = config::split_arguments(&element.configuration);
-        let port = arguments.first().map(|first| config::unquote_text(first)).unwrap_or_default();
-        if !used.insert((element.class.clone(), port.clone())) {
-            complaints.push(Complaint {
-                file: element.landmark.file.to_string(),
-                line: element.landmark.line as usize,
-                column: element.landmark.column as usize,
-                what: format!("port '{port}' has another {} already", element.class),
-            });
+        };
+        let (receives, port) = used_port.clone();
+        if !used.insert(used_port) {
+            let class = if receives { "FromPort" } else { "ToPort" };
+            let what = format!("port '{port}' has another {class} already");
+            diagnostics.error(element.landmark.clone(), what);
         }
     }
     for port in ports.iter().filter(|port| !used.iter().any(|(_, own)| own == *port)) {
         let what = format!("no FromPort or ToPort of port '{port}'");
-        complaints.push(Complaint { file: file.into(), line: 1, column: 1, what });
+        diagnostics.error(Landmark { column: 1, ..Landmark::new(file, 1) }, what);
     }
 }
 
@@ -119,7 +122,14 @@ mod tests {
     fn diagnostics(text: &str, ports: &[&str]) -> Vec<String> {
         let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
         let parameters = [("IN".to_string(), "a".to_string())];
-        let configuration = Configuration { text, file: "f.click", parameters: &parameters, ports: &ports };
+        let devices = [("eth0".to_string(), "a".to_string()), ("0".to_string(), "b".to_string())];
+        let configuration = Configuration {
+            text,
+            file: "f.click",
+            parameters: &parameters,
+            ports: &ports,
+            devices: &devices,
+        };
         let line = |c: Complaint| format!("{}:{}:{}: {}", c.file, c.line, c.column, c.what);
         check(configuration).into_iter().map(line).collect()
     }
@@ -133,6 +143,18 @@ mod tests {
         assert!(syntax[0].starts_with("f.click:2:"), "{syntax:?}");
         let argument = diagnostics("FromPort(a)\n -> c :: Queue(x) -> ToPort(b);", &["a", "b"]);
         assert!(argument[0].starts_with("f.click:2:5: While configuring 'c :: Queue': "), "{argument:?}");
+    }
+
+    #[test]
+    fn devices_stand_for_ports() {
+        let ports = ["a", "b"];
+        let good = "FromDevice(eth0, PROMISC true) -> ToDPDKDevice(0, BLOCKING true);
+            FromNetfront() -> q :: Queue -> ToDevice(DEVNAME eth0, BURST 8);";
+        assert_eq!(diagnostics(good, &ports), [] as [&str; 0]);
+        let unknown = diagnostics("FromDevice(eth7) -> ToPort(b);\nFromPort(a) -> Discard;", &ports);
+        assert!(unknown[0].contains("no port stands for device 'eth7'; eth0, 0 are mapped"), "{unknown:?}");
+        let twice = diagnostics("FromDevice(eth0) -> Discard;\nFromPort(a) -> ToPort(b);", &ports);
+        assert_eq!(twice[0], "f.click:2:1: port 'a' has another FromPort already");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Running a configuration as a function, controlled by a supervisor through a ControlSocket.
-use super::builder::{Builder, Reader};
+use super::builder::{Builder, Reader, Uses};
 use super::check::Configuration;
-use super::{Hosted, Machine, Terminal, drive, registry};
+use super::{Hosted, Machine, Terminal, drive, function_registry};
 use ringway_click::{Clock, Console, Router};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,22 +17,23 @@ pub fn run(
     burst: usize,
     up: impl FnOnce(),
 ) -> Result<(), String> {
-    let Configuration { text, file, parameters, .. } = configuration;
+    let Configuration { text, file, parameters, ports, devices } = configuration;
     let builder = Builder {
         reader: Reader {
-            registry: registry(),
+            registry: function_registry(),
             variables: parameters.to_vec(),
             path: None,
             sockets: vec![format!("UNIX, {}", ringway_click_lang::config::quote(socket.as_bytes()))],
         },
+        uses: Some(Uses { ports: ports.to_vec(), devices: devices.to_vec() }),
         burst,
         console: Box::new(|| Box::new(Hosted(Terminal)) as Box<dyn Console>),
     };
-    let (graph, diagnostics) = builder.reader.read(text, file);
-    let graph = graph.ok_or_else(|| diagnostics.to_string())?;
+    let graph = builder.accept(builder.reader.read(text, file), file)?;
     let options = builder.options(Clock::Real(Box::new(Machine::default())), text.to_string());
     let built = Router::build(graph, &builder.reader.registry, options);
-    let mut router = built.map_err(|error| error.to_string())?;
+    let mut router = built.map_err(|error| builder.message(&error))?;
+    router.allow_profile(ringway_host::ticks);
     router.allow_reconfigure(Box::new(builder));
     up();
     drive(&Rc::new(RefCell::new(router)));

@@ -17,6 +17,7 @@ mod threads;
 
 use crate::file::CONFIGURATION;
 use builder::{Builder, Reader};
+pub(crate) use check::complaints;
 pub use check::{Complaint, Configuration, check};
 pub use drive::drive;
 use hosted::Hosted;
@@ -40,6 +41,13 @@ pub fn registry() -> Registry {
     let mut registry = ringway_elements::registry();
     registry.add(crate::elements::CLASSES);
     registry.document(crate::elements::DOCUMENTATION);
+    registry
+}
+
+/// The element classes of functions, where devices stand for ports.
+pub(crate) fn function_registry() -> Registry {
+    let mut registry = registry();
+    registry.add(&crate::elements::DEVICES.each_ref());
     registry
 }
 
@@ -137,6 +145,9 @@ impl Driver<'_> {
             self.console.output(stopwatch.line().as_bytes());
         }
         let router = &mut router.borrow_mut();
+        if self.options.profile {
+            self.console.output(router.profile_table().as_bytes());
+        }
         status |= u8::from(!self.read_handlers(router));
         match self.options.exit_handler.take() {
             Some(call) => self.exit_status(router, &call),
@@ -168,6 +179,7 @@ impl Driver<'_> {
                 path: options.path.clone(),
                 sockets: options.sockets.clone(),
             },
+            uses: None,
             burst: options.burst,
             console: {
                 let own = self.own.clone();
@@ -193,6 +205,10 @@ impl Driver<'_> {
             Ok(mut router) => {
                 if self.options.warnings {
                     self.say_all(&router.diagnostics());
+                }
+                if self.options.profile {
+                    router.allow_profile(ringway_host::ticks);
+                    router.set_profile(true);
                 }
                 if self.options.reconfigure {
                     let rebuild: Box<dyn Rebuild> =

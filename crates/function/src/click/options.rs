@@ -21,6 +21,7 @@ Options:
   -t, --time                  Print how long the driver took.
   -w, --no-warnings           Print no warnings.
       --simtime[=SECONDS]     Simulate time.
+      --profile               At the end, print packets, ticks a packet and share of each element.
       --elements [NAME]...    Print what elements there are, or what those of these names do.
   -j, --threads N             Let N threads run what has nothing to do with one another, as
                               StaticThreadSched or BalancedThreadSched say; 1 by default.
@@ -66,6 +67,8 @@ pub struct Options {
     pub time: bool,
     /// Maximum number of threads of the configuration.
     pub threads: usize,
+    /// Whether a profile is printed at the end.
+    pub profile: bool,
     /// The core of the first thread, if threads are pinned.
     pub affinity: Option<usize>,
     /// Element classes whose documentation is printed instead of running; empty for a list of all.
@@ -102,8 +105,16 @@ const VALUES: &[(char, &str)] = &[
 /// Options with an optional value.
 const OPTIONAL: &[(char, &str)] = &[('\0', "simtime"), ('a', "affinity"), ('\0', "cpu")];
 /// Long options without a value.
-const BARE: &[&str] =
-    &["help", "warnings", "no-affinity", "no-cpu", "no-allow-reconfigure", "simulation-time", "elements"];
+const BARE: &[&str] = &[
+    "help",
+    "profile",
+    "warnings",
+    "no-affinity",
+    "no-cpu",
+    "no-allow-reconfigure",
+    "simulation-time",
+    "elements",
+];
 
 impl Default for Options {
     fn default() -> Self {
@@ -123,6 +134,7 @@ impl Default for Options {
             reconfigure: false,
             time: false,
             threads: 1,
+            profile: false,
             affinity: None,
             elements: None,
         }
@@ -152,6 +164,9 @@ impl Options {
             } else {
                 options.word(argument)?;
             }
+        }
+        if options.profile && options.threads > 1 {
+            return Err(Usage::Wrong("'--profile' needs a single thread".into()));
         }
         Ok(options)
     }
@@ -232,6 +247,7 @@ impl Options {
             "allow-reconfigure" => self.reconfigure = true,
             "no-allow-reconfigure" => self.reconfigure = false,
             "time" => self.time = true,
+            "profile" => self.profile = true,
             "elements" => self.elements = Some(value.into_iter().collect()),
             "simtime" | "simulation-time" => self.simulated = Some(simulation(value.as_deref())?),
             "burst" => match needed()?.parse() {
@@ -333,7 +349,7 @@ mod tests {
         let options = parse("-Rt --elements Strip Print").unwrap();
         assert!(options.reconfigure && options.time);
         assert_eq!(options.elements, Some(vec!["Strip".to_string(), "Print".to_string()]));
-        for line in ["-e a -e b", "--foo", "-h", "A=1 A=2", "--burst 0", "-Z"] {
+        for line in ["-j 2 --profile", "-e a -e b", "--foo", "-h", "A=1 A=2", "--burst 0", "-Z"] {
             assert!(matches!(parse(line), Err(Usage::Wrong(_))), "{line}");
         }
         assert_eq!(parse("--help"), Err(Usage::Help));

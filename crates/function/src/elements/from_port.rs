@@ -17,21 +17,22 @@
 //! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet, or with invalid metadata), `state`
 //! (`up`, `requested`, or `away` with the reason), `losses` (number of lost rings) (read); `reset_counts`
 //! (write).
+use super::devices::{self, Naming};
 use crate::attachment::Plug;
-use ringway_click::arg::{Args, Filename, Nanoseconds};
+use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, PacketBurst, Task, Timer};
 use ringway_client::{FRAGMENTS, Received, Ring, RingError, Wait};
 use ringway_frame::Offload;
 use std::any::Any;
 
-pub static CLASS: Class =
-    Class::new("FromPort", || Box::<FromPort>::default()).ports("0/1").processing("h").flags("S3");
+pub static CLASS: Class = devices::source(Class::new("FromPort", || Box::<FromPort>::default()));
 
 /// Nanoseconds of polling after the last frame.
 const SPIN: u64 = 50_000;
 
 #[derive(Default)]
 pub struct FromPort {
+    naming: Naming,
     plug: Plug,
     offloads: bool,
     spin: u64,
@@ -45,6 +46,11 @@ pub struct FromPort {
 }
 
 impl FromPort {
+    /// An element that names its port by a device.
+    pub(super) fn of_device() -> Self {
+        Self { naming: Naming::Device, ..Self::default() }
+    }
+
     /// Takes a burst of frames off the ring. Frames too long for a packet are counted.
     fn take(
         ring: &mut Ring,
@@ -115,16 +121,15 @@ fn length(ring: &mut Ring) -> Result<usize, RingError> {
 
 impl Element for FromPort {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut port = Filename::default();
         let mut spin = Nanoseconds(SPIN);
         self.timestamp = true;
-        args.read_mp("PORT", &mut port);
         args.read("OFFLOADS", &mut self.offloads);
         args.read("SPIN", &mut spin);
         args.read("TIMESTAMP", &mut self.timestamp);
+        let port = self.naming.read(args);
         args.complete()?;
         self.spin = spin.0;
-        self.plug.configure(&port.0).map_err(|wrong| cx.error(wrong))
+        port.and_then(|port| self.plug.configure(&port)).map_err(|wrong| cx.error(wrong))
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

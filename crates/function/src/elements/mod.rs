@@ -6,6 +6,7 @@ mod block_thread;
 mod chatter_socket;
 mod control_socket;
 mod device;
+pub(crate) mod devices;
 mod from_device;
 mod from_dump;
 mod from_host;
@@ -31,6 +32,7 @@ mod to_port;
 mod tun;
 
 pub use control_socket::{Failure, Handlers, Session};
+pub(crate) use link::mark_ip;
 
 /// This crate's classes, by name.
 pub const CLASSES: &[&Class] = &[
@@ -55,6 +57,12 @@ pub const CLASSES: &[&Class] = &[
     &to_ip_summary_dump::CLASS,
     &to_port::CLASS,
 ];
+
+/// The classes for devices of existing configurations, in functions: each device stands for a port.
+pub(crate) static DEVICES: [Class; devices::COUNT] = devices::classes(
+    || Box::new(from_port::FromPort::of_device()),
+    || Box::new(to_port::ToPort::of_device()),
+);
 
 /// Their documentation.
 pub const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));

@@ -13,13 +13,14 @@
 //! Handlers: `count`, `byte_count`, `drops`, `drop_counts` (reasons and counts, one per line: `full`, `away`,
 //! `too-long`), `state` (`up`, `requested`, or `away` with the reason), `losses` (number of lost rings) (read);
 //! `reset_counts` (write).
+use super::devices::{self, Naming};
 use crate::attachment::Plug;
-use ringway_click::arg::{Args, Filename};
+use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task, Timer};
 use ringway_client::{Ring, RingError, Wait};
 use std::any::Any;
 
-pub static CLASS: Class = Class::new("ToPort", || Box::<ToPort>::default()).ports("1/0").flags("S2");
+pub static CLASS: Class = devices::sink(Class::new("ToPort", || Box::<ToPort>::default()));
 
 /// Why packets are dropped.
 const REASONS: [&str; 3] = ["full", "away", "too-long"];
@@ -36,6 +37,7 @@ struct Counts {
 
 #[derive(Default)]
 pub struct ToPort {
+    naming: Naming,
     plug: Plug,
     task: Option<Task>,
     signal: Signal,
@@ -72,6 +74,11 @@ impl Counts {
 }
 
 impl ToPort {
+    /// An element that names its port by a device.
+    pub(super) fn of_device() -> Self {
+        Self { naming: Naming::Device, ..Self::default() }
+    }
+
     fn send(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let Some(mut ring) = self.plug.ring(cx) else {
             self.counts.drops[AWAY] += burst.len() as u64;
@@ -113,10 +120,9 @@ impl ToPort {
 
 impl Element for ToPort {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let mut port = Filename::default();
-        args.read_mp("PORT", &mut port);
+        let port = self.naming.read(args);
         args.complete()?;
-        self.plug.configure(&port.0).map_err(|wrong| cx.error(wrong))
+        port.and_then(|port| self.plug.configure(&port)).map_err(|wrong| cx.error(wrong))
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

@@ -1,0 +1,129 @@
+//! Functions requested at run time.
+//!
+//! The client is trusted, as the fabric file is; the configuration is not. It is therefore only checked in the
+//! function's own process, which is confined: a configuration may name files, and elements may take memory and time
+//! when they are configured.
+
+use crate::api::NewFunction;
+use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, good_name, good_parameter};
+use ringway_spec::file::{either, units};
+use ringway_spec::{Configuration, Function};
+
+/// The function, if it can be added to `fabric`.
+///
+/// # Errors
+/// All errors except those of the configuration.
+pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function, Vec<String>> {
+    let mut wrong = Vec::new();
+    let NewFunction { name, configuration, ports, devices, parameters, memory, core, burst } = new;
+    if !good_name(&name) {
+        wrong.push(format!("\"{}\" can't be a name; use {NAME}", name.escape_debug()));
+    } else if fabric.function(&name).is_some() || fabric.guest(&name).is_some() {
+        wrong.push(format!("there is a function or guest {name} already"));
+    }
+    check_ports(&ports, fabric, &mut wrong);
+    for (device, _) in devices.iter().filter(|(_, port)| !ports.contains(port)) {
+        let list = either(ports.iter().map(|port| &**port));
+        wrong.push(format!("device {} is none of the function's ports; use {list}", device.escape_debug()));
+    }
+    for parameter in parameters.keys().filter(|parameter| !good_parameter(parameter)) {
+        let shown = parameter.escape_debug();
+        wrong.push(format!("\"{shown}\" can't be a parameter; use letters, digits and `_`"));
+    }
+    let memory = memory.unwrap_or(MEMORY);
+    if !MEMORY_RANGE.contains(&memory) {
+        let [least, most] = [*MEMORY_RANGE.start(), *MEMORY_RANGE.end()].map(units::show_size);
+        wrong.push(format!("{memory} bytes of memory; use a value from {least} to {most}"));
+    }
+    let burst = burst.map_or(*BURSTS.end(), u64::from);
+    if !BURSTS.contains(&burst) {
+        wrong.push(format!("a burst of {burst}; use a value from {} to {}", BURSTS.start(), BURSTS.end()));
+    }
+    if let Some(core) = core.filter(|core| !host.cores.contains(core)) {
+        wrong.push(format!("there is no core {core} that we may run on; leave it out"));
+    }
+    if !wrong.is_empty() {
+        return Err(wrong);
+    }
+    Ok(Function {
+        name,
+        configuration: Configuration { file: None, text: configuration },
+        parameters: parameters.into_iter().collect(),
+        ports,
+        devices: devices.into_iter().collect(),
+        memory,
+        core,
+        burst: burst as u32,
+        start: true,
+    })
+}
+
+/// Checks that each port is a ring that nothing else of the fabric uses.
+fn check_ports(ports: &[String], fabric: &Fabric, wrong: &mut Vec<String>) {
+    let most = usize::from(u8::MAX);
+    if ports.is_empty() || ports.len() > most {
+        wrong.push(format!("a function has 1 to {most} ports, not {}", ports.len()));
+    }
+    for (index, port) in ports.iter().take(most).enumerate() {
+        let shown = port.escape_debug();
+        let guest = fabric.guests.iter().find(|guest| guest.ports.contains(port));
+        let function = fabric.functions.iter().find(|function| function.ports.contains(port));
+        let owner = guest.map(|guest| &guest.name).or(function.map(|function| &function.name));
+        match fabric.port(port) {
+            None => wrong.push(format!("there is no port \"{shown}\"; see `ringway ps`")),
+            Some(found) if found.kind.name() != "ring" => {
+                wrong.push(format!("port {shown} is of kind {}; use a port of kind ring", found.kind.name()));
+            }
+            Some(_) if ports[..index].contains(port) => wrong.push(format!("port {shown} is named twice")),
+            Some(_) => wrong.extend(owner.map(|owner| format!("port {shown} is {owner}'s already"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::read;
+
+    const FABRIC: &str = "[switch.s]\n[port.a]\nkind='ring'\nsocket='a'\nswitch='s'\n\
+        [port.b]\nkind='ring'\nsocket='b'\nswitch='s'\n[port.n]\nkind='null'\nswitch='s'\n\
+        [function.own]\nclick='Idle;'\nport='b'\n";
+
+    fn messages(change: impl FnOnce(&mut NewFunction)) -> String {
+        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let fabric = read("f", FABRIC, &host).unwrap();
+        let mut new = NewFunction { name: "new".into(), ports: vec!["a".into()], ..NewFunction::default() };
+        change(&mut new);
+        check(new, &fabric, &host).map_or_else(|wrong| wrong.join("\n"), |function| function.name)
+    }
+
+    #[test]
+    fn a_request_may_only_use_free_ring_ports() {
+        assert_eq!(messages(|_| ()), "new");
+        let ports = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(messages(|new| new.ports = ports(&["a", "b"])), "port b is own's already");
+        assert_eq!(messages(|new| new.ports = ports(&["a", "a"])), "port a is named twice");
+        assert_eq!(messages(|new| new.ports = ports(&["x"])), "there is no port \"x\"; see `ringway ps`");
+        assert_eq!(
+            messages(|new| new.ports = ports(&["n"])),
+            "port n is of kind null; use a port of kind ring"
+        );
+        assert_eq!(messages(|new| new.ports = ports(&[])), "a function has 1 to 255 ports, not 0");
+    }
+
+    #[test]
+    fn every_value_of_a_request_is_checked() {
+        assert!(
+            messages(|new| new.name = "../x".into()).starts_with("\"../x\" can't be a name; use letters")
+        );
+        assert_eq!(messages(|new| new.name = "own".into()), "there is a function or guest own already");
+        let all = messages(|new| {
+            new.memory = Some(1);
+            new.burst = Some(65);
+            new.core = Some(9);
+            new.parameters.insert("a b".into(), String::new());
+            new.devices.insert("eth0".into(), "b".into());
+        });
+        assert_eq!(all.lines().count(), 5, "{all}");
+    }
+}
