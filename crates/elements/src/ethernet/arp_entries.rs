@@ -37,7 +37,7 @@ struct Entry {
 impl Entry {
     fn may_poll(&mut self, now: u64) -> bool {
         let interval = if self.polls >= PATIENCE { LONG_INTERVAL } else { INTERVAL };
-        let may = now >= self.polled.saturating_add(interval);
+        let may = self.polls == 0 || now >= self.polled.saturating_add(interval);
         if may {
             self.polled = now;
             self.polls = self.polls.saturating_add(1);
@@ -296,5 +296,21 @@ impl ArpEntries {
         let dropped = self.insert(ip, ether, now).len() as u64;
         self.drops += dropped;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_click::Pool;
+
+    #[test]
+    fn the_first_packet_sends_a_query_even_when_the_clock_has_just_started() {
+        let mut entries = ArpEntries::default();
+        let mut ask = |now| {
+            let packet = Pool::new().copy(&[0; 20]).unwrap();
+            matches!(entries.wait(Ipv4Addr::LOCALHOST, packet, now), Waiting::Stored(true))
+        };
+        assert_eq!([0, 1, INTERVAL - 1, INTERVAL].map(&mut ask), [true, false, false, true]);
     }
 }
