@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::plan::Plan;
 use ringway_frame::Needs;
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, Settings, Stack};
+use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, Settings, Stack};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -23,7 +23,9 @@ const PORTS: u16 = 8;
 pub fn idle(plan: &Plan) -> Result<Entry, Failure> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit })?;
-    let slices = plan.pairs(Duration::from_secs(1), |_| ours(), |_| peer())?;
+    // Memory that a slice has freed stays resident, and the next one uses it again.
+    let before = resident()?;
+    let slices = plan.pairs(Duration::from_secs(1), |_| ours(before), |_| peer())?;
     let entry = slices.entry("B", Better::Less).at_most(2000.0);
     Ok(entry
         .with("connections", OURS as f64)
@@ -56,16 +58,16 @@ fn settle(now: u64, hosts: &mut [Stack; 2], frames: &mut Frames) {
     }
 }
 
-/// Resident bytes of this process for each socket.
-fn ours() -> Result<f64, Failure> {
+/// Resident bytes of this process beyond `before` for each socket.
+fn ours(before: f64) -> Result<f64, Failure> {
     let mut hosts = [host(1)?, host(2)?];
     let listeners: Vec<_> = (0..PORTS)
         .map(|port| hosts[1].listen(SocketAddr::from(([10, 96, 0, 2], port + 1)), 2 * TOGETHER))
         .collect::<Result<_, _>>()?;
     let mut frames = Frames::new(2 * TOGETHER);
-    let before = resident()?;
     for number in 0..OURS / TOGETHER {
-        let now = number as u64 * 1000;
+        // What was set up a second ago is idle.
+        let now = number as u64 * 100 * MS;
         for number in 0..TOGETHER as u16 {
             hosts[0].connect(now, SocketAddr::from(([10, 96, 0, 2], number % PORTS + 1)))?;
         }
@@ -75,6 +77,7 @@ fn ours() -> Result<f64, Failure> {
         }
         for host in &mut hosts {
             while host.next_event().is_some() {}
+            host.expire(now);
         }
     }
     Ok((resident()? - before) / (2 * OURS) as f64)

@@ -47,6 +47,6 @@ pub use host::{Config, Host};
 pub use network::Network;
 pub use ringway_client::RingOptions;
 pub use ringway_host::TapSettings;
-pub use ringway_tcp::{Cidr, Settings, SocketOptions};
+pub use ringway_tcp::{Cidr, Settings, SocketOptions, Trace, TracePoint};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -3,7 +3,7 @@
 use crate::socket::{Socket, each};
 use crate::waiting::Interest;
 use crate::{Host, Network};
-use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, State, TcpInfo};
+use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, State, TcpInfo, Trace};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -263,6 +263,23 @@ impl TcpStream {
     /// If the device failed.
     pub fn info(&self) -> io::Result<TcpInfo> {
         self.0.socket.network.attempt(|host| host.stack().info(self.0.socket.id))
+    }
+
+    /// Records the state at acknowledgments, timeouts and retransmissions from now on, in at most `points`
+    /// points; 0: no more.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn set_trace(&self, points: usize) -> io::Result<()> {
+        self.0.socket.network.attempt(|host| host.stack().set_trace(self.0.socket.id, points))
+    }
+
+    /// A copy of the trace, if the connection has one.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn trace(&self) -> io::Result<Option<Trace>> {
+        self.0.socket.network.attempt(|host| Ok(host.stack().trace(self.0.socket.id)?.cloned()))
     }
 
     /// Why the connection ended, if with an error.

@@ -16,6 +16,7 @@
 //! | `connection` | one TCP connection: `input`, `recovery` (ACKs, RACK-TLP, PRR, F-RTO), `output`, `timers` |
 //! | `congestion` | a trait, and a file for each controller |
 //! | `demux`, `timer` | from addresses to a socket in O(1), by a keyed hash; deadlines exact to the nanosecond |
+//! | `trace` | the state of one connection against time, as CSV, qlog and SVG |
 //!
 //! Positions in a stream are 64-bit offsets; sequence numbers exist only in segments. What was sent is kept
 //! once, in the send buffer; the scoreboard has one record for each run of bytes with the same fate, which is
@@ -78,6 +79,7 @@ mod net;
 mod settings;
 mod stack;
 mod timer;
+mod trace;
 mod udp;
 
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
@@ -85,3 +87,4 @@ pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};
 pub use settings::{MS, SECOND, Settings, SocketOptions};
 pub use stack::{Accepted, InterfaceConfig, SocketError, SocketId, Stack, Statistics};
+pub use trace::{Trace, TracePoint};

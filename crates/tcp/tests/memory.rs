@@ -30,3 +30,18 @@ fn an_idle_connection_is_looked_at_once_to_return_the_memory_of_its_buffers() {
         assert_eq!(host.next_timer(), None);
     }
 }
+
+#[test]
+fn a_connection_that_sent_only_its_syn_returns_the_memory_of_its_scoreboard() {
+    let line = Line { delay: MS, ..Line::default() };
+    let mut network = Network::new(&Settings::default(), line, 1);
+    network.connect("10.0.0.2:80");
+    network.run(network.now + SECOND / 2);
+    for host in &network.hosts {
+        assert!(host.next_timer().is_some_and(|at| at <= network.now + SECOND));
+    }
+    network.run(network.now + SECOND);
+    for host in &network.hosts {
+        assert_eq!(host.next_timer(), None);
+    }
+}

@@ -370,6 +370,15 @@ impl Congestion for Bbr1 {
         "bbr1"
     }
 
+    fn mode(&self, _window: &Window) -> &'static str {
+        match self.mode {
+            Mode::Startup => "startup",
+            Mode::Drain => "drain",
+            Mode::ProbeBw => "probe_bw",
+            Mode::ProbeRtt => "probe_rtt",
+        }
+    }
+
     fn init(&mut self, now: u64, window: &mut Window) {
         self.min_rtt = window.min_rtt.unwrap_or(u64::MAX);
         (self.min_rtt_at, self.cycle_at, self.aggregation.since) = (now, now, now);

@@ -477,6 +477,18 @@ impl Congestion for Bbr3 {
         "bbr3"
     }
 
+    fn mode(&self, _window: &Window) -> &'static str {
+        match self.mode {
+            Mode::Startup => "startup",
+            Mode::Drain => "drain",
+            Mode::Down => "probe_bw_down",
+            Mode::Cruise => "probe_bw_cruise",
+            Mode::Refill => "probe_bw_refill",
+            Mode::Up => "probe_bw_up",
+            Mode::ProbeRtt => "probe_rtt",
+        }
+    }
+
     fn init(&mut self, now: u64, window: &mut Window) {
         self.min_rtt = window.min_rtt.unwrap_or(u64::MAX);
         self.probe_rtt_min = self.min_rtt;

@@ -98,6 +98,11 @@ pub trait Congestion: Debug + Send {
     /// Its name in `TCP_CONGESTION`.
     fn name(&self) -> &'static str;
 
+    /// The state that traces show.
+    fn mode(&self, window: &Window) -> &'static str {
+        if window.in_slow_start() { "slow_start" } else { "congestion_avoidance" }
+    }
+
     /// The handshake is complete.
     fn init(&mut self, _now: u64, _window: &mut Window) {}
 

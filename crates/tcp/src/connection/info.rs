@@ -2,6 +2,9 @@
 
 use super::{Connection, State};
 use crate::congestion::State as CaState;
+use crate::demux::Tuple;
+use crate::trace::{Trace, TracePoint};
+use alloc::boxed::Box;
 
 /// What `TCP_INFO` returns. Times are in nanoseconds, windows and losses in segments, rates in bytes a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +54,6 @@ impl Connection {
     pub(crate) fn info(&self) -> TcpInfo {
         let segments = |bytes: u64| bytes.div_ceil(self.mss);
         let sent = self.sending.end().min(self.nxt);
-        let sample = &self.recovery.last_sample;
-        let rate = u128::from(sample.delivered) * 1_000_000_000 / u128::from(sample.interval.max(1));
         TcpInfo {
             tcpi_state: self.state,
             tcpi_ca_state: self.recovery.state,
@@ -77,8 +78,8 @@ impl Connection {
             tcpi_rcv_space: self.tuning.space,
             tcpi_total_retrans: self.counts.retrans,
             tcpi_pacing_rate: self.window.pacing_rate,
-            tcpi_delivery_rate: rate as u64,
-            tcpi_delivery_rate_app_limited: sample.is_app_limited,
+            tcpi_delivery_rate: self.delivery_rate(),
+            tcpi_delivery_rate_app_limited: self.recovery.last_sample.is_app_limited,
             tcpi_bytes_acked: self.counts.bytes_acked,
             tcpi_bytes_received: self.counts.bytes_received,
             tcpi_bytes_sent: self.counts.bytes_sent,
@@ -92,6 +93,49 @@ impl Connection {
             tcpi_reord_seen: self.counts.reord_seen,
             tcpi_snd_wnd: self.snd_wnd,
             tcpi_total_rto: self.counts.timeouts,
+        }
+    }
+
+    fn delivery_rate(&self) -> u64 {
+        let sample = &self.recovery.last_sample;
+        (u128::from(sample.delivered) * 1_000_000_000 / u128::from(sample.interval.max(1))) as u64
+    }
+
+    /// Records the state from now on, in at most so many points; 0: no more.
+    pub(crate) fn set_trace(&mut self, points: usize) {
+        let Tuple { local, remote } = self.tuple;
+        self.trace = (points > 0).then(|| Box::new(Trace::new(self.control.name(), local, remote, points)));
+    }
+
+    /// Adds a point to the trace, if there is one.
+    pub(super) fn trace(&mut self, now: u64) {
+        if self.trace.is_some() {
+            self.add_trace_point(now);
+        }
+    }
+
+    #[cold]
+    fn add_trace_point(&mut self, time: u64) {
+        let value = |value: u64| Some(value).filter(|&value| value != u64::MAX);
+        let point = TracePoint {
+            time,
+            cwnd: self.window.cwnd,
+            ssthresh: value(self.window.ssthresh),
+            in_flight: self.in_flight(),
+            pacing_rate: value(self.window.pacing_rate),
+            delivery_rate: self.delivery_rate(),
+            app_limited: self.recovery.last_sample.is_app_limited,
+            rtt: self.rtt.latest,
+            srtt: self.rtt.srtt,
+            min_rtt: self.rtt.min().unwrap_or(0),
+            delivered: self.rate.delivered,
+            retransmissions: self.counts.retrans,
+            timeouts: self.counts.timeouts,
+            ca_state: self.recovery.state,
+            mode: self.control.mode(&self.window),
+        };
+        if let Some(trace) = &mut self.trace {
+            trace.record(point);
         }
     }
 }

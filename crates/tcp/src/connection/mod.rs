@@ -25,6 +25,7 @@ pub(crate) use output::Progress;
 use crate::congestion::{Congestion, State as CaState, Window};
 use crate::demux::Tuple;
 use crate::settings::{MS, SECOND, Settings, SocketOptions};
+use crate::trace::Trace;
 use alloc::boxed::Box;
 use buffer::{ReceiveBuffer, SendBuffer};
 use fast_open::FastOpen;
@@ -205,6 +206,7 @@ pub(crate) struct Connection {
 
     timers: Timers,
     pub(crate) counts: Counts,
+    pub(crate) trace: Option<Box<Trace>>,
 }
 
 /// Moderation of the receive buffer: bytes that the program read in the last round trip.
@@ -388,22 +390,25 @@ impl Connection {
         offset >= self.una && offset < self.nxt
     }
 
-    /// Whether a SYN can't be an old duplicate of this connection's segments.
+    /// Whether a SYN can't be an old duplicate of this connection's segments (RFC 6191, 2): its timestamp is
+    /// newer, or not older and its sequence number is.
     pub(crate) fn is_newer(&self, segment: &Segment<'_>) -> bool {
         let later = |new: u32, old: u32| (new.wrapping_sub(old) as i32) > 0;
+        let follows = later(segment.seq, self.peer_wire(self.rcv_nxt()));
         match segment.options.timestamps.filter(|_| self.ts_ok) {
-            Some((val, _)) => later(val, self.ts_recent),
-            None => later(segment.seq, self.peer_wire(self.rcv_nxt())),
+            Some((val, _)) => later(val, self.ts_recent) || val == self.ts_recent && follows,
+            None => follows,
         }
     }
 
-    /// Whether an empty buffer has much memory.
+    /// Whether an empty buffer has much memory, or the scoreboard any.
     pub(crate) fn has_spare(&self) -> bool {
-        self.sending.is_spare() || self.receiving.is_spare()
+        self.sending.is_spare() || self.receiving.is_spare() || self.board.is_spare()
     }
 
-    /// Returns the memory of empty buffers.
+    /// Returns the memory of what is empty.
     pub(crate) fn release_spare(&mut self) {
+        self.board.release();
         self.sending.release();
         self.receiving.release();
     }

@@ -89,6 +89,7 @@ impl Connection {
             tuning: Tuning { since: now, ..Tuning::default() },
             timers: Timers::default(),
             counts: Counts::default(),
+            trace: None,
         };
         // A controller that needs ECN requests it (RFC 8257, 3.1).
         new.ecn.ok = settings.tcp_ecn == 1 || (settings.tcp_ecn != 0 && new.control.wants_ecn());

@@ -461,6 +461,9 @@ impl Connection {
         self.last_sent_at = cx.now;
         self.note_limits();
         self.pace(cx, bytes);
+        if next.again {
+            self.trace(cx.now);
+        }
     }
 
     /// Whether the window or the application limits the rate.

@@ -107,6 +107,7 @@ impl Connection {
         self.finish_tail_probe(cx, ack, &acked);
         self.control_congestion(cx, &mut acked);
         self.set_timers(cx, &acked);
+        self.trace(cx.now);
         true
     }
 

@@ -44,11 +44,25 @@ pub(crate) struct Scoreboard {
     pub sacked_bytes: u64,
     /// Bytes in flight that were sent more than once.
     pub retransmitted: u64,
+    /// Whether the maps have memory, which they keep when they are empty.
+    has_memory: bool,
 }
 
 impl Scoreboard {
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()
+    }
+
+    /// Whether it is empty, and has memory.
+    pub(crate) fn is_spare(&self) -> bool {
+        self.is_empty() && self.has_memory
+    }
+
+    /// Returns the memory of empty maps.
+    pub(crate) fn release(&mut self) {
+        if self.is_empty() {
+            *self = Scoreboard::default();
+        }
     }
 
     pub(crate) fn first(&self) -> Option<Record> {
@@ -100,6 +114,7 @@ impl Scoreboard {
     }
 
     fn put(&mut self, record: Record) {
+        self.has_memory = true;
         self.index(&record);
         self.records.insert(record.start, record);
     }

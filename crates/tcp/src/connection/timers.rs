@@ -119,6 +119,7 @@ impl Connection {
             self.timers.resend_syn = true;
         }
         self.arm_retransmission(cx.now);
+        self.trace(cx.now);
     }
 
     /// Sets the retransmission timer for what is outstanding, or clears it.

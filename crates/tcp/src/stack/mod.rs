@@ -160,6 +160,7 @@ pub struct Stack {
     reassembly: Reassembly,
     challenges: Challenges,
     cookies: Cookies,
+    port_counters: [u64; sockets::PORT_COUNTERS],
     /// ICMP errors and resets in this second.
     errors: (u64, u32),
     statistics: Statistics,
@@ -190,6 +191,7 @@ impl Stack {
             looped: VecDeque::new(),
             challenges: Challenges::default(),
             cookies: Cookies::default(),
+            port_counters: [0; sockets::PORT_COUNTERS],
             errors: (0, 0),
             statistics: Statistics::default(),
             scratch: Vec::new(),

@@ -7,6 +7,7 @@ use crate::connection::{Connection, ConnectionError, Opening, State, TcpInfo};
 use crate::demux::{Tuple, address_words};
 use crate::net::Network;
 use crate::settings::SocketOptions;
+use crate::trace::Trace;
 use crate::udp::UdpSocket;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,6 +18,8 @@ use ringway_wire::{Ethernet, Header, Protocol};
 
 /// First and last port for connections without a chosen one (`ip_local_port_range`).
 const PORTS: (u16, u16) = (32_768, 60_999);
+/// Counters of connections, each for a part of the destinations.
+pub(super) const PORT_COUNTERS: usize = 64;
 
 /// A call on a socket failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,15 +127,22 @@ impl Stack {
     }
 
     /// A free port for a connection to `remote`: the first one after an offset that depends on the addresses
-    /// (RFC 6056, 3.3.3).
+    /// and a counter of the connections (RFC 6056, 3.3.4). So a port is used again late, when the peer's
+    /// TIME-WAIT of its last connection is over.
     fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Option<u16> {
         let ([a, b], [c, d]) = (address_words(local), address_words(remote.ip()));
         let count = u64::from(PORTS.1 - PORTS.0) + 1;
-        let offset =
-            self.secret.hash(&[a, b, c, d, remote.port().into(), 5]).wrapping_add(self.random.below(8));
-        (0..count)
-            .map(|step| PORTS.0 + (offset.wrapping_add(step) % count) as u16)
-            .find(|&port| self.demux.find(&Tuple { local: SocketAddr::new(local, port), remote }).is_none())
+        let hash = |tag| self.secret.hash(&[a, b, c, d, remote.port().into(), tag]);
+        let (offset, place) = (hash(5), (hash(10) % PORT_COUNTERS as u64) as usize);
+        let begin = self.port_counters[place] + self.random.below(8);
+        let port = |step: u64| PORTS.0 + (offset.wrapping_add(begin + step) % count) as u16;
+        let is_free = |&step: &u64| {
+            let local = SocketAddr::new(local, port(step));
+            self.demux.find(&Tuple { local, remote }).is_none()
+        };
+        let step = (0..count).find(is_free)?;
+        self.port_counters[place] = begin + step + 1;
+        Some(port(step))
     }
 
     /// The first port after a random one that is not used.
@@ -398,6 +408,24 @@ impl Stack {
     /// If the socket is not a connection.
     pub fn info(&self, id: SocketId) -> Result<TcpInfo, SocketError> {
         Ok(self.connection(id)?.info())
+    }
+
+    /// Records a connection's state at acknowledgments, timeouts and retransmissions from now on, in at most
+    /// `points` points (see [`Trace`]); 0: no more, and the trace is dropped.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn set_trace(&mut self, id: SocketId, points: usize) -> Result<(), SocketError> {
+        self.connection_mut(id)?.set_trace(points);
+        Ok(())
+    }
+
+    /// The trace, if the connection has one.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn trace(&self, id: SocketId) -> Result<Option<&Trace>, SocketError> {
+        Ok(self.connection(id)?.trace.as_deref())
     }
 
     /// Sets options of a connection.
