@@ -7,16 +7,19 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo test bench bench-click bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo demo-functions test bench bench-click bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing: apt packages, the Rust toolchain
 	@$(SETUP)
 
 demo: setup ## two Linux guests communicate through the switch; GUEST=qemu for QEMU, NIC=e1000 or e1000e for emulated cards
 	@./scripts/demo.sh
+
+demo-functions: setup ## 100 functions start at once, and each answers an ARP request
+	@./scripts/demo-functions.sh
 
 test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)
 	@./scripts/test.sh
