@@ -33,8 +33,11 @@ pub struct Settings {
     /// SYN cookies: 0 never, 1 when the backlog is full, 2 always.
     pub tcp_syncookies: u8,
     /// Fast Open (RFC 7413), a sum: 1 for connections, see [`SocketOptions::tcp_fastopen_connect`]; 2 for listeners,
-    /// all of them, as Linux's 0x400.
+    /// see [`crate::Stack::set_fast_open`]; 4: data goes with a SYN without a cookie; 0x200: it is accepted so;
+    /// 0x400: all listeners accept.
     pub tcp_fastopen: u32,
+    /// The key of the cookies that listeners give; `None`: a random one.
+    pub tcp_fastopen_key: Option<[u64; 2]>,
     /// Connections of a listener that wait for their handshake's last segment.
     pub tcp_max_syn_backlog: usize,
     /// Retransmissions of a SYN.
@@ -108,6 +111,7 @@ impl Default for Settings {
             tcp_frto: true,
             tcp_syncookies: 1,
             tcp_fastopen: 1,
+            tcp_fastopen_key: None,
             tcp_max_syn_backlog: 4096,
             tcp_syn_retries: 6,
             tcp_synack_retries: 5,
@@ -153,6 +157,14 @@ pub struct SocketOptions {
     pub tcp_user_timeout: u64,
     /// Maximum pacing rate in bytes a second.
     pub so_max_pacing_rate: u64,
+    /// Size of the send buffer; 0: `tcp_wmem`.
+    pub so_sndbuf: usize,
+    /// Largest segment size, sent and announced, if it is set before the handshake; 0: the path's.
+    pub tcp_maxseg: u64,
+    /// As `Settings::tcp_syn_retries`; 0: that.
+    pub tcp_syncnt: u32,
+    /// As `Settings::tcp_notsent_lowat`; 0: that.
+    pub tcp_notsent_lowat: usize,
     /// Requests a cookie with the SYN, or sends bytes with it that were passed to [`crate::Stack::send`] before
     /// the next [`crate::Stack::transmit`]. The peer may receive these bytes twice.
     pub tcp_fastopen_connect: bool,
@@ -166,6 +178,10 @@ impl Default for SocketOptions {
             so_keepalive: false,
             tcp_user_timeout: 0,
             so_max_pacing_rate: u64::MAX,
+            so_sndbuf: 0,
+            tcp_maxseg: 0,
+            tcp_syncnt: 0,
+            tcp_notsent_lowat: 0,
             tcp_fastopen_connect: false,
         }
     }

@@ -37,7 +37,7 @@ fn cell(algorithm: Algorithm, loss: u64, rtt: u64, buffer: u64) -> String {
         ..Settings::default()
     };
     let mut network = Network::new(&settings, forward, 7 + loss + rtt + buffer);
-    network.lines[1] = Line { rate: RATE, delay: rtt * 500, ..Line::default() };
+    network.set(1, &Line { rate: RATE, delay: rtt * 500, ..Line::default() });
     let (client, server) = network.connect("10.0.0.2:80");
     let start = network.now;
     let (mut sent, mut read) = (0, 0);

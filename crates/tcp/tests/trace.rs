@@ -12,8 +12,8 @@ fn transfer(algorithm: Algorithm, loss: u64, points: usize) -> Trace {
     const LEN: u64 = 8 << 20;
     let settings = Settings { tcp_congestion_control: algorithm, ..Settings::default() };
     let line = Line { rate: 12_500_000, delay: 10 * MS, buffer: 250_000, ..Line::default() };
-    let mut network = Network::new(&settings, line, 7);
-    network.lines[0].loss = loss;
+    let mut network = Network::new(&settings, line.clone(), 7);
+    network.set(0, &Line { loss, ..line });
     let (client, server) = network.connect("10.0.0.2:80");
     network.hosts[0].set_trace(client, points).unwrap();
     let (mut sent, mut read) = (0, 0);

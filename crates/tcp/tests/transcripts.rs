@@ -15,7 +15,8 @@
 //!
 //! A segment is its flags (`S`, `F`, `R`, `P`, `.` for ACK, `E`, `W`), `start:end`, and any of `ack N`, `win N`,
 //! `mss N`, `wscale N`, `sackOK`, `sack A:B,C:D`, `ts VAL,ECR`, `ce`, `ect`, `fo COOKIE` (Fast Open, with `request`,
-//! hexadecimal digits, or `cookie` for the stack's). What a line doesn't say is not compared, but a segment without
+//! hexadecimal digits, or `cookie` for the stack's; with `exp-` before it in the experimental option). What a line
+//! doesn't say is not compared, but a segment without
 //! `sack` has none.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -118,7 +119,10 @@ impl Described {
         let given = |line: Option<u64>, value: Option<u64>| line.is_none() || line == value;
         let same_fo = match self.fo.as_deref() {
             None => true,
-            Some("cookie") => sent.fo.as_deref().is_some_and(|cookie| cookie != "request"),
+            Some(any @ ("cookie" | "exp-cookie")) => sent
+                .fo
+                .as_deref()
+                .is_some_and(|fo| !fo.ends_with("request") && fo.starts_with("exp-") == (any != "cookie")),
             fo => fo == sent.fo.as_deref(),
         };
         same_fo
@@ -240,11 +244,8 @@ impl Run {
                 2 => segment.mss = Some(word(&[&[0, 0], &option[2..]].concat()) as u16),
                 3 => segment.wscale = Some(option[2]),
                 4 => segment.sack_ok = true,
-                34 if option.len() == 2 => segment.fo = Some("request".to_string()),
-                34 => {
-                    self.cookie = option[2..].to_vec();
-                    segment.fo = Some(self.cookie.iter().map(|byte| format!("{byte:02x}")).collect());
-                }
+                34 => segment.fo = Some(self.cookie_of(&option[2..])),
+                254 => segment.fo = Some(format!("exp-{}", self.cookie_of(&option[4..]))),
                 5 => {
                     let offset = |bytes: &[u8]| word(bytes).wrapping_sub(PEER_ISS);
                     segment.sack = option[2..]
@@ -265,6 +266,14 @@ impl Run {
         segment
     }
 
+    fn cookie_of(&mut self, bytes: &[u8]) -> String {
+        if bytes.is_empty() {
+            return "request".to_string();
+        }
+        self.cookie = bytes.to_vec();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     fn peer_sends(&mut self, segment: &Described) {
         let mut options = Vec::new();
         let mut put = |bytes: &[u8]| options.extend_from_slice(bytes);
@@ -278,12 +287,16 @@ impl Run {
                 .concat());
         }
         if let Some(fo) = &segment.fo {
-            let cookie = match fo.as_str() {
+            let digits = fo.trim_start_matches("exp-");
+            let cookie = match digits {
                 "request" => Vec::new(),
                 "cookie" => self.cookie.clone(),
                 digits => u64::from_str_radix(digits, 16).unwrap().to_be_bytes().to_vec(),
             };
-            put(&[&[1, 1, 34, 2 + cookie.len() as u8][..], &cookie].concat());
+            match digits == fo {
+                true => put(&[&[1, 1, 34, 2 + cookie.len() as u8][..], &cookie].concat()),
+                false => put(&[&[254, 4 + cookie.len() as u8, 0xf9, 0x89][..], &cookie].concat()),
+            }
         }
         let iss = self.our_iss.unwrap_or(0);
         if !segment.sack.is_empty() {

@@ -1,6 +1,6 @@
 //! Fast Open (RFC 7413): data with the SYN, behind a cookie.
 
-use super::options::{Cookie, Options};
+use super::options::{Cookie, OPTIONS, Options};
 use super::{Connection, Context, FIRST, Segment, State};
 
 /// The state of one connection.
@@ -8,13 +8,28 @@ use super::{Connection, Context, FIRST, Segment, State};
 pub(crate) struct FastOpen {
     /// What our SYN or SYN-ACK carries: a cookie, or an empty one as a request.
     pub cookie: Option<Cookie>,
-    /// The segment size that the peer announced when it gave the cookie.
+    /// Whether it is in the experimental option.
+    pub is_experimental: bool,
+    /// Whether our SYN carries data without a cookie.
+    pub needs_no_cookie: bool,
+    /// The segment size that the peer announced before; 0 if it is unknown.
     pub mss: u64,
     /// Whether the peer's SYN had a valid cookie: its data is passed on, and ours is sent, before the handshake is
     /// complete.
     pub is_accepted: bool,
-    /// A cookie that the peer gave.
-    pub given: Option<Cookie>,
+    /// Whether data with a SYN was acknowledged, by the peer or by us.
+    pub is_syn_data_acked: bool,
+    /// What the peer's SYN-ACK said.
+    pub answer: Option<Answer>,
+}
+
+/// A SYN-ACK's answer to Fast Open.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// A cookie, and whether it was in the experimental option.
+    pub given: Option<(Cookie, bool)>,
+    /// Whether a request was not answered, and which option it was in.
+    pub ignored: Option<bool>,
 }
 
 impl Connection {
@@ -36,6 +51,7 @@ impl Connection {
     /// The peer's SYN has a valid cookie.
     pub(crate) fn accept_fast_open(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) {
         self.fast_open.is_accepted = true;
+        self.fast_open.is_syn_data_acked = !segment.payload.is_empty();
         self.snd_wnd = u64::from(segment.window);
         self.max_wnd = self.snd_wnd;
         self.ready.writable = true;
@@ -44,18 +60,31 @@ impl Connection {
 
     /// Bytes that a SYN with these options carries.
     pub(super) fn fast_open_payload(&self, options: &Options) -> u64 {
-        let room = self.fast_open.mss.min(self.path_mss).saturating_sub(options.emitted_len() as u64);
-        let waiting = self.sending.len() as u64;
-        if self.fast_open.cookie.as_ref().is_some_and(|cookie| !cookie.is_empty()) {
-            waiting.min(room)
-        } else {
-            0
-        }
+        let has_cookie = options.fast_open.as_ref().is_some_and(|cookie| !cookie.is_empty());
+        let carries = has_cookie || self.fast_open.needs_no_cookie;
+        if carries { self.fast_open_room().min(self.sending.len() as u64) } else { 0 }
+    }
+
+    /// Room for bytes in a SYN, beside options that are added on the way, as Linux reckons.
+    pub(crate) fn fast_open_room(&self) -> u64 {
+        let mss = if self.fast_open.mss == 0 { self.path_mss } else { self.fast_open.mss.min(self.path_mss) };
+        mss.saturating_sub(OPTIONS as u64)
     }
 
     /// The SYN-ACK arrived: what it does not acknowledge is sent again at once (RFC 7413, 4.2.1).
     pub(super) fn fast_open_answered(&mut self, segment: &Segment<'_>) {
-        self.fast_open.given = segment.options.fast_open.clone().filter(|cookie| !cookie.is_empty());
+        if self.fast_open.cookie.is_some() || self.fast_open.needs_no_cookie {
+            let experimental = segment.options.fast_open_experimental;
+            let cookie = segment.options.fast_open.clone().filter(|cookie| !cookie.is_empty());
+            // A cookie that was not asked for does not count.
+            let given =
+                cookie.filter(|_| self.fast_open.cookie.is_some()).map(|cookie| (cookie, experimental));
+            let asked = self.fast_open.cookie.as_ref().is_some_and(|cookie| cookie.is_empty());
+            let vain = asked && given.is_none() && self.counts.retrans == 0;
+            let ignored = vain.then_some(self.fast_open.is_experimental);
+            self.fast_open.answer = Some(Answer { given, ignored });
+        }
+        self.fast_open.is_syn_data_acked = self.offset(segment.ack) > FIRST + 1;
         self.board.lose_all(false);
     }
 }

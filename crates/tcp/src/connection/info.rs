@@ -16,6 +16,7 @@ pub struct TcpInfo {
     pub tcpi_options_timestamps: bool,
     pub tcpi_options_sack: bool,
     pub tcpi_options_ecn: bool,
+    pub tcpi_options_syn_data: bool,
     pub tcpi_snd_wscale: u8,
     pub tcpi_rcv_wscale: u8,
     pub tcpi_rto: u64,
@@ -24,12 +25,15 @@ pub struct TcpInfo {
     pub tcpi_unacked: u64,
     pub tcpi_sacked: u64,
     pub tcpi_lost: u64,
+    pub tcpi_retrans: u64,
+    pub tcpi_last_data_recv: u64,
     pub tcpi_pmtu: u64,
     pub tcpi_rtt: u64,
     pub tcpi_rttvar: u64,
     pub tcpi_min_rtt: u64,
     pub tcpi_snd_ssthresh: u64,
     pub tcpi_snd_cwnd: u64,
+    pub tcpi_advmss: u64,
     pub tcpi_rcv_space: u64,
     pub tcpi_total_retrans: u64,
     pub tcpi_pacing_rate: u64,
@@ -51,7 +55,7 @@ pub struct TcpInfo {
 }
 
 impl Connection {
-    pub(crate) fn info(&self) -> TcpInfo {
+    pub(crate) fn info(&self, now: u64) -> TcpInfo {
         let segments = |bytes: u64| bytes.div_ceil(self.mss);
         let sent = self.sending.end().min(self.nxt);
         TcpInfo {
@@ -61,6 +65,7 @@ impl Connection {
             tcpi_options_timestamps: self.ts_ok,
             tcpi_options_sack: self.sack_ok,
             tcpi_options_ecn: self.ecn.ok,
+            tcpi_options_syn_data: self.fast_open.is_syn_data_acked,
             tcpi_snd_wscale: self.snd_wscale,
             tcpi_rcv_wscale: self.rcv_wscale,
             tcpi_rto: self.rtt.rto(),
@@ -69,12 +74,15 @@ impl Connection {
             tcpi_unacked: segments(self.nxt - self.una),
             tcpi_sacked: segments(self.board.sacked_bytes),
             tcpi_lost: segments(self.board.lost_bytes),
+            tcpi_retrans: segments(self.board.retransmitted),
+            tcpi_last_data_recv: now.saturating_sub(self.last_received_at),
             tcpi_pmtu: self.path_mss + if self.tuple.local.is_ipv4() { 40 } else { 60 },
             tcpi_rtt: self.rtt.srtt,
             tcpi_rttvar: self.rtt.rttvar,
             tcpi_min_rtt: self.rtt.min().unwrap_or(0),
             tcpi_snd_ssthresh: self.window.ssthresh / self.mss,
             tcpi_snd_cwnd: self.window.cwnd / self.mss,
+            tcpi_advmss: self.path_mss,
             tcpi_rcv_space: self.tuning.space,
             tcpi_total_retrans: self.counts.retrans,
             tcpi_pacing_rate: self.window.pacing_rate,

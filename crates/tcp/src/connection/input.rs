@@ -27,6 +27,8 @@ pub(crate) struct Reset {
     pub seq: u32,
     /// With an acknowledgment, if there is one.
     pub ack: Option<u32>,
+    /// The timestamps of a connection that has them (RFC 7323, 3.2).
+    pub timestamps: Option<(u32, u32)>,
 }
 
 impl Segment<'_> {
@@ -42,9 +44,9 @@ impl Segment<'_> {
             return None;
         }
         Some(if self.flags.has(Flags::ACK) {
-            Reset { seq: self.ack, ack: None }
+            Reset { seq: self.ack, ack: None, timestamps: None }
         } else {
-            Reset { seq: 0, ack: Some(self.seq.wrapping_add(self.len())) }
+            Reset { seq: 0, ack: Some(self.seq.wrapping_add(self.len())), timestamps: None }
         })
     }
 }
@@ -86,10 +88,10 @@ impl Connection {
             }
             self.establish(cx, segment);
         }
-        self.remember_timestamp(cx.now, segment);
         if !self.acknowledged(cx, segment) {
             return None;
         }
+        self.remember_timestamp(cx.now, segment);
         self.after_own_fin(cx);
         if self.state != State::Closed {
             self.receive(cx, segment);
@@ -226,7 +228,7 @@ impl Connection {
             return self.challenge(cx);
         }
         let error = match self.state {
-            State::SynReceived => Some(ConnectionError::Refused),
+            State::SynReceived if !self.fast_open.is_accepted => Some(ConnectionError::Refused),
             State::TimeWait | State::LastAck | State::Closing => None,
             _ => Some(ConnectionError::Reset),
         };
@@ -289,6 +291,7 @@ impl Connection {
             self.dsack = Some(range);
             self.counts.dsack_dups += 1;
         }
+        self.last_received_at = cx.now;
         self.counts.bytes_received += placed.in_order;
         self.ready.readable |= placed.in_order > 0;
         let whole = kept == segment.payload.len() as u64;

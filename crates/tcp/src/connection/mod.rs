@@ -167,6 +167,8 @@ pub(crate) struct Connection {
     sndbuf: usize,
     /// No more bytes are sent after those in the buffer.
     fin_queued: bool,
+    /// `tcp_cork` holds back nothing until the next segment.
+    uncorked: bool,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
     small_end: u64,
     board: Scoreboard,
@@ -179,6 +181,9 @@ pub(crate) struct Connection {
     release_at: u64,
     /// When data was sent last.
     last_sent_at: u64,
+    /// When data was received last.
+    last_received_at: u64,
+    usage: Usage,
 
     irs: u32,
     receiving: ReceiveBuffer,
@@ -207,6 +212,16 @@ pub(crate) struct Connection {
     timers: Timers,
     pub(crate) counts: Counts,
     pub(crate) trace: Option<Box<Trace>>,
+}
+
+/// Use of the congestion window until an offset is acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    /// Whether it held back data.
+    full: bool,
+    /// Most bytes in flight.
+    most: u64,
+    until: u64,
 }
 
 /// Moderation of the receive buffer: bytes that the program read in the last round trip.
@@ -326,7 +341,8 @@ impl Connection {
             return 0;
         }
         let unsent = (self.sending.end() - self.nxt.min(self.sending.end())) as usize;
-        let lowat = settings.tcp_notsent_lowat.saturating_sub(unsent);
+        let own = self.options.tcp_notsent_lowat;
+        let lowat = if own == 0 { settings.tcp_notsent_lowat } else { own }.saturating_sub(unsent);
         self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf)
     }
 
@@ -424,18 +440,35 @@ impl Connection {
     }
 
     /// The reset that tells the peer that the connection is aborted (RFC 9293, 3.10.5).
-    pub(crate) fn abort_reset(&self) -> Option<Reset> {
+    pub(crate) fn abort_reset(&self, now: u64) -> Option<Reset> {
         let told = matches!(
             self.state,
             State::SynReceived | State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait
         );
-        told.then(|| Reset { seq: self.wire(self.nxt), ack: Some(self.peer_wire(self.rcv_nxt())) })
+        told.then(|| Reset {
+            seq: self.wire(self.nxt),
+            ack: Some(self.peer_wire(self.rcv_nxt())),
+            timestamps: self.ts_ok.then(|| (self.timestamp(now), self.ts_recent)),
+        })
     }
 
     /// Changes the options; what they held back may be sent.
     pub(crate) fn set_options(&mut self, cx: &mut Context<'_>, options: SocketOptions) {
+        // As in Linux: what was held back is sent, even if `tcp_cork` is set.
+        self.uncorked |= options.tcp_nodelay && !self.options.tcp_nodelay && self.sending.end() > self.nxt;
         self.options = options;
+        if options.so_sndbuf > 0 {
+            self.sndbuf = options.so_sndbuf;
+        }
+        if self.state == State::SynSent && self.nxt == FIRST {
+            self.path_mss = self.path_mss.min(self.max_segment());
+        }
         self.rearm_keepalive(cx);
+    }
+
+    /// The largest segment that the program permits.
+    fn max_segment(&self) -> u64 {
+        if self.options.tcp_maxseg == 0 { u64::MAX } else { self.options.tcp_maxseg.max(MIN_MSS) }
     }
 
     /// No more bytes will be sent.
@@ -457,7 +490,7 @@ impl Connection {
     /// (RFC 2525, 2.17).
     pub(crate) fn close(&mut self, now: u64, settings: &Settings) -> bool {
         self.owned = false;
-        let lost = self.receiving.readable() > 0 && self.is_synchronized();
+        let lost = self.receiving.readable() > 0 && (self.is_synchronized() || self.fast_open.is_accepted);
         if !lost {
             self.shutdown();
             if self.state == State::FinWait2 {

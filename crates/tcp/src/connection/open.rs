@@ -9,7 +9,7 @@ use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::timers::Timers;
-use super::{Connection, Counts, DEFAULT_MSS, Ecn, FIRST, MIN_MSS, Readiness, State, Tuning};
+use super::{Connection, Counts, DEFAULT_MSS, Ecn, FIRST, MIN_MSS, Readiness, State, Tuning, Usage};
 use crate::congestion::{Algorithm, State as CaState, Window};
 use crate::demux::Tuple;
 use crate::settings::{Settings, SocketOptions};
@@ -59,6 +59,7 @@ impl Connection {
             sending: SendBuffer::new(FIRST + 1),
             sndbuf: settings.tcp_wmem[1],
             fin_queued: false,
+            uncorked: false,
             small_end: 0,
             board: Scoreboard::default(),
             rate: Rate::default(),
@@ -68,6 +69,8 @@ impl Connection {
             control: opening.algorithm.build(opening.seed),
             release_at: 0,
             last_sent_at: 0,
+            last_received_at: 0,
+            usage: Usage::default(),
             irs: 0,
             receiving: ReceiveBuffer::new(FIRST + 1),
             rcvbuf: settings.tcp_rmem[1],
@@ -108,6 +111,10 @@ impl Connection {
         let mut new = Connection::connect(opening, now, settings);
         new.state = State::SynReceived;
         new.owned = false;
+        new.path_mss = new.path_mss.min(new.max_segment());
+        if new.options.so_sndbuf > 0 {
+            new.sndbuf = new.options.so_sndbuf;
+        }
         new.ecn.ok = ecn && settings.tcp_ecn != 0;
         new.negotiate(now, seq, options);
         new

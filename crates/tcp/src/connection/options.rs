@@ -6,6 +6,10 @@ use ringway_wire::{ip, tcp::option};
 /// Largest length of the options of a header.
 pub(crate) const OPTIONS: usize = 40;
 
+/// The kind of experimental options (RFC 4727), and the identifier of Fast Open's.
+const EXPERIMENT: u8 = 254;
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
+
 /// A cookie of Fast Open.
 pub(crate) type Cookie = ArrayVec<u8, 16>;
 
@@ -20,6 +24,8 @@ pub(crate) struct Options {
     pub sack: ArrayVec<(u32, u32), 4>,
     /// A cookie of Fast Open; an empty one requests a cookie (RFC 7413, 4.1.1).
     pub fast_open: Option<Cookie>,
+    /// Whether the cookie is in the experimental option (RFC 7413, A.3).
+    pub fast_open_experimental: bool,
 }
 
 impl Options {
@@ -46,7 +52,12 @@ impl Options {
                         .collect();
                 }
                 [option::FAST_OPEN, 2 | 6..=18, ref cookie @ ..] if cookie.len().is_multiple_of(2) => {
-                    found.fast_open = cookie.try_into().ok();
+                    (found.fast_open, found.fast_open_experimental) = (cookie.try_into().ok(), false);
+                }
+                [EXPERIMENT, 4 | 8..=20, a, b, ref cookie @ ..]
+                    if [a, b] == FAST_OPEN_EXPERIMENT && cookie.len().is_multiple_of(2) =>
+                {
+                    (found.fast_open, found.fast_open_experimental) = (cookie.try_into().ok(), true);
                 }
                 _ => {}
             }
@@ -77,10 +88,15 @@ impl Options {
             put(&[option::NOP, option::WINDOW_SCALE, 3, shift]);
         }
         if let Some(cookie) = &self.fast_open {
-            let len = 2 + cookie.len();
-            put(&[option::NOP; 3][..len.next_multiple_of(4) - len]);
-            put(&[option::FAST_OPEN, len as u8]);
+            let len = self.fast_open_len(cookie);
+            if self.fast_open_experimental {
+                put(&[EXPERIMENT, len as u8]);
+                put(&FAST_OPEN_EXPERIMENT);
+            } else {
+                put(&[option::FAST_OPEN, len as u8]);
+            }
             put(cookie);
+            put(&[option::NOP; 3][..len.next_multiple_of(4) - len]);
         }
         // Every part is a whole number of words, so what remains is one too; SACK needs one for its head.
         let room = (OPTIONS - self.base_len()).saturating_sub(4) / 8;
@@ -102,7 +118,12 @@ impl Options {
             + usize::from(self.window_scale.is_some())
             + 3 * usize::from(self.timestamps.is_some())
             + usize::from(self.sack_permitted && self.timestamps.is_none());
-        4 * words + self.fast_open.as_ref().map_or(0, |cookie| (2 + cookie.len()).next_multiple_of(4))
+        let fast_open = self.fast_open.as_ref().map_or(0, |cookie| self.fast_open_len(cookie));
+        4 * words + fast_open.next_multiple_of(4)
+    }
+
+    fn fast_open_len(&self, cookie: &Cookie) -> usize {
+        cookie.len() + if self.fast_open_experimental { 4 } else { 2 }
     }
 
     /// The length of all options.
@@ -125,12 +146,15 @@ mod tests {
         fn options()(
             mss: Option<u16>, shift in prop::option::of(0u8..15), sack_permitted: bool,
             timestamps: Option<(u32, u32)>, sack in prop::collection::vec(any::<(u32, u32)>(), 0..4),
-            cookie in prop::option::of(prop::collection::vec(any::<[u8; 2]>(), 0..9)),
+            cookie in prop::option::of(prop::collection::vec(any::<[u8; 2]>(), 0..9)), experimental: bool,
         ) -> Options {
             let sack = sack.into_iter().collect();
             let cookie = cookie.filter(|pairs| pairs.len() != 1);
-            let fast_open = cookie.map(|pairs| pairs.into_iter().flatten().collect());
-            Options { mss, window_scale: shift, sack_permitted, timestamps, sack, fast_open }
+            let fast_open: Option<Cookie> = cookie.map(|pairs| pairs.into_iter().flatten().collect());
+            let fast_open_experimental = experimental && fast_open.is_some();
+            Options {
+                mss, window_scale: shift, sack_permitted, timestamps, sack, fast_open, fast_open_experimental,
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::options::Options;
 use super::timers::{Kind, Probe};
-use super::{Connection, Context, FIRST, State};
+use super::{Connection, Context, FIRST, State, Usage};
 use crate::congestion::State as CaState;
 use crate::net::{Link, Outgoing};
 use crate::settings::MS;
@@ -132,6 +132,7 @@ impl Connection {
             timestamps: self.ts_ok.then(|| (self.timestamp(now), echo)),
             // RFC 7413, 4.1.3.1: not on retransmissions, since some networks drop it.
             fast_open: self.fast_open.cookie.clone().filter(|_| !again),
+            fast_open_experimental: self.fast_open.is_experimental,
             ..Options::default()
         }
     }
@@ -343,16 +344,20 @@ impl Connection {
         if let Some(payload) = self.mtu_probe(cx, left, usable, quota) {
             return Some(Next { start: self.nxt, end: self.nxt + payload, again: false, probe: true });
         }
-        self.window.cwnd_limited |= quota < left.min(usable).min(self.mss.max(goal));
+        if quota < left.min(usable).min(self.mss.max(goal)) {
+            self.note_usage(true);
+        }
         if quota < self.mss.min(left) && self.board.in_flight > 0 {
             return None;
         }
+        // At least two frames in a window, as in Linux.
+        let goal = goal.min(self.window.cwnd / 2).max(self.mss);
         let permitted = left.min(usable).min(goal).min(quota.max(self.mss));
         let full = permitted / self.mss * self.mss;
         if full > 0 {
             let rest = permitted - full;
             let last =
-                rest > 0 && permitted == left && rest + full <= goal && self.may_send_small(idle, left);
+                rest > 0 && permitted == left && rest + full <= goal && self.may_send_small(cx.now, idle);
             return Some(Next {
                 start: self.nxt,
                 end: self.nxt + if last { permitted } else { full },
@@ -362,14 +367,19 @@ impl Connection {
         }
         let all = permitted == left;
         // RFC 9293, 3.8.6.2.1: part of what is left only if it fills half of the largest window.
-        let send = if all { self.may_send_small(idle, left) } else { permitted >= self.max_wnd / 2 || idle };
+        let send =
+            if all { self.may_send_small(cx.now, idle) } else { permitted >= self.max_wnd / 2 || idle };
         send.then_some(Next { start: self.nxt, end: self.nxt + permitted, again: false, probe: false })
     }
 
-    /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full.
-    fn may_send_small(&self, _idle: bool, _left: u64) -> bool {
-        if self.fin_queued {
+    /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full. A cork
+    /// holds back for one timeout at most while nothing is in flight.
+    fn may_send_small(&mut self, now: u64, idle: bool) -> bool {
+        if self.fin_queued || self.uncorked {
             return true;
+        }
+        if self.options.tcp_cork && idle && self.timers.cork.is_none() {
+            self.timers.cork = Some(now + self.rtt.rto());
         }
         !self.options.tcp_cork && (self.options.tcp_nodelay || self.small_end <= self.una)
     }
@@ -389,6 +399,10 @@ impl Connection {
         let mut options = self.options_of(cx.now);
         let base = if self.ts_ok { 12 } else { 0 };
         let mss = if next.probe { payload_len } else { self.mss };
+        if payload_len > mss && !next.again {
+            // A receiver that joins segments passes them on at once, as Linux wants it.
+            flags = flags.with(Flags::PSH);
+        }
         if payload_len + options.emitted_len() as u64 > mss + base {
             // A full segment has no room for SACK blocks, so a segment of their own carries them.
             if self.ack_now && !options.sack.is_empty() && !self.send_ack(cx, link) {
@@ -409,6 +423,7 @@ impl Connection {
             return false;
         }
         self.ecn.queue_cwr &= !cwr;
+        (self.uncorked, self.timers.cork) = (false, None);
         let end = next.end.max(next.start + payload_len + u64::from(has_fin));
         self.data_sent(cx, Next { end, ..next });
         self.acknowledgment_sent();
@@ -469,12 +484,19 @@ impl Connection {
     /// Whether the window or the application limits the rate.
     fn note_limits(&mut self) {
         let in_flight = self.in_flight();
-        let full = in_flight + self.mss > self.window.cwnd;
-        let slow_start = self.window.in_slow_start() && self.window.cwnd < 2 * in_flight;
-        self.window.cwnd_limited = full || slow_start;
+        self.note_usage(in_flight + self.mss > self.window.cwnd);
         let unsent = self.sending.end().saturating_sub(self.nxt);
         if unsent < self.mss && in_flight < self.window.cwnd && self.board.lost_bytes == 0 {
             self.rate.app_limited = (self.rate.delivered + in_flight).max(1);
+        }
+    }
+
+    /// How much of the window is used, at most in a round trip (RFC 2861; Linux's `tcp_cwnd_validate`).
+    fn note_usage(&mut self, full: bool) {
+        let in_flight = self.in_flight();
+        let usage = &mut self.usage;
+        if full || self.una >= usage.until || (!usage.full && in_flight > usage.most) {
+            *usage = Usage { full, most: in_flight, until: self.nxt };
         }
     }
 

@@ -250,6 +250,12 @@ impl Connection {
         let reduced = self.recovery.state >= CaState::Recovery;
         if self.board.lost_bytes > 0 && !reduced && !self.is_only_probe_lost() {
             self.enter_recovery(cx);
+            if !self.control.controls_cwnd() {
+                // RFC 6937, 3: no acknowledgment says that more has left the network.
+                self.update_window();
+                self.recovery.prr_delivered += self.mss;
+                self.window.cwnd = self.window.in_flight + self.mss;
+            }
         }
         if self.timers.retransmit.is_none() {
             self.arm_retransmission(cx.now);
@@ -502,6 +508,8 @@ impl Connection {
             self.recovery.last_sample = acked.sample;
         }
         self.update_window();
+        self.window.cwnd_limited =
+            self.usage.full || (self.window.in_slow_start() && self.window.cwnd < 2 * self.usage.most);
         self.control.on_every_ack(cx.now, &mut self.window, &acked.sample, acked.ece);
         if self.control.controls_cwnd() {
             self.control.on_ack(cx.now, &mut self.window, &acked.sample);
@@ -520,7 +528,9 @@ impl Connection {
         // What is selectively acknowledged or lost stays in the buffer too.
         let factor = if self.control.controls_cwnd() { 3 } else { 2 };
         let wanted = factor * self.window.cwnd + self.mss;
-        self.sndbuf = self.sndbuf.max((wanted as usize).min(cx.settings.tcp_wmem[2]));
+        if self.options.so_sndbuf == 0 {
+            self.sndbuf = self.sndbuf.max((wanted as usize).min(cx.settings.tcp_wmem[2]));
+        }
     }
 
     /// Proportional rate reduction (RFC 6937, 3.1), with its slow-start part only while acknowledgments move

@@ -32,6 +32,8 @@ pub(crate) struct Timers {
     pub retransmit: Option<(Kind, u64)>,
     pub delayed_ack: Option<u64>,
     pub keepalive: Option<u64>,
+    /// When `tcp_cork` no longer holds back what is not full.
+    pub cork: Option<u64>,
     /// When pacing permits the next segment.
     pub release: Option<u64>,
     /// End of TIME-WAIT, or of FIN-WAIT-2 without a program.
@@ -49,7 +51,7 @@ pub(crate) struct Timers {
 impl Timers {
     pub(super) fn next(&self) -> Option<u64> {
         let retransmit = self.retransmit.map(|(_, at)| at);
-        [retransmit, self.delayed_ack, self.keepalive, self.release, self.time_wait]
+        [retransmit, self.delayed_ack, self.keepalive, self.cork, self.release, self.time_wait]
             .into_iter()
             .flatten()
             .min()
@@ -66,6 +68,10 @@ impl Connection {
         let due = |at: Option<u64>| at.is_some_and(|at| at <= cx.now);
         if due(self.timers.release) {
             self.timers.release = None;
+        }
+        if due(self.timers.cork) {
+            self.timers.cork = None;
+            self.uncorked = true;
         }
         if due(self.timers.delayed_ack) {
             self.timers.delayed_ack = None;
@@ -98,6 +104,7 @@ impl Connection {
             return cx.now - since >= self.options.tcp_user_timeout;
         }
         let most = match self.state {
+            State::SynSent if self.options.tcp_syncnt > 0 => self.options.tcp_syncnt,
             State::SynSent => cx.settings.tcp_syn_retries,
             State::SynReceived => cx.settings.tcp_synack_retries,
             _ => cx.settings.tcp_retries2,
@@ -144,9 +151,7 @@ impl Connection {
         if let (true, Some((Kind::Timeout, timeout))) = (permitted, self.timers.retransmit) {
             let one = self.nxt - self.una <= self.mss;
             let at = cx.now + self.rtt.probe_timeout(one);
-            if at < timeout {
-                self.timers.retransmit = Some((Kind::Probe, at));
-            }
+            self.timers.retransmit = Some((Kind::Probe, at.min(timeout)));
         }
     }
 

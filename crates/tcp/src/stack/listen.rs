@@ -6,6 +6,7 @@ use crate::connection::{Connection, Context, Segment};
 use crate::demux::Tuple;
 use crate::net::neighbor::Lookup;
 use crate::net::{Frames, Link};
+use crate::settings::SocketOptions;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
@@ -23,12 +24,18 @@ pub(crate) struct Listener {
     embryos: usize,
     /// Until when a cookie may come back.
     pub cookies_until: u64,
+    /// `TCP_FASTOPEN`.
+    pub fast_open: bool,
+    /// What its connections inherit.
+    pub options: SocketOptions,
 }
 
 impl Listener {
     pub(crate) fn new(local: SocketAddr, backlog: usize, algorithm: Algorithm) -> Listener {
         let backlog = backlog.max(1);
-        Listener { local, backlog, algorithm, queue: VecDeque::new(), embryos: 0, cookies_until: 0 }
+        let queue = VecDeque::new();
+        let options = SocketOptions::default();
+        Listener { local, backlog, algorithm, queue, embryos: 0, cookies_until: 0, fast_open: false, options }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -77,7 +84,7 @@ impl Stack {
         let Some(listener) = self.listener_mut(index) else { return };
         // Attack: a flood of SYNs. Beyond the backlog nothing is stored: the answer carries all state.
         let (full, crowded) = (listener.is_full(), listener.embryos >= most);
-        let algorithm = listener.algorithm;
+        let (algorithm, options) = (listener.algorithm, listener.options);
         if full {
             self.statistics.listen_overflows += 1;
             return;
@@ -90,13 +97,14 @@ impl Stack {
             return;
         }
         let ecn = flags.has(Flags::ECE) && flags.has(Flags::CWR);
-        let Some(opening) = self.opening(tuple, algorithm) else {
+        let Some(mut opening) = self.opening(tuple, algorithm) else {
             self.statistics.no_route += 1;
             return;
         };
+        opening.options = options;
         let mut connection =
             Connection::accept(&opening, self.now, &self.settings, segment.seq, &segment.options, ecn);
-        self.open_fast(&mut connection, segment);
+        self.open_fast(index, &mut connection, segment);
         self.add_embryo(index, tuple, connection);
     }
 
@@ -132,12 +140,14 @@ impl Stack {
         }
     }
 
-    /// A connection of a listener ended before it was accepted.
-    pub(super) fn forget_embryo(&mut self, listener: u32, index: u32) {
-        let Some(listener) = self.listener_mut(listener) else { return };
-        let before = listener.queue.len();
-        listener.queue.retain(|other| *other != index);
-        if listener.queue.len() == before {
+    /// Whether a connection of a listener is to be accepted.
+    pub(super) fn is_queued(&mut self, listener: u32, index: u32) -> bool {
+        self.listener_mut(listener).is_some_and(|listener| listener.queue.contains(&index))
+    }
+
+    /// A connection of a listener ended before it could be accepted.
+    pub(super) fn forget_embryo(&mut self, listener: u32) {
+        if let Some(listener) = self.listener_mut(listener) {
             listener.embryos = listener.embryos.saturating_sub(1);
         }
     }
@@ -145,6 +155,7 @@ impl Stack {
     pub(super) fn close_listener(&mut self, index: u32) {
         let Some(listener) = self.listener_mut(index) else { return };
         let port = listener.local.port();
+        listener.queue.clear();
         super::sockets::remove(&mut self.listeners, port, index);
         let children = |(child, slot): (usize, &super::Slot)| match &slot.socket {
             Some(Socket::Tcp(connection)) if connection.listener == Some(index) => Some(child as u32),

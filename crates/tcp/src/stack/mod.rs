@@ -230,6 +230,11 @@ impl Stack {
         self.routes.add(network, Some(gateway), interface);
     }
 
+    /// Changes settings. Sizes of tables and buffers that exist stay.
+    pub fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
     /// What the stack counted.
     pub fn statistics(&self) -> Statistics {
         Statistics { challenge_acks: self.challenges.total, ..self.statistics }
@@ -485,9 +490,14 @@ impl Stack {
         if connection.state == State::Closed {
             self.demux.remove(index);
             self.timers.set(index, None);
+            // A connection that is to be accepted stays, so that the program reads what arrived, or the error.
+            if connection.listener.is_some_and(|listener| self.is_queued(listener, index)) {
+                return;
+            }
+            let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket else { return };
             let listener = connection.listener.take();
             if let Some(listener) = listener {
-                self.forget_embryo(listener, index);
+                self.forget_embryo(listener);
             }
             let slot = &mut self.slots[index as usize];
             let Some(Socket::Tcp(connection)) = &slot.socket else { return };

@@ -2,6 +2,7 @@
 
 use super::{Interface, QUEUE, SocketError, Stack};
 use crate::connection::Reset;
+use crate::connection::options::{OPTIONS, Options};
 use crate::demux::Tuple;
 use crate::net::neighbor::Lookup;
 use crate::net::{Network, pseudo};
@@ -194,9 +195,12 @@ impl Stack {
             ..Tcp::EMPTY
         };
         let (local, remote) = (tuple.local.ip(), tuple.remote.ip());
-        let mut segment = [0; Tcp::LEN];
-        segment.copy_from_slice(tcp.bytes());
-        if Tcp::fill_checksum(&mut segment, pseudo(local, remote, Protocol::TCP, Tcp::LEN)).is_some()
+        let mut options = [0; OPTIONS];
+        let len = Options { timestamps: reset.timestamps, ..Options::default() }.emit(&mut options);
+        let tcp = Tcp { data_offset: (((Tcp::LEN + len) / 4) << 4) as u8, ..tcp };
+        let mut segment = [tcp.bytes(), &options[..len]].concat();
+        let pseudo = pseudo(local, remote, Protocol::TCP, segment.len());
+        if Tcp::fill_checksum(&mut segment, pseudo).is_some()
             && self.send_packet(local, remote, Protocol::TCP, &segment).is_ok()
         {
             self.statistics.resets_sent += 1;

@@ -68,7 +68,7 @@ impl Stack {
         slot.and_then(|slot| slot.socket.as_ref()).ok_or(SocketError::BadSocket)
     }
 
-    fn connection(&self, id: SocketId) -> Result<&Connection, SocketError> {
+    pub(super) fn connection(&self, id: SocketId) -> Result<&Connection, SocketError> {
         match self.socket(id)? {
             Socket::Tcp(connection) => Ok(connection),
             _ => Err(SocketError::BadSocket),
@@ -236,6 +236,11 @@ impl Stack {
         Ok(accepted)
     }
 
+    /// Whether a listener has a connection to accept.
+    pub fn has_connections(&self, listener: SocketId) -> bool {
+        matches!(self.socket(listener), Ok(Socket::Listener(listener)) if !listener.queue.is_empty())
+    }
+
     /// Appends bytes to the stream; returns how many had room.
     ///
     /// # Errors
@@ -363,7 +368,7 @@ impl Stack {
 
     pub(super) fn abort_index(&mut self, index: u32) {
         let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return };
-        if let Some(reset) = connection.abort_reset() {
+        if let Some(reset) = connection.abort_reset(self.now) {
             let tuple = connection.tuple;
             self.send_reset(&tuple, reset);
         }
@@ -407,7 +412,7 @@ impl Stack {
     /// # Errors
     /// If the socket is not a connection.
     pub fn info(&self, id: SocketId) -> Result<TcpInfo, SocketError> {
-        Ok(self.connection(id)?.info())
+        Ok(self.connection(id)?.info(self.now))
     }
 
     /// Records a connection's state at acknowledgments, timeouts and retransmissions from now on, in at most
@@ -428,12 +433,16 @@ impl Stack {
         Ok(self.connection(id)?.trace.as_deref())
     }
 
-    /// Sets options of a connection.
+    /// Sets options of a connection, or those that a listener's connections inherit.
     ///
     /// # Errors
-    /// If the socket is not a connection.
+    /// If the socket is neither.
     pub fn set_options(&mut self, now: u64, id: SocketId, options: SocketOptions) -> Result<(), SocketError> {
         self.now = self.now.max(now);
+        if let Socket::Listener(_) = self.socket(id)? {
+            self.listener_mut(id.index).ok_or(SocketError::BadSocket)?.options = options;
+            return Ok(());
+        }
         self.connection(id)?;
         self.with(id.index, |connection, cx| connection.set_options(cx, options));
         if options.tcp_fastopen_connect {

@@ -2,9 +2,8 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses a part")]
 
 use ringway_frame::{Needs, Offload};
+use ringway_link::{Capacity, Delay, Frame, Link, Loss, Profile, Queue, mark_ip};
 use ringway_tcp::{Cidr, ConnectionError, Frames, InterfaceConfig, MS, Settings, SocketId, Stack};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 pub const MTU: usize = 1500;
 /// The largest virtual time of a test.
@@ -46,25 +45,72 @@ pub struct Line {
     pub mark: u64,
 }
 
-#[derive(Default)]
-struct Direction {
-    free_at: u64,
-    pub dropped: u64,
+impl Line {
+    fn profile(&self, dice: &mut Dice) -> Profile {
+        let share = |millionths: u64| millionths as f64 / 1e6;
+        let limit = Capacity::Bytes(if self.buffer == 0 { usize::MAX } else { self.buffer as usize });
+        let mark = (self.mark > 0).then_some(self.mark as usize);
+        let mut late =
+            |_| self.delay + if dice.happens(self.reorder) { dice.next() % self.jitter.max(1) } else { 0 };
+        Profile {
+            rate: (self.rate > 0).then_some(self.rate * 8),
+            overhead: 24,
+            queue: Queue::DropTail { limit, mark },
+            delay: match self.reorder {
+                0 => Delay::Constant(self.delay),
+                _ => Delay::Trace((0..4099).map(&mut late).collect()),
+            },
+            reorder: self.reorder > 0,
+            loss: Loss::Random(share(self.loss)),
+            corrupt: share(self.corrupt),
+            duplicate: share(self.duplicate),
+            memory: usize::MAX,
+            ..Profile::default()
+        }
+    }
+}
+
+/// A frame on the link.
+#[derive(Clone)]
+struct Flying {
+    bytes: Vec<u8>,
+    offload: Offload,
+}
+
+impl Frame for Flying {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn link_header(&self) -> usize {
+        14
+    }
+
+    fn duplicate(&mut self) -> Option<Flying> {
+        Some(self.clone())
+    }
+
+    fn invert(&mut self, bit: usize) {
+        self.bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+
+    fn mark(&mut self) -> bool {
+        mark_ip(&mut self.bytes[14..])
+    }
+
+    fn flow(&self, _: u64) -> u64 {
+        0
+    }
 }
 
 /// Two hosts, 10.0.0.1 and 10.0.0.2 (also fd00::1 and fd00::2), and their link.
 pub struct Network {
     pub now: u64,
     pub hosts: [Stack; 2],
-    pub lines: [Line; 2],
-    directions: [Direction; 2],
+    /// The directions from each host.
+    links: [Link<Flying>; 2],
     dice: Dice,
-    flying: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    frames: Vec<Option<(Vec<u8>, Offload)>>,
-    sequence: u64,
     scratch: Frames,
-    pub sent: [u64; 2],
-    pub dropped: [u64; 2],
 }
 
 pub fn host(last: u8, settings: Settings, offloads: Needs) -> Stack {
@@ -87,19 +133,15 @@ impl Network {
     }
 
     pub fn with_offloads(settings: &Settings, line: Line, seed: u64, offloads: Needs) -> Network {
-        Network {
-            now: 0,
-            hosts: [host(1, settings.clone(), offloads), host(2, settings.clone(), offloads)],
-            lines: [line.clone(), line],
-            directions: Default::default(),
-            dice: Dice(seed | 1),
-            flying: BinaryHeap::new(),
-            frames: Vec::new(),
-            sequence: 0,
-            scratch: Frames::default(),
-            sent: [0; 2],
-            dropped: [0; 2],
-        }
+        let mut dice = Dice(seed | 1);
+        let links = [0, 1].map(|from| Link::new(line.profile(&mut dice), seed << 1 | from).unwrap());
+        let hosts = [host(1, settings.clone(), offloads), host(2, settings.clone(), offloads)];
+        Network { now: 0, hosts, links, dice, scratch: Frames::default() }
+    }
+
+    /// Changes the direction from a host.
+    pub fn set(&mut self, from: usize, line: &Line) {
+        self.links[from].change(line.profile(&mut self.dice), self.now).unwrap();
     }
 
     /// A connection from the first to the second host: its two sockets. Connects again if all requests for the
@@ -128,49 +170,11 @@ impl Network {
                 break;
             }
             for (frame, offload) in frames.iter() {
-                self.put(from, frame, offload);
+                self.links[from].send(Flying { bytes: frame.to_vec(), offload }, self.now);
             }
             frames.clear();
         }
         self.scratch = frames;
-    }
-
-    fn put(&mut self, from: usize, frame: &[u8], offload: Offload) {
-        let line = &self.lines[from];
-        self.sent[from] += 1;
-        let direction = &mut self.directions[from];
-        let begin = direction.free_at.max(self.now);
-        let waiting =
-            if line.rate == 0 { 0 } else { (begin - self.now) as u128 * line.rate as u128 / 1_000_000_000 }
-                as u64;
-        let mut frame = frame.to_vec();
-        if (line.buffer > 0 && waiting + frame.len() as u64 > line.buffer) || self.dice.happens(line.loss) {
-            self.dropped[from] += 1;
-            return;
-        }
-        if line.mark > 0 && waiting > line.mark && frame[15] & 3 == 2 && frame[12..14] == [8, 0] {
-            mark(&mut frame);
-        }
-        let wire = frame.len() as u64 + 24;
-        direction.free_at = begin + (wire * 1_000_000_000).checked_div(line.rate).unwrap_or(0);
-        let mut at = direction.free_at + line.delay;
-        if self.dice.happens(line.reorder) {
-            at += self.dice.next() % line.jitter.max(1);
-        }
-        if self.dice.happens(line.corrupt) {
-            let byte = self.dice.next() as usize % frame.len();
-            frame[byte] ^= 1 << (self.dice.next() % 8);
-        }
-        let copies = 1 + usize::from(self.dice.happens(line.duplicate));
-        for copy in 0..copies {
-            self.sequence += 1;
-            let number = self.frames.iter().position(Option::is_none).unwrap_or(self.frames.len());
-            if number == self.frames.len() {
-                self.frames.push(None);
-            }
-            self.frames[number] = Some((frame.clone(), offload));
-            self.flying.push(Reverse((at + copy as u64 * MS, self.sequence, number * 2 + 1 - from)));
-        }
     }
 
     /// Goes to the next event, at most to `until`. `false`: nothing happens until then.
@@ -179,21 +183,17 @@ impl Network {
             self.hosts[from].expire(self.now);
             self.send(from);
         }
-        let arrival = self.flying.peek().map(|Reverse((at, ..))| *at);
+        let arrivals = self.links.iter().filter_map(Link::due);
         let deadlines = self.hosts.iter().filter_map(Stack::next_deadline);
-        let Some(next) = deadlines.chain(arrival).min().filter(|&next| next <= until) else {
+        let Some(next) = deadlines.chain(arrivals).min().filter(|&next| next <= until) else {
             self.now = self.now.max(until.min(LONG));
             return false;
         };
         self.now = self.now.max(next);
-        while let Some(&Reverse((at, _, place))) = self.flying.peek() {
-            if at > self.now {
-                break;
-            }
-            self.flying.pop();
-            if let Some((frame, offload)) = self.frames[place / 2].take() {
-                self.hosts[place % 2].receive(self.now, 0, &frame, offload);
-                if self.lines[1 - place % 2].rate > 0 {
+        for from in 0..2 {
+            while let Some((frame, _)) = self.links[from].receive(self.now) {
+                self.hosts[1 - from].receive(self.now, 0, &frame.bytes, frame.offload);
+                if self.links[from].profile().rate.is_some() {
                     break;
                 }
             }
@@ -205,14 +205,6 @@ impl Network {
     pub fn run(&mut self, until: u64) {
         while self.step(until) {}
     }
-}
-
-/// Sets CE in an IPv4 header.
-fn mark(frame: &mut [u8]) {
-    frame[15] |= 3;
-    frame[24..26].fill(0);
-    let sum = ringway_wire::checksum::checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Byte `at` of a stream that has no short period.
