@@ -63,7 +63,10 @@ fn every_fabric_file_in_the_documentation_is_valid() {
             let output = check.arg(&file).output().unwrap();
             if !output.status.success() {
                 let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-                wrong.push(format!("{}:{line}:\n{stderr}", page.display()));
+                // Folders and network namespaces that this host lacks are not the page's errors.
+                if !stderr.lines().all(|problem| problem.contains("; create it, or ")) {
+                    wrong.push(format!("{}:{line}:\n{stderr}", page.display()));
+                }
             }
         }
     }
