@@ -4,7 +4,7 @@ use crate::capture::{KIND, Settings};
 use ringway_control::kinds::{Described, PortControl};
 use ringway_control::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
-use ringway_spec::file::{Notes, Section};
+use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use ringway_wire::pcap::{Header, LONGEST};
 use std::fs::File;
@@ -26,7 +26,7 @@ impl PortControl for Capture {
         &["file", "snap-len"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Notes) -> Described {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let file = section.string("file", "/tmp/frames.pcap");
         if file.is_none() && !section.has("file") {
             section.missing("file", "add file = \"/tmp/frames.pcap\", which is overwritten");

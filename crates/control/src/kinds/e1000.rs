@@ -23,7 +23,7 @@ impl PortControl for E1000 {
         &["socket", "model", "mac", "mtu", "memory", "carrier", "techniques", "owner", "group", "mode"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         let models: Vec<_> = MODELS.iter().map(|model| (model.name, model.name)).collect();
         let mac = station(section, "mac");

@@ -20,7 +20,7 @@ impl PortControl for Pipe {
         &["socket", "slots", "slot-size", "owner", "group", "mode"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
     }

@@ -20,7 +20,7 @@ impl PortControl for Ring {
         &["socket", "slots", "slot-size", "notify", "owner", "group", "mode"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
     }

@@ -23,7 +23,7 @@ impl PortControl for Tap {
         &["interface", "queues", "mac", "mtu", "offloads", "namespace", "address"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Described {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let interface = section.string("interface", "rw0");
         if interface.is_none() && !section.has("interface") {
             section.missing("interface", "add interface = \"rw0\", the name it is to have");

@@ -16,7 +16,7 @@ impl LookupKeys for Hash {
         &["members", "uplink"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Kind {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Kind {
         let members = section.strings("members", "[\"a\", \"b\"]");
         let uplink = section.string("uplink", "c");
         if members.as_ref().is_none_or(Vec::is_empty) {

@@ -16,7 +16,7 @@ impl LookupKeys for Learning {
         &["ageing", "entries"]
     }
 
-    fn read(&self, section: &mut Section<'_>, _notes: &Diagnostics) -> Kind {
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Kind {
         let ageing = section.duration("ageing", 1_000_000_000..=86_400_000_000_000, "300s");
         let settings = Settings {
             ageing: ageing.map_or(300, |nanoseconds| (nanoseconds / 1_000_000_000) as u32),
