@@ -7,7 +7,7 @@ use crate::peer::relay::Relay;
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
 use crate::rig::program::{connected, on_port};
-use crate::rig::{LOAD, Pinned, WORKER, two_cores};
+use crate::rig::{LOAD, Pinned, WORKER, times, two_cores};
 use crate::run::Output;
 use hdrhistogram::Histogram;
 use ringway_client::{Ring, RingOptions, Wait};
@@ -121,18 +121,6 @@ fn frame(to: u8, from: u8) -> [u8; 64] {
     frame
 }
 
-/// p50 and p99 of round trips within `time`, in microseconds.
-fn quantiles(time: Duration, mut each: impl FnMut() -> Result<(), Failure>) -> Result<[f64; 2], Failure> {
-    let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        let before = Instant::now();
-        each()?;
-        times.saturating_record(before.elapsed().as_nanos() as u64);
-    }
-    Ok([0.5, 0.99].map(|part| times.value_at_quantile(part) as f64 / 1e3))
-}
-
 /// Sends a frame and polls until it arrives.
 #[inline]
 fn pass(from: &mut Ring, to: &mut Ring, frame: &[u8], out: &mut [u8]) -> Result<(), Failure> {
@@ -154,7 +142,7 @@ fn polling(plan: &Plan) -> Result<[Slices; 2], Failure> {
     let [mut p50, mut p99] = [Slices::default(), Slices::default()];
     for _ in 0..plan.slices(SLICE) {
         machine::note();
-        let [half, most] = quantiles(SLICE, || {
+        let [half, most, _] = times(SLICE, || {
             pass(ping, pong, &there, &mut out)?;
             pass(pong, ping, &back, &mut out)
         })?;
@@ -191,7 +179,7 @@ fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
         let mut all = || -> Result<(), Failure> {
             for _ in 0..plan.slices(2 * SLICE) {
                 machine::note();
-                let [half, most] = quantiles(SLICE, || {
+                let [half, most, _] = times(SLICE, || {
                     ping.tx.push(&there)?;
                     // Nothing else returns slots if the answer arrives before a wait.
                     ping.sync()?;
@@ -207,8 +195,8 @@ fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
                 if p50.lost.is_some() {
                     continue;
                 }
-                match quantiles(SLICE, || relay.ping(&there, &mut out)) {
-                    Ok([half, most]) => {
+                match times(SLICE, || relay.ping(&there, &mut out)) {
+                    Ok([half, most, _]) => {
                         p50.peer.push(half);
                         p99.peer.push(most);
                     }

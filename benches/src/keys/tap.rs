@@ -5,10 +5,9 @@ use crate::entry::{Better, Entry, Slices};
 use crate::peer::net::{IperfServer, Space, bridge, ip, iperf};
 use crate::plan::Plan;
 use crate::rig::WORKER;
-use crate::rig::fabric::Rig;
+use crate::rig::fabric::{Rig, SWITCH};
 use crate::run::Output;
-use ringway_port::tap::{KIND, Settings, open};
-use ringway_spec::{Kind, Poll};
+use ringway_spec::{Poll, To};
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_secs(1);
@@ -27,16 +26,7 @@ fn tcp(plan: &Plan) -> Result<Entry, Failure> {
     bridge("bench")?;
     for (index, space) in spaces.iter().enumerate() {
         let (name, host) = (format!("tap{index}"), index + 1);
-        let settings = Settings {
-            interface: name.clone(),
-            mac: None,
-            mtu: 1500,
-            offloads: true,
-            namespace: None,
-            address: None,
-        };
-        rig.add(&name, Kind::new(KIND.name, &settings))?;
-        rig.attach(&name, open(&settings, 1)?)?;
+        rig.add_tap(&name, To::Switch(SWITCH.into()))?;
         space.take(&name, &format!("10.98.0.{host}/24"))?;
         ip(&format!("link add veth{index} type veth peer name br{index}"))?;
         ip(&format!("link set br{index} addrgenmode none master bench up"))?;

@@ -10,7 +10,6 @@ use ringway_client::Ring;
 use ringway_host::listener::Listener;
 use ringway_port::e1000::{self, MEMORY, MODELS, PAGES, Techniques};
 use ringway_port::pipe::Pipe;
-use ringway_port::tap;
 use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use ringway_vmm::{Counts, End, TINY, Vm};
 use std::path::{Path, PathBuf};
@@ -149,17 +148,7 @@ fn cards(rig: &mut Rig, techniques: Techniques, bridged: bool) -> Result<Ends, F
         }
         let tap = format!("tap{number}-{index}");
         rig.add_port(Port::new(name, kind, Some(To::Patch(tap.clone()))))?;
-        let settings = tap::Settings {
-            interface: tap.clone(),
-            mac: None,
-            mtu: 1500,
-            offloads: true,
-            namespace: None,
-            address: None,
-        };
-        let kind = Kind::new(tap::KIND.name, &settings);
-        rig.add_port(Port::new(&tap, kind, Some(To::Patch(name.into()))))?;
-        rig.attach(&tap, tap::open(&settings, 1)?)?;
+        rig.add_tap(&tap, To::Patch(name.into()))?;
         ip(&format!("link set {tap} addrgenmode none master nic{number} up"))?;
     }
     let [one, two] = listeners;

@@ -6,6 +6,7 @@ use ringway_fabric::proto::Event;
 use ringway_frame::{Counters, CountersPage};
 use ringway_host::listener::{Access, Listener};
 use ringway_host::wait_readable;
+use ringway_port::tap;
 use ringway_port::vhost_user::{KIND, MEMORY, Settings};
 use ringway_spec::{Kind, Poll, Port, Switch, To, Worker};
 use ringway_switch::learning;
@@ -59,6 +60,20 @@ impl Rig {
         self.fabric.add_port(Port { hold: Some(HOLD), ..port }, self.next)?;
         self.next += u32::from(queues);
         Ok(())
+    }
+
+    /// Adds a port to a TAP interface of the same name, which it creates.
+    pub fn add_tap(&mut self, name: &str, to: To) -> Result<(), Failure> {
+        let settings = tap::Settings {
+            interface: name.into(),
+            mac: None,
+            mtu: 1500,
+            offloads: true,
+            namespace: None,
+            address: None,
+        };
+        self.add_port(Port::new(name, Kind::new(tap::KIND.name, &settings), Some(to)))?;
+        self.attach(name, tap::open(&settings, 1)?)
     }
 
     /// The counters of all queues.

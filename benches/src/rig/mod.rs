@@ -14,7 +14,9 @@ pub mod returner;
 pub mod sequence;
 pub mod stream;
 
+use hdrhistogram::Histogram;
 use rustix::thread::CpuSet;
+use std::time::{Duration, Instant};
 
 /// The core of the worker, or of its substitute.
 pub const WORKER: usize = 0;
@@ -47,4 +49,20 @@ pub fn two_cores() -> Result<(), crate::Failure> {
         return Ok(());
     }
     Err("needs cores 0 and 1: one for what is measured, one for its load".into())
+}
+
+/// p50 and p99 of `each` within `time`, in microseconds, and its rate in thousands a second.
+pub fn times(
+    time: Duration,
+    mut each: impl FnMut() -> Result<(), crate::Failure>,
+) -> Result<[f64; 3], crate::Failure> {
+    let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        let before = Instant::now();
+        each()?;
+        times.saturating_record(before.elapsed().as_nanos() as u64);
+    }
+    let [p50, p99] = [0.5, 0.99].map(|part| times.value_at_quantile(part) as f64 / 1e3);
+    Ok([p50, p99, times.len() as f64 / 1e3 / begin.elapsed().as_secs_f64()])
 }

@@ -7,10 +7,9 @@ use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
 use crate::rig::WORKER;
-use crate::rig::fabric::Rig;
+use crate::rig::fabric::{Rig, SWITCH};
 use ringway_port::ring::open::Program;
-use ringway_port::tap::{KIND, Settings, open};
-use ringway_spec::{Kind, Poll};
+use ringway_spec::{Poll, To};
 use ringway_stack::Network;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -165,16 +164,7 @@ impl WithKernel {
         let (host, program) = host(&mut rig, 1, |_| {})?;
         for (last, space) in (2..).zip(&spaces) {
             let name = format!("tap{last}");
-            let settings = Settings {
-                interface: name.clone(),
-                mac: None,
-                mtu: 1500,
-                offloads: true,
-                namespace: None,
-                address: None,
-            };
-            rig.add(&name, Kind::new(KIND.name, &settings))?;
-            rig.attach(&name, open(&settings, 1)?)?;
+            rig.add_tap(&name, To::Switch(SWITCH.into()))?;
             space.take(&name, &format!("10.96.0.{last}/24"))?;
         }
         let listener = spaces[0].within(|| Ok(std::net::TcpListener::bind(SocketAddr::from(SERVER))?))?;

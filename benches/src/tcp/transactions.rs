@@ -6,8 +6,7 @@ use crate::entry::{Better, Entry, Slices};
 use crate::machine;
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
-use crate::rig::{LOAD, Pinned, WORKER};
-use hdrhistogram::Histogram;
+use crate::rig::{LOAD, Pinned, WORKER, times};
 use ringway_port::ring::open::Program;
 use ringway_spec::Poll;
 use ringway_stack::{Host, Network, SocketOptions};
@@ -128,19 +127,6 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, byte: u8) -> Result<(), Failur
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-/// p50 and p99 of `each` within `time`, in microseconds, and its rate in thousands a second.
-fn times(time: Duration, mut each: impl FnMut() -> Result<(), Failure>) -> Result<[f64; 3], Failure> {
-    let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        let before = Instant::now();
-        each()?;
-        times.saturating_record(before.elapsed().as_nanos() as u64);
-    }
-    let [p50, p99] = [0.5, 0.99].map(|part| times.value_at_quantile(part) as f64 / 1e3);
-    Ok([p50, p99, times.len() as f64 / 1e3 / begin.elapsed().as_secs_f64()])
 }
 
 /// `rr` and `rr.p99`.

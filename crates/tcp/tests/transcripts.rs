@@ -16,8 +16,7 @@
 //! A segment is its flags (`S`, `F`, `R`, `P`, `.` for ACK, `E`, `W`), `start:end`, and any of `ack N`, `win N`,
 //! `mss N`, `wscale N`, `sackOK`, `sack A:B,C:D`, `ts VAL,ECR`, `ce`, `ect`, `fo COOKIE` (Fast Open, with `request`,
 //! hexadecimal digits, or `cookie` for the stack's; with `exp-` before it in the experimental option). What a line
-//! doesn't say is not compared, but a segment without
-//! `sack` has none.
+//! doesn't say is not compared, but a segment without `sack` has none.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;

@@ -1,6 +1,6 @@
 //! `click-align`: adds Align elements where they are needed.
 use super::command::{About, Id, end, read};
-use super::facts::Known;
+use super::known::Known;
 use super::options::{Word, flag};
 use ringway_click_lang::tools::align::align;
 use ringway_click_lang::{Diagnostics, Limits};

@@ -1,6 +1,6 @@
 //! `click-undead`: removes dead elements.
 use super::command::{About, Id, end, read};
-use super::facts::Known;
+use super::known::Known;
 use super::options::{Word, switch};
 use ringway_click_lang::tools::undead::undead;
 use ringway_click_lang::{Diagnostics, Limits};

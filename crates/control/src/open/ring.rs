@@ -151,7 +151,7 @@ pub async fn join(
         // Duplicates, since the pipe owns the original sockets.
         let watched: io::Result<Vec<_>> =
             pipe.sockets().map(|socket| socket.try_clone_to_owned().and_then(Watched::new)).collect();
-        let mut watched = match watched {
+        let watched = match watched {
             Ok(watched) => watched,
             Err(error) => {
                 engine.trouble(error).await;
@@ -170,7 +170,7 @@ pub async fn join(
                 }
                 Err(error) => engine.trouble(error).await,
             },
-            () = any(&mut watched) => {
+            () = any(&watched) => {
                 pipe.sweep();
             }
         }
@@ -178,20 +178,15 @@ pub async fn join(
 }
 
 /// Waits until one of the sockets may have something to read.
-async fn any(sockets: &mut [Watched<OwnedFd>]) {
+async fn any(sockets: &[Watched<OwnedFd>]) {
     match sockets {
         [] => std::future::pending().await,
-        [one] => readable(one).await,
+        [one] => one.readable().await,
         [one, two, ..] => tokio::select! {
-            () = readable(one) => {}
-            () = readable(two) => {}
+            () = one.readable() => {}
+            () = two.readable() => {}
         },
     }
-}
-
-async fn readable(socket: &mut Watched<OwnedFd>) {
-    // The pipe finds an error itself when it reads the socket.
-    let _ = socket.until(|_| Ok(Some(()))).await;
 }
 
 #[cfg(test)]

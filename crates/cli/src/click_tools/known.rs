@@ -3,7 +3,7 @@ use ringway_click::Registry;
 use ringway_click_lang::Element;
 use ringway_click_lang::check::{ClassProperties, Classes};
 
-/// Facts about this program's classes.
+/// This program's classes.
 pub struct Known(Registry);
 
 impl Default for Known {
