@@ -93,6 +93,7 @@ class Fabric:
         configuration: str,
         ports: Sequence[str],
         *,
+        isolation: str | None = None,
         devices: Mapping[str, str] | None = None,
         parameters: Mapping[str, str] | None = None,
         memory: int | None = None,
@@ -103,6 +104,7 @@ class Fabric:
         new = {
             "name": name,
             "configuration": configuration,
+            "isolation": isolation,
             "ports": list(ports),
             "devices": dict(devices or {}),
             "parameters": dict(parameters or {}),

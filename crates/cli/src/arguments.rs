@@ -606,6 +606,9 @@ pub struct CreateFunction {
     /// Its configuration.
     #[arg(long, value_name = "TEXT", conflicts_with = "config")]
     pub click: Option<String>,
+    /// What separates it from the rest of the fabric: `process` (the default).
+    #[arg(long, value_name = "NAME")]
+    pub isolation: Option<String>,
     /// A port of kind `ring` that no guest or function has.
     #[arg(long = "port", value_name = "PORT", required = true)]
     pub ports: Vec<String>,

@@ -119,14 +119,15 @@ fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), Fail> {
 }
 
 fn create(target: &Target, new: CreateFunction) -> Result<(), Fail> {
-    let CreateFunction { name, config, click, ports, devices, parameters, memory, core, burst } = new;
+    let CreateFunction { name, config, click, isolation, ports, devices, parameters, memory, core, burst } =
+        new;
     let configuration = match (click, config) {
         (Some(text), _) => text,
         (None, Some(file)) => configuration(&file)?,
         (None, None) => String::new(),
     };
     let (devices, parameters) = (devices.into_iter().collect(), parameters.into_iter().collect());
-    let new = NewFunction { name, configuration, ports, devices, parameters, memory, core, burst };
+    let new = NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst };
     Client::connect(target)?.post_only("/v1/functions", &new)
 }
 
@@ -167,12 +168,21 @@ fn list(target: &Target, json: bool) -> Result<(), Fail> {
 
 /// The table of functions.
 pub fn table(functions: Vec<FunctionView>) -> Table {
-    let mut table =
-        Table::new(&["FUNCTION", "STATE", ">PID", "PORTS", ">RESTARTS", "CONFIGURATION", "REASON"]);
+    let mut table = Table::new(&[
+        "FUNCTION",
+        "STATE",
+        "ISOLATION",
+        ">PID",
+        "PORTS",
+        ">RESTARTS",
+        "CONFIGURATION",
+        "REASON",
+    ]);
     for function in functions {
         table.row(vec![
             cell(function.name),
             text::state(&function.state),
+            cell(function.isolation),
             cell(if function.pid == 0 { String::new() } else { function.pid.to_string() }),
             cell(function.ports.join(" ")),
             cell(function.restarts.to_string()),

@@ -1,9 +1,10 @@
-//! Starts, watches, restarts and stops the fabric's functions, each in a separate process.
+//! Starts, watches, restarts and stops the fabric's functions.
 
 use crate::api::FunctionView;
 use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
-use crate::function::{Ended, FunctionMessage, Process, Start, handlers};
+use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
+use crate::function::{FunctionMessage, Start, handlers};
 use ringway_host::{SocketFile, SocketRights};
 use ringway_spec::{Configuration, Function};
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a function may take to end.
@@ -76,7 +78,7 @@ pub fn refusal(name: &str, why: &str) -> String {
 enum Life {
     Stopped,
     Running {
-        process: Process,
+        runner: Box<dyn Runner>,
         /// Its configuration runs.
         up: bool,
         suspended: bool,
@@ -104,7 +106,7 @@ struct Record {
     awaited: Option<Answer<()>>,
 }
 
-/// An event of a function's process.
+/// An event of a running function.
 #[derive(Debug)]
 pub struct FunctionEvent {
     name: String,
@@ -114,8 +116,7 @@ pub struct FunctionEvent {
 
 #[derive(Debug)]
 enum What {
-    Message(FunctionMessage),
-    Ended(Ended),
+    Runner(Said),
     /// It is time to start it again.
     Again,
     /// The time for its first start is over.
@@ -214,36 +215,34 @@ impl Functions {
         Ok(())
     }
 
-    /// Starts its process. A failure is recorded as the function's reason, and retried after a delay.
+    /// Starts it. A failure is recorded as the function's reason, and retried after a delay.
     fn launch(&mut self, name: &str) {
         self.turn += 1;
         let turn = self.turn;
         let Some(record) = self.records.get_mut(name) else { return };
         let handlers = record.socket.display().to_string();
         let start = Start::of(&record.function, &self.fabric, handlers);
-        let sender_of = |inbox: Inbox, name: String| {
-            move |what| {
-                // Once nobody listens, the fabric is going down.
-                let _ = inbox.send(Message::Function(FunctionEvent { name: name.clone(), turn, what }));
-            }
+        let (inbox, told) = (self.inbox.clone(), name.to_string());
+        let tell = move |what| {
+            let what = What::Runner(what);
+            // Once nobody listens, the fabric is going down.
+            let _ = inbox.send(Message::Function(FunctionEvent { name: told.clone(), turn, what }));
         };
-        let (on_message, on_ended) =
-            (sender_of(self.inbox.clone(), name.into()), sender_of(self.inbox.clone(), name.into()));
-        let started = Process::start(
+        let launch = Launch {
             name,
-            &start,
-            &self.arguments,
-            record.listener.socket(),
-            record.doors.clone(),
-            move |what| on_message(What::Message(what)),
-            move |what| on_ended(What::Ended(what)),
-        );
+            start,
+            arguments: &self.arguments,
+            listener: record.listener.socket(),
+            doors: record.doors.clone(),
+            tell: Arc::new(tell),
+        };
+        let started = runner::launch(record.function.isolation, launch);
         record.turn = turn;
         record.started = Instant::now();
         match started {
-            Ok(process) => {
-                tracing::info!(function = name, pid = process.pid, "started");
-                record.life = Life::Running { process, up: false, suspended: false };
+            Ok(runner) => {
+                tracing::info!(function = name, pid = runner.pid(), "started");
+                record.life = Life::Running { runner, up: false, suspended: false };
             }
             Err(error) => self.again(name, error.to_string()),
         }
@@ -268,13 +267,13 @@ impl Functions {
         });
     }
 
-    /// An event of a function's process. Returns the name of a function that was requested at run time and removed,
+    /// An event of a running function. Returns the name of a function that was requested at run time and removed,
     /// because it did not start.
     pub fn handle_event(&mut self, event: FunctionEvent) -> Option<String> {
         let FunctionEvent { name, turn, what } = event;
         let record = self.records.get_mut(&name).filter(|record| record.turn == turn)?;
         match (what, &mut record.life) {
-            (What::Message(FunctionMessage::Up), Life::Running { up, .. }) => {
+            (What::Runner(Said::Message(FunctionMessage::Up)), Life::Running { up, .. }) => {
                 tracing::info!(function = name, "up");
                 *up = true;
                 record.reason.clear();
@@ -285,11 +284,13 @@ impl Functions {
             (What::Late, _) => {
                 return self.abandon(&name, format!("it did not start within {} s", BIRTH.as_secs()));
             }
-            (What::Message(FunctionMessage::Wrong(why)), _) if record.awaited.is_some() => {
+            (What::Runner(Said::Message(FunctionMessage::Wrong(why))), _) if record.awaited.is_some() => {
                 return self.abandon(&name, why.trim().into());
             }
-            (What::Message(FunctionMessage::Wrong(why)), _) => record.reason = why.trim().replace('\n', "; "),
-            (What::Ended(Ended { status, last }), Life::Running { .. }) => {
+            (What::Runner(Said::Message(FunctionMessage::Wrong(why))), _) => {
+                record.reason = why.trim().replace('\n', "; ")
+            }
+            (What::Runner(Said::Ended(Ended { status, last })), Life::Running { .. }) => {
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
                 if record.awaited.is_some() {
                     return self.abandon(&name, reason);
@@ -308,12 +309,12 @@ impl Functions {
     /// Stops the threads of a running function, which keeps its state, or lets them go on.
     pub fn suspend(&mut self, name: &str, suspend: bool) -> Result<(), FunctionError> {
         match &mut self.record(name)?.life {
-            Life::Running { process, suspended, .. } if *suspended != suspend => {
+            Life::Running { runner, suspended, .. } if *suspended != suspend => {
                 tracing::info!(function = name, suspend, "suspended or resumed");
                 if suspend {
-                    process.suspend()
+                    runner.suspend()
                 } else {
-                    process.resume()
+                    runner.resume()
                 }
                 *suspended = suspend;
                 Ok(())
@@ -331,22 +332,22 @@ impl Functions {
         Ok(record.function.configuration.clone())
     }
 
-    /// Stops a function, without waiting for the end of its process.
+    /// Stops a function, without waiting for its end.
     pub fn stop(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         record.reason.clear();
         if let Some(answer) = record.awaited.take() {
             let _ = answer.send(Err(FunctionError::Stillborn(name.into(), "it was stopped".into()).into()));
         }
-        // Ignores all further events of its process.
+        // Ignores all further events of its runner.
         record.turn = 0;
-        if let Life::Running { process, .. } = std::mem::replace(&mut record.life, Life::Stopped) {
+        if let Life::Running { runner, .. } = std::mem::replace(&mut record.life, Life::Stopped) {
             tracing::info!(function = name, "stopping");
-            process.ask_to_end();
+            runner.ask_to_end();
             tokio::spawn(async move {
                 // Dropping the process kills it.
                 tokio::time::sleep(FAREWELL).await;
-                drop(process);
+                drop(runner);
             });
         }
         Ok(())
@@ -372,21 +373,21 @@ impl Functions {
     pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
-        if let Life::Running { up: true, process, suspended } = &record.life {
+        if let Life::Running { up: true, runner, suspended } = &record.life {
             // A suspended process would not answer.
             if *suspended {
-                process.resume();
+                runner.resume();
             }
             let swapped = handlers::write(&record.socket, "hotconfig", to.text.as_bytes()).await;
             if *suspended {
-                process.suspend();
+                runner.suspend();
             }
             swapped.map_err(|why| FunctionError::Refused(name.into(), in_file(&why.to_string(), &title)))?;
         }
         record.function.configuration = to.clone();
         match &record.life {
             // It was started with the old configuration; its restart uses the new one.
-            Life::Running { up: false, process, .. } => process.kill(),
+            Life::Running { up: false, runner, .. } => runner.kill(),
             // A function whose last configuration failed is restarted without delay.
             Life::Waiting => {
                 record.reason.clear();
@@ -421,14 +422,15 @@ impl Functions {
 fn view(name: &str, record: &Record) -> FunctionView {
     let (state, pid) = match &record.life {
         Life::Stopped => ("stopped", 0),
-        Life::Running { process, suspended: true, .. } => ("suspended", process.pid),
-        Life::Running { process, up: true, .. } => ("running", process.pid),
-        Life::Running { process, up: false, .. } => ("starting", process.pid),
+        Life::Running { runner, suspended: true, .. } => ("suspended", runner.pid()),
+        Life::Running { runner, up: true, .. } => ("running", runner.pid()),
+        Life::Running { runner, up: false, .. } => ("starting", runner.pid()),
         Life::Waiting => ("ended", 0),
     };
     FunctionView {
         name: name.into(),
         state: state.into(),
+        isolation: record.function.isolation.name().into(),
         pid,
         ports: record.function.ports.clone(),
         configuration: match &record.function.configuration.file {

@@ -1,4 +1,4 @@
-//! Functions: Click configurations, each running in its own process on ring ports.
+//! Functions: Click configurations that run on ring ports.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -10,6 +10,9 @@ pub struct Function {
     pub name: String,
     /// The configuration.
     pub configuration: Configuration,
+    /// What separates it from the rest of the fabric.
+    #[serde(default)]
+    pub isolation: Isolation,
     /// The configuration's parameters, names and values.
     pub parameters: Vec<(String, String)>,
     /// Names of the ring ports.
@@ -25,6 +28,25 @@ pub struct Function {
     pub burst: u32,
     /// Whether the function starts with the fabric.
     pub start: bool,
+}
+
+/// What separates a function from the rest of the fabric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// A confined process of its own.
+    #[default]
+    Process,
+}
+
+impl Isolation {
+    /// Every isolation, with its name.
+    pub const ALL: &[(&'static str, Isolation)] = &[("process", Isolation::Process)];
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        Isolation::ALL.iter().find(|(_, own)| *own == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// A Click configuration.

@@ -13,7 +13,7 @@ mod port;
 mod switch;
 mod worker;
 
-pub use function::{Configuration, Function};
+pub use function::{Configuration, Function, Isolation};
 pub use guest::{Guest, GuestKind};
 pub use ipnet::IpNet;
 pub use notify::Notify;

@@ -339,6 +339,9 @@ pub struct FunctionView {
     pub state: String,
     /// Process ID; 0 if it does not run.
     pub pid: u32,
+    /// What separates it from the rest of the fabric: `process`.
+    #[serde(default)]
+    pub isolation: String,
     /// Its ports.
     pub ports: Vec<String>,
     /// The file of its configuration, or `inline`.
@@ -358,6 +361,9 @@ pub struct NewFunction {
     pub name: String,
     /// Its configuration, in Click's language.
     pub configuration: String,
+    /// What separates it from the rest of the fabric: `process` (the default).
+    #[serde(default)]
+    pub isolation: Option<String>,
     /// Its ports: ports of kind `ring` that no guest or function has.
     pub ports: Vec<String>,
     /// Devices that the configuration names, and the port that each stands for.

@@ -2,7 +2,7 @@
 
 use super::{Fabric, Outside};
 use ringway_spec::file::{Diagnostics, Section, either};
-use ringway_spec::{Configuration, Function};
+use ringway_spec::{Configuration, Function, Isolation};
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
+        isolation: section.word("isolation", Isolation::ALL).unwrap_or_default(),
         parameters,
         ports,
         devices,

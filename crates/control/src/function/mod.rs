@@ -1,12 +1,11 @@
-//! Functions: processes that run Click configurations on ring ports, and the messages between them and `control`.
+//! Functions: what runs Click configurations on ring ports ([`runner`]), and its messages to `control`.
 
 pub mod graph;
 pub mod handlers;
 mod lines;
 mod process;
 pub mod request;
-
-pub use process::{Ended, Process};
+pub mod runner;
 
 use ringway_host::jail::dynamic_user;
 use serde::{Deserialize, Serialize};

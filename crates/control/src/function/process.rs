@@ -1,49 +1,31 @@
 //! The process of a function: starting it, connecting it to its ports, noticing its end.
 
-use super::{FunctionMessage, Start, lines};
+use super::runner::{Ended, Launch, Runner, What};
+use super::{FunctionMessage, lines};
 use ringway_fabric::{Link, LinkError};
 use ringway_host::{receive_with, send_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-/// How a function's process ended.
-#[derive(Clone, Debug)]
-pub struct Ended {
-    /// Its exit status, in words.
-    pub status: String,
-    /// The last lines of its standard error.
-    pub last: String,
-}
-
 /// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Process {
-    /// Its process ID.
-    pub pid: u32,
+    pid: u32,
     descriptor: OwnedFd,
     /// The link to the process, which ends when the link is closed.
     link: Arc<Link>,
 }
 
 impl Process {
-    /// Starts this program with `arguments`, which make it a function's process. `doors` are the socket paths of its
-    /// ports in order. `on_message` is called with each of its messages, `on_ended` when it has ended.
-    pub fn start(
-        name: &str,
-        start: &Start,
-        arguments: &[OsString],
-        listener: &UnixListener,
-        doors: Vec<PathBuf>,
-        mut on_message: impl FnMut(FunctionMessage) + Send + 'static,
-        on_ended: impl FnOnce(Ended) + Send + 'static,
-    ) -> io::Result<Process> {
+    /// Starts this program with arguments that make it a function's process.
+    pub fn start(launch: Launch<'_>) -> io::Result<Process> {
+        let Launch { name, start, arguments, listener, doors, tell } = launch;
         let (ours, theirs) = UnixStream::pair()?;
         let (keeper, asker) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
@@ -69,10 +51,10 @@ impl Process {
         };
         let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
         thread("doors").spawn(move || open_doors(&keeper, &doors))?;
-        let receiver = link.clone();
+        let (receiver, told) = (link.clone(), tell.clone());
         thread("says").spawn(move || {
             while let Ok((what, _)) = receiver.receive::<FunctionMessage>() {
-                on_message(what);
+                told(What::Message(what));
             }
         })?;
         let (mut out, errors) = (child.stdout.take(), child.stderr.take());
@@ -83,35 +65,38 @@ impl Process {
         thread("ends").spawn(move || {
             let last = errors.map(|errors| lines::log(&owner, errors)).unwrap_or_default();
             let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            on_ended(Ended { status, last: last.join("; ") });
+            tell(What::Ended(Ended { status, last: last.join("; ") }));
         })?;
-        // If the process has ended already, `on_ended` reports it.
-        if let Err(error) = link.send(start, &[listener.as_fd(), asker.as_fd()]) {
+        // If the process has ended already, the thread that waits for it reports that.
+        if let Err(error) = link.send(&start, &[listener.as_fd(), asker.as_fd()]) {
             let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
             tracing::warn!(function = name, %error, "it ended at once");
         }
         Ok(process)
     }
+}
 
-    /// Asks the process to end.
-    pub fn ask_to_end(&self) {
+impl Runner for Process {
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn ask_to_end(&self) {
         // The process may have ended already.
         let _ = pidfd_send_signal(&self.descriptor, Signal::TERM);
         self.resume();
     }
 
     /// Stops all its threads.
-    pub fn suspend(&self) {
+    fn suspend(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::STOP);
     }
 
-    /// Lets a suspended process go on.
-    pub fn resume(&self) {
+    fn resume(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::CONT);
     }
 
-    /// Kills the process.
-    pub fn kill(&self) {
+    fn kill(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 }

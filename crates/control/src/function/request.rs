@@ -7,7 +7,7 @@
 use crate::api::NewFunction;
 use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, good_name, good_parameter};
 use ringway_spec::file::{either, units};
-use ringway_spec::{Configuration, Function};
+use ringway_spec::{Configuration, Function, Isolation};
 
 /// The function, if it can be added to `fabric`.
 ///
@@ -15,11 +15,17 @@ use ringway_spec::{Configuration, Function};
 /// All errors except those of the configuration.
 pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function, Vec<String>> {
     let mut wrong = Vec::new();
-    let NewFunction { name, configuration, ports, devices, parameters, memory, core, burst } = new;
+    let NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst } = new;
     if !good_name(&name) {
         wrong.push(format!("\"{}\" can't be a name; use {NAME}", name.escape_debug()));
     } else if fabric.function(&name).is_some() || fabric.guest(&name).is_some() {
         wrong.push(format!("there is a function or guest {name} already"));
+    }
+    let isolation = isolation.unwrap_or(Isolation::default().name().into());
+    let known = Isolation::ALL.iter().find(|(name, _)| *name == isolation);
+    if known.is_none() {
+        let list = either(Isolation::ALL.iter().map(|(name, _)| *name));
+        wrong.push(format!("there is no isolation \"{}\"; use {list}", isolation.escape_debug()));
     }
     check_ports(&ports, fabric, &mut wrong);
     for (device, _) in devices.iter().filter(|(_, port)| !ports.contains(port)) {
@@ -48,6 +54,7 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
     Ok(Function {
         name,
         configuration: Configuration { file: None, text: configuration },
+        isolation: known.map(|(_, isolation)| *isolation).unwrap_or_default(),
         parameters: parameters.into_iter().collect(),
         ports,
         devices: devices.into_iter().collect(),
@@ -121,9 +128,10 @@ mod tests {
             new.memory = Some(1);
             new.burst = Some(65);
             new.core = Some(9);
+            new.isolation = Some("none".into());
             new.parameters.insert("a b".into(), String::new());
             new.devices.insert("eth0".into(), "b".into());
         });
-        assert_eq!(all.lines().count(), 5, "{all}");
+        assert_eq!(all.lines().count(), 6, "{all}");
     }
 }

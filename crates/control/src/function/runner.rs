@@ -1,0 +1,76 @@
+//! What runs a function: one [`Runner`] for each isolation. [`launch`] is the only place that chooses.
+
+use super::process::Process;
+use super::{FunctionMessage, Start};
+use ringway_spec::Isolation;
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A started function. Dropping it ends the function at once.
+pub trait Runner: Debug + Send {
+    /// ID of its process; 0 if it has none of its own.
+    fn pid(&self) -> u32;
+
+    /// Asks the function to end; a suspended one is resumed for that.
+    fn ask_to_end(&self);
+
+    /// Stops the function, which keeps its state.
+    fn suspend(&self);
+
+    /// Lets a suspended function go on.
+    fn resume(&self);
+
+    /// Ends the function at once; that is reported as an end by itself.
+    fn kill(&self);
+}
+
+/// What happened to a started function.
+#[derive(Debug)]
+pub enum What {
+    /// It sent a message.
+    Message(FunctionMessage),
+    /// It ended.
+    Ended(Ended),
+}
+
+/// How a function ended.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its exit status, in words.
+    pub status: String,
+    /// The last lines of its output.
+    pub last: String,
+}
+
+/// Reports what happens to a function; must not block.
+pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
+
+/// What a function is started with.
+pub struct Launch<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The first message to it.
+    pub start: Start,
+    /// Arguments that make this program a function's process.
+    pub arguments: &'a [OsString],
+    /// Listening socket for its handlers.
+    pub listener: &'a UnixListener,
+    /// Socket paths of its ports, in order.
+    pub doors: Vec<PathBuf>,
+    /// Is called with everything that happens to it.
+    pub tell: Tell,
+}
+
+/// Starts a function.
+///
+/// # Errors
+/// The system's.
+pub fn launch(isolation: Isolation, launch: Launch<'_>) -> io::Result<Box<dyn Runner>> {
+    match isolation {
+        Isolation::Process => Ok(Box::new(Process::start(launch)?)),
+    }
+}
