@@ -1,7 +1,7 @@
 //! Errors of a ring.
 
 use ringway_host::HostError;
-use ringway_ring::{Broken, HandshakeError, LayoutError};
+use ringway_ring::{Broken, HandshakeError, LayoutError, PushError};
 use std::path::PathBuf;
 
 /// Why a ring can't be opened or used.
@@ -59,5 +59,14 @@ pub enum RingError {
 impl From<rustix::io::Errno> for RingError {
     fn from(error: rustix::io::Errno) -> RingError {
         RingError::System(error.into())
+    }
+}
+
+impl From<PushError> for RingError {
+    fn from(error: PushError) -> RingError {
+        match error {
+            PushError::Broken(broken) => broken.into(),
+            PushError::TooLong { len, most } => RingError::TooLong { len, most },
+        }
     }
 }

@@ -25,6 +25,7 @@
 //!
 //! No Rust reference ever points into a buffer: the other side may write there at any time.
 
+pub mod attachment;
 mod connect;
 mod error;
 mod link;
@@ -36,6 +37,6 @@ pub use connect::RingOptions;
 pub use error::RingError;
 pub use ring::{Coming, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
-pub use ringway_ring::{FRAGMENTS, MOREFRAG, RingKind, Slot};
-pub use rx::{Received, Rx};
+pub use ringway_ring::{FRAGMENTS, MOREFRAG, Received, RingKind, Slot};
+pub use rx::Rx;
 pub use tx::Tx;

@@ -3,20 +3,8 @@
 use crate::RingError;
 use crate::link::Link;
 use ringway_mem::SpanMut;
-use ringway_ring::{Broken, Consumer, FRAGMENTS, Slot};
+use ringway_ring::{Consumer, Received, Slot};
 use std::sync::Arc;
-
-/// A received frame, copied to the program's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes of the frame that were copied.
-    pub len: usize,
-    /// Length of the frame in bytes.
-    pub whole: usize,
-    /// The first ten bytes of `virtio_net_hdr` (virtio 1.3, 5.1.6): the offloads left to this program, of
-    /// those that it accepted.
-    pub offload: [u8; 10],
-}
 
 /// The receive ring. Slots are returned by [`Rx::sync`].
 #[derive(Debug)]
@@ -41,43 +29,13 @@ impl Rx {
     /// truncated, as [`Received::whole`] shows.
     #[inline]
     pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, RingError> {
-        let memory = &self.link.memory;
-        if self.consumer.available(memory, 1)? == 0 {
-            return Ok(None);
-        }
-        let slot = self.consumer.slot(memory, 0);
-        if slot.has_more() {
-            return self.pop_pieces(slot, out);
-        }
-        let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
-        let len = buffer.as_span().read(out);
-        self.consumer.advance(1);
-        Ok(Some(Received { len, whole: buffer.len(), offload: slot.offload }))
+        Ok(self.consumer.pop(&self.link.memory, out)?)
     }
 
-    #[cold]
-    fn pop_pieces(&mut self, first: Slot, out: &mut [u8]) -> Result<Option<Received>, RingError> {
-        let memory = &self.link.memory;
-        let available = self.consumer.available(memory, FRAGMENTS as u32)?;
-        let mut received = Received { offload: first.offload, ..Received::default() };
-        let (mut slot, mut count) = (first, 0);
-        loop {
-            let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
-            let rest = out.get_mut(received.len..).unwrap_or_default();
-            received.len += buffer.as_span().read(rest);
-            received.whole += buffer.len();
-            count += 1;
-            if !slot.has_more() {
-                break;
-            }
-            // Attack: an endless frame. The other side publishes only whole frames.
-            if count >= available.min(FRAGMENTS as u32) {
-                return Err(Broken::Index.into());
-            }
-            slot = self.consumer.slot(memory, count);
-        }
-        self.consumer.advance(count);
-        Ok(Some(received))
+    /// Bytes of the next frame; `None` if there is none.
+    #[inline]
+    pub fn frame_len(&mut self) -> Result<Option<usize>, RingError> {
+        Ok(self.consumer.frame_len(&self.link.memory)?)
     }
 
     /// The slot `ahead` of the next one, `ahead` being less than [`Rx::available`].

@@ -3,7 +3,7 @@
 use crate::RingError;
 use crate::link::Link;
 use ringway_mem::SpanMut;
-use ringway_ring::{FRAGMENTS, MOREFRAG, Producer, Slot};
+use ringway_ring::{Producer, Slot};
 use std::sync::Arc;
 
 /// The transmit ring. The other side sees frames after [`Tx::sync`].
@@ -35,59 +35,12 @@ impl Tx {
     /// segmentation that is left to the receiver.
     #[inline]
     pub fn push_with(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<bool, RingError> {
-        let memory = &self.link.memory;
-        if frame.len() > memory.slot_size() as usize {
-            return self.push_pieces(frame, offload);
-        }
-        if self.producer.room(memory, 1)? == 0 {
-            return Ok(false);
-        }
-        let old = self.producer.slot(memory, 0);
-        let len = frame.len() as u16;
-        let buffer = memory.buffer(old.buf_idx, u32::from(len)).ok_or(ringway_ring::Broken::Buffer)?;
-        buffer.write(frame);
-        self.set_slot(0, Slot { buf_idx: old.buf_idx, len, flags: 0, offload });
-        self.producer.advance(1);
-        Ok(true)
-    }
-
-    #[cold]
-    fn push_pieces(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<bool, RingError> {
-        self.push_gathered(&[frame], offload)
+        Ok(self.producer.push(&self.link.memory, frame, offload)?)
     }
 
     /// As [`Tx::push_with`], for a frame that consists of `parts`.
     pub fn push_gathered(&mut self, parts: &[&[u8]], offload: [u8; 10]) -> Result<bool, RingError> {
-        let size = self.link.memory.slot_size() as usize;
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        let slots = len.div_ceil(size);
-        let most = FRAGMENTS.min(self.producer.slots() as usize);
-        if slots > most {
-            return Err(RingError::TooLong { len, most: most * size });
-        }
-        if (self.room(slots as u32)? as usize) < slots {
-            return Ok(false);
-        }
-        let mut parts = parts.iter().copied();
-        let mut part: &[u8] = &[];
-        for ahead in 0..slots {
-            let buf_idx = self.slot(ahead as u32).buf_idx;
-            let len = size.min(len - ahead * size);
-            let mut buffer = self.buffer(buf_idx, len as u32).ok_or(ringway_ring::Broken::Buffer)?;
-            while !buffer.is_empty() {
-                if part.is_empty() {
-                    let Some(next) = parts.next() else { break };
-                    part = next;
-                }
-                let written = buffer.write(part);
-                (part, buffer) = (&part[written..], buffer.split(written).1);
-            }
-            let flags = if ahead + 1 < slots { MOREFRAG } else { 0 };
-            let offload = if ahead == 0 { offload } else { [0; 10] };
-            self.set_slot(ahead as u32, Slot { buf_idx, len: len as u16, flags, offload });
-        }
-        self.producer.advance(slots as u32);
-        Ok(true)
+        Ok(self.producer.push_gathered(&self.link.memory, parts, offload)?)
     }
 
     /// Copies as many of `frames` as fit and publishes them; returns their number.

@@ -23,6 +23,7 @@ mod ip;
 mod ip6;
 mod packet;
 mod perflow;
+pub mod platform;
 mod printout;
 mod rate;
 mod rewriter;

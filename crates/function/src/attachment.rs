@@ -3,135 +3,61 @@
 
 use crate::handed;
 use ringway_click::{Context, Failed, Timer};
-use ringway_client::{Coming, Ring, RingError, RingKind, RingOptions};
-use ringway_host::{EventFd, PollFd, poll};
+use ringway_client::attachment::{Attachment, State};
+use ringway_client::{Received, Ring, RingError, Wait};
+use ringway_elements::platform::{self, PortRing, Pushed};
+use ringway_host::EventFd;
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
-
-/// Delays in nanoseconds before a port is retried: the first one, and the largest.
-const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
-/// Time limit for receiving a ring once the reply has begun.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    static ALL: RefCell<BTreeMap<String, Weak<RefCell<Attachment>>>> = RefCell::default();
+    static ALL: RefCell<BTreeMap<String, Weak<RefCell<Shared>>>> = RefCell::default();
 }
 
-enum State {
-    Away,
-    Requested(Coming),
-    Up(Ring),
-}
-
-/// A port's ring, or the request for one.
-struct Attachment {
+/// An attachment, and the plugs that share it.
+struct Shared {
     port: String,
-    options: RingOptions,
-    state: State,
-    /// A pipe's end that waits for a new other end.
-    kept: Option<Coming>,
-    /// Counts state changes.
-    epoch: u64,
-    /// Time of the next attempt, and the last delay.
-    next: u64,
-    pause: u64,
-    /// Time at which the ring was received.
-    since: u64,
-    losses: u64,
-    reason: String,
+    attachment: Attachment,
     /// Signals each plug that the state has changed.
     changed: Vec<Weak<EventFd>>,
 }
 
-impl Attachment {
-    fn to(port: &str) -> Rc<RefCell<Attachment>> {
+impl Shared {
+    fn to(port: &str) -> Rc<RefCell<Shared>> {
         ALL.with_borrow_mut(|all| {
-            all.retain(|_, attachment| attachment.strong_count() > 0);
-            if let Some(attachment) = all.get(port).and_then(Weak::upgrade) {
-                return attachment;
+            all.retain(|_, shared| shared.strong_count() > 0);
+            if let Some(shared) = all.get(port).and_then(Weak::upgrade) {
+                return shared;
             }
-            let attachment = Rc::new(RefCell::new(Attachment {
-                port: port.into(),
-                options: RingOptions::default(),
-                state: State::Away,
-                kept: None,
-                epoch: 1,
-                next: 0,
-                pause: 0,
-                since: 0,
-                losses: 0,
-                reason: "not asked for yet".into(),
-                changed: Vec::new(),
-            }));
-            all.insert(port.into(), Rc::downgrade(&attachment));
-            attachment
+            let attachment = Attachment::default();
+            let shared = Rc::new(RefCell::new(Shared { port: port.into(), attachment, changed: Vec::new() }));
+            all.insert(port.into(), Rc::downgrade(&shared));
+            shared
         })
     }
 
-    fn become_as(&mut self, state: State) -> State {
-        self.epoch += 1;
-        self.changed.retain(|plug| plug.upgrade().inspect(|changed| changed.signal()).is_some());
-        std::mem::replace(&mut self.state, state)
+    /// Changes the attachment, and signals all plugs if its state is another one then.
+    fn change(&mut self, change: impl FnOnce(&mut Attachment)) {
+        let epoch = self.attachment.epoch();
+        change(&mut self.attachment);
+        if self.attachment.epoch() != epoch {
+            self.changed.retain(|plug| plug.upgrade().inspect(|changed| changed.signal()).is_some());
+        }
     }
 
     /// Advances the state as far as possible without blocking.
     fn tend(&mut self, now: u64) {
-        if matches!(self.state, State::Away) && now >= self.next {
-            let options = self.kept.take().map_or_else(|| self.ask(), Ok);
-            match options {
-                Ok(coming) => drop(self.become_as(State::Requested(coming))),
-                Err(error) => self.lose(&error, now),
-            }
-        }
-        if !matches!(&self.state, State::Requested(coming) if is_readable(coming.as_fd())) {
-            return;
-        }
-        if let State::Requested(coming) = std::mem::replace(&mut self.state, State::Away) {
-            match coming.ring(Some(PATIENCE)) {
-                Ok(ring) => {
-                    self.since = now;
-                    self.become_as(State::Up(ring));
-                }
-                Err(error) => self.lose(&error, now),
-            }
-        }
+        let port = self.port.clone();
+        self.change(|attachment| attachment.tend(now, || handed::connect(&port)));
     }
-
-    fn ask(&self) -> Result<Coming, RingError> {
-        Coming::over(handed::connect(&self.port).map_err(RingError::System)?, self.options)
-    }
-
-    /// The ring was lost, or could not be received.
-    fn lose(&mut self, error: &RingError, now: u64) {
-        let was_up = matches!(self.state, State::Up(_));
-        self.losses += u64::from(was_up);
-        // Attack: a port that closes each ring as soon as it is received.
-        let lasted = was_up && now.saturating_sub(self.since) > PAUSES.1;
-        self.pause = if lasted { PAUSES.0 } else { (self.pause * 2).clamp(PAUSES.0, PAUSES.1) };
-        self.next = now.saturating_add(self.pause);
-        self.reason = error.to_string();
-        // A pipe's next program may already be connected to this end, which must not leave.
-        self.kept = match (self.become_as(State::Away), error) {
-            (State::Up(ring), RingError::Closed) if ring.kind() == RingKind::Pipe => Some(ring.another()),
-            _ => None,
-        };
-    }
-}
-
-fn is_readable(socket: BorrowedFd<'_>) -> bool {
-    let descriptor = socket.as_raw_fd();
-    let mut poll_fds = [PollFd { descriptor, readable: true, writable: false }];
-    poll(&mut poll_fds, Duration::ZERO);
-    poll_fds[0].readable
 }
 
 /// An element's part in an attachment.
 #[derive(Default)]
 pub(crate) struct Plug {
-    port: Option<Rc<RefCell<Attachment>>>,
+    port: Option<Rc<RefCell<Shared>>>,
     timer: Option<Timer>,
     /// Signalled by other plugs of the port that cause, or detect, a state change.
     changed: Option<Rc<EventFd>>,
@@ -141,28 +67,51 @@ pub(crate) struct Plug {
 }
 
 impl Plug {
-    /// Call in the element's `configure`, with its argument.
-    pub(crate) fn configure(&mut self, port: &str) -> Result<(), String> {
-        if let Some(known) = handed::ports()
-            && !known.iter().any(|own| own == port)
-        {
-            let list = known.join(", ");
-            return Err(format!("PORT: this function has no port '{port}'; it has {list}"));
+    #[cold]
+    fn reach(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(shared) = &self.port else { return false };
+        let mut port = shared.borrow_mut();
+        port.tend(cx.steady());
+        let attachment = &port.attachment;
+        if attachment.epoch() != self.epoch {
+            for descriptor in self.watched.drain(..) {
+                cx.select(descriptor, false, false);
+            }
+            self.watched.extend(attachment.descriptors().iter().map(AsRawFd::as_raw_fd));
+            for descriptor in &self.watched {
+                cx.select(*descriptor, true, false);
+            }
+            self.epoch = attachment.epoch();
         }
+        if let (State::Away, Some(timer)) = (attachment.state(), self.timer) {
+            cx.set_timer(timer, attachment.next());
+        }
+        matches!(attachment.state(), State::Up(_))
+    }
+}
+
+impl platform::Plug for Plug {
+    type Error = RingError;
+    type Ring<'a> = Borrowed<'a>;
+
+    fn port_of_device(device: &str) -> Result<String, String> {
+        handed::port_of_device(device)
+    }
+
+    fn configure(&mut self, port: &str) -> Result<(), String> {
+        handed::check_port(port)?;
         if port.is_empty() {
             return Err("PORT: empty".into());
         }
-        self.port = Some(Attachment::to(port));
+        self.port = Some(Shared::to(port));
         Ok(())
     }
 
-    /// Call in its `shares`.
-    pub(crate) fn shares(&self) -> Option<String> {
+    fn shares(&self) -> Option<String> {
         self.port.as_ref().map(|port| format!("port {}", port.borrow().port))
     }
 
-    /// Call in its `initialize`.
-    pub(crate) fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if let Some(port) = &self.port {
             let changed = Rc::new(EventFd::new().map_err(|error| cx.error(error.to_string()))?);
             cx.select(changed.as_fd().as_raw_fd(), true, false);
@@ -176,78 +125,31 @@ impl Plug {
         Ok(())
     }
 
-    /// Call in `initialize` with the later value of [`Plug::want_offloads`], so that the first request to the
-    /// port already has it.
-    pub(crate) fn prefer_offloads(&mut self, offloads: bool) {
-        let Some(port) = &self.port else { return };
-        let mut port = port.borrow_mut();
-        if matches!(port.state, State::Away) {
-            port.options.offloads = offloads;
+    fn prefer_offloads(&mut self, offloads: bool) {
+        if let Some(port) = &self.port {
+            port.borrow_mut().attachment.prefer_offloads(offloads);
         }
     }
 
-    /// Sets whether the ring accepts frames with checksums to fill and segmentation to do. Requests another ring if
-    /// that changes.
-    pub(crate) fn want_offloads(&mut self, offloads: bool, cx: &mut Context<'_>) {
-        let Some(port) = &self.port else { return };
-        let mut port = port.borrow_mut();
-        if port.options.offloads != offloads {
-            port.options.offloads = offloads;
-            port.kept = None;
-            if !matches!(port.state, State::Away) {
-                port.become_as(State::Away);
-            }
-            port.next = cx.steady();
+    fn want_offloads(&mut self, offloads: bool, cx: &mut Context<'_>) {
+        if let Some(port) = &self.port {
+            port.borrow_mut().change(|attachment| attachment.want_offloads(offloads, cx.steady()));
         }
     }
 
-    /// The ring, if there is one. If not, the element's timer or a descriptor signals when to try again.
-    pub(crate) fn ring(&mut self, cx: &mut Context<'_>) -> Option<RefMut<'_, Ring>> {
+    fn ring(&mut self, cx: &mut Context<'_>) -> Option<Borrowed<'_>> {
         let up = {
-            let port = self.port.as_ref()?.borrow();
-            port.epoch == self.epoch && matches!(port.state, State::Up(_))
+            let attachment = &self.port.as_ref()?.borrow().attachment;
+            attachment.epoch() == self.epoch && matches!(attachment.state(), State::Up(_))
         };
         if !up && !self.reach(cx) {
             return None;
         }
         let port = self.port.as_ref()?.borrow_mut();
-        RefMut::filter_map(port, |port| match &mut port.state {
-            State::Up(ring) => Some(ring),
-            _ => None,
-        })
-        .ok()
+        RefMut::filter_map(port, |port| port.attachment.ring()).ok().map(Borrowed)
     }
 
-    #[cold]
-    fn reach(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(shared) = &self.port else { return false };
-        let mut port = shared.borrow_mut();
-        port.tend(cx.steady());
-        if port.epoch != self.epoch {
-            for descriptor in self.watched.drain(..) {
-                cx.select(descriptor, false, false);
-            }
-            match &port.state {
-                State::Away => {}
-                State::Requested(coming) => self.watched.push(coming.as_fd().as_raw_fd()),
-                // The socket hangs up when the ring is revoked.
-                State::Up(ring) => {
-                    self.watched.extend([ring.as_fd(), ring.socket()].map(|fd| fd.as_raw_fd()))
-                }
-            }
-            for descriptor in &self.watched {
-                cx.select(*descriptor, true, false);
-            }
-            self.epoch = port.epoch;
-        }
-        if let (State::Away, Some(timer)) = (&port.state, self.timer) {
-            cx.set_timer(timer, port.next);
-        }
-        matches!(port.state, State::Up(_))
-    }
-
-    /// Handles a ready descriptor: clears the notification; if the ring's socket hung up, the ring is lost.
-    pub(crate) fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
+    fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
         if let Some(changed) =
             self.changed.as_ref().filter(|changed| changed.as_fd().as_raw_fd() == descriptor)
         {
@@ -256,39 +158,91 @@ impl Plug {
         }
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
-        let State::Up(ring) = &mut port.state else { return };
+        let Some(ring) = port.attachment.ring() else { return };
         if ring.as_fd().as_raw_fd() == descriptor {
             // Another element may have read it.
             let _ = rustix::io::read(ring.as_fd(), &mut [0; 8]);
-        } else if is_readable(ring.socket()) {
+        } else {
             // The signal may be old: every element is signalled when the ring arrives.
-            port.lose(&RingError::Closed, cx.steady());
+            port.change(|attachment| attachment.check_socket(cx.steady()));
         }
     }
 
-    /// The ring can't be used any more.
     #[cold]
-    pub(crate) fn lose(&mut self, error: &RingError, cx: &mut Context<'_>) {
+    fn lose(&mut self, error: &RingError, cx: &mut Context<'_>) {
         if let Some(port) = &self.port {
-            port.borrow_mut().lose(error, cx.steady());
+            port.borrow_mut().change(|attachment| attachment.lose(error, cx.steady()));
         }
         self.reach(cx);
     }
 
-    /// The value of the handler: `up`, `options`, or why the port is away.
-    pub(crate) fn state(&self) -> String {
+    fn state(&self) -> String {
         let Some(port) = &self.port else { return String::new() };
-        let port = port.borrow();
-        match &port.state {
+        let attachment = &port.borrow().attachment;
+        match attachment.state() {
             State::Up(_) => "up".into(),
             State::Requested(_) => "requested".into(),
-            State::Away => format!("away: {}", port.reason),
+            State::Away => format!("away: {}", attachment.reason()),
         }
     }
 
-    /// Number of lost rings.
-    pub(crate) fn losses(&self) -> u64 {
-        self.port.as_ref().map_or(0, |port| port.borrow().losses)
+    fn losses(&self) -> u64 {
+        self.port.as_ref().map_or(0, |port| port.borrow().attachment.losses())
+    }
+}
+
+/// The ring of an attachment, in use by an element.
+pub(crate) struct Borrowed<'a>(RefMut<'a, Ring>);
+
+impl PortRing for Borrowed<'_> {
+    type Error = RingError;
+
+    #[inline]
+    fn frame_len(&mut self) -> Result<Option<usize>, RingError> {
+        self.0.rx.frame_len()
+    }
+
+    #[inline]
+    fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, RingError> {
+        self.0.rx.pop(out)
+    }
+
+    #[inline]
+    fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, RingError> {
+        match self.0.tx.push_with(frame, offload) {
+            Ok(true) => Ok(Pushed::Done),
+            Ok(false) => Ok(Pushed::Full),
+            Err(RingError::TooLong { .. }) => Ok(Pushed::TooLong),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), RingError> {
+        self.0.sync()
+    }
+
+    fn tx_slots(&self) -> u32 {
+        self.0.tx.slots()
+    }
+
+    fn room(&mut self, wanted: u32) -> Result<u32, RingError> {
+        self.0.tx.room(wanted)
+    }
+
+    fn arm_rx(&mut self) -> Result<bool, RingError> {
+        self.0.arm(Wait::RX)
+    }
+
+    fn disarm_rx(&mut self) {
+        self.0.disarm(Wait::RX);
+    }
+
+    fn arm_tx(&mut self, slots: u32) -> Result<bool, RingError> {
+        self.0.arm(Wait { rx: 0, tx: slots })
+    }
+
+    fn disarm_tx(&mut self) {
+        self.0.disarm(Wait::TX);
     }
 }
 
@@ -298,18 +252,19 @@ mod tests {
 
     #[test]
     fn a_changed_attachment_wakes_all_users() {
-        let port = Attachment::to("a socket that nobody listens on");
+        let port = Shared::to("a socket that nobody listens on");
         let plugs = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
         let mut port = port.borrow_mut();
         port.changed.extend(plugs.iter().map(Rc::downgrade));
         port.tend(0);
         assert!(plugs.iter().all(|changed| changed.clear()), "it is away with another reason");
-        assert!(!port.reason.is_empty() && port.next == PAUSES.0 && port.losses == 0);
-        port.tend(PAUSES.0 - 1);
+        assert!(!port.attachment.reason().is_empty() && port.attachment.losses() == 0);
+        let next = port.attachment.next();
+        port.tend(next - 1);
         assert!(!plugs.iter().any(|changed| changed.clear()), "not tried yet");
         let [kept, gone] = plugs;
         drop(gone);
-        port.tend(PAUSES.0);
+        port.tend(next);
         assert!(kept.clear() && port.changed.len() == 1, "a plug that is gone is forgotten");
     }
 }

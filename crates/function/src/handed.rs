@@ -1,5 +1,6 @@
 //! Resources passed by the parent process: a confined process can neither listen nor connect.
 
+use ringway_elements::platform::Uses;
 use ringway_host::{receive_with, send_with};
 use std::cell::RefCell;
 use std::io;
@@ -31,23 +32,19 @@ pub fn hand(handed: Option<Handed>) -> Option<Handed> {
     HANDED.replace(handed)
 }
 
-/// The names that ports may have; nothing if any socket may be used.
-pub(crate) fn ports() -> Option<Vec<String>> {
-    HANDED.with_borrow(|handed| handed.as_ref().map(|handed| handed.ports.clone()))
-}
-
 /// The port that a device stands for.
 pub(crate) fn port_of_device(device: &str) -> Result<String, String> {
     HANDED.with_borrow(|handed| {
         let devices = handed.as_ref().map_or(&[][..], |handed| &handed.devices);
-        let found = devices.iter().find(|(own, _)| own == device);
-        found.map(|(_, port)| port.clone()).ok_or_else(|| match devices {
-            [] => format!("no port stands for device '{device}'; map it with devices"),
-            _ => {
-                let list: Vec<&str> = devices.iter().map(|(own, _)| &**own).collect();
-                format!("no port stands for device '{device}'; {} are mapped", list.join(", "))
-            }
-        })
+        Uses { ports: Vec::new(), devices: devices.to_vec() }.port_of_device(device)
+    })
+}
+
+/// Checks that this process may use a port.
+pub(crate) fn check_port(port: &str) -> Result<(), String> {
+    HANDED.with_borrow(|handed| match handed {
+        Some(handed) => Uses { ports: handed.ports.clone(), devices: Vec::new() }.check_port(port),
+        None => Ok(()),
     })
 }
 

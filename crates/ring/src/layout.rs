@@ -31,6 +31,7 @@ mod producer;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use consumer::Consumer;
 pub use geometry::{FEATURES, Geometry, Header, LayoutError, MAGIC, RingKind, VERSION};
@@ -38,6 +39,7 @@ pub use handshake::{HandshakeError, Hello, Welcome};
 pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;
 pub use slot::{MOREFRAG, Slot};
+pub use transfer::{PushError, Received};
 
 /// Smallest number of slots of a ring.
 pub const SLOTS_MIN: u32 = 64;

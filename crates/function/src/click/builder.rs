@@ -1,8 +1,8 @@
 //! Building routers from texts: the first one, and replacements at run time.
 use super::Host;
-use super::check::check_ports;
 use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router, Succession};
 use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
+use ringway_elements::platform::Uses;
 
 /// Environment for reading configurations.
 pub(super) struct Reader {
@@ -12,12 +12,6 @@ pub(super) struct Reader {
     pub(super) path: Option<String>,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub(super) sockets: Vec<String>,
-}
-
-/// The ports of a function, and the devices that stand for them.
-pub(super) struct Uses {
-    pub(super) ports: Vec<String>,
-    pub(super) devices: Vec<(String, String)>,
 }
 
 /// Environment for building routers.
@@ -68,7 +62,7 @@ impl Builder {
     pub(super) fn accept(&self, read: (Option<Graph>, Diagnostics), file: &str) -> Result<Graph, String> {
         let (graph, mut diagnostics) = read;
         if let (Some(graph), Some(uses)) = (&graph, &self.uses) {
-            check_ports(graph, uses, file, &mut diagnostics);
+            uses.check(graph, file, &mut diagnostics);
         }
         graph.filter(|_| diagnostics.errors() == 0).ok_or_else(|| self.message(&diagnostics))
     }

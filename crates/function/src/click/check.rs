@@ -1,11 +1,10 @@
 //! Checking a function's configuration without running it.
-use super::builder::{Builder, Reader, Uses};
+use super::builder::{Builder, Reader};
 use super::{Machine, Terminal, function_registry};
-use crate::elements::devices;
 use crate::handed::{self, Handed};
 use ringway_click::{Clock, Console, PACKETS, Router};
-use ringway_click_lang::{Diagnostics, Graph, Landmark, Severity};
-use std::collections::BTreeSet;
+use ringway_click_lang::{Diagnostics, Severity};
+use ringway_elements::platform::Uses;
 
 /// A function's configuration.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +51,7 @@ pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
     let (graph, mut diagnostics) = builder.reader.read(text, file);
     let Some(graph) = graph else { return complaints(&diagnostics) };
     let uses = Uses { ports: ports.to_vec(), devices: devices.to_vec() };
-    check_ports(&graph, &uses, file, &mut diagnostics);
+    uses.check(&graph, file, &mut diagnostics);
     let mut complaints = complaints(&diagnostics);
     let known =
         handed::hand(Some(Handed { ports: ports.to_vec(), devices: devices.to_vec(), ..Handed::default() }));
@@ -92,27 +91,6 @@ pub(crate) fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
         }
     }
     complaints
-}
-
-/// Checks that each port of the function is used, and at most once per direction.
-pub(super) fn check_ports(graph: &Graph, uses: &Uses, file: &str, diagnostics: &mut Diagnostics) {
-    let Uses { ports, devices } = uses;
-    let mut used = BTreeSet::new();
-    for element in &graph.elements {
-        let Some(used_port) = devices::use_of(&element.class, &element.configuration, devices) else {
-            continue;
-        };
-        let (receives, port) = used_port.clone();
-        if !used.insert(used_port) {
-            let class = if receives { "FromPort" } else { "ToPort" };
-            let what = format!("port '{port}' has another {class} already");
-            diagnostics.error(element.landmark.clone(), what);
-        }
-    }
-    for port in ports.iter().filter(|port| !used.iter().any(|(_, own)| own == *port)) {
-        let what = format!("no FromPort or ToPort of port '{port}'");
-        diagnostics.error(Landmark { column: 1, ..Landmark::new(file, 1) }, what);
-    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Running a configuration as a function, controlled by a supervisor through a ControlSocket.
-use super::builder::{Builder, Reader, Uses};
+use super::builder::{Builder, Reader};
 use super::check::Configuration;
 use super::{Hosted, Machine, Terminal, drive, function_registry};
 use ringway_click::{Clock, Console, Router};
+use ringway_elements::platform::Uses;
 use std::cell::RefCell;
 use std::rc::Rc;
 

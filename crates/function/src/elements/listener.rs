@@ -9,8 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 /// Number of ports tried if `+` permits it.
 const TRIES: u16 = 1000;
 
-/// Attack: endless connections. Largest number of connections at a time.
-pub(super) const MOST: usize = 64;
+pub(super) use ringway_elements::platform::control_socket::MOST;
 
 /// A non-blocking connection.
 pub(super) trait Stream: Read + Write {

@@ -1,12 +1,13 @@
 //! Elements that need an operating system, one per file.
+use crate::attachment::Plug;
 use ringway_click::{Class, Documentation};
+use ringway_elements::platform::{FromPort, ToPort, devices};
 
 mod aggregate_counter;
 mod block_thread;
 mod chatter_socket;
 mod control_socket;
 mod device;
-pub(crate) mod devices;
 mod from_device;
 mod from_dump;
 mod from_host;
@@ -31,8 +32,8 @@ mod to_ip_summary_dump;
 mod to_port;
 mod tun;
 
-pub use control_socket::{Failure, Handlers, Session};
 pub(crate) use link::mark_ip;
+pub use ringway_elements::platform::control_socket::{Failure, Handlers, Session};
 
 /// This crate's classes, by name.
 pub const CLASSES: &[&Class] = &[
@@ -59,10 +60,8 @@ pub const CLASSES: &[&Class] = &[
 ];
 
 /// The classes for devices of existing configurations, in functions: each device stands for a port.
-pub(crate) static DEVICES: [Class; devices::COUNT] = devices::classes(
-    || Box::new(from_port::FromPort::of_device()),
-    || Box::new(to_port::ToPort::of_device()),
-);
+pub(crate) static DEVICES: [Class; devices::COUNT] =
+    devices::classes(|| Box::new(FromPort::<Plug>::of_device()), || Box::new(ToPort::<Plug>::of_device()));
 
 /// Their documentation.
 pub const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));

@@ -1,5 +1,6 @@
 //! Output waiting to be sent.
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// Size in bytes from which a part is not extended, and a value not copied: copying megabytes would delay packets.
 const WHOLE: usize = 1 << 14;

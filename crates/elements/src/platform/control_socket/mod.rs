@@ -1,37 +1,73 @@
-//! `ControlSocket(TYPE, PORT, READONLY, VERBOSE, LOCALHOST)`: lets programs read and write handlers over a
-//! connection.
-//!
-//! Ports: none.
-//!
-//! Arguments:
-//! - `TYPE`: `TCP`, or `UNIX`.
-//! - `PORT` (or `FILENAME`): a port, with a `+` suffix this or a later free one; or a socket file.
-//! - `READONLY`: whether writing is refused; false by default.
-//! - `VERBOSE`: whether connections are reported; false by default.
-//! - `RETRIES`, `RETRY_WARNINGS`: ignored: a socket that can't be opened is an error.
-//! - `LOCALHOST`: whether only programs of this machine may connect; true by default.
-//!
-//! The protocol is Click's, version 1.3: `READ`, `READDATA`, `READUNTIL`, `WRITE`, `WRITEDATA`, `WRITEUNTIL`,
-//! `CHECKREAD`, `CHECKWRITE`, `LLRPC`, `HELP`, `QUIT`. At the limit of 64 connections, a new one replaces the
-//! longest idle one; a connection that leaves a command unfinished, or an answer unread, for a minute counts
-//! as idle. A handler call is completed even if the caller has disconnected. When another configuration with
-//! the same ControlSocket replaces this one, its connections continue there.
-//!
-//! Handlers: `port` or `filename` (read).
+//! ControlSocket, for any platform.
 mod output;
 mod session;
 
 pub use session::{Failure, Handlers, Session};
 
-use super::listener::{Door, MOST, Stream, Where};
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
 use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Pieces, Progress, Reach, Timer,
-};
-use std::any::Any;
-use std::io::ErrorKind;
+use ringway_click::{Context, Element, Failed, Handler, HandlerCall, HandlerError, Pieces, Progress, Timer};
 
-pub static CLASS: Class = Class::new("ControlSocket", || Box::<ControlSocket>::default()).reach(Reach::Whole);
+/// Attack: endless connections. Largest number of connections at a time.
+pub const MOST: usize = 64;
+
+/// Result of reading from a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// So many bytes.
+    Bytes(usize),
+    /// None for now.
+    Later,
+    /// None any more.
+    End,
+}
+
+/// A connection that does not block.
+pub trait Stream {
+    /// Number by which the router is told that the connection is ready.
+    fn descriptor(&self) -> i32;
+
+    /// Reads into the buffer.
+    fn read(&mut self, buffer: &mut [u8]) -> Input;
+
+    /// Sends as many of `bytes` as possible; returns their number, and whether the connection is alive.
+    fn send(&mut self, bytes: &[u8]) -> (usize, bool);
+}
+
+/// Where connections come from. An element of a new configuration with the same place takes it over.
+pub trait Door: Default + 'static {
+    /// Reads the arguments that name the place, and those of `more`; the door is closed.
+    ///
+    /// # Errors
+    /// The arguments are wrong; it has been reported.
+    fn configure(args: &mut Args, more: impl FnOnce(&mut Args), cx: &mut Context<'_>)
+    -> Result<Self, Failed>;
+
+    /// Listens.
+    ///
+    /// # Errors
+    /// It can't; it has been reported.
+    fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed>;
+
+    /// Accepts the next connection, given `connected` existing ones that must stay.
+    fn accept(&self, connected: usize) -> Option<Box<dyn Stream>>;
+
+    /// Whether the other has the same place.
+    fn is_like(&self, other: &Self) -> bool;
+
+    /// Takes the other's place over.
+    fn take_over(&mut self, from: &mut Self, cx: &mut Context<'_>);
+
+    /// The place, for the handler `port`.
+    fn port(&self) -> String;
+
+    /// Stops listening.
+    fn close(&mut self);
+}
 
 /// Attack: a peer that sends as fast as it is read, while packets wait. Largest number of bytes read from a
 /// connection at once.
@@ -77,9 +113,10 @@ impl Connection {
     }
 }
 
+/// Lets programs read and write handlers over connections.
 #[derive(Default)]
-pub struct ControlSocket {
-    door: Door,
+pub struct ControlSocket<D> {
+    door: D,
     read_only: bool,
     verbose: bool,
     /// In order of creation.
@@ -147,7 +184,7 @@ impl Handlers for Router<'_, '_> {
     }
 }
 
-impl ControlSocket {
+impl<D: Door> ControlSocket<D> {
     fn accept(&mut self, cx: &mut Context<'_>) {
         let active = cx.steady();
         // Attack: programs that connect faster than they are accepted.
@@ -185,16 +222,12 @@ impl ControlSocket {
         let (mut buffer, mut taken) = ([0; 4096], 0);
         while readable && taken < AT_ONCE && !connection.ended && connection.session.wants_input() {
             match connection.stream.read(&mut buffer) {
-                Ok(0) => connection.ended = true,
-                Ok(bytes) => {
+                Input::Bytes(bytes) => {
                     connection.session.give(&buffer[..bytes]);
                     taken += bytes;
                 }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    connection.ended = error.kind() != ErrorKind::WouldBlock;
-                    break;
-                }
+                Input::Later => break,
+                Input::End => connection.ended = true,
             }
         }
         let began = cx.steady();
@@ -230,16 +263,16 @@ impl ControlSocket {
     }
 }
 
-impl Element for ControlSocket {
+impl<D: Door> Element for ControlSocket<D> {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let place = Where::read(args, |args| {
-            args.read("READONLY", &mut self.read_only);
-            args.read("VERBOSE", &mut self.verbose);
+        let (read_only, verbose) = (&mut self.read_only, &mut self.verbose);
+        let more = |args: &mut Args| {
+            args.read("READONLY", read_only);
+            args.read("VERBOSE", verbose);
             args.read("RETRIES", &mut 0);
             args.read("RETRY_WARNINGS", &mut false);
-        });
-        args.complete()?;
-        self.door = place.door(cx)?;
+        };
+        self.door = D::configure(args, more, cx)?;
         Ok(())
     }
 
@@ -270,7 +303,7 @@ impl Element for ControlSocket {
             return;
         };
         self.door.take_over(&mut from.door, cx);
-        self.connections = std::mem::take(&mut from.connections);
+        self.connections = core::mem::take(&mut from.connections);
         for connection in &mut self.connections {
             connection.session.begin_again();
         }

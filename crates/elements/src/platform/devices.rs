@@ -1,5 +1,6 @@
 //! Devices of existing configurations, which stand for a function's ports.
-use crate::handed;
+use alloc::boxed::Box;
+use alloc::string::String;
 use ringway_click::arg::{Args, Filename, Raw};
 use ringway_click::{Class, Element};
 use ringway_click_lang::config;
@@ -48,11 +49,11 @@ const SOURCES: [&str; 5] = ["FromDevice", "PollDevice", "FromDPDKDevice", "FromN
 const SINKS: [&str; 4] = ["ToDevice", "ToDPDKDevice", "ToNetfront", "ToNetFront"];
 
 /// Number of classes for devices.
-pub(crate) const COUNT: usize = SOURCES.len() + SINKS.len();
+pub const COUNT: usize = SOURCES.len() + SINKS.len();
 
 /// The argument by which an element names its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Naming {
+pub enum Naming {
     /// The port's name.
     #[default]
     Port,
@@ -63,9 +64,15 @@ pub(crate) enum Naming {
 impl Naming {
     /// Reads the arguments that name the port; of devices also those that have no effect here.
     ///
+    /// `port_of_device` finds the port that a device stands for.
+    ///
     /// # Errors
     /// No port has this device's name.
-    pub(crate) fn read(self, args: &mut Args) -> Result<String, String> {
+    pub fn read(
+        self,
+        args: &mut Args,
+        port_of_device: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<String, String> {
         if self == Naming::Port {
             let mut port = Filename::default();
             args.read_mp("PORT", &mut port);
@@ -82,7 +89,7 @@ impl Naming {
         for keyword in KEYWORDS {
             args.read(keyword, &mut ignored);
         }
-        handed::port_of_device(&config::unquote_text(&device.0))
+        port_of_device(&config::unquote_text(&device.0))
     }
 }
 
@@ -93,11 +100,7 @@ fn direction(class: &str) -> Option<bool> {
 }
 
 /// The port that an element uses, and whether it receives from it; `None` if it uses none.
-pub(crate) fn use_of(
-    class: &str,
-    configuration: &str,
-    devices: &[(String, String)],
-) -> Option<(bool, String)> {
+pub fn use_of(class: &str, configuration: &str, devices: &[(String, String)]) -> Option<(bool, String)> {
     let arguments = config::split_arguments(configuration);
     let first = || arguments.first().map(|first| config::unquote_text(first)).unwrap_or_default();
     match class {
@@ -119,7 +122,7 @@ pub(crate) fn use_of(
 }
 
 /// The classes for devices: `from` creates one that receives, `to` one that sends.
-pub(crate) const fn classes(from: fn() -> Box<dyn Element>, to: fn() -> Box<dyn Element>) -> [Class; COUNT] {
+pub const fn classes(from: fn() -> Box<dyn Element>, to: fn() -> Box<dyn Element>) -> [Class; COUNT] {
     [
         source(Class::new(SOURCES[0], from)),
         source(Class::new(SOURCES[1], from)),
@@ -134,18 +137,20 @@ pub(crate) const fn classes(from: fn() -> Box<dyn Element>, to: fn() -> Box<dyn 
 }
 
 /// A class that receives from a port.
-pub(crate) const fn source(class: Class) -> Class {
+pub const fn source(class: Class) -> Class {
     class.ports("0/1").processing("h").flags("S3")
 }
 
 /// A class that sends to a port.
-pub(crate) const fn sink(class: Class) -> Class {
+pub const fn sink(class: Class) -> Class {
     class.ports("1/0").flags("S2")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
+    use alloc::string::ToString;
 
     #[test]
     fn the_port_of_an_element_is_found_in_its_arguments() {

@@ -1,5 +1,8 @@
 //! The line protocol of Click's ControlSocket, version 1.3: bytes in, bytes out.
 use super::output::Output;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use ringway_click::{HandlerCall, Pieces, Progress};
 
 /// Attack: a line without an end. Largest length of a line in bytes.
@@ -238,7 +241,7 @@ impl Session {
         if end == self.input.len() {
             self.input.drain(..self.at);
             (self.at, self.searched) = (0, 0);
-            return std::mem::take(&mut self.input);
+            return core::mem::take(&mut self.input);
         }
         let taken = self.input.get(self.at..end).unwrap_or_default().to_vec();
         (self.at, self.searched) = (end, 0);
@@ -404,22 +407,22 @@ impl Session {
         let call = match call {
             Some(call) => call,
             None => match handlers.find(name, *write) {
-                Ok(found) => call.insert(HandlerCall { value: std::mem::take(value), ..found }),
+                Ok(found) => call.insert(HandlerCall { value: core::mem::take(value), ..found }),
                 Err(failure) => return self.fail(&failure),
             },
         };
         let way = if *write { Handlers::write } else { Handlers::read };
         match way(handlers, name, call, pieces) {
             Ok(Progress::More) => {
-                read.add_whole(std::mem::take(&mut pieces.text).into_bytes());
+                read.add_whole(core::mem::take(&mut pieces.text).into_bytes());
                 self.doing = Some(doing);
             }
             Ok(Progress::Done) if *write => self.answer(200, &format!("Write handler '{name}' OK")),
             Ok(Progress::Done) => {
-                read.add_whole(std::mem::take(&mut pieces.text).into_bytes());
+                read.add_whole(core::mem::take(&mut pieces.text).into_bytes());
                 self.answer(200, &format!("Read handler '{name}' OK"));
                 self.output.add(format!("DATA {}\r\n", read.len()).as_bytes());
-                self.output.append(std::mem::take(read));
+                self.output.append(core::mem::take(read));
             }
             Err(failure) => self.fail(&failure),
         }

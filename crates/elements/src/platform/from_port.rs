@@ -1,0 +1,175 @@
+//! FromPort, for any platform.
+use super::devices::Naming;
+use super::{Plug, PortRing};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::any::Any;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{Context, Element, Failed, HEADROOM, Handler, PacketBurst, Task, Timer};
+use ringway_frame::Offload;
+use ringway_ring::Received;
+
+/// Nanoseconds of polling after the last frame.
+const SPIN: u64 = 50_000;
+
+/// Receives the frames that a port sends.
+#[derive(Default)]
+pub struct FromPort<P> {
+    naming: Naming,
+    plug: P,
+    offloads: bool,
+    spin: u64,
+    timestamp: bool,
+    task: Option<Task>,
+    /// Time since which no frame has arrived.
+    idle: Option<u64>,
+    count: u64,
+    bytes: u64,
+    drops: u64,
+}
+
+impl<P: Plug> FromPort<P> {
+    /// An element that names its port by a device.
+    pub fn of_device() -> Self {
+        Self { naming: Naming::Device, ..Self::default() }
+    }
+
+    /// Takes a burst of frames off the ring. Frames too long for a packet are counted.
+    fn take(
+        ring: &mut P::Ring<'_>,
+        offloads: bool,
+        burst: &mut PacketBurst,
+        cx: &mut Context<'_>,
+    ) -> Result<u64, P::Error> {
+        let mut drops = 0;
+        let most = cx.burst();
+        while burst.len() < most {
+            let Some(length) = ring.frame_len()? else { break };
+            let Some(mut packet) = cx.make_packet(HEADROOM, length, 0) else {
+                ring.pop(&mut [])?;
+                drops += 1;
+                continue;
+            };
+            let Some(Received { len, whole, offload }) = ring.pop(packet.data_mut())? else { break };
+            // Attack: a slot that changes between two reads.
+            if len != length || whole != length {
+                drops += 1;
+                continue;
+            }
+            if offloads && packet.set_offload(Offload::from_bytes(&offload)).is_err() {
+                drops += 1;
+                continue;
+            }
+            burst.push(packet);
+        }
+        ring.sync()?;
+        Ok(drops)
+    }
+
+    /// Sleeps until the port notifies us, if no frames arrived for a while.
+    fn rest(&mut self, task: Task, cx: &mut Context<'_>) {
+        let now = cx.coarse_now();
+        let since = *self.idle.get_or_insert(now);
+        if now.saturating_sub(since) < self.spin {
+            cx.reschedule(task);
+            return;
+        }
+        let Some(mut ring) = self.plug.ring(cx) else { return };
+        let armed = ring.arm_rx();
+        drop(ring);
+        match armed {
+            Ok(true) => {}
+            Ok(false) => cx.reschedule(task),
+            Err(error) => self.plug.lose(&error, cx),
+        }
+    }
+}
+
+impl<P: Plug> Element for FromPort<P> {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut spin = Nanoseconds(SPIN);
+        self.timestamp = true;
+        args.read("OFFLOADS", &mut self.offloads);
+        args.read("SPIN", &mut spin);
+        args.read("TIMESTAMP", &mut self.timestamp);
+        let port = self.naming.read(args, P::port_of_device);
+        args.complete()?;
+        self.spin = spin.0;
+        port.and_then(|port| self.plug.configure(&port)).map_err(|wrong| cx.error(wrong))
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.task = Some(cx.new_task(false));
+        self.plug.prefer_offloads(self.offloads);
+        self.plug.initialize(cx)
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        self.plug.want_offloads(self.offloads, cx);
+        if self.plug.ring(cx).is_some()
+            && let Some(task) = self.task
+        {
+            cx.reschedule(task);
+        }
+    }
+
+    fn selected(&mut self, descriptor: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        self.plug.selected(descriptor, cx);
+        let Some(mut ring) = self.plug.ring(cx) else { return };
+        ring.disarm_rx();
+        drop(ring);
+        self.idle = None;
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut burst = PacketBurst::default();
+        let offloads = self.offloads;
+        let Some(mut ring) = self.plug.ring(cx) else { return false };
+        let taken = Self::take(&mut ring, offloads, &mut burst, cx);
+        drop(ring);
+        match taken {
+            Ok(drops) => self.drops += drops,
+            Err(error) => self.plug.lose(&error, cx),
+        }
+        if burst.is_empty() {
+            self.rest(task, cx);
+            return false;
+        }
+        self.idle = None;
+        self.count += burst.len() as u64;
+        let time = if self.timestamp { cx.packet_time() } else { 0 };
+        for packet in burst.iter_mut() {
+            self.bytes += packet.len() as u64;
+            packet.notes_mut().timestamp = time;
+        }
+        cx.push_burst(0, &mut burst);
+        cx.reschedule(task);
+        true
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            (self.count, self.bytes, self.drops) = (from.count, from.bytes, from.drops);
+        }
+    }
+
+    fn shares(&self) -> Option<String> {
+        self.plug.shares()
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("losses", |e: &Self| e.plug.losses()),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
+        ]
+        .into()
+    }
+}
