@@ -209,6 +209,47 @@ fn with_a_shared_block_neither_side_needs_registers() {
 }
 
 #[test]
+fn a_counted_request_has_one_interrupt_without_icr() {
+    let mut machine = up(Techniques { csb: true, ..Techniques::default() });
+    let [.., need_rx, on, rdt] = GUEST.map(|at| CSB + at);
+    let (request, answered) = (CSB + 20, CSB + 104);
+    let set = |machine: &Machine, at: u64, value: u32| machine.poke(at, &value.to_le_bytes());
+    set(&machine, on, 1);
+    set(&machine, rdt, RING - 1);
+    machine.write(reg::CSBAH, (CSB >> 32) as u32);
+    machine.write(reg::CSBAL, CSB as u32);
+    for number in 1..4 {
+        set(&machine, request, number);
+        for (wanted, interrupts) in [(0, number - 1), (1, number), (1, number)] {
+            set(&machine, need_rx, wanted);
+            assert_eq!(machine.receive(&frame(60)), (1, 0));
+            assert_eq!(machine.interrupts as u32, interrupts);
+            assert_eq!(machine.word(answered) as u32, interrupts);
+        }
+    }
+    // Attack: a number that changes all the time, and one that is answered before it is asked; neither costs more than
+    // an interrupt for each frame.
+    for number in [u32::MAX, 1, u32::MAX] {
+        set(&machine, request, number);
+        set(&machine, answered, number.wrapping_add(1));
+        machine.receive(&frame(60));
+    }
+    assert_eq!(machine.interrupts, 6);
+    // Techniques change while an interrupt waits for its window.
+    let moderated = Techniques { csb: true, moderate: 1000 * US, ..Techniques::default() };
+    machine.nic.set_techniques(moderated, machine.now);
+    for number in [8, 9] {
+        set(&machine, request, number);
+        machine.receive(&frame(60));
+    }
+    assert_eq!(machine.interrupts, 7);
+    machine.nic.set_techniques(Techniques { csb: true, ..Techniques::default() }, machine.now);
+    set(&machine, need_rx, 0);
+    machine.receive(&frame(60));
+    assert_eq!(machine.interrupts, 8, "it is not lost");
+}
+
+#[test]
 fn a_sleeping_worker_looks_at_mapped_doorbells_by_a_timer() {
     let mut machine = up(Techniques { doorbells: Doorbells::Mapped, poll: 80 * US, ..Techniques::default() });
     let (shared, memory) = (machine.shared.clone(), machine.memory.clone());

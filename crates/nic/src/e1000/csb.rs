@@ -1,6 +1,10 @@
 //! The shared block (CSB) of netmap's paravirtual e1000: indices and flags in the guest's memory, so that neither side
 //! needs a register for each frame. The guest writes the first line, the device the second; the constants are the
 //! numbers of their words.
+//!
+//! To netmap's block, ours adds a number: a guest counts its requests for interrupts in [`GUEST_REQUEST`], and the device
+//! copies the number to [`HOST_ANSWERED`] when it interrupts. So each request has one interrupt, the guest knows whether
+//! it is on its way, and nobody reads ICR.
 
 use super::interrupts::Raise;
 use ringway_mem::{Direct, Translate, Words};
@@ -18,6 +22,8 @@ pub const GUEST_NEED_RXKICK: usize = 2;
 pub const GUEST_CSB_ON: usize = 3;
 /// Receive tail.
 pub const GUEST_RDT: usize = 4;
+/// Number of the newest request for interrupts; 0: requests aren't counted, and ICR acknowledges interrupts.
+pub const GUEST_REQUEST: usize = 5;
 /// Transmit head.
 pub const HOST_TDH: usize = 16;
 /// The device wants TDT written.
@@ -28,6 +34,8 @@ pub const HOST_RDH: usize = 20;
 pub const HOST_NEED_RXKICK: usize = 21;
 /// A copy of the causes that were set last.
 pub const HOST_ISR: usize = 22;
+/// Number of the last request that had its interrupt.
+pub const HOST_ANSWERED: usize = 26;
 
 /// A direction of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +66,23 @@ impl<'t> Csb<'t> {
         self.0.load_acquire(at)
     }
 
-    /// Whether the guest wants interrupts.
+    /// Whether the guest wants an interrupt that it has not had yet.
     pub fn wants_interrupt(self, direction: Direction) -> bool {
         let tx = direction == Direction::Tx;
-        self.0.load(if tx { GUEST_NEED_TXKICK } else { GUEST_NEED_RXKICK }) != 0
+        if self.0.load(if tx { GUEST_NEED_TXKICK } else { GUEST_NEED_RXKICK }) == 0 {
+            return false;
+        }
+        let request = self.0.load(GUEST_REQUEST);
+        request == 0 || request != self.0.load(HOST_ANSWERED)
+    }
+
+    /// Notes that the newest request has its interrupt; `false`: the guest doesn't count them.
+    pub fn answer(self) -> bool {
+        let request = self.0.load(GUEST_REQUEST);
+        if request != 0 {
+            self.0.store_release(HOST_ANSWERED, request);
+        }
+        request != 0
     }
 
     /// Stores the head.

@@ -126,6 +126,13 @@ impl Interrupts {
         self.fire(causes & !icr(before) & ims(before), now)
     }
 
+    /// Sets causes for a driver that does not read ICR: they interrupt although they are set.
+    pub(super) fn set_again(&self, causes: u32, now: u64) -> Raise {
+        let expanded = self.expand(causes & CAUSES);
+        self.state.fetch_and(!u64::from(expanded), Ordering::SeqCst);
+        self.set(causes, now)
+    }
+
     /// The causes of queues that go with `causes`.
     fn expand(&self, causes: u32) -> u32 {
         if !self.queues {
@@ -280,6 +287,7 @@ mod tests {
         assert_eq!(interrupts.set(RXT0, 0), Raise::NONE);
         assert_eq!(interrupts.enable(RXT0 | LSC, 0), ONE);
         assert_eq!(interrupts.set(RXT0, 0), Raise::NONE, "the driver has been told");
+        assert_eq!(interrupts.set_again(RXT0, 0), ONE);
         assert_eq!(interrupts.set(LSC | TXDW, 0), ONE);
         assert!(interrupts.level());
         assert_eq!(interrupts.read_causes(), RXT0 | LSC | TXDW);

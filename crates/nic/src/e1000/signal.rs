@@ -104,7 +104,12 @@ impl View for Side<'_, '_> {
 
 impl Side<'_, '_> {
     fn set(&mut self, causes: u32) {
-        let raise = self.bus.shared.interrupts.set(causes, self.bus.now);
+        let Bus { shared, now, .. } = *self.bus;
+        let raise = match self.csb {
+            // The driver doesn't read ICR, so causes are still set there.
+            Some(csb) if csb.answer() => shared.interrupts.set_again(causes, now),
+            _ => shared.interrupts.set(causes, now),
+        };
         if let Some(csb) = self.csb {
             csb.set_causes(causes, raise);
         }
@@ -159,16 +164,17 @@ impl Signal {
         (notifier, Side { bus, csb, direction: *direction, timers, seen, pending, raise })
     }
 
-    /// Takes over changed techniques; a cause held back by the former ones is set.
+    /// Takes over changed techniques; a cause held back by the former ones is set, even if it is set already.
     #[inline]
     pub fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) {
         let techniques = bus.shared.techniques();
         if techniques != self.techniques {
             self.techniques = techniques;
             self.notifier = Notifier::new(techniques.policy());
-            let (_, mut side) = self.split(bus, None, 0, raise);
-            let causes = core::mem::take(&mut side.pending.causes);
-            side.set(causes);
+            let causes = core::mem::take(&mut self.pending.causes);
+            if causes != 0 {
+                *raise |= bus.shared.interrupts.set_again(causes, bus.now);
+            }
         }
     }
 
