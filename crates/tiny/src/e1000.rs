@@ -3,7 +3,7 @@
 //! There is no interrupt controller. The monitor sets a word of the guest's memory when the card interrupts; the driver
 //! looks at it before it uses the rings, and sleeps only while it is not set.
 
-use crate::link::{Link, LinkError, keep};
+use crate::link::{Link, LinkError, copy_in, copy_out, keep};
 use crate::settings::Settings;
 use core::sync::atomic::{Ordering, fence};
 use ringway_mem::{Kept, Region, SpanMut, Words};
@@ -33,6 +33,8 @@ const DESCRIPTOR: usize = 16;
 const BUFFER: usize = 2048;
 /// The shared block's page, which is the first of the driver's memory.
 const BLOCK: usize = 4096;
+/// Descriptors ahead of the one in use whose buffers are prefetched; a ring has that many.
+const AHEAD: u32 = 8;
 
 /// How a card's registers are accessed.
 pub trait Registers {
@@ -85,8 +87,9 @@ pub struct E1000<R> {
     /// The next receive descriptor, and the first that was not given back.
     next: u32,
     given: u32,
-    /// The card was asked for interrupts by the shared block.
+    /// The card was asked for interrupts by the shared block, and the number of that request.
     armed: bool,
+    request: u32,
     buffer: [u8; BUFFER],
 }
 
@@ -115,6 +118,7 @@ impl<R: Registers> E1000<R> {
             next: 0,
             given: 0,
             armed: false,
+            request: 0,
             buffer: [0; BUFFER],
         };
         card.start(base, mac)?;
@@ -201,6 +205,12 @@ impl<R: Registers> E1000<R> {
         if index + 1 < self.slots { index + 1 } else { 0 }
     }
 
+    /// The descriptor whose buffer is prefetched when that at `index` is used.
+    fn ahead(&self, index: u32) -> u32 {
+        let ahead = index + AHEAD;
+        if ahead < self.slots { ahead } else { ahead - self.slots }
+    }
+
     /// Descriptors from `from` up to `to`.
     fn distance(&self, from: u32, to: u32) -> u32 {
         if to >= from { to - from } else { to + self.slots - from }
@@ -224,8 +234,10 @@ impl<R: Registers> E1000<R> {
             if let Some(words) = Words::<u32>::new(self.interrupt.span()) {
                 words.store(0, 0);
             }
-            // Clears the causes: the card interrupts for the next ones only.
-            self.registers.read(register::ICR);
+            if !self.csb {
+                // Clears the causes: the card interrupts for the next ones only.
+                self.registers.read(register::ICR);
+            }
             self.expects = false;
             self.reclaim();
         }
@@ -313,8 +325,12 @@ impl<R: Registers> Link for E1000<R> {
         // A frame longer than a buffer is cut to its size.
         let (count, len) = (count.min(self.room()), len.min(BUFFER));
         for position in 0..count {
+            if position + AHEAD < count {
+                let ahead = self.ahead(self.tail);
+                self.part(self.buffer_at(TX, ahead), len).prefetch_write();
+            }
             fill(position, &mut self.buffer[..len]);
-            self.part(self.buffer_at(TX, self.tail), len).write(&self.buffer[..len]);
+            copy_in(&self.buffer[..len], self.part(self.buffer_at(TX, self.tail), len));
             let report = if self.reports(self.tail) { REPORT } else { 0 };
             self.describe(TX, self.tail, 1, len as u64 | COMMAND | report);
             self.tail = self.after(self.tail);
@@ -334,8 +350,10 @@ impl<R: Registers> Link for E1000<R> {
             if word & (END | ERROR) == END {
                 // Attack: a length beyond the buffer.
                 let len = usize::from(word as u16).min(BUFFER);
+                let ahead = self.ahead(self.next);
+                self.part(self.buffer_at(RX, ahead), BUFFER).prefetch();
                 let span = self.memory.span().split(self.buffer_at(RX, self.next)).1.split(len).0;
-                span.as_span().read(&mut self.buffer[..len]);
+                copy_out(span.as_span(), &mut self.buffer[..len]);
                 each(&self.buffer[..len]);
                 received += 1;
             }
@@ -357,6 +375,9 @@ impl<R: Registers> Link for E1000<R> {
 
     fn arm(&mut self, room: bool) -> Result<bool, LinkError> {
         if self.csb {
+            // An interrupt for a former request may be on its way; the number tells it from one for this request.
+            self.request = self.request.wrapping_add(1).max(1);
+            self.store(csb::GUEST_REQUEST, self.request);
             self.ask(room, true);
             self.armed = true;
             // The driver sets its flags, then looks at the rings; the card fills them, then looks at the flags.
@@ -365,6 +386,7 @@ impl<R: Registers> Link for E1000<R> {
             if self.status(RX, self.next) & DONE != 0 || room && self.room() > 0 {
                 return Ok(false);
             }
+            return Ok(self.load(csb::HOST_ANSWERED) != self.request);
         }
         Ok(!self.is_interrupted())
     }
@@ -471,9 +493,29 @@ mod tests {
         assert!(card.arm(true).unwrap());
         assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (1, 1));
         card.describe(RX, 0, 1, 64 | DONE | END);
+        assert_eq!(card.load(csb::GUEST_REQUEST), 1);
         assert!(!card.arm(true).unwrap(), "a frame is there");
         assert_eq!(receive(&mut card), [64]);
         assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (0, 0));
+    }
+
+    #[test]
+    fn requests_for_interrupts_are_counted_and_icr_is_not_read() {
+        let (mut card, registers, interrupt) = card(false, true);
+        let word = || Words::<u32>::new(interrupt.span()).unwrap();
+        for number in 1..4 {
+            // An interrupt for the former request, which came late.
+            word().store(0, 1);
+            assert!(card.arm(false).unwrap(), "it is no answer to this request");
+            assert_eq!(card.load(csb::GUEST_REQUEST), number);
+            card.store(csb::HOST_ANSWERED, number);
+            assert_eq!(receive(&mut card), [0; 0]);
+            assert_eq!(word().load(0), 0);
+        }
+        // The card answers between the request and the look at the rings.
+        card.store(csb::HOST_ANSWERED, 4);
+        assert!(!card.arm(false).unwrap());
+        assert_eq!(registers.0.take(), []);
     }
 
     #[test]

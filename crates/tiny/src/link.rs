@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec;
-use ringway_mem::{Kept, Memory, Region};
+use ringway_mem::{Kept, Memory, Region, Span, SpanMut};
 use ringway_ring::Broken;
 
 /// A device that sends and receives frames.
@@ -39,6 +39,42 @@ pub enum LinkError {
     Reset,
 }
 
+/// Copies in blocks of 64 bytes, then the rest: the image has no vector registers, so that copies of any length are
+/// slow to begin.
+pub(crate) fn copy_in(bytes: &[u8], mut to: SpanMut<'_>) {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    if blocks.len() > BLOCKS {
+        to.write(bytes);
+        return;
+    }
+    for block in blocks {
+        if !to.write_64(block) {
+            to.write(block);
+            return;
+        }
+        to = to.split(64).1;
+    }
+    to.write(rest);
+}
+
+/// Copies all of a span that fits; returns the number of bytes.
+pub(crate) fn copy_out(mut from: Span<'_>, bytes: &mut [u8]) -> usize {
+    let len = from.len().min(bytes.len());
+    let (blocks, rest) = bytes[..len].as_chunks_mut::<64>();
+    if blocks.len() > BLOCKS {
+        return from.read(bytes);
+    }
+    for block in blocks {
+        from.read_64(block);
+        from = from.split(64).1;
+    }
+    from.read(rest);
+    len
+}
+
+/// Most blocks that are copied one by one.
+const BLOCKS: usize = 8;
+
 /// All of a region, for as long as the device is used.
 pub(crate) fn keep(region: Region) -> Option<Kept> {
     let (user, len) = (region.user, u32::try_from(region.len).ok()?);
@@ -59,5 +95,25 @@ impl core::fmt::Display for LinkError {
 impl From<Broken> for LinkError {
     fn from(broken: Broken) -> LinkError {
         LinkError::Broken(broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_length_are_whole_and_end_where_the_shorter_one_does() {
+        for len in (0..200_usize).chain([511, 512, 575, 576, 577, 1500]) {
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8 | 1).collect();
+            for room in [len, len + 1, len.saturating_sub(1), len / 2] {
+                let (mut copied, mut back) = (vec![0; room], vec![0; len]);
+                copy_in(&bytes, SpanMut::of(&mut copied));
+                let whole = len.min(room);
+                assert_eq!(copied[..whole], bytes[..whole], "{len} {room}");
+                assert_eq!(copy_out(Span::of(&copied), &mut back), whole);
+                assert_eq!(back[..whole], bytes[..whole], "{len} {room}");
+            }
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! A ring port, whose memory is a part of the guest's.
 
-use crate::link::{Link, LinkError, keep};
+use crate::link::{Link, LinkError, copy_in, copy_out, keep};
 use crate::settings::LONGEST;
 use ringway_mem::{Kept, Region, Words};
 use ringway_ring::{Broken, Consumer, Producer, RX, RingMemory, Slot, TX};
+
+/// Slots ahead of the one in use whose buffers are prefetched: another core had them.
+const AHEAD: u32 = 8;
 
 /// The program's side of a ring port, or an end of a pipe.
 #[derive(Debug)]
@@ -39,9 +42,12 @@ impl Link for ProgramRing {
         let Some(frame) = buffer.get_mut(..len.min(memory.slot_size() as usize)) else { return Ok(0) };
         let count = tx.room(memory, count)?.min(count);
         for position in 0..count {
+            if position + AHEAD < count {
+                memory.prefetch_buffer(tx.slot(memory, AHEAD).buf_idx);
+            }
             fill(position, frame);
             let Slot { buf_idx, .. } = tx.slot(memory, 0);
-            memory.buffer(buf_idx, frame.len() as u32).ok_or(Broken::Buffer)?.write(frame);
+            copy_in(frame, memory.buffer(buf_idx, frame.len() as u32).ok_or(Broken::Buffer)?);
             tx.write(memory, 0, Slot { buf_idx, len: frame.len() as u16, ..Slot::default() });
             tx.advance(1);
         }
@@ -51,10 +57,13 @@ impl Link for ProgramRing {
     fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
         let ProgramRing { memory, rx, buffer, .. } = self;
         let count = rx.available(memory, count)?.min(count);
-        for _ in 0..count {
+        for position in 0..count {
+            if position + AHEAD < count {
+                memory.prefetch_frame(rx.slot(memory, AHEAD).buf_idx);
+            }
             let slot = rx.slot(memory, 0);
             let span = memory.buffer(slot.buf_idx, slot.len.into()).ok_or(Broken::Buffer)?;
-            let len = span.as_span().read(buffer);
+            let len = copy_out(span.as_span(), buffer);
             each(buffer.get(..len).unwrap_or_default());
             rx.advance(1);
         }

@@ -31,10 +31,16 @@ pub struct Settings {
     pub count: u64,
     /// Milliseconds after which it ends; 0: only the count ends it.
     pub time: u64,
+    /// Bytes of a message, which is sent as frames of at most `size` bytes and announced as a whole; 0: frames alone.
+    pub data: usize,
+    /// Number of the run: frames of other runs are not received.
+    pub run: u16,
     /// Frames sent or received between two looks at the other side's index.
     pub batch: u32,
     /// Empty polls before it sleeps.
     pub polls: u32,
+    /// Whether a sender whose time is over waits until its frames are taken, and says so to the receiver.
+    pub drain: bool,
     /// Ticks of the clock in a second.
     pub tsc: u64,
     /// Address of a ring's memory; 0: there is none.
@@ -68,8 +74,11 @@ impl Default for Settings {
             size: 64,
             count: 0,
             time: 0,
+            data: 0,
+            run: 0,
             batch: 32,
             polls: 2000,
+            drain: true,
             tsc: 1_000_000_000,
             ring: 0,
             ring_len: 0,
@@ -97,6 +106,10 @@ impl core::fmt::Display for SettingsError<'_> {
 
 /// Frames have from 60 to so many bytes.
 pub(crate) const LONGEST: usize = 9018;
+/// Longest message.
+const MESSAGE: usize = 64 << 10;
+/// Largest ring of a card.
+const SLOTS: u32 = 4096;
 
 impl Settings {
     /// Reads a command line.
@@ -127,6 +140,9 @@ impl Settings {
             "batch" => self.batch = Some(value.parse().ok()?).filter(|batch| (1..=256).contains(batch))?,
             "count" => self.count = value.parse().ok()?,
             "time" => self.time = value.parse().ok()?,
+            "data" => self.data = Some(value.parse().ok()?).filter(|data| (0..=MESSAGE).contains(data))?,
+            "run" => self.run = value.parse().ok()?,
+            "drain" => self.drain = value.parse().ok()?,
             "tsc" => self.tsc = Some(value.parse().ok()?).filter(|hz| *hz > 0)?,
             "ring" => self.ring = value.parse().ok()?,
             "ring-len" => self.ring_len = value.parse().ok()?,
@@ -147,7 +163,7 @@ impl Settings {
 
 /// Whether a ring may have so many descriptors: its length is a multiple of 128 bytes.
 fn is_ring(slots: &u32) -> bool {
-    (8..=1024).contains(slots) && slots.is_multiple_of(8)
+    (8..=SLOTS).contains(slots) && slots.is_multiple_of(8)
 }
 
 fn mac(text: &str) -> Option<[u8; 6]> {
@@ -177,6 +193,9 @@ mod tests {
             "tsc=0",
             "batch=0",
             "slots=12",
+            "slots=4104",
+            "data=65537",
+            "run=65536",
             "csb=1",
         ] {
             assert_eq!(Settings::parse(wrong), Err(SettingsError(wrong)));

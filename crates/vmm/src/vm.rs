@@ -3,7 +3,7 @@
 use crate::card::Card;
 use crate::load::{LoadError, load};
 use ringway_host::kvm::{Alarm, Exit, Machine};
-use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking};
+use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking, thread_cpu};
 use ringway_mem::Region;
 use ringway_vfio_user::ClientError;
 use std::os::fd::{AsFd, OwnedFd};
@@ -78,7 +78,7 @@ pub enum End {
 pub struct Counts {
     /// All.
     pub exits: u64,
-    /// Bytes to the console.
+    /// Writes to the console.
     pub console: u64,
     /// Sleeps.
     pub parks: u64,
@@ -88,6 +88,8 @@ pub struct Counts {
     pub registers: u64,
     /// Interrupts of a card.
     pub interrupts: u64,
+    /// Nanoseconds of processor time that the monitor needed for exits.
+    pub handled: u64,
 }
 
 /// A virtual machine.
@@ -102,6 +104,8 @@ pub struct Vm {
     wakes: Vec<EventFd>,
     epoll: Epoll,
     counts: Counts,
+    /// Bytes that it wrote to its console.
+    written: usize,
 }
 
 impl Vm {
@@ -115,7 +119,8 @@ impl Vm {
         let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
         machine.add_memory(&region)?;
         let (wakes, epoll) = (Vec::new(), Epoll::new()?);
-        Ok(Vm { machine, memory, region, card: None, wakes, epoll, counts: Counts::default() })
+        let counts = Counts::default();
+        Ok(Vm { machine, memory, region, card: None, wakes, epoll, counts, written: 0 })
     }
 
     /// The file of its memory.
@@ -181,14 +186,18 @@ impl Vm {
                 Err(error) => return Ok(End::Stopped(error.to_string())),
             };
             self.counts.exits += 1;
+            let exited = thread_cpu();
             let mut refused = None;
             match exit {
                 Exit::Out(CONSOLE, bytes) => {
-                    self.counts.console += bytes.len() as u64;
-                    if self.counts.console > CONSOLE_MAX as u64 {
+                    self.counts.console += 1;
+                    let room = CONSOLE_MAX - self.written;
+                    let (shown, rest) = bytes.split_at(bytes.len().min(room));
+                    self.written += shown.len();
+                    console(shown);
+                    if !rest.is_empty() {
                         return Ok(End::Console);
                     }
-                    console(bytes);
                 }
                 Exit::Out(PARK, bytes) => {
                     let asked = Duration::from_micros(number(bytes).into());
@@ -219,6 +228,7 @@ impl Vm {
                 return Ok(End::Time);
             }
             self.counts.interrupts += u64::from(self.card.as_ref().is_some_and(Card::collect));
+            self.counts.handled += thread_cpu().saturating_sub(exited);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Machines and images for tests.
 // A test that can't continue panics; each test uses some of these.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+pub mod network;
+
 use ringway_host::HostError;
 use ringway_vmm::{End, Vm, VmError};
 use std::time::Duration;
