@@ -15,6 +15,7 @@ mod plan;
 mod report;
 mod rig;
 mod run;
+mod svg;
 mod tcp;
 
 use clap::Parser;
@@ -49,6 +50,9 @@ struct Arguments {
     /// Print the existing report as a Markdown table, without measuring.
     #[arg(long)]
     markdown: bool,
+    /// Write the existing report's tables and plots into docs/, without measuring (subject nic only).
+    #[arg(long, conflicts_with = "markdown")]
+    document: bool,
     /// The report's file; target/bench/SUBJECT.json if none is given.
     #[arg(long)]
     report: Option<PathBuf>,
@@ -83,6 +87,9 @@ fn main() -> ExitCode {
         print!("{}", report::markdown(&report::read(&report)));
         return ExitCode::SUCCESS;
     }
+    if arguments.document {
+        return document(subject, &report);
+    }
     let plan = Plan::new(arguments.seconds);
     if let Some(name) = &arguments.inside {
         return match subject.groups.iter().find(|group| group.name == name) {
@@ -100,6 +107,25 @@ fn main() -> ExitCode {
     match measure(subject, &chosen, &plan, &report, arguments.keys.is_empty()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            eprintln!("ringway-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn document(subject: &Subject, path: &Path) -> ExitCode {
+    let report = report::read(path);
+    let result = match subject.document {
+        None => Err(format!("the subject {} has no page with figures", subject.name).into()),
+        Some(_) if report.is_empty() => {
+            Err(format!("{} has no figures; measure first", path.display()).into())
+        }
+        Some(document) => document(&report, Path::new("docs")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error: Failure = error;
             eprintln!("ringway-bench: {error}");
             ExitCode::FAILURE
         }

@@ -134,7 +134,7 @@ fn row(key: &str, entry: &Entry) -> [String; 9] {
 }
 
 /// A figure with about four digits.
-fn figure_of(figure: f64) -> String {
+pub fn figure_of(figure: f64) -> String {
     match figure.abs() {
         size if size >= 1000.0 => format!("{figure:.0}"),
         size if size >= 100.0 => format!("{figure:.1}"),

@@ -14,6 +14,7 @@ mod virtio_user;
 
 use crate::Failure;
 use crate::plan::Plan;
+use crate::report::Report;
 use crate::run::Output;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -44,15 +45,20 @@ pub struct Subject {
     pub name: &'static str,
     /// Its groups.
     pub groups: &'static [Group],
+    /// Writes the tables and plots of a report into a folder of pages, if a page has them.
+    pub document: Option<Document>,
 }
+
+/// Writes a report's tables and plots into a folder of pages.
+pub type Document = fn(&Report, &Path) -> Result<(), Failure>;
 
 /// All subjects.
 pub const SUBJECTS: &[Subject] = &[
-    Subject { name: "fabric", groups: FABRIC },
-    Subject { name: "click", groups: crate::click::GROUPS },
-    Subject { name: "iommu", groups: IOMMU },
-    Subject { name: "nic", groups: crate::nic::GROUPS },
-    Subject { name: "tcp", groups: crate::tcp::GROUPS },
+    Subject { name: "fabric", groups: FABRIC, document: None },
+    Subject { name: "click", groups: crate::click::GROUPS, document: None },
+    Subject { name: "iommu", groups: IOMMU, document: None },
+    Subject { name: "nic", groups: crate::nic::GROUPS, document: Some(crate::nic::document) },
+    Subject { name: "tcp", groups: crate::tcp::GROUPS, document: None },
 ];
 
 const IOMMU: &[Group] = &[Group {

@@ -62,7 +62,7 @@ pub const E1000E: Group = Group {
         ("e1000e.linux.rtt", "the same, ping"),
         ("e1000e.doorbells", "doorbell messages a frame, mapped, under load"),
         ("ladder.linux.64", "the same guests with each technique alone and together, 64 B"),
-        ("delay", "moderation from 0 to 1 ms against rate and round-trip time"),
+        ("delay.linux", "moderation from 0 to 1 ms against rate and round-trip time"),
     ],
     run: |plan, output| run(plan, output, "82574l", "e1000e"),
     ..LINUX
@@ -361,8 +361,8 @@ fn run(
     if output.wants("ladder.linux.64") {
         output.put("ladder.linux.64", ladder(&plan, &mut bench));
     }
-    if output.wants("delay") {
-        output.put("delay", delay(&plan, &mut bench));
+    if output.wants("delay.linux") {
+        output.put("delay.linux", delay(&plan, &mut bench));
     }
     Ok(())
 }

@@ -1,24 +1,31 @@
-//! Two tiny guests and the ports between them.
+//! Two tiny guests and the ports between them. What a slice reports is judged: one wrong frame, one out of sequence, or
+//! one lost where none may be lost, and it has no figure.
 
 use crate::Failure;
 use crate::keys::Folder;
 use crate::peer::net::{bridge, ip};
 use crate::rig::fabric::{Rig, SWITCH, listen};
-use crate::rig::program::{OnPort, on_port, pipe};
+use crate::rig::program::{OnPort, connected, pipe};
 use crate::rig::{LOAD, WORKER};
-use ringway_client::Ring;
+use ringway_client::{Ring, RingOptions};
+use ringway_frame::{CountersPage, Reason};
 use ringway_host::listener::Listener;
-use ringway_port::e1000::{self, MEMORY, MODELS, PAGES, Techniques};
+use ringway_port::e1000::{self, MEMORY, PAGES, Techniques};
 use ringway_port::pipe::Pipe;
 use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use ringway_vmm::{Counts, End, TINY, Vm};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
-/// Memory of a guest: its image, and 1024 buffers for each direction.
-const GUEST: usize = 8 << 20;
+/// Memory of a guest: its image, and 4096 buffers for each direction.
+const GUEST: usize = 24 << 20;
+/// How long frames wait for a receiver that is full: longer than any slice, so that none is dropped.
+const HOLD: u64 = 10_000_000_000;
+/// How long a receiver that was not told the end goes on after the sender's time: where frames may be lost, and where
+/// they may not.
+const AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
 /// Longest start of a guest, and longest answer of a port.
 const BOUND: Duration = Duration::from_secs(10);
 
@@ -28,10 +35,28 @@ pub enum Way {
     Bridge(Techniques),
     /// Cards of these techniques on a switch.
     Switch(Techniques),
+    /// The same with cards of another model.
+    Model(&'static str, Techniques),
     /// Rings of so many slots on a switch.
     Rings(u32),
     /// The ends of a pipe with rings of so many slots.
     Pipe(u32),
+}
+
+impl Way {
+    /// Whether every frame must arrive: a TAP interface and a bridge drop frames when their queues are full.
+    fn is_lossless(&self) -> bool {
+        !matches!(self, Way::Bridge(_))
+    }
+}
+
+/// What two guests do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// One sends as fast as it can, the other receives.
+    Send,
+    /// One sends a frame at a time, the other returns it.
+    Ping,
 }
 
 /// The guests' side of their connection.
@@ -45,6 +70,7 @@ enum Ends {
 pub struct Pair {
     rig: Rig,
     ends: Ends,
+    is_lossless: bool,
 }
 
 /// What one guest needs.
@@ -58,6 +84,22 @@ pub struct Outcome {
     output: String,
     /// Its exits.
     pub counts: Counts,
+    /// Nanoseconds of processor time that it took, its exits included.
+    pub cpu: u64,
+    /// Nanoseconds from its start to its end.
+    elapsed: u64,
+}
+
+/// What both guests of a slice reported, and what the host did meanwhile.
+pub struct Slice {
+    /// The first guest, which sends, and the second.
+    pub guests: [Outcome; 2],
+    /// Nanoseconds of the worker's turns that moved frames.
+    pub worker: u64,
+    /// Nanoseconds of processor time of the thread that answers register accesses.
+    pub session: u64,
+    /// Writes to tail registers that reached the models.
+    pub tails: u64,
 }
 
 impl Outcome {
@@ -68,12 +110,31 @@ impl Outcome {
         Ok(value.ok_or_else(|| format!("a guest reported: {}", self.output))?.parse()?)
     }
 
+    /// A count of the report, which must be zero.
+    fn none(&self, name: &str) -> Result<(), Failure> {
+        match self.figure(name)? {
+            0.0 => Ok(()),
+            count => Err(format!("{count} frames are {name}: {}", self.output).into()),
+        }
+    }
+
+    /// Whether the guest's clock agrees with the host's.
+    fn clock(&self, time: Duration) -> Result<(), Failure> {
+        let (ns, elapsed) = (self.figure("ns")?, self.elapsed as f64);
+        if ns > 1.02 * elapsed + 1e6 || ns < 0.9 * time.as_nanos() as f64 {
+            return Err(format!("a guest's clock counted {ns} ns, the host's {elapsed}").into());
+        }
+        Ok(())
+    }
+
     /// Exits for its work, without those for its report.
     pub fn exits(&self) -> f64 {
         (self.counts.exits - self.counts.console) as f64
     }
 }
 
+/// The model of most ways.
+const MODEL: &str = "82540em";
 const PORTS: [&str; 2] = ["card0", "card1"];
 
 fn mac(number: u8) -> MacAddress {
@@ -85,27 +146,93 @@ impl Pair {
     pub fn new(way: &Way) -> Result<Pair, Failure> {
         let mut rig = Rig::start(&[WORKER], 4, Poll::Adaptive)?;
         let ends = match way {
-            Way::Bridge(techniques) => cards(&mut rig, *techniques, true)?,
-            Way::Switch(techniques) => cards(&mut rig, *techniques, false)?,
+            Way::Bridge(techniques) => cards(&mut rig, MODEL, *techniques, true)?,
+            Way::Switch(techniques) => cards(&mut rig, MODEL, *techniques, false)?,
+            Way::Model(model, techniques) => cards(&mut rig, model, *techniques, false)?,
             Way::Rings(slots) => {
-                Ends::Rings([on_port(&mut rig, "ring0", *slots)?, on_port(&mut rig, "ring1", *slots)?])
+                Ends::Rings([ring(&mut rig, "ring0", *slots)?, ring(&mut rig, "ring1", *slots)?])
             }
             Way::Pipe(slots) => {
                 let (one, two, pipe) = pipe(*slots)?;
                 Ends::Pipe { ends: [one, two], _pipe: pipe }
             }
         };
-        Ok(Pair { rig, ends })
+        Ok(Pair { rig, ends, is_lossless: way.is_lossless() })
     }
 
-    /// Runs two guests: the second, which receives, until both command lines have ended. The first starts when the
-    /// second can receive.
-    pub fn run(&mut self, lines: [String; 2]) -> Result<[Outcome; 2], Failure> {
-        let Pair { rig, ends } = self;
+    /// Runs two guests for a slice of `time`; `words` are added to both command lines.
+    pub fn run(&mut self, role: Role, time: Duration, words: &str) -> Result<Slice, Failure> {
+        let after = AFTER[usize::from(self.is_lossless)];
+        let slice = self.start(lines(role, time, time + after, words))?;
+        match self.judge(&slice, role, time) {
+            Ok(()) => Ok(slice),
+            Err(error) => Err(format!("{error}{}", self.drops()).into()),
+        }
+    }
+
+    /// What the ports dropped, for an error message.
+    fn drops(&self) -> String {
+        let mut drops = String::new();
+        for (index, port) in self.rig.page().counters().iter().enumerate() {
+            for (way, counts) in [("sent", &port.tx_drops), ("received", &port.rx_drops)] {
+                for (reason, count) in Reason::ALL.iter().zip(counts) {
+                    match count.load(Ordering::Relaxed) {
+                        0 => {}
+                        count => {
+                            drops += &format!("; port {index} dropped {count} {way} ({})", reason.name())
+                        }
+                    }
+                }
+            }
+        }
+        drops
+    }
+
+    /// Whether each frame arrived as it should, and whether times are plausible.
+    fn judge(&self, slice: &Slice, role: Role, time: Duration) -> Result<(), Failure> {
+        let [first, second] = &slice.guests;
+        for guest in &slice.guests {
+            guest.none("wrong")?;
+            guest.none("late")?;
+        }
+        first.clock(time)?;
+        match role {
+            Role::Send => {
+                if self.is_lossless {
+                    second.none("lost")?;
+                    if first.figure("sent")? != second.figure("received")? {
+                        return Err(format!("not all frames came: {} {}", first.output, second.output).into());
+                    }
+                }
+            }
+            Role::Ping => {
+                let [sent, received] = [first.figure("sent")?, first.figure("received")?];
+                if sent > received || second.figure("sent")? < received {
+                    return Err(
+                        format!("not all frames came back: {} {}", first.output, second.output).into()
+                    );
+                }
+                let [waited, rtt] = [first.figure("waited")?, first.figure("rtt")?];
+                let all = time.as_nanos() as f64;
+                if (waited - rtt * received).abs() > 2.0 * received + 2.0
+                    || waited < 0.8 * all
+                    || waited > first.figure("ns")?
+                {
+                    return Err(format!("round trips do not fill the slice: {}", first.output).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs two guests until both have ended. The first starts when the second can receive.
+    fn start(&mut self, lines: [String; 2]) -> Result<Slice, Failure> {
+        let Pair { rig, ends, is_lossless } = self;
         let cores = if matches!(ends, Ends::Pipe { .. }) { [WORKER, LOAD] } else { [LOAD; 2] };
         let ends = &*ends;
         let [first, second] = lines;
-        std::thread::scope(|scope| {
+        let busy = rig.busy();
+        let (guests, session) = std::thread::scope(|scope| {
             let start = |index: usize, line: String| {
                 let device = match ends {
                     Ends::Cards { folder, .. } => Device::Card(folder.path().join(PORTS[index])),
@@ -117,20 +244,60 @@ impl Pair {
             };
             let receiver = start(1, second);
             connect(rig, ends, 1, &receiver)?;
+            if *is_lossless && !matches!(ends, Ends::Pipe { .. }) {
+                learn(rig, &receiver)?;
+            }
             let sender = start(0, first);
             connect(rig, ends, 0, &sender)?;
-            rig.serve_while(|| {
+            let cpu = ringway_host::thread_cpu();
+            let guests = rig.serve_while(|| {
                 let [sender, receiver] = [sender, receiver].map(|guest| {
                     guest.join().map_err(|_| Failure::from("a guest's thread failed")).flatten()
                 });
                 Ok([sender?, receiver?])
-            })
-        })
+            })?;
+            Ok::<_, Failure>((guests, ringway_host::thread_cpu().saturating_sub(cpu)))
+        })?;
+        let tails = match ends {
+            Ends::Cards { .. } => PORTS.iter().map(|port| tails(rig, port)).sum::<Result<u64, Failure>>()?,
+            _ => 0,
+        };
+        Ok(Slice { guests, worker: rig.busy().saturating_sub(busy), session, tails })
     }
 }
 
+/// Writes to a card's tail registers since its client connected.
+fn tails(rig: &Rig, port: &str) -> Result<u64, Failure> {
+    let exits = rig.fabric.exits(port)?.ok_or("a port without registers")?;
+    let tails = exits.registers.iter().filter(|register| ["TDT", "RDT"].contains(&&*register.name));
+    Ok(tails.map(|register| register.writes).sum())
+}
+
+/// A ring port whose frames are never dropped because it is full.
+fn ring(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure> {
+    let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
+    let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
+    connected(rig, Port { hold: Some(HOLD), ..port }, options)
+}
+
+/// Waits until the switch knows the second guest: frames to all do not wait for room.
+fn learn<T>(rig: &mut Rig, guest: &ScopedJoinHandle<'_, T>) -> Result<(), Failure> {
+    let end = Instant::now() + BOUND;
+    while !guest.is_finished() {
+        if rig.fabric.table(SWITCH)?.iter().any(|entry| entry.mac == mac(1)) {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err("a guest does not announce itself".into());
+        }
+        rig.accept(&[])?;
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
 /// Cards on a switch, or on a bridge.
-fn cards(rig: &mut Rig, techniques: Techniques, bridged: bool) -> Result<Ends, Failure> {
+fn cards(rig: &mut Rig, model: &str, techniques: Techniques, bridged: bool) -> Result<Ends, Failure> {
     static BRIDGES: AtomicU32 = AtomicU32::new(0);
     let number = BRIDGES.fetch_add(1, Ordering::Relaxed);
     let folder = Folder::new()?;
@@ -139,11 +306,12 @@ fn cards(rig: &mut Rig, techniques: Techniques, bridged: bool) -> Result<Ends, F
         bridge(&format!("nic{number}"))?;
     }
     for (index, name) in (0..).zip(PORTS) {
-        let (model, mac) = (MODELS[0].name.into(), Some(mac(index)));
+        let (model, mac) = (model.into(), Some(mac(index)));
         let settings = e1000::Settings { model, mac, mtu: None, memory: MEMORY, carrier: true, techniques };
         let kind = Kind::new(e1000::KIND.name, &settings);
         if !bridged {
-            rig.add_port(Port::new(name, kind, Some(To::Switch(SWITCH.into()))))?;
+            let port = Port::new(name, kind, Some(To::Switch(SWITCH.into())));
+            rig.add_port(Port { hold: Some(HOLD), ..port })?;
             continue;
         }
         let tap = format!("tap{number}-{index}");
@@ -198,10 +366,12 @@ fn guest(device: &Device<'_>, number: u8, line: &str, core: usize) -> Result<Out
     };
     vm.load(TINY, &format!("{words} mac={} {line}", mac(number)))?;
     let mut output = Vec::new();
+    let (begin, cpu) = (Instant::now(), ringway_host::thread_cpu());
     let end = vm.run(4 * BOUND, &mut |bytes| output.extend_from_slice(bytes))?;
+    let (elapsed, cpu) = (begin.elapsed().as_nanos() as u64, ringway_host::thread_cpu() - cpu);
     let output = String::from_utf8_lossy(&output).trim().to_owned();
     match end {
-        End::Exit(0) => Ok(Outcome { output, counts: vm.counts() }),
+        End::Exit(0) => Ok(Outcome { output, counts: vm.counts(), cpu, elapsed }),
         end => Err(format!("{end}; {output}").into()),
     }
 }
@@ -210,20 +380,18 @@ fn attach(vm: &mut Vm, path: &Path) -> Result<String, Failure> {
     Ok(vm.attach_card(path, BOUND)?)
 }
 
-/// The words of two guests' command lines: one sends frames of `size` bytes to the other for `time`.
-pub fn stream(size: usize, time: Duration, words: &str) -> [String; 2] {
-    let (to, time) = (mac(1), time.as_millis() as u64);
-    // The receiver starts first; it must not end first.
-    let longer = time + 30;
+/// The command lines of a slice.
+fn lines(role: Role, time: Duration, longer: Duration, words: &str) -> [String; 2] {
+    static RUNS: AtomicU16 = AtomicU16::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let (to, longer) = (mac(1), longer.as_millis());
+    let [first, second] = match role {
+        Role::Send => ["send", "receive"],
+        Role::Ping => ["ping", "echo"],
+    };
+    let time = time.as_millis();
     [
-        format!("role=send to={to} size={size} time={time} {words}"),
-        format!("role=receive time={longer} {words}"),
+        format!("role={first} to={to} time={time} run={run} {words}"),
+        format!("role={second} time={longer} run={run} {words}"),
     ]
-}
-
-/// The same for one frame at a time, which the other returns.
-pub fn ping(time: Duration, words: &str) -> [String; 2] {
-    let (to, time) = (mac(1), time.as_millis() as u64);
-    let longer = time + 30;
-    [format!("role=ping to={to} time={time} {words}"), format!("role=echo time={longer} {words}")]
 }

@@ -54,10 +54,10 @@ impl Rig {
         self.add_port(Port::new(name, kind, Some(To::Switch(SWITCH.into()))))
     }
 
-    /// Adds a port.
+    /// Adds a port; without a `hold` of its own, frames wait for it as long as by default.
     pub fn add_port(&mut self, port: Port) -> Result<(), Failure> {
         let queues = port.queues;
-        self.fabric.add_port(Port { hold: Some(HOLD), ..port }, self.next)?;
+        self.fabric.add_port(Port { hold: port.hold.or(Some(HOLD)), ..port }, self.next)?;
         self.next += u32::from(queues);
         Ok(())
     }
