@@ -117,7 +117,8 @@ fn summary(out: &mut String, report: &Report) {
         let [line, turns] = [machine.line_ns[1], machine.loop_us[1]].map(figure_of);
         let _ = writeln!(
             out,
-            "\nMedians with 95% intervals. The machine: a cache line there and back {line} ns, integer loop {turns} us."
+            "\nMedians with 95% intervals. The machine: a cache line there and back {line} ns, \
+             integer loop {turns} us."
         );
     }
     out.push('\n');

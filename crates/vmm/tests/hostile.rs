@@ -56,7 +56,7 @@ fn scramble(first: &[Vec<u8>], areas: &[(u32, u32)], doorbells: &[u32], seed: u3
     code
 }
 
-/// Runs a hostile image on the port `bad`, while two guests exchange frames over the same switch and worker; then runs an
+/// Runs a hostile image on the port `bad`, while two guests exchange frames over the same switch and worker; then an
 /// honest guest on `bad`.
 fn attack(bad: Device, image: Vec<u8>, others: Device) {
     let mut network = Network::of(&[("left", others), ("right", others), ("bad", bad)]);

@@ -2,9 +2,9 @@
 //! needs a register for each frame. The guest writes the first line, the device the second; the constants are the
 //! numbers of their words.
 //!
-//! To netmap's block, ours adds a number: a guest counts its requests for interrupts in [`GUEST_REQUEST`], and the device
-//! copies the number to [`HOST_ANSWERED`] when it interrupts. So each request has one interrupt, the guest knows whether
-//! it is on its way, and nobody reads ICR.
+//! To netmap's block, ours adds a number: a guest counts its requests for interrupts in [`GUEST_REQUEST`], and the
+//! device copies the number to [`HOST_ANSWERED`] when it interrupts. So each request has one interrupt, the guest knows
+//! whether it is on its way, and nobody reads ICR.
 
 use super::interrupts::Raise;
 use ringway_mem::{Direct, Translate, Words};
