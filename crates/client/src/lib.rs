@@ -38,5 +38,5 @@ pub use error::RingError;
 pub use ring::{Coming, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
 pub use ringway_ring::{FRAGMENTS, MOREFRAG, Received, RingKind, Slot};
-pub use rx::Rx;
+pub use rx::{Rx, Taken};
 pub use tx::Tx;

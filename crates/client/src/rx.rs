@@ -2,9 +2,19 @@
 
 use crate::RingError;
 use crate::link::Link;
-use ringway_mem::SpanMut;
-use ringway_ring::{Consumer, Received, Slot};
+use arrayvec::ArrayVec;
+use ringway_mem::{Span, SpanMut};
+use ringway_ring::{Broken, Consumer, FRAGMENTS, Received, Slot};
 use std::sync::Arc;
+
+/// A received frame in the ring's memory.
+#[derive(Clone, Debug)]
+pub struct Taken<'a> {
+    /// Its bytes, in pieces.
+    pub pieces: ArrayVec<Span<'a>, FRAGMENTS>,
+    /// As [`Received::offload`].
+    pub offload: [u8; 10],
+}
 
 /// The receive ring. Slots are returned by [`Rx::sync`].
 #[derive(Debug)]
@@ -36,6 +46,33 @@ impl Rx {
     #[inline]
     pub fn frame_len(&mut self) -> Result<Option<usize>, RingError> {
         Ok(self.consumer.frame_len(&self.link.memory)?)
+    }
+
+    /// Advances over the next frame, and lends its memory: its slots are returned by the next [`Rx::sync`]. Its bytes
+    /// may change at any time until then.
+    #[inline]
+    pub fn take(&mut self) -> Result<Option<Taken<'_>>, RingError> {
+        let memory = &self.link.memory;
+        let available = self.consumer.available(memory, FRAGMENTS as u32)?;
+        if available == 0 {
+            return Ok(None);
+        }
+        let mut slot = self.consumer.slot(memory, 0);
+        let (offload, mut pieces) = (slot.offload, ArrayVec::<Span<'_>, FRAGMENTS>::new());
+        loop {
+            let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
+            pieces.push(buffer.as_span());
+            if !slot.has_more() {
+                break;
+            }
+            // Attack: an endless frame. The other side publishes only whole frames.
+            if pieces.len() as u32 >= available.min(FRAGMENTS as u32) {
+                return Err(Broken::Index.into());
+            }
+            slot = self.consumer.slot(memory, pieces.len() as u32);
+        }
+        self.consumer.advance(pieces.len() as u32);
+        Ok(Some(Taken { pieces, offload }))
     }
 
     /// The slot `ahead` of the next one, `ahead` being less than [`Rx::available`].

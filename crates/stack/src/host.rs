@@ -1,6 +1,6 @@
 //! A stack with its device and clock, polled by the caller.
 
-use crate::{Device, DeviceError};
+use crate::{Device, DeviceError, Received};
 use ringway_frame::{BURST, BURST_BYTES, LARGEST, Offload};
 use ringway_host::{Clock, Epoll, random};
 use ringway_tcp::{Cidr, InterfaceConfig, Settings, Stack, Transmit};
@@ -131,9 +131,9 @@ impl Host {
         let (mut count, mut bytes) = (0, 0);
         while count < BURST
             && bytes < BURST_BYTES
-            && let Some((len, offload)) = self.device.receive(&mut self.frame)?
+            && let Some(received) = self.device.receive()?
         {
-            self.stack.receive(now, 0, &self.frame[..len], offload);
+            let len = pass(&mut self.stack, now, &received, &mut self.frame);
             (count, bytes) = (count + 1, bytes + len);
         }
         self.stack.expire(now);
@@ -199,6 +199,21 @@ impl Host {
     pub(crate) fn epoll(&self) -> &Arc<Epoll> {
         &self.epoll
     }
+}
+
+/// Passes a frame to a stack; its length. `frame` has room for a copy, if one is necessary.
+pub fn pass(stack: &mut Stack, now: u64, received: &Received<'_>, frame: &mut [u8]) -> usize {
+    let Received { head, rest, offload } = received;
+    if rest.is_empty() {
+        stack.receive(now, 0, head, *offload);
+        return head.len();
+    }
+    if stack.receive_in_place(now, 0, head, rest, *offload) {
+        return head.len() + rest.iter().map(|piece| piece.len()).sum::<usize>();
+    }
+    let len = received.read(frame);
+    stack.receive(now, 0, &frame[..len], *offload);
+    len
 }
 
 /// Waits at most `most` nanoseconds; the keys that were reported, as bits.

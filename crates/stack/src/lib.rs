@@ -42,11 +42,12 @@ mod waiting;
 #[doc = include_str!("../../../docs/stack.md")]
 struct StackPage;
 
-pub use device::{Device, DeviceError, Pair, RingDevice, TapDevice, pair};
-pub use host::{Config, Host};
+pub use device::{Device, DeviceError, Pair, Received, RingDevice, Spans, TapDevice, pair};
+pub use host::{Config, Host, pass};
 pub use network::Network;
 pub use ringway_client::RingOptions;
 pub use ringway_host::TapSettings;
+pub use ringway_tcp::congestion::Algorithm;
 pub use ringway_tcp::{Cidr, Settings, SocketOptions, Trace, TracePoint};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -3,6 +3,7 @@
 use crate::socket::{Socket, each};
 use crate::waiting::Interest;
 use crate::{Host, Network};
+use ringway_tcp::congestion::Algorithm;
 use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, State, TcpInfo, Trace};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
@@ -255,6 +256,17 @@ impl TcpStream {
         })?;
         *current = options;
         Ok(())
+    }
+
+    /// Changes the congestion controller (`TCP_CONGESTION`).
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn set_congestion(&self, algorithm: Algorithm) -> io::Result<()> {
+        self.0.socket.network.attempt(|host| {
+            let now = host.now();
+            host.stack().set_congestion(now, self.0.socket.id, algorithm)
+        })
     }
 
     /// `TCP_INFO`.

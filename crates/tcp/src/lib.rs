@@ -65,7 +65,8 @@
 //! # Not here yet
 //!
 //! IGMP and MLD, the reaction of BBR version 3 to ECN, urgent data, VLAN tags, and a compact
-//! form of TIME-WAIT. A received frame is copied twice: into the stack, and into the receive buffer.
+//! form of TIME-WAIT. Of TCP segments whose checksum needs no check, only headers are copied before
+//! [`Stack::receive_in_place`] copies their bytes to the receive buffer; other frames are copied as a whole first.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -85,6 +86,6 @@ mod udp;
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
 pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};
-pub use settings::{MS, SECOND, Settings, SocketOptions};
+pub use settings::{MS, Pacing, SECOND, Settings, SocketOptions};
 pub use stack::{Accepted, InterfaceConfig, SocketError, SocketId, Stack, Statistics};
 pub use trace::{Trace, TracePoint};

@@ -7,6 +7,18 @@ pub const MS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
+/// Which connections are paced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// Those whose controller requires it, and those with a `SO_MAX_PACING_RATE`.
+    #[default]
+    Required,
+    /// All, as with Linux's `fq`.
+    Always,
+    /// None: to show what pacing is worth.
+    Never,
+}
+
 /// Settings of a stack. Times are in nanoseconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -74,8 +86,8 @@ pub struct Settings {
     pub tcp_pacing_ss_ratio: u64,
     /// Pacing rate in congestion avoidance, in percent of `cwnd / srtt`.
     pub tcp_pacing_ca_ratio: u64,
-    /// Whether every connection is paced, not only those whose controller requires it: as `fq` does in Linux.
-    pub pacing: bool,
+    /// Which connections are paced.
+    pub pacing: Pacing,
     /// Challenge ACKs in a second (RFC 5961, 10).
     pub tcp_challenge_ack_limit: u32,
     /// Minimum retransmission timeout.
@@ -130,7 +142,7 @@ impl Default for Settings {
             tcp_slow_start_after_idle: true,
             tcp_pacing_ss_ratio: 200,
             tcp_pacing_ca_ratio: 120,
-            pacing: false,
+            pacing: Pacing::default(),
             tcp_challenge_ack_limit: 1000,
             tcp_rto_min: 200 * MS,
             tcp_init_cwnd: 10,

@@ -8,7 +8,7 @@ use common::{LONG, Line, Network, drain, fill};
 use proptest::prelude::*;
 use ringway_frame::Needs;
 use ringway_tcp::congestion::Algorithm;
-use ringway_tcp::{MS, Settings, SocketError};
+use ringway_tcp::{MS, Pacing, Settings, SocketError};
 
 /// Sends streams in both directions until both ends have read everything and are closed.
 fn exchange(network: &mut Network, address: &str, lens: [u64; 2]) {
@@ -82,7 +82,7 @@ proptest! {
             tcp_sack: options & 1 != 0,
             tcp_timestamps: options & 2 != 0,
             tcp_window_scaling: options & 4 != 0,
-            pacing: options & 8 != 0,
+            pacing: if options & 8 != 0 { Pacing::Always } else { Pacing::Required },
             tcp_congestion_control: Algorithm::ALL[algorithm % Algorithm::ALL.len()],
             tcp_retries2: 40,
             ..Settings::default()

@@ -1,7 +1,7 @@
 //! Settings from `/proc/sys/net/ipv4`, which a script changes in its own network namespace. Their names are Linux's.
 
 use ringway_tcp::congestion::Algorithm;
-use ringway_tcp::{MS, SECOND, Settings};
+use ringway_tcp::{MS, Pacing, SECOND, Settings};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -44,7 +44,7 @@ pub fn settings() -> Settings {
         tcp_moderate_rcvbuf: number::<u8>("tcp_moderate_rcvbuf") != Some(0),
         tcp_challenge_ack_limit: number("tcp_challenge_ack_limit").unwrap_or(base.tcp_challenge_ack_limit),
         tcp_rto_min: number("tcp_rto_min_us").map_or(base.tcp_rto_min, |micros: u64| micros * MS / 1000),
-        pacing: paced(),
+        pacing: if paced() { Pacing::Always } else { Pacing::Required },
         ..base
     }
 }

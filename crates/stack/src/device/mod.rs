@@ -8,9 +8,11 @@ pub use pair::{Pair, pair};
 pub use ring::RingDevice;
 pub use tap::TapDevice;
 
-use ringway_client::RingError;
+use arrayvec::ArrayVec;
+use ringway_client::{FRAGMENTS, RingError};
 use ringway_frame::{Needs, Offload};
 use ringway_host::HostError;
+use ringway_mem::Span;
 use ringway_tcp::Transmit;
 use std::os::fd::BorrowedFd;
 
@@ -31,16 +33,43 @@ pub enum DeviceError {
     Closed,
 }
 
+/// A received frame.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// Its first bytes, with all headers of TCP segments, in this program's memory.
+    pub head: &'a [u8],
+    /// The bytes that follow, where others may change them.
+    pub rest: Spans<'a>,
+    /// Its metadata.
+    pub offload: Offload,
+}
+
+/// Pieces of a frame.
+pub type Spans<'a> = ArrayVec<Span<'a>, FRAGMENTS>;
+
+impl<'a> Received<'a> {
+    /// A frame that is in this program's memory.
+    pub fn whole(head: &'a [u8], offload: Offload) -> Received<'a> {
+        Received { head, rest: Spans::new(), offload }
+    }
+
+    /// Copies the whole frame; its length.
+    pub fn read(&self, out: &mut [u8]) -> usize {
+        let pieces = std::iter::once(Span::of(self.head)).chain(self.rest.iter().copied());
+        pieces.fold(0, |len, piece| len + piece.read(out.get_mut(len..).unwrap_or_default()))
+    }
+}
+
 /// A network device. Frames are sent by [`Transmit::frame`] and [`Device::flush`].
 pub trait Device: Transmit + Send {
     /// What it does for the frames it is given; also what received frames may lack.
     fn offloads(&self) -> Needs;
 
-    /// Copies the next received frame to `frame`; its length and metadata.
+    /// The next received frame. Its buffers stay until [`Device::flush`].
     ///
     /// # Errors
     /// If the device can't be used any more; the same holds for the other functions.
-    fn receive(&mut self, frame: &mut [u8]) -> Result<Option<(usize, Offload)>, DeviceError>;
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError>;
 
     /// Publishes the sent frames, and returns the buffers of the received ones.
     fn flush(&mut self) -> Result<(), DeviceError>;

@@ -1,6 +1,6 @@
 //! Two devices in memory, each of which receives what the other sends.
 
-use super::{Device, DeviceError};
+use super::{Device, DeviceError, Received};
 use ringway_frame::{Needs, Offload};
 use ringway_host::EventFd;
 use ringway_tcp::Transmit;
@@ -49,6 +49,8 @@ const SENDER: usize = 1;
 pub struct Pair {
     from: Arc<Shared>,
     to: Arc<Shared>,
+    /// The last received frame.
+    frame: Vec<u8>,
 }
 
 /// Two connected devices.
@@ -61,7 +63,9 @@ pub fn pair() -> Result<(Pair, Pair), DeviceError> {
         Arc::new(Shared { line: Mutex::default(), events: [receiver.clone(), sender.clone()] })
     };
     let (there, back) = (line(&two, &one), line(&one, &two));
-    Ok((Pair { from: back.clone(), to: there.clone() }, Pair { from: there, to: back }))
+    let end =
+        |from: &Arc<Shared>, to: &Arc<Shared>| Pair { from: from.clone(), to: to.clone(), frame: Vec::new() };
+    Ok((end(&back, &there), end(&there, &back)))
 }
 
 impl Transmit for Pair {
@@ -85,15 +89,14 @@ impl Device for Pair {
         Needs::ALL
     }
 
-    fn receive(&mut self, frame: &mut [u8]) -> Result<Option<(usize, Offload)>, DeviceError> {
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
         let mut line = self.from.lock();
         let Some((offload, bytes)) = line.frames.pop_front() else {
             return if line.closed { Err(DeviceError::Closed) } else { Ok(None) };
         };
-        let len = bytes.len().min(frame.len());
-        frame[..len].copy_from_slice(&bytes[..len]);
-        line.spare.push(bytes);
-        Ok(Some((len, offload)))
+        line.spare.push(std::mem::replace(&mut self.frame, bytes));
+        drop(line);
+        Ok(Some(Received::whole(&self.frame, offload)))
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

@@ -1,12 +1,17 @@
 //! A ring port, or one end of a pipe.
 
-use super::{Device, DeviceError};
+use super::{Device, DeviceError, Received};
 use ringway_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
 use ringway_frame::{LARGEST, Needs, Offload};
+use ringway_mem::Span;
 use ringway_tcp::Transmit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
+const HEADERS: usize = 14 + 40 + 60;
+/// Longest frame that is copied as a whole.
+const SHORT: usize = 1024;
 /// The number of the socket among the descriptors.
 const SOCKET: usize = 1;
 
@@ -14,6 +19,8 @@ const SOCKET: usize = 1;
 #[derive(Debug)]
 pub struct RingDevice {
     ring: Ring,
+    /// The first bytes of the last received frame.
+    head: Box<[u8]>,
     error: Option<RingError>,
 }
 
@@ -39,7 +46,7 @@ impl RingDevice {
 /// A ring that was requested with `offloads`.
 impl From<Ring> for RingDevice {
     fn from(ring: Ring) -> RingDevice {
-        RingDevice { ring, error: None }
+        RingDevice { ring, head: vec![0; SHORT].into(), error: None }
     }
 }
 
@@ -58,9 +65,21 @@ impl Device for RingDevice {
         Needs::ALL
     }
 
-    fn receive(&mut self, frame: &mut [u8]) -> Result<Option<(usize, Offload)>, DeviceError> {
-        let received = self.ring.rx.pop(frame)?;
-        Ok(received.map(|received| (received.len, Offload::from_bytes(&received.offload))))
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
+        let RingDevice { ring, head, .. } = self;
+        let Some(taken) = ring.rx.take()? else { return Ok(None) };
+        let mut pieces = taken.pieces;
+        let first = pieces.first().copied().unwrap_or(Span::empty());
+        // A short frame is copied as a whole, since that is faster than to treat its parts one by one.
+        let whole = pieces.len() == 1 && first.len() <= head.len();
+        let len = if whole { first.len() } else { first.len().min(HEADERS) };
+        let (front, back) = first.split(len);
+        front.read(&mut head[..len]);
+        if let Some(first) = pieces.first_mut() {
+            *first = back;
+        }
+        pieces.retain(|piece| !piece.is_empty());
+        Ok(Some(Received { head: &head[..len], rest: pieces, offload: Offload::from_bytes(&taken.offload) }))
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

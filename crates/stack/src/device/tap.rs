@@ -1,6 +1,6 @@
 //! A TAP interface of the host.
 
-use super::{Device, DeviceError};
+use super::{Device, DeviceError, Received};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_read, tap_write};
 use ringway_mem::{Span, SpanMut};
@@ -46,15 +46,13 @@ impl Device for TapDevice {
         Needs::ALL
     }
 
-    fn receive(&mut self, frame: &mut [u8]) -> Result<Option<(usize, Offload)>, DeviceError> {
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
         match tap_read(self.queue.as_fd(), SpanMut::of(&mut self.buffer)) {
             Ok(len) => {
                 let (header, bytes) = self.buffer[..len].split_at(TAP_HEADER.min(len));
                 let Ok(header) = header.try_into() else { return Ok(None) };
-                let len = bytes.len().min(frame.len());
-                frame[..len].copy_from_slice(&bytes[..len]);
                 self.pending = true;
-                Ok(Some((len, Offload::from_bytes(header))))
+                Ok(Some(Received::whole(bytes, Offload::from_bytes(header))))
             }
             Err(TapFault::Gone) => Err(DeviceError::Removed),
             Err(_) => {

@@ -1,9 +1,11 @@
 //! The byte streams of a connection: sent bytes until they are acknowledged, received bytes until they are
 //! read.
 
+use super::payload::Payload;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
+use ringway_mem::Span;
 
 /// Capacity of a buffer's first allocation.
 const FIRST: usize = 2048;
@@ -115,7 +117,8 @@ impl ReceiveBuffer {
     }
 
     /// Places bytes at `offset`; bytes after `limit` must have been cut off.
-    pub(crate) fn place(&mut self, offset: u64, bytes: &[u8]) -> Placed {
+    pub(crate) fn place<'a>(&mut self, offset: u64, bytes: impl Into<Payload<'a>>) -> Placed {
+        let bytes: Payload<'a> = bytes.into();
         let end = offset + bytes.len() as u64;
         let mut placed = Placed { duplicate: self.duplicate(offset, end), ..Placed::default() };
         let from = offset.max(self.next);
@@ -125,7 +128,12 @@ impl ReceiveBuffer {
         if from > self.next && self.ranges.len() >= RANGES && self.covering(from).is_none() {
             return placed;
         }
-        self.write(from, &bytes[(from - offset) as usize..]);
+        self.reserve(end);
+        let mut at = from;
+        for piece in bytes.from((from - offset) as usize).pieces() {
+            self.write(at, piece);
+            at += piece.len() as u64;
+        }
         let (mut low, mut high) = (from, end);
         if let Some((start, range_end)) = self.ranges.range(..=from).next_back().map(|(&s, &e)| (s, e))
             && range_end >= from
@@ -208,15 +216,20 @@ impl ReceiveBuffer {
         [&self.ring[at..at + first], &self.ring[..len - first]]
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let needed = (offset + bytes.len() as u64 - self.start) as usize;
+    /// Makes room for bytes up to `end`.
+    fn reserve(&mut self, end: u64) {
+        let needed = (end - self.start) as usize;
         if needed > self.ring.len() {
             self.grow(needed);
         }
+    }
+
+    fn write(&mut self, offset: u64, bytes: Span<'_>) {
         let at = offset as usize & (self.ring.len() - 1);
         let first = bytes.len().min(self.ring.len() - at);
-        self.ring[at..at + first].copy_from_slice(&bytes[..first]);
-        self.ring[..bytes.len() - first].copy_from_slice(&bytes[first..]);
+        let (front, back) = bytes.split(first);
+        front.read(&mut self.ring[at..at + first]);
+        back.read(&mut self.ring[..back.len()]);
     }
 
     fn grow(&mut self, needed: usize) {
@@ -227,7 +240,7 @@ impl ReceiveBuffer {
         for (start, end) in held {
             let mut at = start;
             for piece in old.pieces(start, (end - start) as usize) {
-                self.write(at, piece);
+                self.write(at, Span::of(piece));
                 at += piece.len() as u64;
             }
         }

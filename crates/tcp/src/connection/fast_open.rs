@@ -38,6 +38,11 @@ impl Connection {
         self.state == State::SynSent && self.nxt == FIRST
     }
 
+    /// A SYN with data was too long for the path: another goes at once, without.
+    pub(crate) fn resend_syn_without_data(&mut self) {
+        self.timers.resend_syn |= self.state == State::SynSent && self.nxt > FIRST + 1;
+    }
+
     /// The segment size that the peer announced.
     pub(crate) fn peer_mss(&self) -> u64 {
         self.peer_mss

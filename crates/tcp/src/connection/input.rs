@@ -1,6 +1,7 @@
 //! A segment arrives (RFC 9293, 3.10.7).
 
 use super::options::Options;
+use super::payload::Payload;
 use super::{Connection, ConnectionError, Context, FIRST, State};
 use crate::settings::{MS, SECOND};
 use ringway_wire::tcp::Flags;
@@ -16,7 +17,7 @@ pub(crate) struct Segment<'a> {
     pub flags: Flags,
     pub window: u16,
     pub options: Options,
-    pub payload: &'a [u8],
+    pub payload: Payload<'a>,
     /// Whether the packet carries a CE mark.
     pub ce: bool,
 }
@@ -93,11 +94,22 @@ impl Connection {
         }
         self.remember_timestamp(cx.now, segment);
         self.after_own_fin(cx);
+        if self.is_unread(segment) {
+            self.end_with(None);
+            return segment.reset();
+        }
         if self.state != State::Closed {
             self.receive(cx, segment);
         }
         self.rearm_keepalive(cx);
         None
+    }
+
+    /// Whether it has new bytes that no program will read, since the socket was closed (RFC 1122, 4.2.2.13).
+    fn is_unread(&self, segment: &Segment<'_>) -> bool {
+        let end = self.peer_offset(segment.seq) + segment.payload.len() as u64;
+        let closed = !self.owned && matches!(self.state, State::FinWait1 | State::FinWait2);
+        closed && !segment.payload.is_empty() && end > self.receiving.next()
     }
 
     /// Whether both SYNs crossed, and this is the peer's SYN-ACK (RFC 9293, 3.5, figure 8).
@@ -158,6 +170,7 @@ impl Connection {
         }
         self.rtt.backoff = 0;
         self.timers.retransmit = None;
+        self.last_received_at = cx.now;
         self.rearm_keepalive(cx);
         self.update_window();
         self.control.init(cx.now, &mut self.window);
@@ -193,7 +206,7 @@ impl Connection {
         }
         if end > start && end <= nxt {
             self.dsack = Some((start, end));
-            self.quick_acks = 16;
+            (self.quick_acks, self.is_interactive) = (16, false);
         }
         // With a closed window, acknowledgments are still valid (RFC 9293, 3.10.7.4).
         if !old && room == 0 && start == nxt && segment.flags.has(Flags::ACK) && self.is_synchronized() {
@@ -286,7 +299,7 @@ impl Connection {
         let limit = self.rcv_adv.max(start);
         let kept = (limit - start).min(segment.payload.len() as u64);
         let before = self.receiving.next();
-        let placed = self.receiving.place(start, &segment.payload[..kept as usize]);
+        let placed = self.receiving.place(start, segment.payload.cut(kept as usize));
         if let Some(range) = placed.duplicate {
             self.dsack = Some(range);
             self.counts.dsack_dups += 1;
@@ -330,7 +343,7 @@ impl Connection {
         if self.ack_now {
             return;
         }
-        if unacked >= 2 * self.rcv_mss || self.quick_acks > 0 {
+        if unacked >= 2 * self.rcv_mss || (self.quick_acks > 0 && !self.is_interactive) {
             self.quick_acks = self.quick_acks.saturating_sub(1);
             self.ack_now = true;
         } else if self.timers.delayed_ack.is_none() {
@@ -339,7 +352,7 @@ impl Connection {
     }
 
     /// Linux's range, 40 to 200 ms; RFC 9293 permits up to 500 ms.
-    fn delayed_ack_time(&self) -> u64 {
+    pub(super) fn delayed_ack_time(&self) -> u64 {
         (self.rtt.srtt / 2).clamp(40 * MS, 200 * MS)
     }
 

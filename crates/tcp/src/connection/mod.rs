@@ -11,6 +11,7 @@ mod mtu;
 mod open;
 pub(crate) mod options;
 mod output;
+pub(crate) mod payload;
 pub(crate) mod rate;
 mod recovery;
 mod rtt;
@@ -22,7 +23,7 @@ pub(crate) use input::{Reset, Segment};
 pub(crate) use open::Opening;
 pub(crate) use output::Progress;
 
-use crate::congestion::{Congestion, State as CaState, Window};
+use crate::congestion::{Algorithm, Congestion, State as CaState, Window};
 use crate::demux::Tuple;
 use crate::settings::{MS, SECOND, Settings, SocketOptions};
 use crate::trace::Trace;
@@ -207,6 +208,10 @@ pub(crate) struct Connection {
     /// An acknowledgment must be sent now; so many more at once.
     ack_now: bool,
     quick_acks: u32,
+    /// Sends soon after it receives, so that acknowledgments travel with data (Linux's `pingpong`).
+    is_interactive: bool,
+    /// Segments wait for their release, or did when the last one was sent.
+    is_held: bool,
     tuning: Tuning,
 
     timers: Timers,
@@ -464,6 +469,20 @@ impl Connection {
             self.path_mss = self.path_mss.min(self.max_segment());
         }
         self.rearm_keepalive(cx);
+    }
+
+    /// Changes the controller. Its window and threshold stay, as in Linux.
+    pub(crate) fn set_congestion(&mut self, cx: &Context<'_>, algorithm: Algorithm, seed: u64) {
+        if self.control.name() == algorithm.name() {
+            return;
+        }
+        self.control = algorithm.build(seed);
+        self.window.pacing_rate = u64::MAX;
+        if self.is_synchronized() {
+            self.update_window();
+            self.control.init(cx.now, &mut self.window);
+            self.control.on_state(cx.now, &mut self.window, self.recovery.state);
+        }
     }
 
     /// The largest segment that the program permits.

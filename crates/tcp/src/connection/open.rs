@@ -89,6 +89,8 @@ impl Connection {
             dsack: None,
             ack_now: false,
             quick_acks: 16,
+            is_interactive: false,
+            is_held: false,
             tuning: Tuning { since: now, ..Tuning::default() },
             timers: Timers::default(),
             counts: Counts::default(),

@@ -5,7 +5,7 @@ use super::timers::{Kind, Probe};
 use super::{Connection, Context, FIRST, State, Usage};
 use crate::congestion::State as CaState;
 use crate::net::{Link, Outgoing};
-use crate::settings::MS;
+use crate::settings::{MS, Pacing};
 use ringway_wire::tcp::Flags;
 
 /// Payload of the largest frame with pending segmentation: 64 KB less the largest headers.
@@ -288,7 +288,11 @@ impl Connection {
     }
 
     fn is_paced(&self, cx: &Context<'_>) -> bool {
-        cx.settings.pacing || self.control.controls_cwnd() || self.options.so_max_pacing_rate != u64::MAX
+        match cx.settings.pacing {
+            Pacing::Required => self.control.controls_cwnd() || self.options.so_max_pacing_rate != u64::MAX,
+            Pacing::Always => true,
+            Pacing::Never => false,
+        }
     }
 
     /// The next bytes to send, if any may be sent now.
@@ -305,6 +309,7 @@ impl Connection {
                 // Without SACK, a partial acknowledgment always repeats the first segment (RFC 6582, 3.2).
                 let partial = !self.sack_ok && lost.start == self.una;
                 if quota < self.mss.min(lost.len()) && in_flight > 0 && !partial {
+                    self.is_held = false;
                     return None;
                 }
                 let most = (quota / self.mss).max(1) * self.mss;
@@ -315,10 +320,17 @@ impl Connection {
                     probe: false,
                 }
             }
-            None => self.next_new(cx, quota, goal)?,
+            None => match self.next_new(cx, quota, goal) {
+                Some(next) => next,
+                None => {
+                    self.is_held = false;
+                    return None;
+                }
+            },
         };
         if self.is_paced(cx) && self.release_at > cx.now && self.counts.data_segs_out >= 10 {
             self.timers.release = Some(self.release_at);
+            self.is_held = true;
             return None;
         }
         self.timers.release = None;
@@ -327,7 +339,7 @@ impl Connection {
 
     /// New bytes: limited by the congestion window, the peer's window, and Nagle's algorithm.
     fn next_new(&mut self, cx: &Context<'_>, quota: u64, goal: u64) -> Option<Next> {
-        let (end, edge) = (self.sending.end(), self.una + self.snd_wnd);
+        let (end, edge) = (self.sending.end(), self.una.max(FIRST + 1) + self.snd_wnd);
         let left = end.saturating_sub(self.nxt);
         if left == 0 {
             let fin = self.fin_queued && self.nxt == end;
@@ -366,9 +378,15 @@ impl Connection {
             });
         }
         let all = permitted == left;
-        // RFC 9293, 3.8.6.2.1: part of what is left only if it fills half of the largest window.
-        let send =
-            if all { self.may_send_small(cx.now, idle) } else { permitted >= self.max_wnd / 2 || idle };
+        // RFC 9293, 3.8.6.2.1: part of what is left only if it fills half of the largest window, or after a time.
+        let send = if all {
+            self.may_send_small(cx.now, idle)
+        } else {
+            permitted >= self.max_wnd / 2 || self.uncorked
+        };
+        if !send && !all && idle {
+            self.arm_window_probe(cx.now);
+        }
         send.then_some(Next { start: self.nxt, end: self.nxt + permitted, again: false, probe: false })
     }
 
@@ -474,6 +492,11 @@ impl Connection {
             }
         }
         self.last_sent_at = cx.now;
+        // Data that follows received data soon; or new data that carries the acknowledgment of the SYN-ACK.
+        let answers = self.counts.bytes_received > 0 || (self.ack_now && !next.again);
+        if answers && cx.now.saturating_sub(self.last_received_at) < self.delayed_ack_time() {
+            self.is_interactive = true;
+        }
         self.note_limits();
         self.pace(cx, bytes);
         if next.again {
@@ -500,14 +523,16 @@ impl Connection {
         }
     }
 
-    /// When the next segment may be sent. A late start is made up for, at most by half.
+    /// When the next segment may be sent. A late start is made up for, at most by half; or by an eighth of the
+    /// shortest round trip if the segment waited for its time and this thread looked late, as on a busy machine.
     fn pace(&mut self, cx: &Context<'_>, bytes: u64) {
         let rate = self.window.pacing_rate.min(self.options.so_max_pacing_rate);
         if !self.is_paced(cx) || rate == u64::MAX || rate == 0 {
             return;
         }
         let time = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        let late = cx.now.saturating_sub(self.release_at).min(time / 2);
+        let missed = if self.is_held { self.rtt.min().unwrap_or(0) / 8 } else { 0 };
+        let late = cx.now.saturating_sub(self.release_at).min(missed.max(time / 2));
         self.release_at = (self.release_at.max(cx.now) + time - late).min(cx.now + 1000 * MS);
     }
 }

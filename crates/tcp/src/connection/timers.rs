@@ -75,7 +75,7 @@ impl Connection {
         }
         if due(self.timers.delayed_ack) {
             self.timers.delayed_ack = None;
-            self.ack_now = true;
+            (self.ack_now, self.is_interactive) = (true, false);
         }
         if due(self.timers.time_wait) {
             return self.end_with(None);
@@ -163,6 +163,11 @@ impl Connection {
     }
 
     fn probe_window(&mut self, cx: &mut Context<'_>) {
+        if self.snd_wnd > 0 {
+            // The window is open, but small: RFC 9293, 3.8.6.2.1, its override timeout.
+            self.uncorked = true;
+            return;
+        }
         self.timers.probes += 1;
         // A peer that answers probes with a closed window may do so forever (RFC 9293, 3.8.6.1); each answer
         // sets `probes` to 0.

@@ -50,6 +50,41 @@ impl<'a> Packet<'a> {
         })
     }
 
+    /// A whole IPv4 packet of which the last `rest` bytes are elsewhere.
+    pub(crate) fn head_v4(bytes: &'a [u8], rest: usize) -> Option<Packet<'a>> {
+        let packet = ipv4::Packet::parse(bytes)?;
+        let ip = packet.header;
+        // No byte after the packet: else the last ones are padding.
+        let exact = usize::from(ip.total_length.get()) == bytes.len() + rest;
+        (exact && !ip.is_fragment() && ip.is_checksum_valid(packet.options)).then(|| Packet {
+            source: ip.source_addr().into(),
+            destination: ip.destination_addr().into(),
+            protocol: ip.protocol,
+            tos: ip.tos,
+            ttl: ip.ttl,
+            payload: packet.payload,
+            fragment: None,
+            bytes,
+        })
+    }
+
+    /// A whole IPv6 packet without extension headers, of which the last `rest` bytes are elsewhere.
+    pub(crate) fn head_v6(bytes: &'a [u8], rest: usize) -> Option<Packet<'a>> {
+        let packet = ipv6::Packet::parse(bytes)?;
+        let ip = packet.header;
+        let exact = ipv6::HEADER_LEN + usize::from(ip.payload_length.get()) == bytes.len() + rest;
+        (exact && ip.next_header.has_ports()).then(|| Packet {
+            source: ip.source_addr().into(),
+            destination: ip.destination_addr().into(),
+            protocol: ip.next_header,
+            tos: ip.traffic_class(),
+            ttl: ip.hop_limit,
+            payload: packet.payload,
+            fragment: None,
+            bytes,
+        })
+    }
+
     /// Parses an IPv6 packet and its extension headers, whose number `wire` bounds.
     pub(crate) fn parse_v6(bytes: &'a [u8]) -> Option<Packet<'a>> {
         let packet = ipv6::Packet::parse(bytes).filter(|packet| packet.whole)?;

@@ -226,6 +226,7 @@ impl Stack {
             }
             if let Some(mtu) = mtu {
                 connection.set_path_mss(cx.now, (mtu - ip - HEADER_LEN).max(MIN_MSS as usize) as u64);
+                connection.resend_syn_without_data();
             } else if refused && connection.state == State::SynSent {
                 connection.end_with(Some(ConnectionError::Refused));
             }

@@ -2,12 +2,14 @@
 
 use super::{Socket, Stack};
 use crate::connection::options::Options;
+use crate::connection::payload::Payload;
 use crate::connection::{Segment, State};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
 use crate::net::{Network, pseudo};
 use core::net::{IpAddr, SocketAddr};
 use ringway_frame::Offload;
+use ringway_mem::Span;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, Protocol, Tcp, Udp, arp, bootp};
 
@@ -16,15 +18,15 @@ const CE: u8 = 3;
 
 /// How a packet arrived.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
-    interface: usize,
-    mac: MacAddress,
+pub(super) struct Arrival {
+    pub interface: usize,
+    pub mac: MacAddress,
     /// Whether the frame was sent to a group.
-    group: bool,
+    pub group: bool,
     /// Whether the checksum needs no check.
-    trusted: bool,
+    pub trusted: bool,
     /// Whether this stack sent it.
-    looped: bool,
+    pub looped: bool,
 }
 
 impl Stack {
@@ -134,7 +136,11 @@ impl Stack {
     }
 
     /// Whether a destination is ours: one of the interface's addresses, or a group that it is in.
-    fn is_for_us(&self, Arrival { interface, group, looped, .. }: Arrival, destination: IpAddr) -> bool {
+    pub(super) fn is_for_us(
+        &self,
+        Arrival { interface, group, looped, .. }: Arrival,
+        destination: IpAddr,
+    ) -> bool {
         let port = &self.interfaces[interface];
         if port.has(destination) || (looped && destination.is_loopback()) {
             return true;
@@ -162,7 +168,7 @@ impl Stack {
         };
         match packet.protocol {
             Protocol::TCP if group => self.statistics.not_for_us += 1,
-            Protocol::TCP if trusted || valid(Protocol::TCP) => self.tcp(interface, packet),
+            Protocol::TCP if trusted || valid(Protocol::TCP) => self.tcp(interface, packet, &[]),
             Protocol::UDP => {
                 let unsummed = packet.source.is_ipv4()
                     && Udp::of(packet.payload).is_some_and(|udp| udp.checksum.get() == 0);
@@ -186,7 +192,8 @@ impl Stack {
         }
     }
 
-    fn tcp(&mut self, interface: usize, packet: &Packet<'_>) {
+    /// `rest`: the bytes of the packet after those of its payload.
+    pub(super) fn tcp(&mut self, interface: usize, packet: &Packet<'_>, rest: &[Span<'_>]) {
         let Some((tcp, options, payload)) = Tcp::parse(packet.payload) else {
             self.statistics.bad_header += 1;
             return;
@@ -201,7 +208,7 @@ impl Stack {
             flags: tcp.flags,
             window: tcp.window.get(),
             options: Options::parse(options),
-            payload,
+            payload: Payload::new(payload, rest),
             ce: packet.tos & 3 == CE,
         };
         if let Some(index) = self.demux.find(&tuple) {

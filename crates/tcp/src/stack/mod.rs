@@ -4,6 +4,7 @@ mod auto;
 mod cookie;
 mod fast_open;
 mod icmp;
+mod in_place;
 mod input;
 mod listen;
 mod output;
@@ -92,6 +93,8 @@ pub struct Statistics {
     pub udp_dropped: u64,
     pub icmp_in_errors: u64,
     pub limited: u64,
+    /// Frames of [`Stack::receive_in_place`].
+    pub in_place: u64,
 }
 
 /// An interface.

@@ -451,6 +451,23 @@ impl Stack {
         Ok(())
     }
 
+    /// Changes the congestion controller of a connection (`TCP_CONGESTION`).
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn set_congestion(
+        &mut self,
+        now: u64,
+        id: SocketId,
+        algorithm: Algorithm,
+    ) -> Result<(), SocketError> {
+        self.now = self.now.max(now);
+        self.connection(id)?;
+        let seed = self.random.next();
+        self.with(id.index, |connection, cx| connection.set_congestion(cx, algorithm, seed));
+        Ok(())
+    }
+
     /// Local and remote address of a connection.
     ///
     /// # Errors
