@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo demo-functions test bench bench-click bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo demo-functions test bench bench-bbr bench-click bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench-place: setup ## measure placement; writes target/bench/place.json
 
 bench-iommu: setup ## measure the cost of a guest's IOMMU; writes target/bench/iommu.json
 	@./scripts/bench.sh --subject iommu $(KEYS)
+
+bench-bbr: setup ## measure BBR on emulated lines beside the kernel's, in twelve minutes; writes target/bench/bbr.json
+	@./scripts/bench.sh --subject bbr $(KEYS)
 
 bench-tcp: setup ## measure the TCP/IP stack of programs beside the kernel's; writes target/bench/tcp.json
 	@./scripts/bench.sh --subject tcp $(KEYS)

@@ -36,6 +36,9 @@ pub struct Entry {
     /// Figures by step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
+    /// Curves by name, for plots.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<[f64; 2]>>,
     /// The machine's state meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,

@@ -4,6 +4,7 @@
 //! global settings (the number of huge pages) are restored here.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bbr;
 mod click;
 mod entry;
 mod huge;
@@ -38,7 +39,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none.
     keys: Vec<String>,
-    /// The subject: fabric, click, iommu, nic or tcp.
+    /// The subject: fabric, click, iommu, nic, tcp or bbr.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.
@@ -50,7 +51,7 @@ struct Arguments {
     /// Print the existing report as a Markdown table, without measuring.
     #[arg(long)]
     markdown: bool,
-    /// Write the existing report's tables and plots into docs/, without measuring (subject nic only).
+    /// Write the existing report's tables and plots into docs/, without measuring (subjects nic and bbr only).
     #[arg(long, conflicts_with = "markdown")]
     document: bool,
     /// The report's file; target/bench/SUBJECT.json if none is given.

@@ -17,6 +17,9 @@ pub const SERVER: ([u8; 4], u16) = ([10, 96, 0, 2], 80);
 /// The server's address over veth.
 pub const VETH: ([u8; 4], u16) = ([10, 97, 0, 2], 80);
 
+/// How long frames wait for a host's full ring: until its program, which may sleep, is scheduled again.
+pub const HOLD: u64 = 10_000_000;
+
 /// A connection of either stack.
 pub trait Stream: Read + Write + Send {
     /// Ends the sending direction.
@@ -52,7 +55,7 @@ pub fn ring() -> RingOptions {
 /// A host on a port of the switch, and Ringway's side of its ring.
 pub fn host(rig: &mut Rig, last: u8, change: impl Fn(&mut Config)) -> Result<(Host, Program), Failure> {
     let port = Port::new(&format!("host{last}"), Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
-    let port = connected(rig, port, ring())?;
+    let port = connected(rig, Port { hold: Some(HOLD), ..port }, ring())?;
     let mut config = Config::new(ringway_stack::Cidr::new([10, 96, 0, last], 24));
     change(&mut config);
     Ok((Host::new(RingDevice::from(port.ring), config)?, port.program))

@@ -1,7 +1,7 @@
 //! The TCP/IP stack of programs, beside the kernel's over veth.
 
 mod bulk;
-mod ends;
+pub mod ends;
 mod memory;
 mod transactions;
 

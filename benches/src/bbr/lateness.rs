@@ -1,0 +1,172 @@
+//! How long after its due time a timer is handled: those that pace a connection, for a program that polls our stack, and
+//! for one that sleeps. Its peer is a thread that does nothing but sleep until the same kind of times.
+
+use super::flow::{PATIENCE, Traffic, accept, receive};
+use super::lab::{Bench, Cell};
+use super::{Rows, scaled};
+use crate::Failure;
+use crate::entry::{Better, Slices};
+use crate::machine;
+use crate::plan::Plan;
+use crate::rig::{LOAD, Pinned, WORKER};
+use hdrhistogram::Histogram;
+use ringway_stack::{Cidr, Config, Host, TcpListener};
+use ringway_tcp::congestion::Algorithm::Bbr1;
+use ringway_tcp::{SocketError, SocketId};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Slices of each kind.
+const SLICES: usize = 8;
+/// Bytes of a call: a copy of more would delay timers by itself.
+const BLOCK: usize = 8 << 10;
+/// Time between the peer's timers: about that between two bursts at the line's rate.
+const GAP: Duration = Duration::from_millis(1);
+/// Quantiles of the curves.
+const CURVE: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 1.0];
+
+type Times = Histogram<u64>;
+
+fn times() -> Result<Times, Failure> {
+    Ok(Histogram::new_with_max(10_000_000_000, 3)?)
+}
+
+/// A program that always has bytes to send.
+struct Sender {
+    host: Host,
+    socket: SocketId,
+    block: Vec<u8>,
+}
+
+impl Sender {
+    /// One round: the lateness of a timer that is due.
+    fn turn(&mut self, times: &mut Times) -> Result<(), Failure> {
+        let (due, now) = (self.host.stack().next_timer(), self.host.now());
+        if let Some(due) = due.filter(|due| *due <= now) {
+            times.saturating_record(now - due);
+        }
+        self.host.poll()?;
+        match self.host.stack().send(now, self.socket, &self.block) {
+            Ok(_) | Err(SocketError::WouldBlock) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn run(&mut self, time: Duration, asleep: bool) -> Result<Times, Failure> {
+        let (begin, mut times) = (Instant::now(), times()?);
+        while begin.elapsed() < time {
+            self.turn(&mut times)?;
+            if asleep {
+                self.host.wait(Some(PATIENCE))?;
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// The lateness of a thread that only sleeps.
+fn sleeper(time: Duration) -> Result<Times, Failure> {
+    let (begin, mut times) = (Instant::now(), times()?);
+    while begin.elapsed() < time {
+        let due = Instant::now() + GAP;
+        std::thread::sleep(GAP);
+        times.saturating_record(due.elapsed().as_nanos() as u64);
+    }
+    Ok(times)
+}
+
+/// p50 and p99 of each slice, in us, and all times.
+#[derive(Default)]
+struct Kind {
+    slices: [Vec<f64>; 2],
+    all: Option<Times>,
+}
+
+impl Kind {
+    fn add(&mut self, times: Times) -> Result<(), Failure> {
+        for (slices, part) in self.slices.iter_mut().zip([0.5, 0.99]) {
+            slices.push(times.value_at_quantile(part) as f64 / 1e3);
+        }
+        match &mut self.all {
+            Some(all) => all.add(&times)?,
+            None => self.all = Some(times),
+        }
+        Ok(())
+    }
+
+    /// Points of the distribution: us, percent of the timers that are not later.
+    fn curve(&self) -> Vec<[f64; 2]> {
+        let at = |all: &Times, part: f64| [all.value_at_quantile(part) as f64 / 1e3, 100.0 * part];
+        self.all.iter().flat_map(|all| CURVE.map(|part| at(all, part))).collect()
+    }
+}
+
+/// `lateness` and `lateness.asleep`.
+pub fn rows(plan: &Plan) -> Rows {
+    let cell = Cell::new(400, Duration::from_millis(20), Bbr1);
+    let mut bench = Bench::new(&cell, 1)?;
+    let device = bench.device.take().ok_or("the device is in use")?;
+    let mut config = Config::new(Cidr::new(Bench::FROM, 24));
+    config.settings = cell.settings();
+    config.settings.tcp_congestion_control = Bbr1;
+    let mut host = Host::new(device, config)?;
+    let listener = TcpListener::bind(&bench.network, std::net::SocketAddr::from(Bench::TO))?;
+    listener.set_nonblocking(true)?;
+    let (stop, traffic) = (AtomicBool::new(false), Traffic::default());
+    let [mut polling, mut asleep, mut peer] = [Kind::default(), Kind::default(), Kind::default()];
+    let (warm, slice) = (scaled(plan, 1.0), scaled(plan, 1.0));
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| -> Result<(), Failure> {
+            let _pinned = Pinned::to(WORKER)?;
+            let Some((stream, _)) = accept(&stop, || listener.accept())? else { return Ok(()) };
+            stream.set_read_timeout(Some(PATIENCE))?;
+            receive(stream, &traffic, &stop)
+        });
+        let measure = || -> Result<(), Failure> {
+            let _pinned = Pinned::to(LOAD)?;
+            let now = host.now();
+            let socket = host.stack().connect(now, Bench::TO.into())?;
+            let mut sender = Sender { host, socket, block: vec![0x5a; BLOCK] };
+            sender.run(warm, false)?;
+            for _ in 0..SLICES {
+                machine::note();
+                // What waited for the note would count as late.
+                sender.run(slice / 10, false)?;
+                polling.add(sender.run(slice, false)?)?;
+                sender.run(slice / 10, true)?;
+                asleep.add(sender.run(slice, true)?)?;
+                peer.add(sleeper(slice)?)?;
+            }
+            Ok(())
+        };
+        let result = measure();
+        stop.store(true, Relaxed);
+        receiver.join().map_err(|_| "a thread failed")??;
+        result
+    })?;
+    let [p50, p99] = polling.slices.clone().map(|slices| Slices::of(&slices, &[]));
+    let p50 = p50.entry("us", Better::Less).at_most(1.0);
+    let mut first = p99.entry("us", Better::Less).at_most(5.0);
+    first = first.with("p50", p50.ours.unwrap_or(f64::NAN));
+    first.marks.extend(
+        p50.marks.into_iter().map(|mark| crate::entry::Mark { mark: format!("p50 {}", mark.mark), ..mark }),
+    );
+    first.series = [("polling", &polling), ("asleep", &asleep), ("a thread that only sleeps", &peer)]
+        .map(|(name, kind)| (name.to_string(), kind.curve()))
+        .into();
+    let second = Slices::of(&asleep.slices[1], &peer.slices[1]).entry("us", Better::Less).ratio_at_most(2.0);
+    let middle = Slices::of(&asleep.slices[0], &peer.slices[0]).entry("us", Better::Less);
+    let second = second.with("p50", middle.ours.unwrap_or(f64::NAN));
+    let second = second.with("peer's p50", middle.peer.unwrap_or(f64::NAN));
+    Ok(vec![
+        (
+            "lateness",
+            first.note("p99; pacing timers of one connection at 400 Mb/s, polled on a core of its own"),
+        ),
+        (
+            "lateness.asleep",
+            second.note("p99; peer: a thread that sleeps for 1 ms, in a loop; 50 us are timer slack"),
+        ),
+    ])
+}
