@@ -34,6 +34,8 @@ cat >"$work/bin/within" <<'WITHIN'
 #!/bin/sh
 mount -t tmpfs none "$1" && cp /proc/sys/net/ipv4/tcp_* "$1" 2>/dev/null
 mount --bind "$1" /proc/sys/net/ipv4 || exit 1
+# Scripts redirect by `&>`, which is not the same in other shells.
+mount --bind "$(command -v bash)" "$(readlink -f /bin/sh)" || exit 1
 shift
 exec "$@"
 WITHIN

@@ -371,27 +371,56 @@ unsafe extern "C" fn recvfrom(
 }
 
 unsafe extern "C" fn recvmsg(data: Data, fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    if flags & libc::MSG_ERRQUEUE != 0 {
-        return answer::<i32>(Err(libc::EAGAIN));
-    }
     // SAFETY: as `recvmsg(2)`.
     let message = unsafe { &mut *message };
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        // SAFETY: as `recvmsg(2)`.
+        return answer(unsafe { receive_error(fd, message) });
+    }
     // SAFETY: as `recvmsg(2)`.
     let count = unsafe { readv(data, fd, message.msg_iov, message.msg_iovlen as c_int) };
     let inq = library::with(|machine| machine.inq(fd)).flatten();
     (message.msg_namelen, message.msg_flags) = (0, 0);
-    let mut control = Vec::new();
-    if let Some(inq) = inq.filter(|_| count >= 0) {
-        // `struct cmsghdr` and its data, padded.
-        control.extend(20_usize.to_ne_bytes());
-        control.extend([libc::SOL_TCP, TCP_CM_INQ, inq, 0].map(i32::to_ne_bytes).as_flattened());
-    }
+    let control = match inq.filter(|_| count >= 0) {
+        Some(inq) => control(libc::SOL_TCP, TCP_CM_INQ, &inq.to_ne_bytes()),
+        None => Vec::new(),
+    };
     // SAFETY: as `recvmsg(2)`.
+    unsafe { put_control(message, &control) };
+    count
+}
+
+/// A control message: `struct cmsghdr` and its data, padded.
+fn control(level: c_int, kind: c_int, data: &[u8]) -> Vec<u8> {
+    let mut bytes = (16 + data.len()).to_ne_bytes().to_vec();
+    bytes.extend([level, kind].map(i32::to_ne_bytes).as_flattened());
+    bytes.extend(data);
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+/// Writes control messages, as far as there is room.
+///
+/// # Safety
+/// The room is that of `recvmsg(2)`.
+unsafe fn put_control(message: &mut msghdr, control: &[u8]) {
+    // SAFETY: as the caller says.
     let room = unsafe { bytes_mut(message.msg_control, message.msg_controllen) };
     let len = room.len().min(control.len());
     room[..len].copy_from_slice(&control[..len]);
     message.msg_controllen = len;
-    count
+}
+
+/// Receives a notification from the queue of errors, which never blocks.
+///
+/// # Safety
+/// As [`put_control`].
+unsafe fn receive_error(fd: c_int, message: &mut msghdr) -> Result<usize, i32> {
+    let (level, kind, data) = library::wait(None, |_| false, |machine| machine.next_error(fd))?;
+    (message.msg_namelen, message.msg_flags) = (0, libc::MSG_ERRQUEUE);
+    // SAFETY: as the caller says.
+    unsafe { put_control(message, &control(level, kind, &data)) };
+    Ok(0)
 }
 
 /// Sends all bytes, or as many as have room.
@@ -408,13 +437,22 @@ fn transmit(fd: c_int, bytes: &[u8], flags: c_int, remote: Option<SocketAddr>) -
                 Err(libc::EAGAIN) if waits && machine.is_connecting(fd) => Err(libc::EALREADY),
                 other => other,
             },
-            false => machine.send(fd, bytes, &mut done, flags),
+            false => match machine.send(fd, bytes, &mut done, flags) {
+                // Nothing goes with the SYN, so the handshake comes first.
+                Err(libc::EAGAIN) if waits && is_new && bytes.is_empty() => Err(libc::EINPROGRESS),
+                other => other,
+            },
         }
     });
-    answer(match result {
+    let result = match result {
         Err(libc::EAGAIN) if done > 0 => Ok(done),
         other => other,
-    })
+    };
+    if flags & libc::MSG_ZEROCOPY != 0 && done > 0 {
+        // The descriptor exists, since bytes were taken from it.
+        library::with(|machine| machine.note_zerocopy(fd));
+    }
+    answer(result)
 }
 
 unsafe extern "C" fn write(data: Data, fd: c_int, from: *const c_void, len: usize) -> ssize_t {

@@ -12,6 +12,7 @@
 //! | `options` | `getsockopt`, `setsockopt`, `TCP_INFO` |
 //! | `poll` | `poll` and `epoll` |
 //! | `sysctl` | settings from `/proc/sys/net/ipv4` |
+//! | `zerocopy` | notifications of `MSG_ZEROCOPY` |
 //!
 //! Time passes only when packetdrill sleeps, waits for a packet or reads the clock, so results are repeatable.
 //! packetdrill reads `TCP_INFO` for assertions, and closes sockets at its end, without that interface: the library is
@@ -25,3 +26,4 @@ mod options;
 mod poll;
 mod sockets;
 mod sysctl;
+mod zerocopy;

@@ -34,6 +34,7 @@ const OUT: u32 = EPOLLOUT as u32;
 impl Machine {
     /// Notes the stack's events.
     pub fn tell(&mut self) {
+        self.complete_zerocopy();
         while let Some((id, readiness)) = self.stack.next_event() {
             for file in self.files.iter_mut().flatten() {
                 if let File::Socket(socket) = file
@@ -76,7 +77,7 @@ impl Machine {
             events |= OUT;
         }
         let failed = self.stack.error(id).is_ok_and(|error| error.is_some()) && !socket.told;
-        if failed {
+        if failed || socket.zerocopy.has_news() {
             events |= EPOLLERR as u32;
         }
         if matches!(info.tcpi_state, State::Closed | State::TimeWait | State::LastAck | State::Closing) {

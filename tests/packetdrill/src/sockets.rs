@@ -2,6 +2,7 @@
 
 use crate::machine::{File, Machine};
 use crate::poll::Ready;
+use crate::zerocopy::Zerocopy;
 use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, State};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -33,6 +34,7 @@ pub struct Socket {
     /// `shutdown` for reading.
     deaf: bool,
     pub ready: Ready,
+    pub zerocopy: Box<Zerocopy>,
 }
 
 impl Socket {
@@ -81,6 +83,7 @@ impl Machine {
             told: false,
             deaf: false,
             ready: Ready::default(),
+            zerocopy: Box::default(),
         }))
     }
 
@@ -108,6 +111,7 @@ impl Machine {
         new.kind = Kind::Stream(accepted.socket);
         new.nonblocking = false;
         new.ready = Ready { writable: true, ..Ready::default() };
+        new.zerocopy = Box::default();
         let fd = self.add(File::Socket(new));
         self.pass_options(fd)?;
         Ok((fd, accepted.peer))
@@ -119,7 +123,7 @@ impl Machine {
         let Some(remote) = remote else { return self.disconnect(fd) };
         match socket.kind {
             Kind::Listener(_) => Err(libc::EISCONN),
-            Kind::Deferred(_) => Err(libc::EALREADY),
+            Kind::Deferred(_) => Err(libc::EISCONN),
             Kind::Stream(id) => self.connected(fd, id),
             Kind::New => {
                 let defers = socket.options.tcp_fastopen_connect && self.stack.may_send_with_syn(remote.ip());
@@ -210,7 +214,10 @@ impl Machine {
         self.stack.set_options(now, id, SocketOptions { tcp_cork, ..options }).map_err(errno)?;
         while *done < bytes.len() {
             match self.stack.send(now, id, &bytes[*done..]) {
-                Ok(count) => *done += count,
+                Ok(count) => {
+                    *done += count;
+                    self.socket(fd)?.zerocopy.sent += count as u64;
+                }
                 Err(SocketError::WouldBlock) => {
                     self.socket(fd)?.ready.writable = false;
                     return Err(libc::EAGAIN);
@@ -250,6 +257,7 @@ impl Machine {
                 self.socket(fd)?.options = kept;
                 Err(libc::EAGAIN)
             }
+            Kind::Deferred(_) => self.send(fd, bytes, done, 0),
             Kind::Stream(id) if socket.connecting => match self.connected(fd, id) {
                 Ok(_) => self.send(fd, bytes, done, 0),
                 Err(error) => Err(error),
