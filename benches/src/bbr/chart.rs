@@ -135,7 +135,8 @@ fn begin(title: &str, label: &str, y: &Scale, entries: usize) -> String {
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
+         font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
     );
     let (title, label) = (escaped(title), escaped(label));
     let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"18\" font-size=\"14\">{title}</text>");
@@ -162,7 +163,8 @@ fn legend<'a>(out: &mut String, entries: impl Iterator<Item = (&'a str, usize, b
         let y = LEGEND + (place / columns) as f64 * ROW;
         let _ = writeln!(
             out,
-            "<path d=\"M{x:.1} {:.1}h22\" stroke=\"{}\" stroke-width=\"3\"{}/><text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+            "<path d=\"M{x:.1} {:.1}h22\" stroke=\"{}\" stroke-width=\"3\"{}/>\
+             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
             y - 4.0,
             COLOURS[colour % COLOURS.len()],
             dash(dashed),

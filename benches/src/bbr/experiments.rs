@@ -70,7 +70,7 @@ pub fn probe_rtt(plan: &Plan) -> Rows {
         entry.series.insert(format!("{name}: frames"), series);
         entry.series.insert(format!("{name}: rate"), rates(outcome));
     }
-    let note = "times at which at most 8 frames are on the line and in its queue: every 10 s with BBRv1, 5 s with BBRv3";
+    let note = "times at which at most 8 frames are on the line: every 10 s with BBRv1, 5 s with BBRv3";
     Ok(vec![("probe.rtt", entry.note(note))])
 }
 

@@ -1,4 +1,4 @@
-//! How long after its due time a timer is handled: those that pace a connection, for a program that polls our stack, and
+//! How long after its due time a timer is handled: those that pace a connection, for a program that polls our stack and
 //! for one that sleeps. Its peer is a thread that does nothing but sleep until the same kind of times.
 
 use super::flow::{PATIENCE, Traffic, accept, receive};

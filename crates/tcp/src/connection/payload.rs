@@ -75,8 +75,8 @@ mod tests {
         fn parts_are_those_of_the_whole(
             lens in prop::collection::vec(0usize..20, 1..6), from in 0usize..60, cut in 0usize..60,
         ) {
-            let parts: Vec<Vec<u8>> =
-                lens.iter().enumerate().map(|(part, len)| (0..*len).map(|at| (16 * part + at) as u8).collect()).collect();
+            let part = |(part, len): (usize, &usize)| (0..*len).map(|at| (16 * part + at) as u8).collect();
+            let parts: Vec<Vec<u8>> = lens.iter().enumerate().map(part).collect();
             let rest: Vec<Span<'_>> = parts[1..].iter().map(|part| Span::of(part)).collect();
             let payload = Payload::new(&parts[0], &rest);
             let whole = parts.concat();
