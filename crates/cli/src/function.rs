@@ -12,7 +12,7 @@ use ringway_control::file::Complaint;
 use ringway_function::click::{self, Configuration};
 use ringway_function::golden;
 use ringway_host::read_whole;
-use ringway_spec::Function;
+use ringway_spec::{Function, Isolation};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -27,6 +27,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
         parameters: &function.parameters,
         ports: &function.ports,
         devices: &function.devices,
+        resident: function.isolation == Isolation::Worker,
     };
     let complaint = |click::Complaint { file, line, column, what }| Complaint { file, line, column, what };
     click::check(configuration).into_iter().map(complaint).collect()

@@ -36,6 +36,7 @@ pub fn run() -> Result<(), Fail> {
         devices: start.devices.clone(),
         doors: Some(doors.into()),
         listeners: vec![(start.handlers.clone(), listener.into())],
+        callers: None,
     }));
     let configuration = Configuration {
         text: &start.text,
@@ -43,6 +44,7 @@ pub fn run() -> Result<(), Fail> {
         parameters: &start.parameters,
         ports: &start.ports,
         devices: &start.devices,
+        resident: false,
     };
     // If `control` is gone, sending fails, and `hold` ends this process.
     let say = |message: FunctionMessage| drop(link.send(&message, &[]));

@@ -117,21 +117,32 @@ fn is_up(lab: &Lab, ports: &[&str]) -> bool {
     ports.iter().all(|port| lab.state(port) == "up")
 }
 
-fn create<'a>(name: &'a str, click: &'a str, ports: &[&'a str]) -> Vec<&'a str> {
+fn create<'a>(name: &'a str, click: &'a str, ports: &[&'a str], isolation: &'a str) -> Vec<&'a str> {
     let mut words = vec!["function", "create", name, "--click", click, "--memory", "64MB"];
+    words.extend(["--isolation", isolation]);
     ports.iter().for_each(|port| words.extend(["--port", port]));
     words
 }
 
 #[test]
-fn a_function_is_created_changed_and_destroyed_at_run_time() {
-    let lab = lab("live", PORTS);
+fn a_process_is_created_changed_and_destroyed_at_run_time() {
+    a_function_is_created_changed_and_destroyed("process");
+}
+
+#[test]
+fn a_resident_function_is_created_changed_and_destroyed_at_run_time() {
+    a_function_is_created_changed_and_destroyed("worker");
+}
+
+fn a_function_is_created_changed_and_destroyed(isolation: &str) {
+    let lab = lab(&format!("live-{isolation}"), PORTS);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let (mut client, mut server) =
         (Host::new(&lab, "client", 1, [10, 0, 0, 1]), Host::new(&lab, "server", 2, [10, 0, 0, 2]));
     let both = ["inside", "outside"];
-    lab.ok(&create("wire", WIRE, &both));
+    lab.ok(&create("wire", WIRE, &both, isolation));
     assert_eq!(state(&lab, "wire"), "running", "the answer comes when it runs");
+    assert_eq!(function(&lab, "wire").unwrap()["isolation"], isolation);
     until("its ports are up", || is_up(&lab, &both));
     let frame = |last: u8| [&[2; 12][..], &[8, 0], &[last; 40]].concat();
     client.send(&frame(1));
@@ -150,6 +161,8 @@ fn a_function_is_created_changed_and_destroyed_at_run_time() {
 
     // An update keeps counts; a wrong one says why and changes nothing.
     let write = |text: &str| std::fs::write(lab.folder.join("new.click"), text).unwrap();
+    let no_files =
+        if isolation == "worker" { "wire:1:91: FromDump needs an operating" } else { "/etc/passwd" };
     write(&WIRE.replace("c :: Counter", "c :: Counter -> d :: Counter"));
     lab.ok(&["function", "update", "wire", "new.click"]);
     client.send(&frame(3));
@@ -163,7 +176,7 @@ fn a_function_is_created_changed_and_destroyed_at_run_time() {
             "another FromPort already",
         ),
         ("Idle -> Discard;".into(), "no FromPort or ToPort of port 'inside'"),
-        (format!("{WIRE} FromDump(/etc/passwd, FORCE_IP true) -> Discard;"), "/etc/passwd"),
+        (format!("{WIRE} FromDump(/etc/passwd, FORCE_IP true) -> Discard;"), no_files),
     ] {
         write(&wrong);
         let (code, words) = lab.fails(&["function", "update", "wire", "new.click"]);
@@ -184,15 +197,29 @@ fn a_function_is_created_changed_and_destroyed_at_run_time() {
     lab.ok(&["function", "destroy", "wire"]);
     assert_eq!(function(&lab, "wire"), None);
     assert_eq!(lab.fails(&["function", "destroy", "wire"]).0, 5);
-    lab.ok(&create("again", WIRE, &both));
+    lab.ok(&create("again", WIRE, &both, isolation));
     assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function again\n", "its file does not have it");
 }
 
 #[test]
-fn a_refused_function_changes_nothing() {
-    let own =
-        format!("{PORTS}\n[function.own]\nport = \"outside\"\nclick = \"FromPort(outside) -> Discard;\"\n");
-    let lab = lab("refused", &own);
+fn a_refused_process_changes_nothing() {
+    let more = ("FromPort(inside) -> Queue(99000000) -> Idle;", "inside", "new is not created");
+    a_refused_function_changes_nothing("process", "secret", more);
+}
+
+#[test]
+fn a_refused_resident_function_changes_nothing() {
+    let more =
+        ("FromPort(inside) -> Socket(UDP, 127.0.0.1, 9);", "inside", "new:1:21: Socket needs an operating");
+    a_refused_function_changes_nothing("worker", "FromDump needs an operating system", more);
+}
+
+fn a_refused_function_changes_nothing(isolation: &str, reading: &str, more: (&str, &str, &str)) {
+    let own = format!(
+        "{PORTS}\n[function.own]\nport = \"outside\"\nclick = \"FromPort(outside) -> Discard;\"\n\
+         isolation = \"{isolation}\"\n"
+    );
+    let lab = lab(&format!("refused-{isolation}"), &own);
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function of the file runs", || state(&lab, "own") == "running");
     until("its port is up", || is_up(&lab, &["outside"]));
@@ -215,31 +242,41 @@ fn a_refused_function_changes_nothing() {
         ("new", inside, "nowhere", "there is no port \"nowhere\""),
         ("own", inside, "inside", "there is a function or guest own already"),
         ("../own", inside, "inside", "can't be a name"),
-        ("new", &reads, "inside", "secret"),
+        ("new", &reads, "inside", reading),
         ("new", &requires, "inside", "secret"),
-        ("new", "FromPort(inside) -> Queue(99000000) -> Idle;", "inside", "new is not created"),
+        ("new", more.0, more.1, more.2),
         ("new", "ControlSocket(TCP, 7777); FromPort(inside) -> Discard;", "inside", "new is not created"),
     ] {
-        let (code, words) = lab.fails(&create(name, click, &[port]));
+        let (code, words) = lab.fails(&create(name, click, &[port], isolation));
         assert!(code == 1 && words.contains(why), "{click}: {words}");
         assert_eq!(lab.json(&["function", "list"]), before, "{click}");
     }
-    lab.ok(&create("new", inside, &["inside"]));
+    lab.ok(&create("new", inside, &["inside"], isolation));
     assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 0, "the data process goes on");
 }
 
 /// Starts an example function.
-fn example(lab: &Lab, name: &str, ports: &[&str]) {
+fn example(lab: &Lab, name: &str, ports: &[&str], isolation: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../examples/functions/{name}.click"));
     let mut words = vec!["function", "create", name, "--config", path.to_str().unwrap(), "--memory", "64MB"];
+    words.extend(["--isolation", isolation]);
     ports.iter().for_each(|port| words.extend(["--port", port]));
     lab.ok(&words);
     until("its ports are up", || is_up(lab, ports));
 }
 
 #[test]
-fn the_example_functions_work_between_programs() {
-    let lab = lab("examples", PORTS);
+fn the_example_functions_work_as_processes() {
+    the_example_functions_work_between_programs("process");
+}
+
+#[test]
+fn the_example_functions_work_on_a_worker() {
+    the_example_functions_work_between_programs("worker");
+}
+
+fn the_example_functions_work_between_programs(isolation: &str) {
+    let lab = lab(&format!("examples-{isolation}"), PORTS);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let both = ["inside", "outside"];
     let mut client = Host::new(&lab, "client", 10, [10, 0, 0, 10]);
@@ -249,7 +286,7 @@ fn the_example_functions_work_between_programs() {
         until("its ports are free", || both.iter().all(|port| lab.state(port) == "waiting"));
     };
 
-    example(&lab, "wire", &both);
+    example(&lab, "wire", &both, isolation);
     let frame: Vec<u8> = (0..60).collect();
     client.send(&frame);
     assert_eq!(server.next(BOUND), Some(frame.clone()));
@@ -257,12 +294,12 @@ fn the_example_functions_work_between_programs() {
     assert_eq!(client.next(BOUND), Some(frame.clone()));
     stop("wire");
 
-    example(&lab, "mirror", &["inside"]);
+    example(&lab, "mirror", &["inside"], isolation);
     client.send(&frame);
     assert_eq!(client.next(BOUND).unwrap(), [&frame[6..12], &frame[..6], &frame[12..]].concat());
     stop("mirror");
 
-    example(&lab, "router", &both);
+    example(&lab, "router", &both, isolation);
     client.ip = [10, 0, 1, 10];
     client.send(&packet(17, [2, 0, 0, 0, 1, 1], (client.ip, 7), (server.ip, 8)));
     assert_eq!(server.udp(), (63, client.ip, 7, server.ip, 8));
@@ -270,7 +307,7 @@ fn the_example_functions_work_between_programs() {
     assert_eq!(client.udp(), (63, server.ip, 8, client.ip, 7));
     stop("router");
 
-    example(&lab, "firewall", &both);
+    example(&lab, "firewall", &both, isolation);
     let [inside, outside] = [[10, 0, 0, 1], [192, 0, 2, 7]];
     server.send(&packet(6, server.mac, (outside, 81), (inside, 1000)));
     client.send(&packet(6, server.mac, (inside, 1000), (outside, 22)));
@@ -282,7 +319,7 @@ fn the_example_functions_work_between_programs() {
     assert_eq!(client.next(BOUND).map(|frame| frame[..42].to_vec()), Some(answer[..42].to_vec()));
     stop("firewall");
 
-    example(&lab, "nat", &both);
+    example(&lab, "nat", &both, isolation);
     client.ip = [10, 0, 0, 10];
     server.ip = [192, 0, 2, 254];
     let far = [198, 51, 100, 7];

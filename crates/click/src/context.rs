@@ -5,7 +5,7 @@ use crate::notifier::{Listener, NoteState};
 use crate::router::Emission;
 use crate::{
     ChatterLines, Console, Element, ElementId, Failed, HandlerCall, HandlerError, Note, NoteKind, PACKETS,
-    Packet, PacketBurst, Pieces, Progress, Router, Search, Signal, Task, Timer,
+    Packet, PacketBurst, Pieces, Pool, Progress, Router, Search, Signal, Task, Timer,
 };
 use alloc::boxed::Box;
 use alloc::format;
@@ -217,6 +217,12 @@ impl<'a> Context<'a> {
     #[inline]
     pub fn burst(&self) -> usize {
         self.router.burst
+    }
+
+    /// The pool of the router's packets.
+    #[inline]
+    pub fn pool(&self) -> &Pool {
+        &self.router.pool
     }
 
     /// A packet of these bytes with the usual headroom; `None`, with a count, if it is too large.

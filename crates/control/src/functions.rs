@@ -5,8 +5,9 @@ use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
 use crate::function::{FunctionMessage, Start, handlers};
+use ringway_fabric::proto::FunctionReport;
 use ringway_host::{SocketFile, SocketRights};
-use ringway_spec::{Configuration, Function};
+use ringway_spec::{Configuration, Function, Isolation};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -112,6 +113,19 @@ pub struct FunctionEvent {
     name: String,
     turn: u64,
     what: What,
+}
+
+impl FunctionEvent {
+    /// What happened to the start `number` of function `name`.
+    pub fn of(name: &str, number: u64, what: Said) -> FunctionEvent {
+        FunctionEvent { name: name.into(), turn: number, what: What::Runner(what) }
+    }
+
+    /// The start `number` of function `name` failed.
+    pub fn failed(name: &str, number: u64, error: impl std::fmt::Display) -> FunctionEvent {
+        let ended = Ended { status: error.to_string(), last: String::new() };
+        FunctionEvent::of(name, number, Said::Ended(ended))
+    }
 }
 
 #[derive(Debug)]
@@ -224,19 +238,21 @@ impl Functions {
         let start = Start::of(&record.function, &self.fabric, handlers);
         let (inbox, told) = (self.inbox.clone(), name.to_string());
         let tell = move |what| {
-            let what = What::Runner(what);
             // Once nobody listens, the fabric is going down.
-            let _ = inbox.send(Message::Function(FunctionEvent { name: told.clone(), turn, what }));
+            let _ = inbox.send(Message::Function(FunctionEvent::of(&told, turn, what)));
         };
         let launch = Launch {
             name,
+            function: &record.function,
+            number: turn,
             start,
             arguments: &self.arguments,
             listener: record.listener.socket(),
             doors: record.doors.clone(),
             tell: Arc::new(tell),
+            inbox: self.inbox.clone(),
         };
-        let started = runner::launch(record.function.isolation, launch);
+        let started = runner::launch(launch);
         record.turn = turn;
         record.started = Instant::now();
         match started {
@@ -304,6 +320,21 @@ impl Functions {
             _ => {}
         }
         None
+    }
+
+    /// A report of `data` about the start `number` of a function. Returns what [`Functions::handle_event`] returns.
+    pub fn reported(&mut self, number: u64, report: FunctionReport) -> Option<String> {
+        let (name, _) = self.records.iter().find(|(_, record)| record.turn == number)?;
+        self.handle_event(FunctionEvent::of(name, number, runner::report(report)))
+    }
+
+    /// The `data` process ended, and every function in it. Returns those that were requested at run time and removed,
+    /// because they did not start.
+    pub fn data_ended(&mut self) -> Vec<String> {
+        let in_data = |record: &&Record| record.function.isolation == Isolation::Worker;
+        let turns: Vec<u64> = self.records.values().filter(in_data).map(|record| record.turn).collect();
+        let end = || FunctionReport::Ended("the data process ended".into());
+        turns.into_iter().filter_map(|turn| self.reported(turn, end())).collect()
     }
 
     /// Stops the threads of a running function, which keeps its state, or lets them go on.

@@ -226,6 +226,27 @@ impl Data {
         done.call.map_or(Ok(()), |id| self.reply(id, replied(done.result.map(|()| Reply::Done))))
     }
 
+    /// Does the jobs that give a function its ports or take them back, and replies to call `id`.
+    fn join(
+        &self,
+        number: u64,
+        id: u64,
+        jobs: Result<Vec<(String, Job)>, FabricError>,
+    ) -> Result<After, DataError> {
+        let (jobs, reply) = match jobs {
+            Ok(jobs) => (jobs, Ok(Reply::Done)),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let mut after = After::GoOn;
+        for (port, job) in jobs {
+            if let After::Stop = self.work(number, &port, job, None)? {
+                after = After::Stop;
+            }
+        }
+        self.reply(id, replied(reply))?;
+        Ok(after)
+    }
+
     /// Handles the requests of `control`.
     fn handle_requests(&self, number: u64) -> Result<After, DataError> {
         let (Call { id, request }, descriptors) = match self.link.receive::<Call>() {
@@ -250,6 +271,23 @@ impl Data {
                 return self.work(number, &port, Job::Attach(descriptors), Some(id));
             }
             Request::Detach { port } => return self.work(number, &port, Job::Detach, Some(id)),
+            Request::StartFunction { number: function, function: what, handlers } => {
+                let callers = descriptors.into_iter().next();
+                let callers = callers.ok_or(FabricError::Limit("a function's socket belongs to it"));
+                let started = callers.and_then(|callers| {
+                    locked(&self.fabric).start_function(function, *what, (handlers, callers))
+                });
+                return self.join(number, id, started);
+            }
+            Request::StopFunction { number: function } => {
+                let jobs = locked(&self.fabric).stop_function(function);
+                return self.join(number, id, Ok(jobs));
+            }
+            Request::SuspendFunction { number: function, suspended } => {
+                locked(&self.fabric).suspend_function(function, suspended);
+                self.reply(id, Reply::Done)?;
+                return Ok(After::GoOn);
+            }
             Request::Stop => {
                 self.reply(id, Reply::Done)?;
                 let _ = self.ended.send(Ok(()));

@@ -1,16 +1,19 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
+mod functions;
 mod work;
 
 pub use work::{Done, Job};
 
 use crate::bell::{Line, QUEUES};
 use crate::forward::Source;
+use crate::function::Reports;
 use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Handle, Policy, Worker};
 use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
+use functions::FunctionRecord;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
@@ -117,6 +120,9 @@ pub struct Fabric {
     more: &'static [PortKind],
     /// Former worlds, not reclaimed yet.
     leftovers: Leftovers,
+    /// Functions that run on workers, by number.
+    functions: BTreeMap<u64, FunctionRecord>,
+    reports: Reports,
 }
 
 impl Fabric {
@@ -143,6 +149,7 @@ impl Fabric {
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
         let clock = Clock::new();
         let (spent, leftovers) = (Arc::default(), Leftovers::default());
+        let (functions, reports) = (BTreeMap::new(), Reports::new(bell.clone()));
         Ok(Fabric {
             published,
             workers: records,
@@ -157,6 +164,8 @@ impl Fabric {
             spent,
             more,
             leftovers,
+            functions,
+            reports,
         })
     }
 
@@ -362,6 +371,7 @@ impl Fabric {
         };
         self.watchdog.watch(&self.workers[worker].spec.name, &handle.gauges);
         self.workers[worker].handle = handle;
+        self.report_lost_functions(worker);
         let is_its = |record: &Record| record.slots.iter().any(|slot| slot.worker == worker);
         self.ports.iter().filter(|(_, record)| is_its(record)).map(|(name, _)| name.clone()).collect()
     }

@@ -9,6 +9,7 @@ mod bell;
 pub mod data;
 mod fabric;
 mod forward;
+mod function;
 mod link;
 mod log_limit;
 mod meter;

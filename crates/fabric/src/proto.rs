@@ -5,7 +5,7 @@
 //! `control`; `data` still refuses unknown ones.
 
 use ringway_port::Exits;
-use ringway_spec::{MacAddress, Port, Switch, Worker};
+use ringway_spec::{Function, MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -80,6 +80,28 @@ pub enum Request {
         /// Its thread ID.
         thread: i32,
     },
+    /// Runs a function on the worker of its first port. Carries one descriptor: the socket by which connections to its
+    /// handlers come.
+    StartFunction {
+        /// Its number, in events and further requests.
+        number: u64,
+        /// The function.
+        function: Box<Function>,
+        /// The place of its handlers in configurations.
+        handlers: String,
+    },
+    /// Ends a function.
+    StopFunction {
+        /// Its number.
+        number: u64,
+    },
+    /// Suspends a function, or lets it go on.
+    SuspendFunction {
+        /// Its number.
+        number: u64,
+        /// Whether it is suspended.
+        suspended: bool,
+    },
     /// Requests [`Reply::State`].
     State,
     /// Requests [`Reply::Exits`].
@@ -152,6 +174,25 @@ pub enum Event {
     },
     /// A port's state changed.
     Changed(PortState),
+    /// Something happened to a function.
+    Function {
+        /// Its number.
+        number: u64,
+        /// What.
+        report: FunctionReport,
+    },
+}
+
+/// What happened to a function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FunctionReport {
+    /// Its configuration runs.
+    Up,
+    /// Its configuration can't run: the errors, one per line.
+    Wrong(String),
+    /// It ended by itself, with the reason.
+    Ended(String),
 }
 
 /// The state of all ports and workers.

@@ -2,14 +2,18 @@
 
 use crate::bell::Bell;
 use crate::forward::{Forwarder, Served, Source};
+use crate::function::{self, Functions, Order, Ran};
 
 use crate::meter::{Access, Meter};
 use crate::world::{World, is_closed};
 use ringway_frame::add;
+use ringway_function::click::resident::Build;
 use ringway_host::{Clock, EventFd, HostError, ThreadFiles, losses};
 use ringway_mem::{Published, Reader};
 use ringway_spec::Poll;
 use ringway_switch::FlowHash;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +34,12 @@ pub enum Command {
         /// Where the source is sent.
         to: SyncSender<Option<Source>>,
     },
+    /// Run this function.
+    AddFunction(Box<Order>),
+    /// End the function of this number.
+    RemoveFunction(u64),
+    /// Suspend the function of this number, or let it go on.
+    SuspendFunction(u64, bool),
     /// Read the thread's times from these files.
     Watch(ThreadFiles),
     /// End.
@@ -138,6 +148,8 @@ struct Turned {
     now: u64,
     /// Whether any frame moved.
     moved: bool,
+    /// What the functions did.
+    functions: Ran,
     /// When the next timed work is due, for which no queue wakes the worker.
     next_due: Option<u64>,
 }
@@ -156,6 +168,8 @@ pub struct Worker {
     active: Vec<usize>,
     /// Armed queues that must be polled without a kick, and when.
     timed: Vec<(u64, usize)>,
+    /// Whether it must end.
+    stopped: bool,
     /// Number of its queues.
     queues: usize,
     /// When to poll for kicks of armed queues next, while others are active.
@@ -205,6 +219,7 @@ impl Worker {
             slots,
             active,
             timed,
+            stopped: false,
             queues: 0,
             next_look: 0,
             began: clock.now(),
@@ -227,26 +242,67 @@ impl Worker {
                  end what takes asynchronous I/O, and start the fabric again"
             );
         }
-        loop {
-            let Worker { bell, slots, active, .. } = &mut self;
-            let woken = bell.collect(|bit| ring(slots, active, bit));
-            if woken && !self.obey() {
-                return;
-            }
-            let Turned { now, moved, next_due } = self.turn();
-            if self.active.is_empty() && self.policy.poll != Poll::Always {
-                self.sleep(next_due);
-            } else if self.active.len() < self.queues && now >= self.next_look {
-                self.next_look = now + if moved { LOOK_BUSY } else { LOOK_IDLE };
-                let Worker { bell, slots, active, .. } = &mut self;
-                bell.look(|bit| ring(slots, active, bit));
+        let mut functions = Functions::default();
+        while self.round(&mut functions, true) {
+            if let Some((number, next)) = functions.next_build() {
+                (self, functions) = match self.build(functions, number, *next) {
+                    Some(both) => both,
+                    None => return,
+                };
             }
         }
     }
 
+    /// Takes a turn, and sleeps if there is nothing to do; `false` to end.
+    fn round(&mut self, functions: &mut Functions, may_sleep: bool) -> bool {
+        let Worker { bell, slots, active, .. } = self;
+        let woken = bell.collect(|bit| ring(slots, active, functions, bit));
+        if woken && !self.obey(functions) {
+            self.stopped = true;
+            return false;
+        }
+        let Turned { now, moved, functions: ran, next_due } = self.turn(functions);
+        if self.active.is_empty() && !ran.busy && self.policy.poll != Poll::Always {
+            if may_sleep && functions.is_built() {
+                self.sleep(next_due, functions);
+            }
+        } else if (self.active.len() < self.queues || !functions.is_empty()) && now >= self.next_look {
+            self.next_look = now + if moved { LOOK_BUSY } else { LOOK_IDLE };
+            let Worker { bell, slots, active, .. } = self;
+            bell.look(|bit| ring(slots, active, functions, bit));
+        }
+        true
+    }
+
+    /// Builds a configuration of function `number`, and takes turns meanwhile. `None` to end.
+    fn build(self, functions: Functions, number: u64, build: Build) -> Option<(Worker, Functions)> {
+        let shared = Rc::new(RefCell::new(Some((self, functions))));
+        let (breathing, inside) = (shared.clone(), Rc::new(Cell::new(false)));
+        let within = inside.clone();
+        let breath = Box::new(move || {
+            if let Some((worker, functions)) = breathing.borrow_mut().as_mut()
+                && !worker.stopped
+            {
+                within.set(true);
+                worker.round(functions, false);
+                within.set(false);
+            }
+        });
+        let built = function::build(build, breath);
+        let (worker, mut functions) = shared.take()?;
+        let built = match built {
+            Ok(built) => Some(built),
+            // The worker panicked, not the function.
+            Err(panic) if inside.get() => std::panic::resume_unwind(panic),
+            Err(_) => None,
+        };
+        functions.built(number, built);
+        (!worker.stopped).then_some((worker, functions))
+    }
+
     /// Carries out pending commands; `false` to end. The lock is taken only after the bell rang, and no thread holds it
     /// for longer than a push.
-    fn obey(&mut self) -> bool {
+    fn obey(&mut self, functions: &mut Functions) -> bool {
         let commands = locked(&self.commands).as_mut().map(std::mem::take);
         for command in commands.unwrap_or_default() {
             match command {
@@ -256,6 +312,9 @@ impl Worker {
                     let slot = self.slots.get_mut(bit).and_then(Option::take);
                     let _ = to.try_send(slot.map(|slot| slot.source));
                 }
+                Command::AddFunction(order) => functions.add(*order),
+                Command::RemoveFunction(number) => functions.release(number),
+                Command::SuspendFunction(number, suspended) => functions.suspend(number, suspended),
                 Command::Watch(files) => self.forwarder.meter.watch(files),
                 Command::Stop => return false,
             }
@@ -274,9 +333,8 @@ impl Worker {
     }
 
     /// One turn.
-    fn turn(&mut self) -> Turned {
-        let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, losses, .. } =
-            self;
+    fn turn(&mut self, functions: &mut Functions) -> Turned {
+        let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, .. } = self;
         let now = clock.now();
         forwarder.meter.turn_ended(self.began, now);
         forwarder.meter.turn_begins(now);
@@ -338,13 +396,15 @@ impl Worker {
         if !moved {
             std::hint::spin_loop();
         }
-        report_losses(losses, &self.alarm);
+        report_losses(&mut self.losses, &self.alarm);
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
         forwarder.meter.at(Access::NONE);
-        Turned { now, moved, next_due }
+        let functions = functions.turn(now, clock, !active.is_empty());
+        let next_due = next_due.into_iter().chain(functions.due).min();
+        Turned { now, moved, functions, next_due }
     }
 
-    fn sleep(&mut self, next_due: Option<u64>) {
+    fn sleep(&mut self, next_due: Option<u64>, functions: &mut Functions) {
         let Worker { reader, clock, gauges, bell, slots, active, timed, forwarder, .. } = self;
         let until = timed.iter().map(|&(when, _)| when).chain(next_due).min();
         let now = clock.now();
@@ -354,7 +414,7 @@ impl Worker {
         forwarder.meter.turn_ended(self.began, now);
         forwarder.meter.refresh(now);
         let before = clock.now();
-        bell.sleep(timeout, |bit| ring(slots, active, bit));
+        bell.sleep(timeout, |bit| ring(slots, active, functions, bit));
         self.began = clock.now();
         forwarder.meter.slept(self.began.saturating_sub(before));
     }
@@ -391,8 +451,11 @@ fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
     }
 }
 
-/// Activates a queue that was kicked, or for which the bell rang.
-fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usize) {
+/// Activates a queue that was kicked, or for which the bell rang, or wakes a function.
+fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, functions: &mut Functions, bit: usize) {
+    if !functions.is_empty() && functions.wake(bit) {
+        return;
+    }
     if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
         add(&slot.source.counters.kicks, 1);
     }

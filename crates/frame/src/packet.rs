@@ -2,16 +2,18 @@
 //!
 //! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to. A dropped
 //! packet's memory returns to its [`Pool`], so new packets are allocated rarely. Packets and their pool stay
-//! on one thread: data that crosses threads is copied, as between ports.
+//! on one thread; a [`Parcel`] takes a packet's bytes to another thread without a copy.
 
 mod annotation;
 mod buffer;
 mod burst;
 mod complete;
+mod parcel;
 mod pool;
 
 pub use annotation::{ANNOTATION_BYTES, Annotations, PacketType};
 pub use burst::{PACKETS, PacketBurst};
+pub use parcel::{Lent, Parcel};
 pub use pool::{Pool, SMALL};
 
 use crate::Offload;
@@ -62,6 +64,7 @@ const _: () = assert!(size_of::<Inner>() == 2 * LINE && core::mem::offset_of!(In
 
 impl Inner {
     fn new(buffer: Buffer, free_list: Rc<FreeList>) -> Self {
+        free_list.count(1);
         let (capacity, notes) = (buffer.capacity() as u32, Annotations::default());
         let (mac, network, transport, csum_start) = (UNSET, UNSET, UNSET, UNSET);
         let (offload, cloned, annotated) = (Offload::default(), Cell::new(false), false);
@@ -146,6 +149,12 @@ impl Inner {
         debug_assert!(start <= end && end <= self.capacity as usize && !self.is_shared());
         // SAFETY: as for `data`; there are no clones (the caller's promise).
         unsafe { core::slice::from_raw_parts_mut(self.buffer.at(start).as_ptr(), end - start) }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.free_list.count(-1);
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Handed {
     pub doors: Option<UnixStream>,
     /// Listening sockets, with their names in configurations.
     pub listeners: Vec<(String, UnixListener)>,
+    /// A socket by which connections come that the parent accepted, with its name in configurations.
+    pub callers: Option<(String, UnixStream)>,
 }
 
 thread_local! {
@@ -62,6 +64,13 @@ pub(crate) fn listener(name: &str) -> Option<UnixListener> {
         let listeners = &mut handed.as_mut()?.listeners;
         let at = listeners.iter().position(|(own, _)| own == name)?;
         Some(listeners.swap_remove(at).1)
+    })
+}
+
+/// The socket of this name by which connections come, if it was passed and is not in use.
+pub(crate) fn callers(name: &str) -> Option<UnixStream> {
+    HANDED.with_borrow_mut(|handed| {
+        handed.as_mut()?.callers.take_if(|(own, _)| own == name).map(|(_, callers)| callers)
     })
 }
 

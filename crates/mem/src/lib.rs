@@ -20,8 +20,8 @@ mod words;
 
 pub use dirty::{DirtyLog, Extent, Extents, LOG_PAGE, Logged, Trail};
 pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
-pub use orphan::Orphans;
+pub use orphan::{Orphans, leave};
 pub use span::{Span, SpanMut, copy, count_at_most, prefetch_value};
 pub use translate::{Direct, Fault, KEPT, Translate};
-pub use turn::{Published, READERS, Reader, Readers, Retired, Snapshot, Turn};
+pub use turn::{Published, READERS, Reader, Readers, Retired, Snapshot, Turn, TurnMark};
 pub use words::{Pairs, Words};

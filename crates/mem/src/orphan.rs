@@ -11,8 +11,8 @@ struct Node {
 
 static FIRST: AtomicPtr<Node> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Defers the freeing of a value: [`Orphans::free`] frees it.
-pub(crate) fn leave(value: Box<dyn Any + Send>) {
+/// Defers the freeing of a value that turns in progress may still read: [`Orphans::free`] frees it.
+pub fn leave(value: Box<dyn Any + Send>) {
     let node = Box::into_raw(Box::new(Node { next: core::ptr::null_mut(), _value: value }));
     let mut first = FIRST.load(Ordering::Relaxed);
     loop {

@@ -97,6 +97,27 @@ impl Turn<'_> {
     pub fn number(&self) -> u64 {
         self.number
     }
+
+    /// The turn, to be recognized later.
+    #[inline]
+    pub fn mark(&self) -> TurnMark {
+        TurnMark { slot: self.bit.trailing_zeros(), number: self.number }
+    }
+}
+
+/// A turn, for code that must know later whether the turn has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnMark {
+    slot: u32,
+    number: u64,
+}
+
+impl TurnMark {
+    /// Whether the turn has ended, and with it every borrow of it.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        SLOTS.get(self.slot as usize).is_none_or(|slot| slot.0.load(Ordering::Acquire) != self.number)
+    }
 }
 
 /// The turns in progress at one moment.

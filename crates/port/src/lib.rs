@@ -6,6 +6,7 @@
 mod doorbell;
 pub mod e1000;
 mod kinds;
+pub mod lane;
 pub mod link;
 pub mod null;
 pub mod offload;

@@ -1,5 +1,6 @@
 //! The peer of a port: the interface common to all kinds.
 
+use crate::lane::Inside;
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
 use ringway_host::{EventFd, HostError};
@@ -51,6 +52,14 @@ pub trait Peer: Send {
 
     /// Detaches the peer. When this returns, no worker touches its memory.
     fn detach(&mut self);
+
+    /// Gives the port to a function of this process, or takes it back.
+    ///
+    /// # Errors
+    /// The kind serves no functions, or the port has another peer.
+    fn join(&mut self, _inside: Option<Arc<Inside>>) -> Result<(), PeerError> {
+        Err(PeerError::kind("a function needs a port of kind ring"))
+    }
 
     /// A descriptor that is readable while the peer's session has messages, if it has a session.
     fn session(&self) -> Option<BorrowedFd<'_>> {

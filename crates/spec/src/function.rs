@@ -37,11 +37,14 @@ pub enum Isolation {
     /// A confined process of its own.
     #[default]
     Process,
+    /// None: it runs in the data path's process, on a worker, for configurations that the operator trusts.
+    Worker,
 }
 
 impl Isolation {
     /// Every isolation, with its name.
-    pub const ALL: &[(&'static str, Isolation)] = &[("process", Isolation::Process)];
+    pub const ALL: &[(&'static str, Isolation)] =
+        &[("process", Isolation::Process), ("worker", Isolation::Worker)];
 
     /// The name.
     pub fn name(self) -> &'static str {

@@ -399,6 +399,11 @@ impl Router {
         self.incomplete
     }
 
+    /// The pool of its packets.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// A packet from the router's pool.
     pub fn packet(&self, data: &[u8]) -> Option<Packet> {
         self.pool.copy(data)

@@ -9,7 +9,7 @@ const BUDGET: u32 = 1 << 20;
 /// Attack: two scripts that write each other's `run`. Largest number of deferred writes performed at once.
 const WRITES: u32 = 10_000;
 /// Tasks per turn, as in Click's driver between polls of timers and descriptors.
-const TASKS: usize = 128;
+pub(super) const TASKS: usize = 128;
 /// Timers per turn, so that a timer that is repeatedly set to the past does not starve others.
 const TIMERS: usize = 64;
 /// Attack: a script that never does anything. Maximum number of times that a stopped router's script is asked to
@@ -200,8 +200,8 @@ impl Router {
         self.refill(BUDGET);
     }
 
-    pub(super) fn run_tasks(&mut self) {
-        for _ in 0..=TASKS {
+    pub(super) fn run_tasks(&mut self, most: usize) {
+        for _ in 0..=most {
             if self.runcount <= 0 || self.is_replaced() {
                 return;
             }
@@ -260,12 +260,17 @@ impl Router {
     /// A round of tasks and expired timers. A simulation's clock jumps to the next timer if there is nothing
     /// else to do.
     pub fn turn(&mut self) -> Turn {
+        self.turn_of(TASKS)
+    }
+
+    /// The same, with about `tasks` tasks.
+    pub fn turn_of(&mut self, tasks: usize) -> Turn {
         if self.runcount <= 0 && !self.step_on() {
             return Turn::Stopped;
         }
         self.turn_began = self.clock.glance();
         self.turn_wall = None;
-        self.run_tasks();
+        self.run_tasks(tasks);
         self.run_timers();
         if self.runcount <= 0 || self.tasks.scheduled > 0 {
             return Turn::Busy;

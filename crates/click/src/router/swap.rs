@@ -75,6 +75,12 @@ pub struct Replacement {
 }
 
 impl Replacement {
+    /// The first configuration of a driver that runs other things too: it replaces nothing.
+    pub fn first(text: String, rebuild: Box<dyn Rebuild>, clock: Clock) -> Self {
+        let place = Succession { clock, predecessors: BTreeMap::new(), breath: None };
+        Self { text, rebuild, place }
+    }
+
     /// Builds it; `breath` lets the running router handle packets now and then. Pass the result to
     /// [`Router::replaced`].
     pub fn build(self, breath: Breath) -> (Box<dyn Rebuild>, Result<Router, String>) {
@@ -109,7 +115,7 @@ impl Router {
         let mut last = now;
         while self.tasks.scheduled > 0 && self.runcount > 0 && !self.is_replaced() {
             self.turn_began = last;
-            self.run_tasks();
+            self.run_tasks(super::run::TASKS);
             last = self.clock.glance();
             if last.saturating_sub(now) >= passed * SHARE {
                 break;

@@ -320,7 +320,7 @@ pub struct GuestView {
     pub state: String,
     /// The runner in use, such as `QEMU with KVM`.
     pub note: String,
-    /// Process ID; 0 if it does not run.
+    /// Process ID; 0 if it has no process of its own, or does not run.
     pub pid: u32,
     /// Its ports.
     pub ports: Vec<String>,
@@ -339,7 +339,7 @@ pub struct FunctionView {
     pub state: String,
     /// Process ID; 0 if it does not run.
     pub pid: u32,
-    /// What separates it from the rest of the fabric: `process`.
+    /// What separates it from the rest of the fabric: `process` or `worker`.
     #[serde(default)]
     pub isolation: String,
     /// Its ports.
@@ -361,7 +361,7 @@ pub struct NewFunction {
     pub name: String,
     /// Its configuration, in Click's language.
     pub configuration: String,
-    /// What separates it from the rest of the fabric: `process` (the default).
+    /// What separates it from the rest of the fabric: `process` (the default) or `worker`.
     #[serde(default)]
     pub isolation: Option<String>,
     /// Its ports: ports of kind `ring` that no guest or function has.

@@ -265,6 +265,10 @@ impl Engine {
                 live.state = Some(state);
             }
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
+            Event::Function { number, report } => {
+                let gone = self.functions.reported(number, report);
+                self.forget_functions(gone);
+            }
             Event::Detached { port, reason, fault, rest } => {
                 // The port was removed in the meantime, and its peer with it.
                 let Some(live) = self.live.get_mut(&port) else { return };

@@ -19,6 +19,7 @@ use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
 use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -62,6 +63,17 @@ pub enum Message {
     Guest(GuestEvent),
     /// An event from a function's process.
     Function(FunctionEvent),
+    /// A request to `data` about a function.
+    ForFunction {
+        /// The function.
+        name: String,
+        /// The number of its start.
+        number: u64,
+        /// The request.
+        request: Request,
+        /// Its descriptors.
+        descriptors: Vec<OwnedFd>,
+    },
     /// Shut the fabric down.
     Down,
 }
@@ -198,7 +210,17 @@ impl Engine {
                 Message::Guest(event) => self.guests.started(event),
                 Message::Function(event) => {
                     let gone = self.functions.handle_event(event);
-                    self.fabric.functions.retain(|function| gone.as_ref() != Some(&function.name));
+                    self.forget_functions(gone);
+                }
+                Message::ForFunction { name, number, request, descriptors } => {
+                    let inbox = self.inbox.clone();
+                    self.post(request, descriptors, move |done| {
+                        if let Err(error) = done {
+                            let event = FunctionEvent::failed(&name, number, error);
+                            // Once nobody listens, the fabric is going down.
+                            let _ = inbox.send(Message::Function(event));
+                        }
+                    });
                 }
             }
         }
@@ -206,6 +228,13 @@ impl Engine {
         if let Some(answer) = farewell {
             // The client may have disconnected.
             let _ = answer.send(Ok(()));
+        }
+    }
+
+    /// Forgets functions that were requested at run time and did not start.
+    fn forget_functions(&mut self, gone: impl IntoIterator<Item = String>) {
+        for gone in gone {
+            self.fabric.functions.retain(|function| function.name != gone);
         }
     }
 
@@ -304,7 +333,7 @@ impl Engine {
         &mut self,
         what: &str,
         request: Request,
-        descriptors: Vec<std::os::fd::OwnedFd>,
+        descriptors: Vec<OwnedFd>,
     ) -> Result<proto::Reply, EngineError> {
         let failed = |error| EngineError::Data(what.into(), error);
         let data = self.data.as_mut().ok_or(DataError::Gone).map_err(failed)?;
@@ -332,7 +361,7 @@ impl Engine {
     fn post(
         &mut self,
         request: Request,
-        descriptors: Vec<std::os::fd::OwnedFd>,
+        descriptors: Vec<OwnedFd>,
         then: impl FnOnce(Result<(), DataError>) + Send + 'static,
     ) {
         match self.data.as_mut().ok_or(DataError::Gone).and_then(|data| data.post(request, descriptors)) {
@@ -362,6 +391,8 @@ impl Engine {
         let wait = RESTARTS[self.quick.saturating_sub(1)];
         tracing::error!(status, wait_ms = wait, "the data process ended; starting it again");
         self.data = None;
+        let gone = self.functions.data_ended();
+        self.forget_functions(gone);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(wait)).await;

@@ -55,10 +55,15 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         }
     }
     let devices = devices(&mut section, &ports);
+    let isolation = section.word("isolation", Isolation::ALL).unwrap_or_default();
+    if isolation == Isolation::Worker && section.has("core") {
+        let what = format!("{} has a core, but isolation \"worker\"", section.path);
+        section.error("core", what, "remove it; the core is its worker's");
+    }
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
-        isolation: section.word("isolation", Isolation::ALL).unwrap_or_default(),
+        isolation,
         parameters,
         ports,
         devices,

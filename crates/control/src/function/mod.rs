@@ -5,6 +5,7 @@ pub mod handlers;
 mod lines;
 mod process;
 pub mod request;
+mod resident;
 pub mod runner;
 
 use ringway_host::jail::dynamic_user;

@@ -25,7 +25,7 @@ pub struct Process {
 impl Process {
     /// Starts this program with arguments that make it a function's process.
     pub fn start(launch: Launch<'_>) -> io::Result<Process> {
-        let Launch { name, start, arguments, listener, doors, tell } = launch;
+        let Launch { name, start, arguments, listener, doors, tell, .. } = launch;
         let (ours, theirs) = UnixStream::pair()?;
         let (keeper, asker) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");

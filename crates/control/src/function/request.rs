@@ -48,6 +48,9 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
     if let Some(core) = core.filter(|core| !host.cores.contains(core)) {
         wrong.push(format!("there is no core {core} that we may run on; leave it out"));
     }
+    if core.is_some() && known.is_some_and(|(_, isolation)| *isolation == Isolation::Worker) {
+        wrong.push("a function with isolation \"worker\" has its worker's core; leave the core out".into());
+    }
     if !wrong.is_empty() {
         return Err(wrong);
     }

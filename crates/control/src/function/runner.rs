@@ -1,8 +1,11 @@
 //! What runs a function: one [`Runner`] for each isolation. [`launch`] is the only place that chooses.
 
 use super::process::Process;
+use super::resident::Resident;
+pub use super::resident::report;
 use super::{FunctionMessage, Start};
-use ringway_spec::Isolation;
+use crate::engine::Inbox;
+use ringway_spec::{Function, Isolation};
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
@@ -53,6 +56,10 @@ pub type Tell = Arc<dyn Fn(What) + Send + Sync>;
 pub struct Launch<'a> {
     /// Its name.
     pub name: &'a str,
+    /// The function.
+    pub function: &'a Function,
+    /// The number of this start.
+    pub number: u64,
     /// The first message to it.
     pub start: Start,
     /// Arguments that make this program a function's process.
@@ -63,14 +70,17 @@ pub struct Launch<'a> {
     pub doors: Vec<PathBuf>,
     /// Is called with everything that happens to it.
     pub tell: Tell,
+    /// Takes requests to `data`.
+    pub inbox: Inbox,
 }
 
 /// Starts a function.
 ///
 /// # Errors
 /// The system's.
-pub fn launch(isolation: Isolation, launch: Launch<'_>) -> io::Result<Box<dyn Runner>> {
-    match isolation {
+pub fn launch(launch: Launch<'_>) -> io::Result<Box<dyn Runner>> {
+    match launch.function.isolation {
         Isolation::Process => Ok(Box::new(Process::start(launch)?)),
+        Isolation::Worker => Ok(Box::new(Resident::start(launch)?)),
     }
 }

@@ -7,6 +7,7 @@ use crate::proto::Event;
 use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
+use ringway_port::lane::Inside;
 use ringway_port::{Doorbell, Gone, Peer};
 use ringway_spec::{self as spec, Port};
 use ringway_switch::PortId;
@@ -36,6 +37,8 @@ pub enum Job {
     Change(Box<Port>),
     /// Move the port's queues to this worker, or to those with the fewest. The peer stays.
     Move(Option<String>),
+    /// Give the port to a function of this process, or take it back.
+    Join(Option<Arc<Inside>>),
 }
 
 /// A job, and the parts of the port that it needs.
@@ -86,6 +89,11 @@ impl Work {
                 self.job = Job::Check
             }
             Job::Detach | Job::Evict => self.peer.detach(),
+            Job::Join(inside) => {
+                let failed =
+                    |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
+                self.result = self.peer.join(inside.take()).map_err(failed);
+            }
             Job::Remove | Job::Renew | Job::Move(_) => {
                 if !matches!(self.job, Job::Move(_)) {
                     self.peer.detach();
@@ -226,6 +234,11 @@ impl Fabric {
             if let Err(error) = self.add_port(spec, counters) {
                 tracing::error!(port = name, %error, "the port can't be restarted");
             }
+            let inside = self.inside_of(name);
+            if let (Some(inside), Some(record)) = (inside, self.ports.get_mut(name)) {
+                // A port of a function joins without errors.
+                let _ = record.peer.as_mut().map(|peer| peer.join(Some(inside)));
+            }
             let reason = "its worker failed; see the log".to_string();
             event = Some(Event::Detached { port: name.into(), reason, fault: false, rest: 0 });
         }
@@ -264,7 +277,8 @@ impl Fabric {
         self.bell.clear();
         self.leftovers.free();
         let mut jobs: Vec<_> = self.replace_workers().into_iter().map(|name| (name, Job::Renew)).collect();
-        let events = self.new_workers();
+        let mut events = self.new_workers();
+        events.extend(self.function_events());
         let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
         jobs.extend(self.ports.keys().map(|name| (name.clone(), Job::Check)));

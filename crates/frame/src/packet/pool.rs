@@ -30,9 +30,31 @@ pub(super) struct FreeList {
     closed: Cell<bool>,
     /// Whether any packet ever had offload metadata.
     pub(super) offloads: Cell<bool>,
+    /// Number of nodes, and the largest number from which new packets are made.
+    count: Cell<usize>,
+    limit: Cell<usize>,
 }
 
 impl FreeList {
+    /// The empty buffer.
+    #[inline]
+    pub(super) fn none(&self) -> Buffer {
+        self.none.clone()
+    }
+
+    /// Counts new or freed nodes.
+    pub(super) fn count(&self, change: isize) {
+        self.count.set(self.count.get().saturating_add_signed(change));
+    }
+
+    /// Whether no further packet may be made: the limit is reached, and no node is free.
+    #[inline]
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.count.get() >= self.limit.get()
+            && self.nodes.borrow().is_empty()
+            && self.bare_nodes.borrow().is_empty()
+    }
+
     /// An unshared buffer of at least `size` bytes.
     pub(super) fn buffer(&self, size: usize) -> Buffer {
         if size > SMALL {
@@ -147,7 +169,7 @@ fn keep<T>(list: &RefCell<Vec<T>>, item: T) {
 }
 
 /// Creates packets, and keeps their memory when they are dropped.
-pub struct Pool(Rc<FreeList>);
+pub struct Pool(pub(super) Rc<FreeList>);
 
 impl Default for Pool {
     fn default() -> Self {
@@ -165,7 +187,20 @@ impl Pool {
             none: Buffer::new(0),
             closed: Cell::new(false),
             offloads: Cell::new(false),
+            count: Cell::new(0),
+            limit: Cell::new(usize::MAX),
         }))
+    }
+
+    /// Makes no further packets while `packets` of them exist. Clones of packets count, and are always made.
+    pub fn limit(&self, packets: usize) {
+        self.0.limit.set(packets);
+    }
+
+    /// Whether more packets exist than the limit: clones of packets are always made.
+    #[inline]
+    pub fn is_over_limit(&self) -> bool {
+        self.0.count.get() > self.0.limit.get()
     }
 
     /// Whether any packet of the pool ever had offload metadata. If not, callers need not check for it.
@@ -180,7 +215,7 @@ impl Pool {
     }
 
     /// A packet of `length` bytes of unspecified content, with at least this headroom and tailroom. `None` if
-    /// the buffer would exceed [`LARGEST_BUFFER`].
+    /// the buffer would exceed [`LARGEST_BUFFER`], or at the pool's limit.
     #[inline]
     pub fn make(&self, headroom: usize, length: usize, tailroom: usize) -> Option<Packet> {
         let size = headroom.checked_add(length)?.checked_add(tailroom)?;
@@ -190,6 +225,7 @@ impl Pool {
         let nodes = if size <= SMALL { self.0.nodes.borrow_mut().pop() } else { None };
         let mut node = match nodes {
             Some(node) => node,
+            None if self.0.is_exhausted() => return None,
             None => self.0.node(self.0.buffer(size)),
         };
         node.reset(headroom as u32, length as u32);

@@ -1,8 +1,12 @@
 //! Building routers from texts: the first one, and replacements at run time.
 use super::Host;
+use super::check::check_resident;
 use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router, Succession};
 use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
 use ringway_elements::platform::Uses;
+
+/// Name of the driver's own ControlSocket.
+pub(super) const SOCKET: &str = "click_driver@@ControlSocket";
 
 /// Environment for reading configurations.
 pub(super) struct Reader {
@@ -21,6 +25,16 @@ pub(super) struct Builder {
     pub(super) uses: Option<Uses>,
     pub(super) burst: usize,
     pub(super) console: Box<dyn Fn() -> Box<dyn Console>>,
+    /// Of a resident function.
+    pub(super) resident: Option<Resident>,
+}
+
+/// What the configurations of a resident function have in common.
+pub(super) struct Resident {
+    /// Name of the next configuration in messages.
+    pub(super) title: String,
+    /// Largest number of packets.
+    pub(super) packets: usize,
 }
 
 impl Reader {
@@ -32,7 +46,7 @@ impl Reader {
         for (number, socket) in self.sockets.iter().enumerate() {
             let behind = if number > 0 { format!("@{number}") } else { String::new() };
             parsed.graph.elements.push(Element {
-                name: format!("click_driver@@ControlSocket{behind}"),
+                name: format!("{SOCKET}{behind}"),
                 class: "ControlSocket".into(),
                 configuration: socket.clone(),
                 landmark: Landmark::new("click", 0),
@@ -64,6 +78,9 @@ impl Builder {
         if let (Some(graph), Some(uses)) = (&graph, &self.uses) {
             uses.check(graph, file, &mut diagnostics);
         }
+        if let (Some(graph), Some(_)) = (&graph, &self.resident) {
+            check_resident(graph, &mut diagnostics);
+        }
         graph.filter(|_| diagnostics.errors() == 0).ok_or_else(|| self.message(&diagnostics))
     }
 
@@ -81,9 +98,15 @@ impl Builder {
 
 impl Rebuild for Builder {
     fn rebuild(&mut self, text: &str, mut place: Succession) -> Result<Router, String> {
-        let graph = self.accept(self.reader.read_aside(text, "config", &mut place), "config")?;
+        let title = self.resident.as_mut().map(|resident| std::mem::take(&mut resident.title));
+        let file = title.filter(|title| !title.is_empty()).unwrap_or("config".into());
+        let graph = self.accept(self.reader.read_aside(text, &file, &mut place), &file)?;
         let options = self.options(place.clock(), text.to_string());
         let built = place.build(graph, &self.reader.registry, options);
-        built.map_err(|error| self.message(&error))
+        let router = built.map_err(|error| self.message(&error))?;
+        if let Some(resident) = &self.resident {
+            router.pool().limit(resident.packets);
+        }
+        Ok(router)
     }
 }

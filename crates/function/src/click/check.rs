@@ -1,9 +1,10 @@
 //! Checking a function's configuration without running it.
-use super::builder::{Builder, Reader};
+use super::builder::{Builder, Reader, SOCKET};
+use super::resident::{needs_system, resident_registry};
 use super::{Machine, Terminal, function_registry};
 use crate::handed::{self, Handed};
 use ringway_click::{Clock, Console, PACKETS, Router};
-use ringway_click_lang::{Diagnostics, Severity};
+use ringway_click_lang::{Diagnostics, Graph, Severity};
 use ringway_elements::platform::Uses;
 
 /// A function's configuration.
@@ -19,6 +20,8 @@ pub struct Configuration<'a> {
     pub ports: &'a [String],
     /// Devices that the configuration names, and the port that each stands for.
     pub devices: &'a [(String, String)],
+    /// Whether it runs in the process of the data path, where elements have no operating system.
+    pub resident: bool,
 }
 
 /// Something wrong with a configuration.
@@ -36,10 +39,10 @@ pub struct Complaint {
 
 /// All errors in a configuration: parses it, and configures its elements, without side effects.
 pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
-    let Configuration { text, file, parameters, ports, devices } = configuration;
+    let Configuration { text, file, parameters, ports, devices, resident } = configuration;
     let builder = Builder {
         reader: Reader {
-            registry: function_registry(),
+            registry: if resident { resident_registry() } else { function_registry() },
             variables: parameters.to_vec(),
             path: None,
             sockets: Vec::new(),
@@ -47,11 +50,15 @@ pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
         uses: None,
         burst: PACKETS,
         console: Box::new(|| Box::new(Terminal) as Box<dyn Console>),
+        resident: None,
     };
     let (graph, mut diagnostics) = builder.reader.read(text, file);
     let Some(graph) = graph else { return complaints(&diagnostics) };
     let uses = Uses { ports: ports.to_vec(), devices: devices.to_vec() };
     uses.check(&graph, file, &mut diagnostics);
+    if resident {
+        check_resident(&graph, &mut diagnostics);
+    }
     let mut complaints = complaints(&diagnostics);
     let known =
         handed::hand(Some(Handed { ports: ports.to_vec(), devices: devices.to_vec(), ..Handed::default() }));
@@ -93,6 +100,21 @@ pub(crate) fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
     complaints
 }
 
+/// Checks that no element of a resident function needs an operating system.
+pub(super) fn check_resident(graph: &Graph, diagnostics: &mut Diagnostics) {
+    // The function's ControlSocket gets its connections from `control`.
+    for element in graph.elements.iter().filter(|element| !element.name.starts_with(SOCKET)) {
+        if needs_system(&element.class) {
+            let what = format!(
+                "{} needs an operating system, which a function in a worker does not have; use isolation = \
+                 \"process\"",
+                element.class
+            );
+            diagnostics.error(element.landmark.clone(), what);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +129,7 @@ mod tests {
             parameters: &parameters,
             ports: &ports,
             devices: &devices,
+            resident: text.contains("Socket"),
         };
         let line = |c: Complaint| format!("{}:{}:{}: {}", c.file, c.line, c.column, c.what);
         check(configuration).into_iter().map(line).collect()
@@ -121,6 +144,16 @@ mod tests {
         assert!(syntax[0].starts_with("f.click:2:"), "{syntax:?}");
         let argument = diagnostics("FromPort(a)\n -> c :: Queue(x) -> ToPort(b);", &["a", "b"]);
         assert!(argument[0].starts_with("f.click:2:5: While configuring 'c :: Queue': "), "{argument:?}");
+    }
+
+    #[test]
+    fn a_resident_function_uses_no_operating_system() {
+        let text =
+            "FromPort($IN) -> ToPort(b);\nc :: ControlSocket(TCP, 7);\nSocket(UDP, 1.2.3.4, 5) -> Discard;";
+        let wrong = diagnostics(text, &["a", "b"]);
+        assert!(wrong[0].starts_with("f.click:2:1: ControlSocket needs an operating system, "), "{wrong:?}");
+        assert!(wrong[1].starts_with("f.click:3:1: Socket needs an operating system, "), "{wrong:?}");
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub fn run(
     burst: usize,
     up: impl FnOnce(),
 ) -> Result<(), String> {
-    let Configuration { text, file, parameters, ports, devices } = configuration;
+    let Configuration { text, file, parameters, ports, devices, .. } = configuration;
     let builder = Builder {
         reader: Reader {
             registry: function_registry(),
@@ -29,6 +29,7 @@ pub fn run(
         uses: Some(Uses { ports: ports.to_vec(), devices: devices.to_vec() }),
         burst,
         console: Box::new(|| Box::new(Hosted(Terminal)) as Box<dyn Console>),
+        resident: None,
     };
     let graph = builder.accept(builder.reader.read(text, file), file)?;
     let options = builder.options(Clock::Real(Box::new(Machine::default())), text.to_string());

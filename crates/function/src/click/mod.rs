@@ -9,6 +9,7 @@ mod options;
 mod pace;
 mod recorder;
 pub mod reference;
+pub mod resident;
 mod signals;
 mod stopwatch;
 mod surroundings;
@@ -185,6 +186,7 @@ impl Driver<'_> {
                 let own = self.own.clone();
                 Box::new(move || own())
             },
+            resident: None,
         };
         let machine = Machine::default();
         let clock = match options.simulated {

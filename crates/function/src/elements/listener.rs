@@ -1,6 +1,7 @@
 //! Listening sockets of ControlSocket and ChatterSocket.
 use ringway_click::arg::{Args, Raw, Word};
 use ringway_click::{Context, Failed};
+use ringway_host::try_receive_with;
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
@@ -146,11 +147,16 @@ enum Listener {
     Tcp(TcpListener),
     /// With the file to remove at the end.
     Unix(UnixListener, Option<String>),
+    /// Another process accepts connections and passes them on.
+    Passed(UnixStream),
 }
 
 impl Listener {
     /// Listens on a UNIX socket file; or on a TCP port, with a `+` suffix on this or a later free one.
     fn open(unix: bool, place: &str, localhost: bool) -> Result<Self> {
+        if let Some(callers) = crate::handed::callers(place).filter(|_| unix) {
+            return Ok(Self::Passed(callers));
+        }
         if unix {
             let handed = crate::handed::listener(place);
             // The file of a socket that was handed over is not ours to remove.
@@ -185,6 +191,7 @@ impl Listener {
         match self {
             Self::Tcp(listener) => listener.as_raw_fd(),
             Self::Unix(listener, _) => listener.as_raw_fd(),
+            Self::Passed(callers) => callers.as_raw_fd(),
         }
     }
 
@@ -201,6 +208,13 @@ impl Listener {
                 stream.set_nonblocking(true)?;
                 Ok(Box::new(stream))
             }
+            Self::Passed(callers) => {
+                let received = try_receive_with(callers, &mut [0], 1).map_err(Error::other)?;
+                let stream = received.and_then(|(_, mut descriptors)| descriptors.pop());
+                let stream = UnixStream::from(stream.ok_or(ErrorKind::WouldBlock)?);
+                stream.set_nonblocking(true)?;
+                Ok(Box::new(stream))
+            }
         }
     }
 
@@ -208,7 +222,7 @@ impl Listener {
     fn port(&self) -> Option<u16> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok().map(|address| address.port()),
-            Self::Unix(..) => None,
+            Self::Unix(..) | Self::Passed(_) => None,
         }
     }
 

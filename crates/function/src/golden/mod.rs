@@ -174,7 +174,7 @@ impl Test {
         let text = self.directed();
         let file = &self.configuration.file;
         let Self { ports, devices, parameters, .. } = self;
-        let configuration = Configuration { text: &text, file, parameters, ports, devices };
+        let configuration = Configuration { text: &text, file, parameters, ports, devices, resident: false };
         let wrong = check(configuration);
         if !wrong.is_empty() {
             return Err(self.placed(wrong));

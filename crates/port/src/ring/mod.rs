@@ -1,8 +1,10 @@
 //! A program's port: a shared ring in a sealed memory file (the `ring` crate has its layout).
 //!
 //! `control` listens on the port's UNIX socket, creates the memory and two eventfds for each program that connects,
-//! and passes them to it and to the data path ([`open`]). The data path never gets the socket.
+//! and passes them to it and to the data path ([`open`]). The data path never gets the socket. Instead of a program, a
+//! function of this process may have the port ([`crate::lane`]).
 
+mod inside;
 pub mod open;
 mod peer;
 mod rx;

@@ -1,6 +1,7 @@
 //! Programs as peers of a port.
 
 use super::{Config, Fault, RingPort};
+use crate::lane::Inside;
 use crate::peer::{Alarm, Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Queue, Silent};
 use ringway_frame::CountersRef;
@@ -38,6 +39,9 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
 impl Peer for Program {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [memory, kick, call] = exactly(KIND.name, descriptors)?;
+        if let Some(function) = self.port.function() {
+            return Err(PeerError::kind(format!("function {function} has the port")));
+        }
         if self.duplicates.is_stuck() {
             return Err(PeerError::kind("eventfds of former programs can't be closed; try again later"));
         }
@@ -58,6 +62,12 @@ impl Peer for Program {
         self.attached = false;
     }
 
+    fn join(&mut self, inside: Option<Arc<Inside>>) -> Result<(), PeerError> {
+        // A program that is attached keeps the port until it leaves.
+        self.port.join(inside, self.attached);
+        Ok(())
+    }
+
     fn check(&mut self) -> Result<(), Gone> {
         let Some(gone) = self.alarm.take() else { return Ok(()) };
         self.detach();
@@ -69,6 +79,9 @@ impl Peer for Program {
     }
 
     fn state(&self) -> (State, String) {
-        (if self.attached { State::Up } else { State::Waiting }, String::new())
+        match self.port.function().filter(|_| !self.attached) {
+            Some(function) => (State::Up, format!("function {function}")),
+            None => (if self.attached { State::Up } else { State::Waiting }, String::new()),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The RX ring: frames to the program.
 
+use super::inside::InsideRx;
 use super::session::{Open, Shared};
 use ringway_frame::{Burst, Caps, LARGEST, Lost, Offload, Reason, RxQueue};
 use ringway_mem::Turn;
@@ -20,6 +21,8 @@ pub struct RingRx {
     filled: usize,
     /// Dropped frames of the current `put`.
     lost: Lost,
+    /// In place of a ring, if a function of this process has the port.
+    inside: Option<InsideRx>,
 }
 
 impl RingRx {
@@ -33,7 +36,18 @@ impl RingRx {
             window: Vec::with_capacity(WINDOW),
             filled: 0,
             lost: Lost::default(),
+            inside: None,
         }
+    }
+
+    /// The queue of the function that has the port.
+    #[cold]
+    fn inside(&mut self, turn: &Turn<'_>) -> Option<&mut InsideRx> {
+        let (number, inside) = self.shared.inside(turn)?;
+        if self.inside.as_ref().is_none_or(|own| own.number != number) {
+            self.inside = Some(InsideRx::new(number, inside));
+        }
+        self.inside.as_mut()
     }
 
     /// The current program's ring. For a new program, resets the queue's state.
@@ -137,13 +151,18 @@ fn slots_for(len: u32, size: u32) -> u32 {
 
 impl RxQueue for RingRx {
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
-        self.open(turn).map(|open| open.caps)
+        match self.open(turn) {
+            Some(open) => Some(open.caps),
+            None => self.inside(turn).map(|inside| inside.caps()),
+        }
     }
 
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
         self.window.clear();
         self.filled = 0;
-        let Some(open) = self.open(turn) else { return 0 };
+        let Some(open) = self.open(turn) else {
+            return self.inside(turn).map_or(0, |inside| inside.reserve(which.len()));
+        };
         let memory = &open.memory;
         let Some(producer) = &mut self.producer else { return 0 };
         let size = memory.slot_size();
@@ -167,6 +186,10 @@ impl RxQueue for RingRx {
 
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let Some(open) = self.open(turn) else {
+            if let Some(inside) = self.inside(turn) {
+                which.iter().for_each(|&index| inside.put(burst, usize::from(index)));
+                return Lost::default();
+            }
             return Lost::count(&self.shared.config.counters, Reason::Down, burst, which);
         };
         self.lost = Lost::default();
@@ -191,7 +214,9 @@ impl RxQueue for RingRx {
     }
 
     fn publish(&mut self, turn: &Turn<'_>) {
-        let Some(open) = self.open(turn) else { return };
+        let Some(open) = self.open(turn) else {
+            return self.inside(turn).into_iter().for_each(InsideRx::publish);
+        };
         let Some(producer) = &mut self.producer else { return };
         let shown = producer.publish_index(&open.memory);
         let mut view = RxView { open, producer, shared: &self.shared };
@@ -214,6 +239,9 @@ impl RxQueue for RingRx {
     }
 
     fn next_due(&self) -> Option<u64> {
+        if self.inside.as_ref().is_some_and(InsideRx::is_unpublished) {
+            return Some(0);
+        }
         self.notifier.next_due()
     }
 }

@@ -1,6 +1,7 @@
 //! A port and the program that is currently attached to it.
 
 use super::{Config, RingRx, RingTx};
+use crate::lane::Inside;
 use crate::{Doorbell, Queue};
 use ringway_frame::{Caps, Counters, LARGEST, Needs, add};
 use ringway_host::{Budget, Signal, SignalError};
@@ -26,6 +27,8 @@ pub(super) struct Session {
     /// Unique among the sessions of this port.
     pub number: u64,
     pub open: Option<Open>,
+    /// The function of this process that has the port while there is no program.
+    pub inside: Option<Arc<Inside>>,
 }
 
 /// A program's ring.
@@ -77,6 +80,13 @@ impl Shared {
         (session.number, session.open.as_ref().filter(|open| !open.is_broken()))
     }
 
+    /// The current session, if a function of this process has the port.
+    #[cold]
+    pub fn inside<'t>(&self, turn: &'t Turn<'_>) -> Option<(u64, &'t Arc<Inside>)> {
+        let session = self.session.read(turn);
+        Some((session.number, session.inside.as_ref().filter(|_| session.open.is_none())?))
+    }
+
     /// Ends the use of a ring whose program violated the rules.
     #[cold]
     pub fn fail(&self, open: &Open, why: Broken) {
@@ -94,13 +104,14 @@ pub struct RingPort {
     number: u64,
     /// Budget for waking its programs.
     budget: Arc<Budget>,
+    inside: Option<Arc<Inside>>,
 }
 
 impl RingPort {
     /// A port without a program, and its queues.
     pub fn new(config: Config) -> (RingPort, Vec<Queue>) {
         let doorbell = config.doorbell.clone();
-        let session = Arc::new(Session { number: 0, open: None });
+        let session = Arc::new(Session { number: 0, open: None, inside: None });
         let config = Arc::new(config);
         let shared = Shared { session: Arc::new(Published::new(session)), config: config.clone() };
         let budget = Arc::new(Budget::new(move || {
@@ -109,7 +120,7 @@ impl RingPort {
         }));
         let tx = Box::new(RingTx::new(shared.clone()));
         let rx = Box::new(RingRx::new(shared.clone()));
-        (RingPort { shared, doorbell, number: 0, budget }, vec![Queue { tx, rx }])
+        (RingPort { shared, doorbell, number: 0, budget, inside: None }, vec![Queue { tx, rx }])
     }
 
     /// Attaches a program: its ring, the eventfd that it writes and the eventfd that we write. Replaces the previous
@@ -132,6 +143,26 @@ impl RingPort {
     pub fn detach(&mut self) {
         self.doorbell.unwatch();
         self.replace(None);
+        // A function of this process may have frames already.
+        self.doorbell.wake();
+    }
+
+    /// Gives the port to a function of this process, or takes it back; as soon as a program that is `attached` leaves.
+    pub fn join(&mut self, inside: Option<Arc<Inside>>, attached: bool) {
+        if let Some(inside) = &inside {
+            inside.from.wakes_receiver(self.doorbell.clone());
+        }
+        self.inside = inside;
+        if attached {
+            return;
+        }
+        self.replace(None);
+        self.doorbell.wake();
+    }
+
+    /// The function of this process that has the port.
+    pub fn function(&self) -> Option<&str> {
+        self.inside.as_ref().map(|inside| &*inside.function)
     }
 
     /// Whether there is a program, and it has not violated the rules.
@@ -141,7 +172,8 @@ impl RingPort {
 
     fn replace(&mut self, open: Option<Open>) {
         self.number += 1;
-        let retired = self.shared.session.replace(Arc::new(Session { number: self.number, open }));
+        let session = Session { number: self.number, open, inside: self.inside.clone() };
+        let retired = self.shared.session.replace(Arc::new(session));
         drop(ringway_host::reclaim(retired));
     }
 }

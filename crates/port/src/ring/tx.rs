@@ -1,5 +1,6 @@
 //! The TX ring: frames from the program.
 
+use super::inside::InsideTx;
 use super::session::{Open, Shared};
 use ringway_frame::{Burst, LARGEST, Needs, Offload, Reason, TxQueue};
 use ringway_mem::{Span, Turn};
@@ -23,6 +24,8 @@ pub struct RingTx {
     released: (usize, u32),
     /// Index of the first slot whose violation, if any, isn't counted yet.
     counted: u32,
+    /// In place of a ring, if a function of this process has the port.
+    inside: Option<InsideTx>,
 }
 
 /// Result of reading one frame's slots.
@@ -45,7 +48,18 @@ impl RingTx {
             ends: Vec::with_capacity(WINDOW),
             released: (0, 0),
             counted: 0,
+            inside: None,
         }
+    }
+
+    /// The queue of the function that has the port.
+    #[cold]
+    fn inside(&mut self, turn: &Turn<'_>) -> Option<&mut InsideTx> {
+        let (number, inside) = self.shared.inside(turn)?;
+        if self.inside.as_ref().is_none_or(|own| own.number != number) {
+            self.inside = Some(InsideTx::new(number, inside));
+        }
+        self.inside.as_mut()
     }
 
     /// The current program's ring. For a new program, resets the queue's state.
@@ -185,7 +199,13 @@ impl TxQueue for RingTx {
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
         self.ends.clear();
         self.released = (0, 0);
-        let Some((open, consumer)) = self.open(turn) else { return };
+        let Some((open, consumer)) = self.open(turn) else {
+            let config = self.shared.config.clone();
+            return self
+                .inside(turn)
+                .into_iter()
+                .for_each(|inside| inside.take(turn, burst, &config.counters));
+        };
         match consumer.available(&open.memory, WINDOW as u32) {
             Ok(0) => {}
             Ok(available) => {
@@ -197,7 +217,9 @@ impl TxQueue for RingTx {
     }
 
     fn release(&mut self, turn: &Turn<'_>, frames: usize) {
-        let Some((open, _)) = self.open(turn) else { return };
+        let Some((open, _)) = self.open(turn) else {
+            return self.inside(turn).into_iter().for_each(|inside| inside.release(frames));
+        };
         let (done, slots) = self.released;
         let last = (done + frames).min(self.ends.len());
         let end = last.checked_sub(1).and_then(|last| self.ends.get(last));
@@ -210,7 +232,9 @@ impl TxQueue for RingTx {
     }
 
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
-        let Some((open, consumer)) = self.open(turn) else { return true };
+        let Some((open, consumer)) = self.open(turn) else {
+            return self.inside(turn).is_none_or(|inside| inside.arm());
+        };
         match consumer.arm(&open.memory, 1) {
             Ok(armed) => armed,
             Err(why) => {
@@ -221,8 +245,9 @@ impl TxQueue for RingTx {
     }
 
     fn disarm(&mut self, turn: &Turn<'_>) {
-        if let Some((open, consumer)) = self.open(turn) {
-            consumer.disarm(&open.memory);
+        match self.open(turn) {
+            Some((open, consumer)) => consumer.disarm(&open.memory),
+            None => self.inside(turn).into_iter().for_each(|inside| inside.disarm()),
         }
     }
 }

@@ -1,0 +1,319 @@
+//! Functions that run on a worker, between its turns over queues.
+//!
+//! A function takes no more than its share: a bounded number of tasks a turn, and after a turn that took long as much
+//! time as it took goes to the queues, while any is active. A function that panics is lost; the worker and its queues
+//! go on.
+
+use crate::log_limit::LogLimit;
+use crate::proto::FunctionReport;
+use ringway_click::{Breath, Console};
+use ringway_function::click::resident::{Build, Built, Next, Resident, Seat};
+use ringway_host::{Clock, EventFd};
+use ringway_port::lane::Inside;
+use ringway_spec::Function;
+use std::any::Any;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tasks of a function a turn.
+const TASKS: usize = 4;
+/// Nanoseconds that a function's turn may take before the queues get as much time.
+const SLICE: u64 = 20_000;
+/// Lines a second that a function may log. Attack: a function that fills the log.
+const LINES: u32 = 100;
+
+/// What happened to functions, for `control`.
+#[derive(Clone)]
+pub struct Reports {
+    reports: Arc<Mutex<Vec<(u64, FunctionReport)>>>,
+    /// Signalled when there are reports.
+    alarm: Arc<EventFd>,
+}
+
+impl Reports {
+    /// No reports yet.
+    pub fn new(alarm: Arc<EventFd>) -> Reports {
+        Reports { reports: Arc::default(), alarm }
+    }
+
+    /// Adds a report about function `number`.
+    pub fn add(&self, number: u64, report: FunctionReport) {
+        // The lock is held only for a push, or to take all entries.
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).push((number, report));
+        self.alarm.signal();
+    }
+
+    /// Takes all reports.
+    pub fn take(&self) -> Vec<(u64, FunctionReport)> {
+        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A function to run.
+pub struct Order {
+    /// Its number, by which `control` knows it.
+    pub number: u64,
+    /// The number of its doorbell on the worker's bell.
+    pub bit: usize,
+    /// The function.
+    pub function: Function,
+    /// The lanes of its ports.
+    pub ports: Vec<Arc<Inside>>,
+    /// The place of its handlers, and the socket by which connections to them come.
+    pub handlers: (String, UnixStream),
+    /// Where its reports go.
+    pub reports: Reports,
+}
+
+enum Life {
+    /// Its first configuration is to be built.
+    Unbuilt(Box<Build>),
+    /// Its first configuration is being built.
+    Building,
+    Running(Box<Resident>),
+    /// It ended; `control` knows, and releases it.
+    Ended,
+}
+
+struct Hosted {
+    number: u64,
+    bit: usize,
+    name: String,
+    reports: Reports,
+    life: Life,
+    active: bool,
+    suspended: bool,
+    /// Whether its doorbell rang.
+    rung: bool,
+    /// When it is due although nothing wakes it.
+    due: Option<u64>,
+    /// When it may go on, after a turn that took long.
+    resumes: u64,
+}
+
+/// The functions of a worker.
+#[derive(Default)]
+pub struct Functions {
+    all: Vec<Hosted>,
+    /// Number of those that have something to do.
+    active: usize,
+}
+
+/// The result of the functions' part of a turn.
+#[derive(Debug, Default)]
+pub struct Ran {
+    /// Whether any has more to do immediately.
+    pub busy: bool,
+    /// When the next one is due.
+    pub due: Option<u64>,
+}
+
+impl Functions {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether no configuration waits to be built.
+    pub fn is_built(&self) -> bool {
+        !self.all.iter().any(|hosted| matches!(hosted.life, Life::Unbuilt(_)))
+    }
+
+    /// Adds a function. It is built when [`Functions::build`] is called next.
+    pub fn add(&mut self, order: Order) {
+        let Order { number, bit, function, ports, handlers, reports } = order;
+        let name = function.name.clone();
+        let console = Box::new(move || {
+            let limit = LogLimit::new(LINES, Duration::from_secs(1));
+            Box::new(Log { function: name.clone(), limit }) as Box<dyn Console>
+        });
+        let build = Build::first(&function, Seat { ports, handlers, console });
+        self.all.push(Hosted {
+            number,
+            bit,
+            name: function.name,
+            reports,
+            life: Life::Unbuilt(Box::new(build)),
+            active: false,
+            suspended: false,
+            rung: false,
+            due: None,
+            resumes: 0,
+        });
+    }
+
+    /// Ends a function.
+    pub fn release(&mut self, number: u64) {
+        let Some(at) = self.all.iter().position(|hosted| hosted.number == number) else { return };
+        let hosted = self.all.swap_remove(at);
+        self.active -= usize::from(hosted.active);
+        // An element's clean-up may panic.
+        let name = hosted.name.clone();
+        if catch_unwind(AssertUnwindSafe(|| drop(hosted))).is_err() {
+            tracing::error!(function = name, "it panicked when it ended");
+        }
+    }
+
+    /// Suspends a function, or lets it go on.
+    pub fn suspend(&mut self, number: u64, suspended: bool) {
+        for hosted in self.all.iter_mut().filter(|hosted| hosted.number == number) {
+            hosted.suspended = suspended;
+            self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+            hosted.rung = true;
+        }
+    }
+
+    /// Wakes the function whose doorbell is `bit`; `false` if there is none.
+    pub fn wake(&mut self, bit: usize) -> bool {
+        let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.bit == bit) else { return false };
+        hosted.rung = true;
+        self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+        true
+    }
+
+    /// A part of a turn that began at `now`. While queues are active, functions that took long wait.
+    #[inline]
+    pub fn turn(&mut self, now: u64, clock: &Clock, queues: bool) -> Ran {
+        if self.all.is_empty() { Ran::default() } else { self.run(now, clock, queues) }
+    }
+
+    fn run(&mut self, now: u64, clock: &Clock, queues: bool) -> Ran {
+        let mut ran = Ran::default();
+        let mut began = now;
+        for hosted in &mut self.all {
+            if hosted.due.is_some_and(|due| due <= now) {
+                hosted.due = None;
+                self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+            }
+            let may_run = !queues || hosted.resumes <= now;
+            if hosted.active && !hosted.suspended && may_run {
+                hosted.due = None;
+                hosted.turn();
+                let ended = clock.now();
+                let took = ended.saturating_sub(began);
+                hosted.resumes = if took > SLICE { ended.saturating_add(took) } else { 0 };
+                hosted.due = hosted.due.map(|rest| ended.saturating_add(rest));
+                self.active -= usize::from(!hosted.active);
+                began = ended;
+            }
+            ran.busy |= hosted.active && !hosted.suspended;
+            ran.due = ran.due.into_iter().chain(hosted.due.filter(|_| !hosted.suspended)).min();
+        }
+        ran
+    }
+
+    /// The next configuration to build, and its function's number.
+    pub fn next_build(&mut self) -> Option<(u64, Box<Build>)> {
+        self.all.iter_mut().find_map(|hosted| Some((hosted.number, hosted.next_build()?)))
+    }
+
+    /// Takes a built configuration over; `None` if building it panicked.
+    pub fn built(&mut self, number: u64, built: Option<Built>) {
+        // The function may have been released meanwhile.
+        let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.number == number) else { return };
+        hosted.built(built);
+        self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+    }
+}
+
+/// Builds a configuration; `None` if that panics. `breath` lets the worker go on.
+pub fn build(build: Build, breath: Breath) -> Result<Built, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(|| build.run(breath)))
+}
+
+impl Hosted {
+    /// A turn. Afterwards `due` is the time from now until it is due, if it is idle.
+    fn turn(&mut self) {
+        let Life::Running(resident) = &mut self.life else {
+            self.active = false;
+            return;
+        };
+        let rung = std::mem::take(&mut self.rung);
+        let turned = catch_unwind(AssertUnwindSafe(|| {
+            if rung {
+                resident.rung();
+            }
+            resident.turn(TASKS)
+        }));
+        match turned {
+            Ok(Next::Busy) => {}
+            Ok(Next::Idle(due)) => (self.active, self.due) = (false, due),
+            Ok(Next::Greedy) => self.end("its packets exceed its memory".into()),
+            Ok(Next::Stopped) => self.end("its configuration stopped it".into()),
+            Err(panic) => {
+                let reason = format!("an element panicked: {}", message(&*panic));
+                tracing::error!(function = self.name, reason, "the function is lost");
+                self.end(reason);
+            }
+        }
+    }
+
+    fn end(&mut self, reason: String) {
+        let former = std::mem::replace(&mut self.life, Life::Ended);
+        // What a panic left behind may panic again.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(former)));
+        self.active = false;
+        self.reports.add(self.number, FunctionReport::Ended(reason));
+    }
+
+    fn next_build(&mut self) -> Option<Box<Build>> {
+        match &mut self.life {
+            Life::Running(resident) if !self.suspended => resident.replacement().map(Box::new),
+            Life::Unbuilt(_) => match std::mem::replace(&mut self.life, Life::Building) {
+                Life::Unbuilt(build) => Some(build),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn built(&mut self, built: Option<Built>) {
+        let Some(built) = built else {
+            return self.end("an element panicked while it was configured".into());
+        };
+        match &mut self.life {
+            Life::Running(resident) => resident.replaced(built),
+            Life::Building => match built.start(ringway_host::ticks) {
+                Ok(resident) => {
+                    (self.life, self.rung) = (Life::Running(Box::new(resident)), true);
+                    self.reports.add(self.number, FunctionReport::Up);
+                }
+                Err(wrong) => {
+                    self.reports.add(self.number, FunctionReport::Wrong(wrong));
+                    self.end("its configuration can't run".into());
+                }
+            },
+            Life::Unbuilt(_) | Life::Ended => {}
+        }
+    }
+}
+
+/// What a panic says.
+fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("see the log")
+}
+
+/// Writes a function's chatter to the log, at a limited rate. There are no files.
+struct Log {
+    function: String,
+    limit: LogLimit,
+}
+
+impl Console for Log {
+    fn chatter(&mut self, line: &str) {
+        if let Some(suppressed) = self.limit.take(Instant::now()) {
+            if suppressed > 0 {
+                tracing::warn!(function = self.function, "{suppressed} more messages suppressed");
+            }
+            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            tracing::info!(function = self.function, "{line}");
+        }
+    }
+
+    fn output(&mut self, bytes: &[u8]) {
+        self.chatter(String::from_utf8_lossy(bytes).trim_end());
+    }
+}

@@ -1,0 +1,279 @@
+//! Owned frames between threads: a packet's bytes and offloads, without its annotations.
+
+use super::pool::FreeList;
+use super::{Buffer, HEADROOM, Packet, Pool, SMALL};
+use crate::{Burst, Full, Offload};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem::ManuallyDrop;
+use ringway_mem::{Span, SpanMut, Turn, TurnMark};
+
+/// An owned frame that may change threads, or an empty buffer for one.
+pub struct Parcel {
+    /// Not shared.
+    buffer: Buffer,
+    /// At most `end`.
+    start: u32,
+    /// At most the buffer's capacity.
+    end: u32,
+    offload: Offload,
+}
+
+// SAFETY: a buffer belongs to one thread because its clones count themselves in a cell; a parcel's buffer has no
+// clones, and nothing else of a parcel belongs to a thread.
+unsafe impl Send for Parcel {}
+
+impl Parcel {
+    fn of(buffer: Buffer) -> Parcel {
+        Parcel { buffer, start: 0, end: 0, offload: Offload::default() }
+    }
+
+    /// An empty one for a frame of `length` bytes, which a usual one can't take.
+    #[cold]
+    pub fn large(length: usize) -> Parcel {
+        Parcel::of(Buffer::new(HEADROOM + length))
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.end == self.start
+    }
+
+    /// The pending offloads.
+    #[inline]
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: `start` is at most `end`, and `end` at most the capacity; a buffer's bytes are initialized.
+        unsafe { core::slice::from_raw_parts(self.buffer.at(self.start as usize).as_ptr(), self.len()) }
+    }
+
+    /// Copies frame `index` of a burst into the buffer, after the usual headroom. `false` if it has no room.
+    #[inline]
+    #[must_use]
+    pub fn fill(&mut self, burst: &Burst<'_>, index: usize) -> bool {
+        let meta = burst.meta(index);
+        let length = meta.len as usize;
+        if HEADROOM + length > self.buffer.capacity() {
+            return false;
+        }
+        // SAFETY: the range is within the capacity, and the buffer is not shared.
+        let data = unsafe { core::slice::from_raw_parts_mut(self.buffer.at(HEADROOM).as_ptr(), length) };
+        burst.copy_to(index, SpanMut::of(data));
+        (self.start, self.end) = (HEADROOM as u32, (HEADROOM + length) as u32);
+        self.offload = meta.offload;
+        true
+    }
+}
+
+impl core::fmt::Debug for Parcel {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Parcel").field("length", &self.len()).finish()
+    }
+}
+
+impl Packet {
+    /// The packet as a parcel. Bytes that clones share are copied.
+    #[inline]
+    pub fn into_parcel(mut self) -> Parcel {
+        let offload = if self.has_offload() { self.offload() } else { Offload::default() };
+        self.make_unique();
+        let mut packet = ManuallyDrop::new(self);
+        // SAFETY: the packet is not used or dropped after this.
+        let mut node = unsafe { ManuallyDrop::take(&mut packet.0) };
+        let (start, end) = (node.start, node.end);
+        let none = node.free_list.none();
+        let buffer = node.set_buffer(none);
+        FreeList::put(node);
+        Parcel { buffer, start, end, offload }
+    }
+}
+
+impl Pool {
+    /// An empty parcel, for a frame that leaves room for the usual headroom in [`SMALL`] bytes.
+    #[inline]
+    pub fn blank(&self) -> Parcel {
+        Parcel::of(self.0.buffer(SMALL))
+    }
+
+    /// Takes a parcel's memory for later packets.
+    #[inline]
+    pub fn keep(&self, parcel: Parcel) {
+        self.0.put_buffer(parcel.buffer);
+    }
+
+    /// A packet with the parcel's bytes and offloads. `None` if the offloads are invalid, or at the pool's limit.
+    #[inline]
+    pub fn unpack(&self, parcel: Parcel) -> Option<Packet> {
+        let Parcel { buffer, start, end, offload } = parcel;
+        if self.0.is_exhausted() {
+            self.0.put_buffer(buffer);
+            return None;
+        }
+        let mut node = self.0.node(buffer);
+        node.reset(start, end - start);
+        let mut packet = Packet(ManuallyDrop::new(node));
+        if offload != Offload::default() {
+            packet.set_offload(offload).ok()?;
+        }
+        Some(packet)
+    }
+}
+
+/// Parcels of a queue whose frames bursts borrow until their turn ends.
+#[derive(Default)]
+pub struct Lent {
+    /// Not released yet.
+    held: VecDeque<Parcel>,
+    /// Released; bursts may still borrow them.
+    released: Vec<Parcel>,
+    /// The last turn in which frames were borrowed.
+    mark: Option<TurnMark>,
+}
+
+impl Lent {
+    /// Number of frames that were not released.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether all frames were released.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Appends a frame.
+    #[inline]
+    pub fn push(&mut self, parcel: Parcel) {
+        self.held.push_back(parcel);
+    }
+
+    /// Adds the frames, in order, as many as fit, to a burst of this turn.
+    #[inline]
+    pub fn lend<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
+        let mark = turn.mark();
+        if self.mark.is_some_and(|last| last != mark && !last.has_ended()) {
+            // Another worker served the queue, and its turn has not ended.
+            return;
+        }
+        self.mark = Some(mark);
+        for parcel in &self.held {
+            let data = parcel.data();
+            // SAFETY: the bytes are neither written nor freed before the turn ends: a held parcel is only moved to
+            // `released`, which `reclaim` and `drop` give up after the end of turn `mark`; that is this turn, or
+            // one in which nothing could be lent before this one ended.
+            let data: &'t [u8] = unsafe { core::slice::from_raw_parts(data.as_ptr(), data.len()) };
+            if let Err(Full) = burst.push(parcel.offload, Span::of(data)) {
+                return;
+            }
+        }
+    }
+
+    /// Releases the first `frames` frames.
+    #[inline]
+    pub fn release(&mut self, frames: usize) {
+        self.released.extend(self.held.drain(..frames.min(self.held.len())));
+    }
+
+    /// Moves the released parcels that no burst borrows any more to `to`.
+    #[inline]
+    pub fn reclaim(&mut self, to: &mut Vec<Parcel>) {
+        if !self.released.is_empty() && self.mark.is_none_or(|mark| mark.has_ended()) {
+            to.append(&mut self.released);
+        }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.held.is_empty() || !self.released.is_empty() {
+            // Bursts may borrow them until the end of the turn.
+            let parcels = (core::mem::take(&mut self.held), core::mem::take(&mut self.released));
+            ringway_mem::leave(Box::new(parcels));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Storage;
+    use ringway_mem::Reader;
+
+    #[test]
+    fn a_frame_changes_threads_without_a_copy() {
+        let pool = Pool::new();
+        let packet = pool.copy(&[7; 100]).unwrap();
+        let at = packet.data().as_ptr().addr();
+        let parcel = packet.into_parcel();
+        let (parcel, there) = std::thread::spawn(move || {
+            let own = Pool::new();
+            let mut packet = own.unpack(parcel).unwrap();
+            let there = packet.data().as_ptr().addr();
+            packet.data_mut()[0] = 8;
+            (packet.into_parcel(), there)
+        })
+        .join()
+        .unwrap();
+        assert_eq!((at, parcel.data()[0], parcel.len()), (there, 8, 100));
+        assert_eq!(pool.unpack(parcel).unwrap().headroom(), HEADROOM);
+    }
+
+    #[test]
+    fn a_shared_packet_is_copied() {
+        let pool = Pool::new();
+        let packet = pool.copy(&[7; 100]).unwrap();
+        let clone = packet.clone();
+        let parcel = packet.into_parcel();
+        assert_ne!(parcel.data().as_ptr(), clone.data().as_ptr());
+        assert_eq!(parcel.data(), clone.data());
+    }
+
+    #[test]
+    fn a_pool_stops_at_its_limit() {
+        let pool = Pool::new();
+        pool.limit(2);
+        let packets = [pool.copy(&[1]), pool.copy(&[2])];
+        assert!(packets.iter().all(Option::is_some) && pool.copy(&[3]).is_none());
+        assert!(pool.unpack(pool.blank()).is_none());
+        drop(packets);
+        assert!(pool.copy(&[3]).is_some() && pool.unpack(pool.blank()).is_some());
+    }
+
+    #[test]
+    fn released_frames_stay_until_the_turn_ends() {
+        let pool = Pool::new();
+        let (mut lent, mut storage, mut back) = (Lent::default(), Storage::default(), Vec::new());
+        for byte in 0..3 {
+            lent.push(pool.copy(&[byte; 60]).unwrap().into_parcel());
+        }
+        let mut reader = Reader::register().unwrap();
+        {
+            let turn = reader.turn(1);
+            let mut burst = Burst::begin(&mut storage);
+            lent.lend(&turn, &mut burst);
+            lent.release(2);
+            lent.reclaim(&mut back);
+            assert_eq!((burst.len(), burst.head(2)[0], back.len(), lent.len()), (3, 2, 0, 1));
+        }
+        let turn = reader.turn(2);
+        lent.reclaim(&mut back);
+        let mut burst = Burst::begin(&mut storage);
+        lent.lend(&turn, &mut burst);
+        assert_eq!((back.len(), burst.len(), burst.head(0)[0]), (2, 1, 2));
+    }
+}

@@ -1,0 +1,123 @@
+//! FromPort of a resident function. Arguments and handlers are those of the element for a ring.
+
+use super::plug::Plug;
+use ringway_click::arg::{Args, Nanoseconds};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Task, Timer};
+use ringway_elements::platform::devices;
+use std::any::Any;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(super) static CLASS: Class = devices::source(Class::new("FromPort", || Box::<FromPort>::default()));
+
+#[derive(Default)]
+pub(super) struct FromPort {
+    plug: Plug,
+    offloads: bool,
+    timestamp: bool,
+    task: Option<Task>,
+    timer: Option<Timer>,
+    count: u64,
+    bytes: u64,
+    drops: u64,
+}
+
+impl FromPort {
+    /// An element that names its port by a device.
+    pub fn of_device() -> Self {
+        Self { plug: Plug::of_device(), ..Self::default() }
+    }
+
+    /// Takes frames off the lane. Frames with invalid metadata, and those beyond the pool's limit, are counted.
+    fn take(&mut self, burst: &mut PacketBurst, cx: &Context<'_>) {
+        let Self { plug, drops, .. } = self;
+        let (most, pool) = (cx.burst(), cx.pool());
+        let Some(mut ends) = plug.ends() else { return };
+        for parcel in ends.receive(most, pool) {
+            match pool.unpack(parcel) {
+                Some(packet) => burst.push(packet),
+                None => *drops += 1,
+            }
+        }
+    }
+
+    /// Ends the task until there are frames.
+    fn rest(&self, task: Task, cx: &mut Context<'_>) {
+        let is_armed = self.plug.ends().is_some_and(|ends| ends.is_stocked() && ends.arm());
+        if !is_armed {
+            cx.reschedule(task);
+        }
+    }
+}
+
+impl Element for FromPort {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.timestamp = true;
+        args.read("OFFLOADS", &mut self.offloads);
+        // A worker polls as long as its own `spin` says.
+        args.read("SPIN", &mut Nanoseconds::default());
+        args.read("TIMESTAMP", &mut self.timestamp);
+        self.plug.configure(args, cx)
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.task = Some(cx.new_task(false));
+        let timer = cx.new_timer();
+        // Deferred, since another configuration may still be running.
+        cx.set_timer_after(timer, 0);
+        self.timer = Some(timer);
+        self.plug.initialize(true, cx)
+    }
+
+    fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
+        if let Some(ends) = self.plug.ends() {
+            ends.inside.offloads.store(self.offloads, Relaxed);
+            ends.disarm();
+        }
+        self.task.into_iter().for_each(|task| cx.reschedule(task));
+    }
+
+    fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        self.task.into_iter().for_each(|task| cx.reschedule(task));
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let mut burst = PacketBurst::default();
+        self.take(&mut burst, cx);
+        if burst.is_empty() {
+            self.rest(task, cx);
+            return false;
+        }
+        self.count += burst.len() as u64;
+        let time = if self.timestamp { cx.packet_time() } else { 0 };
+        for packet in burst.iter_mut() {
+            self.bytes += packet.len() as u64;
+            packet.notes_mut().timestamp = time;
+        }
+        cx.push_burst(0, &mut burst);
+        cx.reschedule(task);
+        true
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            (self.count, self.bytes, self.drops) = (from.count, from.bytes, from.drops);
+        }
+    }
+
+    fn shares(&self) -> Option<String> {
+        self.plug.shares()
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("count", |e: &Self| e.count),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read("drops", |e: &Self| e.drops),
+            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("losses", |_: &Self| 0),
+            Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
+        ]
+        .into()
+    }
+}

@@ -1,0 +1,265 @@
+//! Functions that share a thread with other work: the data path's.
+//!
+//! The thread calls [`Resident::turn`] again and again, for a bounded part of the function's work each time. Building a
+//! configuration takes long, and so is separate ([`Build`]): it lets the thread go on every now and then. Frames pass
+//! through lanes ([`ringway_port::lane`]) instead of rings; FromPort and ToPort are of their own.
+mod ends;
+mod from_port;
+mod plug;
+mod to_port;
+
+use super::builder::{self, Builder, Reader};
+use super::{Machine, function_registry};
+use crate::elements;
+use crate::handed::{self, Handed};
+use ends::Ends;
+use ringway_click::{Breath, Class, Clock, Console, Progress, Rebuild, Registry, Replacement, Router, Turn};
+use ringway_elements::platform::{Uses, devices};
+use ringway_frame::packet::SMALL;
+use ringway_host::{PollFd, poll};
+use ringway_port::lane::{Inside, LANE};
+use ringway_spec::Function;
+use std::cell::RefCell;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// This crate's classes that a resident function may use.
+const PORTS: [&str; 2] = [from_port::CLASS.name, to_port::CLASS.name];
+/// The classes for devices of existing configurations.
+static DEVICES: [Class; devices::COUNT] = devices::classes(
+    || Box::new(from_port::FromPort::of_device()),
+    || Box::new(to_port::ToPort::of_device()),
+);
+/// How often descriptors of connections are polled, in nanoseconds of the router's time.
+const CONNECTIONS: u64 = 1_000_000;
+/// Bytes of a packet besides its buffer.
+const HANDLE: u64 = 192;
+
+/// Whether a class is this crate's, and no port.
+pub(super) fn needs_system(class: &str) -> bool {
+    let is_port = PORTS.contains(&class) || DEVICES.iter().any(|device| device.name == class);
+    !is_port && elements::CLASSES.iter().any(|own| own.name == class)
+}
+
+/// The classes of resident functions.
+pub(super) fn resident_registry() -> Registry {
+    let mut registry = function_registry();
+    registry.add(&[&from_port::CLASS, &to_port::CLASS]);
+    registry.add(&DEVICES.each_ref());
+    registry
+}
+
+/// What a resident function is started with.
+pub struct Seat {
+    /// The lanes of its ports, in the order of its ports.
+    pub ports: Vec<Arc<Inside>>,
+    /// The ControlSocket's place, and the socket by which its connections come.
+    pub handlers: (String, UnixStream),
+    /// Makes its console.
+    pub console: Box<dyn Fn() -> Box<dyn Console>>,
+}
+
+/// A configuration to be built, while the function's current one, if any, goes on.
+pub struct Build {
+    replacement: Replacement,
+    ends: Vec<Rc<RefCell<Ends>>>,
+    handed: Handed,
+}
+
+/// A built configuration, or the errors, one per line.
+pub struct Built {
+    rebuild: Box<dyn Rebuild>,
+    router: Result<Router, String>,
+    ends: Vec<Rc<RefCell<Ends>>>,
+    handed: Handed,
+}
+
+/// A running function.
+pub struct Resident {
+    router: Router,
+    /// Replaced routers, disposed of in steps.
+    retired: Vec<Router>,
+    ends: Vec<Rc<RefCell<Ends>>>,
+    /// `None` while a replacement is built.
+    handed: Option<Handed>,
+    /// When descriptors were last polled.
+    looked: u64,
+}
+
+/// What a function does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// There is more to do immediately.
+    Busy,
+    /// Nothing before this many nanoseconds have passed, unless it is woken.
+    Idle(Option<u64>),
+    /// It has stopped by itself.
+    Stopped,
+    /// Its packets need more than its memory.
+    Greedy,
+}
+
+impl Build {
+    /// The first configuration of `function`.
+    pub fn first(function: &Function, seat: Seat) -> Build {
+        let Seat { ports, handlers, console } = seat;
+        let (place, callers) = handlers;
+        let lanes = (LANE * 2 * ports.len()) as u64;
+        let packets = (function.memory / (SMALL as u64 + HANDLE)).max(lanes);
+        let builder = Builder {
+            reader: Reader {
+                registry: resident_registry(),
+                variables: function.parameters.clone(),
+                path: None,
+                sockets: vec![format!("UNIX, {}", ringway_click_lang::config::quote(place.as_bytes()))],
+            },
+            uses: Some(Uses { ports: function.ports.clone(), devices: function.devices.clone() }),
+            burst: function.burst as usize,
+            console,
+            resident: Some(builder::Resident {
+                title: function.title().into(),
+                packets: usize::try_from(packets).unwrap_or(usize::MAX),
+            }),
+        };
+        let ends = |(number, inside)| Rc::new(RefCell::new(Ends::new(number, inside)));
+        let clock = Clock::Real(Box::new(Machine::default()));
+        Build {
+            replacement: Replacement::first(function.configuration.text.clone(), Box::new(builder), clock),
+            ends: ports.into_iter().enumerate().map(ends).collect(),
+            handed: Handed {
+                ports: function.ports.clone(),
+                devices: function.devices.clone(),
+                callers: Some((place, callers)),
+                ..Handed::default()
+            },
+        }
+    }
+
+    /// Builds it; `breath` lets the thread go on every now and then.
+    pub fn run(self, breath: Breath) -> Built {
+        let Build { replacement, ends, handed } = self;
+        let former = handed::hand(Some(handed));
+        let (rebuild, router) = ends::with(&ends, || replacement.build(breath));
+        let handed = handed::hand(former).unwrap_or_default();
+        Built { rebuild, router, ends, handed }
+    }
+}
+
+impl Built {
+    /// The function with its first configuration, whose clock is the processor's, `ticks`.
+    ///
+    /// # Errors
+    /// The errors of the configuration, one line each.
+    pub fn start(self, ticks: fn() -> u64) -> Result<Resident, String> {
+        let Built { rebuild, router, ends, handed } = self;
+        let mut router = router?;
+        router.allow_profile(ticks);
+        router.allow_reconfigure(rebuild);
+        Ok(Resident { router, retired: Vec::new(), ends, handed: Some(handed), looked: 0 })
+    }
+}
+
+impl Resident {
+    /// A replacement to build, if one was requested by the handler `hotconfig`.
+    pub fn replacement(&mut self) -> Option<Build> {
+        self.handed.as_ref()?;
+        let replacement = self.router.replacement()?;
+        let handed = self.handed.take().unwrap_or_default();
+        Some(Build { replacement, ends: self.ends.clone(), handed })
+    }
+
+    /// Takes a replacement over in one of the next turns, and answers its requester.
+    pub fn replaced(&mut self, built: Built) {
+        let Built { rebuild, router, ends: _, handed } = built;
+        self.handed = Some(handed);
+        self.router.replaced(rebuild, router);
+    }
+
+    /// Runs about `tasks` tasks, and the timers that are due.
+    pub fn turn(&mut self, tasks: usize) -> Next {
+        let turn = self.router.turn_of(tasks);
+        let flushed = self.flush();
+        if self.router.pool().is_over_limit() {
+            return Next::Greedy;
+        }
+        if let Some(successor) = self.successor() {
+            self.retired.push(std::mem::replace(&mut self.router, successor));
+            return Next::Busy;
+        }
+        if let Some(old) = self.retired.last_mut() {
+            if old.dispose() == Progress::Done {
+                self.retired.pop();
+            }
+            return if turn == Turn::Stopped { Next::Stopped } else { Next::Busy };
+        }
+        let now = self.router.turn_began();
+        let has_connections = self.descriptors().nth(1).is_some();
+        if has_connections && now.saturating_sub(self.looked) >= CONNECTIONS {
+            self.look();
+            return Next::Busy;
+        }
+        let due = match turn {
+            Turn::Stopped => return Next::Stopped,
+            Turn::Busy => return Next::Busy,
+            _ if !flushed => return Next::Busy,
+            Turn::IdleUntil(when) => Some(self.router.clock().machine_time(when.saturating_sub(now))),
+            Turn::Idle => None,
+        };
+        let look = has_connections.then_some(CONNECTIONS);
+        Next::Idle(due.into_iter().chain(look).min())
+    }
+
+    /// The router that takes over, if there is one.
+    fn successor(&mut self) -> Option<Router> {
+        if !self.router.is_replaced() {
+            return None;
+        }
+        // Elements that take over may open what the configuration names.
+        let former = handed::hand(self.handed.take());
+        let successor = ends::with(&self.ends, || self.router.successor());
+        self.handed = handed::hand(former);
+        successor
+    }
+
+    /// Passes on what ToPort sent; `false` if it must be called again.
+    fn flush(&mut self) -> bool {
+        let pool = self.router.pool();
+        let waiting = self.ends.iter().filter(|ends| !ends.borrow_mut().flush(pool)).count();
+        waiting == 0
+    }
+
+    /// Call when its doorbell rang: looks at its lanes and descriptors.
+    pub fn rung(&mut self) {
+        for ends in &self.ends {
+            let (descriptor, (frames, room)) = {
+                let ends = ends.borrow();
+                (ends.descriptor, ends.ready())
+            };
+            if frames || room {
+                self.router.selected(descriptor, frames, room);
+            }
+        }
+        self.look();
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = PollFd> {
+        let interests = self.router.interests().iter().filter(|interest| interest.descriptor >= 0);
+        interests.map(|interest| PollFd {
+            descriptor: interest.descriptor,
+            readable: interest.readable,
+            writable: interest.writable,
+        })
+    }
+
+    /// Polls the descriptors of its connections.
+    fn look(&mut self) {
+        self.looked = self.router.turn_began();
+        let mut watched: Vec<PollFd> = self.descriptors().collect();
+        poll(&mut watched, Duration::ZERO);
+        for ready in watched.into_iter().filter(|watched| watched.readable || watched.writable) {
+            self.router.selected(ready.descriptor, ready.readable, ready.writable);
+        }
+    }
+}

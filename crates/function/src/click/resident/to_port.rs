@@ -1,0 +1,131 @@
+//! ToPort of a resident function. Arguments and handlers are those of the element for a ring.
+
+use super::plug::Plug;
+use ringway_click::arg::Args;
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal, Task};
+use ringway_elements::platform::devices;
+use ringway_frame::LARGEST;
+use std::any::Any;
+
+pub(super) static CLASS: Class = devices::sink(Class::new("ToPort", || Box::<ToPort>::default()));
+
+/// Why packets are dropped.
+const REASONS: [&str; 3] = ["full", "away", "too-long"];
+const FULL: usize = 0;
+const AWAY: usize = 1;
+const TOO_LONG: usize = 2;
+
+#[derive(Default)]
+pub(super) struct ToPort {
+    plug: Plug,
+    task: Option<Task>,
+    signal: Signal,
+    frames: u64,
+    bytes: u64,
+    drops: [u64; REASONS.len()],
+}
+
+impl ToPort {
+    /// An element that names its port by a device.
+    pub fn of_device() -> Self {
+        Self { plug: Plug::of_device(), ..Self::default() }
+    }
+
+    fn send(&mut self, burst: &mut PacketBurst) {
+        let Self { plug, frames, bytes, drops, .. } = self;
+        let Some(mut ends) = plug.ends() else {
+            drops[AWAY] += burst.len() as u64;
+            return burst.clear();
+        };
+        let mut room = ends.room(burst.len());
+        for packet in burst.drain() {
+            if packet.len() > LARGEST as usize {
+                drops[TOO_LONG] += 1;
+            } else if room == 0 {
+                drops[FULL] += 1;
+            } else {
+                room -= 1;
+                *frames += 1;
+                *bytes += packet.len() as u64;
+                ends.push(packet.into_parcel());
+            }
+        }
+    }
+
+    /// Number of packets that can be pulled now. If none, the element is selected when there is room.
+    fn room(&self, cx: &Context<'_>) -> usize {
+        let Some(mut ends) = self.plug.ends() else { return 0 };
+        let room = ends.room(cx.burst());
+        if room == 0 && !ends.wait_for_room() { ends.room(cx.burst()) } else { room }
+    }
+}
+
+impl Element for ToPort {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.plug.configure(args, cx)
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.plug.initialize(false, cx)?;
+        if cx.input_is_pull(0) {
+            let task = cx.new_task(true);
+            self.signal = cx.upstream_empty_signal(0, Some(task));
+            self.task = Some(task);
+        }
+        Ok(())
+    }
+
+    fn selected(&mut self, _: i32, _: bool, _: bool, cx: &mut Context<'_>) {
+        self.task.into_iter().for_each(|task| cx.reschedule(task));
+    }
+
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, _: &mut Context<'_>) {
+        self.send(burst);
+    }
+
+    fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        let room = self.room(cx).min(cx.burst());
+        if room == 0 {
+            return false;
+        }
+        let mut burst = PacketBurst::default();
+        cx.pull(0, room, &mut burst);
+        let worked = !burst.is_empty();
+        if worked {
+            self.send(&mut burst);
+        }
+        if worked || cx.is_active(&self.signal) {
+            cx.reschedule(task);
+        }
+        worked
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            (self.frames, self.bytes, self.drops) = (from.frames, from.bytes, from.drops);
+        }
+    }
+
+    fn shares(&self) -> Option<String> {
+        self.plug.shares()
+    }
+
+    fn handlers(&self) -> Vec<Handler> {
+        [
+            Handler::read("count", |e: &Self| e.frames),
+            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::read("drops", |e: &Self| e.drops.iter().sum::<u64>()),
+            Handler::read("drop_counts", |e: &Self| {
+                let lines = REASONS.iter().zip(&e.drops).filter(|(_, count)| **count > 0);
+                lines.map(|(reason, count)| format!("{reason} {count}\n")).collect::<String>()
+            }),
+            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("losses", |_: &Self| 0),
+            Handler::button("reset_counts", |e: &mut Self, _| {
+                (e.frames, e.bytes, e.drops) = (0, 0, [0; REASONS.len()]);
+            }),
+        ]
+        .into()
+    }
+}

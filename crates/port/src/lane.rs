@@ -1,0 +1,292 @@
+//! Owned frames on their way between a port and a function of this process, or between two such functions.
+//!
+//! A [`Lane`] is one direction. Its locks are held for moving a few pointers, and only tried: a side that finds the
+//! lane locked tries again in its next turn.
+
+use crate::Doorbell;
+use ringway_frame::packet::Parcel;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Largest number of frames that wait in a lane, and of buffers that are ready for further ones.
+///
+/// Attack: a port that gets more frames than its function handles; each frame occupies 2 KB.
+pub const LANE: usize = 512;
+
+#[derive(Default)]
+struct Stock {
+    frames: VecDeque<Parcel>,
+    /// Buffers without frames, on their way from the receiver to the sender.
+    blanks: Vec<Parcel>,
+}
+
+/// One direction.
+#[derive(Default)]
+pub struct Lane {
+    stock: Mutex<Stock>,
+    /// Set while the receiver must be woken for frames.
+    armed: AtomicBool,
+    /// Set while the sender must be woken for room.
+    starved: AtomicBool,
+    receiver: Mutex<Option<Arc<dyn Doorbell>>>,
+    sender: Mutex<Option<Arc<dyn Doorbell>>>,
+}
+
+fn ring(bell: &Mutex<Option<Arc<dyn Doorbell>>>) {
+    // The lock is held only for a wake-up, or a store.
+    bell.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|bell| bell.wake());
+}
+
+impl Lane {
+    fn stock(&self) -> Option<MutexGuard<'_, Stock>> {
+        match self.stock.try_lock() {
+            Ok(stock) => Some(stock),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Sets the doorbell of the side that receives.
+    pub fn wakes_receiver(&self, bell: Arc<dyn Doorbell>) {
+        *self.receiver.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
+    }
+
+    /// Sets the doorbell of the side that sends.
+    pub fn wakes_sender(&self, bell: Arc<dyn Doorbell>) {
+        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
+    }
+
+    /// Whether the receiver, having armed the lane, must look at it.
+    pub fn has_frames(&self) -> bool {
+        !self.armed.load(SeqCst) && self.stock().is_none_or(|stock| !stock.frames.is_empty())
+    }
+
+    /// Whether the sender waited for room and must look again.
+    pub fn has_room(&self) -> bool {
+        !self.starved.load(SeqCst) && self.stock().is_none_or(|stock| stock.frames.len() < LANE)
+    }
+
+    /// Makes the sender wake the receiver for the next frames; `false` if there are frames already.
+    pub fn arm(&self) -> bool {
+        self.armed.store(true, SeqCst);
+        let is_empty = self.stock().is_some_and(|stock| stock.frames.is_empty());
+        if !is_empty {
+            self.armed.store(false, SeqCst);
+        }
+        is_empty
+    }
+
+    /// The receiver looks by itself from now on.
+    pub fn disarm(&self) {
+        self.armed.store(false, SeqCst);
+    }
+}
+
+/// The side of a lane that sends. Frames are visible to the receiver after [`Sender::flush`].
+pub struct Sender {
+    lane: Arc<Lane>,
+    staged: Vec<Parcel>,
+    /// Room for frames, staged ones included, at the last look.
+    room: usize,
+}
+
+impl Sender {
+    /// The sender of a lane.
+    pub fn new(lane: Arc<Lane>) -> Sender {
+        Sender { lane, staged: Vec::new(), room: 0 }
+    }
+
+    /// The lane.
+    pub fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+
+    /// Number of frames that were not flushed.
+    pub fn staged(&self) -> usize {
+        self.staged.len()
+    }
+
+    /// Room for further frames: at least `wanted` if the lane has it.
+    #[inline]
+    pub fn room(&mut self, wanted: usize) -> usize {
+        if self.room < self.staged.len() + wanted
+            && let Some(stock) = self.lane.stock()
+        {
+            self.room = LANE.saturating_sub(stock.frames.len());
+        }
+        self.room.saturating_sub(self.staged.len())
+    }
+
+    /// Makes the receiver wake the sender when there is room; `false` if there is some already.
+    pub fn wait_for_room(&mut self) -> bool {
+        self.lane.starved.store(true, SeqCst);
+        if self.room(1) > 0 {
+            self.lane.starved.store(false, SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Moves up to `most` empty buffers that the receiver gave back to `to`.
+    #[inline]
+    pub fn blanks(&mut self, most: usize, to: &mut Vec<Parcel>) {
+        if let Some(mut stock) = self.lane.stock() {
+            let kept = stock.blanks.len().saturating_sub(most);
+            to.extend(stock.blanks.drain(kept..));
+        }
+    }
+
+    /// Appends a frame for which there is room.
+    #[inline]
+    pub fn push(&mut self, parcel: Parcel) {
+        self.staged.push(parcel);
+    }
+
+    /// Makes the frames visible, and wakes the receiver if it waits; `false` if the lane is locked now.
+    #[inline]
+    pub fn flush(&mut self) -> bool {
+        if self.staged.is_empty() {
+            return true;
+        }
+        let Some(mut stock) = self.lane.stock() else { return false };
+        stock.frames.extend(self.staged.drain(..));
+        self.room = LANE.saturating_sub(stock.frames.len());
+        drop(stock);
+        if self.lane.armed.load(SeqCst) && self.lane.armed.swap(false, SeqCst) {
+            ring(&self.lane.receiver);
+        }
+        true
+    }
+}
+
+/// The side of a lane that receives.
+pub struct Receiver {
+    lane: Arc<Lane>,
+}
+
+impl Receiver {
+    /// The receiver of a lane.
+    pub fn new(lane: Arc<Lane>) -> Receiver {
+        Receiver { lane }
+    }
+
+    /// The lane.
+    pub fn lane(&self) -> &Arc<Lane> {
+        &self.lane
+    }
+
+    /// Moves up to `most` frames, in order, to `to`, and the empty buffers `blanks` to the sender. `false` if the lane
+    /// is locked now; nothing is moved then.
+    #[inline]
+    pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Parcel>) -> bool {
+        let Some(mut stock) = self.lane.stock() else { return false };
+        let count = most.min(stock.frames.len());
+        to.extend(stock.frames.drain(..count));
+        let room = LANE.saturating_sub(stock.blanks.len());
+        stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
+        drop(stock);
+        if count > 0 && self.lane.starved.load(SeqCst) && self.lane.starved.swap(false, SeqCst) {
+            ring(&self.lane.sender);
+        }
+        true
+    }
+}
+
+/// What a port shares with the function of this process that has it.
+pub struct Inside {
+    /// The function's name.
+    pub function: String,
+    /// The port's name.
+    pub port: String,
+    /// Frames to the function.
+    pub to: Arc<Lane>,
+    /// Frames from the function.
+    pub from: Arc<Lane>,
+    /// Whether the function takes frames with checksums to fill and segmentation to do.
+    pub offloads: AtomicBool,
+}
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inside").field("function", &self.function).field("port", &self.port).finish()
+    }
+}
+
+impl Inside {
+    /// The lanes of `port` and `function`, which `bell` wakes.
+    pub fn new(function: &str, port: &str, bell: &Arc<dyn Doorbell>) -> Arc<Inside> {
+        let inside = Inside {
+            function: function.into(),
+            port: port.into(),
+            to: Arc::default(),
+            from: Arc::default(),
+            offloads: AtomicBool::new(false),
+        };
+        inside.to.wakes_receiver(bell.clone());
+        inside.from.wakes_sender(bell.clone());
+        Arc::new(inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_frame::packet::Pool;
+    use std::os::fd::OwnedFd;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Doorbell for Count {
+        fn wake(&self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+
+        fn watch(&self, _kick: Arc<OwnedFd>) {}
+
+        fn unwatch(&self) {}
+    }
+
+    fn frame(pool: &Pool, byte: u8) -> Parcel {
+        pool.copy(&[byte; 60]).unwrap().into_parcel()
+    }
+
+    #[test]
+    fn each_side_is_woken_once_when_it_waits() {
+        let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
+        let lane = Arc::new(Lane::default());
+        lane.wakes_receiver(bell.clone());
+        let (mut sender, mut receiver) = (Sender::new(lane.clone()), Receiver::new(lane.clone()));
+        assert!(lane.arm());
+        for byte in 0..2 {
+            assert!(sender.room(1) > 0);
+            sender.push(frame(&pool, byte));
+            assert!(sender.flush());
+        }
+        assert_eq!(bell.0.load(SeqCst), 1, "the second frame finds the receiver awake");
+        assert!(!lane.arm() && lane.has_frames());
+        let (mut got, mut blanks) = (Vec::new(), vec![pool.blank()]);
+        assert!(receiver.receive(64, &mut got, &mut blanks));
+        assert_eq!(got.iter().map(|parcel| parcel.data()[0]).collect::<Vec<_>>(), [0, 1]);
+        sender.blanks(64, &mut blanks);
+        assert_eq!(blanks.len(), 1);
+    }
+
+    #[test]
+    fn a_full_lane_has_no_room() {
+        let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
+        let lane = Arc::new(Lane::default());
+        lane.wakes_sender(bell.clone());
+        let (mut sender, mut receiver) = (Sender::new(lane.clone()), Receiver::new(lane.clone()));
+        while sender.room(1) > 0 {
+            sender.push(frame(&pool, 0));
+        }
+        assert!(sender.flush() && sender.room(1) == 0);
+        assert!(sender.wait_for_room() && !lane.has_room());
+        let mut got = Vec::new();
+        assert!(receiver.receive(1, &mut got, &mut Vec::new()));
+        assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(2) == 1 && got.len() == 1);
+    }
+}

@@ -1,0 +1,118 @@
+//! The queues of a port that a function of this process has: frames are copied once into owned buffers, and once out of
+//! them.
+
+use crate::lane::{Inside, Receiver, Sender};
+use ringway_frame::packet::{Lent, Parcel};
+use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
+use ringway_mem::Turn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes of an Ethernet header.
+const HEADER: usize = 14;
+
+/// Frames to the function.
+pub(super) struct InsideRx {
+    /// Number of the session.
+    pub number: u64,
+    inside: Arc<Inside>,
+    sender: Sender,
+    /// Buffers for the next frames.
+    blanks: Vec<Parcel>,
+}
+
+impl InsideRx {
+    pub fn new(number: u64, inside: &Arc<Inside>) -> InsideRx {
+        let sender = Sender::new(inside.to.clone());
+        InsideRx { number, inside: inside.clone(), sender, blanks: Vec::new() }
+    }
+
+    pub fn caps(&self) -> Caps {
+        let offloads = if self.inside.offloads.load(Relaxed) { Needs::ALL } else { Needs::NONE };
+        Caps { offloads, largest: LARGEST }
+    }
+
+    /// The number of frames, of `wanted`, for which there are buffers.
+    pub fn reserve(&mut self, wanted: usize) -> usize {
+        if let Some(missing) = wanted.checked_sub(self.blanks.len()) {
+            self.sender.blanks(missing, &mut self.blanks);
+        }
+        self.blanks.len().min(wanted).min(self.sender.room(wanted))
+    }
+
+    /// Copies frame `index`, for which room was reserved.
+    pub fn put(&mut self, burst: &Burst<'_>, index: usize) {
+        let Some(mut parcel) = self.blanks.pop() else { return };
+        if !parcel.fill(burst, index) {
+            parcel = Parcel::large(burst.meta(index).len as usize);
+            if !parcel.fill(burst, index) {
+                return;
+            }
+        }
+        self.sender.push(parcel);
+    }
+
+    pub fn publish(&mut self) {
+        self.sender.flush();
+    }
+
+    /// Whether `publish` must be called again.
+    pub fn is_unpublished(&self) -> bool {
+        self.sender.staged() > 0
+    }
+}
+
+/// Frames from the function.
+pub(super) struct InsideTx {
+    /// Number of the session.
+    pub number: u64,
+    receiver: Receiver,
+    lent: Lent,
+    taken: Vec<Parcel>,
+    /// Buffers that go back to the function.
+    blanks: Vec<Parcel>,
+}
+
+impl InsideTx {
+    pub fn new(number: u64, inside: &Arc<Inside>) -> InsideTx {
+        let receiver = Receiver::new(inside.from.clone());
+        InsideTx { number, receiver, lent: Lent::default(), taken: Vec::new(), blanks: Vec::new() }
+    }
+
+    pub fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>, counters: &Counters) {
+        self.lent.reclaim(&mut self.blanks);
+        let most = BURST.saturating_sub(self.lent.len());
+        self.receiver.receive(most, &mut self.taken, &mut self.blanks);
+        // Buffers that found no room are freed.
+        self.blanks.clear();
+        for parcel in self.taken.drain(..) {
+            match fault(&parcel) {
+                None => self.lent.push(parcel),
+                Some(reason) => counters.drop_tx(reason, 1),
+            }
+        }
+        self.lent.lend(turn, burst);
+    }
+
+    pub fn release(&mut self, frames: usize) {
+        self.lent.release(frames);
+    }
+
+    pub fn arm(&self) -> bool {
+        self.lent.is_empty() && self.receiver.lane().arm()
+    }
+
+    pub fn disarm(&self) {
+        self.receiver.lane().disarm();
+    }
+}
+
+/// Why a frame of a function can't be sent.
+fn fault(parcel: &Parcel) -> Option<Reason> {
+    let len = parcel.len();
+    match u32::try_from(len).ok().filter(|len| *len <= LARGEST) {
+        None => Some(Reason::Long),
+        Some(_) if len < HEADER => Some(Reason::Short),
+        Some(len) => parcel.offload().check(len, Needs::ALL).err().map(|_| Reason::BadOffload),
+    }
+}
