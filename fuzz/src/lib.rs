@@ -22,6 +22,7 @@ pub mod tcp_segments;
 pub mod vfio_user_session;
 pub mod vhost_user;
 pub mod virtq;
+pub mod vm_channel;
 
 /// One target.
 #[derive(Clone, Copy)]
@@ -56,4 +57,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "vfio_user_session", run: vfio_user_session::run, seeds: vfio_user_session::seeds },
     Target { name: "vhost_user", run: vhost_user::run, seeds: vhost_user::seeds },
     Target { name: "virtq", run: virtq::run, seeds: virtq::seeds },
+    Target { name: "vm_channel", run: vm_channel::run, seeds: vm_channel::seeds },
 ];

@@ -24,15 +24,15 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
     ("stack", &["tcp", "client", "host", "frame", "mem"]),
-    ("tiny", &["nic", "ring", "mem"]),
-    ("vmm", &["client", "host", "vfio-user"]),
+    ("tiny", &["elements", "nic", "ring", "mem"]),
+    ("vmm", &["client", "host", "tiny", "vfio-user"]),
     ("function", &["elements", "client", "port"]),
     ("fabric", &["switch", "port", "spec", "function"]),
     ("guests", &["host"]),
     ("place", &["spec"]),
     ("scheduler", &["host", "place"]),
     ("control", &["fabric", "guests", "scheduler"]),
-    ("cli", &["control", "function"]),
+    ("cli", &["control", "function", "vmm"]),
 ];
 
 /// Checks every crate's manifest against the house.

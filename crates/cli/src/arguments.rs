@@ -606,7 +606,7 @@ pub struct CreateFunction {
     /// Its configuration.
     #[arg(long, value_name = "TEXT", conflicts_with = "config")]
     pub click: Option<String>,
-    /// What separates it from the rest of the fabric: `process` (the default) or `worker`.
+    /// What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`.
     #[arg(long, value_name = "NAME")]
     pub isolation: Option<String>,
     /// A port of kind `ring` that no guest or function has.

@@ -27,7 +27,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
         parameters: &function.parameters,
         ports: &function.ports,
         devices: &function.devices,
-        resident: function.isolation == Isolation::Worker,
+        resident: function.isolation != Isolation::Process,
     };
     let complaint = |click::Complaint { file, line, column, what }| Complaint { file, line, column, what };
     click::check(configuration).into_iter().map(complaint).collect()

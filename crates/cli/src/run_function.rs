@@ -1,11 +1,14 @@
 //! The process of a function.
 
+mod vm;
+
 use crate::fail::Fail;
 use ringway_control::function::{FunctionMessage, Start};
 use ringway_fabric::{Link, LinkError};
 use ringway_function::click::Configuration;
 use ringway_function::click::function;
 use ringway_function::handed::{self, Handed};
+use ringway_spec::Isolation;
 use rustix::fs::{FileType, fstat};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -28,9 +31,24 @@ pub fn run() -> Result<(), Fail> {
     if let Some(core) = start.core {
         ringway_host::pin(core).map_err(Fail::because)?;
     }
+    // If `control` is gone, sending fails, and `hold` ends this process.
+    let say = |message: FunctionMessage| drop(link.send(&message, &[]));
+    if start.isolation == Isolation::Vm {
+        match vm::prepare(&start) {
+            Ok(vm) => {
+                ringway_host::confine_monitor(start.user).map_err(Fail::because)?;
+                tether(&link)?;
+                return vm::run(vm, &listener.into(), &doors.into(), say);
+            }
+            Err(error) if start.fallback => say(FunctionMessage::Fallback(error)),
+            Err(error) => {
+                say(FunctionMessage::Wrong(error.clone()));
+                return Err(Fail::Failed(error));
+            }
+        }
+    }
     ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
-    let leash = link.clone();
-    ringway_host::spawn("leash", None, move || hold(&leash)).map_err(Fail::because)?;
+    tether(&link)?;
     handed::hand(Some(Handed {
         ports: start.ports.clone(),
         devices: start.devices.clone(),
@@ -46,14 +64,18 @@ pub fn run() -> Result<(), Fail> {
         devices: &start.devices,
         resident: false,
     };
-    // If `control` is gone, sending fails, and `hold` ends this process.
-    let say = |message: FunctionMessage| drop(link.send(&message, &[]));
     function::run(configuration, &start.handlers, start.burst as usize, || say(FunctionMessage::Up)).map_err(
         |wrong| {
             say(FunctionMessage::Wrong(wrong.clone()));
             Fail::Failed(wrong)
         },
     )
+}
+
+/// Makes this process end with its link to `control`.
+fn tether(link: &Arc<Link>) -> Result<(), Fail> {
+    let leash = link.clone();
+    ringway_host::spawn("leash", None, move || hold(&leash)).map(drop).map_err(Fail::because)
 }
 
 /// Ends this process when its link to `control` is closed.

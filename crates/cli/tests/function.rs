@@ -3,7 +3,7 @@
 
 mod lab;
 
-use lab::{Lab, until};
+use lab::{Lab, isolations, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -96,9 +96,18 @@ fn next(ring: &mut Ring, most: Duration) -> Option<u16> {
 
 const LONG: Duration = Duration::from_secs(20);
 
+/// The key of a function that says what runs it.
+fn isolated(isolation: &str) -> String {
+    format!("isolation = \"{isolation}\"\n")
+}
+
 #[test]
 fn a_firewall_filters_between_two_programs_and_can_crash_safely() {
-    let lab = lab("wall", FIREWALL, "");
+    isolations().into_iter().for_each(firewall);
+}
+
+fn firewall(isolation: &str) {
+    let lab = lab(&format!("wall-{isolation}"), FIREWALL, &isolated(isolation));
     assert!(lab.ok(&["check", "lab.toml"]).contains("1 function"));
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || is_running(&lab));
@@ -139,6 +148,7 @@ fn a_firewall_filters_between_two_programs_and_can_crash_safely() {
     until("it runs again", || is_running(&lab));
     let shown = lab.ok(&["ps"]);
     assert!(shown.contains("FUNCTION") && shown.contains("wall"), "{shown}");
+    assert_eq!(function(&lab)["isolation"], isolation);
     let pid = function(&lab)["pid"].as_u64().unwrap();
     lab.ok(&["down"]);
     let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
@@ -147,7 +157,11 @@ fn a_firewall_filters_between_two_programs_and_can_crash_safely() {
 
 #[test]
 fn a_new_configuration_takes_over_and_an_invalid_one_changes_nothing() {
-    let lab = lab("swap", FIREWALL, "");
+    isolations().into_iter().for_each(change);
+}
+
+fn change(isolation: &str) {
+    let lab = lab(&format!("swap-{isolation}"), FIREWALL, &isolated(isolation));
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || is_running(&lab));
     let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
@@ -162,10 +176,13 @@ fn a_new_configuration_takes_over_and_an_invalid_one_changes_nothing() {
     write(&FIREWALL.replace("c[1] ->", "c[1] -> Nonsense ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 3 && words.contains("wall.click:5:9: "), "{words}");
-    // An error that only the running function finds: it may not write files.
+    // An error that only the running function finds: it may not write files. A VM has no element for that.
     write(&FIREWALL.replace("c[1] ->", "c[1] -> ToDump(/tmp/x) ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
-    assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}");
+    match isolation {
+        "vm" => assert!(code == 3 && words.contains("ToDump needs an operating system"), "{words}"),
+        _ => assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}"),
+    }
     assert_eq!(pass(&mut one, &mut two, 0x0800), Some(0x0800), "the old one goes on");
     assert_eq!(read(&lab, "allowed.count"), 2);
 
@@ -178,17 +195,52 @@ fn a_new_configuration_takes_over_and_an_invalid_one_changes_nothing() {
     assert!(read(&lab, "allowed.count") > 2, "elements hand over what they know");
     assert_eq!((&function(&lab)["pid"], &function(&lab)["restarts"]), (&pid, &0.into()));
 
-    lab.write(&fabric("memory = \"64MB\"\n"));
+    lab.write(&fabric(&format!("memory = \"64MB\"\n{}", isolated(isolation))));
     assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function wall\nadd function wall\n");
     until("it runs again", || is_running(&lab));
     assert_ne!(function(&lab)["pid"], pid);
 }
 
 #[test]
+fn a_function_moves_between_a_process_and_a_vm_by_a_word() {
+    if !isolations().contains(&"vm") {
+        return;
+    }
+    let lab = lab("move", FIREWALL, "");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("the function runs", || is_running(&lab));
+    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+    for isolation in ["vm", "process", "vm"] {
+        lab.write(&fabric(&isolated(isolation)));
+        lab.ok(&["apply", "lab.toml"]);
+        until("it runs again", || function(&lab)["isolation"] == isolation && is_running(&lab));
+        let passed = (0..200).any(|_| {
+            send(&mut one, &frame(0x0800, 1));
+            next(&mut two, Duration::from_millis(100)).is_some()
+        });
+        assert!(passed, "{isolation}: frames pass");
+    }
+    // A suspended function keeps its counts, and what came meanwhile.
+    let before = read(&lab, "allowed.count");
+    lab.ok(&["function", "suspend", "wall"]);
+    until("nothing is left", || next(&mut two, Duration::from_millis(50)).is_none());
+    send(&mut one, &frame(0x0800, 1));
+    assert_eq!(next(&mut two, Duration::from_millis(100)), None, "it is suspended");
+    lab.ok(&["function", "resume", "wall"]);
+    assert_eq!(next(&mut two, LONG), Some(0x0800));
+    assert!(read(&lab, "allowed.count") > before);
+}
+
+#[test]
 fn a_function_that_exceeds_its_memory_ends_alone() {
+    isolations().into_iter().for_each(greedy);
+}
+
+fn greedy(isolation: &str) {
     let greedy = "FromPort($IN) -> ToPort($OUT); FromPort($OUT) -> ToPort($IN);
         InfiniteSource(LENGTH 1500) -> Queue(16000000) -> Idle;";
-    let lab = lab("greedy", greedy, "memory = \"32MB\"\n");
+    let more = format!("memory = \"32MB\"\n{}", isolated(isolation));
+    let lab = lab(&format!("greedy-{isolation}"), greedy, &more);
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("it ends and comes again", || function(&lab)["restarts"].as_u64() > Some(1));
     let reason = || function(&lab)["reason"].as_str().unwrap().to_string();

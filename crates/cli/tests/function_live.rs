@@ -3,7 +3,7 @@
 
 mod lab;
 
-use lab::{Lab, until};
+use lab::{Lab, isolations, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::path::Path;
@@ -132,6 +132,13 @@ fn a_process_is_created_changed_and_destroyed_at_run_time() {
 #[test]
 fn a_resident_function_is_created_changed_and_destroyed_at_run_time() {
     a_function_is_created_changed_and_destroyed("worker");
+}
+
+#[test]
+fn a_vm_is_created_changed_and_destroyed_at_run_time() {
+    if isolations().contains(&"vm") {
+        a_function_is_created_changed_and_destroyed("vm");
+    }
 }
 
 fn a_function_is_created_changed_and_destroyed(isolation: &str) {

@@ -103,6 +103,8 @@ struct Record {
     restarts: u64,
     quick: usize,
     reason: String,
+    /// Why it runs as a process instead of a virtual machine; empty if it does not.
+    fallback: String,
     /// Who waits for its first start, which decides whether it stays.
     awaited: Option<Answer<()>>,
 }
@@ -174,6 +176,7 @@ impl Functions {
             restarts: 0,
             quick: 0,
             reason: String::new(),
+            fallback: String::new(),
             awaited: None,
         };
         self.records.insert(function.name.clone(), record);
@@ -254,6 +257,7 @@ impl Functions {
         };
         let started = runner::launch(launch);
         record.turn = turn;
+        record.fallback.clear();
         record.started = Instant::now();
         match started {
             Ok(runner) => {
@@ -296,6 +300,10 @@ impl Functions {
                 if let Some(answer) = record.awaited.take() {
                     let _ = answer.send(Ok(()));
                 }
+            }
+            (What::Runner(Said::Message(FunctionMessage::Fallback(why))), _) => {
+                tracing::warn!(function = name, reason = why, "it runs as a process instead of a VM");
+                record.fallback = why;
             }
             (What::Late, _) => {
                 return self.abandon(&name, format!("it did not start within {} s", BIRTH.as_secs()));
@@ -461,7 +469,10 @@ fn view(name: &str, record: &Record) -> FunctionView {
     FunctionView {
         name: name.into(),
         state: state.into(),
-        isolation: record.function.isolation.name().into(),
+        isolation: match &*record.fallback {
+            "" => record.function.isolation.name().into(),
+            _ => Isolation::Process.name().into(),
+        },
         pid,
         ports: record.function.ports.clone(),
         configuration: match &record.function.configuration.file {
@@ -470,7 +481,10 @@ fn view(name: &str, record: &Record) -> FunctionView {
         },
         handlers: record.socket.display().to_string(),
         restarts: record.restarts,
-        reason: record.reason.clone(),
+        reason: match &*record.reason {
+            "" if !record.fallback.is_empty() => format!("a process instead of a VM: {}", record.fallback),
+            reason => reason.into(),
+        },
     }
 }
 

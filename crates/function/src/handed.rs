@@ -78,16 +78,22 @@ impl Handed {
     fn connect(&self, port: &str) -> io::Result<UnixStream> {
         let at = self.ports.iter().position(|own| own == port).ok_or(io::ErrorKind::NotFound)?;
         let doors = self.doors.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        let number = u8::try_from(at).map_err(io::Error::other)?;
-        send_with(doors.as_fd(), &[number], &[]).map_err(io::Error::other)?;
-        let mut answer = [0];
-        let (count, mut descriptors) =
-            receive_with(doors.as_fd(), &mut answer, 1).map_err(io::Error::other)?;
-        match (count, answer, descriptors.pop()) {
-            (0, ..) => Err(io::ErrorKind::BrokenPipe.into()),
-            (_, [0], Some(socket)) => Ok(socket.into()),
-            (_, [error], _) => Err(io::Error::from_raw_os_error(error.into())),
-        }
+        ask(doors, u8::try_from(at).map_err(io::Error::other)?)
+    }
+}
+
+/// A socket connected to the port of this number, by the parent.
+///
+/// # Errors
+/// The parent's, or that it is gone.
+pub fn ask(doors: &UnixStream, number: u8) -> io::Result<UnixStream> {
+    send_with(doors.as_fd(), &[number], &[]).map_err(io::Error::other)?;
+    let mut answer = [0];
+    let (count, mut descriptors) = receive_with(doors.as_fd(), &mut answer, 1).map_err(io::Error::other)?;
+    match (count, answer, descriptors.pop()) {
+        (0, ..) => Err(io::ErrorKind::BrokenPipe.into()),
+        (_, [0], Some(socket)) => Ok(socket.into()),
+        (_, [error], _) => Err(io::Error::from_raw_os_error(error.into())),
     }
 }
 

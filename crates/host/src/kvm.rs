@@ -6,6 +6,7 @@ use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VcpuExit, VcpuFd, VmFd};
 use ringway_mem::Region;
 use rustix::io::Errno;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -25,9 +26,22 @@ pub fn is_used_by(process: i32) -> bool {
 #[derive(Debug)]
 pub struct Machine {
     cpu: VcpuFd,
+    space: Arc<Space>,
+}
+
+/// The addresses of a machine: its memory and doorbells, which any thread may change while the machine runs.
+#[derive(Debug)]
+pub struct Space {
     vm: VmFd,
-    /// The memory of each slot; it stays mapped until the machine is gone.
-    slots: Vec<Region>,
+    /// The memory of each slot; it stays mapped as long as the slot has it, or until the machine is gone.
+    slots: Mutex<Vec<Option<Region>>>,
+}
+
+/// A doorbell of a machine.
+#[derive(Debug)]
+pub struct Doorbell {
+    eventfd: EventFd,
+    address: u64,
 }
 
 /// Why the guest stopped running.
@@ -65,31 +79,13 @@ impl Machine {
         let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES);
         let cpuid = cpuid.map_err(error("KVM_GET_SUPPORTED_CPUID"))?;
         cpu.set_cpuid2(&cpuid).map_err(error("KVM_SET_CPUID2"))?;
-        Ok(Machine { cpu, vm, slots: Vec::new() })
+        let space = Arc::new(Space { vm, slots: Mutex::default() });
+        Ok(Machine { cpu, space })
     }
 
-    /// Adds memory at its guest-physical address. It must consist of whole pages.
-    pub fn add_memory(&mut self, region: &Region) -> Result<(), HostError> {
-        let slot = kvm_userspace_memory_region {
-            slot: self.slots.len() as u32,
-            flags: 0,
-            guest_phys_addr: region.guest,
-            memory_size: region.len,
-            userspace_addr: region.base().addr().get() as u64,
-        };
-        // SAFETY: the region is mapped readable and writable as long as its clone in `slots`, which is dropped after
-        // the machine; a guest is one of the peers that may write it.
-        unsafe { self.vm.set_user_memory_region(slot) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
-        self.slots.push(region.clone());
-        Ok(())
-    }
-
-    /// Makes each write of four bytes to an address signal an eventfd, without an exit.
-    pub fn add_doorbell(&self, address: u64, eventfd: OwnedFd) -> Result<(), HostError> {
-        // SAFETY: the descriptor is owned, and its owner gives it up.
-        let eventfd = unsafe { EventFd::from_raw_fd(eventfd.into_raw_fd()) };
-        let address = IoEventAddress::Mmio(address);
-        self.vm.register_ioevent(&eventfd, &address, NoDatamatch).map_err(error("KVM_IOEVENTFD"))
+    /// Its addresses.
+    pub fn space(&self) -> &Arc<Space> {
+        &self.space
     }
 
     /// Makes the CPU begin at `entry` as PVH specifies: in protected mode without paging, with flat segments, and the
@@ -139,6 +135,56 @@ impl Machine {
             Err(error) if [libc::EINTR, libc::EAGAIN].contains(&error.errno()) => Exit::Interrupted,
             Err(failed) => return Err(error("KVM_RUN")(failed)),
         })
+    }
+}
+
+impl Space {
+    /// Adds memory at its guest-physical address; returns the number of its slot. It must consist of whole pages.
+    pub fn add_memory(&self, region: &Region) -> Result<u32, HostError> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = slots.iter().position(Option::is_none).unwrap_or(slots.len());
+        let slot = kvm_userspace_memory_region {
+            slot: free as u32,
+            flags: 0,
+            guest_phys_addr: region.guest,
+            memory_size: region.len,
+            userspace_addr: region.base().addr().get() as u64,
+        };
+        // SAFETY: the region is mapped readable and writable as long as its clone in `slots`, which is dropped after
+        // the slot was emptied or the machine is gone; a guest is one of the peers that may write it.
+        unsafe { self.vm.set_user_memory_region(slot) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
+        if free == slots.len() {
+            slots.push(None);
+        }
+        slots[free] = Some(region.clone());
+        Ok(slot.slot)
+    }
+
+    /// Removes the memory of a slot: the guest has no memory there any more.
+    pub fn remove_memory(&self, slot: u32) -> Result<(), HostError> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = slots.get_mut(slot as usize).filter(|place| place.is_some()) else { return Ok(()) };
+        let none = kvm_userspace_memory_region { slot, ..kvm_userspace_memory_region::default() };
+        // SAFETY: a size of 0 removes the slot and names no memory.
+        unsafe { self.vm.set_user_memory_region(none) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
+        *place = None;
+        Ok(())
+    }
+
+    /// Makes each write of four bytes to an address signal an eventfd, without an exit.
+    pub fn add_doorbell(&self, address: u64, eventfd: OwnedFd) -> Result<Doorbell, HostError> {
+        // SAFETY: the descriptor is owned, and its owner gives it up.
+        let eventfd = unsafe { EventFd::from_raw_fd(eventfd.into_raw_fd()) };
+        let place = IoEventAddress::Mmio(address);
+        self.vm.register_ioevent(&eventfd, &place, NoDatamatch).map_err(error("KVM_IOEVENTFD"))?;
+        Ok(Doorbell { eventfd, address })
+    }
+
+    /// Removes a doorbell.
+    pub fn remove_doorbell(&self, doorbell: &Doorbell) -> Result<(), HostError> {
+        let place = IoEventAddress::Mmio(doorbell.address);
+        let removed = self.vm.unregister_ioevent(&doorbell.eventfd, &place, NoDatamatch);
+        removed.map_err(error("KVM_IOEVENTFD"))
     }
 }
 

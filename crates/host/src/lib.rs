@@ -56,7 +56,9 @@ pub use packet_socket::{
 pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
 pub use raw_socket::open_raw;
-pub use sandbox::{Confinement, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors};
+pub use sandbox::{
+    Confinement, PluginFences, confine_data, confine_function, confine_monitor, pass_on, withhold_descriptors,
+};
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};

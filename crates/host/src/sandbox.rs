@@ -30,7 +30,7 @@ pub struct Confinement {
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();
-    confine(identity::NOBODY, &[])
+    confine(identity::NOBODY, &[], &[])
 }
 
 /// From now on, programs that this process starts inherit only their standard input and outputs. Linux before
@@ -48,6 +48,21 @@ const DESCRIPTORS: u64 = 256;
 /// Confines a function's process in the same way: as `user` if started by root, with `memory` bytes at most.
 /// It may accept connections on its sockets.
 pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError> {
+    limit(memory)?;
+    confine(user, calls::ACCEPTING, &[])
+}
+
+/// Memory of a monitor besides its guest's, in bytes.
+const MONITOR: u64 = 64 << 20;
+
+/// Confines the monitor of a function's guest in the same way, before the guest's first instruction. The guest's
+/// memory is shared memory, which was made before; the monitor may run the guest, and map rings for it.
+pub fn confine_monitor(user: u32) -> Result<Confinement, HostError> {
+    limit(MONITOR)?;
+    confine(user, calls::ACCEPTING, calls::KVM)
+}
+
+fn limit(memory: u64) -> Result<(), HostError> {
     crate::clock::Clock::new();
     let limits = [
         (Resource::Data, memory),
@@ -58,14 +73,14 @@ pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError
     for (resource, most) in limits {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).named("setting a limit")?;
     }
-    confine(user, calls::ACCEPTING)
+    Ok(())
 }
 
-fn confine(user: u32, more: &[i64]) -> Result<Confinement, HostError> {
+fn confine(user: u32, more: &[i64], controls: &[i64]) -> Result<Confinement, HostError> {
     let is_namespaced = identity::drop_privileges(user, CapabilitySet::empty())?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
     let landlock = files::forbid();
-    calls::forbid(more)?;
+    calls::forbid(more, controls)?;
     Ok(Confinement { is_namespaced, landlock })
 }

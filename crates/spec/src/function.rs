@@ -13,6 +13,9 @@ pub struct Function {
     /// What separates it from the rest of the fabric.
     #[serde(default)]
     pub isolation: Isolation,
+    /// Whether it runs as a process where the host has no KVM for its virtual machine.
+    #[serde(default)]
+    pub fallback: bool,
     /// The configuration's parameters, names and values.
     pub parameters: Vec<(String, String)>,
     /// Names of the ring ports.
@@ -37,6 +40,8 @@ pub enum Isolation {
     /// A confined process of its own.
     #[default]
     Process,
+    /// A virtual machine of its own, whose monitor is a confined process.
+    Vm,
     /// None: it runs in the data path's process, on a worker, for configurations that the operator trusts.
     Worker,
 }
@@ -44,7 +49,7 @@ pub enum Isolation {
 impl Isolation {
     /// Every isolation, with its name.
     pub const ALL: &[(&'static str, Isolation)] =
-        &[("process", Isolation::Process), ("worker", Isolation::Worker)];
+        &[("process", Isolation::Process), ("vm", Isolation::Vm), ("worker", Isolation::Worker)];
 
     /// The name.
     pub fn name(self) -> &'static str {

@@ -43,9 +43,9 @@ start64:
   mov [task_descriptor + 7], ah
   mov ax, 0x28
   ltr ax
-  mov rsp, offset stack_end
+  mov rsp, 0x9f000          // the stack: below are the tables of the monitor, read before, and then no memory
   push 0x1b                 // SS and stack of ring 3
-  push offset stack_end - 64
+  push 0x9efc0
   push 2                    // flags
   push 0x23                 // CS
   push offset user_entry
@@ -86,10 +86,6 @@ directories:
   .set i, i + 1
 .endr
 
-.section .bss.stack, "aw", @nobits
-.align 4096
-  .skip 65536
-stack_end:
 "#,
     user = sym crate::user
 );
@@ -98,6 +94,8 @@ stack_end:
 pub struct Start {
     /// The command line: the first module.
     pub line: &'static str,
+    /// Address and length of the second module; zeros if there is none.
+    module: [u64; 2],
     /// The end of the memory that contains the image.
     pub memory_end: u64,
 }
@@ -113,7 +111,7 @@ impl Start {
     /// # Safety
     /// `at` is the address that the monitor passed in EBX, or memory of other contents.
     pub unsafe fn read(at: u64) -> Start {
-        let mut start = Start { line: "", memory_end: 0 };
+        let mut start = Start { line: "", module: [0; 2], memory_end: 0 };
         // SAFETY: the monitor wrote the tables before the guest began, and nobody changes them.
         unsafe {
             let word = |at: u64| (at as *const u32).read_unaligned();
@@ -127,6 +125,9 @@ impl Start {
                 let bytes = core::slice::from_raw_parts(text as *const u8, len as usize);
                 start.line = core::str::from_utf8(bytes).unwrap_or("line=invalid");
             }
+            if modules > 1 {
+                start.module = [long(list + 32), long(list + 40)];
+            }
             let (map, entries) = (long(at + 40), word(at + 48));
             let image = crate::heap::image_end();
             for entry in (0..u64::from(entries)).map(|index| map + 24 * index) {
@@ -137,5 +138,24 @@ impl Start {
             }
         }
         start
+    }
+
+    /// Where the second module begins; the end of the addresses if there is none.
+    #[allow(dead_code, reason = "the image of roles has no second module")]
+    pub fn module_at(&self) -> u64 {
+        if self.module[1] == 0 { u64::MAX } else { self.module[0] }
+    }
+
+    /// The second module.
+    ///
+    /// # Safety
+    /// As for [`Start::read`].
+    #[allow(dead_code, reason = "as above")]
+    pub unsafe fn module(&self) -> &'static [u8] {
+        match self.module {
+            [0, _] | [_, 0] => &[],
+            // SAFETY: the monitor wrote the module before the guest began, and nobody changes it.
+            [at, len] => unsafe { core::slice::from_raw_parts(at as *const u8, len as usize) },
+        }
     }
 }

@@ -1,20 +1,30 @@
-//! The tiny guest's roles and drivers, which need no operating system; the image itself is `main.rs`.
+//! The tiny guest's roles, drivers and functions, which need no operating system; the images are `main.rs` and
+//! `click.rs`.
 //!
-//! The guest's command line names a [`Role`] and its settings; [`run`] plays the role on a [`Link`] and reports
-//! with one line of text. Read `role.rs` first.
+//! A role: the guest's command line names a [`Role`] and its settings; [`run`] plays the role on a [`Link`] and reports
+//! with one line of text. Read `role.rs` first. A function: [`FunctionStart`] has a Click configuration, which
+//! `function` runs between ring ports; [`channel`] is how it and the monitor talk. Read `function/mod.rs` first.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
 
+pub mod channel;
 mod e1000;
 mod frame;
+// Elsewhere there is no thread that owns a guest's state; only the image and tests run functions.
+#[cfg(all(feature = "click", any(test, target_os = "none")))]
+pub mod function;
 mod link;
 mod program;
 mod role;
 mod settings;
+mod slot_ring;
+mod start;
 
 pub use e1000::{E1000, Mapped, Registers};
 pub use link::{Link, LinkError};
 pub use program::ProgramRing;
 pub use role::{Machine, run};
 pub use settings::{Role, Settings, SettingsError};
+pub use slot_ring::Doorbell;
+pub use start::FunctionStart;

@@ -1,7 +1,10 @@
 //! The machine as the guest sees it: the clock, and the ports and addresses that the monitor serves.
 
+use alloc::sync::Arc;
 use core::arch::asm;
 use core::fmt;
+use core::ptr::NonNull;
+use ringway_mem::Region;
 use ringway_tiny::Machine;
 
 /// Port of the console: the first serial port's data register.
@@ -21,6 +24,20 @@ pub fn exit(code: u32) -> ! {
     loop {
         out(EXIT, code);
     }
+}
+
+/// Ticks of the clock.
+pub fn ticks() -> u64 {
+    // SAFETY: it reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Memory or registers at an address that the monitor named.
+pub fn region(address: u64, len: u64) -> Option<Region> {
+    let base = NonNull::new(address as *mut u8)?;
+    // SAFETY: the monitor serves this range until the guest releases it, at an address where the guest has nothing
+    // else; all memory is identity-mapped.
+    Some(unsafe { Region::new(0, 0, len, base, Arc::new(())) })
 }
 
 /// The guest.
@@ -43,8 +60,7 @@ impl fmt::Write for Guest {
 
 impl Machine for Guest {
     fn ticks(&self) -> u64 {
-        // SAFETY: it reads a counter.
-        unsafe { core::arch::x86_64::_rdtsc() }
+        ticks()
     }
 
     fn park(&mut self, microseconds: u32) {

@@ -9,7 +9,6 @@ mod entry;
 mod heap;
 mod machine;
 
-use alloc::sync::Arc;
 use core::fmt::Write;
 use machine::{Guest, exit};
 use ringway_mem::Region;
@@ -44,12 +43,9 @@ impl Link for NoLink {
     }
 }
 
-/// Memory or registers at an address that the monitor named.
+/// Memory or registers that the role needs.
 fn region(address: u64, len: u64) -> Result<Region, LinkError> {
-    let base = core::ptr::NonNull::new(address as *mut u8).ok_or(LinkError::Layout)?;
-    // SAFETY: the monitor serves this range for the life of the guest, at an address where the guest has nothing else;
-    // all memory is identity-mapped.
-    Ok(unsafe { Region::new(0, 0, len, base, Arc::new(())) })
+    machine::region(address, len).ok_or(LinkError::Layout)
 }
 
 /// Plays the role on the device that the machine has.

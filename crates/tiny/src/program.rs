@@ -1,9 +1,10 @@
-//! A ring port, whose memory is a part of the guest's.
+//! A ring port as the device of a role.
 
-use crate::link::{Link, LinkError, copy_in, copy_out, keep};
+use crate::link::{Link, LinkError, copy_in, copy_out};
 use crate::settings::LONGEST;
-use ringway_mem::{Kept, Region, Words};
-use ringway_ring::{Broken, Consumer, Producer, RX, RingMemory, Slot, TX};
+use crate::slot_ring::SlotRing;
+use ringway_mem::Region;
+use ringway_ring::{Broken, Slot};
 
 /// Slots ahead of the one in use whose buffers are prefetched: another core had them.
 const AHEAD: u32 = 8;
@@ -11,22 +12,14 @@ const AHEAD: u32 = 8;
 /// The program's side of a ring port, or an end of a pipe.
 #[derive(Debug)]
 pub struct ProgramRing {
-    memory: RingMemory,
-    tx: Producer,
-    rx: Consumer,
+    ring: SlotRing,
     buffer: [u8; LONGEST],
-    /// A write to it notifies the other side.
-    doorbell: Kept,
 }
 
 impl ProgramRing {
     /// Attaches to the memory; `end` is 1 for a pipe's second end. A write to `doorbell` notifies the other side.
     pub fn new(region: Region, end: u64, doorbell: Region) -> Result<ProgramRing, LinkError> {
-        let doorbell = keep(doorbell).ok_or(LinkError::Layout)?;
-        let memory = RingMemory::attach(region).map_err(|_| LinkError::Layout)?;
-        let [tx, rx] = if end == 1 { [RX, TX] } else { [TX, RX] };
-        let (tx, rx) = (Producer::new(&memory, tx), Consumer::new(&memory, rx));
-        Ok(ProgramRing { memory, tx, rx, buffer: [0; LONGEST], doorbell })
+        Ok(ProgramRing { ring: SlotRing::new(region, end == 1, doorbell)?, buffer: [0; LONGEST] })
     }
 }
 
@@ -37,7 +30,7 @@ impl Link for ProgramRing {
         len: usize,
         fill: &mut dyn FnMut(u32, &mut [u8]),
     ) -> Result<u32, LinkError> {
-        let ProgramRing { memory, tx, buffer, .. } = self;
+        let ProgramRing { ring: SlotRing { memory, tx, .. }, buffer } = self;
         // A frame longer than a slot is cut to the slot's size; one longer than the buffer is not sent.
         let Some(frame) = buffer.get_mut(..len.min(memory.slot_size() as usize)) else { return Ok(0) };
         let count = tx.room(memory, count)?.min(count);
@@ -55,7 +48,7 @@ impl Link for ProgramRing {
     }
 
     fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
-        let ProgramRing { memory, rx, buffer, .. } = self;
+        let ProgramRing { ring: SlotRing { memory, rx, .. }, buffer } = self;
         let count = rx.available(memory, count)?.min(count);
         for position in 0..count {
             if position + AHEAD < count {
@@ -67,33 +60,30 @@ impl Link for ProgramRing {
             each(buffer.get(..len).unwrap_or_default());
             rx.advance(1);
         }
-        if self.memory.is_closed() {
+        if memory.is_closed() {
             return Err(LinkError::Closed);
         }
         Ok(count)
     }
 
     fn publish(&mut self) -> u32 {
-        let sent = self.tx.publish(&self.memory);
-        let wanted = self.rx.publish(&self.memory) | sent;
-        if wanted && let Some(doorbell) = Words::<u32>::new(self.doorbell.span()) {
-            doorbell.store(0, 1);
-        }
-        wanted.into()
+        self.ring.publish().into()
     }
 
     fn pending(&mut self) -> Result<u32, LinkError> {
-        let slots = self.tx.slots();
-        Ok(slots - self.tx.room(&self.memory, slots)?)
+        let SlotRing { memory, tx, .. } = &mut self.ring;
+        let slots = tx.slots();
+        Ok(slots - tx.room(memory, slots)?)
     }
 
     fn arm(&mut self, room: bool) -> Result<bool, LinkError> {
-        if room && !self.tx.arm(&self.memory, self.tx.slots() / 2)? {
+        let SlotRing { memory, tx, rx, .. } = &mut self.ring;
+        if room && !tx.arm(memory, tx.slots() / 2)? {
             return Ok(false);
         }
-        let armed = self.rx.arm(&self.memory, 1)?;
+        let armed = rx.arm(memory, 1)?;
         if !armed {
-            self.tx.disarm(&self.memory);
+            tx.disarm(memory);
         }
         Ok(armed)
     }

@@ -3,21 +3,26 @@
 //! It is no general hypervisor. A machine has memory, a console of one port, an exit port, a port to sleep at, and
 //! what is added to it: more memory, such as a ring port's, doorbells, and the card of an `e1000` port. There is no
 //! interrupt controller and no firmware: an image begins at its PVH entry, and a device wakes a guest that sleeps. Read
-//! `vm.rs` first.
+//! `vm.rs` first. [`FunctionVm`] runs a Click configuration in such a machine; read `function/mod.rs` first.
 //!
 //! The guest is not trusted. What it does is bounded by its memory and its time; any access that the machine does not
 //! have ends it with a reason.
 #![cfg(target_arch = "x86_64")]
 
 mod card;
+mod function;
 mod load;
 mod ring;
 mod vm;
 
 pub use card::CardError;
+pub use function::{Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, Round};
 pub use load::LoadError;
 pub use ring::RingError;
+pub use ringway_tiny::{FunctionStart, channel};
 pub use vm::{Console, Counts, End, Vm, VmError};
 
-/// The image of the tiny guest (crate `tiny`).
+/// The image of the tiny guest that plays roles (crate `tiny`).
 pub static TINY: &[u8] = include_bytes!(env!("TINY"));
+/// The image of functions: Click with all elements that need no operating system.
+pub static CLICK: &[u8] = include_bytes!(env!("CLICK"));

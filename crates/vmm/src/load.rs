@@ -2,9 +2,9 @@
 
 use linux_loader::configurator::pvh::PvhBootConfigurator;
 use linux_loader::configurator::{BootConfigurator, BootParams};
-use linux_loader::loader::KernelLoader;
 use linux_loader::loader::elf::start_info::{hvm_memmap_table_entry, hvm_modlist_entry, hvm_start_info};
 use linux_loader::loader::elf::{Elf, PvhBootCapability};
+use linux_loader::loader::{KernelLoader, KernelLoaderResult};
 use std::fs::File;
 use std::io::Cursor;
 use std::os::fd::OwnedFd;
@@ -19,6 +19,8 @@ const MODULE: u64 = 0x9000;
 const MODULE_MAX: usize = 4096;
 /// First number of the start information.
 const MAGIC: u32 = 0x336e_c578;
+/// Memory that an image with a second module needs at least for its heap.
+const HEAP_MIN: u64 = 2 << 20;
 /// Memory, in the memory map.
 const RAM: u32 = 1;
 
@@ -37,9 +39,22 @@ pub enum LoadError {
     /// The command line is too long.
     #[error("the command line has {0} bytes, at most 4096 are allowed")]
     Line(usize),
+    /// The second module and the image leave no memory.
+    #[error("{size} bytes of memory are too few for the image and {module} bytes of configuration")]
+    Module {
+        /// Bytes of the module.
+        module: usize,
+        /// Bytes of the memory.
+        size: usize,
+    },
     /// The memory is too small.
     #[error("the tables do not fit into the memory: {0}")]
     Tables(String),
+}
+
+/// The end of a loaded image.
+fn image_end(loaded: &KernelLoaderResult) -> u64 {
+    loaded.kernel_end
 }
 
 /// Where the image begins.
@@ -48,8 +63,15 @@ pub(crate) struct Entry {
     pub start_info: u64,
 }
 
-/// Loads an image into a machine's memory, with `line` as its module.
-pub(crate) fn load(memory: OwnedFd, size: usize, image: &[u8], line: &str) -> Result<Entry, LoadError> {
+/// Loads an image into a machine's memory, with `line` as its first module, and `module` as its second unless that is
+/// empty.
+pub(crate) fn load(
+    memory: OwnedFd,
+    size: usize,
+    image: &[u8],
+    line: &str,
+    module: &[u8],
+) -> Result<Entry, LoadError> {
     if line.len() > MODULE_MAX {
         return Err(LoadError::Line(line.len()));
     }
@@ -65,20 +87,30 @@ pub(crate) fn load(memory: OwnedFd, size: usize, image: &[u8], line: &str) -> Re
     if entry >= size as u64 {
         return Err(LoadError::Entry(entry));
     }
+    let mut modules =
+        vec![hvm_modlist_entry { paddr: MODULE, size: line.len() as u64, ..Default::default() }];
+    if !module.is_empty() {
+        // At the end of the memory: what is before it is the guest's heap.
+        let at = (size as u64).saturating_sub(module.len() as u64) & !0xfff;
+        if at < image_end(&loaded).saturating_add(HEAP_MIN) {
+            return Err(LoadError::Module { module: module.len(), size });
+        }
+        memory.write_slice(module, GuestAddress(at)).map_err(|error| tables(&error))?;
+        modules.push(hvm_modlist_entry { paddr: at, size: module.len() as u64, ..Default::default() });
+    }
     let start = hvm_start_info {
         magic: MAGIC,
         version: 1,
-        nr_modules: 1,
+        nr_modules: modules.len() as u32,
         modlist_paddr: MODULES,
         memmap_paddr: MEMORY_MAP,
         memmap_entries: 1,
         ..hvm_start_info::default()
     };
     let map = hvm_memmap_table_entry { addr: 0, size: size as u64, type_: RAM, reserved: 0 };
-    let module = hvm_modlist_entry { paddr: MODULE, size: line.len() as u64, ..hvm_modlist_entry::default() };
     let mut parameters = BootParams::new(&start, GuestAddress(START_INFO));
     parameters.set_sections(&[map], GuestAddress(MEMORY_MAP));
-    parameters.set_modules(&[module], GuestAddress(MODULES));
+    parameters.set_modules(&modules, GuestAddress(MODULES));
     PvhBootConfigurator::write_bootparams(&parameters, &memory).map_err(|error| tables(&error))?;
     memory.write_slice(line.as_bytes(), GuestAddress(MODULE)).map_err(|error| tables(&error))?;
     Ok(Entry { entry, start_info: START_INFO })

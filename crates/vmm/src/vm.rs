@@ -2,11 +2,11 @@
 
 use crate::card::Card;
 use crate::load::{LoadError, load};
-use ringway_host::kvm::{Alarm, Exit, Machine};
+use ringway_host::kvm::{Alarm, Exit, Machine, Space};
 use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking, thread_cpu};
 use ringway_mem::Region;
 use ringway_vfio_user::ClientError;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ const MEMORY_MIN: usize = 2 << 20;
 
 /// Key of the card's interrupt among the eventfds that wake the guest.
 const CARD: u64 = u64::MAX;
+/// Key of eventfds that nobody clears.
+const EDGE: u64 = CARD - 1;
 
 /// Receives the console's bytes.
 pub type Console<'a> = &'a mut dyn FnMut(&[u8]);
@@ -102,10 +104,30 @@ pub struct Vm {
     card: Option<Card>,
     /// Signalled by devices to wake the guest, by number.
     wakes: Vec<EventFd>,
-    epoll: Epoll,
+    epoll: Arc<Epoll>,
     counts: Counts,
     /// Bytes that it wrote to its console.
     written: usize,
+}
+
+/// What other threads may change while a machine runs: memory, doorbells, and what wakes the guest.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub space: Arc<Space>,
+    epoll: Arc<Epoll>,
+}
+
+impl Surroundings {
+    /// Makes an eventfd wake the guest when it is signalled; nobody has to clear it.
+    pub fn add_wake(&self, eventfd: BorrowedFd<'_>) -> Result<(), HostError> {
+        self.epoll.add_edge(eventfd, EDGE)
+    }
+
+    /// The eventfd wakes the guest no more.
+    pub fn remove_wake(&self, eventfd: BorrowedFd<'_>) {
+        // It is only watched by us, and so can be removed.
+        let _ = self.epoll.delete(eventfd);
+    }
 }
 
 impl Vm {
@@ -114,11 +136,11 @@ impl Vm {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
         }
-        let mut machine = Machine::new()?;
+        let machine = Machine::new()?;
         let memory = memfd("tiny guest", size)?;
         let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
-        machine.add_memory(&region)?;
-        let (wakes, epoll) = (Vec::new(), Epoll::new()?);
+        machine.space().add_memory(&region)?;
+        let (wakes, epoll) = (Vec::new(), Arc::new(Epoll::new()?));
         let counts = Counts::default();
         Ok(Vm { machine, memory, region, card: None, wakes, epoll, counts, written: 0 })
     }
@@ -142,12 +164,15 @@ impl Vm {
 
     /// Adds memory, such as a device's, at its guest-physical address.
     pub fn add_memory(&mut self, region: &Region) -> Result<(), VmError> {
-        Ok(self.machine.add_memory(region)?)
+        self.machine.space().add_memory(region)?;
+        Ok(())
     }
 
     /// Makes writes of four bytes to an address signal an eventfd.
     pub fn add_doorbell(&mut self, address: u64, eventfd: OwnedFd) -> Result<(), VmError> {
-        Ok(self.machine.add_doorbell(address, eventfd)?)
+        // It stays until the machine is gone.
+        self.machine.space().add_doorbell(address, eventfd)?;
+        Ok(())
     }
 
     /// Adds an eventfd that wakes the guest while it sleeps.
@@ -158,14 +183,29 @@ impl Vm {
         Ok(())
     }
 
+    /// What other threads may change while it runs.
+    pub(crate) fn surroundings(&self) -> Surroundings {
+        Surroundings { space: self.machine.space().clone(), epoll: self.epoll.clone() }
+    }
+
+    /// Ticks of the guest's clock in a second; 0 if the kernel doesn't tell.
+    pub(crate) fn hz(&self) -> u64 {
+        self.machine.tsc_hz()
+    }
+
     /// Loads an image with its command line, to which the clock's frequency is added.
     pub fn load(&mut self, image: &[u8], line: &str) -> Result<(), VmError> {
+        self.load_with(image, line, &[])
+    }
+
+    /// The same, with a second module unless that is empty.
+    pub fn load_with(&mut self, image: &[u8], line: &str, module: &[u8]) -> Result<(), VmError> {
         let line = match self.machine.tsc_hz() {
             0 => line.to_owned(),
             hz => format!("tsc={hz} {line}"),
         };
         let memory = self.memory.try_clone().map_err(|error| LoadError::Tables(error.to_string()))?;
-        let entry = load(memory, self.region.len as usize, image, &line)?;
+        let entry = load(memory, self.region.len as usize, image, &line, module)?;
         Ok(self.machine.enter_pvh(entry.entry, entry.start_info)?)
     }
 
@@ -176,11 +216,20 @@ impl Vm {
 
     /// Runs the guest on this thread until it ends, at most for `limit`.
     pub fn run(&mut self, limit: Duration, console: Console<'_>) -> Result<End, VmError> {
-        let started = Instant::now();
         // Attack: a guest that never exits.
         let _alarm = Alarm::after(limit)?;
+        self.run_until(Some(limit), console)
+    }
+
+    /// The same without a limit: only the end of the process ends a guest that never exits.
+    pub fn run_on(&mut self, console: Console<'_>) -> Result<End, VmError> {
+        self.run_until(None, console)
+    }
+
+    fn run_until(&mut self, limit: Option<Duration>, console: Console<'_>) -> Result<End, VmError> {
+        let started = Instant::now();
         loop {
-            let left = limit.saturating_sub(started.elapsed());
+            let left = limit.map_or(Duration::MAX, |limit| limit.saturating_sub(started.elapsed()));
             let exit = match self.machine.run() {
                 Ok(exit) => exit,
                 Err(error) => return Ok(End::Stopped(error.to_string())),
@@ -246,7 +295,7 @@ fn park(epoll: &Epoll, wakes: &[EventFd], time: Duration) -> bool {
     let mut woken = false;
     epoll.wait(Some(time.as_nanos() as u64), |key| {
         // The card's eventfd is cleared after the exit.
-        woken |= key == CARD || wakes.get(key as usize).is_some_and(EventFd::clear);
+        woken |= key >= EDGE || wakes.get(key as usize).is_some_and(EventFd::clear);
     });
     woken
 }

@@ -101,6 +101,19 @@ pub fn example(package: &str, name: &str) -> PathBuf {
     program
 }
 
+/// What functions are run as by tests: as processes, and as VMs where KVM can be opened.
+pub fn isolations() -> Vec<&'static str> {
+    let kvm = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    match kvm {
+        Ok(_) if cfg!(target_arch = "x86_64") => vec!["process", "vm"],
+        Ok(_) => vec!["process"],
+        Err(error) => {
+            eprintln!("VMs are left out: /dev/kvm: {error}");
+            vec!["process"]
+        }
+    }
+}
+
 /// Waits until a condition holds, with a time limit for slow machines.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);

@@ -339,7 +339,7 @@ pub struct FunctionView {
     pub state: String,
     /// Process ID; 0 if it does not run.
     pub pid: u32,
-    /// What separates it from the rest of the fabric: `process` or `worker`.
+    /// What separates it from the rest of the fabric: `process`, `vm` or `worker`.
     #[serde(default)]
     pub isolation: String,
     /// Its ports.
@@ -361,7 +361,7 @@ pub struct NewFunction {
     pub name: String,
     /// Its configuration, in Click's language.
     pub configuration: String,
-    /// What separates it from the rest of the fabric: `process` (the default) or `worker`.
+    /// What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`.
     #[serde(default)]
     pub isolation: Option<String>,
     /// Its ports: ports of kind `ring` that no guest or function has.

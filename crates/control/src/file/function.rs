@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub const MEMORY: u64 = 256 << 20;
 /// Memory that a function may have.
 pub const MEMORY_RANGE: RangeInclusive<u64> = 32 << 20..=1 << 40;
+/// Largest memory of a function in a virtual machine.
+pub const VM_MEMORY: u64 = 2000 << 20;
 /// Largest configuration in bytes. Attack: an endless configuration.
 pub const LARGEST: usize = 16 << 20;
 /// Numbers of frames that a function may handle at once; the default is the largest.
@@ -60,14 +62,24 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         let what = format!("{} has a core, but isolation \"worker\"", section.path);
         section.error("core", what, "remove it; the core is its worker's");
     }
+    let fallback = section.word("fallback", &[("process", Isolation::Process)]);
+    if fallback.is_some() && isolation != Isolation::Vm {
+        section.error("fallback", "only a VM may fail to start on a host", "remove `fallback`");
+    }
+    let memory = section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY);
+    if isolation == Isolation::Vm && memory > VM_MEMORY {
+        let most = ringway_spec::file::units::show_size(VM_MEMORY);
+        section.error("memory", "a function in a VM has less than 2 GB", format!("use up to {most}"));
+    }
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
         isolation,
+        fallback: fallback.is_some(),
         parameters,
         ports,
         devices,
-        memory: section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY),
+        memory,
         core: section.number("core", 0..=65_535).map(|core| core as usize),
         burst: section.number("burst", BURSTS).unwrap_or(*BURSTS.end()) as u32,
         start: section.boolean("start").unwrap_or(true),

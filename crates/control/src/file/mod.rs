@@ -12,7 +12,7 @@ mod placement;
 mod port;
 
 pub use desired::Fabric;
-pub use function::{BURSTS, Complaint, MEMORY, MEMORY_RANGE, good_parameter};
+pub use function::{BURSTS, Complaint, MEMORY, MEMORY_RANGE, VM_MEMORY, good_parameter};
 pub(crate) use outside::number;
 pub use port::{cidr, mac, shape, socket, station};
 

@@ -9,6 +9,7 @@ mod resident;
 pub mod runner;
 
 use ringway_host::jail::dynamic_user;
+use ringway_spec::Isolation;
 use serde::{Deserialize, Serialize};
 
 /// The first message to a function's process. Two descriptors come with it: the listening socket for handlers, and the
@@ -33,6 +34,10 @@ pub struct Start {
     pub memory: u64,
     /// The core it is pinned to.
     pub core: Option<usize>,
+    /// What separates it from the rest of the fabric.
+    pub isolation: Isolation,
+    /// Whether it runs as a process where the host has no KVM for its virtual machine.
+    pub fallback: bool,
     /// The user ID that the process switches to if it was started as root.
     pub user: u32,
 }
@@ -42,6 +47,8 @@ pub struct Start {
 pub enum FunctionMessage {
     /// The configuration is running.
     Up,
+    /// It runs as a process instead of a virtual machine, for this reason.
+    Fallback(String),
     /// The configuration can't run, with the reason.
     Wrong(String),
 }
@@ -59,6 +66,8 @@ impl Start {
             burst: function.burst,
             memory: function.memory,
             core: function.core,
+            isolation: function.isolation,
+            fallback: function.fallback,
             user: dynamic_user(fabric, &function.name),
         }
     }

@@ -5,7 +5,7 @@
 //! when they are configured.
 
 use crate::api::NewFunction;
-use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, good_name, good_parameter};
+use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, VM_MEMORY, good_name, good_parameter};
 use ringway_spec::file::{either, units};
 use ringway_spec::{Configuration, Function, Isolation};
 
@@ -41,6 +41,11 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
         let [least, most] = [*MEMORY_RANGE.start(), *MEMORY_RANGE.end()].map(units::show_size);
         wrong.push(format!("{memory} bytes of memory; use a value from {least} to {most}"));
     }
+    let isolation = known.map(|(_, isolation)| *isolation).unwrap_or_default();
+    if isolation == Isolation::Vm && memory > VM_MEMORY {
+        let most = units::show_size(VM_MEMORY);
+        wrong.push(format!("{memory} bytes of memory; a function in a VM has up to {most}"));
+    }
     let burst = burst.map_or(*BURSTS.end(), u64::from);
     if !BURSTS.contains(&burst) {
         wrong.push(format!("a burst of {burst}; use a value from {} to {}", BURSTS.start(), BURSTS.end()));
@@ -57,7 +62,8 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
     Ok(Function {
         name,
         configuration: Configuration { file: None, text: configuration },
-        isolation: known.map(|(_, isolation)| *isolation).unwrap_or_default(),
+        isolation,
+        fallback: false,
         parameters: parameters.into_iter().collect(),
         ports,
         devices: devices.into_iter().collect(),

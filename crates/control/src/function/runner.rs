@@ -80,7 +80,8 @@ pub struct Launch<'a> {
 /// The system's.
 pub fn launch(launch: Launch<'_>) -> io::Result<Box<dyn Runner>> {
     match launch.function.isolation {
-        Isolation::Process => Ok(Box::new(Process::start(launch)?)),
+        // A VM's monitor is such a process.
+        Isolation::Process | Isolation::Vm => Ok(Box::new(Process::start(launch)?)),
         Isolation::Worker => Ok(Box::new(Resident::start(launch)?)),
     }
 }

@@ -20,7 +20,7 @@ pub struct Configuration<'a> {
     pub ports: &'a [String],
     /// Devices that the configuration names, and the port that each stands for.
     pub devices: &'a [(String, String)],
-    /// Whether it runs in the process of the data path, where elements have no operating system.
+    /// Whether it runs in the process of the data path or in a VM, where elements have no operating system.
     pub resident: bool,
 }
 
@@ -106,8 +106,7 @@ pub(super) fn check_resident(graph: &Graph, diagnostics: &mut Diagnostics) {
     for element in graph.elements.iter().filter(|element| !element.name.starts_with(SOCKET)) {
         if needs_system(&element.class) {
             let what = format!(
-                "{} needs an operating system, which a function in a worker does not have; use isolation = \
-                 \"process\"",
+                "{} needs an operating system, which only a process has; use isolation = \"process\"",
                 element.class
             );
             diagnostics.error(element.landmark.clone(), what);

@@ -82,6 +82,10 @@ const ALLOWED: &[libc::c_long] = &[
 /// Additional calls of a process that accepts connections.
 pub(super) const ACCEPTING: &[libc::c_long] = &[libc::SYS_accept4];
 
+/// The numbers of KVM_RUN, KVM_SET_USER_MEMORY_REGION and KVM_IOEVENTFD (linux/kvm.h): a monitor runs its guest, and
+/// maps rings and doorbells as ports come and go.
+pub(super) const KVM: &[i64] = &[0xae80, 0x4020_ae46, 0x4040_ae79];
+
 /// Calls that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
@@ -108,7 +112,7 @@ pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, B
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-fn rules(more: &[libc::c_long]) -> Result<Rules, BackendError> {
+fn rules(more: &[libc::c_long], controls: &[i64]) -> Result<Rules, BackendError> {
     let mut rules: Rules = ALLOWED.iter().chain(OLD).chain(more).map(|&call| (call, Vec::new())).collect();
     // Attack: execution of code written to memory.
     let executable = libc::PROT_EXEC as u64;
@@ -134,7 +138,7 @@ fn rules(more: &[libc::c_long]) -> Result<Rules, BackendError> {
         libc::F_GETPIPE_SZ,
     ];
     rules.insert(libc::SYS_fcntl, one_of(1, &commands.map(i64::from))?);
-    rules.insert(libc::SYS_ioctl, one_of(1, &[libc::FIONBIO as i64])?);
+    rules.insert(libc::SYS_ioctl, one_of(1, &[&[libc::FIONBIO as i64], controls].concat())?);
     Ok(rules)
 }
 
@@ -159,10 +163,11 @@ pub(super) fn older() -> Result<BpfProgram, HostError> {
     program(Ok(rules), SeccompAction::Allow, refuse(libc::ENOSYS))
 }
 
-/// Applies the filters, which allow `more` too, to every thread of this process.
-pub(super) fn forbid(more: &[libc::c_long]) -> Result<(), HostError> {
+/// Applies the filters, which allow the calls of `more` and the `ioctl`s of `controls` too, to every thread of this
+/// process.
+pub(super) fn forbid(more: &[libc::c_long], controls: &[i64]) -> Result<(), HostError> {
     // The stricter filter is loaded last: it forbids loading further ones.
-    for program in [older()?, program(rules(more), refuse(libc::EPERM), SeccompAction::Allow)?] {
+    for program in [older()?, program(rules(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?] {
         seccompiler::apply_filter_all_threads(&program).map_err(|error| {
             HostError::Sandbox(format!("{error}; the kernel needs CONFIG_SECCOMP_FILTER"))
         })?;

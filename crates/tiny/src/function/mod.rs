@@ -1,0 +1,192 @@
+//! A function: a Click configuration between ring ports, controlled by the monitor over a channel.
+
+mod build;
+mod clock;
+mod door;
+mod platform;
+mod plug;
+#[cfg(test)]
+mod tests;
+
+pub use build::registry;
+pub use platform::Map;
+
+use crate::channel::{Channel, ToMonitor};
+use crate::role::Machine;
+use crate::start::FunctionStart;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use build::Builder;
+use clock::GuestTime;
+use core::cell::RefCell;
+use ringway_click::{Driver, Interest, Router, Turn, drive};
+use ringway_elements::platform::Uses;
+use ringway_ring::Broken;
+
+/// How often a busy router's ports and channel are looked at, in nanoseconds; if time stands still, also after a number
+/// of turns.
+const BUSY: u64 = 20_000;
+const TURNS: u32 = 4096;
+/// Shortest sleep in nanoseconds: the exit takes as long.
+const SHORTEST: u64 = 20_000;
+/// Longest sleep in microseconds.
+const SLEEP: u64 = 1_000_000;
+/// Sleeps until the last messages were taken, before a guest that can't run ends anyway.
+const FAREWELL: u32 = 100;
+
+/// What a guest of a function has of its machine.
+pub struct Host<M> {
+    /// Its machine.
+    pub machine: M,
+    /// Notifies the monitor of messages.
+    pub notify: Box<dyn FnMut()>,
+    /// Reads the counter of ticks.
+    pub ticks: fn() -> u64,
+    /// How memory that the monitor names is reached.
+    pub map: Map,
+}
+
+/// Why a function ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionEnd {
+    /// Its configuration stopped.
+    Stopped,
+    /// Its configuration can't run; the monitor knows why.
+    Wrong,
+}
+
+/// Runs a function until it ends.
+pub fn run<M: Machine + 'static>(host: Host<M>, channel: Channel, start: FunctionStart) -> FunctionEnd {
+    let uses = Uses { ports: start.ports.clone(), devices: start.devices.clone() };
+    platform::begin(channel, uses.clone(), &start.handlers, host.map);
+    let time = GuestTime::new(host.ticks, start.hz, (host.ticks)(), start.wall);
+    let ticks = host.ticks;
+    let surroundings = Rc::new(RefCell::new(Surroundings { host, time, looked: 0, turns: 0, broken: false }));
+    match Builder::new(start, uses).first(time, ticks) {
+        Ok(router) => {
+            platform::with(|platform| platform.send(&ToMonitor::Up));
+            drive(&Rc::new(RefCell::new(router)), &surroundings);
+            surroundings.borrow_mut().farewell();
+            FunctionEnd::Stopped
+        }
+        Err(why) => {
+            platform::with(|platform| platform.wrong(why.trim_end()));
+            surroundings.borrow_mut().farewell();
+            FunctionEnd::Wrong
+        }
+    }
+}
+
+/// The channel, the clock and the ports.
+struct Surroundings<M> {
+    host: Host<M>,
+    time: GuestTime,
+    /// Time of the last look at the ports and the channel.
+    looked: u64,
+    turns: u32,
+    /// The monitor violated the channel's rules.
+    broken: bool,
+}
+
+impl<M: Machine> Surroundings<M> {
+    /// Exchanges messages; stops the router if the channel can't be used.
+    fn exchange(&mut self) {
+        let exchanged = platform::with(|platform| {
+            platform.receive()?;
+            platform.channel.flush()
+        });
+        match exchanged {
+            Some(Ok(false)) | None => {}
+            Some(Ok(true)) => (self.host.notify)(),
+            Some(Err(_)) => self.broken = true,
+        }
+    }
+
+    /// Reports ready descriptors; whether there were any.
+    fn report(&mut self, router: &mut Router) -> bool {
+        self.exchange();
+        if self.broken {
+            router.set_runcount(-i64::from(i32::MAX));
+            return true;
+        }
+        let mut interests: Vec<Interest> = router.interests().to_vec();
+        interests.sort_unstable_by_key(|interest| interest.descriptor);
+        let mut any = false;
+        for same in interests.chunk_by(|one, other| one.descriptor == other.descriptor) {
+            let descriptor = same[0].descriptor;
+            let (readable, writable) =
+                platform::with(|platform| platform.is_ready(descriptor)).unwrap_or_default();
+            let wanted = |interest: &Interest| interest.readable && readable || interest.writable && writable;
+            if same.iter().any(wanted) {
+                router.selected(descriptor, readable, writable);
+                any = true;
+            }
+        }
+        // Answers go at once.
+        self.exchange();
+        any
+    }
+
+    fn arm(&mut self) -> Result<bool, Broken> {
+        platform::with(|platform| platform.channel.arm()).unwrap_or(Ok(true))
+    }
+
+    /// Sleeps for so long, or until the monitor or a port notifies the guest.
+    fn sleep(&mut self, nanoseconds: u64) {
+        match self.arm() {
+            Ok(true) => self.host.machine.park((nanoseconds.div_ceil(1000)).min(SLEEP) as u32),
+            Ok(false) => {}
+            Err(_) => self.broken = true,
+        }
+        platform::with(|platform| platform.channel.disarm());
+    }
+
+    /// Waits until the monitor has taken the last messages.
+    fn farewell(&mut self) {
+        for _ in 0..FAREWELL {
+            self.exchange();
+            let waiting = platform::with(|platform| platform.channel.waiting());
+            if self.broken || waiting == Some(0) {
+                return;
+            }
+            self.sleep(SLEEP * 1000 / u64::from(FAREWELL));
+        }
+    }
+}
+
+impl<M: Machine> Driver for Surroundings<M> {
+    fn now(&mut self) -> u64 {
+        self.time.now()
+    }
+
+    fn look(&mut self, _: &mut Router) {}
+
+    fn poll(&mut self, router: &mut Router) {
+        self.report(router);
+    }
+
+    fn rest(&mut self, router: &mut Router, turn: Turn) {
+        let sleep = match turn {
+            Turn::Stopped => return,
+            Turn::Busy => {
+                self.turns = self.turns.wrapping_add(1);
+                let now = router.turn_began();
+                if now.abs_diff(self.looked) >= BUSY || self.turns.is_multiple_of(TURNS) {
+                    self.looked = now;
+                    self.report(router);
+                }
+                return;
+            }
+            Turn::Idle => SLEEP * 1000,
+            Turn::IdleUntil(when) => {
+                let now = router.clock().steady();
+                router.clock().machine_time(when.saturating_sub(now))
+            }
+        };
+        // Ports were armed by their elements: what came before is seen here, what comes later ends the sleep.
+        if !self.report(router) && sleep >= SHORTEST {
+            self.sleep(sleep);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What elements share with the guest's driver: ports, connections, and the channel to the monitor.
+
+use crate::channel::{CONNECTIONS, CONTENTS, Channel, ToGuest, ToMonitor, WINDOW};
+use crate::function::plug::Port;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use ringway_elements::platform::Uses;
+use ringway_mem::Region;
+use ringway_ring::Broken;
+
+/// Number of the descriptor by which ControlSocket waits for programs that connect.
+pub(super) const DOOR: i32 = 1;
+/// Number of the descriptor of the first connection; the others follow.
+pub(super) const CONNECTION: i32 = 1 << 8;
+/// Number of the descriptor of the first port; the others follow.
+pub(super) const PORT: i32 = 1 << 16;
+/// Attack: a configuration that prints faster than the monitor reads. Messages that wait for room.
+const PRINTS: usize = 1000;
+
+/// How memory that the monitor names is reached.
+pub type Map = fn(u64, u64) -> Option<Region>;
+
+/// A program's connection.
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    /// Bytes of the program that ControlSocket has not read.
+    pub input: VecDeque<u8>,
+    /// The program sends nothing more.
+    pub ended: bool,
+    /// The program is gone.
+    pub gone: bool,
+    /// Bytes for the program on the way.
+    pub sent: u32,
+}
+
+/// All of it.
+pub(crate) struct Platform {
+    pub uses: Uses,
+    /// Path of the socket for handlers.
+    pub handlers: String,
+    pub channel: Channel,
+    pub ports: Vec<Rc<RefCell<Port>>>,
+    pub(super) connections: BTreeMap<u16, Connection>,
+    /// Connections that ControlSocket has not accepted.
+    pub(super) opened: VecDeque<u16>,
+    /// Lines that were not printed.
+    suppressed: u64,
+    map: Map,
+}
+
+#[cfg(target_os = "none")]
+mod place {
+    use super::Platform;
+    use core::cell::RefCell;
+
+    struct Own(RefCell<Option<Platform>>);
+    // SAFETY: the guest has one CPU and no interrupts, and so a single thread.
+    unsafe impl Sync for Own {}
+    static PLATFORM: Own = Own(RefCell::new(None));
+
+    pub(super) fn with<R>(use_it: impl FnOnce(&mut Option<Platform>) -> R) -> R {
+        use_it(&mut PLATFORM.0.borrow_mut())
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+mod place {
+    use super::Platform;
+    use std::cell::RefCell;
+
+    std::thread_local! {
+        static PLATFORM: RefCell<Option<Platform>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn with<R>(use_it: impl FnOnce(&mut Option<Platform>) -> R) -> R {
+        PLATFORM.with_borrow_mut(use_it)
+    }
+}
+
+/// Sets the platform up.
+pub(crate) fn begin(channel: Channel, uses: Uses, handlers: &str, map: Map) {
+    let port = |at: usize| Rc::new(RefCell::new(Port::new(at)));
+    let platform = Platform {
+        ports: (0..uses.ports.len()).map(port).collect(),
+        uses,
+        handlers: handlers.into(),
+        channel,
+        connections: BTreeMap::new(),
+        opened: VecDeque::new(),
+        suppressed: 0,
+        map,
+    };
+    place::with(|place| *place = Some(platform));
+}
+
+/// Uses the platform; `None` before [`begin`].
+pub(crate) fn with<R>(use_it: impl FnOnce(&mut Platform) -> R) -> Option<R> {
+    place::with(|place| place.as_mut().map(use_it))
+}
+
+impl Platform {
+    pub(super) fn send(&mut self, message: &ToMonitor<'_>) {
+        self.channel.send(message.to_bytes());
+    }
+
+    /// Prints a line, in parts.
+    pub(super) fn print(&mut self, line: &[u8]) {
+        if self.channel.waiting() > PRINTS {
+            self.suppressed += 1;
+            return;
+        }
+        if self.suppressed > 0 {
+            let note = alloc::format!("{} more messages suppressed", core::mem::take(&mut self.suppressed));
+            self.send(&ToMonitor::Print(true, note.as_bytes()));
+        }
+        let parts = line.chunks(CONTENTS - 1);
+        let last = parts.len().saturating_sub(1);
+        if line.is_empty() {
+            self.send(&ToMonitor::Print(true, b""));
+        }
+        for (at, part) in parts.enumerate() {
+            self.send(&ToMonitor::Print(at == last, part));
+        }
+    }
+
+    /// Says why the configuration can't run.
+    pub(super) fn wrong(&mut self, why: &str) {
+        let parts = why.as_bytes().chunks(CONTENTS - 1);
+        let last = parts.len().saturating_sub(1);
+        for (at, part) in parts.enumerate() {
+            self.send(&ToMonitor::Wrong(at == last, part));
+        }
+    }
+
+    /// Handles messages of the monitor.
+    pub(super) fn receive(&mut self) -> Result<(), Broken> {
+        let Platform { channel, connections, opened, ports, map, .. } = self;
+        let mut answers = Vec::new();
+        while let Some(message) = channel.receive()? {
+            match ToGuest::from_bytes(message) {
+                Some(ToGuest::PortUp(number, place)) => {
+                    let Some(port) = ports.get(usize::from(number)) else { continue };
+                    if let Err(why) = port.borrow_mut().arrive(place, *map) {
+                        answers.push(ToMonitor::Released(number, why.as_bytes()).to_bytes());
+                    }
+                }
+                Some(ToGuest::PortAway(number, reason)) => {
+                    let Some(port) = ports.get(usize::from(number)) else { continue };
+                    if port.borrow_mut().leave(reason) {
+                        answers.push(ToMonitor::Released(number, b"").to_bytes());
+                    }
+                }
+                Some(ToGuest::Opened(number)) if number < CONNECTIONS => {
+                    connections.insert(number, Connection::default());
+                    opened.push_back(number);
+                }
+                Some(ToGuest::Data(number, bytes)) => {
+                    if let Some(connection) = connections.get_mut(&number) {
+                        connection.input.extend(bytes);
+                    }
+                }
+                Some(ToGuest::Taken(number, bytes)) => {
+                    if let Some(connection) = connections.get_mut(&number) {
+                        connection.sent = connection.sent.saturating_sub(bytes);
+                    }
+                }
+                Some(ToGuest::Ended(number, gone)) => {
+                    if let Some(connection) = connections.get_mut(&number) {
+                        connection.ended = true;
+                        connection.gone |= gone;
+                    }
+                }
+                Some(ToGuest::Opened(_)) | None => {}
+            }
+        }
+        answers.into_iter().for_each(|answer| channel.send(answer));
+        Ok(())
+    }
+
+    /// Whether a descriptor is readable and writable: a port's if its ring or its state changed.
+    pub(super) fn is_ready(&mut self, descriptor: i32) -> (bool, bool) {
+        if descriptor == DOOR {
+            return (!self.opened.is_empty(), false);
+        }
+        if descriptor >= PORT {
+            let port = self.ports.get((descriptor - PORT) as usize);
+            return (port.is_some_and(|port| port.borrow_mut().is_ready()), false);
+        }
+        let number = u16::try_from(descriptor - CONNECTION).unwrap_or(CONNECTIONS);
+        let Some(connection) = self.connections.get(&number) else { return (false, false) };
+        (!connection.input.is_empty() || connection.ended, connection.gone || connection.sent < WINDOW)
+    }
+
+    /// The port of this name.
+    pub(super) fn port(&self, name: &str) -> Option<Rc<RefCell<Port>>> {
+        let at = self.uses.ports.iter().position(|own| own == name)?;
+        self.ports.get(at).cloned()
+    }
+
+    /// Reads bytes of a connection; tells the monitor how many.
+    pub(super) fn read(&mut self, number: u16, buffer: &mut [u8]) -> Option<usize> {
+        let connection = self.connections.get_mut(&number)?;
+        let count = buffer.len().min(connection.input.len());
+        for (to, from) in buffer.iter_mut().zip(connection.input.drain(..count)) {
+            *to = from;
+        }
+        if count == 0 {
+            return (!connection.ended).then_some(0);
+        }
+        self.send(&ToMonitor::Taken(number, count as u32));
+        Some(count)
+    }
+
+    /// Sends bytes to a program as far as the window permits; returns their number, and whether it is there.
+    pub(super) fn write(&mut self, number: u16, bytes: &[u8]) -> (usize, bool) {
+        let Some(connection) = self.connections.get_mut(&number).filter(|known| !known.gone) else {
+            return (0, false);
+        };
+        let count = bytes.len().min((WINDOW - connection.sent.min(WINDOW)) as usize);
+        connection.sent += count as u32;
+        for part in bytes[..count].chunks(CONTENTS) {
+            self.send(&ToMonitor::Data(number, part));
+        }
+        (count, true)
+    }
+
+    /// Ends a connection.
+    pub(super) fn close(&mut self, number: u16) {
+        if self.connections.remove(&number).is_some() {
+            self.opened.retain(|own| *own != number);
+            self.send(&ToMonitor::Closed(number));
+        }
+    }
+}

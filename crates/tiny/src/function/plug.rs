@@ -1,0 +1,266 @@
+//! Ports of a function in a guest: the monitor attaches to them, and maps their rings into the guest's memory.
+
+use super::platform::{self, Map, PORT};
+use crate::channel::{RingPlace, ToMonitor};
+use crate::link::LinkError;
+use crate::slot_ring::SlotRing;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use core::cell::{RefCell, RefMut};
+use ringway_click::{Context, Failed, Timer};
+use ringway_elements::platform::{self as elements, PortRing, Pushed};
+use ringway_ring::{PushError, Received};
+
+/// A port, and its ring if there is one.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    ring: Option<SlotRing>,
+    /// Whether the guest waits for a frame, and for how many free slots.
+    armed_rx: bool,
+    armed_tx: u32,
+    asked: bool,
+    /// The state has changed since elements were told.
+    changed: bool,
+    offloads: bool,
+    losses: u64,
+    reason: String,
+}
+
+impl Port {
+    pub fn new(number: usize) -> Port {
+        Port {
+            number: number as u16,
+            ring: None,
+            armed_rx: false,
+            armed_tx: 0,
+            asked: false,
+            changed: false,
+            offloads: false,
+            losses: 0,
+            reason: "not asked for yet".into(),
+        }
+    }
+
+    /// The ring is here. An error says why it can't be used.
+    pub fn arrive(&mut self, place: RingPlace, map: Map) -> Result<(), String> {
+        self.changed = true;
+        let region = |at, len| map(at, len).ok_or(LinkError::Layout);
+        let attach =
+            || SlotRing::new(region(place.address, place.len)?, place.is_second, region(place.doorbell, 4)?);
+        match attach() {
+            Ok(ring) => {
+                (self.ring, self.armed_rx, self.armed_tx) = (Some(ring), false, 0);
+                Ok(())
+            }
+            Err(error) => {
+                self.reason = error.to_string();
+                Err(self.reason.clone())
+            }
+        }
+    }
+
+    /// The ring is lost; returns whether there was one.
+    pub fn leave(&mut self, reason: &str) -> bool {
+        self.changed = true;
+        self.reason = reason.into();
+        let was_up = self.ring.take().is_some();
+        self.losses += u64::from(was_up);
+        was_up
+    }
+
+    /// Whether the state changed, or what the guest waits for is there.
+    pub fn is_ready(&mut self) -> bool {
+        if core::mem::take(&mut self.changed) {
+            return true;
+        }
+        let Some(SlotRing { memory, tx, rx, .. }) = &mut self.ring else { return false };
+        // What is broken is noticed by its user.
+        self.armed_rx && !matches!(rx.available(memory, 1), Ok(0))
+            || self.armed_tx > 0 && tx.room(memory, self.armed_tx).map_or(true, |room| room >= self.armed_tx)
+            || (self.armed_rx || self.armed_tx > 0) && memory.is_closed()
+    }
+
+    fn give_up(&mut self, reason: &str) {
+        if self.leave(reason) {
+            let message = ToMonitor::Released(self.number, reason.as_bytes());
+            platform::with(|platform| platform.send(&message));
+        }
+    }
+}
+
+/// An element's part in a port.
+#[derive(Default)]
+pub(crate) struct Plug {
+    port: Option<Rc<RefCell<Port>>>,
+    timer: Option<Timer>,
+    name: String,
+}
+
+impl elements::Plug for Plug {
+    type Error = LinkError;
+    type Ring<'a> = Borrowed<'a>;
+
+    fn port_of_device(device: &str) -> Result<String, String> {
+        let found = platform::with(|platform| platform.uses.port_of_device(device));
+        found.unwrap_or_else(|| Err(String::new()))
+    }
+
+    fn configure(&mut self, port: &str) -> Result<(), String> {
+        let found: Option<Result<_, String>> = platform::with(|platform| {
+            platform.uses.check_port(port)?;
+            Ok(platform.port(port))
+        });
+        self.port = found.unwrap_or(Ok(None))?;
+        self.name = port.into();
+        Ok(())
+    }
+
+    fn shares(&self) -> Option<String> {
+        self.port.as_ref().map(|_| alloc::format!("port {}", self.name))
+    }
+
+    fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if let Some(port) = &self.port {
+            cx.select(PORT + i32::from(port.borrow().number), true, false);
+        }
+        let timer = cx.new_timer();
+        // Deferred, since another configuration may still be running.
+        cx.set_timer_after(timer, 0);
+        self.timer = Some(timer);
+        Ok(())
+    }
+
+    fn prefer_offloads(&mut self, offloads: bool) {
+        if let Some(mut port) = self.port.as_ref().map(|port| port.borrow_mut()).filter(|port| !port.asked) {
+            port.offloads = offloads;
+        }
+    }
+
+    fn want_offloads(&mut self, offloads: bool, _: &mut Context<'_>) {
+        let Some(port) = &self.port else { return };
+        let mut port = port.borrow_mut();
+        if port.offloads != offloads {
+            (port.offloads, port.asked) = (offloads, false);
+            port.give_up("asked for with other offloads");
+        }
+    }
+
+    fn ring(&mut self, _: &mut Context<'_>) -> Option<Borrowed<'_>> {
+        let mut port = self.port.as_ref()?.borrow_mut();
+        if port.ring.is_none() && !port.asked {
+            port.asked = true;
+            let message = ToMonitor::Wanted(port.number, port.offloads);
+            platform::with(|platform| platform.send(&message));
+        }
+        port.ring.is_some().then_some(Borrowed(port))
+    }
+
+    fn selected(&mut self, _: i32, _: &mut Context<'_>) {
+        let Some(port) = &self.port else { return };
+        let mut port = port.borrow_mut();
+        if port.ring.as_ref().is_some_and(|ring| ring.memory.is_closed()) {
+            port.give_up(&LinkError::Closed.to_string());
+        }
+    }
+
+    fn lose(&mut self, error: &LinkError, _: &mut Context<'_>) {
+        if let Some(port) = &self.port {
+            port.borrow_mut().give_up(&error.to_string());
+        }
+    }
+
+    fn state(&self) -> String {
+        let Some(port) = &self.port else { return String::new() };
+        let port = port.borrow();
+        match &port.ring {
+            Some(_) => "up".into(),
+            None => alloc::format!("away: {}", port.reason),
+        }
+    }
+
+    fn losses(&self) -> u64 {
+        self.port.as_ref().map_or(0, |port| port.borrow().losses)
+    }
+}
+
+/// The ring of a port, in use by an element.
+pub(crate) struct Borrowed<'a>(RefMut<'a, Port>);
+
+impl Borrowed<'_> {
+    #[inline]
+    fn ring(&mut self) -> Result<&mut SlotRing, LinkError> {
+        self.0.ring.as_mut().ok_or(LinkError::Closed)
+    }
+}
+
+impl PortRing for Borrowed<'_> {
+    type Error = LinkError;
+
+    #[inline]
+    fn frame_len(&mut self) -> Result<Option<usize>, LinkError> {
+        let SlotRing { memory, rx, .. } = self.ring()?;
+        Ok(rx.frame_len(memory)?)
+    }
+
+    #[inline]
+    fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, LinkError> {
+        let SlotRing { memory, rx, .. } = self.ring()?;
+        Ok(rx.pop(memory, out)?)
+    }
+
+    #[inline]
+    fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
+        let SlotRing { memory, tx, .. } = self.ring()?;
+        match tx.push(memory, frame, offload) {
+            Ok(true) => Ok(Pushed::Done),
+            Ok(false) => Ok(Pushed::Full),
+            Err(PushError::TooLong { .. }) => Ok(Pushed::TooLong),
+            Err(PushError::Broken(broken)) => Err(broken.into()),
+        }
+    }
+
+    #[inline]
+    fn sync(&mut self) -> Result<(), LinkError> {
+        let ring = self.ring()?;
+        ring.publish();
+        if ring.memory.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+    }
+
+    fn tx_slots(&self) -> u32 {
+        self.0.ring.as_ref().map_or(0, |ring| ring.tx.slots())
+    }
+
+    fn room(&mut self, wanted: u32) -> Result<u32, LinkError> {
+        let SlotRing { memory, tx, .. } = self.ring()?;
+        Ok(tx.room(memory, wanted)?)
+    }
+
+    fn arm_rx(&mut self) -> Result<bool, LinkError> {
+        let SlotRing { memory, rx, .. } = self.ring()?;
+        let armed = rx.arm(memory, 1)?;
+        self.0.armed_rx = armed;
+        Ok(armed)
+    }
+
+    fn disarm_rx(&mut self) {
+        self.0.armed_rx = false;
+        if let Some(SlotRing { memory, rx, .. }) = &mut self.0.ring {
+            rx.disarm(memory);
+        }
+    }
+
+    fn arm_tx(&mut self, slots: u32) -> Result<bool, LinkError> {
+        let SlotRing { memory, tx, .. } = self.ring()?;
+        let armed = tx.arm(memory, slots)?;
+        self.0.armed_tx = if armed { slots } else { 0 };
+        Ok(armed)
+    }
+
+    fn disarm_tx(&mut self) {
+        self.0.armed_tx = 0;
+        if let Some(SlotRing { memory, tx, .. }) = &mut self.0.ring {
+            tx.disarm(memory);
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! A function as a virtual machine: the monitor's side.
+//!
+//! The guest runs on a thread of its own; [`FunctionVm::run`] attaches to the function's ports, maps their rings into
+//! the guest's memory, accepts programs on the socket for handlers, and passes their bytes on over the channel.
+
+mod connections;
+mod ports;
+
+use crate::vm::{End, Surroundings, Vm, VmError};
+use connections::Connections;
+use ports::Ports;
+use ringway_client::Ring;
+use ringway_host::{EventFd, HostError, Mapping, PollFd, memfd, poll, random};
+use ringway_ring::{Broken, LayoutError};
+use ringway_tiny::FunctionStart;
+use ringway_tiny::channel::{Channel, ToGuest, ToMonitor};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Where the guest finds the channel: behind the largest memory of its own.
+const CHANNEL: u64 = 0x8000_0000;
+/// Where the guest finds rings of ports, up to the doorbells.
+const RINGS: u64 = 0x8010_0000;
+/// Doorbells: the channel's, then those of ports, 8 bytes each.
+const DOORBELLS: u64 = 0xd000_0000;
+/// Attack: a guest that sends without end. Messages handled before programs and ports are looked at again.
+const MESSAGES: usize = 256;
+/// Attack: an endless line, or reason. Bytes of a line, and of a reason.
+const LINE: usize = 4096;
+const REASON: usize = 64 << 10;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Why a function can't run in a virtual machine.
+#[derive(Debug, thiserror::Error)]
+pub enum FunctionError {
+    /// There is no KVM.
+    #[error(
+        "a function in a VM needs KVM: {0}; give this user access to /dev/kvm, or use isolation \"process\""
+    )]
+    NoKvm(HostError),
+    /// The machine can't be made.
+    #[error("{0}")]
+    Vm(VmError),
+    /// A system call failed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The channel can't be made.
+    #[error("the guest's channel: {0}")]
+    Channel(#[from] LayoutError),
+    /// A descriptor failed.
+    #[error("the guest's descriptors failed: {0}")]
+    System(#[from] io::Error),
+    /// The clock's frequency is unknown.
+    #[error(
+        "the kernel does not tell the frequency of the CPU's time stamp counter, which is a guest's clock"
+    )]
+    Clock,
+}
+
+impl From<VmError> for FunctionError {
+    fn from(error: VmError) -> FunctionError {
+        match error {
+            VmError::Host(error @ HostError::Call { call: "opening /dev/kvm", .. }) => {
+                FunctionError::NoKvm(error)
+            }
+            error => FunctionError::Vm(error),
+        }
+    }
+}
+
+/// Why a function's machine ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FunctionEnd {
+    /// The configuration stopped.
+    #[error("the configuration stopped")]
+    Stopped,
+    /// The configuration can't run, as [`FunctionEvent::Wrong`] said.
+    #[error("the configuration can't run")]
+    Wrong,
+    /// The machine ended otherwise; with what the guest printed last.
+    #[error("{0}{1}")]
+    Guest(End, String),
+    /// The guest violated the rules of the channel.
+    #[error("the guest broke the rules of its channel: {0}")]
+    Channel(&'static str),
+    /// A system call failed.
+    #[error("the guest can't go on: {0}")]
+    System(String),
+}
+
+/// What a function's guest says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FunctionEvent {
+    /// Its configuration runs.
+    Up,
+    /// Its configuration can't run.
+    Wrong(String),
+    /// It printed a line.
+    Line(String),
+}
+
+/// A machine that will run a function.
+#[derive(Debug)]
+pub struct FunctionVm {
+    vm: Vm,
+    channel: Channel,
+    /// Signalled by the guest, and by us.
+    kick: EventFd,
+    call: EventFd,
+    ports: usize,
+}
+
+impl FunctionVm {
+    /// A machine of so many bytes for `start`, whose address and clock are filled in. Nothing of the guest runs yet.
+    pub fn new(memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
+        FunctionVm::with_image(crate::CLICK, memory, start)
+    }
+
+    /// The same with another PVH image, which gets the function as its second module.
+    pub fn with_image(
+        image: &[u8],
+        memory: usize,
+        start: FunctionStart,
+    ) -> Result<FunctionVm, FunctionError> {
+        let mut vm = Vm::new(memory)?;
+        let surroundings = vm.surroundings();
+        let len = Channel::bytes()?;
+        let file = memfd("channel", len as usize)?;
+        let mapping = Arc::new(Mapping::shared(&file, 0, len as usize)?);
+        surroundings.space.add_memory(&mapping.clone().region_at(CHANNEL, 0))?;
+        let channel = Channel::create(mapping.region())?;
+        let (kick, call) = (EventFd::new()?, EventFd::new()?);
+        surroundings.space.add_doorbell(DOORBELLS, kick.as_fd().try_clone_to_owned()?)?;
+        surroundings.add_wake(call.as_fd())?;
+        let ports = start.ports.len();
+        let hz = vm.hz();
+        if hz == 0 {
+            return Err(FunctionError::Clock);
+        }
+        let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+        let seed = random()?;
+        let start = FunctionStart { hz, wall, seed, channel: [CHANNEL, len], doorbell: DOORBELLS, ..start };
+        vm.load_with(image, "", &start.to_bytes())?;
+        Ok(FunctionVm { vm, channel, kick, call, ports })
+    }
+
+    /// Runs the guest until it ends. Programs connect to `listener` for handlers; `connect` connects to a port by its
+    /// number.
+    pub fn run(
+        self,
+        listener: &UnixListener,
+        connect: impl FnMut(usize) -> io::Result<UnixStream>,
+        event: impl FnMut(FunctionEvent),
+    ) -> FunctionEnd {
+        match Monitor::begin(self, listener, connect, event) {
+            Ok(mut monitor) => monitor.run(),
+            Err(error) => FunctionEnd::System(error.to_string()),
+        }
+    }
+}
+
+/// The guest's thread: its end, and the last line it printed.
+struct Guest {
+    ended: Arc<EventFd>,
+    result: Receiver<FunctionEnd>,
+}
+
+impl Guest {
+    fn begin(mut vm: Vm) -> Result<Guest, FunctionError> {
+        let ended = Arc::new(EventFd::new()?);
+        let (sender, result) = channel();
+        let signal = ended.clone();
+        std::thread::Builder::new().name("guest".into()).spawn(move || {
+            let mut printed = Vec::new();
+            let end = vm.run_on(&mut |bytes| {
+                let room = LINE.saturating_sub(printed.len());
+                printed.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            });
+            let printed = String::from_utf8_lossy(&printed);
+            let printed = match printed.trim() {
+                "" => String::new(),
+                printed => format!(": {printed}"),
+            };
+            let end = match end {
+                Ok(End::Exit(0)) => FunctionEnd::Stopped,
+                Ok(End::Exit(1)) => FunctionEnd::Wrong,
+                Ok(end) => FunctionEnd::Guest(end, printed),
+                Err(error) => FunctionEnd::System(error.to_string()),
+            };
+            // The monitor waits for it, or is gone.
+            let _ = sender.send(end);
+            signal.signal();
+        })?;
+        Ok(Guest { ended, result })
+    }
+}
+
+struct Monitor<'a, C, E> {
+    conversation: Conversation<'a>,
+    kick: EventFd,
+    call: EventFd,
+    guest: Guest,
+    connect: C,
+    event: E,
+    begun: Instant,
+}
+
+impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Monitor<'a, C, E> {
+    fn begin(
+        function: FunctionVm,
+        listener: &'a UnixListener,
+        connect: C,
+        event: E,
+    ) -> Result<Self, FunctionError> {
+        let FunctionVm { vm, channel, kick, call, ports } = function;
+        let ports = Ports::new(ports, Some(vm.surroundings()));
+        let conversation = Conversation::over(channel, ports, listener)?;
+        let guest = Guest::begin(vm)?;
+        Ok(Monitor { conversation, kick, call, guest, connect, event, begun: Instant::now() })
+    }
+
+    fn now(&self) -> u64 {
+        self.begun.elapsed().as_nanos() as u64
+    }
+
+    fn run(&mut self) -> FunctionEnd {
+        loop {
+            let ended = self.guest.ended.clear();
+            let now = self.now();
+            let more = match self.conversation.round(now, &mut self.connect, &mut self.event) {
+                Ok(Round { more, notify }) => {
+                    if notify {
+                        self.call.signal();
+                    }
+                    more
+                }
+                Err(end) => return end,
+            };
+            if ended && !more {
+                // The sender sent it before the signal.
+                return self.guest.result.recv().unwrap_or(FunctionEnd::System("its thread is gone".into()));
+            }
+            if ended {
+                self.guest.ended.signal();
+            }
+            if !more {
+                self.wait();
+            }
+        }
+    }
+
+    /// Sleeps until something happens.
+    fn wait(&mut self) {
+        let mut poll_fds = vec![readable(&self.kick.as_fd()), readable(&self.guest.ended.as_fd())];
+        let next = self.conversation.watch(&mut poll_fds);
+        let most = next.map_or(HOUR, |next| Duration::from_nanos(next.saturating_sub(self.now())));
+        poll(&mut poll_fds, most);
+        self.kick.clear();
+    }
+}
+
+/// Result of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// There is more to do.
+    pub more: bool,
+    /// The guest must be notified.
+    pub notify: bool,
+}
+
+/// What the monitor and the guest say over the channel. The guest is hostile.
+pub struct Conversation<'a> {
+    channel: Channel,
+    ports: Ports,
+    connections: Connections<'a>,
+    line: Vec<u8>,
+    reason: Vec<u8>,
+}
+
+impl<'a> Conversation<'a> {
+    /// With a guest that has so many ports, which can't be mapped: for tests of the guest's messages.
+    pub fn new(channel: Channel, ports: usize, listener: &'a UnixListener) -> io::Result<Conversation<'a>> {
+        Conversation::over(channel, Ports::new(ports, None), listener)
+    }
+
+    fn over(channel: Channel, ports: Ports, listener: &'a UnixListener) -> io::Result<Conversation<'a>> {
+        let connections = Connections::new(listener)?;
+        Ok(Conversation { channel, ports, connections, line: Vec::new(), reason: Vec::new() })
+    }
+
+    /// Handles what is there; `now` is the time in nanoseconds. An error ends the guest.
+    pub fn round(
+        &mut self,
+        now: u64,
+        connect: &mut impl FnMut(usize) -> io::Result<UnixStream>,
+        event: &mut impl FnMut(FunctionEvent),
+    ) -> Result<Round, FunctionEnd> {
+        let mut more = self.messages(now, event)?;
+        self.ports.tend(now, connect, &mut self.channel);
+        more |= self.connections.serve(&mut self.channel);
+        let notify = self.channel.flush().map_err(broken)?;
+        more |= !self.channel.arm().map_err(broken)?;
+        Ok(Round { more, notify })
+    }
+
+    /// Handles messages of the guest; whether there may be more.
+    fn messages(&mut self, now: u64, event: &mut impl FnMut(FunctionEvent)) -> Result<bool, FunctionEnd> {
+        self.channel.disarm();
+        for _ in 0..MESSAGES {
+            let Some(message) = self.channel.receive().map_err(broken)? else { return Ok(false) };
+            let message = ToMonitor::from_bytes(message);
+            match message.ok_or(FunctionEnd::Channel("a message that is none"))? {
+                ToMonitor::Up => event(FunctionEvent::Up),
+                ToMonitor::Wrong(last, part) => {
+                    if let Some(reason) = gather(&mut self.reason, part, last, REASON) {
+                        event(FunctionEvent::Wrong(reason));
+                    }
+                }
+                ToMonitor::Print(last, part) => {
+                    if let Some(line) = gather(&mut self.line, part, last, LINE) {
+                        event(FunctionEvent::Line(line));
+                    }
+                }
+                ToMonitor::Wanted(port, offloads) => self.ports.wanted(port, offloads, now)?,
+                ToMonitor::Released(port, _) => self.ports.released(port, now)?,
+                ToMonitor::Data(number, bytes) => self.connections.data(number, bytes)?,
+                ToMonitor::Taken(number, bytes) => self.connections.taken(number, bytes)?,
+                ToMonitor::Closed(number) => self.connections.closed(number)?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Adds the descriptors to wait for; returns the time at which to look again.
+    fn watch(&self, poll_fds: &mut Vec<PollFd>) -> Option<u64> {
+        self.connections.watch(poll_fds);
+        self.ports.watch(poll_fds)
+    }
+}
+
+fn broken(broken: Broken) -> FunctionEnd {
+    match broken {
+        Broken::Index => FunctionEnd::Channel("an index moved by more than the ring's slots"),
+        Broken::Buffer => FunctionEnd::Channel("a buffer that the ring doesn't have"),
+    }
+}
+
+fn readable(descriptor: &impl AsRawFd) -> PollFd {
+    PollFd { descriptor: descriptor.as_raw_fd(), readable: true, writable: false }
+}
+
+/// Adds a part to a text; the text, once it is complete or too long.
+fn gather(text: &mut Vec<u8>, part: &[u8], last: bool, most: usize) -> Option<String> {
+    text.extend_from_slice(part);
+    if !last && text.len() < most {
+        return None;
+    }
+    text.truncate(most);
+    Some(String::from_utf8_lossy(&std::mem::take(text)).into_owned())
+}
+
+/// Sends a message to the guest.
+fn tell(channel: &mut Channel, message: &ToGuest<'_>) {
+    channel.send(message.to_bytes());
+}
