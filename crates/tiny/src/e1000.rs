@@ -25,6 +25,9 @@ const DONE: u64 = 1 << 32;
 const END: u64 = 1 << 33;
 const ERROR: u64 = 1 << 47;
 
+/// The word with the offset of a register that the monitor writes when the guest sleeps; its value follows.
+const DEFERRED: usize = 2;
+
 /// The rings, and their number.
 const TX: usize = 0;
 const RX: usize = 1;
@@ -33,6 +36,8 @@ const DESCRIPTOR: usize = 16;
 const BUFFER: usize = 2048;
 /// The shared block's page, which is the first of the driver's memory.
 const BLOCK: usize = 4096;
+/// Receive descriptors that are given back at once.
+const GIVE: u32 = 16;
 /// Descriptors ahead of the one in use whose buffers are prefetched; a ring has that many.
 const AHEAD: u32 = 8;
 
@@ -71,13 +76,14 @@ impl Registers for Mapped {
 #[derive(Debug)]
 pub struct E1000<R> {
     registers: R,
-    /// The word that the monitor sets.
+    /// The words for interrupts and for a deferred register write.
     interrupt: Kept,
     /// The shared block, both rings, and their buffers.
     memory: Kept,
     slots: u32,
     combine: bool,
     csb: bool,
+    defer: bool,
     /// The next transmit descriptor to fill, the first that is not known to be done, and the tail that the card knows.
     tail: u32,
     clean: u32,
@@ -96,7 +102,7 @@ pub struct E1000<R> {
 impl<R: Registers> E1000<R> {
     /// Resets the card and starts it. `interrupt`: the word that the monitor sets.
     pub fn new(registers: R, interrupt: Region, settings: &Settings) -> Result<E1000<R>, LinkError> {
-        let &Settings { slots, combine, csb, mac, .. } = settings;
+        let &Settings { slots, combine, csb, defer, mac, .. } = settings;
         let len = BLOCK + RINGS * slots as usize * (DESCRIPTOR + BUFFER);
         let memory = Region::private(0, 0, len);
         // All memory is identity-mapped.
@@ -111,6 +117,7 @@ impl<R: Registers> E1000<R> {
             slots,
             combine,
             csb,
+            defer,
             tail: 0,
             clean: 0,
             rung: 0,
@@ -282,13 +289,42 @@ impl<R: Registers> E1000<R> {
         } else {
             self.expects = true;
         }
-        self.registers.write(register::TDT, self.tail);
+        if !self.deferred() {
+            self.registers.write(register::TDT, self.tail);
+        }
         1
+    }
+
+    /// Writes a doorbell that waits for the guest's sleep.
+    fn ring_deferred(&mut self) {
+        let words = Words::<u32>::new(self.interrupt.span()).filter(|_| self.defer);
+        let waits = words.is_some_and(|words| words.load(DEFERRED) != 0);
+        if waits {
+            words.iter().for_each(|words| words.store(DEFERRED, 0));
+            self.registers.write(register::TDT, self.rung);
+        }
+    }
+
+    /// Leaves the transmit doorbell to the exit with which the guest sleeps; `false`: it is due now, since the guest
+    /// has not slept after the one before.
+    fn deferred(&self) -> bool {
+        let Some(words) = Words::<u32>::new(self.interrupt.span()).filter(|_| self.defer) else {
+            return false;
+        };
+        let is_free = words.load(DEFERRED) == 0;
+        if is_free {
+            words.store(DEFERRED + 1, self.tail);
+        }
+        words.store_release(DEFERRED, if is_free { register::TDT } else { 0 });
+        is_free
     }
 
     /// Gives descriptors back to the card; returns how many registers it wrote.
     fn ring_rx(&mut self) -> u32 {
-        if self.next == self.given {
+        let taken = self.distance(self.given, self.next);
+        // Without a shared block each doorbell is an exit, so several descriptors share one, as with Linux's driver.
+        let least = if self.csb { 1 } else { GIVE.min(self.slots / 2) };
+        if taken < least {
             return 0;
         }
         self.given = self.next;
@@ -369,6 +405,8 @@ impl<R: Registers> Link for E1000<R> {
 
     fn pending(&mut self) -> Result<u32, LinkError> {
         self.interrupted();
+        // The guest waits for the card, perhaps without sleeping.
+        self.ring_deferred();
         self.reclaim();
         Ok(self.distance(self.clean, self.tail))
     }
@@ -425,8 +463,12 @@ mod tests {
     const SLOTS: u32 = 8;
 
     fn card(combine: bool, csb: bool) -> (E1000<Silent>, Silent, Kept) {
-        let (registers, interrupt) = (Silent::default(), Region::private(0, 0, 4));
-        let settings = Settings { role: Role::Send, slots: SLOTS, combine, csb, ..Settings::default() };
+        card_of(Settings { combine, csb, ..Settings::default() })
+    }
+
+    fn card_of(settings: Settings) -> (E1000<Silent>, Silent, Kept) {
+        let (registers, interrupt) = (Silent::default(), Region::private(0, 0, 16));
+        let settings = Settings { role: Role::Send, slots: SLOTS, ..settings };
         let card = E1000::new(registers.clone(), interrupt.clone(), &settings).unwrap();
         registers.values(0);
         (card, registers, keep(interrupt).unwrap())
@@ -497,6 +539,27 @@ mod tests {
         assert!(!card.arm(true).unwrap(), "a frame is there");
         assert_eq!(receive(&mut card), [64]);
         assert_eq!((card.load(csb::GUEST_NEED_TXKICK), card.load(csb::GUEST_NEED_RXKICK)), (0, 0));
+    }
+
+    #[test]
+    fn a_doorbell_waits_for_the_guests_sleep_or_for_the_next_one() {
+        let (mut card, registers, interrupt) = card_of(Settings { defer: true, ..Settings::default() });
+        let words = || Words::<u32>::new(interrupt.span()).unwrap();
+        let left = || [2, 3].map(|word| words().load(word));
+        send(&mut card, 1);
+        assert_eq!((left(), registers.values(register::TDT)), ([register::TDT, 1], [].to_vec()));
+        send(&mut card, 2);
+        assert_eq!((left()[0], registers.values(register::TDT)), (0, [3].to_vec()));
+        // The guest slept, and the monitor wrote the register.
+        send(&mut card, 1);
+        assert_eq!(left(), [register::TDT, 4]);
+        words().store(2, 0);
+        send(&mut card, 1);
+        assert_eq!((left(), registers.values(register::TDT)), ([register::TDT, 5], [].to_vec()));
+        card.pending().unwrap();
+        assert_eq!((left()[0], registers.values(register::TDT)), (0, [5].to_vec()));
+        card.pending().unwrap();
+        assert_eq!(registers.values(register::TDT), []);
     }
 
     #[test]

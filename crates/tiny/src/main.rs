@@ -54,7 +54,7 @@ fn play(guest: &mut Guest, settings: &Settings) -> Result<(), LinkError> {
         run(guest, &mut NoLink, settings)
     } else if settings.card != 0 {
         let registers = Mapped::new(region(settings.card, settings.card_len)?)?;
-        run(guest, &mut E1000::new(registers, region(settings.interrupt, 4)?, settings)?, settings)
+        run(guest, &mut E1000::new(registers, region(settings.interrupt, 16)?, settings)?, settings)
     } else {
         let memory = region(settings.ring, settings.ring_len)?;
         run(guest, &mut ProgramRing::new(memory, settings.ring_end, region(settings.kick, 4)?)?, settings)

@@ -55,7 +55,8 @@ pub struct Settings {
     pub card: u64,
     /// Bytes of a card's registers.
     pub card_len: u64,
-    /// Address of the word that the monitor sets when the card interrupts.
+    /// Address of four words: the first is set when the card interrupts, the third and the fourth are the offset and
+    /// the value of a register write that the monitor carries out when the guest sleeps.
     pub interrupt: u64,
     /// Descriptors of each of the card's rings.
     pub slots: u32,
@@ -63,6 +64,8 @@ pub struct Settings {
     pub combine: bool,
     /// The card's driver uses the shared block (CSB).
     pub csb: bool,
+    /// A transmit doorbell waits until the guest sleeps, or for the next one.
+    pub defer: bool,
 }
 
 impl Default for Settings {
@@ -90,6 +93,7 @@ impl Default for Settings {
             slots: 256,
             combine: false,
             csb: false,
+            defer: false,
         }
     }
 }
@@ -155,6 +159,7 @@ impl Settings {
             "slots" => self.slots = Some(value.parse().ok()?).filter(is_ring)?,
             "combine" => self.combine = value.parse().ok()?,
             "csb" => self.csb = value.parse().ok()?,
+            "defer" => self.defer = value.parse().ok()?,
             _ => return None,
         }
         Some(())

@@ -24,8 +24,12 @@ const REGISTERS: u64 = 0xe000_0000;
 const REGISTERS_MAX: u64 = 1 << 20;
 /// Attack: a port that lets more parts be mapped than KVM has slots.
 const AREAS_MAX: usize = 16;
-/// The word that is set when the card interrupts: behind the guest's tables, below its image.
+/// Four words, behind the guest's tables, below its image: the first is set when the card interrupts; the third and the
+/// fourth are the offset and the value of a register write that is carried out when the guest sleeps, if not zero.
 const INTERRUPT: u64 = 0x5000;
+const WORDS: u32 = 16;
+const OFFSET: usize = 2;
+const VALUE: usize = 3;
 const PAGE: u64 = 4096;
 /// Command register: memory accesses and bus mastering.
 const COMMAND: u64 = 4;
@@ -145,7 +149,7 @@ impl Vm {
         mapped.iter().try_for_each(|region| self.add_memory(region))?;
         let interrupt = enable(&mut client)?;
         let memory = Arc::new(Memory::new(vec![self.region().clone()])?);
-        let flag = memory.keep_user(self.region().user + INTERRUPT, 4).ok_or(MemoryError::Empty)?;
+        let flag = memory.keep_user(self.region().user + INTERRUPT, WORDS).ok_or(MemoryError::Empty)?;
         self.set_card(Card { client, size, posts: mapped.is_empty(), interrupt, flag })?;
         Ok(format!("card={REGISTERS} card-len={size} interrupt={INTERRUPT}"))
     }
@@ -211,6 +215,18 @@ impl Card {
             word.store_release(0, 1);
         }
         interrupted
+    }
+
+    /// Carries out the register write that the guest left for its sleep; returns its address too.
+    pub fn flush(&mut self) -> Option<(u64, Option<Result<(), ClientError>>)> {
+        let words: Words<'_, u32> = Words::new(self.flag.span())?;
+        let (offset, value) = (words.load_acquire(OFFSET), words.load(VALUE));
+        if offset == 0 {
+            return None;
+        }
+        words.store(OFFSET, 0);
+        let address = REGISTERS + u64::from(offset);
+        Some((address, self.write(address, &value.to_le_bytes())))
     }
 
     /// The offset of `len` bytes at an address. Attack: an access that begins or ends outside the registers.

@@ -251,6 +251,10 @@ impl Vm {
                 Exit::Out(PARK, bytes) => {
                     let asked = Duration::from_micros(number(bytes).into());
                     self.counts.parks += 1;
+                    if let Some((address, result)) = self.card.as_mut().and_then(Card::flush) {
+                        self.counts.registers += 1;
+                        refused = register_end(address, result);
+                    }
                     self.counts.woken += u64::from(park(&self.epoll, &self.wakes, asked.min(left)));
                 }
                 Exit::Out(EXIT, bytes) => return Ok(End::Exit(number(bytes))),

@@ -163,6 +163,25 @@ fn mapped_registers_are_memory_and_interrupts_wake_a_guest() {
 }
 
 #[test]
+fn a_register_write_that_waits_for_the_guests_sleep_is_carried_out_once() {
+    // mov dword [0x5008], offset; mov dword [0x500c], value; mov eax, 1; twice out 0xf8, eax; hlt
+    let code = |offset: u32| {
+        let stores = [(0x5008_u32, offset), (0x500c, 0x1234)];
+        let store =
+            |(at, value): (u32, u32)| [&[0xc7, 5][..], &at.to_le_bytes(), &value.to_le_bytes()].concat();
+        [&stores.map(store).concat()[..], &[0xb8, 1, 0, 0, 0, 0xe7, 0xf8, 0xe7, 0xf8, 0xf4]].concat()
+    };
+    let Some((end, card)) = guest("deferred", None, &code(0x14), BOUND) else { return };
+    assert_eq!((end, card.log), (End::Halted, vec![(0x14, vec![0x34, 0x12, 0, 0])]));
+    // Attack: registers that the card does not have.
+    for (name, offset) in [("deferred-behind", 0x6000), ("deferred-end", 0x5ffe), ("deferred-last", u32::MAX)]
+    {
+        let (end, card) = guest(name, None, &code(offset), BOUND).unwrap();
+        assert_eq!((end, card.log.len()), (End::Address(0xe000_0000 + u64::from(offset)), 0));
+    }
+}
+
+#[test]
 fn a_port_that_fails_or_is_silent_ends_only_its_guest() {
     // mov eax, [0xe0000100]
     let Some((end, ..)) = guest("closes", None, &[0xa1, 0, 1, 0, 0xe0], BOUND) else { return };

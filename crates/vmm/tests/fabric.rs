@@ -9,18 +9,20 @@ use common::network::{Device, Network, mac};
 use ringway_port::e1000::Techniques;
 use ringway_vmm::{Counts, End};
 
-fn devices() -> [Device; 6] {
+fn devices() -> [Device; 7] {
     let usual = Techniques::default();
     let plain = Techniques { timers: false, batch: false, cached: false, ..usual };
     let combined = Techniques { moderate: 50_000, combine: true, ..usual };
+    let shared = Techniques { csb: true, ..usual };
     let all = Techniques { mapped: Some(true), in_place: true, csb: true, ..usual };
     [
         ("ring", None, ""),
         ("plain", Some(("82540em", plain)), "batch=1 polls=0"),
         ("combined", Some(("82540em", combined)), "combine=true polls=0"),
-        ("csb", Some(("82540em", Techniques { csb: true, ..usual })), "csb=true"),
+        ("csb", Some(("82540em", shared)), "csb=true"),
         ("mapped", Some(("82540em", Techniques { mapped: Some(true), ..usual })), "slots=1024 polls=10"),
         ("all", Some(("82574l", all)), "csb=true combine=true"),
+        ("deferred", Some(("82540em", shared)), "csb=true defer=true polls=20"),
     ]
 }
 
