@@ -2,7 +2,7 @@
 
 use super::SLICE;
 use super::figures::{COSTS, highest, medians};
-use super::ladder::{STOCK, all};
+use super::ladder::{ALL, STOCK, all};
 use super::pair::{Pair, Role, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry};
@@ -21,9 +21,7 @@ pub fn windows(plan: &Plan) -> Result<Entry, Failure> {
     let moderated =
         |window: u64| Techniques { moderate: window * 1000, timers: false, ..Techniques::default() };
     let rows = WINDOWS.map(|window| (format!("{window} us"), moderated(window), STOCK));
-    for (name, techniques, words) in
-        rows.into_iter().chain([("CSB".into(), all(), "batch=1 polls=20 csb=true")])
-    {
+    for (name, techniques, words) in rows.into_iter().chain([("CSB".into(), all(), ALL)]) {
         let mut pair = Pair::new(&Way::Switch(techniques))?;
         let slices = plan.slices(SLICE);
         let mut rates = medians([RATE, COSTS[2]], slices, || {

@@ -49,13 +49,15 @@ fn rows() -> [Row; 8] {
         row("+ both", Way::Bridge(moderated), combined),
         row("+ CSB", Way::Bridge(shared), SHARED),
         row("+ back-end", Way::Switch(Techniques { batch: true, cached: true, ..plain }), STOCK),
-        row("+ all", Way::Switch(all()), SHARED),
+        row("+ all", Way::Switch(all()), ALL),
         row("+ rings", Way::Rings(SLOTS), RINGS),
     ]
 }
 
 /// With a shared block or a ring, a guest looks some times before it sleeps: both guests have one core.
 const SHARED: &str = "batch=1 polls=20 csb=true";
+/// A doorbell waits until the guest sleeps, since that is an exit anyway.
+pub const ALL: &str = "batch=1 polls=20 csb=true defer=true";
 const RINGS: &str = "batch=1 polls=20";
 
 /// The ladder.

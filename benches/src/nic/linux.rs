@@ -285,9 +285,7 @@ impl<'a> Bench<'a> {
         while !rig.is_up() {
             accept(&mut rig, &listeners)?;
             if Instant::now() > end {
-                return Err(
-                    format!("the guests' drivers do not start: {:?}", rig.fabric.state().ports).into()
-                );
+                return Err(format!("the guests' drivers do not start: {}", rig.states()).into());
             }
             std::thread::sleep(Duration::from_millis(1));
         }

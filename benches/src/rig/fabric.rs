@@ -29,6 +29,8 @@ pub struct Rig {
     pub fabric: Fabric,
     page: Arc<Vec<Counters>>,
     next: u32,
+    /// Why a port lost its peer while others were accepted.
+    gone: Option<String>,
 }
 
 impl Rig {
@@ -46,7 +48,7 @@ impl Rig {
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096 });
         fabric.add_switch(Switch { name: SWITCH.into(), lookup })?;
-        Ok(Rig { fabric, page, next: 0 })
+        Ok(Rig { fabric, page, next: 0, gone: None })
     }
 
     /// Adds a port to the switch.
@@ -160,7 +162,16 @@ impl Rig {
             }
         }
         // A guest's first connection may be a probe, closed at once.
-        self.serve(Duration::ZERO).map(drop)
+        self.gone = self.serve(Duration::ZERO)?.or(self.gone.take());
+        Ok(())
+    }
+
+    /// The states of ports, and why one lost its peer, for an error message.
+    pub fn states(&self) -> String {
+        let state = self.fabric.state();
+        let ports = state.ports.iter().map(|port| format!("{}: {}", port.name, port.state));
+        let ports = ports.collect::<Vec<_>>().join(", ");
+        self.gone.iter().fold(ports, |ports, gone| format!("{ports}; {gone}"))
     }
 
     /// Serves messages for `time`; returns the reason if a port lost its peer.
