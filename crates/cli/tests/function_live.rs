@@ -168,8 +168,11 @@ fn a_function_is_created_changed_and_destroyed(isolation: &str) {
 
     // An update keeps counts; a wrong one says why and changes nothing.
     let write = |text: &str| std::fs::write(lab.folder.join("new.click"), text).unwrap();
-    let no_files =
-        if isolation == "worker" { "wire:1:91: FromDump needs an operating" } else { "/etc/passwd" };
+    let no_files = match isolation {
+        "worker" => "wire:1:91: FromDump needs an operating",
+        "vm" => "wire:1:91: undeclared element 'FromDump'",
+        _ => "/etc/passwd",
+    };
     write(&WIRE.replace("c :: Counter", "c :: Counter -> d :: Counter"));
     lab.ok(&["function", "update", "wire", "new.click"]);
     client.send(&frame(3));
