@@ -219,12 +219,12 @@ mod tests {
         let page = docs.join(PAGE);
         std::fs::write(&page, "no markers").unwrap();
         assert!(write(&report(), &docs).unwrap_err().to_string().contains("has no line"));
-        std::fs::write(&page, format!("before\n{BEGIN}old\n{END}after\n")).unwrap();
+        std::fs::write(&page, format!("before\n{BEGIN}former tables\n{END}after\n")).unwrap();
         for _ in 0..2 {
             write(&report(), &docs).unwrap();
             let text = std::fs::read_to_string(&page).unwrap();
             assert!(
-                text.starts_with("before\n") && text.ends_with("after\n") && !text.contains("old"),
+                text.starts_with("before\n") && text.ends_with("after\n") && !text.contains("former"),
                 "{text}"
             );
             assert_eq!(text.matches("## Frames").count(), 1);
