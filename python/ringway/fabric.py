@@ -9,68 +9,23 @@
 
 from __future__ import annotations
 
-import http.client
-import json
-import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
-from urllib.parse import quote
 
+from .api import Api, FunctionView, GraphView, NewFunction
+from .control_socket import ControlSocket, FabricError
 
-class FabricError(Exception):
-    """A refused request; `status` is the HTTP status."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class Function(TypedDict):
-    """A function, as `GET /v1/functions` describes it."""
-
-    name: str
-    state: str
-    pid: int
-    ports: list[str]
-    configuration: str
-    handlers: str
-    restarts: int
-    reason: str
-
-
-Element = TypedDict("Element", {"name": str, "class": str, "packets": int, "ticks": int})
-"""An element of a graph."""
-
-Connection = TypedDict("Connection", {"from": int, "output": int, "input": int, "to": int, "packets": int})
-"""A connection of a graph, from an output to an input; elements are indexes."""
-
-
-class Graph(TypedDict):
-    """The graph of a function, with what passed during a sample."""
-
-    nanoseconds: int
-    elements: list[Element]
-    connections: list[Connection]
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a UNIX socket."""
-
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("ringway", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+__all__ = ["Fabric", "FabricError"]
 
 
 class Fabric:
-    """A connection to a fabric's control socket, `api.sock` in its run directory. For one thread."""
+    """A connection to a fabric's control socket, `api.sock` in its run directory. For one thread.
+
+    `api` has every operation of the control API; the methods are those of functions with plainer arguments.
+    """
 
     def __init__(self, path: str, timeout: float = 90.0) -> None:
-        self._http = _Connection(path, timeout)
+        self._socket = ControlSocket(path, timeout)
+        self.api = Api(self._socket)
 
     def __enter__(self) -> Fabric:
         return self
@@ -80,12 +35,11 @@ class Fabric:
 
     def close(self) -> None:
         """Closes the connection."""
-        self._http.close()
+        self._socket.close()
 
-    def functions(self) -> list[Function]:
+    def functions(self) -> list[FunctionView]:
         """Every function."""
-        found: list[Function] = json.loads(self._call("GET", "/v1/functions"))
-        return found
+        return self.api.functions()
 
     def create_function(
         self,
@@ -101,7 +55,7 @@ class Fabric:
         burst: int | None = None,
     ) -> None:
         """Creates a function and starts it; a refused configuration changes nothing."""
-        new = {
+        new: NewFunction = {
             "name": name,
             "configuration": configuration,
             "isolation": isolation,
@@ -112,67 +66,44 @@ class Fabric:
             "core": core,
             "burst": burst,
         }
-        self._call("POST", "/v1/functions", new)
+        self.api.create_function(new)
 
     def destroy_function(self, name: str) -> None:
         """Stops a function and forgets it."""
-        self._call("DELETE", _path(name))
+        self.api.destroy_function(name)
 
     def start_function(self, name: str) -> None:
         """Starts a stopped function; its configuration runs after the return."""
-        self._call("POST", _path(name, "start"))
+        self.api.start_function(name)
 
     def stop_function(self, name: str) -> None:
         """Stops a function; its process ends after the return."""
-        self._call("POST", _path(name, "stop"))
+        self.api.stop_function(name)
 
     def suspend_function(self, name: str) -> None:
         """Suspends a function, which keeps its state."""
-        self._call("POST", _path(name, "suspend"))
+        self.api.suspend_function(name)
 
     def resume_function(self, name: str) -> None:
         """Lets a suspended function go on."""
-        self._call("POST", _path(name, "resume"))
+        self.api.resume_function(name)
 
     def update_function(self, name: str, configuration: str) -> None:
         """Replaces the configuration of a running function; a refused one changes nothing."""
-        self._call("PUT", _path(name, "configuration"), {"configuration": configuration})
+        self.api.update_function(name, {"configuration": configuration})
 
     def read(self, name: str, handler: str) -> str:
         """The value of a handler, such as `counter.count`."""
-        value: str = json.loads(self._call("GET", _path(name, "handlers", handler)))["value"]
-        return value
+        return self.api.read_handler(name, handler)["value"]
 
     def write(self, name: str, handler: str, value: str = "") -> None:
         """Writes a handler, such as `counter.reset`."""
-        self._call("PUT", _path(name, "handlers", handler), {"value": value})
+        self.api.write_handler(name, handler, {"value": value})
 
-    def graph(self, name: str, seconds: float = 1.0) -> Graph:
+    def graph(self, name: str, seconds: float = 1.0) -> GraphView:
         """Counts a running function's packets for some seconds. Returns its graph."""
-        found: Graph = json.loads(self._call("GET", f"{_path(name, 'graph')}?seconds={seconds}"))
-        return found
+        return self.api.function_graph(name, seconds=seconds)
 
     def graph_svg(self, name: str, seconds: float = 1.0) -> str:
         """The same as a drawing."""
-        return self._call("GET", f"{_path(name, 'graph.svg')}?seconds={seconds}").decode()
-
-    def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        headers = {} if body is None else {"content-type": "application/json"}
-        text = None if body is None else json.dumps(body)
-        self._http.request(method, path, text, headers)
-        response = self._http.getresponse()
-        answer = response.read()
-        if response.status >= 300:
-            raise FabricError(response.status, _error(answer))
-        return answer
-
-
-def _path(*parts: str) -> str:
-    return "/".join(["/v1/functions", *(quote(part, safe="/@") for part in parts)])
-
-
-def _error(answer: bytes) -> str:
-    try:
-        return str(json.loads(answer)["error"])
-    except (ValueError, KeyError, TypeError):
-        return answer.decode(errors="replace")
+        return self.api.function_svg(name, seconds=seconds)

@@ -107,6 +107,16 @@ Examples:
   ringway stats --watch --json
   ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
+    /// Draw the fabric as SVG: guests, ports, switches, links and functions, with the rates of frames.
+    #[command(after_help = "\
+Examples:
+  ringway graph > lab.svg
+  ringway graph --seconds 5 --json   the counts as JSON")]
+    Graph {
+        /// Seconds to count frames.
+        #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = sample)]
+        seconds: f64,
+    },
     /// Show where a guest's time goes: programs, kernel, interrupts, idle; and what its process costs.
     #[command(after_help = "\
 For guests that can run commands, see `ringway guest exec --help`.

@@ -10,6 +10,7 @@ mod client;
 mod doctor;
 mod fail;
 mod function;
+mod graph;
 mod guest;
 mod input;
 mod link;
@@ -82,6 +83,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Check { file } => check::check(&target, json, &file),
         Command::Ps => ps::ps(&target, json),
         Command::Stats(options) => stats::stats(&target, json, &options),
+        Command::Graph { seconds } => graph::graph(&target, json, seconds),
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
         Command::Link { command } => link::link(&target, json, command),

@@ -41,6 +41,14 @@ fn a_fabric_starts_forwards_and_stops() {
     assert_eq!(lab.fails(&["switch", "table", "nain"]).0, 5);
     let rates = lab.json(&["stats", "--watch", "--count", "1", "--interval", "0.05"]);
     assert!(rates["ports"][1]["rx_frames"].as_f64().unwrap() > 0.0, "{rates}");
+    let graph = lab.json(&["graph", "--seconds", "0.05"]);
+    assert_eq!(
+        (graph["nodes"][0]["name"].as_str(), graph["edges"].as_array().unwrap().len()),
+        (Some("load"), 2)
+    );
+    assert!(graph["nodes"][0]["tx_frames"].as_u64().unwrap() > 0, "{graph}");
+    let drawn = lab.ok(&["graph", "--seconds", "0"]);
+    assert!(drawn.starts_with("<svg ") && drawn.contains(">switch, static<") && drawn.ends_with("</svg>\n"));
     let (code, words) = lab.fails(&["up", "lab.toml", "--detach"]);
     assert!(code == 1 && words.contains("is up already (process "), "{words}");
     assert!(!lab.log().contains("is up already"), "the log of the running fabric");

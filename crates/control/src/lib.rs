@@ -10,6 +10,7 @@ mod change;
 mod control;
 mod data;
 mod engine;
+mod fabric_graph;
 pub mod file;
 pub mod function;
 mod functions;
@@ -20,5 +21,6 @@ pub mod open;
 mod pages;
 mod placement;
 pub mod run_dir;
+mod svg;
 
 pub use control::{ControlError, Options, Program, run};

@@ -216,6 +216,7 @@ async fn policy(State(place): State<Placer>, Path(name): Path<String>) -> Result
 
 /// Selects events.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Which {
     /// Events after this revision; the newest ones if unset.
     after: Option<u64>,
@@ -368,6 +369,7 @@ async fn why_not(State(place): State<Placer>, request: Body<WhyNotRequest>) -> R
 
 /// Limits a list.
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 struct Count {
     /// Largest number of decisions; default 20.
     count: Option<usize>,
@@ -397,7 +399,7 @@ async fn explain(
 }
 
 /// Places a guest or a function of the fabric file on this host, and starts it.
-#[utoipa::path(post, path = "/v1/place/guests/{name}/start",
+#[utoipa::path(post, path = "/v1/place/guests/{name}/start", operation_id = "place_guest",
     params(("name" = String, Path, description = "The guest or function")),
     responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
         (status = 409, body = Trouble)))]

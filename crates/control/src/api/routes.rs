@@ -1,10 +1,12 @@
 //! The paths of the API.
 
 use super::{
-    Changes, Exec, ExecView, ExitsView, FabricView, FunctionView, GraphView, GuestView, HandlerValue,
-    LinkChange, LinkView, NewConfiguration, NewFabric, NewFunction, PortView, StatsView, TableView, Trouble,
+    Changes, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView, GraphView, GuestView,
+    HandlerValue, LinkChange, LinkView, NewConfiguration, NewFabric, NewFunction, PortView, StatsView,
+    TableView, Trouble,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
+use crate::fabric_graph::{self as whole, Parts, Totals};
 use crate::function::graph;
 use crate::function::handlers::{self, HandlerError};
 use crate::functions::refusal;
@@ -43,6 +45,8 @@ const LONGEST_SAMPLE: f64 = 60.0;
         carrier_on,
         carrier_off,
         stats,
+        fabric_graph,
+        fabric_svg,
         table,
         guests,
         start_guest,
@@ -84,6 +88,8 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/ports/{name}/up", post(carrier_on))
         .route("/v1/ports/{name}/down", post(carrier_off))
         .route("/v1/stats", get(stats))
+        .route("/v1/graph", get(fabric_graph))
+        .route("/v1/graph.svg", get(fabric_svg))
         .route("/v1/switches/{name}/table", get(table))
         .route("/v1/guests", get(guests))
         .route("/v1/guests/{name}/start", post(start_guest))
@@ -383,10 +389,51 @@ fn one_second() -> f64 {
     1.0
 }
 
-async fn sampled(inbox: &Inbox, name: String, Sample { seconds }: Sample) -> Result<GraphView, Failure> {
+impl Sample {
+    fn time(&self) -> Duration {
+        let seconds = if self.seconds.is_finite() { self.seconds } else { 1.0 };
+        Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SAMPLE))
+    }
+}
+
+async fn totals(inbox: &Inbox) -> Result<Totals, Failure> {
+    Ok(Totals { stats: ask(inbox, Ask::Stats).await?, links: ask(inbox, Ask::Links).await? })
+}
+
+/// The fabric's name and its graph, with what passes during a sample.
+async fn drawn(inbox: &Inbox, sample: &Sample) -> Result<(String, FabricGraphView), Failure> {
+    let before = totals(inbox).await?;
+    tokio::time::sleep(sample.time()).await;
+    let parts = Parts {
+        fabric: ask(inbox, Ask::Fabric).await?,
+        ports: ask(inbox, Ask::Ports).await?,
+        guests: ask(inbox, Ask::Guests).await?,
+        functions: ask(inbox, Ask::Functions).await?,
+    };
+    let graph = whole::graph(&parts, &before, &totals(inbox).await?);
+    Ok((parts.fabric.name, graph))
+}
+
+/// The whole fabric as a graph, with what passes during a sample.
+#[utoipa::path(get, path = "/v1/graph", params(Sample), responses((status = 200, body = FabricGraphView)))]
+async fn fabric_graph(
+    State(inbox): State<Inbox>,
+    Query(sample): Query<Sample>,
+) -> Result<Json<FabricGraphView>, Failure> {
+    drawn(&inbox, &sample).await.map(|(_, graph)| Json(graph))
+}
+
+/// The same as a drawing.
+#[utoipa::path(get, path = "/v1/graph.svg", params(Sample),
+    responses((status = 200, body = String, content_type = "image/svg+xml")))]
+async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) -> Result<Response, Failure> {
+    let (name, graph) = drawn(&inbox, &sample).await?;
+    Ok(([(CONTENT_TYPE, "image/svg+xml")], whole::svg(&name, &graph)).into_response())
+}
+
+async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphView, Failure> {
     let socket = ask(inbox, |answer| Ask::Handlers(name, answer)).await?;
-    let time =
-        Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, LONGEST_SAMPLE) } else { 1.0 });
+    let time = sample.time();
     // A task of its own ends the profile even if the client disconnects.
     let sample = tokio::spawn(async move { graph::sample(&socket, time).await });
     Ok(sample.await.map_err(|error| Failure::Conflict(trouble(error)))??)

@@ -429,6 +429,35 @@ pub struct GraphConnection {
     pub packets: u64,
 }
 
+/// The fabric as a graph: who has ports, and what joins them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FabricGraphView {
+    /// Length of the sample in nanoseconds.
+    pub nanoseconds: u64,
+    /// Guests, ports, switches, links and functions.
+    pub nodes: Vec<FabricNode>,
+    /// Pairs of nodes that are connected; indexes.
+    pub edges: Vec<(usize, usize)>,
+}
+
+/// A node of the fabric's graph.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FabricNode {
+    /// `guest`, `port`, `switch`, `link` or `function`.
+    pub what: String,
+    /// Its name.
+    pub name: String,
+    /// Its kind and state; of a switch its lookup, of a link its rate and delay.
+    pub detail: String,
+    /// Frames that the peer of a port sent during the sample; the sum over the ports of a guest, a function or a
+    /// switch; frames that entered a link.
+    pub tx_frames: u64,
+    /// Frames that it received; those that left a link.
+    pub rx_frames: u64,
+    /// Frames dropped at a port or on a link.
+    pub drops: u64,
+}
+
 /// A handler's value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HandlerValue {

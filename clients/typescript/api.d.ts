@@ -1,0 +1,1252 @@
+// Written by scripts/clients.py from the OpenAPI document (`ringway openapi`).
+
+import { ControlSocket } from "./control-socket.js";
+
+/** The path of a backup. */
+export interface BackupRequest {
+  /** An absolute path. */
+  path: string;
+}
+
+/** A round of balancing, or a preview of several. */
+export interface BalanceRequest {
+  /** The cluster. */
+  cluster?: string;
+  /** Whether it is only a preview. */
+  dry_run?: boolean;
+  /** Milliseconds between two rounds of a preview. */
+  interval?: number;
+  /** Rounds of a preview. */
+  rounds?: number;
+}
+
+/** Result of a balancing round in a cluster, or its preview. */
+export interface BalanceStep {
+  /** Time in milliseconds since 1970. */
+  at: number;
+  /** The cluster. */
+  cluster: string;
+  /** External units that failed: the balancer, or one that the policy requires. */
+  errors: string[];
+  /** Migrations. */
+  migrations: Migration[];
+  /** A host to switch, and its new status. */
+  power?: [string, "up" | "preparing_for_maintenance" | "maintenance" | "down" | "non_responsive"] | null;
+  /** The reason; empty without a host to switch. */
+  power_reason?: string;
+  /** Hosts whose failure would leave highly available VMs without a host. */
+  unsafe_hosts: string[];
+}
+
+/** Whether a pod was bound. */
+export interface BindingResult {
+  /** The error; empty if none. */
+  Error: string;
+}
+
+/** A change of an object. */
+export interface Changed {
+  /** The time in milliseconds since 1970, to about a second; none if it was before the fabric came up. */
+  at?: number | null;
+  /** Whether it was deleted. */
+  gone: boolean;
+  /**
+   * The kind of object: `host`, `vm`, `group`, `policy`, `cluster`, `load`, `fact`, `blacklist`, `pending` (a
+   * reservation) or `decision`.
+   */
+  kind: string;
+  /** Its name; of a fact its host's and its own, of a decision its number. */
+  name: string;
+  /** The store's revision of the change. */
+  revision: u64;
+  /** Its new value, in words. */
+  what: string;
+}
+
+/** The changes made, in order. */
+export interface Changes {
+  /** Descriptions such as `add port a (ring)`. */
+  changes: string[];
+}
+
+/** The choice for VMs that are placed together. */
+export interface Choice {
+  /** External units that failed and were left out. */
+  errors: string[];
+  /** The host; none if no host fits. */
+  host?: string | null;
+  /** Total number of hosts. */
+  hosts: number;
+  /** Whether memory was insufficient only because of pending VMs, so that waiting may help. */
+  may_wait: boolean;
+  /** Hosts that passed every filter. */
+  passed: number;
+  /** Their policy. */
+  policy: string;
+  /** The required external unit that failed, and its error: no host is chosen then. */
+  refused?: string;
+  /** Filters that removed hosts. */
+  removed: Removed[];
+  /** The best hosts, best first, twenty at most. */
+  top: Scored[];
+  /** The VMs. */
+  vms: string[];
+  /** Whether hosts were weighed: not if only one was left, or if weighing was skipped for speed. */
+  weighed: boolean;
+}
+
+/** Counters of a queue. TX is what the peer sends, RX what it receives. */
+export interface Counts {
+  /** Bursts taken. */
+  bursts: number;
+  /** Protocol violations by the peer. */
+  faults: number;
+  /** Notifications to the peer. */
+  interrupts: number;
+  /** Accesses that the guest's IOMMU refused. */
+  iotlb_faults?: number;
+  /** Addresses whose translation was known. */
+  iotlb_hits?: number;
+  /** Invalidations of translations. */
+  iotlb_invalidations?: number;
+  /** Addresses whose translation had to be requested. */
+  iotlb_misses?: number;
+  /** Notifications from the peer. */
+  kicks: number;
+  /** Bytes by which such files grew while the port used them. */
+  memory_grown?: number;
+  /** Bytes in memory of the files that the front-end shares, within the shared ranges; a current value, not a total. */
+  memory_resident?: number;
+  /** Their bytes. */
+  rx_bytes: number;
+  /** Dropped frames for this queue, by reason. */
+  rx_drops: Record<string, number>;
+  /** Frames that left the fabric here. */
+  rx_frames: number;
+  /** Their bytes. */
+  tx_bytes: number;
+  /** Dropped frames that entered here, by reason; reasons without drops are omitted. */
+  tx_drops: Record<string, number>;
+  /** Frames that entered the fabric here. */
+  tx_frames: number;
+}
+
+/** A decision. */
+export interface DecisionView {
+  /** Time of the decision. */
+  at: number;
+  /** The choice for each group of VMs placed together. */
+  choices: Choice[];
+  /** Its number; 0 if nothing was decided. */
+  id: number;
+  /** Whether every VM has a host. */
+  placed: boolean;
+  /** The store's revision at the decision. */
+  revision: number;
+  /** The seed that broke ties. */
+  seed: number;
+}
+
+/** One direction of an emulated link. */
+export interface DirectionView {
+  /** Frames with an inverted bit. */
+  corrupted: number;
+  /** Dropped frames by reason; reasons without drops are omitted. */
+  drops: Record<string, number>;
+  /** Frames that arrived twice. */
+  duplicated: number;
+  /** The port that sends. */
+  from: string;
+  /** Frames under way. */
+  in_flight: number;
+  /** The longest time after its due time at which a frame left. */
+  latest: number;
+  /** Frames marked Congestion Experienced. */
+  marked: number;
+  /** Frames in its queue. */
+  queued: number;
+  /** Their bytes. */
+  queued_bytes: number;
+  /** Frames that left it, duplicates included. */
+  received: number;
+  /** Their bytes. */
+  received_bytes: number;
+  /** Frames that overtook another. */
+  reordered: number;
+  /** Frames that entered the link. */
+  sent: number;
+  /** Their bytes. */
+  sent_bytes: number;
+  /** The settings that differ from their defaults, in the syntax of the file. */
+  settings: Record<string, string>;
+  /** The port that receives. */
+  to: string;
+}
+
+/** Events. */
+export interface EventsView {
+  /** Changes, oldest first. */
+  events: Changed[];
+  /** The revision for the next request. */
+  revision: number;
+}
+
+/** A command for a guest. */
+export interface Exec {
+  /** One line for its shell, of at most 3500 bytes. */
+  command: string;
+  /** Time limit in seconds. */
+  timeout: number;
+}
+
+/** The result of a command in a guest. */
+export interface ExecView {
+  /** Exit status of the shell; 143 after the time limit. */
+  status: number;
+  /** Its output, standard output and error. */
+  text: string;
+}
+
+/** Accesses to a card's registers and its interrupts since its client connected. */
+export interface ExitsView {
+  /** Interrupts held back to the end of an interval. */
+  held: number;
+  /** The port. */
+  port: string;
+  /** Interrupts raised. */
+  raised: number;
+  /** By register; those without accesses are left out. */
+  registers: RegisterView[];
+  /** How often a worker found receive buffers announced. */
+  rx_doorbells: number;
+  /** Frames that the guest received. */
+  rx_frames: number;
+  /** How often a worker found frames to send announced, trapped or mapped. */
+  tx_doorbells: number;
+  /** Frames that the guest sent. */
+  tx_frames: number;
+}
+
+/** A decision with its details. */
+export interface ExplainView {
+  /** The decision. */
+  decision: DecisionView;
+  /** Why details are missing, if they are. */
+  note: string;
+  /** Every host, for each group of VMs. */
+  traces: Trace[];
+}
+
+/** A pod and nodes. */
+export interface ExtenderArgs {
+  /** Names of nodes. */
+  NodeNames?: string[] | null;
+  /** The pod as a Kubernetes object. */
+  Pod?: Record<string, unknown>;
+}
+
+/** A pod and its node. */
+export interface ExtenderBindingArgs {
+  /** The node. */
+  Node?: string;
+  /** The pod. */
+  PodName?: string;
+  /** Its namespace. */
+  PodNamespace?: string;
+  /** Its UID. */
+  PodUID?: string;
+}
+
+/** The nodes that can take a pod. */
+export interface ExtenderFilterResult {
+  /** The error; empty if none. */
+  Error?: string;
+  /** Nodes that can't take the pod even if pods are evicted, with reasons. */
+  FailedAndUnresolvableNodes?: Record<string, string>;
+  /** Unsuitable nodes, with reasons. */
+  FailedNodes?: Record<string, string>;
+  /** Suitable nodes. */
+  NodeNames?: string[] | null;
+}
+
+/** The fabric as a graph: who has ports, and what joins them. */
+export interface FabricGraphView {
+  /** Pairs of nodes that are connected; indexes. */
+  edges: ([number, number])[];
+  /** Length of the sample in nanoseconds. */
+  nanoseconds: number;
+  /** Guests, ports, switches, links and functions. */
+  nodes: FabricNode[];
+}
+
+/** A node of the fabric's graph. */
+export interface FabricNode {
+  /** Its kind and state; of a switch its lookup, of a link its rate and delay. */
+  detail: string;
+  /** Frames dropped at a port or on a link. */
+  drops: number;
+  /** Its name. */
+  name: string;
+  /** Frames that it received; those that left a link. */
+  rx_frames: number;
+  /**
+   * Frames that the peer of a port sent during the sample; the sum over the ports of a guest, a function or a switch;
+   * frames that entered a link.
+   */
+  tx_frames: number;
+  /** `guest`, `port`, `switch`, `link` or `function`. */
+  what: string;
+}
+
+/** The fabric as a whole. */
+export interface FabricView {
+  /** Process ID of `data`; 0 while it is being restarted. */
+  data_pid: number;
+  /** The file that describes it. */
+  file: string;
+  /** Number of functions. */
+  functions?: number;
+  /** Number of guests. */
+  guests: number;
+  /** Its name. */
+  name: string;
+  /** Process ID of `control`. */
+  pid: number;
+  /** Number of ports. */
+  ports: number;
+  /** Number of restarts of `data`. */
+  restarts: number;
+  /** Its run directory. */
+  run: string;
+  /** Its switches. */
+  switches: SwitchView[];
+  /** Nanoseconds since the fabric came up. */
+  uptime: number;
+  /** Version of the program. */
+  version: string;
+  /** Its workers. */
+  workers: WorkerView[];
+}
+
+/** A fact about a host. */
+export interface FactPush {
+  /** The host. */
+  host: string;
+  /** Its name: a letter, then letters, digits and `_`. */
+  name: string;
+  /** Milliseconds until it expires; never if unset. */
+  ttl?: number | null;
+  /** The value. */
+  value: number;
+}
+
+/** A filter in a policy. */
+export interface FilterUse {
+  /** Its name. */
+  name: string;
+  /** When it runs. */
+  position?: Position;
+  /** Whether a placement fails if this external unit fails. */
+  required?: boolean;
+}
+
+/** A function. */
+export interface FunctionView {
+  /** The file of its configuration, or `inline`. */
+  configuration: string;
+  /** The socket of its handlers, a ControlSocket. */
+  handlers: string;
+  /** What separates it from the rest of the fabric: `process` or `worker`. */
+  isolation?: string;
+  /** Its name. */
+  name: string;
+  /** Process ID; 0 if it does not run. */
+  pid: number;
+  /** Its ports. */
+  ports: string[];
+  /** Why it last ended, or does not run although it should. */
+  reason: string;
+  /** Number of automatic restarts since it was started. */
+  restarts: number;
+  /** `stopped`, `starting`, `running`, `suspended`, or `ended` (and about to be restarted). */
+  state: string;
+}
+
+/** A connection of a graph, from an output to an input; elements are indexes. */
+export interface GraphConnection {
+  /** The element that sends. */
+  from: number;
+  /** The input of the receiving element. */
+  input: number;
+  /** Its output. */
+  output: number;
+  /** Packets that passed. */
+  packets: number;
+  /** The element that receives. */
+  to: number;
+}
+
+/** An element of a graph. */
+export interface GraphElement {
+  /** Its class. */
+  class: string;
+  /** Its name. */
+  name: string;
+  /** Packets that entered it; of a source, those that it emitted. */
+  packets: number;
+  /** Ticks of the processor's clock in it. */
+  ticks: number;
+}
+
+/** The graph of a running function, with what passed during a sample. */
+export interface GraphView {
+  /** Its connections. */
+  connections: GraphConnection[];
+  /** Its elements. */
+  elements: GraphElement[];
+  /** Length of the sample in nanoseconds. */
+  nanoseconds: number;
+}
+
+/** A guest. */
+export interface GuestView {
+  /** The log of its console. */
+  console: string;
+  /** `uml` or `qemu`. */
+  kind: string;
+  /** Its name. */
+  name: string;
+  /** The runner in use, such as `QEMU with KVM`. */
+  note: string;
+  /** Process ID; 0 if it has no process of its own, or does not run. */
+  pid: number;
+  /** Its ports. */
+  ports: string[];
+  /** Why it does not run although it should. */
+  reason: string;
+  /** `stopped`, `starting`, `running`, `stopping` or `ended`. */
+  state: string;
+}
+
+/** A handler's value. */
+export interface HandlerValue {
+  /** The value; invalid UTF-8 is replaced. */
+  value: string;
+}
+
+/** A node's priority. */
+export interface HostPriority {
+  /** The node. */
+  Host: string;
+  /** Its priority, 0 to 10; higher is better. */
+  Score: number;
+}
+
+/** A host with its figures. */
+export interface HostRow {
+  /** Why it is blacklisted; empty if it is not. */
+  blacklisted: string;
+  /** Its cluster. */
+  cluster: string;
+  /** CPUs. */
+  cpus: number;
+  /** External facts that have not expired. */
+  facts: Record<string, number>;
+  /** Load of its CPUs in percent, including that of pending VMs. */
+  load: number;
+  /** Memory in MB. */
+  memory_mb: number;
+  /** Its name. */
+  name: string;
+  /** Pending VMs. */
+  pending: number;
+  /** Memory in MB that can still be reserved. */
+  schedulable_mb: number;
+  /** Whether it is in use. */
+  status: HostStatus;
+  /** Virtual CPUs, or the VMs' configured shares, including pending VMs. */
+  vcpus: number;
+  /** VMs that run. */
+  vms: number;
+}
+
+/** Whether a host may run anything. */
+export type HostStatus = "up" | "preparing_for_maintenance" | "maintenance" | "down" | "non_responsive";
+
+/** A host's trace in a decision. */
+export interface HostTrace {
+  /** The host. */
+  host: string;
+  /** All filters that reject it, including those that ran later or not at all. */
+  rejected: Verdict[];
+  /** The filter that removed it; none if it passed. */
+  removed_by?: string | null;
+  /** Its total score, if it passed. */
+  score?: number | null;
+  /** Its scores, if it passed and hosts were weighed. */
+  weights: WeightTrace[];
+}
+
+/** New settings of an emulated link. */
+export interface LinkChange {
+  /** The port of the direction to change; without it, both change. */
+  from?: string | null;
+  /** Values by key, in the syntax of the file; null for the default. Other settings stay. */
+  settings: Record<string, string | null>;
+}
+
+/** An emulated link. */
+export interface LinkView {
+  /** Its two directions. */
+  directions: DirectionView[];
+  /** Its name. */
+  name: string;
+}
+
+/** A migration. */
+export interface Migration {
+  /** The decision that chose the destination; 0 in a preview. */
+  decision: number;
+  /** Its source host. */
+  from: string;
+  /** Why. */
+  reason: string;
+  /** The reason of a refusal; otherwise empty. */
+  refused?: string;
+  /** Its outcome. */
+  state?: MigrationState;
+  /** Its destination host. */
+  to: string;
+  /** The VM. */
+  vm: string;
+}
+
+/** Outcome of a migration. */
+export type MigrationState = "proposed" | "reserved" | "done" | "refused";
+
+/** A new configuration of a function. */
+export interface NewConfiguration {
+  /** The configuration, in Click's language. */
+  configuration: string;
+}
+
+/** A fabric file. */
+export interface NewFabric {
+  /** Its path, absolute: relative paths of guests' files in it are relative to its folder. */
+  file: string;
+  /** Its text. */
+  text: string;
+}
+
+/** A function to create. */
+export interface NewFunction {
+  /** Largest number of frames that it handles at once; 64 by default. */
+  burst?: number | null;
+  /** Its configuration, in Click's language. */
+  configuration: string;
+  /** The core that it is pinned to. */
+  core?: number | null;
+  /** Devices that the configuration names, and the port that each stands for. */
+  devices?: Record<string, string>;
+  /** What separates it from the rest of the fabric: `process` (the default) or `worker`. */
+  isolation?: string | null;
+  /** Largest memory in bytes; 256 MB by default. */
+  memory?: number | null;
+  /** Its name. */
+  name: string;
+  /** Values of the configuration's parameters. */
+  parameters?: Record<string, string>;
+  /** Its ports: ports of kind `ring` that no guest or function has. */
+  ports: string[];
+}
+
+/** How strictly memory is bound to NUMA nodes. */
+export type NumaMode = "strict" | "interleave" | "preferred";
+
+/** What a policy trades for speed under many requests. */
+export type Optimise = "none" | "speed" | "overbooking";
+
+/** How a VM's CPUs are bound. */
+export type Pinning = "none" | "manual" | "resize_and_pin_numa" | "dedicated" | "isolate_threads";
+
+/** VMs to place, all or none. */
+export interface PlaceRequest {
+  /** Unknown VMs: added first, or only tried. */
+  new?: Vm[];
+  /** If not empty, only these hosts may be chosen. */
+  only?: string[];
+  /** Policy to use instead of their own. */
+  policy?: string | null;
+  /** Seed that breaks ties; chosen at random if unset. */
+  seed?: number | null;
+  /** Whether the host a VM runs on may be chosen. */
+  stay?: boolean;
+  /** Names of known VMs. */
+  vms?: string[];
+  /** Hosts that must not be chosen. */
+  without?: string[];
+}
+
+/** Sources of external units: folders and addresses. */
+export interface PluginsView {
+  /** Those attached by an operator. */
+  attached: string[];
+  /** Those of the fabric's file. */
+  file: string[];
+  /** Errors: files that fail to load, hosts that fail to start. */
+  problems: string[];
+}
+
+/** A policy. */
+export interface Policy {
+  /** Its balancer. */
+  balancer?: string;
+  /** Its filters. */
+  filters?: FilterUse[];
+  /** Its name. */
+  name?: string;
+  /** What the policy trades for speed under many requests. */
+  optimise?: Optimise;
+  /** Custom properties. */
+  properties?: Record<string, string>;
+  /** How weights become a choice. */
+  selector?: Selector;
+  /** Its weights. */
+  weights?: WeightUse[];
+}
+
+/** Traffic of a VM or function. */
+export interface PortNeed {
+  /** Megabits a second. */
+  mbps?: number;
+  /** The network; empty for any port. */
+  network?: string;
+  /** Packets a second. */
+  pps?: number;
+}
+
+/** Counters of a port. */
+export interface PortStats {
+  /** Its name. */
+  name: string;
+  /** By queue. */
+  queues: Counts[];
+  /** Sum over its queues. */
+  total: Counts;
+}
+
+/** A port. */
+export interface PortView {
+  /** What was negotiated with the peer. */
+  detail: string;
+  /** Its kind. */
+  kind: string;
+  /** Its name. */
+  name: string;
+  /** Where its peer connects: a socket's path, an interface's name. */
+  peer: string;
+  /** Why it last lost its peer, or has none. */
+  reason: string;
+  /** `waiting` (no peer), `attached` (a peer, not ready yet) or `up`. */
+  state: string;
+  /** What it is connected to: `switch main`, `patch b`; empty for a pipe. */
+  to: string;
+  /** The worker of its first queue; empty without one. */
+  worker: string;
+}
+
+/** When a filter runs. */
+export type Position = "first" | "middle" | "last";
+
+/** An error in a fabric file. */
+export interface ProblemView {
+  /** Column in characters, from 1. */
+  column: number;
+  /** The file. */
+  file: string;
+  /** The remedy. */
+  fix: string;
+  /** Line, from 1. */
+  line: number;
+  /** The error. */
+  what: string;
+}
+
+/** A custom property. */
+export interface PropertyView {
+  /** Default value. */
+  default: string;
+  /** Its description. */
+  description: string;
+  /** Its name. */
+  name: string;
+  /** Regular expression that the value must match. */
+  regex: string;
+}
+
+/** Accesses to a register, each an exit of the guest. */
+export interface RegisterView {
+  /** Whether the client may map it; accesses through the mapping are not counted. */
+  mapped: boolean;
+  /** Its name. */
+  name: string;
+  /** Reads. */
+  reads: number;
+  /** Writes. */
+  writes: number;
+}
+
+/** A filter and the number of hosts that it removed. */
+export interface Removed {
+  /** The filter. */
+  filter: string;
+  /** Number of remaining hosts that it removed. */
+  hosts: number;
+}
+
+/** A revision of the store. */
+export interface RevisionView {
+  /** The revision. */
+  revision: number;
+}
+
+/** A host and its score. */
+export interface Scored {
+  /** The host. */
+  host: string;
+  /** Its score; the highest wins. */
+  score: number;
+}
+
+/** How weights become a choice. */
+export type Selector = "rank" | "scaled_sum" | "lowest_sum";
+
+/** Counters of every port at one moment. */
+export interface StatsView {
+  /** The time, in nanoseconds of the host's monotonic clock. */
+  at: number;
+  /** By port, in the order of the file. */
+  ports: PortStats[];
+}
+
+/** A host's status. */
+export interface StatusView {
+  /** The status. */
+  status: HostStatus;
+}
+
+/** The store. */
+export interface StoreView {
+  /** Why it can't be written; `None` if it can. */
+  full?: string | null;
+  /** Its contents. */
+  holds: Summary;
+  /** Path of its file; the log is in the same folder. */
+  path: string;
+}
+
+/** Contents of a store. */
+export interface Summary {
+  /** Number of objects by kind, such as `host` and `decision`. */
+  objects: Record<string, number>;
+  /** Its revision. */
+  revision: u64;
+}
+
+/** A switch. */
+export interface SwitchView {
+  /** The lookup that finds a frame's port: `learning`, `static` or `hash`. */
+  lookup: string;
+  /** Its name. */
+  name: string;
+  /** Names of its ports. */
+  ports: string[];
+}
+
+/** An address that a switch knows. */
+export interface TableEntryView {
+  /** Seconds since it last sent; none for static entries. */
+  age?: number | null;
+  /** The address. */
+  mac: string;
+  /** The port it is behind. */
+  port: string;
+}
+
+/** Addresses that a switch knows. */
+export interface TableView {
+  /** Its entries. */
+  entries: TableEntryView[];
+  /** The switch. */
+  switch: string;
+}
+
+/** The full trace of the choice for VMs that are placed together. Hosts are sorted by name. */
+export interface Trace {
+  /** Filters in their order. */
+  filters: string[];
+  /** Every host. */
+  hosts: HostTrace[];
+  /** The VMs. */
+  vms: string[];
+}
+
+/** Why a request was not fulfilled. */
+export interface Trouble {
+  /** The error and the remedy. */
+  error: string;
+  /** The errors in a fabric file. */
+  problems?: ProblemView[];
+}
+
+/** A unit that policies choose from. */
+export interface UnitView {
+  /** Its description. */
+  description: string;
+  /** Whether it is external. */
+  external: boolean;
+  /** `mandatory` (a filter of every policy), `filter`, `weight` or `balancer`. */
+  kind: string;
+  /** Its name. */
+  name: string;
+  /** Properties that it reads. */
+  properties: PropertyView[];
+}
+
+/** A filter that a host does not pass, and why. */
+export interface Verdict {
+  /** The filter. */
+  filter: string;
+  /** Why the host is rejected. */
+  reason: string;
+}
+
+/** A virtual machine or a function. */
+export interface Vm {
+  /** Aggregates its host must belong to. */
+  aggregates?: string[];
+  /** Its chain of functions. */
+  chain?: string | null;
+  /** Place in the chain, from 0. */
+  chain_index?: number;
+  /** Its cluster. */
+  cluster?: string;
+  /** Cores a socket. */
+  cores?: number;
+  /** CPU flags that it needs; none for the cluster's. */
+  cpu_flags?: string[];
+  /** Whether it has CPU passthrough. */
+  cpu_passthrough?: boolean;
+  /** Measured CPU usage in percent of its virtual CPUs. */
+  cpu_percent?: number | null;
+  /** Host devices assigned to it. */
+  devices?: string[];
+  /** VMs it must not share a host with (Nova's hint `different_host`). */
+  different_host?: string[];
+  /** Whether it is highly available. */
+  ha?: boolean;
+  /** Whether it is a high-performance VM. */
+  high_performance?: boolean;
+  /** Hooks it needs. */
+  hooks?: string[];
+  /** The host it runs on. */
+  host?: string | null;
+  /** Whether it is oVirt's self-hosted engine. */
+  hosted_engine?: boolean;
+  /** Hosts it is pinned to, or prefers. */
+  hosts?: string[];
+  /** Size in kB of the huge pages for its memory, if it uses them. */
+  huge_page_kb?: number | null;
+  /** Its kind. */
+  kind?: VmKind;
+  /** Labels, for affinity. */
+  labels?: string[];
+  /** The host it last ran on. */
+  last_host?: string | null;
+  /** Storage domain that holds its lease. */
+  lease?: string | null;
+  /** Its own machine type. */
+  machine?: string | null;
+  /** Types of mediated devices it needs. */
+  mdevs?: string[];
+  /** Memory. */
+  memory_mb?: number;
+  /** Whether it may be moved. */
+  migration?: Migration;
+  /** Its share of a host's CPUs, in thousandths of one, if different from its virtual CPUs. */
+  milli_cpus?: number | null;
+  /** When it last moved. */
+  moved_at?: number | null;
+  /** Its name. */
+  name?: string;
+  /** Network cards. */
+  nics?: VmNic[];
+  /** Its virtual NUMA nodes. */
+  numa?: VmNumaNode[];
+  /** Whether its CPUs, memory and port must be on one NUMA node. */
+  numa_local?: boolean;
+  /** How its CPUs are bound. */
+  pinning?: Pinning;
+  /** Host CPUs that manual pinning names. */
+  pins?: number[];
+  /** Policy instead of its cluster's. */
+  policy?: string | null;
+  /** Its traffic. */
+  ports?: PortNeed[];
+  /** Custom properties over its policy's. */
+  properties?: Record<string, string>;
+  /** VMs it must share a host with (Nova's hint `same_host`). */
+  same_host?: string[];
+  /** Virtual sockets. */
+  sockets?: number;
+  /** Its status. */
+  status?: VmStatus;
+  /** Threads a core. */
+  threads?: number;
+  /** Whether its time stamp counter's frequency must never change. */
+  use_tsc?: boolean;
+  /** Its own compatibility version. */
+  version?: string | null;
+}
+
+/** Kind of a VM. */
+export type VmKind = "vm" | "function";
+
+/** A network card of a VM. */
+export interface VmNic {
+  /** The network; empty for none. */
+  network?: string;
+  /** Whether it needs an SR-IOV virtual function. */
+  passthrough?: boolean;
+}
+
+/** A NUMA node that a VM sees. */
+export interface VmNumaNode {
+  /** Its CPUs. */
+  cpus?: number;
+  /** Host nodes that it is pinned to; none for any. */
+  host_nodes?: number[];
+  /** Its memory. */
+  memory_mb?: number;
+  /** How strictly the memory is bound. */
+  mode?: NumaMode;
+}
+
+/** Status of a VM. */
+export type VmStatus = "down" | "up" | "paused" | "migrating";
+
+/** A VM with its reservation. */
+export interface VmView {
+  /** Aggregates its host must belong to. */
+  aggregates?: string[];
+  /** Its chain of functions. */
+  chain?: string | null;
+  /** Place in the chain, from 0. */
+  chain_index?: number;
+  /** Its cluster. */
+  cluster?: string;
+  /** Cores a socket. */
+  cores?: number;
+  /** CPU flags that it needs; none for the cluster's. */
+  cpu_flags?: string[];
+  /** Whether it has CPU passthrough. */
+  cpu_passthrough?: boolean;
+  /** Measured CPU usage in percent of its virtual CPUs. */
+  cpu_percent?: number | null;
+  /** Host devices assigned to it. */
+  devices?: string[];
+  /** VMs it must not share a host with (Nova's hint `different_host`). */
+  different_host?: string[];
+  /** Whether it is highly available. */
+  ha?: boolean;
+  /** Whether it is a high-performance VM. */
+  high_performance?: boolean;
+  /** Hooks it needs. */
+  hooks?: string[];
+  /** The host it runs on. */
+  host?: string | null;
+  /** Whether it is oVirt's self-hosted engine. */
+  hosted_engine?: boolean;
+  /** Hosts it is pinned to, or prefers. */
+  hosts?: string[];
+  /** Size in kB of the huge pages for its memory, if it uses them. */
+  huge_page_kb?: number | null;
+  /** Its kind. */
+  kind?: VmKind;
+  /** Labels, for affinity. */
+  labels?: string[];
+  /** The host it last ran on. */
+  last_host?: string | null;
+  /** Storage domain that holds its lease. */
+  lease?: string | null;
+  /** Its own machine type. */
+  machine?: string | null;
+  /** Types of mediated devices it needs. */
+  mdevs?: string[];
+  /** Memory. */
+  memory_mb?: number;
+  /** Whether it may be moved. */
+  migration?: Migration;
+  /** Its share of a host's CPUs, in thousandths of one, if different from its virtual CPUs. */
+  milli_cpus?: number | null;
+  /** When it last moved. */
+  moved_at?: number | null;
+  /** Its name. */
+  name?: string;
+  /** Network cards. */
+  nics?: VmNic[];
+  /** Its virtual NUMA nodes. */
+  numa?: VmNumaNode[];
+  /** Whether its CPUs, memory and port must be on one NUMA node. */
+  numa_local?: boolean;
+  /** How its CPUs are bound. */
+  pinning?: Pinning;
+  /** Host CPUs that manual pinning names. */
+  pins?: number[];
+  /** Policy instead of its cluster's. */
+  policy?: string | null;
+  /** Its traffic. */
+  ports?: PortNeed[];
+  /** Custom properties over its policy's. */
+  properties?: Record<string, string>;
+  /** VMs it must share a host with (Nova's hint `same_host`). */
+  same_host?: string[];
+  /** Virtual sockets. */
+  sockets?: number;
+  /** Its status. */
+  status?: VmStatus;
+  /** Threads a core. */
+  threads?: number;
+  /** Whether its time stamp counter's frequency must never change. */
+  use_tsc?: boolean;
+  /** Its own compatibility version. */
+  version?: string | null;
+  /** The host reserved for it, until it runs there or the reservation expires. */
+  reserved?: string | null;
+}
+
+/** The score of a host by one weight. */
+export interface WeightTrace {
+  /** The weight's factor. */
+  factor: number;
+  /** The selector's value before the factor: the rank, or the scaled score. */
+  points: number;
+  /** The raw score; lower is better. */
+  raw: number;
+  /** The weight. */
+  weight: string;
+}
+
+/** A weight in a policy. */
+export interface WeightUse {
+  /** Its factor. */
+  factor: number;
+  /** Its name. */
+  name: string;
+  /** Whether a placement fails if this external unit fails. */
+  required?: boolean;
+}
+
+/** Why a host would or would not run a VM. */
+export interface WhyNot {
+  /** The host that would be chosen. */
+  best?: string | null;
+  /** Its score. */
+  best_score?: number | null;
+  /** Hosts that are better. */
+  better: number;
+  /** Whether the host would be chosen. */
+  chosen: boolean;
+  /** External units that failed and were left out. */
+  errors?: string[];
+  /** The host. */
+  host: string;
+  /** The required external unit that failed, and its error: no host would be chosen then. */
+  refused?: string;
+  /** Filters that reject it. */
+  rejected: Verdict[];
+  /** Its score. */
+  score?: number | null;
+  /** The VM. */
+  vm: string;
+  /** Its scores. */
+  weights: WeightTrace[];
+}
+
+/** A VM and a host. */
+export interface WhyNotRequest {
+  /** The host. */
+  host: string;
+  /** The VM. */
+  request: PlaceRequest;
+}
+
+/** A worker. */
+export interface WorkerView {
+  /** Number of queues that it polls now. */
+  active: number;
+  /** Nanoseconds of turns in which frames moved. */
+  busy: number;
+  /** Its name. */
+  name: string;
+  /** A problem with it; empty if there is none. */
+  note?: string;
+  /** Number of queues that it serves. */
+  queues: number;
+  /** Times it went to sleep. */
+  sleeps: number;
+  /** Turns since its start. */
+  turns: number;
+}
+
+export type u64 = number;
+
+/** The operations of the control API, over a control socket. */
+export class Api {
+  constructor(socket: ControlSocket);
+  /** The health: errors, one per line, if any. */
+  healthz(): Promise<string>;
+  /** Metrics in Prometheus' format. */
+  metrics(): Promise<string>;
+  /** The fabric as a whole. */
+  fabric(): Promise<FabricView>;
+  /** Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing. */
+  putFabric(body: NewFabric): Promise<Changes>;
+  /** Every function. */
+  functions(): Promise<FunctionView[]>;
+  /**
+   * Creates a function and starts it. It exists only if its configuration starts; a refused request changes nothing.
+   */
+  createFunction(body: NewFunction): Promise<void>;
+  /** Stops a function and forgets it. */
+  destroyFunction(name: string): Promise<void>;
+  /**
+   * Replaces the configuration of a running function; elements of the same name and class keep their state. A refused
+   * configuration changes nothing.
+   */
+  updateFunction(name: string, body: NewConfiguration): Promise<void>;
+  /** Counts a running function's packets for a while. Returns its graph. */
+  functionGraph(name: string, query?: { seconds?: number | null }): Promise<GraphView>;
+  /** The same as a drawing. */
+  functionSvg(name: string, query?: { seconds?: number | null }): Promise<string>;
+  /** Reads a handler of a function. */
+  readHandler(name: string, handler: string): Promise<HandlerValue>;
+  /** Writes a handler of a function. */
+  writeHandler(name: string, handler: string, body: HandlerValue): Promise<void>;
+  /** Lets a suspended function go on. */
+  resumeFunction(name: string): Promise<void>;
+  /** Starts a function. Its configuration runs after the answer. */
+  startFunction(name: string): Promise<void>;
+  /** Stops a function. Its process ends after the answer. */
+  stopFunction(name: string): Promise<void>;
+  /** Suspends a function: its process keeps its state, and its ports drop frames once their rings are full. */
+  suspendFunction(name: string): Promise<void>;
+  /** The whole fabric as a graph, with what passes during a sample. */
+  fabricGraph(query?: { seconds?: number | null }): Promise<FabricGraphView>;
+  /** The same as a drawing. */
+  fabricSvg(query?: { seconds?: number | null }): Promise<string>;
+  /** Every guest. */
+  guests(): Promise<GuestView[]>;
+  /** Runs a shell command in a guest. The answer comes when the command has ended. */
+  exec(name: string, body: Exec): Promise<ExecView>;
+  /** Starts a guest. It boots after the answer. */
+  startGuest(name: string): Promise<void>;
+  /** Stops a guest. It powers off after the answer. */
+  stopGuest(name: string): Promise<void>;
+  /** Every emulated link, with its settings and counters. */
+  links(): Promise<LinkView[]>;
+  /**
+   * Changes settings of an emulated link while it runs. Frames under way arrive as before. A wrong value changes
+   * nothing.
+   */
+  setLink(name: string, body: LinkChange): Promise<LinkView>;
+  /** Decides where VMs run, and reserves their resources. */
+  decide(body: PlaceRequest): Promise<DecisionView>;
+  /** The last rounds of balancing in which something happened, newest first. */
+  rounds(): Promise<BalanceStep[]>;
+  /** A round of balancing, carried out, or a preview of several. */
+  balance(body: BalanceRequest): Promise<BalanceStep[]>;
+  /** The newest decisions, newest first. */
+  decisions(query?: { count?: number | null }): Promise<DecisionView[]>;
+  /** A decision's details, repeated at its revision. */
+  explain(id: number): Promise<ExplainView>;
+  /**
+   * Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat the request
+   * with the answer's revision.
+   */
+  events(query?: { after?: number | null; count?: number | null }): Promise<EventsView>;
+  /**
+   * A filter that leaves only the node with the highest priority, so that kube-scheduler rates none: one request a pod,
+   * in place of `filter` and `prioritize`.
+   */
+  best(body: ExtenderArgs): Promise<ExtenderFilterResult>;
+  /**
+   * Binds a pod to a node, here and in Kubernetes, with the requests from the last `filter` or `prioritize`, or those
+   * of the VM `NAMESPACE.NAME`. Refused if Kubernetes is not watched.
+   */
+  bind(body: ExtenderBindingArgs): Promise<BindingResult>;
+  /** Filters nodes for kube-scheduler. */
+  filter(body: ExtenderArgs): Promise<ExtenderFilterResult>;
+  /** Rates nodes for kube-scheduler. */
+  prioritize(body: ExtenderArgs): Promise<HostPriority[]>;
+  /** Sets facts about hosts. The next decision uses them. */
+  facts(body: FactPush[]): Promise<RevisionView>;
+  /** Deletes a fact about a host. */
+  removeFact(host: string, name: string): Promise<void>;
+  /** Places a guest or a function of the fabric file on this host, and starts it. */
+  placeGuest(name: string): Promise<DecisionView>;
+  /** Every host, with its remaining resources. */
+  hosts(): Promise<HostRow[]>;
+  /** Ends a host's maintenance. */
+  activate(name: string): Promise<StatusView>;
+  /**
+   * Puts a host into maintenance: it gets no new VMs, balancing rounds migrate its VMs, and it is in maintenance when
+   * it is empty.
+   */
+  maintain(name: string): Promise<StatusView>;
+  /** Adds or replaces objects, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups. */
+  objects(body: (Record<string, unknown>)[]): Promise<RevisionView>;
+  /** Deletes an unused object. Deleting a host deletes its measurements. */
+  remove(kind: string, name: string): Promise<void>;
+  /** The sources of external units, with their errors. */
+  attached(): Promise<PluginsView>;
+  /**
+   * Attaches external units in addition to those of the fabric file, replacing those attached before: folders of Python
+   * plugins, services in any language. They stay attached when the fabric is restarted.
+   */
+  plugins(body: unknown): Promise<UnitView[]>;
+  /** Every policy. */
+  policies(): Promise<Policy[]>;
+  /** A policy. */
+  policy(name: string): Promise<Policy>;
+  /** The store: its path, its contents, whether the disk is full. */
+  store(): Promise<StoreView>;
+  /** Writes a backup of the store to a file of the fabric's host, replacing it. */
+  backup(body: BackupRequest): Promise<StoreView>;
+  /** Decides where VMs would run, with a full trace, without a reservation. */
+  attempt(body: PlaceRequest): Promise<ExplainView>;
+  /** Every unit that policies choose from. */
+  units(): Promise<UnitView[]>;
+  /** Every VM, with its reservation. */
+  vms(): Promise<VmView[]>;
+  /** Confirms that a VM runs where it was placed. */
+  confirm(name: string): Promise<void>;
+  /** Releases a VM's reservation. */
+  release(name: string): Promise<void>;
+  /** Why a host would or would not run VMs. */
+  whyNot(body: WhyNotRequest): Promise<WhyNot>;
+  /** Every port, in the order of the file. */
+  ports(): Promise<PortView[]>;
+  /** Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass. */
+  carrierOff(name: string): Promise<void>;
+  /** Accesses to the registers of a port's card, and its interrupts, since its client connected. */
+  exits(name: string): Promise<ExitsView>;
+  /** Turns a port's carrier on, as the file may say it by `carrier`. */
+  carrierOn(name: string): Promise<void>;
+  /** Takes the fabric down. The answer comes when that is done. */
+  shutdown(): Promise<void>;
+  /** Counters of every port. Reading them costs the data path nothing. */
+  stats(): Promise<StatsView>;
+  /** The addresses that a switch knows. */
+  table(name: string): Promise<TableView>;
+}

@@ -1,0 +1,253 @@
+// Written by scripts/clients.py from the OpenAPI document (`ringway openapi`).
+
+export class Api {
+  #socket;
+
+  constructor(socket) {
+    this.#socket = socket;
+  }
+
+  healthz() {
+    return this.#socket.text("GET", "/healthz", []);
+  }
+
+  metrics() {
+    return this.#socket.text("GET", "/metrics", []);
+  }
+
+  fabric() {
+    return this.#socket.json("GET", "/v1/fabric", []);
+  }
+
+  putFabric(body) {
+    return this.#socket.json("PUT", "/v1/fabric", [], { body });
+  }
+
+  functions() {
+    return this.#socket.json("GET", "/v1/functions", []);
+  }
+
+  createFunction(body) {
+    return this.#socket.call("POST", "/v1/functions", [], { body });
+  }
+
+  destroyFunction(name) {
+    return this.#socket.call("DELETE", "/v1/functions/{}", [name]);
+  }
+
+  updateFunction(name, body) {
+    return this.#socket.call("PUT", "/v1/functions/{}/configuration", [name], { body });
+  }
+
+  functionGraph(name, query = {}) {
+    return this.#socket.json("GET", "/v1/functions/{}/graph", [name], { query });
+  }
+
+  functionSvg(name, query = {}) {
+    return this.#socket.text("GET", "/v1/functions/{}/graph.svg", [name], { query });
+  }
+
+  readHandler(name, handler) {
+    return this.#socket.json("GET", "/v1/functions/{}/handlers/{}", [name, handler]);
+  }
+
+  writeHandler(name, handler, body) {
+    return this.#socket.call("PUT", "/v1/functions/{}/handlers/{}", [name, handler], { body });
+  }
+
+  resumeFunction(name) {
+    return this.#socket.call("POST", "/v1/functions/{}/resume", [name]);
+  }
+
+  startFunction(name) {
+    return this.#socket.call("POST", "/v1/functions/{}/start", [name]);
+  }
+
+  stopFunction(name) {
+    return this.#socket.call("POST", "/v1/functions/{}/stop", [name]);
+  }
+
+  suspendFunction(name) {
+    return this.#socket.call("POST", "/v1/functions/{}/suspend", [name]);
+  }
+
+  fabricGraph(query = {}) {
+    return this.#socket.json("GET", "/v1/graph", [], { query });
+  }
+
+  fabricSvg(query = {}) {
+    return this.#socket.text("GET", "/v1/graph.svg", [], { query });
+  }
+
+  guests() {
+    return this.#socket.json("GET", "/v1/guests", []);
+  }
+
+  exec(name, body) {
+    return this.#socket.json("POST", "/v1/guests/{}/exec", [name], { body });
+  }
+
+  startGuest(name) {
+    return this.#socket.call("POST", "/v1/guests/{}/start", [name]);
+  }
+
+  stopGuest(name) {
+    return this.#socket.call("POST", "/v1/guests/{}/stop", [name]);
+  }
+
+  links() {
+    return this.#socket.json("GET", "/v1/links", []);
+  }
+
+  setLink(name, body) {
+    return this.#socket.json("PATCH", "/v1/links/{}", [name], { body });
+  }
+
+  decide(body) {
+    return this.#socket.json("POST", "/v1/place", [], { body });
+  }
+
+  rounds() {
+    return this.#socket.json("GET", "/v1/place/balance", []);
+  }
+
+  balance(body) {
+    return this.#socket.json("POST", "/v1/place/balance", [], { body });
+  }
+
+  decisions(query = {}) {
+    return this.#socket.json("GET", "/v1/place/decisions", [], { query });
+  }
+
+  explain(id) {
+    return this.#socket.json("GET", "/v1/place/decisions/{}", [id]);
+  }
+
+  events(query = {}) {
+    return this.#socket.json("GET", "/v1/place/events", [], { query });
+  }
+
+  best(body) {
+    return this.#socket.json("POST", "/v1/place/extender/best", [], { body });
+  }
+
+  bind(body) {
+    return this.#socket.json("POST", "/v1/place/extender/bind", [], { body });
+  }
+
+  filter(body) {
+    return this.#socket.json("POST", "/v1/place/extender/filter", [], { body });
+  }
+
+  prioritize(body) {
+    return this.#socket.json("POST", "/v1/place/extender/prioritize", [], { body });
+  }
+
+  facts(body) {
+    return this.#socket.json("POST", "/v1/place/facts", [], { body });
+  }
+
+  removeFact(host, name) {
+    return this.#socket.call("DELETE", "/v1/place/facts/{}/{}", [host, name]);
+  }
+
+  placeGuest(name) {
+    return this.#socket.json("POST", "/v1/place/guests/{}/start", [name]);
+  }
+
+  hosts() {
+    return this.#socket.json("GET", "/v1/place/hosts", []);
+  }
+
+  activate(name) {
+    return this.#socket.json("POST", "/v1/place/hosts/{}/activate", [name]);
+  }
+
+  maintain(name) {
+    return this.#socket.json("POST", "/v1/place/hosts/{}/maintenance", [name]);
+  }
+
+  objects(body) {
+    return this.#socket.json("POST", "/v1/place/objects", [], { body });
+  }
+
+  remove(kind, name) {
+    return this.#socket.call("DELETE", "/v1/place/objects/{}/{}", [kind, name]);
+  }
+
+  attached() {
+    return this.#socket.json("GET", "/v1/place/plugins", []);
+  }
+
+  plugins(body) {
+    return this.#socket.json("PUT", "/v1/place/plugins", [], { body });
+  }
+
+  policies() {
+    return this.#socket.json("GET", "/v1/place/policies", []);
+  }
+
+  policy(name) {
+    return this.#socket.json("GET", "/v1/place/policies/{}", [name]);
+  }
+
+  store() {
+    return this.#socket.json("GET", "/v1/place/store", []);
+  }
+
+  backup(body) {
+    return this.#socket.json("POST", "/v1/place/store/backup", [], { body });
+  }
+
+  attempt(body) {
+    return this.#socket.json("POST", "/v1/place/try", [], { body });
+  }
+
+  units() {
+    return this.#socket.json("GET", "/v1/place/units", []);
+  }
+
+  vms() {
+    return this.#socket.json("GET", "/v1/place/vms", []);
+  }
+
+  confirm(name) {
+    return this.#socket.call("POST", "/v1/place/vms/{}/confirm", [name]);
+  }
+
+  release(name) {
+    return this.#socket.call("POST", "/v1/place/vms/{}/release", [name]);
+  }
+
+  whyNot(body) {
+    return this.#socket.json("POST", "/v1/place/why-not", [], { body });
+  }
+
+  ports() {
+    return this.#socket.json("GET", "/v1/ports", []);
+  }
+
+  carrierOff(name) {
+    return this.#socket.call("POST", "/v1/ports/{}/down", [name]);
+  }
+
+  exits(name) {
+    return this.#socket.json("GET", "/v1/ports/{}/exits", [name]);
+  }
+
+  carrierOn(name) {
+    return this.#socket.call("POST", "/v1/ports/{}/up", [name]);
+  }
+
+  shutdown() {
+    return this.#socket.call("POST", "/v1/shutdown", []);
+  }
+
+  stats() {
+    return this.#socket.json("GET", "/v1/stats", []);
+  }
+
+  table(name) {
+    return this.#socket.json("GET", "/v1/switches/{}/table", [name]);
+  }
+}

@@ -1,0 +1,2 @@
+export * from "./api.js";
+export { ControlSocket, FabricError } from "./control-socket.js";

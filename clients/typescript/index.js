@@ -1,0 +1,2 @@
+export { Api } from "./api.js";
+export { ControlSocket, FabricError } from "./control-socket.js";

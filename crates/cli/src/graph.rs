@@ -1,0 +1,19 @@
+//! `ringway graph`.
+
+use crate::arguments::Target;
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::text;
+use anstream::print;
+use ringway_control::api::FabricGraphView;
+
+/// Prints the drawing of a fabric, or the counts in it.
+pub fn graph(target: &Target, json: bool, seconds: f64) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    if json {
+        text::json(&client.get::<FabricGraphView>(&format!("/v1/graph?seconds={seconds}"))?);
+    } else {
+        print!("{}", client.text(&format!("/v1/graph.svg?seconds={seconds}"))?);
+    }
+    Ok(())
+}

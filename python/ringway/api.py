@@ -1,0 +1,1474 @@
+"""The control API of a fabric: a type for each schema, a method for each operation.
+
+Written by scripts/clients.py from the OpenAPI document (`ringway openapi`).
+"""
+# fmt: off
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+from .control_socket import ControlSocket
+
+HostStatus = Literal["up", "preparing_for_maintenance", "maintenance", "down", "non_responsive"]
+"""Whether a host may run anything."""
+
+MigrationState = Literal["proposed", "reserved", "done", "refused"]
+"""Outcome of a migration."""
+
+NumaMode = Literal["strict", "interleave", "preferred"]
+"""How strictly memory is bound to NUMA nodes."""
+
+Optimise = Literal["none", "speed", "overbooking"]
+"""What a policy trades for speed under many requests."""
+
+Pinning = Literal["none", "manual", "resize_and_pin_numa", "dedicated", "isolate_threads"]
+"""How a VM's CPUs are bound."""
+
+Position = Literal["first", "middle", "last"]
+"""When a filter runs."""
+
+Selector = Literal["rank", "scaled_sum", "lowest_sum"]
+"""How weights become a choice."""
+
+VmKind = Literal["vm", "function"]
+"""Kind of a VM."""
+
+VmStatus = Literal["down", "up", "paused", "migrating"]
+"""Status of a VM."""
+
+u64 = int
+
+
+class BackupRequest(TypedDict):
+    """The path of a backup."""
+
+    path: str
+    """An absolute path."""
+
+
+class BalanceRequest(TypedDict):
+    """A round of balancing, or a preview of several."""
+
+    cluster: NotRequired[str]
+    """The cluster."""
+    dry_run: NotRequired[bool]
+    """Whether it is only a preview."""
+    interval: NotRequired[int]
+    """Milliseconds between two rounds of a preview."""
+    rounds: NotRequired[int]
+    """Rounds of a preview."""
+
+
+class BalanceStep(TypedDict):
+    """Result of a balancing round in a cluster, or its preview."""
+
+    at: int
+    """Time in milliseconds since 1970."""
+    cluster: str
+    """The cluster."""
+    errors: list[str]
+    """External units that failed: the balancer, or one that the policy requires."""
+    migrations: list[Migration]
+    """Migrations."""
+    power: NotRequired[list[str | Literal["up", "preparing_for_maintenance", "maintenance", "down", "non_responsive"]] | None]
+    """A host to switch, and its new status."""
+    power_reason: NotRequired[str]
+    """The reason; empty without a host to switch."""
+    unsafe_hosts: list[str]
+    """Hosts whose failure would leave highly available VMs without a host."""
+
+
+class BindingResult(TypedDict):
+    """Whether a pod was bound."""
+
+    Error: str
+    """The error; empty if none."""
+
+
+class Changed(TypedDict):
+    """A change of an object."""
+
+    at: NotRequired[int | None]
+    """The time in milliseconds since 1970, to about a second; none if it was before the fabric came up."""
+    gone: bool
+    """Whether it was deleted."""
+    kind: str
+    """The kind of object: `host`, `vm`, `group`, `policy`, `cluster`, `load`, `fact`, `blacklist`, `pending`
+    (a reservation) or `decision`.
+    """
+    name: str
+    """Its name; of a fact its host's and its own, of a decision its number."""
+    revision: u64
+    """The store's revision of the change."""
+    what: str
+    """Its new value, in words."""
+
+
+class Changes(TypedDict):
+    """The changes made, in order."""
+
+    changes: list[str]
+    """Descriptions such as `add port a (ring)`."""
+
+
+class Choice(TypedDict):
+    """The choice for VMs that are placed together."""
+
+    errors: list[str]
+    """External units that failed and were left out."""
+    host: NotRequired[str | None]
+    """The host; none if no host fits."""
+    hosts: int
+    """Total number of hosts."""
+    may_wait: bool
+    """Whether memory was insufficient only because of pending VMs, so that waiting may help."""
+    passed: int
+    """Hosts that passed every filter."""
+    policy: str
+    """Their policy."""
+    refused: NotRequired[str]
+    """The required external unit that failed, and its error: no host is chosen then."""
+    removed: list[Removed]
+    """Filters that removed hosts."""
+    top: list[Scored]
+    """The best hosts, best first, twenty at most."""
+    vms: list[str]
+    """The VMs."""
+    weighed: bool
+    """Whether hosts were weighed: not if only one was left, or if weighing was skipped for speed."""
+
+
+class Counts(TypedDict):
+    """Counters of a queue. TX is what the peer sends, RX what it receives."""
+
+    bursts: int
+    """Bursts taken."""
+    faults: int
+    """Protocol violations by the peer."""
+    interrupts: int
+    """Notifications to the peer."""
+    iotlb_faults: NotRequired[int]
+    """Accesses that the guest's IOMMU refused."""
+    iotlb_hits: NotRequired[int]
+    """Addresses whose translation was known."""
+    iotlb_invalidations: NotRequired[int]
+    """Invalidations of translations."""
+    iotlb_misses: NotRequired[int]
+    """Addresses whose translation had to be requested."""
+    kicks: int
+    """Notifications from the peer."""
+    memory_grown: NotRequired[int]
+    """Bytes by which such files grew while the port used them."""
+    memory_resident: NotRequired[int]
+    """Bytes in memory of the files that the front-end shares, within the shared ranges; a current value, not a
+    total.
+    """
+    rx_bytes: int
+    """Their bytes."""
+    rx_drops: dict[str, int]
+    """Dropped frames for this queue, by reason."""
+    rx_frames: int
+    """Frames that left the fabric here."""
+    tx_bytes: int
+    """Their bytes."""
+    tx_drops: dict[str, int]
+    """Dropped frames that entered here, by reason; reasons without drops are omitted."""
+    tx_frames: int
+    """Frames that entered the fabric here."""
+
+
+class DecisionView(TypedDict):
+    """A decision."""
+
+    at: int
+    """Time of the decision."""
+    choices: list[Choice]
+    """The choice for each group of VMs placed together."""
+    id: int
+    """Its number; 0 if nothing was decided."""
+    placed: bool
+    """Whether every VM has a host."""
+    revision: int
+    """The store's revision at the decision."""
+    seed: int
+    """The seed that broke ties."""
+
+
+DirectionView = TypedDict(
+    "DirectionView",
+    {
+        "corrupted": "int",
+        "drops": "dict[str, int]",
+        "duplicated": "int",
+        "from": "str",
+        "in_flight": "int",
+        "latest": "int",
+        "marked": "int",
+        "queued": "int",
+        "queued_bytes": "int",
+        "received": "int",
+        "received_bytes": "int",
+        "reordered": "int",
+        "sent": "int",
+        "sent_bytes": "int",
+        "settings": "dict[str, str]",
+        "to": "str",
+    },
+)
+"""One direction of an emulated link."""
+
+class EventsView(TypedDict):
+    """Events."""
+
+    events: list[Changed]
+    """Changes, oldest first."""
+    revision: int
+    """The revision for the next request."""
+
+
+class Exec(TypedDict):
+    """A command for a guest."""
+
+    command: str
+    """One line for its shell, of at most 3500 bytes."""
+    timeout: int
+    """Time limit in seconds."""
+
+
+class ExecView(TypedDict):
+    """The result of a command in a guest."""
+
+    status: int
+    """Exit status of the shell; 143 after the time limit."""
+    text: str
+    """Its output, standard output and error."""
+
+
+class ExitsView(TypedDict):
+    """Accesses to a card's registers and its interrupts since its client connected."""
+
+    held: int
+    """Interrupts held back to the end of an interval."""
+    port: str
+    """The port."""
+    raised: int
+    """Interrupts raised."""
+    registers: list[RegisterView]
+    """By register; those without accesses are left out."""
+    rx_doorbells: int
+    """How often a worker found receive buffers announced."""
+    rx_frames: int
+    """Frames that the guest received."""
+    tx_doorbells: int
+    """How often a worker found frames to send announced, trapped or mapped."""
+    tx_frames: int
+    """Frames that the guest sent."""
+
+
+class ExplainView(TypedDict):
+    """A decision with its details."""
+
+    decision: DecisionView
+    """The decision."""
+    note: str
+    """Why details are missing, if they are."""
+    traces: list[Trace]
+    """Every host, for each group of VMs."""
+
+
+class ExtenderArgs(TypedDict):
+    """A pod and nodes."""
+
+    NodeNames: NotRequired[list[str] | None]
+    """Names of nodes."""
+    Pod: NotRequired[dict[str, Any]]
+    """The pod as a Kubernetes object."""
+
+
+class ExtenderBindingArgs(TypedDict):
+    """A pod and its node."""
+
+    Node: NotRequired[str]
+    """The node."""
+    PodName: NotRequired[str]
+    """The pod."""
+    PodNamespace: NotRequired[str]
+    """Its namespace."""
+    PodUID: NotRequired[str]
+    """Its UID."""
+
+
+class ExtenderFilterResult(TypedDict):
+    """The nodes that can take a pod."""
+
+    Error: NotRequired[str]
+    """The error; empty if none."""
+    FailedAndUnresolvableNodes: NotRequired[dict[str, str]]
+    """Nodes that can't take the pod even if pods are evicted, with reasons."""
+    FailedNodes: NotRequired[dict[str, str]]
+    """Unsuitable nodes, with reasons."""
+    NodeNames: NotRequired[list[str] | None]
+    """Suitable nodes."""
+
+
+class FabricGraphView(TypedDict):
+    """The fabric as a graph: who has ports, and what joins them."""
+
+    edges: list[list[int]]
+    """Pairs of nodes that are connected; indexes."""
+    nanoseconds: int
+    """Length of the sample in nanoseconds."""
+    nodes: list[FabricNode]
+    """Guests, ports, switches, links and functions."""
+
+
+class FabricNode(TypedDict):
+    """A node of the fabric's graph."""
+
+    detail: str
+    """Its kind and state; of a switch its lookup, of a link its rate and delay."""
+    drops: int
+    """Frames dropped at a port or on a link."""
+    name: str
+    """Its name."""
+    rx_frames: int
+    """Frames that it received; those that left a link."""
+    tx_frames: int
+    """Frames that the peer of a port sent during the sample; the sum over the ports of a guest, a function or
+    a switch; frames that entered a link.
+    """
+    what: str
+    """`guest`, `port`, `switch`, `link` or `function`."""
+
+
+class FabricView(TypedDict):
+    """The fabric as a whole."""
+
+    data_pid: int
+    """Process ID of `data`; 0 while it is being restarted."""
+    file: str
+    """The file that describes it."""
+    functions: NotRequired[int]
+    """Number of functions."""
+    guests: int
+    """Number of guests."""
+    name: str
+    """Its name."""
+    pid: int
+    """Process ID of `control`."""
+    ports: int
+    """Number of ports."""
+    restarts: int
+    """Number of restarts of `data`."""
+    run: str
+    """Its run directory."""
+    switches: list[SwitchView]
+    """Its switches."""
+    uptime: int
+    """Nanoseconds since the fabric came up."""
+    version: str
+    """Version of the program."""
+    workers: list[WorkerView]
+    """Its workers."""
+
+
+class FactPush(TypedDict):
+    """A fact about a host."""
+
+    host: str
+    """The host."""
+    name: str
+    """Its name: a letter, then letters, digits and `_`."""
+    ttl: NotRequired[int | None]
+    """Milliseconds until it expires; never if unset."""
+    value: float
+    """The value."""
+
+
+class FilterUse(TypedDict):
+    """A filter in a policy."""
+
+    name: str
+    """Its name."""
+    position: NotRequired[Position]
+    """When it runs."""
+    required: NotRequired[bool]
+    """Whether a placement fails if this external unit fails."""
+
+
+class FunctionView(TypedDict):
+    """A function."""
+
+    configuration: str
+    """The file of its configuration, or `inline`."""
+    handlers: str
+    """The socket of its handlers, a ControlSocket."""
+    isolation: NotRequired[str]
+    """What separates it from the rest of the fabric: `process` or `worker`."""
+    name: str
+    """Its name."""
+    pid: int
+    """Process ID; 0 if it does not run."""
+    ports: list[str]
+    """Its ports."""
+    reason: str
+    """Why it last ended, or does not run although it should."""
+    restarts: int
+    """Number of automatic restarts since it was started."""
+    state: str
+    """`stopped`, `starting`, `running`, `suspended`, or `ended` (and about to be restarted)."""
+
+
+GraphConnection = TypedDict(
+    "GraphConnection",
+    {
+        "from": "int",
+        "input": "int",
+        "output": "int",
+        "packets": "int",
+        "to": "int",
+    },
+)
+"""A connection of a graph, from an output to an input; elements are indexes."""
+
+GraphElement = TypedDict(
+    "GraphElement",
+    {
+        "class": "str",
+        "name": "str",
+        "packets": "int",
+        "ticks": "int",
+    },
+)
+"""An element of a graph."""
+
+class GraphView(TypedDict):
+    """The graph of a running function, with what passed during a sample."""
+
+    connections: list[GraphConnection]
+    """Its connections."""
+    elements: list[GraphElement]
+    """Its elements."""
+    nanoseconds: int
+    """Length of the sample in nanoseconds."""
+
+
+class GuestView(TypedDict):
+    """A guest."""
+
+    console: str
+    """The log of its console."""
+    kind: str
+    """`uml` or `qemu`."""
+    name: str
+    """Its name."""
+    note: str
+    """The runner in use, such as `QEMU with KVM`."""
+    pid: int
+    """Process ID; 0 if it has no process of its own, or does not run."""
+    ports: list[str]
+    """Its ports."""
+    reason: str
+    """Why it does not run although it should."""
+    state: str
+    """`stopped`, `starting`, `running`, `stopping` or `ended`."""
+
+
+class HandlerValue(TypedDict):
+    """A handler's value."""
+
+    value: str
+    """The value; invalid UTF-8 is replaced."""
+
+
+class HostPriority(TypedDict):
+    """A node's priority."""
+
+    Host: str
+    """The node."""
+    Score: int
+    """Its priority, 0 to 10; higher is better."""
+
+
+class HostRow(TypedDict):
+    """A host with its figures."""
+
+    blacklisted: str
+    """Why it is blacklisted; empty if it is not."""
+    cluster: str
+    """Its cluster."""
+    cpus: int
+    """CPUs."""
+    facts: dict[str, float]
+    """External facts that have not expired."""
+    load: float
+    """Load of its CPUs in percent, including that of pending VMs."""
+    memory_mb: int
+    """Memory in MB."""
+    name: str
+    """Its name."""
+    pending: int
+    """Pending VMs."""
+    schedulable_mb: int
+    """Memory in MB that can still be reserved."""
+    status: HostStatus
+    """Whether it is in use."""
+    vcpus: float
+    """Virtual CPUs, or the VMs' configured shares, including pending VMs."""
+    vms: int
+    """VMs that run."""
+
+
+class HostTrace(TypedDict):
+    """A host's trace in a decision."""
+
+    host: str
+    """The host."""
+    rejected: list[Verdict]
+    """All filters that reject it, including those that ran later or not at all."""
+    removed_by: NotRequired[str | None]
+    """The filter that removed it; none if it passed."""
+    score: NotRequired[float | None]
+    """Its total score, if it passed."""
+    weights: list[WeightTrace]
+    """Its scores, if it passed and hosts were weighed."""
+
+
+LinkChange = TypedDict(
+    "LinkChange",
+    {
+        "from": "NotRequired[str | None]",
+        "settings": "dict[str, str | None]",
+    },
+)
+"""New settings of an emulated link."""
+
+class LinkView(TypedDict):
+    """An emulated link."""
+
+    directions: list[DirectionView]
+    """Its two directions."""
+    name: str
+    """Its name."""
+
+
+Migration = TypedDict(
+    "Migration",
+    {
+        "decision": "int",
+        "from": "str",
+        "reason": "str",
+        "refused": "NotRequired[str]",
+        "state": "NotRequired[MigrationState]",
+        "to": "str",
+        "vm": "str",
+    },
+)
+"""A migration."""
+
+class NewConfiguration(TypedDict):
+    """A new configuration of a function."""
+
+    configuration: str
+    """The configuration, in Click's language."""
+
+
+class NewFabric(TypedDict):
+    """A fabric file."""
+
+    file: str
+    """Its path, absolute: relative paths of guests' files in it are relative to its folder."""
+    text: str
+    """Its text."""
+
+
+class NewFunction(TypedDict):
+    """A function to create."""
+
+    burst: NotRequired[int | None]
+    """Largest number of frames that it handles at once; 64 by default."""
+    configuration: str
+    """Its configuration, in Click's language."""
+    core: NotRequired[int | None]
+    """The core that it is pinned to."""
+    devices: NotRequired[dict[str, str]]
+    """Devices that the configuration names, and the port that each stands for."""
+    isolation: NotRequired[str | None]
+    """What separates it from the rest of the fabric: `process` (the default) or `worker`."""
+    memory: NotRequired[int | None]
+    """Largest memory in bytes; 256 MB by default."""
+    name: str
+    """Its name."""
+    parameters: NotRequired[dict[str, str]]
+    """Values of the configuration's parameters."""
+    ports: list[str]
+    """Its ports: ports of kind `ring` that no guest or function has."""
+
+
+class PlaceRequest(TypedDict):
+    """VMs to place, all or none."""
+
+    new: NotRequired[list[Vm]]
+    """Unknown VMs: added first, or only tried."""
+    only: NotRequired[list[str]]
+    """If not empty, only these hosts may be chosen."""
+    policy: NotRequired[str | None]
+    """Policy to use instead of their own."""
+    seed: NotRequired[int | None]
+    """Seed that breaks ties; chosen at random if unset."""
+    stay: NotRequired[bool]
+    """Whether the host a VM runs on may be chosen."""
+    vms: NotRequired[list[str]]
+    """Names of known VMs."""
+    without: NotRequired[list[str]]
+    """Hosts that must not be chosen."""
+
+
+class PluginsView(TypedDict):
+    """Sources of external units: folders and addresses."""
+
+    attached: list[str]
+    """Those attached by an operator."""
+    file: list[str]
+    """Those of the fabric's file."""
+    problems: list[str]
+    """Errors: files that fail to load, hosts that fail to start."""
+
+
+class Policy(TypedDict):
+    """A policy."""
+
+    balancer: NotRequired[str]
+    """Its balancer."""
+    filters: NotRequired[list[FilterUse]]
+    """Its filters."""
+    name: NotRequired[str]
+    """Its name."""
+    optimise: NotRequired[Optimise]
+    """What the policy trades for speed under many requests."""
+    properties: NotRequired[dict[str, str]]
+    """Custom properties."""
+    selector: NotRequired[Selector]
+    """How weights become a choice."""
+    weights: NotRequired[list[WeightUse]]
+    """Its weights."""
+
+
+class PortNeed(TypedDict):
+    """Traffic of a VM or function."""
+
+    mbps: NotRequired[int]
+    """Megabits a second."""
+    network: NotRequired[str]
+    """The network; empty for any port."""
+    pps: NotRequired[int]
+    """Packets a second."""
+
+
+class PortStats(TypedDict):
+    """Counters of a port."""
+
+    name: str
+    """Its name."""
+    queues: list[Counts]
+    """By queue."""
+    total: Counts
+    """Sum over its queues."""
+
+
+class PortView(TypedDict):
+    """A port."""
+
+    detail: str
+    """What was negotiated with the peer."""
+    kind: str
+    """Its kind."""
+    name: str
+    """Its name."""
+    peer: str
+    """Where its peer connects: a socket's path, an interface's name."""
+    reason: str
+    """Why it last lost its peer, or has none."""
+    state: str
+    """`waiting` (no peer), `attached` (a peer, not ready yet) or `up`."""
+    to: str
+    """What it is connected to: `switch main`, `patch b`; empty for a pipe."""
+    worker: str
+    """The worker of its first queue; empty without one."""
+
+
+class ProblemView(TypedDict):
+    """An error in a fabric file."""
+
+    column: int
+    """Column in characters, from 1."""
+    file: str
+    """The file."""
+    fix: str
+    """The remedy."""
+    line: int
+    """Line, from 1."""
+    what: str
+    """The error."""
+
+
+class PropertyView(TypedDict):
+    """A custom property."""
+
+    default: str
+    """Default value."""
+    description: str
+    """Its description."""
+    name: str
+    """Its name."""
+    regex: str
+    """Regular expression that the value must match."""
+
+
+class RegisterView(TypedDict):
+    """Accesses to a register, each an exit of the guest."""
+
+    mapped: bool
+    """Whether the client may map it; accesses through the mapping are not counted."""
+    name: str
+    """Its name."""
+    reads: int
+    """Reads."""
+    writes: int
+    """Writes."""
+
+
+class Removed(TypedDict):
+    """A filter and the number of hosts that it removed."""
+
+    filter: str
+    """The filter."""
+    hosts: int
+    """Number of remaining hosts that it removed."""
+
+
+class RevisionView(TypedDict):
+    """A revision of the store."""
+
+    revision: int
+    """The revision."""
+
+
+class Scored(TypedDict):
+    """A host and its score."""
+
+    host: str
+    """The host."""
+    score: float
+    """Its score; the highest wins."""
+
+
+class StatsView(TypedDict):
+    """Counters of every port at one moment."""
+
+    at: int
+    """The time, in nanoseconds of the host's monotonic clock."""
+    ports: list[PortStats]
+    """By port, in the order of the file."""
+
+
+class StatusView(TypedDict):
+    """A host's status."""
+
+    status: HostStatus
+    """The status."""
+
+
+class StoreView(TypedDict):
+    """The store."""
+
+    full: NotRequired[str | None]
+    """Why it can't be written; `None` if it can."""
+    holds: Summary
+    """Its contents."""
+    path: str
+    """Path of its file; the log is in the same folder."""
+
+
+class Summary(TypedDict):
+    """Contents of a store."""
+
+    objects: dict[str, int]
+    """Number of objects by kind, such as `host` and `decision`."""
+    revision: u64
+    """Its revision."""
+
+
+class SwitchView(TypedDict):
+    """A switch."""
+
+    lookup: str
+    """The lookup that finds a frame's port: `learning`, `static` or `hash`."""
+    name: str
+    """Its name."""
+    ports: list[str]
+    """Names of its ports."""
+
+
+class TableEntryView(TypedDict):
+    """An address that a switch knows."""
+
+    age: NotRequired[int | None]
+    """Seconds since it last sent; none for static entries."""
+    mac: str
+    """The address."""
+    port: str
+    """The port it is behind."""
+
+
+class TableView(TypedDict):
+    """Addresses that a switch knows."""
+
+    entries: list[TableEntryView]
+    """Its entries."""
+    switch: str
+    """The switch."""
+
+
+class Trace(TypedDict):
+    """The full trace of the choice for VMs that are placed together. Hosts are sorted by name."""
+
+    filters: list[str]
+    """Filters in their order."""
+    hosts: list[HostTrace]
+    """Every host."""
+    vms: list[str]
+    """The VMs."""
+
+
+class Trouble(TypedDict):
+    """Why a request was not fulfilled."""
+
+    error: str
+    """The error and the remedy."""
+    problems: NotRequired[list[ProblemView]]
+    """The errors in a fabric file."""
+
+
+class UnitView(TypedDict):
+    """A unit that policies choose from."""
+
+    description: str
+    """Its description."""
+    external: bool
+    """Whether it is external."""
+    kind: str
+    """`mandatory` (a filter of every policy), `filter`, `weight` or `balancer`."""
+    name: str
+    """Its name."""
+    properties: list[PropertyView]
+    """Properties that it reads."""
+
+
+class Verdict(TypedDict):
+    """A filter that a host does not pass, and why."""
+
+    filter: str
+    """The filter."""
+    reason: str
+    """Why the host is rejected."""
+
+
+class Vm(TypedDict):
+    """A virtual machine or a function."""
+
+    aggregates: NotRequired[list[str]]
+    """Aggregates its host must belong to."""
+    chain: NotRequired[str | None]
+    """Its chain of functions."""
+    chain_index: NotRequired[int]
+    """Place in the chain, from 0."""
+    cluster: NotRequired[str]
+    """Its cluster."""
+    cores: NotRequired[int]
+    """Cores a socket."""
+    cpu_flags: NotRequired[list[str]]
+    """CPU flags that it needs; none for the cluster's."""
+    cpu_passthrough: NotRequired[bool]
+    """Whether it has CPU passthrough."""
+    cpu_percent: NotRequired[int | None]
+    """Measured CPU usage in percent of its virtual CPUs."""
+    devices: NotRequired[list[str]]
+    """Host devices assigned to it."""
+    different_host: NotRequired[list[str]]
+    """VMs it must not share a host with (Nova's hint `different_host`)."""
+    ha: NotRequired[bool]
+    """Whether it is highly available."""
+    high_performance: NotRequired[bool]
+    """Whether it is a high-performance VM."""
+    hooks: NotRequired[list[str]]
+    """Hooks it needs."""
+    host: NotRequired[str | None]
+    """The host it runs on."""
+    hosted_engine: NotRequired[bool]
+    """Whether it is oVirt's self-hosted engine."""
+    hosts: NotRequired[list[str]]
+    """Hosts it is pinned to, or prefers."""
+    huge_page_kb: NotRequired[int | None]
+    """Size in kB of the huge pages for its memory, if it uses them."""
+    kind: NotRequired[VmKind]
+    """Its kind."""
+    labels: NotRequired[list[str]]
+    """Labels, for affinity."""
+    last_host: NotRequired[str | None]
+    """The host it last ran on."""
+    lease: NotRequired[str | None]
+    """Storage domain that holds its lease."""
+    machine: NotRequired[str | None]
+    """Its own machine type."""
+    mdevs: NotRequired[list[str]]
+    """Types of mediated devices it needs."""
+    memory_mb: NotRequired[int]
+    """Memory."""
+    migration: NotRequired[Migration]
+    """Whether it may be moved."""
+    milli_cpus: NotRequired[int | None]
+    """Its share of a host's CPUs, in thousandths of one, if different from its virtual CPUs."""
+    moved_at: NotRequired[int | None]
+    """When it last moved."""
+    name: NotRequired[str]
+    """Its name."""
+    nics: NotRequired[list[VmNic]]
+    """Network cards."""
+    numa: NotRequired[list[VmNumaNode]]
+    """Its virtual NUMA nodes."""
+    numa_local: NotRequired[bool]
+    """Whether its CPUs, memory and port must be on one NUMA node."""
+    pinning: NotRequired[Pinning]
+    """How its CPUs are bound."""
+    pins: NotRequired[list[int]]
+    """Host CPUs that manual pinning names."""
+    policy: NotRequired[str | None]
+    """Policy instead of its cluster's."""
+    ports: NotRequired[list[PortNeed]]
+    """Its traffic."""
+    properties: NotRequired[dict[str, str]]
+    """Custom properties over its policy's."""
+    same_host: NotRequired[list[str]]
+    """VMs it must share a host with (Nova's hint `same_host`)."""
+    sockets: NotRequired[int]
+    """Virtual sockets."""
+    status: NotRequired[VmStatus]
+    """Its status."""
+    threads: NotRequired[int]
+    """Threads a core."""
+    use_tsc: NotRequired[bool]
+    """Whether its time stamp counter's frequency must never change."""
+    version: NotRequired[str | None]
+    """Its own compatibility version."""
+
+
+class VmNic(TypedDict):
+    """A network card of a VM."""
+
+    network: NotRequired[str]
+    """The network; empty for none."""
+    passthrough: NotRequired[bool]
+    """Whether it needs an SR-IOV virtual function."""
+
+
+class VmNumaNode(TypedDict):
+    """A NUMA node that a VM sees."""
+
+    cpus: NotRequired[int]
+    """Its CPUs."""
+    host_nodes: NotRequired[list[int]]
+    """Host nodes that it is pinned to; none for any."""
+    memory_mb: NotRequired[int]
+    """Its memory."""
+    mode: NotRequired[NumaMode]
+    """How strictly the memory is bound."""
+
+
+class VmView(TypedDict):
+    """A VM with its reservation."""
+
+    aggregates: NotRequired[list[str]]
+    """Aggregates its host must belong to."""
+    chain: NotRequired[str | None]
+    """Its chain of functions."""
+    chain_index: NotRequired[int]
+    """Place in the chain, from 0."""
+    cluster: NotRequired[str]
+    """Its cluster."""
+    cores: NotRequired[int]
+    """Cores a socket."""
+    cpu_flags: NotRequired[list[str]]
+    """CPU flags that it needs; none for the cluster's."""
+    cpu_passthrough: NotRequired[bool]
+    """Whether it has CPU passthrough."""
+    cpu_percent: NotRequired[int | None]
+    """Measured CPU usage in percent of its virtual CPUs."""
+    devices: NotRequired[list[str]]
+    """Host devices assigned to it."""
+    different_host: NotRequired[list[str]]
+    """VMs it must not share a host with (Nova's hint `different_host`)."""
+    ha: NotRequired[bool]
+    """Whether it is highly available."""
+    high_performance: NotRequired[bool]
+    """Whether it is a high-performance VM."""
+    hooks: NotRequired[list[str]]
+    """Hooks it needs."""
+    host: NotRequired[str | None]
+    """The host it runs on."""
+    hosted_engine: NotRequired[bool]
+    """Whether it is oVirt's self-hosted engine."""
+    hosts: NotRequired[list[str]]
+    """Hosts it is pinned to, or prefers."""
+    huge_page_kb: NotRequired[int | None]
+    """Size in kB of the huge pages for its memory, if it uses them."""
+    kind: NotRequired[VmKind]
+    """Its kind."""
+    labels: NotRequired[list[str]]
+    """Labels, for affinity."""
+    last_host: NotRequired[str | None]
+    """The host it last ran on."""
+    lease: NotRequired[str | None]
+    """Storage domain that holds its lease."""
+    machine: NotRequired[str | None]
+    """Its own machine type."""
+    mdevs: NotRequired[list[str]]
+    """Types of mediated devices it needs."""
+    memory_mb: NotRequired[int]
+    """Memory."""
+    migration: NotRequired[Migration]
+    """Whether it may be moved."""
+    milli_cpus: NotRequired[int | None]
+    """Its share of a host's CPUs, in thousandths of one, if different from its virtual CPUs."""
+    moved_at: NotRequired[int | None]
+    """When it last moved."""
+    name: NotRequired[str]
+    """Its name."""
+    nics: NotRequired[list[VmNic]]
+    """Network cards."""
+    numa: NotRequired[list[VmNumaNode]]
+    """Its virtual NUMA nodes."""
+    numa_local: NotRequired[bool]
+    """Whether its CPUs, memory and port must be on one NUMA node."""
+    pinning: NotRequired[Pinning]
+    """How its CPUs are bound."""
+    pins: NotRequired[list[int]]
+    """Host CPUs that manual pinning names."""
+    policy: NotRequired[str | None]
+    """Policy instead of its cluster's."""
+    ports: NotRequired[list[PortNeed]]
+    """Its traffic."""
+    properties: NotRequired[dict[str, str]]
+    """Custom properties over its policy's."""
+    same_host: NotRequired[list[str]]
+    """VMs it must share a host with (Nova's hint `same_host`)."""
+    sockets: NotRequired[int]
+    """Virtual sockets."""
+    status: NotRequired[VmStatus]
+    """Its status."""
+    threads: NotRequired[int]
+    """Threads a core."""
+    use_tsc: NotRequired[bool]
+    """Whether its time stamp counter's frequency must never change."""
+    version: NotRequired[str | None]
+    """Its own compatibility version."""
+    reserved: NotRequired[str | None]
+    """The host reserved for it, until it runs there or the reservation expires."""
+
+
+class WeightTrace(TypedDict):
+    """The score of a host by one weight."""
+
+    factor: int
+    """The weight's factor."""
+    points: float
+    """The selector's value before the factor: the rank, or the scaled score."""
+    raw: int
+    """The raw score; lower is better."""
+    weight: str
+    """The weight."""
+
+
+class WeightUse(TypedDict):
+    """A weight in a policy."""
+
+    factor: int
+    """Its factor."""
+    name: str
+    """Its name."""
+    required: NotRequired[bool]
+    """Whether a placement fails if this external unit fails."""
+
+
+class WhyNot(TypedDict):
+    """Why a host would or would not run a VM."""
+
+    best: NotRequired[str | None]
+    """The host that would be chosen."""
+    best_score: NotRequired[float | None]
+    """Its score."""
+    better: int
+    """Hosts that are better."""
+    chosen: bool
+    """Whether the host would be chosen."""
+    errors: NotRequired[list[str]]
+    """External units that failed and were left out."""
+    host: str
+    """The host."""
+    refused: NotRequired[str]
+    """The required external unit that failed, and its error: no host would be chosen then."""
+    rejected: list[Verdict]
+    """Filters that reject it."""
+    score: NotRequired[float | None]
+    """Its score."""
+    vm: str
+    """The VM."""
+    weights: list[WeightTrace]
+    """Its scores."""
+
+
+class WhyNotRequest(TypedDict):
+    """A VM and a host."""
+
+    host: str
+    """The host."""
+    request: PlaceRequest
+    """The VM."""
+
+
+class WorkerView(TypedDict):
+    """A worker."""
+
+    active: int
+    """Number of queues that it polls now."""
+    busy: int
+    """Nanoseconds of turns in which frames moved."""
+    name: str
+    """Its name."""
+    note: NotRequired[str]
+    """A problem with it; empty if there is none."""
+    queues: int
+    """Number of queues that it serves."""
+    sleeps: int
+    """Times it went to sleep."""
+    turns: int
+    """Turns since its start."""
+
+
+class Api:
+    """The operations of the API, over a control socket. For one thread."""
+
+    def __init__(self, socket: ControlSocket) -> None:
+        self._socket = socket
+
+    def healthz(self) -> str:
+        """The health: errors, one per line, if any."""
+        found: str = self._socket.text("GET", "/healthz", [])
+        return found
+
+    def metrics(self) -> str:
+        """Metrics in Prometheus' format."""
+        found: str = self._socket.text("GET", "/metrics", [])
+        return found
+
+    def fabric(self) -> FabricView:
+        """The fabric as a whole."""
+        found: FabricView = self._socket.json("GET", "/v1/fabric", [])
+        return found
+
+    def put_fabric(self, body: NewFabric) -> Changes:
+        """Changes the fabric to the state described by a file, one change at a time. An invalid file changes
+        nothing.
+        """
+        found: Changes = self._socket.json("PUT", "/v1/fabric", [], body=body)
+        return found
+
+    def functions(self) -> list[FunctionView]:
+        """Every function."""
+        found: list[FunctionView] = self._socket.json("GET", "/v1/functions", [])
+        return found
+
+    def create_function(self, body: NewFunction) -> None:
+        """Creates a function and starts it. It exists only if its configuration starts; a refused request
+        changes nothing.
+        """
+        self._socket.call("POST", "/v1/functions", [], body=body)
+
+    def destroy_function(self, name: str) -> None:
+        """Stops a function and forgets it."""
+        self._socket.call("DELETE", "/v1/functions/{}", [name])
+
+    def update_function(self, name: str, body: NewConfiguration) -> None:
+        """Replaces the configuration of a running function; elements of the same name and class keep their
+        state. A refused configuration changes nothing.
+        """
+        self._socket.call("PUT", "/v1/functions/{}/configuration", [name], body=body)
+
+    def function_graph(self, name: str, *, seconds: float | None = None) -> GraphView:
+        """Counts a running function's packets for a while. Returns its graph."""
+        found: GraphView = self._socket.json("GET", "/v1/functions/{}/graph", [name], {"seconds": seconds})
+        return found
+
+    def function_svg(self, name: str, *, seconds: float | None = None) -> str:
+        """The same as a drawing."""
+        found: str = self._socket.text("GET", "/v1/functions/{}/graph.svg", [name], {"seconds": seconds})
+        return found
+
+    def read_handler(self, name: str, handler: str) -> HandlerValue:
+        """Reads a handler of a function."""
+        found: HandlerValue = self._socket.json("GET", "/v1/functions/{}/handlers/{}", [name, handler])
+        return found
+
+    def write_handler(self, name: str, handler: str, body: HandlerValue) -> None:
+        """Writes a handler of a function."""
+        self._socket.call("PUT", "/v1/functions/{}/handlers/{}", [name, handler], body=body)
+
+    def resume_function(self, name: str) -> None:
+        """Lets a suspended function go on."""
+        self._socket.call("POST", "/v1/functions/{}/resume", [name])
+
+    def start_function(self, name: str) -> None:
+        """Starts a function. Its configuration runs after the answer."""
+        self._socket.call("POST", "/v1/functions/{}/start", [name])
+
+    def stop_function(self, name: str) -> None:
+        """Stops a function. Its process ends after the answer."""
+        self._socket.call("POST", "/v1/functions/{}/stop", [name])
+
+    def suspend_function(self, name: str) -> None:
+        """Suspends a function: its process keeps its state, and its ports drop frames once their rings are
+        full.
+        """
+        self._socket.call("POST", "/v1/functions/{}/suspend", [name])
+
+    def fabric_graph(self, *, seconds: float | None = None) -> FabricGraphView:
+        """The whole fabric as a graph, with what passes during a sample."""
+        found: FabricGraphView = self._socket.json("GET", "/v1/graph", [], {"seconds": seconds})
+        return found
+
+    def fabric_svg(self, *, seconds: float | None = None) -> str:
+        """The same as a drawing."""
+        found: str = self._socket.text("GET", "/v1/graph.svg", [], {"seconds": seconds})
+        return found
+
+    def guests(self) -> list[GuestView]:
+        """Every guest."""
+        found: list[GuestView] = self._socket.json("GET", "/v1/guests", [])
+        return found
+
+    def exec(self, name: str, body: Exec) -> ExecView:
+        """Runs a shell command in a guest. The answer comes when the command has ended."""
+        found: ExecView = self._socket.json("POST", "/v1/guests/{}/exec", [name], body=body)
+        return found
+
+    def start_guest(self, name: str) -> None:
+        """Starts a guest. It boots after the answer."""
+        self._socket.call("POST", "/v1/guests/{}/start", [name])
+
+    def stop_guest(self, name: str) -> None:
+        """Stops a guest. It powers off after the answer."""
+        self._socket.call("POST", "/v1/guests/{}/stop", [name])
+
+    def links(self) -> list[LinkView]:
+        """Every emulated link, with its settings and counters."""
+        found: list[LinkView] = self._socket.json("GET", "/v1/links", [])
+        return found
+
+    def set_link(self, name: str, body: LinkChange) -> LinkView:
+        """Changes settings of an emulated link while it runs. Frames under way arrive as before. A wrong value
+        changes nothing.
+        """
+        found: LinkView = self._socket.json("PATCH", "/v1/links/{}", [name], body=body)
+        return found
+
+    def decide(self, body: PlaceRequest) -> DecisionView:
+        """Decides where VMs run, and reserves their resources."""
+        found: DecisionView = self._socket.json("POST", "/v1/place", [], body=body)
+        return found
+
+    def rounds(self) -> list[BalanceStep]:
+        """The last rounds of balancing in which something happened, newest first."""
+        found: list[BalanceStep] = self._socket.json("GET", "/v1/place/balance", [])
+        return found
+
+    def balance(self, body: BalanceRequest) -> list[BalanceStep]:
+        """A round of balancing, carried out, or a preview of several."""
+        found: list[BalanceStep] = self._socket.json("POST", "/v1/place/balance", [], body=body)
+        return found
+
+    def decisions(self, *, count: int | None = None) -> list[DecisionView]:
+        """The newest decisions, newest first."""
+        found: list[DecisionView] = self._socket.json("GET", "/v1/place/decisions", [], {"count": count})
+        return found
+
+    def explain(self, id: int) -> ExplainView:
+        """A decision's details, repeated at its revision."""
+        found: ExplainView = self._socket.json("GET", "/v1/place/decisions/{}", [id])
+        return found
+
+    def events(self, *, after: int | None = None, count: int | None = None) -> EventsView:
+        """Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat
+        the request with the answer's revision.
+        """
+        found: EventsView = self._socket.json("GET", "/v1/place/events", [], {"after": after, "count": count})
+        return found
+
+    def best(self, body: ExtenderArgs) -> ExtenderFilterResult:
+        """A filter that leaves only the node with the highest priority, so that kube-scheduler rates none: one
+        request a pod, in place of `filter` and `prioritize`.
+        """
+        found: ExtenderFilterResult = self._socket.json("POST", "/v1/place/extender/best", [], body=body)
+        return found
+
+    def bind(self, body: ExtenderBindingArgs) -> BindingResult:
+        """Binds a pod to a node, here and in Kubernetes, with the requests from the last `filter` or
+        `prioritize`, or those of the VM `NAMESPACE.NAME`. Refused if Kubernetes is not watched.
+        """
+        found: BindingResult = self._socket.json("POST", "/v1/place/extender/bind", [], body=body)
+        return found
+
+    def filter(self, body: ExtenderArgs) -> ExtenderFilterResult:
+        """Filters nodes for kube-scheduler."""
+        found: ExtenderFilterResult = self._socket.json("POST", "/v1/place/extender/filter", [], body=body)
+        return found
+
+    def prioritize(self, body: ExtenderArgs) -> list[HostPriority]:
+        """Rates nodes for kube-scheduler."""
+        found: list[HostPriority] = self._socket.json("POST", "/v1/place/extender/prioritize", [], body=body)
+        return found
+
+    def facts(self, body: list[FactPush]) -> RevisionView:
+        """Sets facts about hosts. The next decision uses them."""
+        found: RevisionView = self._socket.json("POST", "/v1/place/facts", [], body=body)
+        return found
+
+    def remove_fact(self, host: str, name: str) -> None:
+        """Deletes a fact about a host."""
+        self._socket.call("DELETE", "/v1/place/facts/{}/{}", [host, name])
+
+    def place_guest(self, name: str) -> DecisionView:
+        """Places a guest or a function of the fabric file on this host, and starts it."""
+        found: DecisionView = self._socket.json("POST", "/v1/place/guests/{}/start", [name])
+        return found
+
+    def hosts(self) -> list[HostRow]:
+        """Every host, with its remaining resources."""
+        found: list[HostRow] = self._socket.json("GET", "/v1/place/hosts", [])
+        return found
+
+    def activate(self, name: str) -> StatusView:
+        """Ends a host's maintenance."""
+        found: StatusView = self._socket.json("POST", "/v1/place/hosts/{}/activate", [name])
+        return found
+
+    def maintain(self, name: str) -> StatusView:
+        """Puts a host into maintenance: it gets no new VMs, balancing rounds migrate its VMs, and it is in
+        maintenance when it is empty.
+        """
+        found: StatusView = self._socket.json("POST", "/v1/place/hosts/{}/maintenance", [name])
+        return found
+
+    def objects(self, body: list[dict[str, Any]]) -> RevisionView:
+        """Adds or replaces objects, all or none: clusters, policies, hosts, loads, facts, blacklist entries,
+        VMs, groups.
+        """
+        found: RevisionView = self._socket.json("POST", "/v1/place/objects", [], body=body)
+        return found
+
+    def remove(self, kind: str, name: str) -> None:
+        """Deletes an unused object. Deleting a host deletes its measurements."""
+        self._socket.call("DELETE", "/v1/place/objects/{}/{}", [kind, name])
+
+    def attached(self) -> PluginsView:
+        """The sources of external units, with their errors."""
+        found: PluginsView = self._socket.json("GET", "/v1/place/plugins", [])
+        return found
+
+    def plugins(self, body: Any) -> list[UnitView]:
+        """Attaches external units in addition to those of the fabric file, replacing those attached before:
+        folders of Python plugins, services in any language. They stay attached when the fabric is
+        restarted.
+        """
+        found: list[UnitView] = self._socket.json("PUT", "/v1/place/plugins", [], body=body)
+        return found
+
+    def policies(self) -> list[Policy]:
+        """Every policy."""
+        found: list[Policy] = self._socket.json("GET", "/v1/place/policies", [])
+        return found
+
+    def policy(self, name: str) -> Policy:
+        """A policy."""
+        found: Policy = self._socket.json("GET", "/v1/place/policies/{}", [name])
+        return found
+
+    def store(self) -> StoreView:
+        """The store: its path, its contents, whether the disk is full."""
+        found: StoreView = self._socket.json("GET", "/v1/place/store", [])
+        return found
+
+    def backup(self, body: BackupRequest) -> StoreView:
+        """Writes a backup of the store to a file of the fabric's host, replacing it."""
+        found: StoreView = self._socket.json("POST", "/v1/place/store/backup", [], body=body)
+        return found
+
+    def attempt(self, body: PlaceRequest) -> ExplainView:
+        """Decides where VMs would run, with a full trace, without a reservation."""
+        found: ExplainView = self._socket.json("POST", "/v1/place/try", [], body=body)
+        return found
+
+    def units(self) -> list[UnitView]:
+        """Every unit that policies choose from."""
+        found: list[UnitView] = self._socket.json("GET", "/v1/place/units", [])
+        return found
+
+    def vms(self) -> list[VmView]:
+        """Every VM, with its reservation."""
+        found: list[VmView] = self._socket.json("GET", "/v1/place/vms", [])
+        return found
+
+    def confirm(self, name: str) -> None:
+        """Confirms that a VM runs where it was placed."""
+        self._socket.call("POST", "/v1/place/vms/{}/confirm", [name])
+
+    def release(self, name: str) -> None:
+        """Releases a VM's reservation."""
+        self._socket.call("POST", "/v1/place/vms/{}/release", [name])
+
+    def why_not(self, body: WhyNotRequest) -> WhyNot:
+        """Why a host would or would not run VMs."""
+        found: WhyNot = self._socket.json("POST", "/v1/place/why-not", [], body=body)
+        return found
+
+    def ports(self) -> list[PortView]:
+        """Every port, in the order of the file."""
+        found: list[PortView] = self._socket.json("GET", "/v1/ports", [])
+        return found
+
+    def carrier_off(self, name: str) -> None:
+        """Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass."""
+        self._socket.call("POST", "/v1/ports/{}/down", [name])
+
+    def exits(self, name: str) -> ExitsView:
+        """Accesses to the registers of a port's card, and its interrupts, since its client connected."""
+        found: ExitsView = self._socket.json("GET", "/v1/ports/{}/exits", [name])
+        return found
+
+    def carrier_on(self, name: str) -> None:
+        """Turns a port's carrier on, as the file may say it by `carrier`."""
+        self._socket.call("POST", "/v1/ports/{}/up", [name])
+
+    def shutdown(self) -> None:
+        """Takes the fabric down. The answer comes when that is done."""
+        self._socket.call("POST", "/v1/shutdown", [])
+
+    def stats(self) -> StatsView:
+        """Counters of every port. Reading them costs the data path nothing."""
+        found: StatsView = self._socket.json("GET", "/v1/stats", [])
+        return found
+
+    def table(self, name: str) -> TableView:
+        """The addresses that a switch knows."""
+        found: TableView = self._socket.json("GET", "/v1/switches/{}/table", [name])
+        return found
