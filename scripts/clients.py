@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Writes the clients of the control API from its OpenAPI document.
 
-    ringway openapi | scripts/clients.py            writes python/ringway/api.py and clients/typescript/api.{js,d.ts}
+    ringway openapi | scripts/clients.py            writes those in python/ringway and clients/typescript
     ringway openapi | scripts/clients.py --check    exit code 1 if one of them differs
 
-A schema becomes a type, an operation a method named after its operation ID: path parameters in order, then the body,
-then optional query parameters.
+A schema becomes a type, an operation a method named after its operation ID: path parameters in order, then
+the body, then optional query parameters.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def python_object(name: str, schema: Schema, schemas: dict[str, Schema], languag
         members.append((each, kind if always else f"NotRequired[{kind}]", of.get("description", "")))
     text = python_text(schema.get("description", ""), "    ")
     if any(keyword.iskeyword(each) for each, *_ in members):
-        # Types in a functional definition are evaluated at once, so those of the module are in quotation marks.
+        # Types in a functional definition are evaluated at once, so they are in quotation marks.
         fields = [f"        {json.dumps(each)}: {json.dumps(kind)}," for each, kind, _ in members]
         text = python_text(schema.get("description", ""), "")
         return ["", f"{name} = TypedDict(", f'    "{name}",', "    {", *fields, "    },", ")", *text]

@@ -356,7 +356,7 @@ export interface FunctionView {
   configuration: string;
   /** The socket of its handlers, a ControlSocket. */
   handlers: string;
-  /** What separates it from the rest of the fabric: `process` or `worker`. */
+  /** What separates it from the rest of the fabric: `process`, `vm` or `worker`. */
   isolation?: string;
   /** Its name. */
   name: string;
@@ -548,7 +548,7 @@ export interface NewFunction {
   core?: number | null;
   /** Devices that the configuration names, and the port that each stands for. */
   devices?: Record<string, string>;
-  /** What separates it from the rest of the fabric: `process` (the default) or `worker`. */
+  /** What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`. */
   isolation?: string | null;
   /** Largest memory in bytes; 256 MB by default. */
   memory?: number | null;

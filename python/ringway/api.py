@@ -405,7 +405,7 @@ class FunctionView(TypedDict):
     handlers: str
     """The socket of its handlers, a ControlSocket."""
     isolation: NotRequired[str]
-    """What separates it from the rest of the fabric: `process` or `worker`."""
+    """What separates it from the rest of the fabric: `process`, `vm` or `worker`."""
     name: str
     """Its name."""
     pid: int
@@ -595,7 +595,7 @@ class NewFunction(TypedDict):
     devices: NotRequired[dict[str, str]]
     """Devices that the configuration names, and the port that each stands for."""
     isolation: NotRequired[str | None]
-    """What separates it from the rest of the fabric: `process` (the default) or `worker`."""
+    """What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`."""
     memory: NotRequired[int | None]
     """Largest memory in bytes; 256 MB by default."""
     name: str

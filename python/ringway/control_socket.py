@@ -56,7 +56,7 @@ class ControlSocket:
         *,
         body: object = None,
     ) -> bytes:
-        """Sends a request and returns the body of the answer. Each `{}` of the path stands for one of the names."""
+        """Sends a request, returns the answer's body. Each `{}` of the path stands for one of the names."""
         path = path.format(*(quote(str(name), safe="@") for name in names))
         given = {name: value for name, value in (query or {}).items() if value is not None}
         if given:

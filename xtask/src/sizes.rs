@@ -14,6 +14,8 @@ const COMMENT: usize = 120;
 const RATCHET: &str = "xtask/ratchet.toml";
 /// Suffixes of source files.
 const SOURCES: &[&str] = &[".rs", ".py", ".sh"];
+/// Sources that a program writes, as `crates/cli/tests/clients.rs` checks.
+const WRITTEN: &[&str] = &["python/ringway/api.py"];
 
 /// Exceptions: lines of a file, lines of a function (`path::name`), length of a file's longest line.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,7 +77,8 @@ fn compare(
 
 fn measure(files: &[File]) -> Ratchet {
     let mut found = Ratchet::default();
-    for file in files.iter().filter(|file| SOURCES.iter().any(|end| file.path.ends_with(end))) {
+    let is_source = |path: &str| SOURCES.iter().any(|end| path.ends_with(end)) && !WRITTEN.contains(&path);
+    for file in files.iter().filter(|file| is_source(&file.path)) {
         let lines = file.text.lines().count();
         if lines > FILE {
             found.file.insert(file.path.clone(), lines);

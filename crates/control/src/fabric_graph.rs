@@ -362,13 +362,9 @@ mod tests {
     #[test]
     fn a_drawing_has_names_and_rates() {
         let svg = svg("lab", &sampled());
-        for part in [
-            "lab, 2.0 s",
-            ">left<",
-            ">uml, running<",
-            ">switch, learning<",
-            ">tx 1.0 k/s rx 0/s drops 2/s<",
-        ] {
+        for part in
+            ["lab, 2.0 s", ">left<", ">uml, running<", ">switch, learning<", ">tx 1.0 k/s rx 0/s drops 2/s<"]
+        {
             assert!(svg.contains(part), "{part}: {svg}");
         }
     }

@@ -23,6 +23,8 @@ const TASKS: usize = 4;
 const SLICE: u64 = 20_000;
 /// Lines a second that a function may log. Attack: a function that fills the log.
 const LINES: u32 = 100;
+/// Largest number of characters of a message.
+const LETTERS: usize = 4096;
 
 /// What happened to functions, for `control`.
 #[derive(Clone)]
@@ -89,8 +91,6 @@ struct Hosted {
     rung: bool,
     /// When it is due although nothing wakes it.
     due: Option<u64>,
-    /// When it may go on, after a turn that took long.
-    resumes: u64,
 }
 
 /// The functions of a worker.
@@ -99,6 +99,10 @@ pub struct Functions {
     all: Vec<Hosted>,
     /// Number of those that have something to do.
     active: usize,
+    /// The one that comes first in the next turn.
+    first: usize,
+    /// While queues are active, none runs before this time: as long after their last turn as that took.
+    resumes: u64,
 }
 
 /// The result of the functions' part of a turn.
@@ -140,7 +144,6 @@ impl Functions {
             suspended: false,
             rung: false,
             due: None,
-            resumes: 0,
         });
     }
 
@@ -181,22 +184,29 @@ impl Functions {
 
     fn run(&mut self, now: u64, clock: &Clock, queues: bool) -> Ran {
         let mut ran = Ran::default();
-        let mut began = now;
-        for hosted in &mut self.all {
+        let count = self.all.len();
+        let mut may_run = !queues || self.resumes <= now;
+        self.first = self.first.checked_rem(count).unwrap_or(0);
+        let first = self.first;
+        for at in (first..count).chain(0..first) {
+            let Some(hosted) = self.all.get_mut(at) else { continue };
             if hosted.due.is_some_and(|due| due <= now) {
                 hosted.due = None;
                 self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
             }
-            let may_run = !queues || hosted.resumes <= now;
             if hosted.active && !hosted.suspended && may_run {
                 hosted.due = None;
                 hosted.turn();
                 let ended = clock.now();
-                let took = ended.saturating_sub(began);
-                hosted.resumes = if took > SLICE { ended.saturating_add(took) } else { 0 };
+                // All functions together get as much time as the queues.
+                let took = ended.saturating_sub(now);
+                if took > SLICE {
+                    self.resumes = ended.saturating_add(took);
+                    self.first = at + 1;
+                    may_run = !queues;
+                }
                 hosted.due = hosted.due.map(|rest| ended.saturating_add(rest));
                 self.active -= usize::from(!hosted.active);
-                began = ended;
             }
             ran.busy |= hosted.active && !hosted.suspended;
             ran.due = ran.due.into_iter().chain(hosted.due.filter(|_| !hosted.suspended)).min();
@@ -211,9 +221,14 @@ impl Functions {
 
     /// Takes a built configuration over; `None` if building it panicked.
     pub fn built(&mut self, number: u64, built: Option<Built>) {
-        // The function may have been released meanwhile.
-        let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.number == number) else { return };
-        hosted.built(built);
+        let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.number == number) else {
+            // The function was released meanwhile. An element's clean-up may panic, here and below.
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(built)));
+            return;
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hosted.built(built))) {
+            hosted.end(format!("an element panicked: {}", message(&*panic)));
+        }
         self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
     }
 }
@@ -308,7 +323,9 @@ impl Console for Log {
             if suppressed > 0 {
                 tracing::warn!(function = self.function, "{suppressed} more messages suppressed");
             }
-            let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            // Attack: frames of 64 KB, printed as a whole.
+            let line = line.chars().take(LETTERS);
+            let line: String = line.map(|c| if c.is_control() { ' ' } else { c }).collect();
             tracing::info!(function = self.function, "{line}");
         }
     }

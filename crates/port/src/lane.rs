@@ -118,14 +118,18 @@ impl Sender {
         self.room.saturating_sub(self.staged.len())
     }
 
-    /// Makes the receiver wake the sender when there is room; `false` if there is some already.
+    /// Makes the receiver wake the sender when there is room; `false` if there is some already, or if the lane is
+    /// locked now: the receiver may just have taken frames, and does not wake the sender for those.
     pub fn wait_for_room(&mut self) -> bool {
         self.lane.starved.store(true, SeqCst);
-        if self.room(1) > 0 {
+        let is_full = self.lane.stock().is_some_and(|stock| {
+            self.room = LANE.saturating_sub(stock.frames.len());
+            self.room <= self.staged.len()
+        });
+        if !is_full {
             self.lane.starved.store(false, SeqCst);
-            return false;
         }
-        true
+        is_full
     }
 
     /// Moves up to `most` empty buffers that the receiver gave back to `to`.
@@ -288,5 +292,20 @@ mod tests {
         let mut got = Vec::new();
         assert!(receiver.receive(1, &mut got, &mut Vec::new()));
         assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(2) == 1 && got.len() == 1);
+    }
+
+    #[test]
+    fn a_sender_does_not_wait_while_it_does_not_know_whether_there_is_room() {
+        let lane = Arc::new(Lane::default());
+        let mut sender = Sender::new(lane.clone());
+        {
+            let _locked = lane.stock().unwrap();
+            assert!(!sender.wait_for_room(), "the lane may have room");
+        }
+        assert!(!lane.starved.load(SeqCst) && lane.has_room());
+        let pool = Pool::new();
+        (0..LANE).for_each(|_| sender.push(pool.blank()));
+        assert!(sender.flush() && sender.wait_for_room(), "the lane is full");
+        assert!(lane.starved.load(SeqCst));
     }
 }

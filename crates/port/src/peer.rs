@@ -53,13 +53,16 @@ pub trait Peer: Send {
     /// Detaches the peer. When this returns, no worker touches its memory.
     fn detach(&mut self);
 
-    /// Gives the port to a function of this process, or takes it back.
+    /// Gives the port to a function of this process.
     ///
     /// # Errors
-    /// The kind serves no functions, or the port has another peer.
-    fn join(&mut self, _inside: Option<Arc<Inside>>) -> Result<(), PeerError> {
+    /// The kind serves no functions.
+    fn join(&mut self, _inside: Arc<Inside>) -> Result<(), PeerError> {
         Err(PeerError::kind("a function needs a port of kind ring"))
     }
+
+    /// Takes the port back from a function of this process, unless another one has it by now.
+    fn leave(&mut self, _inside: &Arc<Inside>) {}
 
     /// A descriptor that is readable while the peer's session has messages, if it has a session.
     fn session(&self) -> Option<BorrowedFd<'_>> {

@@ -8,6 +8,7 @@ use ringway_host::send_with;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// A function that `data` runs. Dropping it ends the function.
@@ -38,9 +39,16 @@ impl Resident {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
         let callers = tokio::spawn(async move {
-            while let Ok((caller, _)) = listener.accept().await {
-                // Attack: endless connections. One that finds the socket full is closed.
-                let _ = caller.into_std().map(|caller| send_with(ours.as_fd(), &[0], &[caller.as_fd()]));
+            loop {
+                // Attack: endless connections. One that finds the socket full is closed, and those for which no
+                // descriptor is free wait.
+                match listener.accept().await {
+                    Ok((caller, _)) => {
+                        let _ =
+                            caller.into_std().map(|caller| send_with(ours.as_fd(), &[0], &[caller.as_fd()]));
+                    }
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
             }
         });
         let resident = Resident { number, name: name.into(), inbox, tell, callers };

@@ -40,13 +40,14 @@ impl Fabric {
         let first = function.ports.first().and_then(|port| self.ports.get(port)?.slots.first());
         let worker = first.map_or(0, |slot| slot.worker);
         let name = self.workers[worker].spec.name.clone();
+        let (place, callers) = handlers;
+        let watched = callers.try_clone().map_err(|_| FabricError::Limit("no descriptor is free"))?;
         let bit = self.take_bits(Some(&name), 1)?.first().map_or(0, |(_, bit)| *bit);
         let line = Arc::new(Line::new(self.workers[worker].handle.bell.clone(), bit, &function.name));
         let bell: Arc<dyn Doorbell> = line.clone();
         let ports: Vec<Arc<Inside>> =
             function.ports.iter().map(|port| Inside::new(&function.name, port, &bell)).collect();
-        let (place, callers) = handlers;
-        line.watch(Arc::new(callers.try_clone().map_err(|_| FabricError::Limit("no descriptor is free"))?));
+        line.watch(Arc::new(watched));
         let order = Order {
             number,
             bit,
@@ -55,7 +56,7 @@ impl Fabric {
             handlers: (place, callers.into()),
             reports: self.reports.clone(),
         };
-        let joins = |inside: &Arc<Inside>| (inside.port.clone(), Job::Join(Some(inside.clone())));
+        let joins = |inside: &Arc<Inside>| (inside.port.clone(), Job::Join(inside.clone()));
         let jobs = ports.iter().map(joins).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
         self.functions.insert(number, FunctionRecord { worker, bit, line, ports });
@@ -71,7 +72,7 @@ impl Fabric {
         self.workers[worker].handle.send(Command::RemoveFunction(number));
         self.free_bits([(worker, bit)]);
         let there = ports.iter().filter(|inside| self.ports.contains_key(&inside.port));
-        there.map(|inside| (inside.port.clone(), Job::Join(None))).collect()
+        there.map(|inside| (inside.port.clone(), Job::Leave(inside.clone()))).collect()
     }
 
     /// Suspends a function, or lets it go on.

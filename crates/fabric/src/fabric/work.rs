@@ -38,7 +38,9 @@ pub enum Job {
     /// Move the port's queues to this worker, or to those with the fewest. The peer stays.
     Move(Option<String>),
     /// Give the port to a function of this process, or take it back.
-    Join(Option<Arc<Inside>>),
+    Join(Arc<Inside>),
+    /// Take the port back from a function of this process.
+    Leave(Arc<Inside>),
 }
 
 /// A job, and the parts of the port that it needs.
@@ -92,8 +94,9 @@ impl Work {
             Job::Join(inside) => {
                 let failed =
                     |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
-                self.result = self.peer.join(inside.take()).map_err(failed);
+                self.result = self.peer.join(inside.clone()).map_err(failed);
             }
+            Job::Leave(inside) => self.peer.leave(inside),
             Job::Remove | Job::Renew | Job::Move(_) => {
                 if !matches!(self.job, Job::Move(_)) {
                     self.peer.detach();
@@ -237,7 +240,7 @@ impl Fabric {
             let inside = self.inside_of(name);
             if let (Some(inside), Some(record)) = (inside, self.ports.get_mut(name)) {
                 // A port of a function joins without errors.
-                let _ = record.peer.as_mut().map(|peer| peer.join(Some(inside)));
+                let _ = record.peer.as_mut().map(|peer| peer.join(inside));
             }
             let reason = "its worker failed; see the log".to_string();
             event = Some(Event::Detached { port: name.into(), reason, fault: false, rest: 0 });

@@ -255,6 +255,19 @@ mod tests {
     }
 
     #[test]
+    fn a_free_packet_is_used_before_the_limit_is_exceeded() {
+        let pool = Pool::new();
+        pool.limit(2);
+        let [dropped, _kept] = [pool.copy(&[1]), pool.copy(&[2])];
+        let blank = pool.blank();
+        drop(dropped);
+        let packet = pool.unpack(blank);
+        assert!(packet.is_some() && pool.copy(&[3]).is_none(), "there are two packets, and no third");
+        drop(packet);
+        assert!(pool.copy(&[3]).is_some());
+    }
+
+    #[test]
     fn released_frames_stay_until_the_turn_ends() {
         let pool = Pool::new();
         let (mut lent, mut storage, mut back) = (Lent::default(), Storage::default(), Vec::new());

@@ -88,12 +88,25 @@ impl FreeList {
                 node.set_buffer(buffer);
                 node
             }
+            None if self.count.get() >= self.limit.get() && !self.nodes.borrow().is_empty() => {
+                self.node_of_another(buffer)
+            }
             None => {
                 let node = Box::new(Inner::new(buffer, self.clone()));
                 node.cloned.set(node.buffer.is_shared());
                 node
             }
         }
+    }
+
+    /// At the limit: a free node with `buffer` in place of its own one, which is kept.
+    #[cold]
+    fn node_of_another(self: &Rc<Self>, buffer: Buffer) -> Box<Inner> {
+        let nodes = self.nodes.borrow_mut().pop();
+        let mut node = nodes.unwrap_or_else(|| Box::new(Inner::new(self.none(), self.clone())));
+        let own = node.set_buffer(buffer);
+        self.put_buffer(own);
+        node
     }
 
     /// Keeps a dropped packet's memory.
@@ -200,7 +213,7 @@ impl Pool {
     /// Whether more packets exist than the limit: clones of packets are always made.
     #[inline]
     pub fn is_over_limit(&self) -> bool {
-        self.0.count.get() > self.0.limit.get()
+        self.0.count.get() > self.0.limit.get().saturating_mul(2)
     }
 
     /// Whether any packet of the pool ever had offload metadata. If not, callers need not check for it.

@@ -102,9 +102,10 @@ pub(crate) fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
 
 /// Checks that no element of a resident function needs an operating system.
 pub(super) fn check_resident(graph: &Graph, diagnostics: &mut Diagnostics) {
-    // The function's ControlSocket gets its connections from `control`.
-    for element in graph.elements.iter().filter(|element| !element.name.starts_with(SOCKET)) {
-        if needs_system(&element.class) {
+    for element in &graph.elements {
+        // The function's ControlSocket gets its connections from `control`.
+        let is_own = element.name.starts_with(SOCKET) && element.class == "ControlSocket";
+        if !is_own && needs_system(&element.class) {
             let what = format!(
                 "{} needs an operating system, which only a process has; use isolation = \"process\"",
                 element.class

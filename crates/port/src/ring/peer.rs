@@ -62,10 +62,14 @@ impl Peer for Program {
         self.attached = false;
     }
 
-    fn join(&mut self, inside: Option<Arc<Inside>>) -> Result<(), PeerError> {
+    fn join(&mut self, inside: Arc<Inside>) -> Result<(), PeerError> {
         // A program that is attached keeps the port until it leaves.
-        self.port.join(inside, self.attached);
+        self.port.join(Some(inside), self.attached);
         Ok(())
+    }
+
+    fn leave(&mut self, inside: &Arc<Inside>) {
+        self.port.leave(inside, self.attached);
     }
 
     fn check(&mut self) -> Result<(), Gone> {

@@ -43,7 +43,10 @@ impl RingRx {
     /// The queue of the function that has the port.
     #[cold]
     fn inside(&mut self, turn: &Turn<'_>) -> Option<&mut InsideRx> {
-        let (number, inside) = self.shared.inside(turn)?;
+        let Some((number, inside)) = self.shared.inside(turn) else {
+            self.inside = None;
+            return None;
+        };
         if self.inside.as_ref().is_none_or(|own| own.number != number) {
             self.inside = Some(InsideRx::new(number, inside));
         }
@@ -56,6 +59,7 @@ impl RingRx {
         let (number, open) = self.shared.session(turn);
         let open = open?;
         if number != self.session {
+            self.inside = None;
             self.producer = Some(Producer::new(&open.memory, RX));
             self.notifier = Notifier::new(self.shared.config.policy);
             self.session = number;

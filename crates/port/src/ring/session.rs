@@ -105,6 +105,8 @@ pub struct RingPort {
     /// Budget for waking its programs.
     budget: Arc<Budget>,
     inside: Option<Arc<Inside>>,
+    /// Whether a program is attached.
+    is_open: bool,
 }
 
 impl RingPort {
@@ -120,7 +122,10 @@ impl RingPort {
         }));
         let tx = Box::new(RingTx::new(shared.clone()));
         let rx = Box::new(RingRx::new(shared.clone()));
-        (RingPort { shared, doorbell, number: 0, budget, inside: None }, vec![Queue { tx, rx }])
+        (
+            RingPort { shared, doorbell, number: 0, budget, inside: None, is_open: false },
+            vec![Queue { tx, rx }],
+        )
     }
 
     /// Attaches a program: its ring, the eventfd that it writes and the eventfd that we write. Replaces the previous
@@ -141,13 +146,17 @@ impl RingPort {
 
     /// Detaches the program, which is gone or must go. Returns when no worker accesses its memory any more.
     pub fn detach(&mut self) {
+        // Attack: programs that connect to a function's port and are refused must not disturb its session.
+        if !self.is_open {
+            return;
+        }
         self.doorbell.unwatch();
         self.replace(None);
         // A function of this process may have frames already.
         self.doorbell.wake();
     }
 
-    /// Gives the port to a function of this process, or takes it back; as soon as a program that is `attached` leaves.
+    /// Gives the port to a function of this process, or to none; as soon as a program that is `attached` leaves.
     pub fn join(&mut self, inside: Option<Arc<Inside>>, attached: bool) {
         if let Some(inside) = &inside {
             inside.from.wakes_receiver(self.doorbell.clone());
@@ -158,6 +167,13 @@ impl RingPort {
         }
         self.replace(None);
         self.doorbell.wake();
+    }
+
+    /// Takes the port back from a function of this process, unless another one has it by now.
+    pub fn leave(&mut self, inside: &Arc<Inside>, attached: bool) {
+        if self.inside.as_ref().is_some_and(|own| Arc::ptr_eq(own, inside)) {
+            self.join(None, attached);
+        }
     }
 
     /// The function of this process that has the port.
@@ -172,6 +188,7 @@ impl RingPort {
 
     fn replace(&mut self, open: Option<Open>) {
         self.number += 1;
+        self.is_open = open.is_some();
         let session = Session { number: self.number, open, inside: self.inside.clone() };
         let retired = self.shared.session.replace(Arc::new(session));
         drop(ringway_host::reclaim(retired));

@@ -55,7 +55,10 @@ impl RingTx {
     /// The queue of the function that has the port.
     #[cold]
     fn inside(&mut self, turn: &Turn<'_>) -> Option<&mut InsideTx> {
-        let (number, inside) = self.shared.inside(turn)?;
+        let Some((number, inside)) = self.shared.inside(turn) else {
+            self.inside = None;
+            return None;
+        };
         if self.inside.as_ref().is_none_or(|own| own.number != number) {
             self.inside = Some(InsideTx::new(number, inside));
         }
@@ -68,6 +71,7 @@ impl RingTx {
         let (number, open) = self.shared.session(turn);
         let open = open?;
         if number != self.session {
+            self.inside = None;
             let consumer = Consumer::new(&open.memory, TX);
             self.counted = consumer.next();
             self.consumer = Some(consumer);

@@ -52,11 +52,15 @@ impl ToPort {
         }
     }
 
-    /// Number of packets that can be pulled now. If none, the element is selected when there is room.
-    fn room(&self, cx: &Context<'_>) -> usize {
-        let Some(mut ends) = self.plug.ends() else { return 0 };
-        let room = ends.room(cx.burst());
-        if room == 0 && !ends.wait_for_room() { ends.room(cx.burst()) } else { room }
+    /// Number of packets that can be pulled now, 0 if that isn't known yet. `None`: the element is selected when there
+    /// is room.
+    fn room(&self, cx: &Context<'_>) -> Option<usize> {
+        let mut ends = self.plug.ends()?;
+        match ends.room(cx.burst()) {
+            0 if ends.wait_for_room() => None,
+            0 => Some(ends.room(cx.burst())),
+            room => Some(room),
+        }
     }
 }
 
@@ -84,10 +88,12 @@ impl Element for ToPort {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let room = self.room(cx).min(cx.burst());
+        let Some(room) = self.room(cx) else { return false };
         if room == 0 {
+            cx.reschedule(task);
             return false;
         }
+        let room = room.min(cx.burst());
         let mut burst = PacketBurst::default();
         cx.pull(0, room, &mut burst);
         let worked = !burst.is_empty();
