@@ -334,3 +334,134 @@ impl Console for Log {
         self.chatter(String::from_utf8_lossy(bytes).trim_end());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_frame::packet::Pool;
+    use ringway_port::lane::{Receiver, Sender};
+    use ringway_port::{Doorbell, Silent};
+    use ringway_spec::{Configuration, Isolation};
+
+    /// A console that panics.
+    struct Wrong;
+
+    impl Console for Wrong {
+        fn chatter(&mut self, _line: &str) {
+            panic!("as this test wants it");
+        }
+
+        fn output(&mut self, _bytes: &[u8]) {}
+    }
+
+    /// A function with one port.
+    fn function(click: &str) -> Function {
+        Function {
+            name: "f".into(),
+            configuration: Configuration { file: None, text: click.into() },
+            isolation: Isolation::Worker,
+            fallback: false,
+            parameters: Vec::new(),
+            ports: vec!["a".into()],
+            devices: Vec::new(),
+            memory: 32 << 20,
+            core: None,
+            burst: 64,
+            start: true,
+        }
+    }
+
+    struct Rig {
+        functions: Functions,
+        inside: Arc<Inside>,
+        reports: Reports,
+        _callers: UnixStream,
+    }
+
+    /// The function, built, with this console if any.
+    fn rig(click: &str, console: Option<fn() -> Box<dyn Console>>) -> Rig {
+        let bell: Arc<dyn Doorbell> = Arc::new(Silent);
+        let (inside, function) = (Inside::new("f", "a", &bell), function(click));
+        let reports = Reports::new(Arc::new(EventFd::new().unwrap()));
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ports, handlers) = (vec![inside.clone()], ("handlers".to_string(), theirs));
+        let mut functions = Functions::default();
+        let order = Order { number: 7, bit: 3, function: function.clone(), ports, handlers, reports };
+        let reports = order.reports.clone();
+        functions.add(order);
+        if let Some(console) = console {
+            let (_, theirs) = UnixStream::pair().unwrap();
+            let handlers = ("handlers".to_string(), theirs);
+            let seat = Seat { ports: vec![inside.clone()], handlers, console: Box::new(console) };
+            functions.all[0].life = Life::Unbuilt(Box::new(Build::first(&function, seat)));
+        }
+        let (number, next) = functions.next_build().unwrap();
+        functions.built(number, build(*next, Box::new(|| ())).ok());
+        Rig { functions, inside, reports, _callers: ours }
+    }
+
+    impl Rig {
+        /// Turns until the function is idle.
+        fn run(&mut self) {
+            self.functions.wake(3);
+            let clock = Clock::new();
+            let idle = (0..10_000).any(|_| !self.functions.turn(clock.now(), &clock, false).busy);
+            assert!(idle, "it never rests");
+        }
+
+        fn send(&self) {
+            let mut sender = Sender::new(self.inside.to.clone());
+            sender.push(Pool::new().copy(&[5; 60]).unwrap().into_parcel());
+            assert!(sender.flush());
+        }
+    }
+
+    #[test]
+    fn a_frame_passes_a_function() {
+        let mut rig = rig("FromPort(a) -> EtherMirror -> ToPort(a);", None);
+        rig.run();
+        rig.send();
+        rig.run();
+        let mut came = Vec::new();
+        assert!(Receiver::new(rig.inside.from.clone()).receive(64, &mut came, &mut Vec::new()).is_some());
+        assert_eq!((came.len(), came[0].len()), (1, 60));
+        assert_eq!(rig.reports.take(), [(7, FunctionReport::Up)]);
+    }
+
+    #[test]
+    fn a_panic_ends_only_the_function() {
+        let mut rig = rig("FromPort(a) -> Print(x) -> ToPort(a);", Some(|| Box::new(Wrong)));
+        rig.run();
+        assert_eq!(rig.reports.take(), [(7, FunctionReport::Up)]);
+        rig.send();
+        rig.run();
+        let reason = "an element panicked: as this test wants it".to_string();
+        assert_eq!(rig.reports.take(), [(7, FunctionReport::Ended(reason))]);
+        rig.run();
+        rig.functions.release(7);
+        assert!(rig.functions.is_empty() && rig.reports.take().is_empty());
+    }
+
+    #[test]
+    fn a_wrong_configuration_is_reported_with_its_position() {
+        let mut rig = rig("FromPort(a) -> Nonsense -> ToPort(a);", None);
+        let reports = rig.reports.take();
+        let [(7, FunctionReport::Wrong(why)), (7, FunctionReport::Ended(_))] = &reports[..] else {
+            unreachable!("{reports:?}")
+        };
+        assert!(why.starts_with("f:1:16: "), "{why}");
+        rig.run();
+    }
+
+    #[test]
+    fn a_slow_function_waits_while_queues_are_active() {
+        let mut rig = rig("InfiniteSource -> Discard; FromPort(a) -> ToPort(a);", None);
+        let clock = Clock::new();
+        rig.functions.wake(3);
+        rig.functions.all[0].resumes = u64::MAX;
+        assert!(rig.functions.turn(clock.now(), &clock, true).busy);
+        assert_eq!(rig.functions.all[0].resumes, u64::MAX, "it did not run");
+        assert!(rig.functions.turn(clock.now(), &clock, false).busy);
+        assert_ne!(rig.functions.all[0].resumes, u64::MAX, "nothing else is active");
+    }
+}

@@ -180,20 +180,21 @@ impl Receiver {
         &self.lane
     }
 
-    /// Moves up to `most` frames, in order, to `to`, and the empty buffers `blanks` to the sender. `false` if the lane
-    /// is locked now; nothing is moved then.
+    /// Moves up to `most` frames, in order, to `to`, and the empty buffers `blanks` to the sender, as many as it can
+    /// use. Returns how many more of them it can use; `None` if the lane is locked now, and nothing is moved.
     #[inline]
-    pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Parcel>) -> bool {
-        let Some(mut stock) = self.lane.stock() else { return false };
+    pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Parcel>) -> Option<usize> {
+        let mut stock = self.lane.stock()?;
         let count = most.min(stock.frames.len());
         to.extend(stock.frames.drain(..count));
         let room = LANE.saturating_sub(stock.blanks.len());
         stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
+        let missing = LANE.saturating_sub(stock.blanks.len() + stock.frames.len());
         drop(stock);
         if count > 0 && self.lane.starved.load(SeqCst) && self.lane.starved.swap(false, SeqCst) {
             ring(&self.lane.sender);
         }
-        true
+        Some(missing)
     }
 }
 
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(bell.0.load(SeqCst), 1, "the second frame finds the receiver awake");
         assert!(!lane.arm() && lane.has_frames());
         let (mut got, mut blanks) = (Vec::new(), vec![pool.blank()]);
-        assert!(receiver.receive(64, &mut got, &mut blanks));
+        assert_eq!(receiver.receive(64, &mut got, &mut blanks), Some(LANE - 1));
         assert_eq!(got.iter().map(|parcel| parcel.data()[0]).collect::<Vec<_>>(), [0, 1]);
         sender.blanks(64, &mut blanks);
         assert_eq!(blanks.len(), 1);
@@ -290,7 +291,7 @@ mod tests {
         assert!(sender.flush() && sender.room(1) == 0);
         assert!(sender.wait_for_room() && !lane.has_room());
         let mut got = Vec::new();
-        assert!(receiver.receive(1, &mut got, &mut Vec::new()));
+        assert_eq!(receiver.receive(1, &mut got, &mut Vec::new()), Some(1));
         assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(2) == 1 && got.len() == 1);
     }
 

@@ -75,6 +75,26 @@ impl Fabric {
         there.map(|inside| (inside.port.clone(), Job::Leave(inside.clone()))).collect()
     }
 
+    /// Starts a function, as [`Fabric::start_function`], and gives it its ports.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_function(
+        &mut self,
+        number: u64,
+        function: Function,
+        handlers: (String, OwnedFd),
+    ) -> Result<(), FabricError> {
+        let jobs = self.start_function(number, function, handlers)?;
+        jobs.into_iter().try_for_each(|(port, job)| self.now(&port, job).map(drop))
+    }
+
+    /// Ends a function, and takes its ports back.
+    pub fn remove_function(&mut self, number: u64) -> Result<(), FabricError> {
+        let jobs = self.stop_function(number);
+        jobs.into_iter().try_for_each(|(port, job)| self.now(&port, job).map(drop))
+    }
+
     /// Suspends a function, or lets it go on.
     pub fn suspend_function(&mut self, number: u64, suspended: bool) {
         if let Some(record) = self.functions.get(&number) {

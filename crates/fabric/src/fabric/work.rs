@@ -294,7 +294,7 @@ impl Fabric {
     }
 
     /// Does a job, and waits until it is done.
-    fn now(&mut self, name: &str, job: Job) -> Result<Option<Event>, FabricError> {
+    pub(super) fn now(&mut self, name: &str, job: Job) -> Result<Option<Event>, FabricError> {
         let (mut event, mut next) = (None, self.begin(name, job, None)?);
         while let Some(mut work) = next {
             work.run();

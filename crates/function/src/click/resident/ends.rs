@@ -20,8 +20,8 @@ pub(super) struct Ends {
     pub inside: Arc<Inside>,
     receiver: Receiver,
     sender: Sender,
-    /// Number of buffers that frames for the function may use.
-    posted: usize,
+    /// Number of buffers that the lane to the function lacks, at the last look.
+    missing: usize,
     taken: Vec<Parcel>,
     blanks: Vec<Parcel>,
 }
@@ -34,7 +34,7 @@ impl Ends {
             receiver: Receiver::new(inside.to.clone()),
             sender: Sender::new(inside.from.clone()),
             inside,
-            posted: 0,
+            missing: LANE,
             taken: Vec::new(),
             blanks: Vec::new(),
         }
@@ -43,17 +43,28 @@ impl Ends {
     /// Takes up to `most` frames; buffers of `pool` take their places.
     #[inline]
     pub fn receive(&mut self, most: usize, pool: &Pool) -> std::vec::Drain<'_, Parcel> {
-        let missing = LANE.saturating_sub(self.posted).min(most.max(1));
-        self.posted += missing;
-        self.blanks.extend((0..missing).map(|_| pool.blank()));
-        self.receiver.receive(most, &mut self.taken, &mut self.blanks);
-        self.posted = self.posted.saturating_sub(self.taken.len());
+        let more = self.missing.saturating_sub(self.blanks.len()).min(most.max(1));
+        self.blanks.extend((0..more).map(|_| pool.blank()));
+        if let Some(missing) = self.receiver.receive(most, &mut self.taken, &mut self.blanks) {
+            self.missing = missing;
+            // What the lane can't use is not lost.
+            self.blanks.drain(..).for_each(|blank| pool.keep(blank));
+        }
         self.taken.drain(..)
+    }
+
+    /// Gives the port all buffers that frames for the function may use.
+    pub fn stock(&mut self, pool: &Pool) {
+        let more = self.missing.saturating_sub(self.blanks.len());
+        self.blanks.extend((0..more).map(|_| pool.blank()));
+        if let Some(missing) = self.receiver.receive(0, &mut self.taken, &mut self.blanks) {
+            self.missing = missing;
+        }
     }
 
     /// Whether all buffers that frames may use are there.
     pub fn is_stocked(&self) -> bool {
-        self.posted == LANE && self.blanks.is_empty()
+        self.missing == 0
     }
 
     /// Arms the lane from the port; `false` if there are frames already.

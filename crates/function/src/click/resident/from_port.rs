@@ -65,7 +65,10 @@ impl Element for FromPort {
         // Deferred, since another configuration may still be running.
         cx.set_timer_after(timer, 0);
         self.timer = Some(timer);
-        self.plug.initialize(true, cx)
+        self.plug.initialize(true, cx)?;
+        // Frames may come before the first turn.
+        self.plug.ends().into_iter().for_each(|mut ends| ends.stock(cx.pool()));
+        Ok(())
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
