@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo demo-functions test bench bench-bbr bench-click bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo demo-functions test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ bench: setup ## measure every performance target, or those in KEYS; writes targe
 
 bench-click: setup ## measure Click configurations; FASTCLICK and FASTCLICK_NOCLONE name peers
 	@./scripts/bench.sh --subject click $(KEYS)
+
+bench-functions: setup ## measure functions on a worker and in a process; writes target/bench/functions.json
+	@./scripts/bench.sh --subject functions $(KEYS)
 
 bench-nic: setup ## measure emulated cards and rings in guests, beside QEMU's own cards; writes target/bench/nic.json
 	@./scripts/bench.sh --subject nic $(KEYS)

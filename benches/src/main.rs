@@ -7,6 +7,7 @@
 mod bbr;
 mod click;
 mod entry;
+mod functions;
 mod huge;
 mod keys;
 mod machine;
@@ -39,7 +40,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none.
     keys: Vec<String>,
-    /// The subject: fabric, click, iommu, nic, tcp or bbr.
+    /// The subject: fabric, click, functions, iommu, nic, tcp or bbr.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.
@@ -60,6 +61,9 @@ struct Arguments {
     /// Run one group in this process and write its rows to the report's file.
     #[arg(long, hide = true)]
     inside: Option<String>,
+    /// Run this Click configuration.
+    #[arg(long, hide = true)]
+    function: Option<PathBuf>,
     /// Relay datagrams between standard input and output.
     #[arg(long, hide = true)]
     relay: bool,
@@ -80,6 +84,10 @@ fn main() -> ExitCode {
     if arguments.list {
         list(subject);
         return ExitCode::SUCCESS;
+    }
+    if let Some(file) = &arguments.function {
+        let words = [file.display().to_string()];
+        return ExitCode::from(ringway_function::click::run(&words, ringway_function::click::Terminal));
     }
     if arguments.relay {
         return ExitCode::from(u8::from(peer::relay::relay().is_err()));

@@ -1,7 +1,7 @@
 //! Click configurations in this process, from a source in memory to `Discard`, on one core.
 
 mod configuration;
-mod frames;
+pub mod frames;
 mod handlers;
 mod middlebox;
 mod patterns;
@@ -18,7 +18,7 @@ use crate::keys::{Folder, Group, QUIET};
 use crate::plan::Plan;
 use crate::rig::{Pinned, WORKER};
 use crate::run::Output;
-use configuration::{CASES, Case};
+pub use configuration::{CASES, Case};
 use frames::{Frames, Length};
 use peer::{Running, Way};
 use ringway_click::{Clock, PACKETS, Router};

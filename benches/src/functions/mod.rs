@@ -1,0 +1,157 @@
+//! Functions between two programs on ring ports, on a worker and in a process; starting and changing one on a worker.
+
+mod load;
+mod seat;
+
+use crate::Failure;
+use crate::click::frames::Length;
+use crate::click::{CASES, Case};
+use crate::entry::{Better, Entry, Slices};
+use crate::keys::{Group, QUIET};
+use crate::machine;
+use crate::plan::Plan;
+use crate::rig::{LOAD, Pinned, two_cores};
+use crate::run::Output;
+use load::Load;
+use seat::Seat;
+use std::time::{Duration, Instant};
+
+const SLICE: Duration = Duration::from_millis(100);
+/// Millions of frames a second that a function on a worker must pass at 64 bytes: ClickOS's on average.
+const MARK: f64 = 5.0;
+
+/// The middleboxes, and the keys of their configurations and frames among those of the subject `click`.
+const NAMES: [(&str, &str); 9] = [
+    ("wire", "forward"),
+    ("mirror", "mirror"),
+    ("router", "router"),
+    ("firewall", "firewall.10"),
+    ("nat", "nat"),
+    ("bras", "bras"),
+    ("lb", "lb"),
+    ("flowmon", "flowmon"),
+    ("ids", "ids.5"),
+];
+const LENGTHS: [(&str, Length); 3] =
+    [("64", Length::Fixed(64)), ("1500", Length::Fixed(1500)), ("imix", Length::Imix)];
+
+/// The keys of a middlebox.
+macro_rules! keys {
+    ($(($name:literal, $what:literal)),* $(,)?) => {
+        &[
+            $((concat!($name, ".worker.64"), concat!($what, ", on a worker, 64 B")),
+            (concat!($name, ".worker.1500"), "the same, 1500 B"),
+            (concat!($name, ".worker.imix"), "the same, IMIX"),
+            (concat!($name, ".process.64"), concat!($what, ", in a process, 64 B")),
+            (concat!($name, ".process.1500"), "the same, 1500 B"),
+            (concat!($name, ".process.imix"), "the same, IMIX"),)*
+            ("start.worker", "from the request for a wire on a worker to its first frame, us"),
+            ("update.worker", "frames lost by changes of a wire on a worker while frames pass"),
+        ]
+    };
+}
+
+/// All groups.
+pub const GROUPS: &[Group] = &[Group {
+    name: "functions",
+    keys: keys![
+        ("wire", "frames passed on"),
+        ("mirror", "Ethernet addresses swapped"),
+        ("router", "IP router, 200,000 prefixes"),
+        ("firewall", "IPFilter with 10 rules that do not match"),
+        ("nat", "IPRewriter, 1,000,000 known flows"),
+        ("bras", "PPPoEConcentrator, 100,000 sessions, frames from subscribers"),
+        ("lb", "IPLoadBalancer with 16 servers, 1,000,000 known connections"),
+        ("flowmon", "FlowMonitor, 1,000,000 known flows"),
+        ("ids", "IDSMatcher with 5 patterns"),
+    ],
+    setup: 60.0,
+    run,
+    ..QUIET
+}];
+
+fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    for (name, case) in NAMES {
+        let case = CASES.iter().find(|own| own.key == case).ok_or("no such configuration")?;
+        for (size, length) in LENGTHS {
+            let key = format!("{name}.worker.{size}");
+            if output.wants(&key) {
+                let row = rate(plan, case, length, false);
+                let marked = size == "64" && name != "ids";
+                output.put(&key, row.map(|row| if marked { row.at_least(MARK) } else { row }));
+            }
+            let key = format!("{name}.process.{size}");
+            if output.wants(&key) {
+                output.put(&key, rate(plan, case, length, true));
+            }
+        }
+    }
+    if output.wants("start.worker") {
+        output.put("start.worker", start(plan));
+    }
+    if output.wants("update.worker") {
+        output.put("update.worker", update(plan));
+    }
+    Ok(())
+}
+
+/// Millions of frames a second from a program through a function to another.
+fn rate(plan: &Plan, case: &Case, length: Length, process: bool) -> Result<Entry, Failure> {
+    let mut seat = Seat::new()?;
+    if process {
+        seat.start_process(case.text)?;
+    } else {
+        seat.start((case.text)("FromPort(in)", "ToPort(out)"))?;
+    }
+    let _pinned = Pinned::to(LOAD)?;
+    let mut load = Load::new(&mut seat, (case.frames)(length));
+    load.send_each_once()?;
+    let mut slices = Slices::default();
+    for _ in 0..plan.slices(SLICE) {
+        machine::note();
+        slices.ours.push(load.rate(SLICE)? / 1e6);
+    }
+    let entry = slices.entry("Mpps", Better::More);
+    let ticks = ringway_host::ticks_per_second() / 1e6 / entry.best.unwrap_or(f64::NAN);
+    let note = if process {
+        "the function's process may use any core; with two cores it shares the load's"
+    } else {
+        "the worker and the function on one core, both programs on the other"
+    };
+    Ok(entry.with("best, ticks a frame", ticks).note(note))
+}
+
+const WIRE: &str = "FromPort(in) -> ToPort(out); FromPort(out) -> ToPort(in);";
+
+/// Microseconds from the request to the first frame.
+fn start(plan: &Plan) -> Result<Entry, Failure> {
+    let mut seat = Seat::new()?;
+    let mut slices = Slices::default();
+    let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
+    while slices.ours.len() < 6 || Instant::now() < end {
+        let begin = Instant::now();
+        seat.start(WIRE.into())?;
+        load::first(&mut seat)?;
+        slices.ours.push(begin.elapsed().as_secs_f64() * 1e6);
+        seat.stop()?;
+    }
+    Ok(slices
+        .entry("us", Better::Less)
+        .at_most(5000.0)
+        .note("without control: parse, build, ports, one frame"))
+}
+
+/// Numbered frames that did not arrive, in each slice with a change.
+fn update(plan: &Plan) -> Result<Entry, Failure> {
+    let mut seat = Seat::new()?;
+    seat.start(WIRE.into())?;
+    let mut slices = Slices::default();
+    for number in 0..plan.slices(SLICE) {
+        machine::note();
+        let text = WIRE.replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
+        let change = seat.change(&text)?;
+        slices.ours.push(load::lost(&mut seat, SLICE, change)? as f64);
+    }
+    Ok(slices.entry("frames", Better::Less).at_most(0.0))
+}
