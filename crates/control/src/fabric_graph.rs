@@ -184,15 +184,15 @@ fn rows(graph: &FabricGraphView) -> [Vec<usize>; 5] {
         below[port] |= is(owner, "function");
     }
     let mut rows: [Vec<usize>; 5] = Default::default();
-    for node in 0..graph.nodes.len() {
-        let row = match graph.nodes[node].what.as_str() {
+    for (at, (node, below)) in graph.nodes.iter().zip(&below).enumerate() {
+        let row = match node.what.as_str() {
             "guest" => 0,
             "switch" | "link" => 2,
             "function" => 4,
-            _ if below[node] => 3,
+            _ if *below => 3,
             _ => 1,
         };
-        rows[row].push(node);
+        rows[row].push(at);
     }
     rows
 }
