@@ -119,8 +119,8 @@ fn a_busy_function_leaves_the_worker_to_other_ports() {
 #[test]
 fn a_greedy_function_ends_alone() {
     let greedy = format!(
-        "{WIRE} InfiniteSource(LENGTH 1500) -> t :: Tee(2);
-        t[0] -> Queue(16000000) -> Idle; t[1] -> Queue(16000000) -> Idle;"
+        "{WIRE} InfiniteSource(LENGTH 1500, LIMIT 1) -> t :: Tee(2);
+        t[0] -> q :: Queue(16000000) -> Unqueue -> t; t[1] -> q;"
     );
     let lab = lab("greedy", &greedy, "memory = \"32MB\"\n");
     let (mut left, mut right) = (program(&lab, "left"), program(&lab, "right"));

@@ -424,19 +424,19 @@ fn pod_events_settle_reservations() {
     lab.server.bindings.lock().unwrap().push_back(Answer::HangUp);
     assert!(!lab.bind("web", "n1").is_empty());
     assert_eq!(lab.service.hosts().unwrap()[0].pending, 1);
-    let second = Lab::of("settled-2", lab.server.clone(), {
-        *lab.server.nodes.lock().unwrap() = vec![list(5, &[node("n1", 4), node("n2", 4)])].into();
-        let mut bound = pod("web", "1");
-        bound["spec"]["nodeName"] = "n2".into();
-        *lab.server.pods.lock().unwrap() = vec![list(6, &[bound])].into();
-        let mut service = Service::in_memory().unwrap();
-        service.engine = lab.service.engine.clone();
-        service
-    });
+    let mut bound = pod("web", "1");
+    bound["spec"]["nodeName"] = "n2".into();
+    let server = Server::default();
+    *server.nodes.lock().unwrap() = vec![list(5, &[node("n1", 4), node("n2", 4)])].into();
+    *server.pods.lock().unwrap() = vec![list(6, &[bound])].into();
+    let mut service = Service::in_memory().unwrap();
+    service.engine = lab.service.engine.clone();
+    let second = Lab::of("settled-2", server, service);
     // As after a restart: the store has a reservation, the server a pod elsewhere.
     second.until("it is settled", |lab| lab.vms()[0].runs());
     let rows = second.service.hosts().unwrap();
     assert_eq!((rows[0].pending, rows[0].vms, rows[1].vms), (0, 0, 1));
+    second.until("it is well", Lab::is_synced);
     let error = second.bind("web", "n1");
     assert_eq!(error, "pod shop.web runs on n2 already");
 }
