@@ -14,7 +14,7 @@ mod pool;
 pub use annotation::{ANNOTATION_BYTES, Annotations, PacketType};
 pub use burst::{PACKETS, PacketBurst};
 pub use parcel::{Lent, Parcel};
-pub use pool::{Pool, SMALL};
+pub use pool::{PACKET, Pool, SMALL};
 
 use crate::Offload;
 use alloc::boxed::Box;
@@ -65,6 +65,7 @@ const _: () = assert!(size_of::<Inner>() == 2 * LINE && core::mem::offset_of!(In
 impl Inner {
     fn new(buffer: Buffer, free_list: Rc<FreeList>) -> Self {
         free_list.count(1);
+        Inner::count_buffer(&free_list, &buffer, 1);
         let (capacity, notes) = (buffer.capacity() as u32, Annotations::default());
         let (mac, network, transport, csum_start) = (UNSET, UNSET, UNSET, UNSET);
         let (offload, cloned, annotated) = (Offload::default(), Cell::new(false), false);
@@ -100,6 +101,10 @@ impl Inner {
     }
 
     fn set_buffer(&mut self, buffer: Buffer) -> Buffer {
+        if buffer.capacity().max(self.capacity as usize) > SMALL {
+            Inner::count_buffer(&self.free_list, &buffer, 1);
+            Inner::count_buffer(&self.free_list, &self.buffer, -1);
+        }
         self.capacity = buffer.capacity() as u32;
         self.cloned.set(buffer.is_shared());
         core::mem::replace(&mut self.buffer, buffer)
@@ -155,6 +160,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.free_list.count(-1);
+        Inner::count_buffer(&self.free_list, &self.buffer, -1);
     }
 }
 
@@ -244,6 +250,12 @@ impl Packet {
         self.0.cloned.set(false);
     }
 
+    /// Whether the packet may get another buffer, of this size.
+    #[cold]
+    fn may_have(&self, size: usize) -> bool {
+        self.0.free_list.admits(size)
+    }
+
     /// Moves the data to a separate buffer with the given headroom and tailroom; header offsets are
     /// adjusted.
     #[cold]
@@ -272,7 +284,7 @@ impl Packet {
         }
     }
 
-    /// Prepends a header. `false` if the packet would exceed [`LARGEST_BUFFER`].
+    /// Prepends a header. `false` as for [`Packet::push`].
     #[inline]
     #[must_use]
     pub fn push_header<H: Header>(&mut self, header: &H) -> bool {
@@ -298,7 +310,8 @@ impl Packet {
         pushed
     }
 
-    /// Prepends `bytes` bytes of unspecified content. `false` if the packet would exceed [`LARGEST_BUFFER`].
+    /// Prepends `bytes` bytes of unspecified content. `false` if the packet would exceed [`LARGEST_BUFFER`] or the
+    /// pool's limit.
     #[inline]
     #[must_use]
     pub fn push(&mut self, bytes: usize) -> bool {
@@ -308,6 +321,9 @@ impl Packet {
             }
             let missing = bytes.saturating_sub(self.headroom());
             let headroom = if missing > 0 { self.headroom() + ((bytes + 128) & !3) } else { self.headroom() };
+            if !self.may_have(headroom + self.len() + self.tailroom()) {
+                return false;
+            }
             self.reallocate(headroom, self.tailroom());
         }
         self.0.start -= bytes as u32;
@@ -337,6 +353,9 @@ impl Packet {
             }
             let tailroom =
                 if self.tailroom() < bytes { self.tailroom() + bytes + 128 } else { self.tailroom() };
+            if !self.may_have(self.headroom() + self.len() + tailroom) {
+                return false;
+            }
             self.reallocate(self.headroom(), tailroom);
         }
         self.0.end += bytes as u32;
@@ -352,8 +371,9 @@ impl Packet {
     /// Moves the data by `offset` bytes, for example to align it; header offsets are adjusted.
     pub fn shift(&mut self, offset: isize) {
         let to = self.headroom().saturating_add_signed(offset);
-        if offset != 0 && to + self.len() <= LARGEST_BUFFER {
-            let tailroom = self.tailroom().saturating_add_signed(-offset);
+        let tailroom = self.tailroom().saturating_add_signed(-offset);
+        let size = to + self.len() + tailroom;
+        if offset != 0 && to + self.len() <= LARGEST_BUFFER && self.may_have(size) {
             self.reallocate(to, tailroom);
         }
     }

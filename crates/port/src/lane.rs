@@ -4,7 +4,7 @@
 //! lane locked tries again in its next turn.
 
 use crate::Doorbell;
-use ringway_frame::packet::Parcel;
+use ringway_frame::packet::{Parcel, SMALL};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -13,12 +13,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 ///
 /// Attack: a port that gets more frames than its function handles; each frame occupies 2 KB.
 pub const LANE: usize = 512;
+/// Bytes of frames longer than that from which a lane has no room. What both sides do in a turn may exceed it.
+///
+/// Attack: the same with frames of 64 KB.
+const LONG: usize = 4 << 20;
 
 #[derive(Default)]
 struct Stock {
     frames: VecDeque<Parcel>,
     /// Buffers without frames, on their way from the receiver to the sender.
     blanks: Vec<Parcel>,
+    /// Bytes of the frames that need a larger buffer than a usual one.
+    long: usize,
+}
+
+impl Stock {
+    fn room(&self) -> usize {
+        if self.long >= LONG { 0 } else { LANE.saturating_sub(self.frames.len()) }
+    }
+
+    /// Call before the first `count` frames leave.
+    #[inline]
+    fn leave(&mut self, count: usize) {
+        if self.long > 0 {
+            let lengths = self.frames.iter().take(count).map(Parcel::len);
+            self.long -= lengths.filter(|length| *length > SMALL).sum::<usize>().min(self.long);
+        }
+    }
 }
 
 /// One direction.
@@ -64,7 +85,7 @@ impl Lane {
 
     /// Whether the sender waited for room and must look again.
     pub fn has_room(&self) -> bool {
-        !self.starved.load(SeqCst) && self.stock().is_none_or(|stock| stock.frames.len() < LANE)
+        !self.starved.load(SeqCst) && self.stock().is_none_or(|stock| stock.room() > 0)
     }
 
     /// Makes the sender wake the receiver for the next frames; `false` if there are frames already.
@@ -87,6 +108,8 @@ impl Lane {
 pub struct Sender {
     lane: Arc<Lane>,
     staged: Vec<Parcel>,
+    /// Bytes of those that need a larger buffer than a usual one.
+    long: usize,
     /// Room for frames, staged ones included, at the last look.
     room: usize,
 }
@@ -94,7 +117,7 @@ pub struct Sender {
 impl Sender {
     /// The sender of a lane.
     pub fn new(lane: Arc<Lane>) -> Sender {
-        Sender { lane, staged: Vec::new(), room: 0 }
+        Sender { lane, staged: Vec::new(), long: 0, room: 0 }
     }
 
     /// The lane.
@@ -110,10 +133,13 @@ impl Sender {
     /// Room for further frames: at least `wanted` if the lane has it.
     #[inline]
     pub fn room(&mut self, wanted: usize) -> usize {
+        if self.long >= LONG {
+            return 0;
+        }
         if self.room < self.staged.len() + wanted
             && let Some(stock) = self.lane.stock()
         {
-            self.room = LANE.saturating_sub(stock.frames.len());
+            self.room = stock.room();
         }
         self.room.saturating_sub(self.staged.len())
     }
@@ -123,8 +149,8 @@ impl Sender {
     pub fn wait_for_room(&mut self) -> bool {
         self.lane.starved.store(true, SeqCst);
         let is_full = self.lane.stock().is_some_and(|stock| {
-            self.room = LANE.saturating_sub(stock.frames.len());
-            self.room <= self.staged.len()
+            self.room = stock.room();
+            self.room <= self.staged.len() || self.long >= LONG
         });
         if !is_full {
             self.lane.starved.store(false, SeqCst);
@@ -144,6 +170,9 @@ impl Sender {
     /// Appends a frame for which there is room.
     #[inline]
     pub fn push(&mut self, parcel: Parcel) {
+        if parcel.len() > SMALL {
+            self.long += parcel.len();
+        }
         self.staged.push(parcel);
     }
 
@@ -155,7 +184,8 @@ impl Sender {
         }
         let Some(mut stock) = self.lane.stock() else { return false };
         stock.frames.extend(self.staged.drain(..));
-        self.room = LANE.saturating_sub(stock.frames.len());
+        stock.long += std::mem::take(&mut self.long);
+        self.room = stock.room();
         drop(stock);
         if self.lane.armed.load(SeqCst) && self.lane.armed.swap(false, SeqCst) {
             ring(&self.lane.receiver);
@@ -186,6 +216,7 @@ impl Receiver {
     pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Parcel>) -> Option<usize> {
         let mut stock = self.lane.stock()?;
         let count = most.min(stock.frames.len());
+        stock.leave(count);
         to.extend(stock.frames.drain(..count));
         let room = LANE.saturating_sub(stock.blanks.len());
         stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
@@ -293,6 +324,28 @@ mod tests {
         let mut got = Vec::new();
         assert_eq!(receiver.receive(1, &mut got, &mut Vec::new()), Some(1));
         assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(2) == 1 && got.len() == 1);
+    }
+
+    #[test]
+    fn bytes_of_long_frames_are_limited() {
+        let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
+        let lane = Arc::new(Lane::default());
+        lane.wakes_sender(bell.clone());
+        let (mut sender, mut receiver) = (Sender::new(lane.clone()), Receiver::new(lane.clone()));
+        let long = || pool.copy(&[0; 65_000]).unwrap().into_parcel();
+        let mut sent = 0;
+        while sender.room(1) > 0 {
+            sender.push(long());
+            sent += 1;
+        }
+        assert!((LONG..LONG + 65_000).contains(&(sent * 65_000)), "staged frames count");
+        assert!(sender.flush() && sender.room(1) == 0 && sender.wait_for_room() && !lane.has_room());
+        let mut got = Vec::new();
+        assert!(receiver.receive(1, &mut got, &mut Vec::new()).is_some());
+        assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(1) > 0);
+        sender.push(frame(&pool, 1));
+        assert!(sender.flush() && receiver.receive(LANE, &mut got, &mut Vec::new()).is_some());
+        assert!(got.len() == sent + 1 && lane.stock().is_some_and(|stock| stock.long == 0));
     }
 
     #[test]

@@ -90,6 +90,9 @@ impl Packet {
     pub fn into_parcel(mut self) -> Parcel {
         let offload = if self.has_offload() { self.offload() } else { Offload::default() };
         self.make_unique();
+        if self.0.capacity as usize > SMALL {
+            self.trim();
+        }
         let mut packet = ManuallyDrop::new(self);
         // SAFETY: the packet is not used or dropped after this.
         let mut node = unsafe { ManuallyDrop::take(&mut packet.0) };
@@ -98,6 +101,16 @@ impl Packet {
         let buffer = node.set_buffer(none);
         FreeList::put(node);
         Parcel { buffer, start, end, offload }
+    }
+
+    /// Moves the data to a buffer of its size if it has a far larger one.
+    ///
+    /// Attack: frames of a few bytes in buffers of megabytes, of which a queue of parcels would hold hundreds.
+    #[cold]
+    fn trim(&mut self) {
+        if self.0.capacity as usize > HEADROOM + self.len() + SMALL {
+            self.reallocate(HEADROOM, 0);
+        }
     }
 }
 
@@ -118,7 +131,7 @@ impl Pool {
     #[inline]
     pub fn unpack(&self, parcel: Parcel) -> Option<Packet> {
         let Parcel { buffer, start, end, offload } = parcel;
-        if self.0.is_exhausted() {
+        if self.0.is_exhausted() || !self.0.admits(buffer.capacity()) {
             self.0.put_buffer(buffer);
             return None;
         }
@@ -212,6 +225,7 @@ impl Drop for Lent {
 mod tests {
     use super::*;
     use crate::Storage;
+    use crate::packet::PACKET;
     use ringway_mem::Reader;
 
     #[test]
@@ -246,7 +260,7 @@ mod tests {
     #[test]
     fn a_pool_stops_at_its_limit() {
         let pool = Pool::new();
-        pool.limit(2);
+        pool.limit(2 * PACKET);
         let packets = [pool.copy(&[1]), pool.copy(&[2])];
         assert!(packets.iter().all(Option::is_some) && pool.copy(&[3]).is_none());
         assert!(pool.unpack(pool.blank()).is_none());
@@ -257,7 +271,7 @@ mod tests {
     #[test]
     fn a_free_packet_is_used_before_the_limit_is_exceeded() {
         let pool = Pool::new();
-        pool.limit(2);
+        pool.limit(2 * PACKET);
         let [dropped, _kept] = [pool.copy(&[1]), pool.copy(&[2])];
         let blank = pool.blank();
         drop(dropped);
@@ -265,6 +279,65 @@ mod tests {
         assert!(packet.is_some() && pool.copy(&[3]).is_none(), "there are two packets, and no third");
         drop(packet);
         assert!(pool.copy(&[3]).is_some());
+    }
+
+    #[test]
+    fn bytes_of_large_packets_are_limited() {
+        let (pool, other) = (Pool::new(), Pool::new());
+        let (large, bytes) = (65_000, HEADROOM + 65_000);
+        pool.limit(3 * (PACKET + bytes));
+        let mut packets: Vec<Packet> = (0..3).map(|_| pool.copy(&[7; 65_000]).unwrap()).collect();
+        assert!(pool.make(HEADROOM, large, 0).is_none() && pool.copy(&[7]).is_none());
+        let more = || other.copy(&[7; 65_000]).unwrap().into_parcel();
+        assert!(pool.unpack(more()).is_none());
+        let parcel = packets.pop().unwrap().into_parcel();
+        packets.push(pool.unpack(parcel).unwrap());
+        assert!(pool.unpack(more()).is_none(), "a packet that leaves makes room for one");
+        let clones = [packets[0].clone(), packets[0].clone()];
+        assert!(!pool.is_over_limit(), "clones share their bytes");
+        drop(packets);
+        assert!(pool.make(HEADROOM, 2 * large, 0).is_some_and(|packet| packet.len() == 2 * large));
+        assert!(pool.make(HEADROOM, 3 * large, 0).is_none(), "one buffer is still in use");
+        drop(clones);
+        assert!(pool.unpack(more()).is_some());
+    }
+
+    #[test]
+    fn free_packets_make_room_for_a_large_one() {
+        let pool = Pool::new();
+        pool.limit(40 * PACKET);
+        let small: Vec<_> = (0..40).map(|_| pool.copy(&[1])).collect();
+        assert!(pool.make(0, 65_000, 0).is_none());
+        drop(small);
+        let large = pool.make(0, 65_000, 0).unwrap();
+        assert!(pool.make(0, 65_000, 0).is_none());
+        let small: Vec<_> = (0..40).map_while(|_| pool.copy(&[1])).collect();
+        assert_eq!(small.len(), 10, "29 of {PACKET} bytes are taken by the large one");
+        drop((small, large));
+        assert!(pool.make(0, 65_000, 0).is_some());
+    }
+
+    #[test]
+    fn a_packet_does_not_grow_beyond_the_limit() {
+        let pool = Pool::new();
+        pool.limit(20 * PACKET);
+        let mut packet = pool.copy(&[7; 100]).unwrap();
+        assert!(!packet.put(65_000) && !packet.push(65_000) && packet.len() == 100);
+        packet.shift(65_000);
+        assert!(packet.headroom() < SMALL && packet.put(30_000) && packet.len() == 30_100);
+    }
+
+    #[test]
+    fn a_parcel_has_no_more_memory_than_its_frame_needs() {
+        let pool = Pool::new();
+        for length in [60, 3000] {
+            let mut packet = pool.make(HEADROOM, 1 << 20, 0).unwrap();
+            packet.data_mut()[..4].copy_from_slice(&[1, 2, 3, 4]);
+            packet.take((1 << 20) - length);
+            let parcel = packet.into_parcel();
+            assert!(parcel.buffer.capacity() <= HEADROOM + length + SMALL);
+            assert_eq!((parcel.len(), &parcel.data()[..4]), (length, &[1, 2, 3, 4][..]));
+        }
     }
 
     #[test]

@@ -14,6 +14,11 @@ pub const SMALL: usize = 2048;
 /// occupy their memory forever.
 const KEPT: usize = 16384;
 
+/// Bytes of a packet besides its buffer.
+const HANDLE: usize = 192;
+/// What a packet counts for a pool's limit, besides a buffer larger than [`SMALL`].
+pub const PACKET: usize = SMALL + HANDLE;
+
 /// Free memory of packets. Each packet, free ones included, refers to the list that it returns to, so the
 /// pool must empty the list when it is dropped.
 #[expect(clippy::vec_box, reason = "handles are one pointer; nodes do not move")]
@@ -30,8 +35,11 @@ pub(super) struct FreeList {
     closed: Cell<bool>,
     /// Whether any packet ever had offload metadata.
     pub(super) offloads: Cell<bool>,
-    /// Number of nodes, and the largest number from which new packets are made.
+    /// Number of nodes.
     count: Cell<usize>,
+    /// Bytes of the nodes' buffers that are larger than [`SMALL`]; each buffer counts once.
+    large: Cell<usize>,
+    /// Bytes from which no further packets are made.
     limit: Cell<usize>,
 }
 
@@ -47,12 +55,49 @@ impl FreeList {
         self.count.set(self.count.get().saturating_add_signed(change));
     }
 
+    /// Counts bytes of large buffers.
+    fn count_large(&self, change: isize) {
+        self.large.set(self.large.get().saturating_add_signed(change));
+    }
+
+    /// Bytes that all packets occupy, free ones included.
+    #[inline]
+    fn used(&self) -> usize {
+        self.count.get().saturating_mul(PACKET).saturating_add(self.large.get())
+    }
+
     /// Whether no further packet may be made: the limit is reached, and no node is free.
     #[inline]
     pub(super) fn is_exhausted(&self) -> bool {
-        self.count.get() >= self.limit.get()
+        self.used() >= self.limit.get()
             && self.nodes.borrow().is_empty()
             && self.bare_nodes.borrow().is_empty()
+    }
+
+    /// Whether a further buffer of `size` bytes is within the limit. Gives up free packets for a large one.
+    #[inline]
+    pub(super) fn admits(&self, size: usize) -> bool {
+        size <= SMALL || self.admits_large(size)
+    }
+
+    /// Attack: packets of 64 KB and more, which take many times as much memory as their number suggests.
+    #[cold]
+    fn admits_large(&self, size: usize) -> bool {
+        let free = self.nodes.borrow().len() + self.bare_nodes.borrow().len();
+        let bound = self.limit.get().saturating_sub(size);
+        if self.used().saturating_sub(free * PACKET) > bound {
+            return false;
+        }
+        while self.used() > bound {
+            let mut freed = self.nodes.borrow_mut().pop();
+            if freed.is_none() {
+                freed = self.bare_nodes.borrow_mut().pop();
+            }
+            if freed.is_none() {
+                break;
+            }
+        }
+        true
     }
 
     /// An unshared buffer of at least `size` bytes.
@@ -88,7 +133,7 @@ impl FreeList {
                 node.set_buffer(buffer);
                 node
             }
-            None if self.count.get() >= self.limit.get() && !self.nodes.borrow().is_empty() => {
+            None if self.used() >= self.limit.get() && !self.nodes.borrow().is_empty() => {
                 self.node_of_another(buffer)
             }
             None => {
@@ -171,6 +216,14 @@ impl Inner {
     fn has_small_buffer(&self) -> bool {
         self.capacity as usize == SMALL && !self.is_shared()
     }
+
+    /// Counts the bytes of `buffer`, if it is large and no other packet has it.
+    #[inline]
+    pub(super) fn count_buffer(free_list: &FreeList, buffer: &Buffer, sign: isize) {
+        if buffer.capacity() > SMALL && !buffer.is_shared() {
+            free_list.count_large(sign * buffer.capacity() as isize);
+        }
+    }
 }
 
 #[inline]
@@ -201,19 +254,21 @@ impl Pool {
             closed: Cell::new(false),
             offloads: Cell::new(false),
             count: Cell::new(0),
+            large: Cell::new(0),
             limit: Cell::new(usize::MAX),
         }))
     }
 
-    /// Makes no further packets while `packets` of them exist. Clones of packets count, and are always made.
-    pub fn limit(&self, packets: usize) {
-        self.0.limit.set(packets);
+    /// Makes no further packets, and lets none grow beyond [`SMALL`] bytes, while they occupy `bytes`: [`PACKET`] each,
+    /// and their buffers that are larger. Clones of packets count; they are always made, and may always be written to.
+    pub fn limit(&self, bytes: usize) {
+        self.0.limit.set(bytes);
     }
 
-    /// Whether more packets exist than the limit: clones of packets are always made.
+    /// Whether clones, which are always made, occupy as much again as the limit.
     #[inline]
     pub fn is_over_limit(&self) -> bool {
-        self.0.count.get() > self.0.limit.get().saturating_mul(2)
+        self.0.used() > self.0.limit.get().saturating_mul(2)
     }
 
     /// Whether any packet of the pool ever had offload metadata. If not, callers need not check for it.
@@ -238,7 +293,7 @@ impl Pool {
         let nodes = if size <= SMALL { self.0.nodes.borrow_mut().pop() } else { None };
         let mut node = match nodes {
             Some(node) => node,
-            None if self.0.is_exhausted() => return None,
+            None if self.0.is_exhausted() || !self.0.admits(size) => return None,
             None => self.0.node(self.0.buffer(size)),
         };
         node.reset(headroom as u32, length as u32);

@@ -33,8 +33,8 @@ pub(super) struct Builder {
 pub(super) struct Resident {
     /// Name of the next configuration in messages.
     pub(super) title: String,
-    /// Largest number of packets.
-    pub(super) packets: usize,
+    /// Bytes of packets from which no further ones are made.
+    pub(super) memory: usize,
 }
 
 impl Reader {
@@ -105,7 +105,7 @@ impl Rebuild for Builder {
         let built = place.build(graph, &self.reader.registry, options);
         let router = built.map_err(|error| self.message(&error))?;
         if let Some(resident) = &self.resident {
-            router.pool().limit(resident.packets);
+            router.pool().limit(resident.memory);
         }
         Ok(router)
     }

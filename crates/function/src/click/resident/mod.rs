@@ -15,7 +15,7 @@ use crate::handed::{self, Handed};
 use ends::Ends;
 use ringway_click::{Breath, Class, Clock, Console, Progress, Rebuild, Registry, Replacement, Router, Turn};
 use ringway_elements::platform::{Uses, devices};
-use ringway_frame::packet::SMALL;
+use ringway_frame::packet::PACKET;
 use ringway_host::{PollFd, poll};
 use ringway_port::lane::{Inside, LANE};
 use ringway_spec::Function;
@@ -34,8 +34,6 @@ static DEVICES: [Class; devices::COUNT] = devices::classes(
 );
 /// How often descriptors of connections are polled, in nanoseconds of the router's time.
 const CONNECTIONS: u64 = 1_000_000;
-/// Bytes of a packet besides its buffer.
-const HANDLE: u64 = 192;
 
 /// Whether a class is this crate's, and no port.
 pub(super) fn needs_system(class: &str) -> bool {
@@ -106,8 +104,8 @@ impl Build {
     pub fn first(function: &Function, seat: Seat) -> Build {
         let Seat { ports, handlers, console } = seat;
         let (place, callers) = handlers;
-        let lanes = (LANE * 2 * ports.len()) as u64;
-        let packets = (function.memory / (SMALL as u64 + HANDLE)).max(lanes);
+        let lanes = LANE * 2 * ports.len() * PACKET;
+        let memory = usize::try_from(function.memory).unwrap_or(usize::MAX).max(lanes);
         let builder = Builder {
             reader: Reader {
                 registry: resident_registry(),
@@ -118,10 +116,7 @@ impl Build {
             uses: Some(Uses { ports: function.ports.clone(), devices: function.devices.clone() }),
             burst: function.burst as usize,
             console,
-            resident: Some(builder::Resident {
-                title: function.title().into(),
-                packets: usize::try_from(packets).unwrap_or(usize::MAX),
-            }),
+            resident: Some(builder::Resident { title: function.title().into(), memory }),
         };
         let ends = |(number, inside)| Rc::new(RefCell::new(Ends::new(number, inside)));
         let clock = Clock::Real(Box::new(Machine::default()));
