@@ -12,6 +12,8 @@ use std::path::Path;
 const BEGIN: &str = "<!-- figures: begin (written by scripts/bench.sh --subject nic --document) -->\n";
 const END: &str = "<!-- figures: end -->\n";
 const PAGE: &str = "nic.md";
+/// Characters of the reason why a key was left out.
+const NOTE: usize = 200;
 
 /// The rows of the ladder in the seed's order, slowest first.
 const ORDER: [&str; 7] = ["plain", "+ moderation", "+ combining", "+ both", "+ CSB", "+ all", "+ rings"];
@@ -109,7 +111,7 @@ fn summary(out: &mut String, report: &Report) {
                 out,
                 "| `{key}` | - | - | - | {} | {} |",
                 marks.join(", "),
-                entry.note.replace('|', "/")
+                entry.note.replace(['|', '\n'], "/").chars().take(NOTE).collect::<String>()
             ),
         };
     }

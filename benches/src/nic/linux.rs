@@ -27,6 +27,8 @@ const COMMAND: Duration = Duration::from_secs(20);
 /// How long pktgen runs before a slice, and after it.
 const MARGIN: Duration = Duration::from_millis(400);
 const PINGS: usize = 60;
+/// Bytes of a guest's console in an error message.
+const CONSOLE: usize = 400;
 const BRIDGE: &str = "rwbnic";
 const CARDS: &[&str] = &["e1000", "e1000e"];
 /// The plain device: an interrupt and a publication for each frame.
@@ -186,6 +188,18 @@ impl Pair {
         }
     }
 
+    /// Why a guest has ended, with the end of its console.
+    fn ended(&self) -> Option<String> {
+        let guest = self.guests.iter().find(|guest| guest.ended().is_some())?;
+        let why = guest.ready(Duration::ZERO).err()?;
+        let console = match &why {
+            ringway_guests::Error::Ended { console, .. } => std::fs::read(console).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        let last = console.len().saturating_sub(CONSOLE);
+        Some(format!("{why}: {}", String::from_utf8_lossy(&console[last..]).replace('\n', " ")))
+    }
+
     /// Millions of frames a second that reach the receiver's ring.
     fn rate(&self, page: &[Counters], time: Duration) -> Result<f64, Failure> {
         let seconds = (time + 2 * MARGIN).as_secs_f64();
@@ -284,6 +298,9 @@ impl<'a> Bench<'a> {
         let end = Instant::now() + BOOT;
         while !rig.is_up() {
             accept(&mut rig, &listeners)?;
+            if let Some(why) = [&trapped, &mapped, &vhost].into_iter().find_map(Pair::ended) {
+                return Err(why.into());
+            }
             if Instant::now() > end {
                 return Err(format!("the guests' drivers do not start: {}", rig.states()).into());
             }
