@@ -49,9 +49,14 @@ pub struct Output<'a> {
 }
 
 impl Output<'_> {
+    /// Whether a key was requested.
+    pub fn is_wanted(&self, key: &str) -> bool {
+        self.wanted.iter().any(|wanted| wanted == key)
+    }
+
     /// Whether a key was requested; if so, its measurement and its time limit begin.
     pub fn wants(&self, key: &str) -> bool {
-        let wants = self.wanted.iter().any(|wanted| wanted == key);
+        let wants = self.is_wanted(key);
         if wants {
             machine::note_now();
             // Without the mark, a hanging measurement would also prevent the following ones.
@@ -62,7 +67,7 @@ impl Output<'_> {
 
     /// Stores the row of a requested key.
     pub fn put(&mut self, key: &str, entry: Result<Entry, Failure>) {
-        if !self.wanted.iter().any(|wanted| wanted == key) {
+        if !self.is_wanted(key) {
             return;
         }
         machine::note_now();

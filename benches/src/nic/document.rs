@@ -74,6 +74,11 @@ fn render(report: &Report) -> (String, Vec<(&'static str, String)>) {
         let parts = [part("Mpps"), part("round trip, us"), part("interrupts/frame")];
         plots.push((plot, panels("Moderation", "window, us (0 is drawn at 1)", &parts)));
     }
+    for key in ["e1000.linux.64", "e1000e.linux.64"] {
+        let Some(entry) = report.get(key).filter(|entry| !entry.steps.is_empty()) else { continue };
+        let _ = writeln!(out, "### Linux guests, TCG: losses, and processor time of a frame (`{key}`)\n");
+        steps(&mut out, entry);
+    }
     if let Some(entry) = report.get("ablation").filter(|entry| !entry.steps.is_empty()) {
         let _ = writeln!(out, "### Parts of the back-end (`ablation`)\n");
         steps(&mut out, entry);

@@ -5,6 +5,7 @@ mod delay;
 mod document;
 mod drop;
 mod figures;
+mod guests;
 mod ladder;
 mod linux;
 mod pair;

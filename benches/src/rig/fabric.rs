@@ -29,8 +29,6 @@ pub struct Rig {
     pub fabric: Fabric,
     page: Arc<Vec<Counters>>,
     next: u32,
-    /// Why a port lost its peer while others were accepted.
-    gone: Option<String>,
 }
 
 impl Rig {
@@ -48,7 +46,7 @@ impl Rig {
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096 });
         fabric.add_switch(Switch { name: SWITCH.into(), lookup })?;
-        Ok(Rig { fabric, page, next: 0, gone: None })
+        Ok(Rig { fabric, page, next: 0 })
     }
 
     /// Adds a port to the switch.
@@ -103,10 +101,20 @@ impl Rig {
         &mut self,
         work: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
+        self.serve_beside(|_| Ok(()), work)
+    }
+
+    /// The same; `each` is called before sessions are served, at least every millisecond: it may attach peers.
+    pub fn serve_beside<T: Send>(
+        &mut self,
+        each: impl Fn(&mut Rig) -> Result<(), Failure>,
+        work: impl FnOnce() -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
         std::thread::scope(|scope| {
             let thread = scope.spawn(work);
             let mut gone = None;
             while !thread.is_finished() {
+                each(self)?;
                 gone = gone.or(self.serve(Duration::from_millis(1))?);
             }
             let result = thread.join().map_err(|_| "a thread of the benchmark failed")?;
@@ -162,16 +170,7 @@ impl Rig {
             }
         }
         // A guest's first connection may be a probe, closed at once.
-        self.gone = self.serve(Duration::ZERO)?.or(self.gone.take());
-        Ok(())
-    }
-
-    /// The states of ports, and why one lost its peer, for an error message.
-    pub fn states(&self) -> String {
-        let state = self.fabric.state();
-        let ports = state.ports.iter().map(|port| format!("{}: {}", port.name, port.state));
-        let ports = ports.collect::<Vec<_>>().join(", ");
-        self.gone.iter().fold(ports, |ports, gone| format!("{ports}; {gone}"))
+        self.serve(Duration::ZERO).map(drop)
     }
 
     /// Serves messages for `time`; returns the reason if a port lost its peer.
