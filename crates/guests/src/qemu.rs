@@ -38,7 +38,9 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     let program = spec.program.clone().or_else(|| image::program("qemu-system-x86_64"));
     let program = program.ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
     let is_card = |interface: &Interface| matches!(interface.attachment, Attachment::VfioUser { .. });
-    if spec.interfaces.iter().any(is_card) && !has_cards(&program) {
+    let has_card = spec.interfaces.iter().any(is_card);
+    let help = if has_card { card_help(&program) } else { String::new() };
+    if has_card && help.is_empty() {
         let version = version(&program, &[]).map_or("no QEMU".into(), |version| format!("QEMU {version}"));
         return Err(Error::NoVfioUser { name: spec.name.clone(), program, version });
     }
@@ -80,7 +82,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
             names.push(confine::Named::new(socket, to.clone()).map_err(failed)?);
             (*socket, sockets) = (to, Some(made));
         }
-        arguments.extend(network(&format!("net{index}"), &interface, version));
+        arguments.extend(network(&format!("net{index}"), &interface, version, &help));
     }
     arguments.extend(spec.words.iter().cloned());
     let (mut reads, links) = system();
@@ -147,27 +149,38 @@ fn boot(kernel: &image::Kernel, initramfs: &Path, words: &str) -> Vec<String> {
     vec!["-kernel".into(), path(&kernel.image), "-initrd".into(), path(initramfs), "-append".into(), append]
 }
 
-/// Whether this QEMU attaches cards over vfio-user.
-fn has_cards(program: &Path) -> bool {
+/// What this QEMU says of its device for cards over vfio-user; nothing if it has none.
+fn card_help(program: &Path) -> String {
     let mut command = Command::new(program);
     command.args(["-M", "none", "-device", "vfio-user-pci,help"]);
     // QEMU 7 exits with 0 for a device that it lacks.
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+    let output = output.ok().filter(|output| output.status.success());
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
+/// Milliseconds that QEMU waits for an answer of a card's port. After its default, five seconds, it gives up the card,
+/// and at the first message itself: too early on a machine that boots many guests at once.
+const CARD_PATIENCE: u32 = 60_000;
+/// The property for it, which a QEMU may lack.
+const PATIENCE: &str = "x-msg-timeout";
+
 /// An emulated card. Only JSON describes its socket.
-fn card(socket: &Path) -> Vec<String> {
+fn card(socket: &Path, help: &str) -> Vec<String> {
     let socket = serde_json::json!({ "type": "unix", "path": socket.display().to_string() });
-    let device = serde_json::json!({ "driver": "vfio-user-pci", "socket": socket });
+    let mut device = serde_json::json!({ "driver": "vfio-user-pci", "socket": socket });
+    if help.contains(PATIENCE) {
+        device[PATIENCE] = CARD_PATIENCE.into();
+    }
     vec!["-device".into(), device.to_string()]
 }
 
-fn network(id: &str, interface: &Interface, version: u32) -> Vec<String> {
+/// `help`: what this QEMU says of its device for cards.
+fn network(id: &str, interface: &Interface, version: u32, help: &str) -> Vec<String> {
     let queues = interface.queues;
     let mut words = Vec::new();
     let netdev = match &interface.attachment {
-        Attachment::VfioUser { socket, .. } => return card(socket),
+        Attachment::VfioUser { socket, .. } => return card(socket, help),
         Attachment::Tap { interface } => {
             let queues = if queues > 1 { format!(",queues={queues}") } else { String::new() };
             format!("tap,id={id},ifname={interface},script=no,downscript=no,vhost=off{queues}")
@@ -292,11 +305,11 @@ mod tests {
 
     #[test]
     fn the_qemu_device_depends_on_the_version() {
-        let old = network("n", &interface(), 7).join(" ");
+        let old = network("n", &interface(), 7, "").join(" ");
         assert!(old.contains("socket,id=n,path=/run/a.sock,reconnect=1"), "{old}");
         assert!(old.contains("mac=02:00:00:00:00:01,vectors=0"), "{old}");
         let two = Interface { queues: 2, options: vec!["packed=on".into()], ..interface() };
-        let new = network("n", &two, 11).join(" ");
+        let new = network("n", &two, 11, "").join(" ");
         assert!(new.contains("path=/run/a.sock,reconnect-ms=1000"), "{new}");
         assert!(new.contains("queues=2") && new.contains("mq=on,vectors=6,packed=on"), "{new}");
     }
@@ -304,7 +317,7 @@ mod tests {
     #[test]
     fn guests_without_a_configured_address_get_different_ones() {
         let plain = Interface { mac: None, ..interface() };
-        let (one, other) = (network("n", &plain, 8).join(" "), network("n", &plain, 8).join(" "));
+        let (one, other) = (network("n", &plain, 8, "").join(" "), network("n", &plain, 8, "").join(" "));
         assert!(one.contains(",mac=52:54:00:"), "{one}");
         assert_ne!(one, other);
     }
@@ -313,20 +326,27 @@ mod tests {
     fn a_card_is_described_by_json() {
         let attachment =
             Attachment::VfioUser { socket: "/run/a \"b\",c.sock".into(), driver: "e1000e".into() };
-        let words = network("n", &Interface::new(attachment), 11);
-        let [option, device] = &words[..] else { panic!("{words:?}") };
-        let device: serde_json::Value = serde_json::from_str(device).unwrap();
+        let interface = Interface::new(attachment);
         let socket = serde_json::json!({ "type": "unix", "path": "/run/a \"b\",c.sock" });
-        assert_eq!(option, "-device");
-        assert_eq!(device, serde_json::json!({ "driver": "vfio-user-pci", "socket": socket }));
+        let plain = serde_json::json!({ "driver": "vfio-user-pci", "socket": socket });
+        let mut patient = plain.clone();
+        patient["x-msg-timeout"] = 60_000.into();
+        for (help, wanted) in
+            [("  addr=<int32>", plain), ("  x-msg-timeout=<uint32> - (default: 5000)", patient)]
+        {
+            let words = network("n", &interface, 11, help);
+            let [option, device] = &words[..] else { panic!("{words:?}") };
+            assert_eq!(option, "-device");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(device).unwrap(), wanted);
+        }
     }
 
     #[test]
     fn a_tap_needs_no_socket() {
         let tap = Interface::new(Attachment::Tap { interface: "t0".into() });
-        let words = network("n", &tap, 8).join(" ");
+        let words = network("n", &tap, 8, "").join(" ");
         assert!(words.contains("tap,id=n,ifname=t0") && !words.contains("-chardev"), "{words}");
         let card = Interface { card: Some("e1000".into()), mac: Some("02:00:00:00:00:01".into()), ..tap };
-        assert!(network("n", &card, 7).ends_with(&["e1000,netdev=n,mac=02:00:00:00:00:01".into()]));
+        assert!(network("n", &card, 7, "").ends_with(&["e1000,netdev=n,mac=02:00:00:00:00:01".into()]));
     }
 }
