@@ -3,9 +3,11 @@
 mod common;
 
 use common::*;
-use ringway_nic::e1000::{Bus, registers as reg};
+use ringway_frame::{Burst, Storage};
+use ringway_nic::e1000::{Area, Bus, Host, registers as reg};
 use ringway_nic::i82540em::MODEL;
 use ringway_nic::{Doorbells, Techniques};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const US: u64 = 1000;
 
@@ -124,6 +126,49 @@ fn a_turns_frames_share_an_interrupt_and_awaited_doorbells_wake_nobody() {
     machine.pass(11 * US);
     machine.send(&frame(60));
     assert_eq!((machine.kicks, machine.take().len()), (kicks + 1, 2));
+}
+
+/// The worker stops looking while the session writes the tail without waking it: either the worker finds the frame before
+/// it sleeps, or the session wakes it.
+#[test]
+fn a_doorbell_that_wakes_nobody_is_seen_by_the_worker() {
+    let mut machine = up(Techniques { combine: 20 * US, moderate: 10 * US, ..Techniques::default() });
+    for _ in 0..5000 {
+        machine.pass(100 * US);
+        for _ in 0..2 {
+            machine.send(&frame(60));
+            machine.take();
+        }
+        let due = machine.tx.next_due().unwrap();
+        machine.data(&frame(60), 4096, 0, machine.txd);
+        let (shared, memory) = (machine.shared.clone(), machine.memory.clone());
+        let Machine { nic, tx, tdt, .. } = &mut machine;
+        let ready = AtomicU32::new(0);
+        // Both begin within nanoseconds of each other.
+        let both = || {
+            ready.fetch_add(1, Ordering::SeqCst);
+            (0..).take_while(|_| ready.load(Ordering::SeqCst) < 2).for_each(|turn| match turn % 1000 {
+                999 => std::thread::yield_now(),
+                _ => std::hint::spin_loop(),
+            });
+        };
+        let (kick, armed) = std::thread::scope(|scope| {
+            let session = scope.spawn(|| {
+                let mut host = Host { now: due - 1, quiesce: &mut || () };
+                both();
+                nic.write(Area::Bar(0), reg::TDT.into(), &tdt.to_le_bytes(), &mut host).kick
+            });
+            let bus = Bus { shared: &shared, memory: &memory, now: due };
+            let mut storage = Storage::default();
+            both();
+            let mut burst = Burst::begin(&mut storage);
+            let _ = tx.take(&bus, &mut burst);
+            let armed = burst.is_empty() && tx.arm(&bus);
+            (session.join().unwrap(), armed)
+        });
+        assert!(kick || !armed, "the worker sleeps over a frame");
+        machine.take();
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::techniques::Techniques;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, fence};
 use ringway_mem::{MemoryError, Region};
 
 /// CTRL: reset; reset of the PHY. Both clear themselves.
@@ -487,8 +487,14 @@ impl Nic {
     /// Whether a worker is about to look at the transmit ring without being woken.
     fn is_awaited(&self, now: u64) -> bool {
         let combine = self.shared.techniques().combine;
+        if combine == 0 {
+            return false;
+        }
+        // The tail was stored before. The worker stores when it looks, executes a barrier, and looks at the tail: either
+        // it sees the new tail, or this sees that it looks no more.
+        fence(Ordering::SeqCst);
         let due = self.shared.tx_due.load(Ordering::Relaxed);
-        combine > 0 && due > now && due - now <= combine
+        due > now && due - now <= combine
     }
 
     /// A ring's base, length or head. A driver that changes them while the ring is enabled gets a new ring.
