@@ -48,12 +48,12 @@ fn pairs(plan: &Plan, techniques: Techniques, size: usize) -> Result<(Slices, [V
     let slices = plan.pairs(
         SLICE,
         |time| {
-            let slice = near.run(Role::Send, time, &format!("{CLIENT} size={BLOCK}"))?;
+            let slice = near.run(Role::Send, time, &format!("{CLIENT} slots=4096 size={BLOCK}"))?;
             on.push(worker(&slice)?);
             Ok(1e3 / slice.figure(Role::Send)?)
         },
         |time| {
-            let slice = far.run(Role::Send, time, &format!("{CLIENT} size={size}"))?;
+            let slice = far.run(Role::Send, time, &format!("{CLIENT} slots=4096 size={size}"))?;
             off.push(worker(&slice)?);
             Ok(1e3 / slice.figure(Role::Send)?)
         },

@@ -93,6 +93,22 @@ pub fn medians<const N: usize>(
     Ok(names.into_iter().zip(all.iter().filter_map(|all| median(all))).collect())
 }
 
+/// Sizes of rings: guests on one core alternate when a ring is full or empty, and small rings fit into a core's cache.
+const SLOTS: [u32; 4] = [512, 1024, 2048, 4096];
+/// Slices of each size before the measurement.
+const TRIALS: usize = 3;
+
+/// The size of rings that is the fastest in a few slices; `each` runs one with rings of that size.
+pub fn fastest(mut each: impl FnMut(u32) -> Result<f64, Failure>) -> Result<u32, Failure> {
+    let mut best = (0.0, SLOTS[0]);
+    for slots in SLOTS {
+        let figures = medians([""], TRIALS, || Ok([each(slots)?]))?;
+        let rate = figures.first().map_or(0.0, |(_, rate)| *rate);
+        best = if rate > best.0 { (rate, slots) } else { best };
+    }
+    Ok(best.1)
+}
+
 /// Slices of one pair, their rate times `factor`, and the median time of each stage of a frame.
 pub fn rates(plan: &Plan, pair: &mut Pair, words: &str, factor: f64) -> Result<(Slices, Figures), Failure> {
     let mut stages: [Vec<f64>; 5] = Default::default();

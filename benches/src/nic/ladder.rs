@@ -1,7 +1,7 @@
 //! The techniques of an emulated card, one after the other and together.
 
 use super::SLICE;
-use super::figures::{figure, rates, row};
+use super::figures::{fastest, figure, rates, row};
 use super::pair::{Pair, Role, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -89,16 +89,19 @@ pub fn measure(plan: &Plan, role: Role) -> Result<Entry, Failure> {
 }
 
 /// Words of guests that use the rings of their cards in place, in bursts.
-pub const CLIENT: &str = "batch=128 csb=true slots=4096";
+pub const CLIENT: &str = "batch=128 csb=true";
 
 /// Guests that use the rings of their cards in place, in bursts.
 pub fn client(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     let mut pair = Pair::new(&Way::Switch(all()))?;
     let factor = if size == SHORT { 1.0 } else { size as f64 * 8e-3 };
-    let (slices, stages) = rates(plan, &mut pair, &format!("{CLIENT} size={size}"), factor)?;
+    let words = |slots: u32| format!("{CLIENT} slots={slots} size={size}");
+    let slots = fastest(|slots| figure(&mut pair, Role::Send, SLICE, &words(slots)))?;
+    let (slices, stages) = rates(plan, &mut pair, &words(slots), factor)?;
     let entry = match size {
         SHORT => slices.entry("Mpps", Better::More).at_least(5.0),
         _ => slices.entry("Gb/s", Better::More).at_least(25.0),
     };
-    Ok(entry.step("both guests on one core", &stages).note("no frame is wrong, late or lost"))
+    let name = format!("both guests on one core, {slots} descriptors");
+    Ok(entry.step(name, &stages).note("no frame is wrong, late or lost"))
 }

@@ -1,17 +1,13 @@
 //! Rings inside guests: through the switch, and through a pipe between guests that trust each other.
 
 use super::SLICE;
-use super::figures::{Figures, figure, medians, rates};
+use super::figures::{Figures, fastest, figure, rates};
 use super::ladder::SHORT;
 use super::pair::{Pair, Role, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::plan::Plan;
 
-/// Sizes of rings: guests on one core alternate when a ring is full or empty, and small rings fit into a core's cache.
-const SLOTS: [u32; 4] = [512, 1024, 2048, 4096];
-/// Slices of each size before the measurement.
-const TRIALS: usize = 3;
 const WORDS: &str = "batch=128 polls=200";
 
 /// Frames of `size` bytes.
@@ -19,7 +15,7 @@ pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     let words = format!("{WORDS} size={size}");
     let factor = if size == SHORT { 1.0 } else { size as f64 * 8e-3 };
     let way = |way: fn(u32) -> Way, plan: &Plan| {
-        let slots = fastest(way, &words)?;
+        let slots = fastest(|slots| figure(&mut Pair::new(&way(slots))?, Role::Send, SLICE, &words))?;
         let (slices, stages) = rates(plan, &mut Pair::new(&way(slots))?, &words, factor)?;
         Ok::<_, Failure>((slots, slices, stages))
     };
@@ -45,16 +41,4 @@ pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     ];
     let entry = rows.into_iter().fold(entry, |entry, (name, figures)| entry.step(name, &figures));
     Ok(entry.note("the receiver reads each frame whole; no frame is wrong, late or lost"))
-}
-
-/// The size of rings that is the fastest in a few slices.
-fn fastest(way: fn(u32) -> Way, words: &str) -> Result<u32, Failure> {
-    let mut best = (0.0, SLOTS[0]);
-    for slots in SLOTS {
-        let mut pair = Pair::new(&way(slots))?;
-        let figures = medians([""], TRIALS, || Ok([figure(&mut pair, Role::Send, SLICE, words)?]))?;
-        let rate = figures.first().map_or(0.0, |(_, rate)| *rate);
-        best = if rate > best.0 { (rate, slots) } else { best };
-    }
-    Ok(best.1)
 }

@@ -34,6 +34,8 @@ const RX: usize = 1;
 const RINGS: usize = 2;
 const DESCRIPTOR: usize = 16;
 const BUFFER: usize = 2048;
+/// From one buffer to the next: an odd number of cache lines, so that buffers don't share a few sets of the cache.
+const STRIDE: usize = BUFFER + 64;
 /// The shared block's page, which is the first of the driver's memory.
 const BLOCK: usize = 4096;
 /// Receive descriptors that are given back at once.
@@ -103,7 +105,7 @@ impl<R: Registers> E1000<R> {
     /// Resets the card and starts it. `interrupt`: the word that the monitor sets.
     pub fn new(registers: R, interrupt: Region, settings: &Settings) -> Result<E1000<R>, LinkError> {
         let &Settings { slots, combine, csb, defer, mac, .. } = settings;
-        let len = BLOCK + RINGS * slots as usize * (DESCRIPTOR + BUFFER);
+        let len = BLOCK + RINGS * slots as usize * (DESCRIPTOR + STRIDE);
         let memory = Region::private(0, 0, len);
         // All memory is identity-mapped.
         let base = memory.base().addr().get() as u64;
@@ -177,7 +179,7 @@ impl<R: Registers> E1000<R> {
     }
 
     fn buffer_at(&self, ring: usize, index: u32) -> usize {
-        self.ring_at(RINGS) + (ring * self.slots as usize + index as usize) * BUFFER
+        self.ring_at(RINGS) + (ring * self.slots as usize + index as usize) * STRIDE
     }
 
     fn part(&self, at: usize, len: usize) -> SpanMut<'_> {

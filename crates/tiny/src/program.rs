@@ -41,7 +41,7 @@ impl Link for ProgramRing {
             fill(position, frame);
             let Slot { buf_idx, .. } = tx.slot(memory, 0);
             copy_in(frame, memory.buffer(buf_idx, frame.len() as u32).ok_or(Broken::Buffer)?);
-            tx.write(memory, 0, Slot { buf_idx, len: frame.len() as u16, ..Slot::default() });
+            tx.renew(memory, 0, Slot { buf_idx, len: frame.len() as u16, ..Slot::default() });
             tx.advance(1);
         }
         Ok(count)

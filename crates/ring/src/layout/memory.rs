@@ -154,6 +154,19 @@ impl RingMemory {
         high.store(new_high.to_le(), Ordering::Relaxed);
     }
 
+    /// Writes slot `index` (taken modulo the ring's slots) unless it has these contents, so that an unchanged slot stays
+    /// in both sides' caches. Attack: the other side changes it meanwhile; it is the loser.
+    #[inline]
+    pub fn renew_slot(&self, ring: usize, index: u32, slot: Slot) {
+        let (low, high) = self.slot_words(ring, index);
+        let (new_low, new_high) = slot.to_words();
+        for (word, new) in [(low, new_low), (high, new_high)] {
+            if word.load(Ordering::Relaxed) != new.to_le() {
+                word.store(new.to_le(), Ordering::Relaxed);
+            }
+        }
+    }
+
     /// Prefetches the cache line of slot `index` for writing.
     #[inline]
     pub fn prefetch_slot(&self, ring: usize, index: u32) {

@@ -64,6 +64,12 @@ impl Producer {
         memory.write_slot(self.ring, self.next.wrapping_add(offset), slot);
     }
 
+    /// As [`Producer::write`], unless the slot has these contents.
+    #[inline]
+    pub fn renew(&self, memory: &RingMemory, offset: u32, slot: Slot) {
+        memory.renew_slot(self.ring, self.next.wrapping_add(offset), slot);
+    }
+
     /// Prefetches the cache line of the slot `offset` slots after the next one.
     #[inline]
     pub fn prefetch(&self, memory: &RingMemory, offset: u32) {

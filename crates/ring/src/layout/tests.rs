@@ -155,7 +155,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn fill(made: &RingMemory, producer: &mut Producer, len: u16, number: u32) {
     let buf_idx = producer.slot(made, 0).buf_idx;
     made.buffer(buf_idx, 128).unwrap().write(&number.to_le_bytes());
-    producer.write(made, 0, Slot { buf_idx, len, ..Slot::default() });
+    let slot = Slot { buf_idx, len, ..Slot::default() };
+    if number % 2 == 0 {
+        producer.write(made, 0, slot)
+    } else {
+        producer.renew(made, 0, slot)
+    }
     producer.advance(1);
 }
 
