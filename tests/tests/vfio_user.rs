@@ -163,8 +163,8 @@ fn serve(listener: &UnixListener, is_mapped: bool) {
     let mapping = is_mapped.then(|| ringway_vfio_user::Mapping { file: Arc::new(file), offset: 0, areas });
     let flags = RegionInfo::READ | RegionInfo::WRITE;
     let mut regions = vec![Region::default(); pci::REGIONS];
-    regions[pci::BAR0 as usize] = Region { size: BAR, flags, mapping };
-    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None };
+    regions[pci::BAR0 as usize] = Region { size: BAR, flags, mapping, ..Region::default() };
+    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None, ..Region::default() };
     let flags = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
     let irq = IrqType { count: 1, flags };
     let irqs = vec![irq, irq, IrqType::default(), IrqType::default(), IrqType::default()];

@@ -56,8 +56,7 @@ fn rows() -> [Row; 8] {
 
 /// With a shared block or a ring, a guest looks some times before it sleeps: both guests have one core.
 const SHARED: &str = "batch=1 polls=20 csb=true";
-/// A doorbell waits until the guest sleeps, since that is an exit anyway.
-pub const ALL: &str = "batch=1 polls=20 csb=true defer=true";
+pub const ALL: &str = SHARED;
 const RINGS: &str = "batch=1 polls=20";
 
 /// The ladder.

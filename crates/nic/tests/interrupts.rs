@@ -241,6 +241,9 @@ fn with_a_shared_block_neither_side_needs_registers() {
     assert!(machine.tx.arm(&bus));
     assert_eq!(get(&machine, HOST_NEED_TXKICK), 1);
     assert_eq!(machine.nic.accesses().map(|(.., count)| count.reads + count.writes).sum::<u64>(), accesses);
+    let kicks = machine.kicks;
+    machine.write(reg::CSBTXKICK, 77);
+    assert_eq!((machine.kicks, machine.read(reg::CSBTXKICK), machine.read(reg::TDT)), (kicks + 1, 0, 0));
     // Attack: indices of any value, and a block outside memory, which is not used.
     set(&machine, tdt, u32::MAX);
     set(&machine, rdt, u32::MAX);

@@ -292,7 +292,9 @@ impl<R: Registers> E1000<R> {
             self.expects = true;
         }
         if !self.deferred() {
-            self.registers.write(register::TDT, self.tail);
+            // A shared block has the tail; a write that only wakes may take a shorter way.
+            let doorbell = if self.csb { register::CSBTXKICK } else { register::TDT };
+            self.registers.write(doorbell, self.tail);
         }
         1
     }
@@ -525,7 +527,7 @@ mod tests {
         assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::TDT)), (3, [].to_vec()));
         card.store(csb::HOST_NEED_TXKICK, 1);
         send(&mut card, 1);
-        assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::TDT)), (4, [4].to_vec()));
+        assert_eq!((card.load(csb::GUEST_TDT), registers.values(register::CSBTXKICK)), (4, [4].to_vec()));
         // Attack: heads that were never sent, or outside the ring.
         for head in [5, 7, 8, u32::MAX] {
             card.store(csb::HOST_TDH, head);

@@ -1,11 +1,12 @@
 //! The client's side of a connection, for tests and monitors.
 
 use crate::codec::{CodecError, split};
+use crate::errno;
 use crate::header::{DESCRIPTORS, Kind, PAYLOAD, Packet, TRANSFER, name};
 use crate::inbox::{Inbox, Message};
 use crate::irq::SetIrqs;
-use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
-use crate::region::SharedRegion;
+use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, RegionIoFds, Write};
+use crate::region::{RegionDoorbell, SharedRegion};
 use crate::request::Request;
 use crate::version::{Capabilities, MAJOR, MINOR};
 use std::io;
@@ -111,6 +112,18 @@ impl<T: Transport> Client<T> {
                 return Err(ClientError::Limit);
             }
             argsz = info.argsz;
+        }
+    }
+
+    /// The doorbells of a region; none if the server does not know of any.
+    pub fn doorbells(&mut self, index: u32) -> Result<Vec<RegionDoorbell>, ClientError> {
+        // Room for as many as a message has descriptors.
+        let request =
+            Request::GetRegionIoFds(RegionIoFds { argsz: PAYLOAD as u32, index, ..RegionIoFds::default() });
+        match self.call(request) {
+            Ok((payload, fds)) => Ok(RegionDoorbell::decode(&payload, fds)?),
+            Err(ClientError::Refused { errno: errno::ENOTSUP, .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
         }
     }
 

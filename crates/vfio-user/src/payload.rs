@@ -129,6 +129,42 @@ pub struct Area {
     pub size: u64,
 }
 
+/// The parts of a region whose writes signal an eventfd; [`SubRegion`]s follow in the reply.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct RegionIoFds {
+    /// Bytes of the reply that fit; in the reply, bytes with all parts.
+    pub argsz: u32,
+    /// None are defined.
+    pub flags: u32,
+    /// Which region.
+    pub index: u32,
+    /// In the reply, the number of parts that follow.
+    pub count: u32,
+}
+
+/// A part of a region that has a descriptor.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct SubRegion {
+    /// Its offset in the region.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Which of the reply's descriptors it has.
+    pub fd_index: u32,
+    /// [`SubRegion::IOEVENTFD`].
+    pub kind: u32,
+    pub flags: u32,
+    pub padding: u32,
+    pub datamatch: u64,
+}
+
+impl SubRegion {
+    /// The descriptor is an eventfd, which each write signals (`KVM_IOEVENTFD`).
+    pub const IOEVENTFD: u32 = 0;
+}
+
 /// An interrupt type (`struct vfio_irq_info`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -2,7 +2,7 @@
 
 use crate::codec::{CodecError, split};
 use crate::header::command;
-use crate::payload::{Area, Capability, RegionInfo, SparseMmap};
+use crate::payload::{Area, Capability, RegionInfo, RegionIoFds, SparseMmap, SubRegion};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
@@ -17,6 +17,20 @@ pub struct Region {
     /// The memory that a client can map in its place. One mapping makes QEMU wait for the reply to each write
     /// to the device.
     pub mapping: Option<Mapping>,
+    /// Registers whose writes only wake the device.
+    pub doorbells: Vec<RegionDoorbell>,
+}
+
+/// A register that signals an eventfd when it is written, whatever is written. KVM does so without an exit to the
+/// client; the device does not learn of such a write by a message. QEMU does not ask for them.
+#[derive(Clone, Debug)]
+pub struct RegionDoorbell {
+    /// Its offset in the region.
+    pub offset: u64,
+    /// Bytes.
+    pub size: u64,
+    /// The eventfd.
+    pub eventfd: Arc<OwnedFd>,
 }
 
 /// Memory behind a region.
@@ -64,6 +78,43 @@ impl Region {
             capability.clear();
         }
         [info.as_bytes(), &capability].concat()
+    }
+
+    /// The reply about its doorbells, with their eventfds; without any if it does not fit into `argsz` bytes.
+    pub(crate) fn encode_doorbells(&self, index: u32, argsz: usize) -> (Vec<u8>, Vec<Arc<OwnedFd>>) {
+        let all = size_of::<RegionIoFds>() + self.doorbells.len() * size_of::<SubRegion>();
+        let fitting = if all > argsz { &[][..] } else { &self.doorbells };
+        let count = fitting.len() as u32;
+        let mut reply = RegionIoFds { argsz: all as u32, flags: 0, index, count }.as_bytes().to_vec();
+        for (fd_index, RegionDoorbell { offset, size, .. }) in (0..).zip(fitting) {
+            let (offset, size, kind) = (*offset, *size, SubRegion::IOEVENTFD);
+            let part = SubRegion { offset, size, fd_index, kind, ..SubRegion::default() };
+            reply.extend_from_slice(part.as_bytes());
+        }
+        (reply, fitting.iter().map(|doorbell| doorbell.eventfd.clone()).collect())
+    }
+}
+
+impl RegionDoorbell {
+    /// The doorbells in a reply; parts of other kinds are left out.
+    pub(crate) fn decode(payload: &[u8], fds: Vec<OwnedFd>) -> Result<Vec<RegionDoorbell>, CodecError> {
+        let command = command::DEVICE_GET_REGION_IO_FDS;
+        let (RegionIoFds { count, .. }, rest) = split::<RegionIoFds>(command, payload)?;
+        let (parts, rest) = rest.as_chunks::<{ size_of::<SubRegion>() }>();
+        // Attack: a count that does not match the message.
+        if !rest.is_empty() || parts.len() != count as usize {
+            return Err(CodecError::Size { command, size: payload.len() });
+        }
+        let fds: Vec<Arc<OwnedFd>> = fds.into_iter().map(Arc::new).collect();
+        let parts = parts.iter().map(|part| zerocopy::transmute!(*part));
+        let plain = parts.filter(|part: &SubRegion| part.kind == SubRegion::IOEVENTFD && part.flags == 0);
+        let doorbell = |SubRegion { offset, size, fd_index, .. }: SubRegion| {
+            // Attack: the number of a descriptor that did not come.
+            let eventfd = fds.get(fd_index as usize).cloned();
+            let eventfd = eventfd.ok_or(CodecError::Field { command, field: "fd_index" })?;
+            Ok(RegionDoorbell { offset, size, eventfd })
+        };
+        plain.map(doorbell).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::codec::{CodecError, split, whole};
 use crate::header::{Header, Kind, Packet, command};
 use crate::irq::SetIrqs;
-use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
+use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, RegionIoFds, Write};
 use crate::version::Capabilities;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub enum Request<'a> {
     DmaUnmap(DmaUnmap),
     GetInfo(DeviceInfo),
     GetRegionInfo(RegionInfo),
+    GetRegionIoFds(RegionIoFds),
     GetIrqInfo(IrqInfo),
     SetIrqs(SetIrqs<'a>),
     RegionRead(Access),
@@ -45,6 +46,7 @@ impl<'a> Request<'a> {
             command::DMA_UNMAP => Request::DmaUnmap(whole(command, payload)?),
             command::DEVICE_GET_INFO => Request::GetInfo(whole(command, payload)?),
             command::DEVICE_GET_REGION_INFO => Request::GetRegionInfo(whole(command, payload)?),
+            command::DEVICE_GET_REGION_IO_FDS => Request::GetRegionIoFds(whole(command, payload)?),
             command::DEVICE_GET_IRQ_INFO => Request::GetIrqInfo(whole(command, payload)?),
             command::DEVICE_SET_IRQS => Request::SetIrqs(SetIrqs::decode(payload, fds)?),
             command::REGION_READ => Request::RegionRead(whole(command, payload)?),
@@ -78,6 +80,7 @@ impl<'a> Request<'a> {
             Request::DmaUnmap(_) => command::DMA_UNMAP,
             Request::GetInfo(_) => command::DEVICE_GET_INFO,
             Request::GetRegionInfo(_) => command::DEVICE_GET_REGION_INFO,
+            Request::GetRegionIoFds(_) => command::DEVICE_GET_REGION_IO_FDS,
             Request::GetIrqInfo(_) => command::DEVICE_GET_IRQ_INFO,
             Request::SetIrqs(_) => command::DEVICE_SET_IRQS,
             Request::RegionRead(_) => command::REGION_READ,
@@ -103,6 +106,7 @@ impl<'a> Request<'a> {
             Request::DmaUnmap(unmap) => packet(&[unmap.as_bytes()]),
             Request::GetInfo(info) => packet(&[info.as_bytes()]),
             Request::GetRegionInfo(info) => packet(&[info.as_bytes()]),
+            Request::GetRegionIoFds(info) => packet(&[info.as_bytes()]),
             Request::GetIrqInfo(info) => packet(&[info.as_bytes()]),
             Request::SetIrqs(set) => {
                 let (payload, fds) = set.encode();

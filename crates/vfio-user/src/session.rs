@@ -5,7 +5,7 @@ use crate::errno;
 use crate::header::{Header, Kind, Packet, TRANSFER, command, name};
 use crate::inbox::Message;
 use crate::irq::{Irq, IrqAction, IrqData, IrqType, SetIrqs};
-use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, Write};
+use crate::payload::{Access, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, RegionInfo, RegionIoFds, Write};
 use crate::region::Region;
 use crate::request::Request;
 use crate::version::{Capabilities, MAJOR, MINOR, PAGE};
@@ -119,8 +119,8 @@ pub struct Session {
     maps: BTreeMap<u64, u64>,
 }
 
-/// Payload and file of a reply.
-type Reply = (Vec<u8>, Option<Arc<OwnedFd>>);
+/// Payload and descriptors of a reply.
+type Reply = (Vec<u8>, Vec<Arc<OwnedFd>>);
 
 impl Refused {
     /// The request is invalid.
@@ -163,13 +163,13 @@ impl Session {
             }),
             Err(error) => Err((error.errno(), error.into())),
         };
-        let (error, (payload, file), refused) = match result {
+        let (error, (payload, fds), refused) = match result {
             Ok(reply) => (None, reply, None),
             Err((errno, error)) => (Some(errno), Reply::default(), Some(error)),
         };
         let answer = (!no_reply).then(|| {
             let packet = Header::packet(id, command, Kind::Reply { error }, &[&payload]);
-            Packet { fds: file.into_iter().collect(), ..packet }
+            Packet { fds, ..packet }
         });
         Ok(Outcome { answer, refused })
     }
@@ -195,6 +195,7 @@ impl Session {
                 info.as_bytes().to_vec()
             }
             Request::GetRegionInfo(info) => return self.region_info(info),
+            Request::GetRegionIoFds(info) => return self.region_io_fds(info),
             Request::GetIrqInfo(IrqInfo { argsz, index, .. }) => {
                 let IrqType { count, flags } = self.irq_type(index)?;
                 let info = IrqInfo { argsz: size_of::<IrqInfo>() as u32, flags, index, count };
@@ -221,7 +222,7 @@ impl Session {
                 Vec::new()
             }
         };
-        Ok((payload, None))
+        Ok((payload, Vec::new()))
     }
 
     fn version(&mut self, client: Capabilities) -> Result<Vec<u8>, Refused> {
@@ -309,7 +310,16 @@ impl Session {
         fits(argsz, size_of::<RegionInfo>() as u32)?;
         let region = self.region(index)?;
         let file = region.mapping.as_ref().map(|mapping| mapping.file.clone());
-        Ok((region.encode(index, argsz as usize), file))
+        Ok((region.encode(index, argsz as usize), file.into_iter().collect()))
+    }
+
+    fn region_io_fds(&self, info: RegionIoFds) -> Result<Reply, Refused> {
+        let RegionIoFds { argsz, flags, index, .. } = info;
+        fits(argsz, size_of::<RegionIoFds>() as u32)?;
+        if flags != 0 {
+            return Err(Refused::invalid("undefined flags"));
+        }
+        Ok(self.region(index)?.encode_doorbells(index, argsz as usize))
     }
 
     fn region(&self, index: u32) -> Result<&Region, Refused> {

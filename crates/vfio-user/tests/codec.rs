@@ -26,6 +26,7 @@ fn every_message() -> Vec<(Request<'static>, usize)> {
         (Request::DmaUnmap(DmaUnmap { argsz: 24, flags: 0, address: 0x2000, size: 0x3000 }), 0),
         (Request::GetInfo(DeviceInfo { argsz: 16, ..DeviceInfo::default() }), 0),
         (Request::GetRegionInfo(RegionInfo { argsz: 32, index: pci::CONFIG, ..RegionInfo::default() }), 0),
+        (Request::GetRegionIoFds(RegionIoFds { argsz: 16, ..RegionIoFds::default() }), 0),
         (Request::GetIrqInfo(IrqInfo { argsz: 16, index: pci::MSI, ..IrqInfo::default() }), 0),
         (set(IrqAction::Trigger, 3, IrqData::Eventfds(nulls(3))), 3),
         (set(IrqAction::Unmask, 1, IrqData::All), 0),
@@ -105,7 +106,7 @@ fn impossible_fields_are_refused() {
         let result = Request::decode(command::REGION_WRITE_MULTI, &payload, Vec::new());
         assert!(matches!(result, Err(CodecError::Size { .. })), "{count}");
     }
-    for unsupported in [0, command::DEVICE_GET_REGION_IO_FDS, 14, 16, 17, 18, u16::MAX] {
+    for unsupported in [0, command::DMA_READ, 14, 16, 17, 18, u16::MAX] {
         let result = Request::decode(unsupported, &[0; 32], Vec::new());
         assert!(matches!(result, Err(CodecError::Unsupported { .. })), "{unsupported}");
     }

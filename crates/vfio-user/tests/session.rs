@@ -111,6 +111,11 @@ fn a_client_learns_the_device() {
     assert!(bar.file.is_some());
     let absent = client.region(1).unwrap();
     assert_eq!((absent.info.size, absent.info.flags, absent.file.is_none()), (0, 0, true));
+    let doorbells = client.doorbells(pci::BAR0).unwrap();
+    let found: Vec<_> = doorbells.iter().map(|doorbell| (doorbell.offset, doorbell.size)).collect();
+    assert_eq!(found, [(0x40, 4)]);
+    assert_eq!(client.doorbells(1).unwrap().len(), 0);
+    assert_eq!(errno(client.doorbells(9)), errno::EINVAL);
     assert_eq!(client.irq(pci::MSIX).unwrap().count, 5);
     assert_eq!(errno(client.region(9)), errno::EINVAL);
     assert_eq!(errno(client.irq(u32::MAX)), errno::EINVAL);

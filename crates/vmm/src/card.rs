@@ -8,8 +8,8 @@ use crate::vm::{Vm, VmError};
 use ringway_host::{EventFd, HostError, Mapping, PollFd, poll, send_with, try_receive_with, try_write};
 use ringway_mem::{Kept, Memory, MemoryError, Region, Words};
 use ringway_vfio_user::{
-    Client, ClientError, DESCRIPTORS, DmaMap, IrqAction, IrqData, Packet, RegionInfo, SetIrqs, SharedRegion,
-    Transport, pci,
+    Client, ClientError, DESCRIPTORS, DmaMap, IrqAction, IrqData, Packet, RegionDoorbell, RegionInfo,
+    SetIrqs, SharedRegion, Transport, pci,
 };
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -24,6 +24,10 @@ const REGISTERS: u64 = 0xe000_0000;
 const REGISTERS_MAX: u64 = 1 << 20;
 /// Attack: a port that lets more parts be mapped than KVM has slots.
 const AREAS_MAX: usize = 16;
+/// Attack: a port with more doorbells than KVM has room for.
+const DOORBELLS_MAX: usize = 8;
+/// Bytes of a write that rings a doorbell.
+const DOORBELL: u64 = 4;
 /// Four words, behind the guest's tables, below its image: the first is set when the card interrupts; the third and the
 /// fourth are the offset and the value of a register write that is carried out when the guest sleeps, if not zero.
 const INTERRUPT: u64 = 0x5000;
@@ -147,6 +151,15 @@ impl Vm {
         }
         let mapped = map(&bar)?;
         mapped.iter().try_for_each(|region| self.add_memory(region))?;
+        let doorbells = client.doorbells(pci::BAR0)?;
+        if doorbells.len() > DOORBELLS_MAX {
+            return Err(CardError::Registers);
+        }
+        for RegionDoorbell { offset, size: bytes, eventfd } in doorbells {
+            let end = offset.checked_add(DOORBELL).filter(|end| bytes == DOORBELL && *end <= size);
+            end.filter(|end| end.is_multiple_of(DOORBELL)).ok_or(CardError::Registers)?;
+            self.add_doorbell(REGISTERS + offset, eventfd.try_clone()?)?;
+        }
         let interrupt = enable(&mut client)?;
         let memory = Arc::new(Memory::new(vec![self.region().clone()])?);
         let flag = memory.keep_user(self.region().user + INTERRUPT, WORDS).ok_or(MemoryError::Empty)?;

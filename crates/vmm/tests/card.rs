@@ -8,7 +8,7 @@ use common::{BOUND, MEMORY, image, machine, run};
 use ringway_host::{EventFd, memfd, receive_with, send_with};
 use ringway_vfio_user::{
     Area, Device, DmaMap, DmaRange, Inbox, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region,
-    RegionInfo, Session, pci,
+    RegionDoorbell, RegionInfo, Session, pci,
 };
 use ringway_vmm::{CardError, End};
 use std::collections::BTreeMap;
@@ -67,8 +67,8 @@ impl Device for Card {
 fn offer(size: u64, mapping: Option<Mapping>) -> Offer {
     let flags = RegionInfo::READ | RegionInfo::WRITE;
     let mut regions = vec![Region::default(); pci::REGIONS];
-    regions[pci::BAR0 as usize] = Region { size, flags, mapping };
-    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None };
+    regions[pci::BAR0 as usize] = Region { size, flags, mapping, ..Region::default() };
+    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None, ..Region::default() };
     let mut irqs = vec![IrqType::default(); pci::IRQS];
     irqs[pci::MSI as usize] = IrqType { count: 1, flags: IrqType::EVENTFD };
     Offer { regions, irqs, maps: 8 }
@@ -162,6 +162,33 @@ fn mapped_registers_are_memory_and_interrupts_wake_a_guest() {
     assert_eq!(bytes, [0, 0, 0, 0, 1, 0, 0, 0]);
 }
 
+/// A card with doorbells at these offsets, of these sizes.
+fn ringing(doorbells: &[(u64, u64)], eventfd: &EventFd) -> Offer {
+    let eventfd = Arc::new(eventfd.as_fd().try_clone_to_owned().unwrap());
+    let doorbell = |&(offset, size)| RegionDoorbell { offset, size, eventfd: eventfd.clone() };
+    let mut offer = offer(BAR, None);
+    offer.regions[pci::BAR0 as usize].doorbells = doorbells.iter().map(doorbell).collect();
+    offer
+}
+
+#[test]
+fn a_doorbell_signals_its_eventfd_without_a_message() {
+    let Some(mut vm) = machine() else { return };
+    let eventfd = EventFd::new().unwrap();
+    let (path, server) = serve("doorbell", ringing(&[(0x40, 4)], &eventfd), config());
+    vm.attach_card(&path, BOUND).unwrap();
+    std::fs::remove_file(path).unwrap();
+    // mov [0xe0000040], eax; mov [0xe0000044], eax; hlt
+    vm.load(&image(&[0xa3, 0x40, 0, 0, 0xe0, 0xa3, 0x44, 0, 0, 0xe0, 0xf4]), "").unwrap();
+    assert_eq!(run(&mut vm, BOUND).0, End::Halted);
+    drop(vm);
+    let log = server.join().unwrap().log;
+    assert_eq!(
+        (log.iter().map(|(offset, _)| *offset).collect::<Vec<_>>(), eventfd.clear()),
+        (vec![0x44], true)
+    );
+}
+
 #[test]
 fn a_register_write_that_waits_for_the_guests_sleep_is_carried_out_once() {
     // mov dword [0x5008], offset; mov dword [0x500c], value; mov eax, 1; twice out 0xf8, eax; hlt
@@ -197,6 +224,7 @@ fn ports_that_describe_no_card_are_refused() {
         let areas = areas.iter().map(|&(offset, size)| Area { offset, size }).collect();
         offer(size, Some(Mapping { file: file.clone(), offset: 0, areas }))
     };
+    let eventfd = EventFd::new().unwrap();
     let many: Vec<_> = (0..17).map(|page| (page * 0x1000, 0x1000)).collect();
     let wrong = [
         offer(0, None),
@@ -208,6 +236,12 @@ fn ports_that_describe_no_card_are_refused() {
         with(BAR, &[(0x1000, 0)]),
         with(BAR, &[(0x1000, 0x2000), (0x2000, 0x1000)]),
         with(1 << 20, &many),
+        // Doorbells behind the end, misaligned, one that wraps, of another size, and too many.
+        ringing(&[(BAR, 4)], &eventfd),
+        ringing(&[(0x42, 4)], &eventfd),
+        ringing(&[(u64::MAX - 3, 4)], &eventfd),
+        ringing(&[(0x40, 8)], &eventfd),
+        ringing(&[(0x40, 4); 9], &eventfd),
     ];
     for (number, offer) in wrong.into_iter().enumerate() {
         let Some(mut vm) = machine() else { return };

@@ -438,6 +438,7 @@ impl Nic {
                 self.shared.store(offset, value);
                 effects.kick |= self.shared.tx.generation().is_some() && !self.is_awaited(host.now);
             }
+            reg::CSBTXKICK => effects.kick |= self.shared.tx.generation().is_some(),
             reg::RDTR | reg::TIDV => {
                 self.shared.store(offset, value & 0xffff);
                 if value & FPD != 0 {

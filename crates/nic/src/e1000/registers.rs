@@ -134,6 +134,8 @@ registers! {
     CSBAL 0x2830 Acts;
     /// Address of the shared block, high half. Not Intel's.
     CSBAH 0x2834 Plain;
+    /// Transmit doorbell of a driver with a shared block, where the tail is: any write wakes the device. Not Intel's.
+    CSBTXKICK 0x2838 WriteOnly;
     /// Frames up to this size raise the small packet interrupt.
     RSRPD 0x2c00 Plain;
     /// Transmit DMA control.

@@ -9,12 +9,12 @@ use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::{Counters, CountersRef};
 use ringway_host::{self as host, Budget, Clock, Epoll, EventFd, FdKind, Keep, Signal};
 use ringway_mem::{Memory, MemoryError, Published, REGIONS, Retired};
-use ringway_nic::e1000::{Accesses, Area, Effects, Host, Model, Nic, PAGES, Settings};
+use ringway_nic::e1000::{Accesses, Area, Effects, Host, Model, Nic, PAGES, Settings, registers};
 use ringway_nic::pci::Capability;
 use ringway_nic::{self as nic, Doorbells};
 use ringway_vfio_user::{
-    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region, RegionInfo, errno,
-    pci,
+    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region, RegionDoorbell,
+    RegionInfo, errno, pci,
 };
 use ringway_vhost_user::{MemoryRegion, SharedRegion};
 use std::collections::BTreeMap;
@@ -52,6 +52,9 @@ pub(super) struct CardDevice {
     config: Config,
     /// The file of mapped registers, if the client may map any.
     pages: Option<Arc<OwnedFd>>,
+    /// Signalled by the client's monitor in place of writes to the doorbell of a shared block: the worker watches it, so
+    /// that a doorbell wakes no other thread.
+    kick: Option<Arc<OwnedFd>>,
     /// Frames sent and received before the client connected.
     before: [u64; 2],
     published: Arc<Published<Card>>,
@@ -115,6 +118,7 @@ impl CardDevice {
             nic,
             config: *config,
             pages: None,
+            kick: None,
             before: [0; 2],
             published,
             card,
@@ -135,13 +139,17 @@ impl CardDevice {
         let areas: Vec<_> = self.nic.shared().mappable().map(area).collect();
         for (region, bar) in regions.iter_mut().zip(identity.bars) {
             if let Some(bar) = bar {
-                *region = Region { size: bar.size.into(), flags, mapping: None };
+                *region = Region { size: bar.size.into(), flags, mapping: None, ..Region::default() };
             }
         }
         // The file begins where the region does.
         let mapping = |file: &Arc<OwnedFd>| Mapping { file: file.clone(), offset: 0, areas };
         regions[pci::BAR0 as usize].mapping = self.pages.as_ref().map(mapping);
-        regions[pci::CONFIG as usize] = Region { size: self.nic.len(Area::Config), flags, mapping: None };
+        let offset = u64::from(registers::CSBTXKICK);
+        let doorbell = |kick: &Arc<OwnedFd>| RegionDoorbell { offset, size: 4, eventfd: kick.clone() };
+        regions[pci::BAR0 as usize].doorbells = self.kick.iter().map(doorbell).collect();
+        regions[pci::CONFIG as usize] =
+            Region { size: self.nic.len(Area::Config), flags, mapping: None, ..Region::default() };
         let mut irqs = vec![IrqType::default(); pci::IRQS];
         let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
         irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
@@ -179,6 +187,10 @@ impl CardDevice {
             }
             None => None,
         };
+        let has_kick = techniques.csb && techniques.doorbells == Doorbells::Trapped;
+        let kick = has_kick.then(EventFd::new).transpose().map_err(SocketError::from)?;
+        self.kick = kick.map(|kick| Arc::new(kick.into_fd()));
+        self.kick.iter().for_each(|kick| self.doorbell.watch(kick.clone()));
         self.nic = Nic::new(Settings { model, mac, techniques, link: carrier, pages: mapped })?;
         self.before = self.frames();
         self.publish();
@@ -246,6 +258,9 @@ impl CardDevice {
         self.memory.clear();
         self.calls.clear();
         (self.unmask, self.epoll) = (None, None);
+        if self.kick.take().is_some() {
+            self.doorbell.unwatch();
+        }
         self.publish();
     }
 

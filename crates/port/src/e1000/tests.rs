@@ -4,7 +4,7 @@ use super::backend::{Backend, BackendError};
 use super::device::{CardDevice, Config, budget};
 use super::{MEMORY, MODELS, PAGES, Techniques};
 use crate::SocketError;
-use crate::{Queue, Silent, State};
+use crate::{Doorbell, Queue, Silent, State};
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_host::{EventFd, Mapping, memfd};
 use ringway_mem::{Hint, Memory, Reader, Words};
@@ -17,8 +17,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 const SIZE: u64 = 1 << 20;
 const ICR: u64 = 0xc0;
@@ -184,6 +184,51 @@ fn msi_replaces_the_pin() {
     assert_eq!((counters.interrupts.load(Relaxed), pin.clear()), (2, false));
     client.reset().unwrap();
     assert_eq!(client.transport().backend.detail(), "82540em intx");
+}
+
+/// A doorbell that notes what it watches.
+#[derive(Default)]
+struct Watching(Mutex<Option<Arc<OwnedFd>>>);
+
+impl Doorbell for Watching {
+    fn wake(&self) {}
+
+    fn watch(&self, kick: Arc<OwnedFd>) {
+        *self.0.lock().unwrap() = Some(kick);
+    }
+
+    fn unwatch(&self) {
+        *self.0.lock().unwrap() = None;
+    }
+}
+
+#[test]
+fn a_shared_block_has_a_doorbell_that_its_worker_watches() {
+    let csb = Techniques { csb: true, ..Techniques::default() };
+    let others = [Techniques::default(), Techniques { mapped: Some(true), ..csb }];
+    for (techniques, wanted) in
+        others.map(|techniques| (techniques, vec![])).into_iter().chain([(csb, vec![0x2838])])
+    {
+        let doorbell = Arc::new(Watching::default());
+        let mac = [2, 0, 0, 0, 0, 1];
+        let config = Config { model: MODELS[0], mac, mtu: None, memory: MEMORY, carrier: true, techniques };
+        let (check, counters) = (Arc::new(EventFd::new().unwrap()), CountersRef::private());
+        let (device, _queue) =
+            CardDevice::new(&config, doorbell.clone(), counters.clone(), budget(&check)).unwrap();
+        let mut backend = Backend::new(device, counters);
+        let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+        let doorbells = client.doorbells(pci::BAR0).unwrap();
+        assert_eq!(doorbells.iter().map(|doorbell| doorbell.offset).collect::<Vec<_>>(), wanted);
+        let watched = doorbell.0.lock().unwrap().as_ref().map(|kick| EventFd::from(copy(kick)));
+        assert_eq!(watched.is_some(), !doorbells.is_empty());
+        for (doorbell, watched) in doorbells.iter().zip(&watched) {
+            EventFd::from(copy(&doorbell.eventfd)).signal();
+            assert!(watched.clear());
+        }
+        drop(client);
+        backend.disconnect();
+        assert!(doorbell.0.lock().unwrap().is_none());
+    }
 }
 
 /// The messages of a session, from set-up to take-down.
