@@ -156,7 +156,7 @@ fn fill(made: &RingMemory, producer: &mut Producer, len: u16, number: u32) {
     let buf_idx = producer.slot(made, 0).buf_idx;
     made.buffer(buf_idx, 128).unwrap().write(&number.to_le_bytes());
     let slot = Slot { buf_idx, len, ..Slot::default() };
-    if number % 2 == 0 {
+    if number.is_multiple_of(2) {
         producer.write(made, 0, slot)
     } else {
         producer.renew(made, 0, slot)
