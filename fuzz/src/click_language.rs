@@ -1,5 +1,5 @@
 //! Click's language: parsing any text terminates, and printing an accepted configuration keeps its meaning.
-use ringway_click_lang::check::{Classes, ClassProperties, check};
+use ringway_click_lang::check::{ClassProperties, Classes, check};
 use ringway_click_lang::config::{self, Budget, Scope};
 use ringway_click_lang::tools::align::align;
 use ringway_click_lang::tools::undead::undead;

@@ -75,7 +75,8 @@ fn null() -> Option<OwnedFd> {
 
 fn offer() -> Offer {
     let mapping = null().map(|file| Mapping { file: Arc::new(file), offset: 0, areas: Vec::new() });
-    let region = Region { size: REGION, flags: RegionInfo::READ | RegionInfo::WRITE, mapping, ..Region::default() };
+    let flags = RegionInfo::READ | RegionInfo::WRITE;
+    let region = Region { size: REGION, flags, mapping, ..Region::default() };
     let irq = IrqType { count: VECTORS, flags: IrqType::EVENTFD | IrqType::MASKABLE };
     Offer { regions: vec![region, Region::default()], irqs: vec![irq, IrqType::default()], maps: MAPS }
 }

@@ -1,4 +1,5 @@
-//! An eBPF program that drops pktgen's frames and judges them by their numbers, as an object file for `ip link set xdp`.
+//! An eBPF program that drops pktgen's frames and judges them by their numbers, as an object file for
+//! `ip link set xdp`.
 //!
 //! pktgen numbers the frames of a run from 1; copies of a frame have its number. What the program counts is in a map of
 //! one entry, which `ip` pins in the BPF file system, where it is read as text. Other frames pass.

@@ -27,8 +27,8 @@ const PLAIN: Techniques = Techniques {
 const ALL: Techniques =
     Techniques { moderate: 50_000, timers: true, combine: true, batch: true, cached: true, ..PLAIN };
 const MAPPED: Techniques = Techniques { mapped: Some(true), ..ALL };
-const NOTE: &str = "pktgen to an XDP drop, which judges each frame by its number; peer: QEMU's own card with TAP and \
-                    a Linux bridge";
+const NOTE: &str = "pktgen to an XDP drop, which judges each frame by its number; peer: QEMU's own \
+                    card with TAP and a Linux bridge";
 
 /// The 82540EM.
 pub const E1000: Group = Group {

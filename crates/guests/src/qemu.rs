@@ -63,10 +63,9 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     arguments.extend(words_of(&["-chardev", "stdio,id=agent,signal=off", "-serial", "chardev:agent"]));
     arguments.extend(boot(&kernel, &initrd, &words.join(" ")));
     let (version, has_sandbox) = (version(&program, &[]), version(&program, &SANDBOX).is_some());
-    if has_sandbox {
-        arguments.extend(words_of(&SANDBOX));
-    } else {
-        tracing::warn!(guest = spec.name, "this QEMU has no -sandbox: its system calls are not filtered");
+    match has_sandbox {
+        true => arguments.extend(words_of(&SANDBOX)),
+        false => tracing::warn!(guest = spec.name, "QEMU has no -sandbox: its system calls are not filtered"),
     }
     let version = version.unwrap_or(0);
     let (mut sockets, mut names) = (None, Vec::new());

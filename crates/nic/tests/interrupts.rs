@@ -128,8 +128,8 @@ fn a_turns_frames_share_an_interrupt_and_awaited_doorbells_wake_nobody() {
     assert_eq!((machine.kicks, machine.take().len()), (kicks + 1, 2));
 }
 
-/// The worker stops looking while the session writes the tail without waking it: either the worker finds the frame before
-/// it sleeps, or the session wakes it.
+/// The worker stops looking while the session writes the tail without waking it: either the worker finds the frame
+/// before it sleeps, or the session wakes it.
 #[test]
 fn a_doorbell_that_wakes_nobody_is_seen_by_the_worker() {
     let mut machine = up(Techniques { combine: 20 * US, moderate: 10 * US, ..Techniques::default() });

@@ -7,8 +7,8 @@ mod common;
 use common::{BOUND, MEMORY, image, machine, run};
 use ringway_host::{EventFd, memfd, receive_with, send_with};
 use ringway_vfio_user::{
-    Area, Device, DmaMap, DmaRange, Inbox, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region,
-    RegionDoorbell, RegionInfo, Session, pci,
+    Area, ClientError, Device, DmaMap, DmaRange, Inbox, Irq, IrqAction, IrqType, Mapping, Offer, Refused,
+    Region, RegionDoorbell, RegionInfo, Session, pci,
 };
 use ringway_vmm::{CardError, End};
 use std::collections::BTreeMap;
@@ -248,7 +248,10 @@ fn ports_that_describe_no_card_are_refused() {
         let (path, server) = serve(&format!("wrong-{number}"), offer, config());
         let refused = vm.attach_card(&path, BOUND).unwrap_err();
         std::fs::remove_file(path).unwrap();
-        assert!(matches!(refused, CardError::Registers), "{number}: {refused}");
+        // More doorbells than a message may carry are refused when it is read.
+        let expected = matches!(refused, CardError::Registers)
+            || number == 12 && matches!(refused, CardError::Client(ClientError::Codec(_)));
+        assert!(expected, "{number}: {refused}");
         server.join().unwrap();
     }
     // No capability of interrupts, and a list that is a circle.

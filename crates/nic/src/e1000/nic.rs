@@ -491,8 +491,8 @@ impl Nic {
         if combine == 0 {
             return false;
         }
-        // The tail was stored before. The worker stores when it looks, executes a barrier, and looks at the tail: either
-        // it sees the new tail, or this sees that it looks no more.
+        // The tail was stored before. The worker stores when it looks, executes a barrier, and looks at the tail:
+        // either it sees the new tail, or this sees that it looks no more.
         fence(Ordering::SeqCst);
         let due = self.shared.tx_due.load(Ordering::Relaxed);
         due > now && due - now <= combine

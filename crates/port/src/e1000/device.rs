@@ -52,8 +52,8 @@ pub(super) struct CardDevice {
     config: Config,
     /// The file of mapped registers, if the client may map any.
     pages: Option<Arc<OwnedFd>>,
-    /// Signalled by the client's monitor in place of writes to the doorbell of a shared block: the worker watches it, so
-    /// that a doorbell wakes no other thread.
+    /// Signalled by the client's monitor in place of writes to the doorbell of a shared block: the worker watches it,
+    /// so that a doorbell wakes no other thread.
     kick: Option<Arc<OwnedFd>>,
     /// Frames sent and received before the client connected.
     before: [u64; 2],

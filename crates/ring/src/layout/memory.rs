@@ -154,8 +154,8 @@ impl RingMemory {
         high.store(new_high.to_le(), Ordering::Relaxed);
     }
 
-    /// Writes slot `index` (taken modulo the ring's slots) unless it has these contents, so that an unchanged slot stays
-    /// in both sides' caches. Attack: the other side changes it meanwhile; it is the loser.
+    /// Writes slot `index` (taken modulo the ring's slots) unless it has these contents, so that an unchanged slot
+    /// stays in both sides' caches. Attack: the other side changes it meanwhile; it is the loser.
     #[inline]
     pub fn renew_slot(&self, ring: usize, index: u32, slot: Slot) {
         let (low, high) = self.slot_words(ring, index);
