@@ -69,23 +69,13 @@ class ControlSocket:
             raise FabricError(response.status, _error(answer))
         return answer
 
-    def text(
-        self, method: str, path: str, names: Sequence[object], query: Mapping[str, object] | None = None
-    ) -> str:
+    def text(self, *request: Any, body: object = None) -> str:
         """The same for an answer that is text."""
-        return self.call(method, path, names, query).decode(errors="replace")
+        return self.call(*request, body=body).decode(errors="replace")
 
-    def json(
-        self,
-        method: str,
-        path: str,
-        names: Sequence[object],
-        query: Mapping[str, object] | None = None,
-        *,
-        body: object = None,
-    ) -> Any:
+    def json(self, *request: Any, body: object = None) -> Any:
         """The same for an answer in JSON."""
-        return json.loads(self.call(method, path, names, query, body=body))
+        return json.loads(self.call(*request, body=body))
 
 
 def _error(answer: bytes) -> str:

@@ -164,7 +164,7 @@ fn serve(listener: &UnixListener, is_mapped: bool) {
     let flags = RegionInfo::READ | RegionInfo::WRITE;
     let mut regions = vec![Region::default(); pci::REGIONS];
     regions[pci::BAR0 as usize] = Region { size: BAR, flags, mapping, ..Region::default() };
-    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None, ..Region::default() };
+    regions[pci::CONFIG as usize] = Region { size: 256, flags, ..Region::default() };
     let flags = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
     let irq = IrqType { count: 1, flags };
     let irqs = vec![irq, irq, IrqType::default(), IrqType::default(), IrqType::default()];

@@ -68,7 +68,7 @@ fn offer(size: u64, mapping: Option<Mapping>) -> Offer {
     let flags = RegionInfo::READ | RegionInfo::WRITE;
     let mut regions = vec![Region::default(); pci::REGIONS];
     regions[pci::BAR0 as usize] = Region { size, flags, mapping, ..Region::default() };
-    regions[pci::CONFIG as usize] = Region { size: 256, flags, mapping: None, ..Region::default() };
+    regions[pci::CONFIG as usize] = Region { size: 256, flags, ..Region::default() };
     let mut irqs = vec![IrqType::default(); pci::IRQS];
     irqs[pci::MSI as usize] = IrqType { count: 1, flags: IrqType::EVENTFD };
     Offer { regions, irqs, maps: 8 }

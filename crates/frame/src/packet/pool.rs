@@ -89,11 +89,8 @@ impl FreeList {
             return false;
         }
         while self.used() > bound {
-            let mut freed = self.nodes.borrow_mut().pop();
-            if freed.is_none() {
-                freed = self.bare_nodes.borrow_mut().pop();
-            }
-            if freed.is_none() {
+            let node = self.nodes.borrow_mut().pop();
+            if node.or_else(|| self.bare_nodes.borrow_mut().pop()).is_none() {
                 break;
             }
         }

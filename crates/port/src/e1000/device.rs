@@ -139,7 +139,7 @@ impl CardDevice {
         let areas: Vec<_> = self.nic.shared().mappable().map(area).collect();
         for (region, bar) in regions.iter_mut().zip(identity.bars) {
             if let Some(bar) = bar {
-                *region = Region { size: bar.size.into(), flags, mapping: None, ..Region::default() };
+                *region = Region { size: bar.size.into(), flags, ..Region::default() };
             }
         }
         // The file begins where the region does.
@@ -149,7 +149,7 @@ impl CardDevice {
         let doorbell = |kick: &Arc<OwnedFd>| RegionDoorbell { offset, size: 4, eventfd: kick.clone() };
         regions[pci::BAR0 as usize].doorbells = self.kick.iter().map(doorbell).collect();
         regions[pci::CONFIG as usize] =
-            Region { size: self.nic.len(Area::Config), flags, mapping: None, ..Region::default() };
+            Region { size: self.nic.len(Area::Config), flags, ..Region::default() };
         let mut irqs = vec![IrqType::default(); pci::IRQS];
         let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
         irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };

@@ -20,9 +20,8 @@ pub fn offer() -> Offer {
     let mapping = Some(Mapping { file: Arc::new(null()), offset: 0, areas });
     let doorbells = vec![RegionDoorbell { offset: 0x40, size: 4, eventfd: Arc::new(null()) }];
     regions[pci::BAR0 as usize] = Region { size: BAR as u64, flags: both, mapping, doorbells };
-    regions[pci::ROM as usize] =
-        Region { size: 0x1000, flags: RegionInfo::READ, mapping: None, ..Region::default() };
-    regions[pci::CONFIG as usize] = Region { size: 256, flags: both, mapping: None, ..Region::default() };
+    regions[pci::ROM as usize] = Region { size: 0x1000, flags: RegionInfo::READ, ..Region::default() };
+    regions[pci::CONFIG as usize] = Region { size: 256, flags: both, ..Region::default() };
     let mut irqs = vec![IrqType::default(); pci::IRQS];
     let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
     irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
