@@ -29,16 +29,15 @@ pub struct IpFilter {
 
 /// The rules of an argument: itself, or those of a file.
 fn rules(argument: String, cx: &mut Context<'_>) -> Result<Vec<String>, String> {
-    let words = config::split_words(&argument);
-    match &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["file", name] => {
-            let bytes = cx.console().read_file(&config::unquote_text(name))?;
-            let text = String::from_utf8_lossy(&bytes);
-            Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect())
-        }
-        ["file", ..] => Err("file must have a single argument, the filename".into()),
-        _ => Ok(vec![argument]),
+    if config::shift_word(&argument).0 != "file" {
+        return Ok(vec![argument]);
     }
+    let [_, name] = &config::split_words(&argument)[..] else {
+        return Err("file must have a single argument, the filename".into());
+    };
+    let bytes = cx.console().read_file(&config::unquote_text(name))?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(String::from).collect())
 }
 
 impl Element for IpFilter {

@@ -1,4 +1,5 @@
 //! The packets that a rule can match, as areas: a range of values for each of several fields.
+use super::many::RULES;
 use super::primitive::{DESTINATION, FRAGMENT, PROTOCOL, SOURCE};
 use super::program::{Expression, TRANSPORT, Test};
 use alloc::collections::BTreeMap;
@@ -120,10 +121,15 @@ pub(super) struct Areas {
 }
 
 impl Areas {
-    /// Chooses the other words that occur in most conditions of these rules.
-    pub(super) fn new<'a>(rules: impl Iterator<Item = &'a Expression>) -> Self {
+    /// Chooses the other words that occur in most conditions of these rules. `breathe` is called from time to time.
+    pub(super) fn new<'a>(rules: impl Iterator<Item = &'a Expression>, breathe: &mut dyn FnMut()) -> Self {
         let mut counts = BTreeMap::new();
-        rules.for_each(|rule| count(rule, &mut counts));
+        for (number, rule) in rules.enumerate() {
+            count(rule, &mut counts);
+            if number % RULES == RULES - 1 {
+                breathe();
+            }
+        }
         let mut words: Vec<(u32, Word)> = counts.into_iter().map(|(word, count)| (count, word)).collect();
         words.sort_unstable_by(|a, b| b.cmp(a));
         words.truncate(EXTRA);

@@ -82,7 +82,7 @@ impl Keys {
 impl Many {
     /// `limit` is the maximum size of a field's bitmaps, in words.
     pub(super) fn new(rules: Vec<Rule>, limit: usize, breathe: &mut dyn FnMut()) -> Self {
-        let mut finder = Areas::new(rules.iter().map(|rule| &rule.expression));
+        let mut finder = Areas::new(rules.iter().map(|rule| &rule.expression), breathe);
         let (mut areas, mut owner): (Vec<Area>, Vec<u32>) = (Vec::new(), Vec::new());
         let mut left = ALTERNATIVES;
         for (number, rule) in rules.iter().enumerate() {
