@@ -7,7 +7,8 @@
 /// Name of the map, and of its file.
 pub const MAP: &str = "seen";
 
-/// What the program counts, in the order of its fields in the map's entry.
+/// What the program counts: the map's entry.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Frames of pktgen.
@@ -20,12 +21,12 @@ pub struct Seen {
     pub wrong: u64,
 }
 
-/// Their offsets in the entry.
-const FRAMES: i16 = 0;
-const LAST: i16 = 8;
-const MISSING: i16 = 16;
-const WRONG: i16 = 24;
-const ENTRY: u32 = 32;
+/// Offset of a counter in the entry.
+macro_rules! at {
+    ($counter:ident) => {
+        std::mem::offset_of!(Seen, $counter) as i16
+    };
+}
 
 impl Seen {
     /// From the text of the map's file; `None` if it is another.
@@ -97,27 +98,27 @@ const PROGRAM: &[Line] = &[
     Do(CALL, 0, 0, 0, MAP_LOOKUP),
     Go(IF_ZERO, 0, 0, 0, "pass"),
     // r2: the frames before this one.
-    Do(LOAD, 2, 0, FRAMES, 0),
+    Do(LOAD, 2, 0, at!(frames), 0),
     Do(MOVE, 3, 2, 0, 0),
     Do(ADD, 3, 0, 0, 1),
-    Do(STORE, 0, 3, FRAMES, 0),
-    Do(LOAD, 4, 0, LAST, 0),
+    Do(STORE, 0, 3, at!(frames), 0),
+    Do(LOAD, 4, 0, at!(last), 0),
     // A copy.
     Go(IF_EQUAL, 7, 4, 0, "drop"),
     Go(IF_ABOVE, 4, 7, 0, "wrong"),
-    Do(STORE, 0, 7, LAST, 0),
+    Do(STORE, 0, 7, at!(last), 0),
     // Its number says how many frames were sent before it.
     Do(ADD, 7, 0, 0, -1),
     Go(IF_ABOVE, 2, 7, 0, "wrong"),
     Do(SUBTRACT, 7, 2, 0, 0),
-    Do(STORE, 0, 7, MISSING, 0),
+    Do(STORE, 0, 7, at!(missing), 0),
     Label("drop"),
     Do(MOVE_NUMBER, 0, 0, 0, XDP_DROP),
     Do(EXIT, 0, 0, 0, 0),
     Label("wrong"),
-    Do(LOAD, 5, 0, WRONG, 0),
+    Do(LOAD, 5, 0, at!(wrong), 0),
     Do(ADD, 5, 0, 0, 1),
-    Do(STORE, 0, 5, WRONG, 0),
+    Do(STORE, 0, 5, at!(wrong), 0),
     Do(MOVE_NUMBER, 0, 0, 0, XDP_DROP),
     Do(EXIT, 0, 0, 0, 0),
     Label("pass"),
@@ -205,9 +206,10 @@ fn btf() -> Vec<u8> {
     add(&mut names, "", ARRAY, 0, &[1, 1, 1], 0);
     add(&mut names, "", POINTER, 5, &[], 0);
     add(&mut names, "", POINTER, 1, &[], 0);
-    let fields = [("frames", FRAMES), ("last", LAST), ("missing", MISSING), ("wrong", WRONG)];
+    let fields =
+        [("frames", at!(frames)), ("last", at!(last)), ("missing", at!(missing)), ("wrong", at!(wrong))];
     let fields = fields.map(|(name, at)| field(&mut names, name, 2, at as u32)).concat();
-    add(&mut names, "entry", STRUCT, ENTRY, &fields, 4);
+    add(&mut names, "entry", STRUCT, size_of::<Seen>() as u32, &fields, 4);
     add(&mut names, "", POINTER, 8, &[], 0);
     // One entry; pinned by its name.
     let attributes = [("type", 4), ("max_entries", 6), ("key", 7), ("value", 9), ("pinning", 6)];
