@@ -129,19 +129,9 @@ pub struct Area {
     pub size: u64,
 }
 
-/// The parts of a region whose writes signal an eventfd; [`SubRegion`]s follow in the reply.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub struct RegionIoFds {
-    /// Bytes of the reply that fit; in the reply, bytes with all parts.
-    pub argsz: u32,
-    /// None are defined.
-    pub flags: u32,
-    /// Which region.
-    pub index: u32,
-    /// In the reply, the number of parts that follow.
-    pub count: u32,
-}
+/// The parts of a region whose writes signal an eventfd: `index` is the region, `count` the number of parts that follow
+/// in the reply. No flags are defined.
+pub type RegionIoFds = IrqInfo;
 
 /// A part of a region that has a descriptor.
 #[repr(C)]
@@ -165,7 +155,7 @@ impl SubRegion {
     pub const IOEVENTFD: u32 = 0;
 }
 
-/// An interrupt type (`struct vfio_irq_info`).
+/// An interrupt type (`struct vfio_irq_info`), and [`RegionIoFds`], which has the same fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct IrqInfo {
@@ -173,9 +163,9 @@ pub struct IrqInfo {
     pub argsz: u32,
     /// Flags of [`crate::IrqType`].
     pub flags: u32,
-    /// Which type.
+    /// Which type, or which region.
     pub index: u32,
-    /// Number of interrupts.
+    /// Number of interrupts, or of parts.
     pub count: u32,
 }
 
