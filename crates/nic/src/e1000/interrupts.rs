@@ -128,9 +128,9 @@ impl Interrupts {
 
     /// Sets causes for a driver that does not read ICR: they interrupt although they are set.
     pub(super) fn set_again(&self, causes: u32, now: u64) -> Raise {
-        let expanded = self.expand(causes & CAUSES);
-        self.state.fetch_and(!u64::from(expanded), Ordering::SeqCst);
-        self.set(causes, now)
+        let causes = self.expand(causes & CAUSES);
+        let before = self.state.fetch_or(causes.into(), Ordering::SeqCst);
+        self.fire(causes & ims(before), now)
     }
 
     /// The causes of queues that go with `causes`.
