@@ -252,8 +252,7 @@ impl Lab<'_> {
             for ((last, space), (kind, to)) in (1..).zip(&*spaces).zip([("one", "data"), ("two", "acks")]) {
                 let interface = name(kind, number);
                 rig.add_tap(&interface, To::Patch(name(to, number)))?;
-                let [a, b, c, d] = address(number, last);
-                space.take(&interface, &format!("{a}.{b}.{c}.{d}/24"))?;
+                space.take(&interface, address(number, last))?;
             }
             add_links(rig, cell, number, seed)?;
         }

@@ -24,13 +24,13 @@ fn tcp(plan: &Plan) -> Result<Entry, Failure> {
     let spaces = [Space::new()?, Space::new()?];
     let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
     bridge("bench")?;
-    for (index, space) in spaces.iter().enumerate() {
+    for (index, space) in (0..).zip(&spaces) {
         let (name, host) = (format!("tap{index}"), index + 1);
         rig.add_tap(&name, To::Switch(SWITCH.into()))?;
-        space.take(&name, &format!("10.98.0.{host}/24"))?;
+        space.take(&name, [10, 98, 0, host])?;
         ip(&format!("link add veth{index} type veth peer name br{index}"))?;
         ip(&format!("link set br{index} addrgenmode none master bench up"))?;
-        space.take(&format!("veth{index}"), &format!("10.97.0.{host}/24"))?;
+        space.take(&format!("veth{index}"), [10, 97, 0, host])?;
     }
     let _server = IperfServer::start(&spaces[1])?;
     // The first connection waits for ports and neighbour resolution.

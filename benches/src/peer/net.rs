@@ -33,7 +33,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Creates a namespace, with its loopback interface up. Its TCP uses CUBIC.
+    /// Creates a namespace, with its loopback interface up.
     pub fn new() -> Result<Space, Failure> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", "unshare", "--net", "--", "sleep", "infinity"]);
@@ -48,8 +48,6 @@ impl Space {
             std::thread::sleep(Duration::from_millis(2));
         }
         space.ip("link set lo up")?;
-        // A host's default may be another, and a socket that begins with BBR stays paced when that is changed.
-        space.within(|| Ok(std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic")?))?;
         Ok(space)
     }
 
@@ -90,10 +88,15 @@ impl Space {
         self.ip(&format!("link set {interface} addrgenmode none up"))
     }
 
-    /// Moves an interface into the namespace, and sets its address.
-    pub fn take(&self, interface: &str, address: &str) -> Result<(), Failure> {
+    /// Moves an interface into the namespace, and sets its address, of a network of 24 bits. Connections there begin
+    /// with CUBIC: the host's default may be another, and one that begins with BBR stays paced when that is changed. It
+    /// is the route's, since a namespace's default can only be a controller that the host permits to everybody.
+    pub fn take(&self, interface: &str, address: [u8; 4]) -> Result<(), Failure> {
+        let [a, b, c, _] = address;
+        let own = std::net::Ipv4Addr::from(address);
         self.take_silently(interface)?;
-        self.ip(&format!("addr add {address} dev {interface}"))
+        self.ip(&format!("addr add {own}/24 dev {interface}"))?;
+        self.ip(&format!("route change {a}.{b}.{c}.0/24 dev {interface} src {own} congctl cubic"))
     }
 }
 
