@@ -88,6 +88,26 @@ impl TcpStream {
         host.stack().recv(now, self.0.socket.id, out)
     }
 
+    /// As `write`, but more bytes follow soon (`MSG_MORE`): a segment that is not full waits for them, until the peer
+    /// acknowledges something or for one retransmission timeout.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.socket.call(Interest::Write, |host| {
+            let now = host.now();
+            host.stack().send_more(now, self.0.socket.id, bytes)
+        })
+    }
+
+    /// Ends a record (`MSG_EOR`): later bytes don't share a segment with those written before.
+    ///
+    /// # Errors
+    /// If the device failed.
+    pub fn end_record(&self) -> io::Result<()> {
+        self.0.socket.network.attempt(|host| host.stack().end_record(self.0.socket.id))
+    }
+
     pub(crate) fn write_some(&self, host: &mut Host, parts: &[IoSlice<'_>]) -> Result<usize, SocketError> {
         let (now, mut sent) = (host.now(), 0);
         for part in parts {

@@ -82,6 +82,8 @@ pub struct Settings {
     pub tcp_notsent_lowat: usize,
     /// Whether an idle connection begins again with the initial window (RFC 5681, 4.1).
     pub tcp_slow_start_after_idle: bool,
+    /// Least number of segments of a frame with pending segmentation, if the window permits; BBR has its own rule.
+    pub tcp_min_tso_segs: u32,
     /// Pacing rate in slow start, in percent of `cwnd / srtt`.
     pub tcp_pacing_ss_ratio: u64,
     /// Pacing rate in congestion avoidance, in percent of `cwnd / srtt`.
@@ -140,6 +142,7 @@ impl Default for Settings {
             tcp_keepalive_probes: 9,
             tcp_notsent_lowat: usize::MAX,
             tcp_slow_start_after_idle: true,
+            tcp_min_tso_segs: 2,
             tcp_pacing_ss_ratio: 200,
             tcp_pacing_ca_ratio: 120,
             pacing: Pacing::default(),

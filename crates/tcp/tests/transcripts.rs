@@ -4,12 +4,14 @@
 //! and acknowledgment numbers are relative to the SYNs', so the first byte of a stream is 1.
 //!
 //! - `set NAME VALUE` changes a setting, before anything else; times are in milliseconds. `timestamps` are off
-//!   unless set.
-//! - `listen`, `accept`, `connect [COUNT]` (with bytes to send), `send COUNT`, `recv COUNT`, `eof`, `shutdown`,
-//!   `close`, `abort`, `option NAME VALUE`: calls on the socket.
-//! - `state NAME`, `error NAME`, `cwnd SEGMENTS`, `ssthresh SEGMENTS`: what must be true now.
+//!   unless set; with `tso` the device segments, so that a line can be a frame of several segments.
+//! - `listen`, `accept`, `connect [COUNT]` (with bytes to send), `send COUNT`, `send_more COUNT` (`MSG_MORE`),
+//!   `end_record` (`MSG_EOR`), `recv COUNT`, `eof`, `shutdown`, `close`, `abort`, `option NAME VALUE`: calls on the
+//!   socket.
+//! - `state NAME`, `error NAME`, `FIELD VALUE` (of `TCP_INFO`; times in milliseconds): what must be true now.
 //! - `+TIME < SEGMENT`: the peer sends a segment that much later than the previous event.
 //! - `+TIME < icmp MTU START`: a router drops the segment that begins at START, since it is larger than MTU.
+//! - `+TIME < unreachable CODE START`: it drops it, since the destination is unreachable (RFC 792).
 //! - `+TIME > SEGMENT`: the stack sends this segment, exactly then.
 //! - `+TIME none`: the stack has sent nothing else until then.
 //!
@@ -23,7 +25,7 @@ mod common;
 
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::congestion::Algorithm;
-use ringway_tcp::{Frames, MS, Settings, SocketId, SocketOptions, Stack};
+use ringway_tcp::{Frames, MS, Settings, SocketId, SocketOptions, Stack, TcpInfo};
 use ringway_wire::icmp::v4;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Protocol, Tcp, U16, U32, arp, ip, ipv4};
@@ -155,9 +157,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(settings: &Settings) -> Run {
+    fn new(settings: &Settings, offloads: Needs) -> Run {
         Run {
-            stack: common::host(1, settings.clone(), Needs::NONE),
+            stack: common::host(1, settings.clone(), offloads),
             now: 0,
             sent: VecDeque::new(),
             history: String::new(),
@@ -182,7 +184,7 @@ impl Run {
             if frames.is_empty() {
                 return;
             }
-            for (frame, _) in frames.iter() {
+            for (frame, offload) in frames.iter() {
                 let (ethernet, payload) = Ethernet::split(frame).unwrap();
                 if ethernet.ethertype == EtherType::ARP {
                     let request = *ringway_wire::Arp::parse(payload).unwrap();
@@ -195,7 +197,7 @@ impl Run {
                     };
                     self.receive(EtherType::ARP, reply.bytes());
                 } else {
-                    let segment = self.describe(payload);
+                    let segment = self.describe(payload, offload);
                     writeln!(self.history, "  {:>9.3} ms > {}", self.now as f64 / 1e6, segment.show())
                         .unwrap();
                     self.sent.push_back((self.now, segment));
@@ -210,12 +212,13 @@ impl Run {
         self.stack.receive(self.now, 0, &frame, Offload::default());
     }
 
-    fn describe(&mut self, packet: &[u8]) -> Described {
+    fn describe(&mut self, packet: &[u8], offload: Offload) -> Described {
         let packet = ipv4::Packet::parse(packet).unwrap();
         let (tcp, options, payload) = Tcp::parse(packet.payload).unwrap();
         let mut sum = packet.header.pseudo_header(packet.payload.len() as u16);
         sum.add(packet.payload);
-        assert!(sum.is_valid() && packet.header.is_checksum_valid(&[]), "wrong checksum");
+        assert!(offload.needs_checksum() || sum.is_valid(), "wrong checksum");
+        assert!(packet.header.is_checksum_valid(&[]), "wrong checksum of the IP header");
         self.ports = (tcp.source_port.get(), tcp.destination_port.get());
         let seq = tcp.sequence_number.get();
         if tcp.flags.has(Flags::SYN) {
@@ -335,7 +338,7 @@ impl Run {
         self.receive(EtherType::IPV4, &[ip.bytes(), &bytes].concat());
     }
 
-    fn router_drops(&mut self, mtu: u16, start: u32) {
+    fn router_drops(&mut self, code: u8, mtu: u16, start: u32) {
         let header = |source: [u8; 4], destination: [u8; 4], protocol, len: usize| {
             let mut ip = Ipv4 {
                 total_length: U16::new(len as u16),
@@ -354,7 +357,7 @@ impl Run {
             sequence_number: U32::new(start.wrapping_add(self.our_iss.unwrap())),
             ..Tcp::EMPTY
         };
-        let icmp = Icmp { kind: v4::UNREACHABLE, code: v4::NEEDS_FRAGMENTATION, ..Icmp::default() };
+        let icmp = Icmp { kind: v4::UNREACHABLE, code, ..Icmp::default() };
         let icmp = Icmp { sequence_number: U16::new(mtu), ..icmp };
         let dropped = header([10, 0, 0, 1], [10, 0, 0, 2], Protocol::TCP, 1500);
         let mut message = [icmp.bytes(), dropped.bytes(), &quoted.bytes()[..8]].concat();
@@ -385,12 +388,17 @@ impl Run {
             ("<", segment) => {
                 self.advance(at, false);
                 self.nothing_sent()?;
-                match segment.trim().strip_prefix("icmp ") {
-                    Some(numbers) => {
+                let (word, numbers) = segment.trim().split_once(' ').unwrap_or_default();
+                match word {
+                    "icmp" => {
                         let (mtu, start): (u32, u32) = pair(numbers, ' ');
-                        self.router_drops(mtu as u16, start);
+                        self.router_drops(v4::NEEDS_FRAGMENTATION, mtu as u16, start);
                     }
-                    None => self.peer_sends(&Described::parse(segment)),
+                    "unreachable" => {
+                        let (code, start): (u32, u32) = pair(numbers, ' ');
+                        self.router_drops(code as u8, 0, start);
+                    }
+                    _ => self.peer_sends(&Described::parse(segment)),
                 }
                 self.collect();
             }
@@ -470,6 +478,11 @@ impl Run {
                 let bytes: Vec<u8> = (self.sent_bytes..self.sent_bytes + number).map(common::byte).collect();
                 self.sent_bytes += self.stack.send(now, socket()?, &bytes).map_err(failed)? as u64;
             }
+            "send_more" => {
+                let bytes: Vec<u8> = (self.sent_bytes..self.sent_bytes + number).map(common::byte).collect();
+                self.sent_bytes += self.stack.send_more(now, socket()?, &bytes).map_err(failed)? as u64;
+            }
+            "end_record" => self.stack.end_record(socket()?).map_err(failed)?,
             "recv" => {
                 let mut bytes = vec![0; number as usize];
                 let count = self.stack.recv(now, socket()?, &mut bytes).map_err(failed)?;
@@ -492,13 +505,30 @@ impl Run {
                 let error = self.stack.error(socket()?).map_err(failed)?;
                 equal(error.map_or("none".to_string(), |error| format!("{error:?}")))?;
             }
-            "cwnd" => equal(self.stack.info(socket()?).map_err(failed)?.tcpi_snd_cwnd.to_string())?,
-            "ssthresh" => equal(self.stack.info(socket()?).map_err(failed)?.tcpi_snd_ssthresh.to_string())?,
-            _ => return Err("unknown command".to_string()),
+            field => {
+                let info = self.stack.info(socket()?).map_err(failed)?;
+                equal(figure(&info, field).ok_or("unknown command")?.to_string())?;
+            }
         }
         self.collect();
         Ok(())
     }
+}
+
+/// A field of `TCP_INFO`.
+fn figure(info: &TcpInfo, field: &str) -> Option<u64> {
+    Some(match field {
+        "cwnd" => info.tcpi_snd_cwnd,
+        "ssthresh" => info.tcpi_snd_ssthresh,
+        "unacked" => info.tcpi_unacked,
+        "delivered" => info.tcpi_delivered,
+        "reordering" => info.tcpi_reordering,
+        "reord_seen" => info.tcpi_reord_seen,
+        "busy_time" => info.tcpi_busy_time / MS,
+        "rwnd_limited" => info.tcpi_rwnd_limited / MS,
+        "sndbuf_limited" => info.tcpi_sndbuf_limited / MS,
+        _ => return None,
+    })
 }
 
 fn set(settings: &mut Settings, name: &str, value: &str) -> Result<(), String> {
@@ -513,6 +543,7 @@ fn set(settings: &mut Settings, name: &str, value: &str) -> Result<(), String> {
         "tcp_syncookies" => settings.tcp_syncookies = number()? as u8,
         "tcp_syn_retries" => settings.tcp_syn_retries = number()? as u32,
         "tcp_retries2" => settings.tcp_retries2 = number()? as u32,
+        "tcp_min_tso_segs" => settings.tcp_min_tso_segs = number()? as u32,
         "tcp_init_cwnd" => settings.tcp_init_cwnd = number()? as u32,
         "tcp_mtu_probing" => settings.tcp_mtu_probing = number()? as u8,
         "tcp_fastopen" => settings.tcp_fastopen = number()? as u32,
@@ -545,6 +576,7 @@ fn time(text: &str) -> Result<u64, String> {
 fn run(text: &str) -> Result<(), String> {
     let timestamps = Settings { tcp_timestamps: false, ..Settings::default() };
     let mut settings = Settings { tcp_congestion_control: Algorithm::Reno, ..timestamps };
+    let mut offloads = Needs::NONE;
     let mut run: Option<Run> = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -553,12 +585,16 @@ fn run(text: &str) -> Result<(), String> {
         }
         let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
         let done = match (first.strip_prefix('+'), &mut run) {
+            (None, None) if line == "set tso 1" => {
+                offloads = Needs::ALL;
+                Ok(())
+            }
             (None, None) if first == "set" => {
                 let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 set(&mut settings, name, value)
             }
             (after, state) => {
-                let state = state.get_or_insert_with(|| Run::new(&settings));
+                let state = state.get_or_insert_with(|| Run::new(&settings, offloads));
                 match after {
                     Some(after) => time(after).and_then(|after| state.timed(after, rest.trim())),
                     None => state.call(first, rest.trim()),

@@ -431,7 +431,7 @@ fn transmit(fd: c_int, bytes: &[u8], flags: c_int, remote: Option<SocketAddr>) -
         let waits = !blocks(fd, flags)(machine);
         let is_new = machine.socket(fd)?.stream().is_err();
         match fast {
-            true => match machine.send_fast(fd, bytes, &mut done, remote) {
+            true => match machine.send_fast(fd, bytes, &mut done, remote, flags) {
                 Err(libc::EAGAIN) if waits && done > 0 => Ok(done),
                 Err(libc::EAGAIN) if waits && is_new => Err(libc::EINPROGRESS),
                 Err(libc::EAGAIN) if waits && machine.is_connecting(fd) => Err(libc::EALREADY),

@@ -50,7 +50,7 @@ impl Machine {
             mac: MACS[0].into(),
             mtu: 1500,
             addresses: Vec::new(),
-            offloads: if sysctl::segments() { Needs::ALL } else { Needs::NONE },
+            offloads: offloads(),
         });
         config[1].mac = MACS[1].into();
         let mut gateways = Vec::new();
@@ -90,6 +90,7 @@ impl Machine {
         if sysctl::flushed() {
             self.stack.forget_servers();
         }
+        self.stack.set_offloads(0, offloads());
         let settings = sysctl::settings();
         if settings != self.settings {
             self.stack.set_settings(settings.clone());
@@ -112,7 +113,12 @@ impl Machine {
             if packet.first().is_some_and(|byte| byte >> 4 == 4) { EtherType::IPV4 } else { EtherType::IPV6 };
         let header = Ethernet { destination: MACS[0].into(), source: MACS[1].into(), ethertype: kind };
         let frame = [header.bytes(), packet].concat();
+        let before = self.stack.statistics().out_of_window_icmps;
         self.stack.receive(self.now, 0, &frame, Offload::default());
+        let count = self.stack.statistics().out_of_window_icmps;
+        if count > before {
+            sysctl::count("TcpExtOutOfWindowIcmps", count);
+        }
         self.flush();
     }
 
@@ -193,6 +199,11 @@ impl Machine {
         self.file(fd)?;
         self.files[(fd - FIRST) as usize].take().ok_or(libc::EBADF)
     }
+}
+
+/// What the interface does, as the script wants it now.
+fn offloads() -> Needs {
+    if sysctl::segments() { Needs::ALL } else { Needs::NONE }
 }
 
 /// Whether a frame is a question for a link-layer address or an answer to one.

@@ -13,6 +13,7 @@ const SOL_TCP: i32 = libc::SOL_TCP;
 const SO_MEMINFO: i32 = 55;
 const TCP_CC_INFO: i32 = 26;
 const TCP_NOTSENT_LOWAT: i32 = 25;
+const TCP_FASTOPEN_KEY: i32 = 33;
 /// Bits of `tcpi_options`.
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
@@ -54,6 +55,7 @@ impl Machine {
             (SOL_SOCKET, SO_SNDBUF) => options.so_sndbuf = int()?.max(0) as usize * 2,
             (SOL_TCP, TCP_MAXSEG) => options.tcp_maxseg = int()?.max(0) as u64,
             (SOL_TCP, TCP_NOTSENT_LOWAT) => options.tcp_notsent_lowat = int()? as u32 as usize,
+            (SOL_TCP, TCP_FASTOPEN_KEY) => socket.fast_open_key = Some(key(value).ok_or(libc::EINVAL)?),
             _ => {
                 let byte = value.first().map(|byte| i32::from(*byte));
                 socket.others.insert((level, name), int().or(byte.ok_or(libc::EINVAL))?);
@@ -68,9 +70,11 @@ impl Machine {
         let now = self.now;
         let socket = self.socket(fd)?;
         let (options, kind) = (socket.options, socket.kind);
+        let key = socket.fast_open_key;
         let fast_open = socket.others.get(&(SOL_TCP, libc::TCP_FASTOPEN)).is_some_and(|queue| *queue > 0);
         if let Kind::Listener(id) = kind {
             self.stack.set_fast_open(id, fast_open).map_err(errno)?;
+            self.stack.set_fast_open_key(id, key).map_err(errno)?;
         }
         if let Kind::Stream(id) | Kind::Listener(id) = kind {
             self.stack.set_options(now, id, options).map_err(errno)?;
@@ -114,6 +118,12 @@ impl Machine {
     }
 }
 
+/// A key of Fast Open: 16 bytes.
+fn key(value: &[u8]) -> Option<[u64; 2]> {
+    let (words, []) = value.as_chunks::<8>() else { return None };
+    <[u64; 2]>::try_from(words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>()).ok()
+}
+
 /// `struct tcp_info`, as far as the stack has its figures.
 fn tcp_info(info: Option<&TcpInfo>) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -148,7 +158,7 @@ fn tcp_info(info: Option<&TcpInfo>) -> Vec<u8> {
             info.tcpi_snd_cwnd,
             info.tcpi_advmss,
         ],
-        [0, 0, info.tcpi_rcv_space, info.tcpi_total_retrans],
+        [info.tcpi_reordering, 0, info.tcpi_rcv_space, info.tcpi_total_retrans],
     ];
     bytes.extend(words.as_flattened().iter().flat_map(|word| (*word as u32).to_ne_bytes()));
     let pacing = [info.tcpi_pacing_rate, u64::MAX, info.tcpi_bytes_acked, info.tcpi_bytes_received];
@@ -158,8 +168,9 @@ fn tcp_info(info: Option<&TcpInfo>) -> Vec<u8> {
         [micros(info.tcpi_min_rtt), 0, info.tcpi_data_segs_out],
     ];
     bytes.extend(words.as_flattened().iter().flat_map(|word| (*word as u32).to_ne_bytes()));
-    // tcpi_busy_time, tcpi_rwnd_limited and tcpi_sndbuf_limited.
-    bytes.extend([info.tcpi_delivery_rate, 0, 0, 0].iter().flat_map(|word| word.to_ne_bytes()));
+    let limits = [info.tcpi_busy_time, info.tcpi_rwnd_limited, info.tcpi_sndbuf_limited].map(micros);
+    bytes.extend(info.tcpi_delivery_rate.to_ne_bytes());
+    bytes.extend(limits.iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend([info.tcpi_delivered, 0].iter().flat_map(|word| (*word as u32).to_ne_bytes()));
     bytes.extend([info.tcpi_bytes_sent, info.tcpi_bytes_retrans].iter().flat_map(|word| word.to_ne_bytes()));
     let last = [info.tcpi_dsack_dups, info.tcpi_reord_seen, 0, info.tcpi_snd_wnd, 0, 0];

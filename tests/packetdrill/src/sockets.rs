@@ -33,6 +33,8 @@ pub struct Socket {
     pub told: bool,
     /// `shutdown` for reading.
     deaf: bool,
+    /// `TCP_FASTOPEN_KEY`.
+    pub fast_open_key: Option<[u64; 2]>,
     pub ready: Ready,
     pub zerocopy: Box<Zerocopy>,
 }
@@ -82,6 +84,7 @@ impl Machine {
             connecting: false,
             told: false,
             deaf: false,
+            fast_open_key: None,
             ready: Ready::default(),
             zerocopy: Box::default(),
         }))
@@ -189,31 +192,30 @@ impl Machine {
     /// Sends `bytes` from `done` on, as far as there is room; `EAGAIN` if some are left.
     pub fn send(&mut self, fd: i32, bytes: &[u8], done: &mut usize, flags: i32) -> Result<usize, i32> {
         let now = self.now;
-        let (id, most) = match self.socket(fd)?.kind {
-            Kind::Deferred(remote) => {
-                let id = self.begin(fd, remote)?;
-                (id, self.stack.syn_room(id).map_err(errno)?)
-            }
-            Kind::Stream(id) => (id, usize::MAX),
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.socket(fd)?.nonblocking;
+        let (id, deferred) = match self.socket(fd)?.kind {
+            Kind::Deferred(remote) => (self.begin(fd, remote)?, true),
+            Kind::Stream(id) => (id, false),
             _ => return Err(libc::EPIPE),
         };
-        let options = self.socket(fd)?.options;
-        let more = flags & libc::MSG_MORE != 0;
         if let Some(error) = self.take_error(fd)? {
             let refused = self.socket(fd)?.connecting;
             return if *done > 0 && !refused { Ok(*done) } else { Err(error) };
         }
-        // Linux takes what the SYN carries; more has to wait for the handshake.
-        if most == usize::MAX && self.is_connecting(fd) {
+        if !deferred && self.is_connecting(fd) {
             return Err(libc::EAGAIN);
         }
-        let deferred = most != usize::MAX;
         self.socket(fd)?.connecting = deferred;
+        // Linux takes what the SYN carries. The rest, if the program waits for the handshake, is in the stack's buffer
+        // meanwhile.
+        let most = if deferred && !waits { self.stack.syn_room(id).map_err(errno)? } else { usize::MAX };
         let bytes = &bytes[..bytes.len().min(most)];
-        let tcp_cork = options.tcp_cork || more;
-        self.stack.set_options(now, id, SocketOptions { tcp_cork, ..options }).map_err(errno)?;
         while *done < bytes.len() {
-            match self.stack.send(now, id, &bytes[*done..]) {
+            let sent = match flags & libc::MSG_MORE {
+                0 => self.stack.send(now, id, &bytes[*done..]),
+                _ => self.stack.send_more(now, id, &bytes[*done..]),
+            };
+            match sent {
                 Ok(count) => {
                     *done += count;
                     self.socket(fd)?.zerocopy.sent += count as u64;
@@ -226,8 +228,8 @@ impl Machine {
                 Err(error) => return Err(errno(error)),
             }
         }
-        if !more && tcp_cork != options.tcp_cork {
-            self.stack.set_options(now, id, options).map_err(errno)?;
+        if flags & libc::MSG_EOR != 0 {
+            self.stack.end_record(id).map_err(errno)?;
         }
         if deferred { Err(libc::EAGAIN) } else { Ok(*done) }
     }
@@ -239,6 +241,7 @@ impl Machine {
         bytes: &[u8],
         done: &mut usize,
         remote: Option<SocketAddr>,
+        flags: i32,
     ) -> Result<usize, i32> {
         let socket = self.socket(fd)?;
         match socket.kind {
@@ -250,16 +253,16 @@ impl Machine {
                 self.socket(fd)?.options.tcp_fastopen_connect = true;
                 if defers && !bytes.is_empty() {
                     self.socket(fd)?.kind = Kind::Deferred(remote);
-                    let _ = self.send(fd, bytes, done, 0);
+                    let _ = self.send(fd, bytes, done, flags);
                 } else {
                     self.begin(fd, remote)?;
                 }
                 self.socket(fd)?.options = kept;
                 Err(libc::EAGAIN)
             }
-            Kind::Deferred(_) => self.send(fd, bytes, done, 0),
+            Kind::Deferred(_) => self.send(fd, bytes, done, flags),
             Kind::Stream(id) if socket.connecting => match self.connected(fd, id) {
-                Ok(_) => self.send(fd, bytes, done, 0),
+                Ok(_) => self.send(fd, bytes, done, flags),
                 Err(error) => Err(error),
             },
             Kind::Stream(_) => Err(libc::EISCONN),

@@ -39,6 +39,7 @@ pub fn settings() -> Settings {
         tcp_keepalive_probes: number("tcp_keepalive_probes").unwrap_or(base.tcp_keepalive_probes),
         tcp_notsent_lowat: number("tcp_notsent_lowat").unwrap_or(base.tcp_notsent_lowat),
         tcp_slow_start_after_idle: number::<u8>("tcp_slow_start_after_idle") != Some(0),
+        tcp_min_tso_segs: number("tcp_min_tso_segs").unwrap_or(base.tcp_min_tso_segs),
         tcp_pacing_ss_ratio: number("tcp_pacing_ss_ratio").unwrap_or(base.tcp_pacing_ss_ratio),
         tcp_pacing_ca_ratio: number("tcp_pacing_ca_ratio").unwrap_or(base.tcp_pacing_ca_ratio),
         tcp_moderate_rcvbuf: number::<u8>("tcp_moderate_rcvbuf") != Some(0),
@@ -69,6 +70,14 @@ pub fn flushed() -> bool {
     note("flush").is_some_and(|path| std::fs::remove_file(path).is_ok())
 }
 
+/// Passes a counter of Linux's to the runner's `nstat`.
+pub fn count(name: &str, value: u64) {
+    if let Some(path) = note("counters") {
+        // Without it, the script does not find the counter, and says so.
+        let _ = std::fs::write(path, format!("{name} {value} 0.0\n"));
+    }
+}
+
 fn text(name: &str) -> Option<String> {
     let path = Path::new("/proc/sys/net/ipv4").join(name);
     Some(std::fs::read_to_string(path).ok()?.trim().to_string())
@@ -96,8 +105,7 @@ fn fast_open_key() -> Option<[u64; 2]> {
     let text = text("tcp_fastopen_key")?;
     let words = text.split([',', '-']).map(|word| u64::from_str_radix(word, 16).ok());
     let [a, b, c, d] = words.take(4).collect::<Option<Vec<_>>>()?.try_into().ok()?;
-    let key = [a | b << 32, c | d << 32];
-    (key != [0, 0]).then_some(key)
+    Some([a | b << 32, c | d << 32])
 }
 
 fn sizes(name: &str) -> Option<[usize; 3]> {

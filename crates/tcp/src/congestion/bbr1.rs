@@ -436,7 +436,7 @@ impl Congestion for Bbr1 {
         true
     }
 
-    fn min_tso_segs(&self, window: &Window) -> u64 {
-        pacing::min_tso_segs(window)
+    fn min_tso_segs(&self, window: &Window) -> Option<u64> {
+        Some(pacing::min_tso_segs(window))
     }
 }

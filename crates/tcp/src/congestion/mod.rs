@@ -132,9 +132,9 @@ pub trait Congestion: Debug + Send {
         false
     }
 
-    /// Least number of segments of a frame with pending segmentation.
-    fn min_tso_segs(&self, _window: &Window) -> u64 {
-        2
+    /// Least number of segments of a frame with pending segmentation; `None`: `tcp_min_tso_segs`.
+    fn min_tso_segs(&self, _window: &Window) -> Option<u64> {
+        None
     }
 
     /// Whether it requires ECN, and echoes of each CE mark (RFC 8257).

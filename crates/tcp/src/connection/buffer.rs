@@ -2,6 +2,7 @@
 //! read.
 
 use super::payload::Payload;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
@@ -11,6 +12,8 @@ use ringway_mem::Span;
 const FIRST: usize = 2048;
 /// Ranges of out-of-order bytes. Attack: every second byte of the window would cost an entry of 50 bytes.
 const RANGES: usize = 8192;
+/// Ends of records that a send buffer keeps.
+const RECORDS: usize = 1024;
 /// SACK blocks that fit into a header without other options.
 pub(crate) const SACK_BLOCKS: usize = 4;
 
@@ -19,11 +22,13 @@ pub(crate) const SACK_BLOCKS: usize = 4;
 pub(crate) struct SendBuffer {
     bytes: VecDeque<u8>,
     start: u64,
+    /// Ends of records: a segment has bytes of one record only. Few programs have any.
+    records: Option<Box<VecDeque<u64>>>,
 }
 
 impl SendBuffer {
     pub(crate) fn new(start: u64) -> SendBuffer {
-        SendBuffer { bytes: VecDeque::new(), start }
+        SendBuffer { bytes: VecDeque::new(), start, records: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -42,6 +47,31 @@ impl SendBuffer {
         count
     }
 
+    /// Ends a record at the last byte. If there are too many, it is joined with the next.
+    pub(crate) fn end_record(&mut self) {
+        let end = self.end();
+        let records = self.records.get_or_insert_default();
+        if records.len() < RECORDS && records.back() != Some(&end) && end > self.start {
+            records.push_back(end);
+        }
+    }
+
+    /// The first end of a record after `offset`.
+    pub(crate) fn next_record_end(&self, offset: u64) -> Option<u64> {
+        let records = self.records.as_ref()?;
+        records.get(records.partition_point(|end| *end <= offset)).copied()
+    }
+
+    /// The end of the record that the byte at `offset` is in; the last one has no end yet.
+    pub(crate) fn record_end(&self, offset: u64) -> u64 {
+        self.next_record_end(offset).unwrap_or(self.end())
+    }
+
+    /// Whether a record ends at `offset`.
+    pub(crate) fn is_record_end(&self, offset: u64) -> bool {
+        self.records.as_ref().is_some_and(|records| records.binary_search(&offset).is_ok())
+    }
+
     /// The bytes from `offset` on, at most `len`, in two pieces.
     pub(crate) fn slices(&self, offset: u64, len: usize) -> [&[u8]; 2] {
         let from = (offset.saturating_sub(self.start) as usize).min(self.bytes.len());
@@ -56,6 +86,10 @@ impl SendBuffer {
         let count = (offset.saturating_sub(self.start) as usize).min(self.bytes.len());
         self.bytes.drain(..count);
         self.start += count as u64;
+        if let Some(records) = &mut self.records {
+            while records.pop_front_if(|end| *end <= self.start).is_some() {}
+            self.records.take_if(|records| records.is_empty());
+        }
     }
 
     /// Whether it is empty, and has much memory.

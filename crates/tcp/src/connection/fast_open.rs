@@ -19,6 +19,8 @@ pub(crate) struct FastOpen {
     pub is_accepted: bool,
     /// Whether data with a SYN was acknowledged, by the peer or by us.
     pub is_syn_data_acked: bool,
+    /// Where the data of our SYN ends.
+    pub syn_data_end: u64,
     /// What the peer's SYN-ACK said.
     pub answer: Option<Answer>,
 }
@@ -36,6 +38,21 @@ impl Connection {
     /// Whether the SYN can still carry a cookie.
     pub(crate) fn may_open_fast(&self) -> bool {
         self.state == State::SynSent && self.nxt == FIRST
+    }
+
+    /// Whether it is a listener's in SYN-RECEIVED, and no program can have it yet.
+    pub(crate) fn is_embryo(&self) -> bool {
+        self.state == State::SynReceived && self.listener.is_some() && !self.fast_open.is_accepted
+    }
+
+    /// Whether the handshake is not complete, and its failure is a program's: it waits for the connection, or may
+    /// accept it. A connection with Fast Open that was accepted counts as established.
+    pub(crate) fn is_opening(&self) -> bool {
+        match self.state {
+            State::SynSent => true,
+            State::SynReceived => !self.is_embryo() && !(self.fast_open.is_accepted && self.owned),
+            _ => false,
+        }
     }
 
     /// A SYN with data was too long for the path: another goes at once, without.
@@ -89,7 +106,8 @@ impl Connection {
             let ignored = vain.then_some(self.fast_open.is_experimental);
             self.fast_open.answer = Some(Answer { given, ignored });
         }
-        self.fast_open.is_syn_data_acked = self.offset(segment.ack) > FIRST + 1;
+        // As in Linux: all of it.
+        self.fast_open.is_syn_data_acked = self.nxt > FIRST + 1 && self.offset(segment.ack) >= self.nxt;
         self.board.lose_all(false);
     }
 }

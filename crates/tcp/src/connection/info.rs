@@ -1,5 +1,7 @@
 //! Figures of a connection, with the names of Linux's `struct tcp_info`.
 
+use super::limits::Limit;
+use super::recovery::DUP_THRESH;
 use super::{Connection, State};
 use crate::congestion::State as CaState;
 use crate::demux::Tuple;
@@ -52,9 +54,21 @@ pub struct TcpInfo {
     pub tcpi_reord_seen: u64,
     pub tcpi_snd_wnd: u64,
     pub tcpi_total_rto: u64,
+    pub tcpi_reordering: u64,
+    pub tcpi_busy_time: u64,
+    pub tcpi_rwnd_limited: u64,
+    pub tcpi_sndbuf_limited: u64,
 }
 
 impl Connection {
+    /// Delivered segments as Linux counts: a SYN is one, with its data or without.
+    fn delivered_segments(&self) -> u64 {
+        let bytes = self.rate.delivered;
+        let with_data = self.fast_open.is_syn_data_acked && !self.fast_open.is_accepted;
+        let syn = u64::from(bytes > 0 && !with_data);
+        syn + bytes.saturating_sub(1).div_ceil(self.mss)
+    }
+
     pub(crate) fn info(&self, now: u64) -> TcpInfo {
         let segments = |bytes: u64| bytes.div_ceil(self.mss);
         let sent = self.sending.end().min(self.nxt);
@@ -96,11 +110,15 @@ impl Connection {
             tcpi_segs_in: self.counts.segs_in,
             tcpi_data_segs_out: self.counts.data_segs_out,
             tcpi_notsent_bytes: self.sending.end() - sent,
-            tcpi_delivered: segments(self.rate.delivered),
+            tcpi_delivered: self.delivered_segments(),
             tcpi_dsack_dups: self.counts.dsack_dups,
             tcpi_reord_seen: self.counts.reord_seen,
             tcpi_snd_wnd: self.snd_wnd,
             tcpi_total_rto: self.counts.timeouts,
+            tcpi_reordering: self.counts.reordering.max(DUP_THRESH),
+            tcpi_busy_time: self.limits.busy(now),
+            tcpi_rwnd_limited: self.limits.time(Limit::Receiver, now),
+            tcpi_sndbuf_limited: self.limits.time(Limit::SendBuffer, now),
         }
     }
 

@@ -131,6 +131,9 @@ impl Connection {
         if acked && (ack <= FIRST || ack > self.nxt) {
             return segment.reset();
         }
+        if acked && self.echoes_wrong_time(cx.now, segment) {
+            return segment.reset();
+        }
         if segment.flags.has(Flags::RST) {
             if acked {
                 self.end_with(Some(ConnectionError::Refused));
@@ -156,6 +159,14 @@ impl Connection {
         }
         self.receive(cx, segment);
         None
+    }
+
+    /// Whether a SYN-ACK echoes a timestamp that no SYN had, as Linux checks: it answers an older connection.
+    fn echoes_wrong_time(&self, now: u64, segment: &Segment<'_>) -> bool {
+        let echo = segment.options.timestamps.filter(|(_, ecr)| self.ts_ok && *ecr != 0);
+        let Some((_, ecr)) = echo else { return false };
+        let now = self.timestamp(now);
+        now.wrapping_sub(ecr) > now.wrapping_sub(self.opened)
     }
 
     /// The handshake is complete.

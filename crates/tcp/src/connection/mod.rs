@@ -7,6 +7,7 @@ pub(crate) mod buffer;
 mod fast_open;
 mod info;
 mod input;
+mod limits;
 mod mtu;
 mod open;
 pub(crate) mod options;
@@ -30,6 +31,7 @@ use crate::trace::Trace;
 use alloc::boxed::Box;
 use buffer::{ReceiveBuffer, SendBuffer};
 use fast_open::FastOpen;
+use limits::Limits;
 use mtu::MtuSearch;
 use rate::Rate;
 use recovery::Recovery;
@@ -170,6 +172,10 @@ pub(crate) struct Connection {
     fin_queued: bool,
     /// `tcp_cork` holds back nothing until the next segment.
     uncorked: bool,
+    /// The last bytes came with `MSG_MORE`, and are held back like by `tcp_cork` until something happens.
+    more_follows: bool,
+    /// The last bytes came with `MSG_MORE`, so that the peer's program need not have them soon (PSH).
+    is_unfinished: bool,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
     small_end: u64,
     board: Scoreboard,
@@ -185,6 +191,7 @@ pub(crate) struct Connection {
     /// When data was received last.
     last_received_at: u64,
     usage: Usage,
+    limits: Limits,
 
     irs: u32,
     receiving: ReceiveBuffer,
@@ -210,6 +217,10 @@ pub(crate) struct Connection {
     quick_acks: u32,
     /// Sends soon after it receives, so that acknowledgments travel with data (Linux's `pingpong`).
     is_interactive: bool,
+    /// `tcp_min_tso_segs`.
+    min_tso_segs: u32,
+    /// The timestamp of the first SYN.
+    opened: u32,
     /// Segments wait for their release, or did when the last one was sent.
     is_held: bool,
     tuning: Tuning,
@@ -251,6 +262,8 @@ pub(crate) struct Counts {
     pub retrans: u64,
     pub timeouts: u64,
     pub dsack_dups: u64,
+    /// The largest distance, in segments, at which segments were reordered; and how often they were.
+    pub reordering: u64,
     pub reord_seen: u64,
 }
 
@@ -303,8 +316,7 @@ impl Connection {
     /// Bytes in flight. Without SACK, each duplicate acknowledgment stands for a segment that has left the
     /// network.
     fn in_flight(&self) -> u64 {
-        let left = self.recovery.dupacks * self.mss;
-        self.board.in_flight.saturating_sub(if self.sack_ok { 0 } else { left })
+        self.board.in_flight.saturating_sub(self.recovery.dup_bytes)
     }
 
     /// The state as controllers see it.
@@ -340,15 +352,18 @@ impl Connection {
         self.ready = Readiness { readable: true, writable: true, closed: true, ..self.ready };
     }
 
-    /// Appends bytes to the stream; returns how many had room.
-    pub(crate) fn send(&mut self, bytes: &[u8], settings: &Settings) -> usize {
+    /// Appends bytes to the stream; returns how many had room. `more`: others follow soon.
+    pub(crate) fn send(&mut self, bytes: &[u8], more: bool, settings: &Settings) -> usize {
         if self.fin_queued || self.error.is_some() || self.state == State::Closed {
             return 0;
         }
         let unsent = (self.sending.end() - self.nxt.min(self.sending.end())) as usize;
         let own = self.options.tcp_notsent_lowat;
         let lowat = if own == 0 { settings.tcp_notsent_lowat } else { own }.saturating_sub(unsent);
-        self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf)
+        (self.more_follows, self.is_unfinished) = (more, more);
+        let sent = self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf);
+        self.limits.wants_room = sent < bytes.len();
+        sent
     }
 
     /// Room for bytes to send.
@@ -460,7 +475,8 @@ impl Connection {
     /// Changes the options; what they held back may be sent.
     pub(crate) fn set_options(&mut self, cx: &mut Context<'_>, options: SocketOptions) {
         // As in Linux: what was held back is sent, even if `tcp_cork` is set.
-        self.uncorked |= options.tcp_nodelay && !self.options.tcp_nodelay && self.sending.end() > self.nxt;
+        let set = options.tcp_nodelay && (!self.options.tcp_nodelay || self.more_follows);
+        self.uncorked |= set && self.sending.end() > self.nxt;
         self.options = options;
         if options.so_sndbuf > 0 {
             self.sndbuf = options.so_sndbuf;
@@ -483,6 +499,11 @@ impl Connection {
             self.control.init(cx.now, &mut self.window);
             self.control.on_state(cx.now, &mut self.window, self.recovery.state);
         }
+    }
+
+    /// What is sent from now on does not share a segment with what was sent before.
+    pub(crate) fn end_record(&mut self) {
+        self.sending.end_record();
     }
 
     /// The largest segment that the program permits.

@@ -2,6 +2,7 @@
 
 use super::buffer::{ReceiveBuffer, SendBuffer};
 use super::fast_open::FastOpen;
+use super::limits::Limits;
 use super::mtu::MtuSearch;
 use super::options::Options;
 use super::rate::Rate;
@@ -60,6 +61,8 @@ impl Connection {
             sndbuf: settings.tcp_wmem[1],
             fin_queued: false,
             uncorked: false,
+            more_follows: false,
+            is_unfinished: false,
             small_end: 0,
             board: Scoreboard::default(),
             rate: Rate::default(),
@@ -71,6 +74,7 @@ impl Connection {
             last_sent_at: 0,
             last_received_at: 0,
             usage: Usage::default(),
+            limits: Limits::default(),
             irs: 0,
             receiving: ReceiveBuffer::new(FIRST + 1),
             rcvbuf: settings.tcp_rmem[1],
@@ -90,6 +94,8 @@ impl Connection {
             ack_now: false,
             quick_acks: 16,
             is_interactive: false,
+            min_tso_segs: settings.tcp_min_tso_segs,
+            opened: 0,
             is_held: false,
             tuning: Tuning { since: now, ..Tuning::default() },
             timers: Timers::default(),

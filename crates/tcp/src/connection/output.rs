@@ -39,6 +39,12 @@ struct Next {
 impl Connection {
     /// Sends what may be sent now.
     pub(crate) fn transmit(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> Progress {
+        let progress = self.send_all(cx, link);
+        self.note_limit(cx.now);
+        progress
+    }
+
+    fn send_all(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> Progress {
         if !self.send_probe(cx, link) {
             return Progress::Full;
         }
@@ -52,6 +58,7 @@ impl Connection {
             }
             _ => {}
         }
+        self.restart_window(cx);
         for _ in 0..QUANTUM {
             let Some(next) = self.next(cx) else {
                 return if self.ack_now && !self.send_ack(cx, link) {
@@ -69,6 +76,12 @@ impl Connection {
 
     /// Whether [`Connection::transmit`] would send something. May set timers.
     pub(crate) fn wants_transmit(&mut self, cx: &Context<'_>) -> bool {
+        let wants = self.has_something_to_send(cx);
+        self.note_limit(cx.now);
+        wants
+    }
+
+    fn has_something_to_send(&mut self, cx: &Context<'_>) -> bool {
         match self.state {
             State::Closed => false,
             State::SynSent | State::SynReceived if self.nxt == FIRST || self.timers.resend_syn => true,
@@ -109,8 +122,10 @@ impl Connection {
             self.board.resent(FIRST, FIRST + 1, stamp);
             self.counts.retrans += 1;
         } else {
+            self.opened = self.timestamp(cx.now);
             self.board.sent(FIRST, FIRST + 1, stamp);
             if early > 0 {
+                self.fast_open.syn_data_end = FIRST + 1 + early;
                 self.board.sent(FIRST + 1, FIRST + 1 + early, stamp);
                 self.counts.bytes_sent += early;
             }
@@ -251,7 +266,7 @@ impl Connection {
     fn send_tail_probe(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> bool {
         let before = self.nxt;
         let edge = self.una + self.snd_wnd;
-        let fresh = self.sending.end().min(edge).min(self.nxt + self.mss);
+        let fresh = self.sending.record_end(self.nxt).min(edge).min(self.nxt + self.mss);
         let next = if fresh > self.nxt {
             Next { start: self.nxt, end: fresh, again: false, probe: false }
         } else {
@@ -282,7 +297,7 @@ impl Connection {
             let shift = (rtt / 1000) >> 9;
             bytes = bytes.saturating_add(if shift < 32 { GSO_MAX >> shift } else { 0 });
         }
-        let least = self.control.min_tso_segs(&self.window) * self.mss;
+        let least = self.control.min_tso_segs(&self.window).unwrap_or(self.min_tso_segs.into()) * self.mss;
         let most = (GSO_MAX / self.mss).min(GSO_SEGMENTS) * self.mss;
         (bytes / self.mss * self.mss).max(least).min(most)
     }
@@ -300,8 +315,10 @@ impl Connection {
         if !(self.is_synchronized() || self.fast_open.is_accepted) || self.state == State::TimeWait {
             return None;
         }
+        self.limits.window_full = false;
         let lost = self.board.first_lost().filter(|_| !self.sends_new_data_first());
-        let in_flight = self.in_flight();
+        // A SYN-ACK that is not acknowledged yet is no part of the window.
+        let in_flight = self.in_flight() - u64::from(self.una == FIRST).min(self.in_flight());
         let quota = self.window.cwnd.saturating_sub(in_flight);
         let goal = self.tso_goal();
         let next = match lost {
@@ -313,9 +330,10 @@ impl Connection {
                     return None;
                 }
                 let most = (quota / self.mss).max(1) * self.mss;
+                let record = self.sending.next_record_end(lost.start).unwrap_or(u64::MAX);
                 Next {
                     start: lost.start,
-                    end: lost.end.min(lost.start + most.min(goal)),
+                    end: lost.end.min(lost.start + most.min(goal)).min(record),
                     again: true,
                     probe: false,
                 }
@@ -340,14 +358,17 @@ impl Connection {
     /// New bytes: limited by the congestion window, the peer's window, and Nagle's algorithm.
     fn next_new(&mut self, cx: &Context<'_>, quota: u64, goal: u64) -> Option<Next> {
         let (end, edge) = (self.sending.end(), self.una.max(FIRST + 1) + self.snd_wnd);
-        let left = end.saturating_sub(self.nxt);
+        let left = self.sending.record_end(self.nxt).saturating_sub(self.nxt);
         if left == 0 {
             let fin = self.fin_queued && self.nxt == end;
             return fin.then_some(Next { start: end, end: end + 1, again: false, probe: false });
         }
+        // Nagle's algorithm waits for further bytes only at the end.
+        let follows = self.nxt + left < end;
         let idle = self.una == self.nxt;
         let usable = edge.saturating_sub(self.nxt);
         if usable == 0 {
+            self.limits.window_full = true;
             if idle {
                 self.arm_window_probe(cx.now);
             }
@@ -368,8 +389,10 @@ impl Connection {
         let full = permitted / self.mss * self.mss;
         if full > 0 {
             let rest = permitted - full;
-            let last =
-                rest > 0 && permitted == left && rest + full <= goal && self.may_send_small(cx.now, idle);
+            let last = rest > 0
+                && permitted == left
+                && rest + full <= goal
+                && (follows || self.may_send_small(cx.now, idle));
             return Some(Next {
                 start: self.nxt,
                 end: self.nxt + if last { permitted } else { full },
@@ -380,26 +403,28 @@ impl Connection {
         let all = permitted == left;
         // RFC 9293, 3.8.6.2.1: part of what is left only if it fills half of the largest window, or after a time.
         let send = if all {
-            self.may_send_small(cx.now, idle)
+            follows || self.may_send_small(cx.now, idle)
         } else {
             permitted >= self.max_wnd / 2 || self.uncorked
         };
+        self.limits.window_full = !send && permitted == usable;
         if !send && !all && idle {
             self.arm_window_probe(cx.now);
         }
         send.then_some(Next { start: self.nxt, end: self.nxt + permitted, again: false, probe: false })
     }
 
-    /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full. A cork
-    /// holds back for one timeout at most while nothing is in flight.
+    /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full. A cork,
+    /// or `MSG_MORE`, holds back for one timeout at most while nothing is in flight.
     fn may_send_small(&mut self, now: u64, idle: bool) -> bool {
         if self.fin_queued || self.uncorked {
             return true;
         }
-        if self.options.tcp_cork && idle && self.timers.cork.is_none() {
+        let corked = self.options.tcp_cork || self.more_follows;
+        if corked && idle && self.timers.cork.is_none() {
             self.timers.cork = Some(now + self.rtt.rto());
         }
-        !self.options.tcp_cork && (self.options.tcp_nodelay || self.small_end <= self.una)
+        !corked && (self.options.tcp_nodelay || self.small_end <= self.una)
     }
 
     /// Sends bytes of the stream. `false`: there was no room.
@@ -408,10 +433,10 @@ impl Connection {
         let payload_len = bytes_end.saturating_sub(next.start);
         let has_fin = self.fin_queued && (next.end > self.sending.end() || bytes_end == self.sending.end());
         let has_fin = has_fin && (next.again && next.end > self.sending.end() || !next.again);
-        self.restart_after_idle(cx, next.again);
+        self.note_restart(cx, next.again);
         let cwr = !next.again && payload_len > 0 && self.ecn.queue_cwr;
         let mut flags = if has_fin { Flags::FIN } else { Flags(0) };
-        if bytes_end == self.sending.end() && payload_len > 0 {
+        if payload_len > 0 && self.is_pushed(bytes_end) {
             flags = flags.with(Flags::PSH);
         }
         let mut options = self.options_of(cx.now);
@@ -451,14 +476,28 @@ impl Connection {
         true
     }
 
-    /// RFC 5681, 4.1, and the controllers' event.
-    fn restart_after_idle(&mut self, cx: &Context<'_>, again: bool) {
+    /// Whether a program's bytes end at an offset, so that the peer's program should have them now.
+    fn is_pushed(&self, end: u64) -> bool {
+        let last = end == self.sending.end() && !self.is_unfinished;
+        last || end == self.fast_open.syn_data_end || self.sending.is_record_end(end)
+    }
+
+    /// Data follows after all was acknowledged: the controllers' event.
+    fn note_restart(&mut self, cx: &Context<'_>, again: bool) {
         if again || self.una != self.nxt || self.last_sent_at == 0 {
             return;
         }
         self.update_window();
         let idle = cx.now.saturating_sub(self.last_sent_at);
         self.control.on_restart(cx.now, &mut self.window, idle);
+    }
+
+    /// RFC 5681, 4.1: before the size of the next frame is chosen.
+    fn restart_window(&mut self, cx: &Context<'_>) {
+        if self.una != self.nxt || self.sending.end() <= self.nxt || self.last_sent_at == 0 {
+            return;
+        }
+        let idle = cx.now.saturating_sub(self.last_sent_at);
         if cx.settings.tcp_slow_start_after_idle && idle > self.rtt.rto() && !self.control.controls_cwnd() {
             let rounds = (idle / self.rtt.rto()).min(32);
             let restart = self.window.initial.min(self.window.cwnd);

@@ -11,7 +11,9 @@ use crate::settings::MS;
 use ringway_wire::tcp::Flags;
 
 /// Duplicate acknowledgments that mean a loss (RFC 5681, 3.2).
-const DUP_THRESH: u64 = 3;
+pub(super) const DUP_THRESH: u64 = 3;
+/// Limit of the reordering metric (Linux's `tcp_max_reordering`).
+const MAX_REORDERING: u64 = 300;
 
 /// RACK's state (RFC 8985, 6).
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,6 +24,8 @@ struct Rack {
     rtt: u64,
     /// The highest delivered offset.
     fack: u64,
+    /// The lowest start of a segment that the last acknowledgment showed to be delivered after later ones; 0: none.
+    lowest: u64,
     reordering_seen: bool,
     /// The reordering window in quarters of the minimum round-trip time.
     steps: u64,
@@ -35,8 +39,9 @@ pub(crate) struct Recovery {
     pub state: CaState,
     /// `nxt` when recovery began; it ends when this is acknowledged.
     pub high_seq: u64,
-    /// Consecutive duplicate acknowledgments, without SACK.
+    /// Consecutive duplicate acknowledgments, without SACK, and the bytes that they stand for.
     pub dupacks: u64,
+    pub dup_bytes: u64,
     rack: Rack,
     prior_ssthresh: u64,
     prr_delivered: u64,
@@ -81,6 +86,7 @@ impl Connection {
             self.challenge(cx);
             return false;
         }
+        self.more_follows = false;
         let mut acked = Acked::default();
         acked.sample.prior_in_flight = self.in_flight();
         acked.ece = self.ecn.ok && segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
@@ -134,6 +140,18 @@ impl Connection {
         changed
     }
 
+    /// A segment that was sent once was delivered after later ones: how far apart they are, as Linux counts it.
+    fn note_reordering(&mut self) {
+        let Recovery { state, undo_marker, rack, .. } = &mut self.recovery;
+        let lowest = core::mem::take(&mut rack.lowest);
+        // After a timeout everything is lost, so nothing can be told from the order.
+        if lowest > 0 && (*state != CaState::Loss || undo_marker.is_some()) {
+            let distance = (rack.fack - lowest).div_ceil(self.mss).min(MAX_REORDERING);
+            self.counts.reordering = self.counts.reordering.max(distance);
+            self.counts.reord_seen += 1;
+        }
+    }
+
     fn process_sack(&mut self, now: u64, segment: &Segment<'_>, ack: u64, acked: &mut Acked) {
         let blocks = &segment.options.sack;
         let offsets = |&(start, end): &(u32, u32)| (self.offset(start), self.offset(end));
@@ -155,6 +173,7 @@ impl Connection {
                 deliver(recovery, rate, now, &record, acked);
             });
         }
+        self.note_reordering();
     }
 
     fn note_dsack(&mut self, bytes: u64) {
@@ -173,6 +192,7 @@ impl Connection {
                 deliver(recovery, rate, cx.now, &record, acked);
             }
         });
+        self.note_reordering();
         self.counts.bytes_acked += ack - self.una;
         acked.advanced = true;
         self.una = ack;
@@ -182,6 +202,7 @@ impl Connection {
         self.timers.unanswered_since = None;
         if self.send_room() >= self.sndbuf / 3 {
             self.ready.writable = true;
+            self.limits.wants_room = false;
         }
     }
 
@@ -294,7 +315,7 @@ impl Connection {
                 } else if self.recovery.state != CaState::Cwr {
                     let disorder = self.board.sacked_bytes > 0
                         || self.board.retransmitted > 0
-                        || self.recovery.dupacks > 0;
+                        || self.recovery.dup_bytes > 0;
                     self.set_ca_state(cx.now, if disorder { CaState::Disorder } else { CaState::Open });
                 }
             }
@@ -305,11 +326,23 @@ impl Connection {
         }
     }
 
-    /// NewReno's duplicate acknowledgments (RFC 6582), for peers without SACK.
-    fn count_duplicates(&mut self, acked: &Acked) {
+    /// NewReno's duplicate acknowledgments (RFC 6582), for peers without SACK. Each stands for a segment that left the
+    /// network, which is counted as delivered, and not again when it is acknowledged.
+    fn count_duplicates(&mut self, acked: &mut Acked) {
+        // Attack: more duplicates than segments after the missing one.
+        let most = (self.nxt - self.una).saturating_sub(self.mss);
         if acked.advanced {
+            // The segment that filled the hole was not counted.
+            let again = self.recovery.dup_bytes.min(acked.sample.acked_sacked.saturating_sub(self.mss));
+            acked.sample.acked_sacked -= again;
+            self.rate.delivered -= again;
+            self.recovery.dup_bytes = (self.recovery.dup_bytes - again).min(most);
             self.recovery.dupacks = 0;
         } else if acked.duplicate {
+            let bytes = self.mss.min(most.saturating_sub(self.recovery.dup_bytes));
+            acked.sample.acked_sacked += bytes;
+            self.rate.delivered += bytes;
+            self.recovery.dup_bytes += bytes;
             self.recovery.dupacks += 1;
             if self.recovery.dupacks == DUP_THRESH && self.recovery.state < CaState::Recovery {
                 self.lose_first();
@@ -343,7 +376,7 @@ impl Connection {
             }
         }
         self.recovery.frto = false;
-        self.recovery.dupacks = 0;
+        (self.recovery.dupacks, self.recovery.dup_bytes) = (0, 0);
         let rack = &mut self.recovery.rack;
         rack.persist = rack.persist.saturating_sub(1);
         if rack.persist == 0 {
@@ -404,7 +437,7 @@ impl Connection {
         self.recovery.frto = cx.settings.tcp_frto && self.sack_ok && !again && !reneged;
         self.recovery.frto_high = None;
         self.rate.lost += self.board.lose_all(reneged);
-        self.recovery.dupacks = 0;
+        (self.recovery.dupacks, self.recovery.dup_bytes) = (0, 0);
         self.recovery.high_seq = self.nxt;
         self.recovery.tail_probe = None;
         self.recovery.tail_probe_sent = false;
@@ -576,7 +609,7 @@ impl Connection {
         if self.state == State::Closed {
             return;
         }
-        if acked.advanced || acked.sample.acked_sacked > 0 {
+        if acked.advanced || (self.sack_ok && acked.sample.acked_sacked > 0) {
             self.arm_probe(cx);
         }
     }
@@ -599,8 +632,9 @@ fn deliver(recovery: &mut Recovery, rate: &mut super::Rate, now: u64, record: &R
     if !record.retransmitted {
         acked.original |= record.end <= recovery.high_seq;
         acked.rtt = Some(acked.rtt.map_or(rtt, |least: u64| least.min(rtt)));
-        if record.end < rack.fack && record.fate != Fate::Lost {
-            rack.reordering_seen = true;
+        if record.end < rack.fack {
+            rack.reordering_seen |= record.fate != Fate::Lost;
+            rack.lowest = if rack.lowest == 0 { record.start } else { rack.lowest.min(record.start) };
         }
     } else if rtt < rack.rtt / 2 {
         // An acknowledgment of the original, not of its retransmission (RFC 8985, 6.2.1 step 2).

@@ -71,7 +71,7 @@ impl Connection {
         }
         if due(self.timers.cork) {
             self.timers.cork = None;
-            self.uncorked = true;
+            (self.uncorked, self.is_unfinished) = (true, false);
         }
         if due(self.timers.delayed_ack) {
             self.timers.delayed_ack = None;

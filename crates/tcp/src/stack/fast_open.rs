@@ -33,11 +33,11 @@ struct Server {
 pub(super) struct Cookies(BTreeMap<IpAddr, Server>);
 
 impl Stack {
-    /// The cookie for a client, the same that Linux computes from this key. Attack: a client that forges its address
-    /// can't know it (RFC 7413, 4.1.2).
-    fn fast_open_cookie(&self, client: IpAddr, own: IpAddr) -> Cookie {
+    /// The cookie for a client, the same that Linux computes from this key, or from the stack's. Attack: a client that
+    /// forges its address can't know it (RFC 7413, 4.1.2).
+    fn fast_open_cookie(&self, key: Option<[u64; 2]>, client: IpAddr, own: IpAddr) -> Cookie {
         let own_key = || [self.secret.hash(&[8]), self.secret.hash(&[9])];
-        let secret = Secret(self.settings.tcp_fastopen_key.unwrap_or_else(own_key));
+        let secret = Secret(key.or(self.settings.tcp_fastopen_key).unwrap_or_else(own_key));
         let hash = match (client, own) {
             (IpAddr::V4(client), IpAddr::V4(own)) => {
                 let [a, b] = [client, own].map(|v4| u64::from(u32::from_le_bytes(v4.octets())));
@@ -61,15 +61,27 @@ impl Stack {
         Ok(())
     }
 
+    /// Gives a listener a key of its own for cookies (`TCP_FASTOPEN_KEY`), for example the one that other hosts with
+    /// its address have; `None`: the stack's.
+    ///
+    /// # Errors
+    /// If the socket is not a listener.
+    pub fn set_fast_open_key(&mut self, listener: SocketId, key: Option<[u64; 2]>) -> Result<(), SocketError> {
+        self.local_address(listener)?;
+        self.listener_mut(listener.index).ok_or(SocketError::BadSocket)?.fast_open_key = key;
+        Ok(())
+    }
+
     /// A SYN's cookie: a valid one lets its data pass, any other is answered with a valid one.
     pub(super) fn open_fast(&mut self, listener: u32, connection: &mut Connection, segment: &Segment<'_>) {
         let bits = self.settings.tcp_fastopen;
-        let accepts = self.listener_mut(listener).is_some_and(|listener| listener.fast_open);
+        let Some(listener) = self.listener_mut(listener) else { return };
+        let (accepts, key) = (listener.fast_open, listener.fast_open_key);
         if bits & SERVER == 0 || !(accepts || bits & ALL_LISTENERS != 0) {
             return;
         }
         let open = bits & SERVER_COOKIE_NOT_REQUIRED != 0 && !segment.payload.is_empty();
-        let valid = self.fast_open_cookie(connection.tuple.remote.ip(), connection.tuple.local.ip());
+        let valid = self.fast_open_cookie(key, connection.tuple.remote.ip(), connection.tuple.local.ip());
         match &segment.options.fast_open {
             _ if open => {}
             None => return,
@@ -141,5 +153,23 @@ impl Stack {
         } else if let Some(experimental) = answer.ignored {
             server.ignored = server.ignored.max(1 + u8::from(experimental));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn cookies_are_linuxs_and_a_listener_may_have_a_key() {
+        let key = Some([0xed80_3d81_a0bf_63f7, 0xcebc_4a90_cd64_1d30]);
+        let cookie = |key: Option<[u64; 2]>, settings: Option<[u64; 2]>| {
+            let stack = Stack::new(Settings { tcp_fastopen_key: settings, ..Settings::default() }, [1, 2]);
+            stack.fast_open_cookie(key, [10, 248, 0, 2].into(), [192, 168, 0, 2].into())
+        };
+        assert_eq!(cookie(key, None)[..], [0x00, 0xab, 0xaa, 0xab, 0xe8, 0xe9, 0x54, 0xc2]);
+        assert_eq!(cookie(None, key), cookie(key, Some([0, 0])));
+        assert_ne!(cookie(None, None), cookie(key, None));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::input::answer;
 use super::{Socket, Stack};
-use crate::connection::{ConnectionError, MIN_MSS, State};
+use crate::connection::{ConnectionError, MIN_MSS};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
 use crate::net::{Network, pseudo};
@@ -42,6 +42,16 @@ fn message(header: Icmp, body: &[u8], sum: Sum) -> Vec<u8> {
     bytes
 }
 
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// Nobody receives packets of this protocol or port.
+    Refused,
+    /// The network or the host can't be reached.
+    Unreachable,
+    Other,
+}
+
 impl Stack {
     pub(super) fn icmp_v4(&mut self, _interface: usize, packet: &Packet<'_>, group: bool) {
         let mut sum = Sum::new();
@@ -65,7 +75,12 @@ impl Stack {
                 };
                 let too_big = icmp.code == v4::NEEDS_FRAGMENTATION;
                 let mtu = too_big.then(|| usize::from(icmp.sequence_number.get()).max(MIN_PMTU));
-                self.icmp_error(&quoted, mtu, matches!(icmp.code, 2 | 3));
+                let meaning = match icmp.code {
+                    2 | 3 => Meaning::Refused,
+                    0 | 1 => Meaning::Unreachable,
+                    _ => Meaning::Other,
+                };
+                self.icmp_error(&quoted, mtu, meaning);
             }
             _ => {}
         }
@@ -97,7 +112,12 @@ impl Stack {
                 };
                 let too_big = icmp.kind == v6::PACKET_TOO_BIG;
                 let mtu = too_big.then(|| (icmp.rest() as usize).max(MIN_PMTU_V6));
-                self.icmp_error(&quoted, mtu, !too_big && icmp.code == 4);
+                let meaning = match icmp.code {
+                    4 if !too_big => Meaning::Refused,
+                    0 | 3 if !too_big => Meaning::Unreachable,
+                    _ => Meaning::Other,
+                };
+                self.icmp_error(&quoted, mtu, meaning);
             }
             _ => {}
         }
@@ -203,12 +223,12 @@ impl Stack {
     }
 
     /// An ICMP error about a packet that we sent, or that someone claims we did.
-    fn icmp_error(&mut self, quoted: &Packet<'_>, mtu: Option<usize>, refused: bool) {
+    fn icmp_error(&mut self, quoted: &Packet<'_>, mtu: Option<usize>, meaning: Meaning) {
         let Some([a, b, c, d, e, f, g, h]) = quoted.payload.first_chunk::<8>().copied() else { return };
         let local = SocketAddr::new(quoted.source, u16::from_be_bytes([a, b]));
         let remote = SocketAddr::new(quoted.destination, u16::from_be_bytes([c, d]));
         if quoted.protocol == Protocol::UDP {
-            if let Some(index) = self.find_udp(local, false).filter(|_| refused)
+            if let Some(index) = self.find_udp(local, false).filter(|_| meaning == Meaning::Refused)
                 && let Some(Socket::Udp(udp)) = &mut self.slots[index as usize].socket
             {
                 udp.refused = true;
@@ -219,18 +239,28 @@ impl Stack {
         let Some(index) = self.demux.find(&Tuple { local, remote }) else { return };
         let seq = u32::from_be_bytes([e, f, g, h]);
         let ip = Network::headers_len(local.ip()) - Ethernet::LEN;
-        self.with(index, |connection, cx| {
+        let known = self.with(index, |connection, cx| {
             // Attack: errors about segments that were never sent (RFC 5927, 4.1).
             if !connection.is_outstanding(seq) {
-                return;
+                return false;
             }
             if let Some(mtu) = mtu {
                 connection.set_path_mss(cx.now, (mtu - ip - HEADER_LEN).max(MIN_MSS as usize) as u64);
                 connection.resend_syn_without_data();
-            } else if refused && connection.state == State::SynSent {
-                connection.end_with(Some(ConnectionError::Refused));
+            } else if connection.is_opening() {
+                // RFC 5461, 4.1: as most stacks, before there is something to lose.
+                match meaning {
+                    Meaning::Refused => connection.end_with(Some(ConnectionError::Refused)),
+                    Meaning::Unreachable => connection.end_with(Some(ConnectionError::Unreachable)),
+                    Meaning::Other => {}
+                }
+            } else if meaning == Meaning::Unreachable && connection.is_embryo() {
+                // As in Linux: our SYN-ACKs don't arrive. The peer may try again.
+                connection.end_with(None);
             }
+            true
         });
+        self.statistics.out_of_window_icmps += u64::from(known == Some(false));
     }
 
     /// Tells a sender that nobody receives its packet.

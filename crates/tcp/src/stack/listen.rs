@@ -26,6 +26,8 @@ pub(crate) struct Listener {
     pub cookies_until: u64,
     /// `TCP_FASTOPEN`.
     pub fast_open: bool,
+    /// `TCP_FASTOPEN_KEY`, instead of the stack's.
+    pub fast_open_key: Option<[u64; 2]>,
     /// What its connections inherit.
     pub options: SocketOptions,
 }
@@ -35,7 +37,17 @@ impl Listener {
         let backlog = backlog.max(1);
         let queue = VecDeque::new();
         let options = SocketOptions::default();
-        Listener { local, backlog, algorithm, queue, embryos: 0, cookies_until: 0, fast_open: false, options }
+        Listener {
+            local,
+            backlog,
+            algorithm,
+            queue,
+            embryos: 0,
+            cookies_until: 0,
+            fast_open: false,
+            fast_open_key: None,
+            options,
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {

@@ -92,6 +92,7 @@ pub struct Statistics {
     pub listen_overflows: u64,
     pub udp_dropped: u64,
     pub icmp_in_errors: u64,
+    pub out_of_window_icmps: u64,
     pub limited: u64,
     /// Frames of [`Stack::receive_in_place`].
     pub in_place: u64,
@@ -226,6 +227,13 @@ impl Stack {
             dhcp: None,
         });
         number
+    }
+
+    /// Changes what an interface's device does, for new connections.
+    pub fn set_offloads(&mut self, interface: usize, offloads: Needs) {
+        if let Some(port) = self.interfaces.get_mut(interface) {
+            port.offloads = offloads;
+        }
     }
 
     /// Adds a route through a gateway, which is in a network of `interface`.

@@ -246,6 +246,19 @@ impl Stack {
     /// # Errors
     /// [`SocketError::WouldBlock`] if none had; the connection's error if it ended.
     pub fn send(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
+        self.append(now, id, bytes, false)
+    }
+
+    /// As [`Stack::send`], but others follow soon (`MSG_MORE`): a segment that is not full waits for them until the
+    /// next acknowledgment, or for one retransmission timeout if nothing is in flight.
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn send_more(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
+        self.append(now, id, bytes, true)
+    }
+
+    fn append(&mut self, now: u64, id: SocketId, bytes: &[u8], more: bool) -> Result<usize, SocketError> {
         self.now = self.now.max(now);
         let connection = self.connection(id)?;
         if let Some(error) = connection.error {
@@ -256,7 +269,7 @@ impl Stack {
         }
         let index = id.index;
         let sent = match &mut self.slots[index as usize].socket {
-            Some(Socket::Tcp(connection)) => connection.send(bytes, &self.settings),
+            Some(Socket::Tcp(connection)) => connection.send(bytes, more, &self.settings),
             _ => 0,
         };
         self.touch(index);
@@ -448,6 +461,15 @@ impl Stack {
         if options.tcp_fastopen_connect {
             self.request_fast_open(id.index);
         }
+        Ok(())
+    }
+
+    /// Ends a record (`MSG_EOR`): bytes that are sent later don't share a segment with earlier ones.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn end_record(&mut self, id: SocketId) -> Result<(), SocketError> {
+        self.connection_mut(id)?.end_record();
         Ok(())
     }
 
