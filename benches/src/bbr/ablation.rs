@@ -85,7 +85,7 @@ impl Program {
         let now = self.clock.now() / self.ablation.stamps * self.ablation.stamps;
         for _ in 0..BURST {
             let Some(received) = self.device.receive()? else { break };
-            ringway_stack::pass(&mut self.stack, now, &received, &mut self.frame);
+            ringway_stack::pass(&mut self.stack, now, &received, &mut self.frame, None);
         }
         if now >= self.next {
             self.stack.expire(now);

@@ -3,7 +3,7 @@
 use crate::{Device, DeviceError, Received};
 use ringway_frame::{BURST, BURST_BYTES, LARGEST, Offload};
 use ringway_host::{Clock, Epoll, random};
-use ringway_tcp::{Cidr, InterfaceConfig, Settings, Stack, Transmit};
+use ringway_tcp::{Cidr, InterfaceConfig, Reader, Settings, SocketError, SocketId, Stack, Transmit};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -69,6 +69,8 @@ pub struct Host {
     frame: Vec<u8>,
     /// The device had no room for a frame.
     full: bool,
+    /// Why the device failed, to be reported by the next [`Host::poll`].
+    error: Option<DeviceError>,
     pub(crate) spin: Duration,
 }
 
@@ -108,6 +110,7 @@ impl Host {
             epoll: Arc::new(epoll),
             frame: vec![0; LARGEST as usize],
             full: false,
+            error: None,
             spin: config.spin,
         })
     }
@@ -127,17 +130,38 @@ impl Host {
     /// # Errors
     /// If the device can't be used any more; the same holds for the other functions.
     pub fn poll(&mut self) -> Result<bool, DeviceError> {
+        self.error.take().map_or(Ok(()), Err)?;
         let now = self.now();
+        let busy = self.receive(now, None)?;
+        self.stack.expire(now);
+        self.send(now)?;
+        Ok(busy)
+    }
+
+    /// Receives bytes of a socket that has nothing to read: they are copied once, from the device's memory to `out`.
+    /// The caller must call [`Host::send`] then.
+    pub(crate) fn read(&mut self, socket: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+        let now = self.now();
+        let mut reader = Reader::new(socket, out);
+        if let Err(error) = self.receive(now, Some(&mut reader)) {
+            self.error = Some(error);
+        }
+        let filled = reader.filled();
+        self.stack.expire(now);
+        if filled > 0 { Ok(filled) } else { Err(SocketError::WouldBlock) }
+    }
+
+    /// Receives up to a burst of frames, or until the reader has enough. Returns whether frames were received.
+    fn receive(&mut self, now: u64, mut reader: Option<&mut Reader<'_>>) -> Result<bool, DeviceError> {
         let (mut count, mut bytes) = (0, 0);
         while count < BURST
             && bytes < BURST_BYTES
+            && !reader.as_ref().is_some_and(|reader| reader.is_full())
             && let Some(received) = self.device.receive()?
         {
-            let len = pass(&mut self.stack, now, &received, &mut self.frame);
+            let len = pass(&mut self.stack, now, &received, &mut self.frame, reader.as_deref_mut());
             (count, bytes) = (count + 1, bytes + len);
         }
-        self.stack.expire(now);
-        self.send(now)?;
         Ok(count > 0)
     }
 
@@ -202,13 +226,19 @@ impl Host {
 }
 
 /// Passes a frame to a stack; its length. `frame` has room for a copy, if one is necessary.
-pub fn pass(stack: &mut Stack, now: u64, received: &Received<'_>, frame: &mut [u8]) -> usize {
+pub fn pass(
+    stack: &mut Stack,
+    now: u64,
+    received: &Received<'_>,
+    frame: &mut [u8],
+    reader: Option<&mut Reader<'_>>,
+) -> usize {
     let Received { head, rest, offload } = received;
     if rest.is_empty() {
         stack.receive(now, 0, head, *offload);
         return head.len();
     }
-    if stack.receive_in_place(now, 0, head, rest, *offload) {
+    if stack.receive_in_place(now, 0, head, rest, *offload, reader) {
         return head.len() + rest.iter().map(|piece| piece.len()).sum::<usize>();
     }
     let len = received.read(frame);

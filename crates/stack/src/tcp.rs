@@ -80,12 +80,21 @@ impl TcpStream {
         Ok(stream)
     }
 
-    pub(crate) fn read_some(&self, host: &mut Host, out: &mut [u8]) -> Result<usize, SocketError> {
+    /// Reads what was received already.
+    fn read_received(&self, host: &mut Host, out: &mut [u8]) -> Result<usize, SocketError> {
         if self.0.read_shut.load(Relaxed) {
             return Ok(0);
         }
         let now = host.now();
         host.stack().recv(now, self.0.socket.id, out)
+    }
+
+    /// Reads; receives from the device if there is nothing yet.
+    pub(crate) fn read_some(&self, host: &mut Host, out: &mut [u8]) -> Result<usize, SocketError> {
+        match self.read_received(host, out) {
+            Err(SocketError::WouldBlock) => host.read(self.0.socket.id, out),
+            result => result,
+        }
     }
 
     /// As `write`, but more bytes follow soon (`MSG_MORE`): a segment that is not full waits for them, until the peer
@@ -136,7 +145,7 @@ impl TcpStream {
                 count += len;
             }
             // Tells an error, the end, or that there is nothing.
-            if count == 0 { self.read_some(host, out) } else { Ok(count) }
+            if count == 0 { self.read_received(host, out) } else { Ok(count) }
         })
     }
 
@@ -152,7 +161,7 @@ impl TcpStream {
             let parts = host.stack().received(id)?;
             if parts[0].is_empty() {
                 // A buffer of one byte tells an error, the end, or that there is nothing.
-                return self.read_some(host, &mut [0]);
+                return self.read_received(host, &mut [0]);
             }
             let count = use_bytes(parts);
             host.stack().consume(now, id, count)?;

@@ -87,5 +87,5 @@ pub use connection::{ConnectionError, Readiness, State, TcpInfo};
 pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};
 pub use settings::{MS, Pacing, SECOND, Settings, SocketOptions};
-pub use stack::{Accepted, InterfaceConfig, SocketError, SocketId, Stack, Statistics};
+pub use stack::{Accepted, InterfaceConfig, Reader, SocketError, SocketId, Stack, Statistics};
 pub use trace::{Trace, TracePoint};

@@ -117,6 +117,8 @@ pub(crate) struct ReceiveBuffer {
     ranges: BTreeMap<u64, u64>,
     /// Starts of ranges, the most recently changed first (RFC 2018, 4).
     recent: ArrayVec<u64, SACK_BLOCKS>,
+    /// Bytes before this offset that arrive in order are not stored, since the caller of `place` has them.
+    passed: u64,
 }
 
 /// What became of a segment's bytes.
@@ -145,6 +147,12 @@ impl ReceiveBuffer {
         (self.next - self.start) as usize
     }
 
+    /// The next `count` bytes go to a program directly: [`ReceiveBuffer::place`] does not store them if they begin a
+    /// segment, and the caller removes them before anyone reads. 0 ends this.
+    pub(crate) fn pass(&mut self, count: usize) {
+        self.passed = if count == 0 { 0 } else { self.next + count as u64 };
+    }
+
     /// Whether there are bytes after a hole.
     pub(crate) fn has_holes(&self) -> bool {
         !self.ranges.is_empty()
@@ -162,9 +170,11 @@ impl ReceiveBuffer {
         if from > self.next && self.ranges.len() >= RANGES && self.covering(from).is_none() {
             return placed;
         }
-        self.reserve(end);
-        let mut at = from;
-        for piece in bytes.from((from - offset) as usize).pieces() {
+        let mut at = if offset == self.next { from.max(self.passed.min(end)) } else { from };
+        if at < end {
+            self.reserve(end);
+        }
+        for piece in bytes.from((at - offset) as usize).pieces() {
             self.write(at, piece);
             at += piece.len() as u64;
         }
@@ -329,6 +339,29 @@ mod tests {
         assert_eq!(blocks, [(10, 25), (50, 60), (30, 40)]);
         let again = buffer.place(STREAM + 32, &[0; 4]);
         assert_eq!(again.duplicate, Some((STREAM + 32, STREAM + 36)));
+    }
+
+    #[test]
+    fn bytes_that_are_passed_are_not_stored() {
+        let mut buffer = ReceiveBuffer::new(STREAM);
+        buffer.pass(60);
+        // Not in order, and then in part a duplicate.
+        buffer.place(STREAM + 30, &[3; 10]);
+        buffer.pass(20);
+        // Fills the hole: ten of its bytes are stored.
+        assert_eq!(buffer.place(STREAM, &[1; 30]).in_order, 40);
+        buffer.consume(20);
+        buffer.pass(0);
+        assert_eq!(buffer.slices().concat(), [[1; 10], [3; 10]].concat());
+        buffer.consume(20);
+        buffer.pass(5);
+        assert_eq!(buffer.place(STREAM + 35, &[4; 10]).in_order, 5);
+        assert_eq!(buffer.slices().concat(), [4; 5]);
+        buffer.consume(5);
+        buffer.release();
+        buffer.pass(5);
+        assert_eq!(buffer.place(STREAM + 45, &[5; 5]).in_order, 5);
+        assert_eq!((buffer.readable(), buffer.ring.len()), (5, 0));
     }
 
     proptest! {

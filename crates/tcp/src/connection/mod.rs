@@ -394,6 +394,21 @@ impl Connection {
         self.ack_now |= possible >= 2 * left && possible >= left + self.window_step();
     }
 
+    /// The caller takes the next `room` bytes of the stream itself, if nothing is to be read before them; returns their
+    /// offset. [`Connection::passed`] must follow.
+    pub(crate) fn pass_next(&mut self, room: usize) -> Option<u64> {
+        let free = self.receiving.readable() == 0 && self.is_synchronized();
+        free.then(|| self.receiving.pass(room))?;
+        Some(self.receiving.next())
+    }
+
+    /// How many bytes of a segment that begins with `seq` the caller has to take, and then to consume.
+    pub(crate) fn passed(&mut self, begin: u64, seq: u32, len: usize) -> usize {
+        self.receiving.pass(0);
+        let arrived = (self.receiving.next() - begin) as usize;
+        if self.peer_wire(begin) == seq { arrived.min(len) } else { 0 }
+    }
+
     /// Lets the receive buffer grow to twice of what the program reads in a round trip (dynamic right-sizing).
     fn moderate(&mut self, now: u64, count: u64, settings: &Settings) {
         self.tuning.copied += count;

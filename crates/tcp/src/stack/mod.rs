@@ -10,6 +10,7 @@ mod listen;
 mod output;
 mod sockets;
 
+pub use in_place::Reader;
 pub use sockets::{Accepted, SocketError};
 
 use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};

@@ -75,7 +75,7 @@ impl Stack {
         }
     }
 
-    fn connection_mut(&mut self, id: SocketId) -> Result<&mut Connection, SocketError> {
+    pub(super) fn connection_mut(&mut self, id: SocketId) -> Result<&mut Connection, SocketError> {
         self.connection(id)?;
         match &mut self.slots[id.index as usize].socket {
             Some(Socket::Tcp(connection)) => Ok(connection),
