@@ -2,7 +2,7 @@
 
 use crate::RingError;
 use crate::link::Link;
-use ringway_mem::SpanMut;
+use ringway_mem::{Span, SpanMut};
 use ringway_ring::{Producer, Slot};
 use std::sync::Arc;
 
@@ -39,7 +39,11 @@ impl Tx {
     }
 
     /// As [`Tx::push_with`], for a frame that consists of `parts`.
-    pub fn push_gathered(&mut self, parts: &[&[u8]], offload: [u8; 10]) -> Result<bool, RingError> {
+    pub fn push_gathered<'p>(
+        &mut self,
+        parts: impl Iterator<Item = Span<'p>> + Clone,
+        offload: [u8; 10],
+    ) -> Result<bool, RingError> {
         Ok(self.producer.push_gathered(&self.link.memory, parts, offload)?)
     }
 

@@ -14,6 +14,7 @@ mod error;
 mod event;
 mod fault;
 mod file;
+mod file_mapping;
 mod grace;
 pub mod jail;
 #[cfg(target_arch = "x86_64")]
@@ -44,6 +45,7 @@ pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
+pub use file_mapping::FileMapping;
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{

@@ -18,6 +18,7 @@ pub(crate) fn io(error: SocketError) -> Error {
         SocketError::Connection(ConnectionError::Reset) => ErrorKind::ConnectionReset,
         SocketError::Connection(ConnectionError::TimedOut) => ErrorKind::TimedOut,
         SocketError::Connection(ConnectionError::Unreachable) => ErrorKind::HostUnreachable,
+        SocketError::Connection(ConnectionError::SourceLost) => ErrorKind::InvalidData,
     };
     Error::new(kind, error)
 }

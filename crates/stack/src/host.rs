@@ -3,6 +3,7 @@
 use crate::{Device, DeviceError, Received};
 use ringway_frame::{BURST, BURST_BYTES, LARGEST, Offload};
 use ringway_host::{Clock, Epoll, random};
+use ringway_mem::Span;
 use ringway_tcp::{Cidr, InterfaceConfig, Reader, Settings, SocketError, SocketId, Stack, Transmit};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -51,7 +52,7 @@ struct Output<'a> {
 }
 
 impl Transmit for Output<'_> {
-    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         self.full = !self.device.frame(offload, headers, payload);
         !self.full
     }
@@ -71,6 +72,7 @@ pub struct Host {
     full: bool,
     /// Why the device failed, to be reported by the next [`Host::poll`].
     error: Option<DeviceError>,
+    may_read: bool,
     pub(crate) spin: Duration,
 }
 
@@ -111,6 +113,7 @@ impl Host {
             frame: vec![0; LARGEST as usize],
             full: false,
             error: None,
+            may_read: false,
             spin: config.spin,
         })
     }
@@ -130,17 +133,30 @@ impl Host {
     /// # Errors
     /// If the device can't be used any more; the same holds for the other functions.
     pub fn poll(&mut self) -> Result<bool, DeviceError> {
+        self.turn(true)
+    }
+
+    /// As [`Host::poll`]; receives only if it should.
+    pub(crate) fn turn(&mut self, receive: bool) -> Result<bool, DeviceError> {
         self.error.take().map_or(Ok(()), Err)?;
         let now = self.now();
-        let busy = self.receive(now, None)?;
+        let busy = receive && self.receive(now, None)?;
         self.stack.expire(now);
         self.send(now)?;
         Ok(busy)
     }
 
+    /// Whether the next [`Host::read`] may receive. Returns whether it still might.
+    pub(crate) fn permit_read(&mut self, may: bool) -> bool {
+        std::mem::replace(&mut self.may_read, may)
+    }
+
     /// Receives bytes of a socket that has nothing to read: they are copied once, from the device's memory to `out`.
-    /// The caller must call [`Host::send`] then.
+    /// Only once after [`Host::permit_read`]; [`Host::send`] or [`Host::turn`] must follow.
     pub(crate) fn read(&mut self, socket: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+        if !self.permit_read(false) {
+            return Err(SocketError::WouldBlock);
+        }
         let now = self.now();
         let mut reader = Reader::new(socket, out);
         if let Err(error) = self.receive(now, Some(&mut reader)) {

@@ -30,6 +30,7 @@
 mod device;
 mod error;
 mod host;
+mod mapped;
 mod network;
 mod socket;
 mod tcp;
@@ -44,10 +45,11 @@ struct StackPage;
 
 pub use device::{Device, DeviceError, Pair, Received, RingDevice, Spans, TapDevice, pair};
 pub use host::{Config, Host, pass};
+pub use mapped::Mapped;
 pub use network::Network;
 pub use ringway_client::RingOptions;
 pub use ringway_host::TapSettings;
 pub use ringway_tcp::congestion::Algorithm;
-pub use ringway_tcp::{Cidr, Settings, SocketOptions, Trace, TracePoint};
+pub use ringway_tcp::{Cidr, Settings, SocketOptions, Source, Trace, TracePoint};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

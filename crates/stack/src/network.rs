@@ -257,12 +257,12 @@ impl Core {
         error
     }
 
-    /// Receives, handles deadlines and sends. Returns whether frames were received.
-    fn turn(&mut self) -> Result<bool, Arc<DeviceError>> {
+    /// Receives if it should, handles deadlines and sends. Returns whether frames were received.
+    fn turn(&mut self, receive: bool) -> Result<bool, Arc<DeviceError>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let busy = self.host.poll().map_err(|error| self.fail(error))?;
+        let busy = self.host.turn(receive).map_err(|error| self.fail(error))?;
         self.collect();
         Ok(busy)
     }
@@ -285,9 +285,13 @@ impl Core {
         let down = |error| io::Error::new(io::ErrorKind::NetworkDown, error);
         for again in [false, true] {
             if again {
-                self.turn().map_err(down)?;
+                // Not again if the first call has received.
+                let receive = self.host.permit_read(false);
+                self.turn(receive).map_err(down)?;
             } else if let Some(error) = &self.failed {
                 return Err(down(error.clone()));
+            } else {
+                self.host.permit_read(true);
             }
             match call(&mut self.host) {
                 Err(SocketError::WouldBlock) => {}
@@ -426,7 +430,7 @@ impl Shared {
         while !core.stop {
             core.thread = Activity::Working;
             signaled |= std::mem::take(&mut core.signaled);
-            match core.turn() {
+            match core.turn(true) {
                 Ok(false) if !core.waiting.has_woken() => {}
                 Ok(_) => {
                     core = self.pause(core);

@@ -4,9 +4,10 @@ use crate::socket::{Socket, each};
 use crate::waiting::Interest;
 use crate::{Host, Network};
 use ringway_tcp::congestion::Algorithm;
-use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, State, TcpInfo, Trace};
+use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, Source, State, TcpInfo, Trace};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -92,7 +93,11 @@ impl TcpStream {
     /// Reads; receives from the device if there is nothing yet.
     pub(crate) fn read_some(&self, host: &mut Host, out: &mut [u8]) -> Result<usize, SocketError> {
         match self.read_received(host, out) {
-            Err(SocketError::WouldBlock) => host.read(self.0.socket.id, out),
+            Err(SocketError::WouldBlock) => match host.read(self.0.socket.id, out) {
+                // What could not go to `out` directly.
+                Err(SocketError::WouldBlock) => self.read_received(host, out),
+                result => result,
+            },
             result => result,
         }
     }
@@ -107,6 +112,31 @@ impl TcpStream {
             let now = host.now();
             host.stack().send_more(now, self.0.socket.id, bytes)
         })
+    }
+
+    /// Sends a part of a source without a copy to the send buffer, like `sendfile`: its bytes are read, and copied to
+    /// the device, each time that they are sent. Returns how many have room now; the source must keep them until they
+    /// are acknowledged.
+    ///
+    /// # Errors
+    /// As `write`; [`io::ErrorKind::InvalidData`] if the source lost them.
+    pub fn write_shared(&self, source: &Arc<dyn Source>, range: Range<usize>) -> io::Result<usize> {
+        self.0.socket.call(Interest::Write, |host| {
+            let now = host.now();
+            host.stack().send_shared(now, self.0.socket.id, source, range.clone())
+        })
+    }
+
+    /// Sends a whole source as [`TcpStream::write_shared`] does; returns when all of it has room.
+    ///
+    /// # Errors
+    /// As [`TcpStream::write_shared`].
+    pub fn write_source(&self, source: &Arc<dyn Source>) -> io::Result<()> {
+        let mut at = 0;
+        while at < source.len() {
+            at += self.write_shared(source, at..source.len())?;
+        }
+        Ok(())
     }
 
     /// Ends a record (`MSG_EOR`): later bytes don't share a segment with those written before.

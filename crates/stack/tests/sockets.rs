@@ -1,7 +1,7 @@
 //! Sockets of two networks on a pair in memory.
 #![allow(clippy::unwrap_used)]
 
-use ringway_stack::{Config, Host, Network, TcpListener, TcpStream, UdpSocket, pair};
+use ringway_stack::{Config, Host, Mapped, Network, TcpListener, TcpStream, UdpSocket, pair};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -181,6 +181,32 @@ fn a_connection_that_was_not_read_is_reset() {
     drop(server);
     assert_eq!(client.read(&mut [0; 6]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(client.take_error().unwrap().unwrap().kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_resets_its_connection() {
+    let (client, mut server, _networks) = connection();
+    let path = std::env::temp_dir().join(format!("ringway-shrinks-{}", std::process::id()));
+    std::fs::write(&path, vec![7; 8 << 20]).unwrap();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let source = Mapped::of(&file).unwrap();
+    // More than the receiver, which does not read, has room for.
+    client.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while let Ok(count) = client.write_shared(&source, sent..source.len()) {
+        sent += count;
+    }
+    file.set_len(0).unwrap();
+    let mut bytes = vec![0; 65536];
+    let error = loop {
+        if let Err(error) = server.read(&mut bytes) {
+            break error;
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let error = client.write_shared(&source, 0..1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
 }
 
 #[test]

@@ -83,6 +83,7 @@ mod timer;
 mod trace;
 mod udp;
 
+pub use connection::shared::Source;
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
 pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};

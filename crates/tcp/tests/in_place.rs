@@ -5,7 +5,8 @@
 use proptest::prelude::*;
 use ringway_frame::{Needs, Offload};
 use ringway_mem::Span;
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, Reader, Settings, SocketId, Stack};
+use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, Reader, Settings, SocketId, Source, Stack};
+use std::sync::Arc;
 
 /// What a device copies of a frame: the headers of a TCP segment.
 const HEAD: usize = 128;
@@ -44,19 +45,31 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn bytes_are_copied_once(
-        v6: bool, piece in 100_usize..5000, lose in 5_usize..50, read in 0_usize..200_000,
+        v6: bool, shared: bool, piece in 100_usize..5000, lose in 5_usize..50, read in 0_usize..200_000,
     ) {
         let (mut client, mut server) = (host(1, v6), host(2, v6));
         let (any, remote) = if v6 { ("[::]:80", "[fd00::2]:80") } else { ("0.0.0.0:80", "10.0.0.2:80") };
         let listener = server.listen(any.parse().unwrap(), 16).unwrap();
         let socket = client.connect(0, remote.parse().unwrap()).unwrap();
         let stream: Vec<u8> = (0..STREAM).map(|at| (at * 7 % 251) as u8).collect();
+        let source: Arc<dyn Source> = Arc::new(stream.clone());
         let (mut sent, mut received) = (0, Vec::new());
         let mut accepted: Option<SocketId> = None;
         let (mut large, mut in_place, mut data, mut direct) = (0, 0, 0, 0);
         for round in 0..2000 {
             let now = round * MS;
-            sent += client.send(now, socket, &stream[sent..]).unwrap_or(0);
+            loop {
+                let result = match shared {
+                    // Parts that are not joined.
+                    true if sent % 3000 < 1000 => {
+                        client.send(now, socket, &stream[sent..STREAM.min(sent + 500)])
+                    }
+                    true => client.send_shared(now, socket, &source, sent..STREAM.min(sent + 20_000)),
+                    false => client.send(now, socket, &stream[sent..]),
+                };
+                let Ok(count @ 1..) = result else { break };
+                sent += count;
+            }
             for back in [false, true] {
                 let (from, to) = if back { (&mut server, &mut client) } else { (&mut client, &mut server) };
                 // The server's program waits with a buffer in every other round.

@@ -14,6 +14,7 @@
 //! - `+TIME < unreachable CODE START`: it drops it, since the destination is unreachable (RFC 792).
 //! - `+TIME > SEGMENT`: the stack sends this segment, exactly then.
 //! - `+TIME none`: the stack has sent nothing else until then.
+//! - `+TIME asleep`: nobody calls the stack until then.
 //!
 //! A segment is its flags (`S`, `F`, `R`, `P`, `.` for ACK, `E`, `W`), `start:end`, and any of `ack N`, `win N`,
 //! `mss N`, `wscale N`, `sackOK`, `sack A:B,C:D`, `ts VAL,ECR`, `ce`, `ect`, `fo COOKIE` (Fast Open, with `request`,
@@ -412,11 +413,15 @@ impl Run {
                 }
                 self.now = at;
             }
+            _ if rest == "asleep" => {
+                self.now = at;
+                self.collect();
+            }
             _ if rest == "none" => {
                 self.advance(at, false);
                 self.nothing_sent()?;
             }
-            _ => return Err("a timed line has <, > or none".to_string()),
+            _ => return Err("a timed line has <, >, none or asleep".to_string()),
         }
         Ok(())
     }
@@ -506,6 +511,8 @@ impl Run {
                 equal(error.map_or("none".to_string(), |error| format!("{error:?}")))?;
             }
             field => {
+                // Times are those of the last call.
+                self.stack.expire(now);
                 let info = self.stack.info(socket()?).map_err(failed)?;
                 equal(figure(&info, field).ok_or("unknown command")?.to_string())?;
             }

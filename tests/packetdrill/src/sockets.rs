@@ -69,6 +69,7 @@ fn ended(error: ConnectionError) -> i32 {
         ConnectionError::Reset => libc::ECONNRESET,
         ConnectionError::TimedOut => libc::ETIMEDOUT,
         ConnectionError::Unreachable => libc::EHOSTUNREACH,
+        ConnectionError::SourceLost => libc::EIO,
     }
 }
 

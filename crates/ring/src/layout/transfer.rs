@@ -3,6 +3,7 @@
 use super::memory::RingMemory;
 use super::slot::{MOREFRAG, Slot};
 use super::{Broken, Consumer, FRAGMENTS, Producer};
+use ringway_mem::{Span, copy};
 
 /// A received frame, copied to the program's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,18 +132,18 @@ impl Producer {
         frame: &[u8],
         offload: [u8; 10],
     ) -> Result<bool, PushError> {
-        self.push_gathered(memory, &[frame], offload)
+        self.push_gathered(memory, core::iter::once(Span::of(frame)), offload)
     }
 
     /// As [`Producer::push`], for a frame that consists of `parts`.
-    pub fn push_gathered(
+    pub fn push_gathered<'p>(
         &mut self,
         memory: &RingMemory,
-        parts: &[&[u8]],
+        parts: impl Iterator<Item = Span<'p>> + Clone,
         offload: [u8; 10],
     ) -> Result<bool, PushError> {
         let size = memory.slot_size() as usize;
-        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let len: usize = parts.clone().map(|part| part.len()).sum();
         let slots = len.div_ceil(size);
         let most = FRAGMENTS.min(self.slots() as usize);
         if slots > most {
@@ -151,8 +152,8 @@ impl Producer {
         if (self.room(memory, slots as u32)? as usize) < slots {
             return Ok(false);
         }
-        let mut parts = parts.iter().copied();
-        let mut part: &[u8] = &[];
+        let mut parts = parts;
+        let mut part = Span::empty();
         for ahead in 0..slots {
             let buf_idx = self.slot(memory, ahead as u32).buf_idx;
             let len = size.min(len - ahead * size);
@@ -162,8 +163,8 @@ impl Producer {
                     let Some(next) = parts.next() else { break };
                     part = next;
                 }
-                let written = buffer.write(part);
-                (part, buffer) = (&part[written..], buffer.split(written).1);
+                let written = copy(part, buffer);
+                (part, buffer) = (part.split(written).1, buffer.split(written).1);
             }
             let flags = if ahead + 1 < slots { MOREFRAG } else { 0 };
             let offload = if ahead == 0 { offload } else { [0; 10] };

@@ -3,6 +3,7 @@
 use super::{Device, DeviceError, Received};
 use ringway_frame::{Needs, Offload};
 use ringway_host::EventFd;
+use ringway_mem::Span;
 use ringway_tcp::Transmit;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,15 +70,18 @@ pub fn pair() -> Result<(Pair, Pair), DeviceError> {
 }
 
 impl Transmit for Pair {
-    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         let mut line = self.to.lock();
         if line.frames.len() >= FRAMES {
             return false;
         }
         let mut frame = line.spare.pop().unwrap_or_default();
         frame.clear();
-        for part in [headers, payload[0], payload[1]] {
-            frame.extend_from_slice(part);
+        frame.extend_from_slice(headers);
+        for piece in payload {
+            let at = frame.len();
+            frame.resize(at + piece.len(), 0);
+            piece.read(&mut frame[at..]);
         }
         line.frames.push_back((offload, frame));
         true

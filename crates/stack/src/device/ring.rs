@@ -51,8 +51,9 @@ impl From<Ring> for RingDevice {
 }
 
 impl Transmit for RingDevice {
-    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
-        let sent = self.ring.tx.push_gathered(&[headers, payload[0], payload[1]], offload.to_bytes());
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
+        let pieces = std::iter::once(Span::of(headers)).chain(payload.iter().copied());
+        let sent = self.ring.tx.push_gathered(pieces, offload.to_bytes());
         sent.unwrap_or_else(|error| {
             self.error = Some(error);
             false

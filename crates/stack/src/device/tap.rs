@@ -1,6 +1,7 @@
 //! A TAP interface of the host.
 
 use super::{Device, DeviceError, Received};
+use arrayvec::ArrayVec;
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_read, tap_write};
 use ringway_mem::{Span, SpanMut};
@@ -30,9 +31,10 @@ impl TapDevice {
 }
 
 impl Transmit for TapDevice {
-    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         let (head, rest) = headers.split_at(headers.len().min(TAP_HEAD));
-        let tail = [Span::of(rest), Span::of(payload[0]), Span::of(payload[1])];
+        let tail: ArrayVec<Span<'_>, 8> =
+            std::iter::once(Span::of(rest)).chain(payload.iter().copied()).take(8).collect();
         // Other faults lose the frame, as a wire would: the interface is down, or the kernel has no memory.
         if tap_write(self.queue.as_fd(), &offload.to_bytes(), head, &tail) == Err(TapFault::Gone) {
             self.error = Some(DeviceError::Removed);

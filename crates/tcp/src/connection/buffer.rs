@@ -2,10 +2,13 @@
 //! read.
 
 use super::payload::Payload;
+use super::shared::{Runs, Source};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
+use core::ops::Range;
 use ringway_mem::Span;
 
 /// Capacity of a buffer's first allocation.
@@ -17,49 +20,94 @@ const RECORDS: usize = 1024;
 /// SACK blocks that fit into a header without other options.
 pub(crate) const SACK_BLOCKS: usize = 4;
 
+/// Pieces of a frame's payload. A frame ends where it would have more.
+pub(crate) const PIECES: usize = 6;
+/// A part of a send buffer.
+pub(crate) type Pieces<'a> = ArrayVec<Span<'a>, PIECES>;
+
 /// Bytes from the first unacknowledged one on. Offsets are those of the stream.
 #[derive(Debug, Default)]
 pub(crate) struct SendBuffer {
+    /// The bytes that were copied, without those of runs.
     bytes: VecDeque<u8>,
     start: u64,
+    /// Bytes that are elsewhere. Few programs have any.
+    runs: Option<Box<Runs>>,
+    len: usize,
     /// Ends of records: a segment has bytes of one record only. Few programs have any.
-    records: Option<Box<VecDeque<u64>>>,
+    records: Option<Box<Records>>,
+}
+
+/// Ends of records, in order.
+#[derive(Debug, Default)]
+struct Records {
+    ends: VecDeque<u64>,
 }
 
 impl SendBuffer {
     pub(crate) fn new(start: u64) -> SendBuffer {
-        SendBuffer { bytes: VecDeque::new(), start, records: None }
+        SendBuffer { start, ..SendBuffer::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
     /// The offset after the last byte.
     pub(crate) fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.start + self.len as u64
     }
 
     /// Appends bytes up to a length of `limit`; returns how many.
     pub(crate) fn push(&mut self, bytes: &[u8], limit: usize) -> usize {
-        let count = bytes.len().min(limit.saturating_sub(self.bytes.len()));
+        let count = bytes.len().min(limit.saturating_sub(self.len));
         self.bytes.extend(&bytes[..count]);
+        self.len += count;
         count
+    }
+
+    /// Appends bytes of a source, without a copy; returns how many.
+    pub(crate) fn push_run(&mut self, source: &Arc<dyn Source>, range: Range<usize>, limit: usize) -> usize {
+        let count = range.len().min(limit.saturating_sub(self.len));
+        let range = range.start..range.start + count;
+        if count == 0 || !self.runs.get_or_insert_default().push(self.start + self.len as u64, source, range)
+        {
+            return 0;
+        }
+        self.len += count;
+        count
+    }
+
+    /// Bytes of a source could not be read.
+    pub(crate) fn lose(&mut self) {
+        if let Some(runs) = &mut self.runs {
+            runs.lose();
+        }
+    }
+
+    /// Whether some bytes are not copied.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.runs.is_some()
+    }
+
+    /// Whether bytes of a source are gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.runs.as_ref().is_some_and(|runs| runs.is_lost())
     }
 
     /// Ends a record at the last byte. If there are too many, it is joined with the next.
     pub(crate) fn end_record(&mut self) {
         let end = self.end();
-        let records = self.records.get_or_insert_default();
-        if records.len() < RECORDS && records.back() != Some(&end) && end > self.start {
-            records.push_back(end);
+        let ends = &mut self.records.get_or_insert_default().ends;
+        if ends.len() < RECORDS && ends.back() != Some(&end) && end > self.start {
+            ends.push_back(end);
         }
     }
 
     /// The first end of a record after `offset`.
     pub(crate) fn next_record_end(&self, offset: u64) -> Option<u64> {
-        let records = self.records.as_ref()?;
-        records.get(records.partition_point(|end| *end <= offset)).copied()
+        let ends = &self.records.as_ref()?.ends;
+        ends.get(ends.partition_point(|end| *end <= offset)).copied()
     }
 
     /// The end of the record that the byte at `offset` is in; the last one has no end yet.
@@ -69,12 +117,42 @@ impl SendBuffer {
 
     /// Whether a record ends at `offset`.
     pub(crate) fn is_record_end(&self, offset: u64) -> bool {
-        self.records.as_ref().is_some_and(|records| records.binary_search(&offset).is_ok())
+        self.records.as_ref().is_some_and(|records| records.ends.binary_search(&offset).is_ok())
     }
 
-    /// The bytes from `offset` on, at most `len`, in two pieces.
-    pub(crate) fn slices(&self, offset: u64, len: usize) -> [&[u8]; 2] {
-        let from = (offset.saturating_sub(self.start) as usize).min(self.bytes.len());
+    /// The bytes from `offset` on, at most `len`, or fewer if they are in too many places.
+    pub(crate) fn pieces(&self, offset: u64, len: usize) -> Pieces<'_> {
+        let mut pieces = Pieces::new();
+        let mut at = offset.clamp(self.start, self.end());
+        let end = (at + len as u64).min(self.end());
+        while at < end && pieces.remaining_capacity() >= 2 {
+            let run = self.runs.as_ref().and_then(|runs| runs.at(at));
+            if let Some(run) = run.filter(|run| run.start <= at) {
+                let next = run.end.min(end);
+                let span = run.span(at, next);
+                let whole = span.len() as u64 == next - at;
+                pieces.push(span);
+                if !whole {
+                    break;
+                }
+                at = next;
+            } else {
+                let next = run.map_or(end, |run| run.start.min(end));
+                for slice in self.copied(at, (next - at) as usize) {
+                    if !slice.is_empty() {
+                        pieces.push(Span::of(slice));
+                    }
+                }
+                at = next;
+            }
+        }
+        pieces
+    }
+
+    /// Copied bytes from `offset` on, in two pieces.
+    fn copied(&self, offset: u64, len: usize) -> [&[u8]; 2] {
+        let elsewhere = self.runs.as_ref().map_or(0, |runs| runs.before(offset));
+        let from = ((offset - self.start - elsewhere) as usize).min(self.bytes.len());
         let to = (from + len).min(self.bytes.len());
         let (front, back) = self.bytes.as_slices();
         let middle = front.len();
@@ -83,12 +161,17 @@ impl SendBuffer {
 
     /// Removes the bytes before `offset`.
     pub(crate) fn acknowledge(&mut self, offset: u64) {
-        let count = (offset.saturating_sub(self.start) as usize).min(self.bytes.len());
-        self.bytes.drain(..count);
-        self.start += count as u64;
+        let count = (offset.saturating_sub(self.start) as usize).min(self.len);
+        let elsewhere = self.runs.as_ref().map_or(0, |runs| runs.before(self.start + count as u64));
+        self.bytes.drain(..count - elsewhere as usize);
+        (self.start, self.len) = (self.start + count as u64, self.len - count);
+        if let Some(runs) = &mut self.runs {
+            runs.acknowledge(self.start);
+            self.runs.take_if(|runs| runs.is_empty());
+        }
         if let Some(records) = &mut self.records {
-            while records.pop_front_if(|end| *end <= self.start).is_some() {}
-            self.records.take_if(|records| records.is_empty());
+            while records.ends.pop_front_if(|end| *end <= self.start).is_some() {}
+            self.records.take_if(|records| records.ends.is_empty());
         }
     }
 
@@ -306,8 +389,38 @@ mod tests {
         assert_eq!(buffer.push(&[2; 10], 16), 6);
         buffer.acknowledge(STREAM + 8);
         assert_eq!((buffer.len(), buffer.end()), (8, STREAM + 16));
-        assert_eq!(buffer.slices(STREAM + 9, 3).concat(), [1, 2, 2]);
-        assert_eq!(buffer.slices(STREAM + 15, 30).concat(), [2]);
+        assert_eq!(joined(&buffer.pieces(STREAM + 9, 3)), [1, 2, 2]);
+        assert_eq!(joined(&buffer.pieces(STREAM + 15, 30)), [2]);
+    }
+
+    fn joined(pieces: &[Span<'_>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for piece in pieces {
+            let mut out = vec![0; piece.len()];
+            piece.read(&mut out);
+            bytes.extend(out);
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_record_ends_once_and_is_forgotten_when_acknowledged() {
+        let mut buffer = SendBuffer::new(STREAM);
+        buffer.end_record();
+        assert_eq!(buffer.next_record_end(STREAM), None);
+        buffer.push(&[1; 10], 100);
+        buffer.end_record();
+        buffer.end_record();
+        buffer.push(&[1; 10], 100);
+        assert_eq!([0, 9, 10].map(|at| buffer.record_end(STREAM + at) - STREAM), [10, 10, 20]);
+        assert!(buffer.is_record_end(STREAM + 10) && !buffer.is_record_end(STREAM + 20));
+        buffer.acknowledge(STREAM + 10);
+        assert!(buffer.records.is_none());
+        (0..2 * RECORDS).for_each(|_| {
+            buffer.push(&[1], 1 << 20);
+            buffer.end_record();
+        });
+        assert_eq!(buffer.records.as_ref().map(|records| records.ends.len()), Some(RECORDS));
     }
 
     #[test]
@@ -365,6 +478,43 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn copied_and_shared_bytes_are_one_stream(
+            steps in prop::collection::vec((0u8..4, 0usize..50, 0usize..50), 1..80),
+        ) {
+            let sources: Vec<Arc<dyn Source>> =
+                [0u8, 100].map(|first| Arc::new((first..first + 100).collect::<Vec<u8>>()) as _).into();
+            let (mut buffer, mut model, mut start) = (SendBuffer::new(STREAM), Vec::new(), 0);
+            for (what, from, len) in steps {
+                match what {
+                    0 => {
+                        let bytes = vec![200 + (len % 50) as u8; len];
+                        let count = buffer.push(&bytes, 300);
+                        model.extend_from_slice(&bytes[..count]);
+                    }
+                    1 => {
+                        let source = len % 2;
+                        let count = buffer.push_run(&sources[source], from..from + len, 300);
+                        model.extend((from..from + count).map(|at| (100 * source + at) as u8));
+                    }
+                    2 => {
+                        start = model.len().min(start + from);
+                        buffer.acknowledge(STREAM + start as u64);
+                    }
+                    _ => {
+                        let at = model.len().min(start + from);
+                        let pieces = joined(&buffer.pieces(STREAM + at as u64, len));
+                        prop_assert!(!pieces.is_empty() || len == 0 || at == model.len());
+                        prop_assert_eq!(&pieces[..], &model[at..at + pieces.len()]);
+                    }
+                }
+                prop_assert_eq!(buffer.len(), model.len() - start);
+                prop_assert_eq!(buffer.end(), STREAM + model.len() as u64);
+            }
+            buffer.acknowledge(STREAM + model.len() as u64);
+            prop_assert!(buffer.bytes.is_empty() && buffer.runs.is_none());
+        }
+
         #[test]
         fn pieces_in_any_order_give_the_stream(
             cuts in prop::collection::vec((0usize..600, 1usize..200), 1..60), read in 0usize..300,

@@ -166,7 +166,7 @@ impl Connection {
         let echo = segment.options.timestamps.filter(|(_, ecr)| self.ts_ok && *ecr != 0);
         let Some((_, ecr)) = echo else { return false };
         let now = self.timestamp(now);
-        now.wrapping_sub(ecr) > now.wrapping_sub(self.opened)
+        now.wrapping_sub(ecr) > now.wrapping_sub(self.timers.opened)
     }
 
     /// The handshake is complete.

@@ -75,7 +75,9 @@ mod tests {
     #[test]
     fn times_add_up() {
         let mut limits = Limits::default();
-        for (limit, now) in [(Limit::Network, 10), (Limit::Receiver, 15), (Limit::Network, 35), (Limit::Nothing, 36)] {
+        for (limit, now) in
+            [(Limit::Network, 10), (Limit::Receiver, 15), (Limit::Network, 35), (Limit::Nothing, 36)]
+        {
             limits.set(limit, now);
         }
         limits.set(Limit::SendBuffer, 50);

@@ -17,6 +17,7 @@ pub(crate) mod rate;
 mod recovery;
 mod rtt;
 mod scoreboard;
+pub(crate) mod shared;
 mod timers;
 
 pub use info::TcpInfo;
@@ -29,7 +30,9 @@ use crate::demux::Tuple;
 use crate::settings::{MS, SECOND, Settings, SocketOptions};
 use crate::trace::Trace;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use buffer::{ReceiveBuffer, SendBuffer};
+use core::ops::Range;
 use fast_open::FastOpen;
 use limits::Limits;
 use mtu::MtuSearch;
@@ -37,6 +40,7 @@ use rate::Rate;
 use recovery::Recovery;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
+use shared::Source;
 use timers::Timers;
 
 /// The offset of the SYN. Offsets before it, of segments from another time, stay positive.
@@ -78,6 +82,9 @@ pub enum ConnectionError {
     /// There is no route, or the next hop doesn't answer.
     #[error("no route to host")]
     Unreachable,
+    /// Bytes that were to be sent without a copy are gone; see [`Source::is_lost`].
+    #[error("the bytes to send are gone")]
+    SourceLost,
 }
 
 /// What a call needs besides the connection.
@@ -133,6 +140,24 @@ pub(crate) struct Ecn {
     pub last_ce: bool,
 }
 
+/// Bytes to send.
+#[derive(Clone, Debug)]
+pub(crate) enum Bytes<'a> {
+    /// They are copied.
+    Copied(&'a [u8]),
+    /// They stay where they are.
+    Shared(&'a Arc<dyn Source>, Range<usize>),
+}
+
+impl Bytes<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Bytes::Copied(bytes) => bytes.len(),
+            Bytes::Shared(_, range) => range.len(),
+        }
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -170,12 +195,7 @@ pub(crate) struct Connection {
     sndbuf: usize,
     /// No more bytes are sent after those in the buffer.
     fin_queued: bool,
-    /// `tcp_cork` holds back nothing until the next segment.
-    uncorked: bool,
-    /// The last bytes came with `MSG_MORE`, and are held back like by `tcp_cork` until something happens.
-    more_follows: bool,
-    /// The last bytes came with `MSG_MORE`, so that the peer's program need not have them soon (PSH).
-    is_unfinished: bool,
+    hold: Hold,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
     small_end: u64,
     board: Scoreboard,
@@ -219,15 +239,24 @@ pub(crate) struct Connection {
     is_interactive: bool,
     /// `tcp_min_tso_segs`.
     min_tso_segs: u32,
-    /// The timestamp of the first SYN.
-    opened: u32,
-    /// Segments wait for their release, or did when the last one was sent.
-    is_held: bool,
     tuning: Tuning,
 
     timers: Timers,
     pub(crate) counts: Counts,
     pub(crate) trace: Option<Box<Trace>>,
+}
+
+/// What holds back bytes that could be sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hold {
+    /// `tcp_cork` holds back nothing until the next segment.
+    uncorked: bool,
+    /// The last bytes came with `MSG_MORE`, and are held back like by `tcp_cork` until something happens.
+    more_follows: bool,
+    /// The last bytes came with `MSG_MORE`, so that the peer's program need not have them soon (PSH).
+    is_unfinished: bool,
+    /// Segments wait for their release, or did when the last one was sent.
+    is_held: bool,
 }
 
 /// Use of the congestion window until an offset is acknowledged.
@@ -353,15 +382,21 @@ impl Connection {
     }
 
     /// Appends bytes to the stream; returns how many had room. `more`: others follow soon.
-    pub(crate) fn send(&mut self, bytes: &[u8], more: bool, settings: &Settings) -> usize {
+    pub(crate) fn send(&mut self, bytes: &Bytes<'_>, more: bool, settings: &Settings) -> usize {
         if self.fin_queued || self.error.is_some() || self.state == State::Closed {
             return 0;
         }
         let unsent = (self.sending.end() - self.nxt.min(self.sending.end())) as usize;
         let own = self.options.tcp_notsent_lowat;
         let lowat = if own == 0 { settings.tcp_notsent_lowat } else { own }.saturating_sub(unsent);
-        (self.more_follows, self.is_unfinished) = (more, more);
-        let sent = self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf);
+        (self.hold.more_follows, self.hold.is_unfinished) = (more, more);
+        let sent = match bytes {
+            Bytes::Copied(bytes) => self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf),
+            Bytes::Shared(source, range) => {
+                let end = range.end.min(range.start.saturating_add(lowat)).min(source.len());
+                self.sending.push_run(source, range.start..end, self.sndbuf)
+            }
+        };
         self.limits.wants_room = sent < bytes.len();
         sent
     }
@@ -392,6 +427,11 @@ impl Connection {
         let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
         let possible = self.right_edge() - self.rcv_nxt();
         self.ack_now |= possible >= 2 * left && possible >= left + self.window_step();
+    }
+
+    /// Whether bytes that were to be sent without a copy are gone: the connection must be reset.
+    pub(crate) fn is_source_lost(&self) -> bool {
+        self.sending.is_lost()
     }
 
     /// The caller takes the next `room` bytes of the stream itself, if nothing is to be read before them; returns their
@@ -490,8 +530,8 @@ impl Connection {
     /// Changes the options; what they held back may be sent.
     pub(crate) fn set_options(&mut self, cx: &mut Context<'_>, options: SocketOptions) {
         // As in Linux: what was held back is sent, even if `tcp_cork` is set.
-        let set = options.tcp_nodelay && (!self.options.tcp_nodelay || self.more_follows);
-        self.uncorked |= set && self.sending.end() > self.nxt;
+        let set = options.tcp_nodelay && (!self.options.tcp_nodelay || self.hold.more_follows);
+        self.hold.uncorked |= set && self.sending.end() > self.nxt;
         self.options = options;
         if options.so_sndbuf > 0 {
             self.sndbuf = options.so_sndbuf;

@@ -10,7 +10,7 @@ use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::timers::Timers;
-use super::{Connection, Counts, DEFAULT_MSS, Ecn, FIRST, MIN_MSS, Readiness, State, Tuning, Usage};
+use super::{Connection, Counts, DEFAULT_MSS, Ecn, FIRST, Hold, MIN_MSS, Readiness, State, Tuning, Usage};
 use crate::congestion::{Algorithm, State as CaState, Window};
 use crate::demux::Tuple;
 use crate::settings::{Settings, SocketOptions};
@@ -60,9 +60,7 @@ impl Connection {
             sending: SendBuffer::new(FIRST + 1),
             sndbuf: settings.tcp_wmem[1],
             fin_queued: false,
-            uncorked: false,
-            more_follows: false,
-            is_unfinished: false,
+            hold: Hold::default(),
             small_end: 0,
             board: Scoreboard::default(),
             rate: Rate::default(),
@@ -95,8 +93,6 @@ impl Connection {
             quick_acks: 16,
             is_interactive: false,
             min_tso_segs: settings.tcp_min_tso_segs,
-            opened: 0,
-            is_held: false,
             tuning: Tuning { since: now, ..Tuning::default() },
             timers: Timers::default(),
             counts: Counts::default(),

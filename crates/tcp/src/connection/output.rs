@@ -104,15 +104,18 @@ impl Connection {
         let options = self.syn_options(cx.now, answers, again);
         let window = self.rcv_adv.saturating_sub(self.rcv_nxt()).min(65535) as u16;
         let early = if answers || again { 0 } else { self.fast_open_payload(&options) };
+        let early_data = self.sending.pieces(FIRST + 1, early as usize);
         let outgoing = Outgoing {
             seq: self.wire(FIRST),
             ack: if answers { self.peer_wire(self.rcv_nxt()) } else { 0 },
             flags,
             window,
-            payload: self.sending.slices(FIRST + 1, early as usize),
+            payload: &early_data,
             ..Outgoing::default()
         };
-        if !link.tcp(&self.tuple, &outgoing, &options) {
+        let sent = link.tcp(&self.tuple, &outgoing, &options);
+        drop(early_data);
+        if !sent {
             return Progress::Full;
         }
         self.acknowledgment_sent();
@@ -122,7 +125,7 @@ impl Connection {
             self.board.resent(FIRST, FIRST + 1, stamp);
             self.counts.retrans += 1;
         } else {
-            self.opened = self.timestamp(cx.now);
+            self.timers.opened = self.timestamp(cx.now);
             self.board.sent(FIRST, FIRST + 1, stamp);
             if early > 0 {
                 self.fast_open.syn_data_end = FIRST + 1 + early;
@@ -326,7 +329,7 @@ impl Connection {
                 // Without SACK, a partial acknowledgment always repeats the first segment (RFC 6582, 3.2).
                 let partial = !self.sack_ok && lost.start == self.una;
                 if quota < self.mss.min(lost.len()) && in_flight > 0 && !partial {
-                    self.is_held = false;
+                    self.hold.is_held = false;
                     return None;
                 }
                 let most = (quota / self.mss).max(1) * self.mss;
@@ -341,14 +344,14 @@ impl Connection {
             None => match self.next_new(cx, quota, goal) {
                 Some(next) => next,
                 None => {
-                    self.is_held = false;
+                    self.hold.is_held = false;
                     return None;
                 }
             },
         };
         if self.is_paced(cx) && self.release_at > cx.now && self.counts.data_segs_out >= 10 {
             self.timers.release = Some(self.release_at);
-            self.is_held = true;
+            self.hold.is_held = true;
             return None;
         }
         self.timers.release = None;
@@ -405,7 +408,7 @@ impl Connection {
         let send = if all {
             follows || self.may_send_small(cx.now, idle)
         } else {
-            permitted >= self.max_wnd / 2 || self.uncorked
+            permitted >= self.max_wnd / 2 || self.hold.uncorked
         };
         self.limits.window_full = !send && permitted == usable;
         if !send && !all && idle {
@@ -417,10 +420,10 @@ impl Connection {
     /// Nagle's algorithm (RFC 9293, 3.7.4), in Minshall's variant: only one segment in flight is not full. A cork,
     /// or `MSG_MORE`, holds back for one timeout at most while nothing is in flight.
     fn may_send_small(&mut self, now: u64, idle: bool) -> bool {
-        if self.fin_queued || self.uncorked {
+        if self.fin_queued || self.hold.uncorked {
             return true;
         }
-        let corked = self.options.tcp_cork || self.more_follows;
+        let corked = self.options.tcp_cork || self.hold.more_follows;
         if corked && idle && self.timers.cork.is_none() {
             self.timers.cork = Some(now + self.rtt.rto());
         }
@@ -429,6 +432,7 @@ impl Connection {
 
     /// Sends bytes of the stream. `false`: there was no room.
     fn send_data(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>, next: Next) -> bool {
+        let Some(next) = self.within_pieces(next) else { return false };
         let bytes_end = next.end.min(self.sending.end());
         let payload_len = bytes_end.saturating_sub(next.start);
         let has_fin = self.fin_queued && (next.end > self.sending.end() || bytes_end == self.sending.end());
@@ -457,16 +461,18 @@ impl Connection {
         if cwr {
             outgoing.flags = outgoing.flags.with(Flags::CWR);
         }
-        outgoing.payload = self.sending.slices(next.start, payload_len as usize);
         outgoing.mss = mss as usize;
         // RFC 3168, 6.1.5: not on retransmissions.
         outgoing.ect = self.ecn.ok && !next.again && payload_len > 0;
         let segments = payload_len.div_ceil(mss).max(1);
-        if !link.tcp(&self.tuple, &outgoing, &options) {
+        let pieces = self.sending.pieces(next.start, payload_len as usize);
+        let sent = link.tcp(&self.tuple, &Outgoing { payload: &pieces, ..outgoing }, &options);
+        drop(pieces);
+        if !sent {
             return false;
         }
         self.ecn.queue_cwr &= !cwr;
-        (self.uncorked, self.timers.cork) = (false, None);
+        (self.hold.uncorked, self.timers.cork) = (false, None);
         let end = next.end.max(next.start + payload_len + u64::from(has_fin));
         self.data_sent(cx, Next { end, ..next });
         self.acknowledgment_sent();
@@ -476,9 +482,28 @@ impl Connection {
         true
     }
 
+    /// What to send, cut where a frame would have too many pieces; `None` if its bytes are gone.
+    fn within_pieces(&mut self, next: Next) -> Option<Next> {
+        let end = self.sending.end();
+        if !self.sending.has_runs() || next.start >= end {
+            return Some(next);
+        }
+        let wanted = next.end.min(end) - next.start;
+        let pieces = self.sending.pieces(next.start, wanted as usize);
+        let found = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        drop(pieces);
+        if found == 0 {
+            self.sending.lose();
+        }
+        if self.sending.is_lost() {
+            return None;
+        }
+        Some(if found < wanted { Next { end: next.start + found, ..next } } else { next })
+    }
+
     /// Whether a program's bytes end at an offset, so that the peer's program should have them now.
     fn is_pushed(&self, end: u64) -> bool {
-        let last = end == self.sending.end() && !self.is_unfinished;
+        let last = end == self.sending.end() && !self.hold.is_unfinished;
         last || end == self.fast_open.syn_data_end || self.sending.is_record_end(end)
     }
 
@@ -562,15 +587,17 @@ impl Connection {
         }
     }
 
-    /// When the next segment may be sent. A late start is made up for, at most by half; or by an eighth of the
-    /// shortest round trip if the segment waited for its time and this thread looked late, as on a busy machine.
+    /// When the next segment may be sent. A late start is made up for, at most by half of the frame's time, as in
+    /// Linux. If the frame waited for its time and this thread looked late, as on a busy machine, it is made up for by
+    /// a millisecond, whose bytes make a frame at most rates (see `tso_goal`), and an eighth of a round trip, at most:
+    /// more would overflow queues that are small.
     fn pace(&mut self, cx: &Context<'_>, bytes: u64) {
         let rate = self.window.pacing_rate.min(self.options.so_max_pacing_rate);
         if !self.is_paced(cx) || rate == u64::MAX || rate == 0 {
             return;
         }
         let time = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        let missed = if self.is_held { self.rtt.min().unwrap_or(0) / 8 } else { 0 };
+        let missed = if self.hold.is_held { (self.rtt.min().unwrap_or(0) / 8).min(MS) } else { 0 };
         let late = cx.now.saturating_sub(self.release_at).min(missed.max(time / 2));
         self.release_at = (self.release_at.max(cx.now) + time - late).min(cx.now + 1000 * MS);
     }

@@ -86,7 +86,7 @@ impl Connection {
             self.challenge(cx);
             return false;
         }
-        self.more_follows = false;
+        self.hold.more_follows = false;
         let mut acked = Acked::default();
         acked.sample.prior_in_flight = self.in_flight();
         acked.ece = self.ecn.ok && segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);

@@ -46,6 +46,8 @@ pub(crate) struct Timers {
     pub probes: u32,
     /// Since when the peer doesn't acknowledge.
     pub unanswered_since: Option<u64>,
+    /// The timestamp of the first SYN.
+    pub opened: u32,
 }
 
 impl Timers {
@@ -71,7 +73,7 @@ impl Connection {
         }
         if due(self.timers.cork) {
             self.timers.cork = None;
-            (self.uncorked, self.is_unfinished) = (true, false);
+            (self.hold.uncorked, self.hold.is_unfinished) = (true, false);
         }
         if due(self.timers.delayed_ack) {
             self.timers.delayed_ack = None;
@@ -165,7 +167,7 @@ impl Connection {
     fn probe_window(&mut self, cx: &mut Context<'_>) {
         if self.snd_wnd > 0 {
             // The window is open, but small: RFC 9293, 3.8.6.2.1, its override timeout.
-            self.uncorked = true;
+            self.hold.uncorked = true;
             return;
         }
         self.timers.probes += 1;

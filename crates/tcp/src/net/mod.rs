@@ -12,6 +12,7 @@ use crate::demux::Tuple;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use ringway_frame::{Needs, Offload};
+use ringway_mem::Span;
 use ringway_wire::ipv4::DONT_FRAGMENT;
 use ringway_wire::tcp::{CHECKSUM_AT, Flags, HEADER_LEN};
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, MacAddress, Protocol, Sum, Tcp, U16, U32, U128};
@@ -25,10 +26,10 @@ const GSO: [u8; 3] = [1, 4, 0x80];
 
 /// Where a stack puts frames.
 pub trait Transmit {
-    /// Takes a frame, which is in three pieces; its metadata has only offloads that the interface supports.
-    /// `false`: there is no room, and the stack keeps the frame for the next call of
-    /// [`crate::Stack::transmit`].
-    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool;
+    /// Takes a frame, which is in pieces: headers, and a payload that others may change. Its metadata has only
+    /// offloads that the interface supports. `false`: there is no room, and the stack keeps the frame for the next
+    /// call of [`crate::Stack::transmit`].
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool;
 }
 
 /// Frames in memory.
@@ -75,12 +76,15 @@ impl Frames {
 }
 
 impl Transmit for Frames {
-    fn frame(&mut self, offload: Offload, headers: &[u8], payload: [&[u8]; 2]) -> bool {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         if self.frames.len() >= self.most {
             return false;
         }
-        for piece in [headers, payload[0], payload[1]] {
-            self.bytes.extend_from_slice(piece);
+        self.bytes.extend_from_slice(headers);
+        for piece in payload {
+            let at = self.bytes.len();
+            self.bytes.resize(at + piece.len(), 0);
+            piece.read(&mut self.bytes[at..]);
         }
         self.frames.push((self.bytes.len(), offload));
         true
@@ -94,7 +98,7 @@ pub(crate) struct Outgoing<'a> {
     pub ack: u32,
     pub flags: Flags,
     pub window: u16,
-    pub payload: [&'a [u8]; 2],
+    pub payload: &'a [Span<'a>],
     /// Payload of each segment; a larger one needs segmentation.
     pub mss: usize,
     /// Whether the packet may be CE-marked instead of dropped.
@@ -118,8 +122,8 @@ impl Link<'_> {
         let mut listed = [0; OPTIONS];
         let options_len = options.emit(&mut listed);
         let options = &listed[..options_len];
-        let (header, payload) =
-            (HEADER_LEN + options.len(), segment.payload[0].len() + segment.payload[1].len());
+        let payload: usize = segment.payload.iter().map(|piece| piece.len()).sum();
+        let header = HEADER_LEN + options.len();
         let mut bytes = [0; HEADERS];
         let at = self.network(&mut bytes, tuple, segment.ect, header + payload);
         let tcp = Tcp {
@@ -141,9 +145,8 @@ impl Link<'_> {
             offload = Offload::checksum(at as u16, CHECKSUM_AT as u16);
             sum.value()
         } else {
-            for piece in [&bytes[at..end], segment.payload[0], segment.payload[1]] {
-                sum.add(piece);
-            }
+            sum.add(&bytes[at..end]);
+            segment.payload.iter().for_each(|piece| add(&mut sum, *piece));
             sum.finish()
         };
         bytes[at + CHECKSUM_AT..at + CHECKSUM_AT + 2].copy_from_slice(&field.to_be_bytes());
@@ -171,6 +174,16 @@ impl Link<'_> {
             fragment: DONT_FRAGMENT,
         };
         header.write(self.source, self.destination, len, bytes)
+    }
+}
+
+/// Adds bytes to a checksum. If others change them before they are sent, the peer drops the segment.
+fn add(sum: &mut Sum, piece: Span<'_>) {
+    let (mut bytes, mut rest) = ([0; 512], piece);
+    while !rest.is_empty() {
+        let count = rest.read(&mut bytes);
+        sum.add(&bytes[..count]);
+        rest = rest.split(count).1;
     }
 }
 

@@ -66,7 +66,11 @@ impl Stack {
     ///
     /// # Errors
     /// If the socket is not a listener.
-    pub fn set_fast_open_key(&mut self, listener: SocketId, key: Option<[u64; 2]>) -> Result<(), SocketError> {
+    pub fn set_fast_open_key(
+        &mut self,
+        listener: SocketId,
+        key: Option<[u64; 2]>,
+    ) -> Result<(), SocketError> {
         self.local_address(listener)?;
         self.listener_mut(listener.index).ok_or(SocketError::BadSocket)?.fast_open_key = key;
         Ok(())

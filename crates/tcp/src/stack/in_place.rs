@@ -129,7 +129,6 @@ impl Stack {
         let index = self.demux.find(&tuple)?;
         let Some(Socket::Tcp(connection)) = &self.slots.get(index as usize)?.socket else { return None };
         let plain = ![Flags::SYN, Flags::RST].into_iter().any(|flag| tcp.flags.has(flag));
-        (plain && connection.is_synchronized() && packet.protocol == Protocol::TCP)
-            .then_some((packet, index))
+        (plain && connection.is_synchronized() && packet.protocol == Protocol::TCP).then_some((packet, index))
     }
 }

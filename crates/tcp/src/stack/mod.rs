@@ -333,7 +333,7 @@ impl Stack {
         self.now = self.now.max(now);
         let Some(port) = self.interfaces.get_mut(interface) else { return };
         while let Some(frame) = port.queue.front() {
-            if !out.frame(Offload::default(), frame, [&[], &[]]) {
+            if !out.frame(Offload::default(), frame, &[]) {
                 return;
             }
             self.statistics.frames_out += 1;
@@ -354,7 +354,7 @@ impl Stack {
             self.touch(index);
             // Requests for neighbours.
             while let Some(frame) = self.interfaces[interface].queue.pop_front() {
-                if !out.frame(Offload::default(), &frame, [&[], &[]]) {
+                if !out.frame(Offload::default(), &frame, &[]) {
                     self.interfaces[interface].queue.push_front(frame);
                     return;
                 }
@@ -399,10 +399,24 @@ impl Stack {
         let before = connection.counts.segs_out;
         let progress = connection.transmit(&mut cx, &mut link);
         self.statistics.frames_out += connection.counts.segs_out - before;
+        if connection.is_source_lost() {
+            return self.reset_for_lost_source(index);
+        }
         for (frame, offload) in looped.iter() {
             self.loop_back(interface, frame.to_vec(), offload);
         }
         progress
+    }
+
+    /// A connection has lost what it was to send. Its peer must not take what it got for the whole.
+    fn reset_for_lost_source(&mut self, index: u32) -> Progress {
+        let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return Progress::Done };
+        let tuple = connection.tuple;
+        if let Some(reset) = connection.abort_reset(self.now) {
+            self.send_reset(&tuple, reset);
+        }
+        self.with(index, |connection, _| connection.end_with(Some(ConnectionError::SourceLost)));
+        Progress::Done
     }
 
     /// Looks up a neighbour; sends a request if necessary.

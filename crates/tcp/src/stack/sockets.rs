@@ -3,15 +3,18 @@
 use super::listen::Listener;
 use super::{Readiness, Socket, SocketId, Stack};
 use crate::congestion::Algorithm;
-use crate::connection::{Connection, ConnectionError, Opening, State, TcpInfo};
+use crate::connection::shared::Source;
+use crate::connection::{Bytes, Connection, ConnectionError, Opening, State, TcpInfo};
 use crate::demux::{Tuple, address_words};
 use crate::net::Network;
 use crate::settings::SocketOptions;
 use crate::trace::Trace;
 use crate::udp::UdpSocket;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
 use ringway_frame::Needs;
 use ringway_wire::tcp::HEADER_LEN;
 use ringway_wire::{Ethernet, Header, Protocol};
@@ -246,7 +249,7 @@ impl Stack {
     /// # Errors
     /// [`SocketError::WouldBlock`] if none had; the connection's error if it ended.
     pub fn send(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
-        self.append(now, id, bytes, false)
+        self.append(now, id, &Bytes::Copied(bytes), false)
     }
 
     /// As [`Stack::send`], but others follow soon (`MSG_MORE`): a segment that is not full waits for them until the
@@ -255,10 +258,32 @@ impl Stack {
     /// # Errors
     /// As [`Stack::send`].
     pub fn send_more(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
-        self.append(now, id, bytes, true)
+        self.append(now, id, &Bytes::Copied(bytes), true)
     }
 
-    fn append(&mut self, now: u64, id: SocketId, bytes: &[u8], more: bool) -> Result<usize, SocketError> {
+    /// As [`Stack::send`], but the bytes, a part of a source, are not copied: they are read each time that they are
+    /// sent.
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn send_shared(
+        &mut self,
+        now: u64,
+        id: SocketId,
+        source: &Arc<dyn Source>,
+        range: Range<usize>,
+    ) -> Result<usize, SocketError> {
+        let end = range.end.min(source.len());
+        self.append(now, id, &Bytes::Shared(source, range.start.min(end)..end), false)
+    }
+
+    fn append(
+        &mut self,
+        now: u64,
+        id: SocketId,
+        bytes: &Bytes<'_>,
+        more: bool,
+    ) -> Result<usize, SocketError> {
         self.now = self.now.max(now);
         let connection = self.connection(id)?;
         if let Some(error) = connection.error {
@@ -273,7 +298,7 @@ impl Stack {
             _ => 0,
         };
         self.touch(index);
-        if sent == 0 && !bytes.is_empty() { Err(SocketError::WouldBlock) } else { Ok(sent) }
+        if sent == 0 && bytes.len() > 0 { Err(SocketError::WouldBlock) } else { Ok(sent) }
     }
 
     /// Copies received bytes and removes them; 0 at the end of the stream.
