@@ -86,6 +86,11 @@ impl Fabric {
 
     /// The JSON output of a `ringway` command for this fabric.
     pub fn ask(&self, words: &[&str]) -> io::Result<Value> {
+        serde_json::from_slice(&self.tell(words)?).map_err(io::Error::other)
+    }
+
+    /// The output of a `ringway` command for this fabric.
+    pub fn tell(&self, words: &[&str]) -> io::Result<Vec<u8>> {
         let mut command = Command::new(program());
         command
             .args(["--fabric", &self.name])
@@ -96,7 +101,7 @@ impl Fabric {
         if !output.status.success() {
             return Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
-        serde_json::from_slice(&output.stdout).map_err(io::Error::other)
+        Ok(output.stdout)
     }
 
     /// Kills the fabric, like a crash.
