@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin" "$work/notes"
 cat >"$work/bin/tc" <<'TC'
 #!/bin/sh
-case " $* " in *" fq "*) echo fq ;; *) echo pfifo ;; esac >"$RINGWAY_NOTES/qdisc"
+case " $* " in *" fq "*) echo fq ;; *" limit 0 "*) echo full ;; *) echo pfifo ;; esac >"$RINGWAY_NOTES/qdisc"
 TC
 cat >"$work/bin/ip" <<'IP'
 #!/bin/sh

@@ -124,7 +124,7 @@ impl Machine {
 
     /// Sends what the stack can send.
     pub fn flush(&mut self) {
-        let mut frames = Frames::default();
+        let mut frames = if sysctl::is_full() { Frames::new(0) } else { Frames::default() };
         loop {
             self.stack.transmit(self.now, 0, &mut frames);
             if frames.is_empty() {

@@ -57,7 +57,18 @@ fn note(name: &str) -> Option<PathBuf> {
 
 /// Whether the script has set `fq` for the interface.
 fn paced() -> bool {
-    note("qdisc").and_then(|path| std::fs::read_to_string(path).ok()).is_some_and(|name| name.trim() == "fq")
+    is_qdisc("fq")
+}
+
+/// Whether the interface takes no packets.
+pub fn is_full() -> bool {
+    is_qdisc("full")
+}
+
+fn is_qdisc(wanted: &str) -> bool {
+    note("qdisc")
+        .and_then(|path| std::fs::read_to_string(path).ok())
+        .is_some_and(|name| name.trim() == wanted)
 }
 
 /// Whether the interface segments: the script has not turned it off.

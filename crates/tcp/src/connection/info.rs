@@ -2,7 +2,7 @@
 
 use super::limits::Limit;
 use super::recovery::DUP_THRESH;
-use super::{Connection, State};
+use super::{Connection, FIRST, State};
 use crate::congestion::State as CaState;
 use crate::demux::Tuple;
 use crate::trace::{Trace, TracePoint};
@@ -65,8 +65,15 @@ impl Connection {
     fn delivered_segments(&self) -> u64 {
         let bytes = self.rate.delivered;
         let with_data = self.fast_open.is_syn_data_acked && !self.fast_open.is_accepted;
-        let syn = u64::from(bytes > 0 && !with_data);
-        syn + bytes.saturating_sub(1).div_ceil(self.mss)
+        let syn = if with_data { self.fast_open.syn_data_end - FIRST } else { 1 };
+        u64::from(bytes > 0) + bytes.saturating_sub(syn).div_ceil(self.mss)
+    }
+
+    /// Lost bytes as Linux counts: also those that were sent again, until they are acknowledged.
+    fn lost_bytes(&self) -> u64 {
+        let probe = self.recovery.tail_probe.is_some_and(|(_, retransmitted)| retransmitted);
+        let again = self.board.retransmitted.saturating_sub(if probe { self.mss } else { 0 });
+        self.board.lost_bytes + again
     }
 
     pub(crate) fn info(&self, now: u64) -> TcpInfo {
@@ -87,7 +94,7 @@ impl Connection {
             tcpi_rcv_mss: self.rcv_mss,
             tcpi_unacked: segments(self.nxt - self.una),
             tcpi_sacked: segments(self.board.sacked_bytes),
-            tcpi_lost: segments(self.board.lost_bytes),
+            tcpi_lost: segments(self.lost_bytes()),
             tcpi_retrans: segments(self.board.retransmitted),
             tcpi_last_data_recv: now.saturating_sub(self.last_received_at),
             tcpi_pmtu: self.path_mss + if self.tuple.local.is_ipv4() { 40 } else { 60 },
