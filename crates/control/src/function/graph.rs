@@ -157,7 +157,8 @@ fn draw_element(drawing: &mut Drawing, element: &GraphElement, at: Point, total:
     let pale = 245 - (share * 120.0) as u8;
     let each =
         if *packets > 0 { format!("{:.0} ticks", *ticks as f64 / *packets as f64) } else { String::new() };
-    let counts = if *ticks > 0 { format!("{packets}  {each}  {:.0}%", share * 100.0) } else { String::new() };
+    let counts =
+        if *ticks > 0 { format!("{packets} · {each} · {:.0}%", share * 100.0) } else { String::new() };
     drawing.node(&Node {
         at,
         fill: &format!("rgb(250,{pale},{pale})"),
@@ -180,7 +181,8 @@ mod tests {
         assert_eq!((graph.nanoseconds, graph.elements.len(), graph.connections.len()), (2_000_000_000, 4, 3));
         assert_eq!(places(&graph), [(0, 0), (1, 0), (2, 0), (2, 1)]);
         let svg = svg("wall", &graph);
-        for part in ["wall, 2.0 s", ">3000 · 1.5 k/s<", ">[1] 1000 · 500/s<", ">3000  200 ticks  60%<"] {
+        for part in ["wall, 2.0 s", ">3000 · 1.5 k/s<", ">[1] 1000 · 500/s<", ">3000 · 200 ticks · 60%<"]
+        {
             assert!(svg.contains(part), "{part}: {svg}");
         }
         assert_eq!(svg.matches("<rect x=").count(), 4);
