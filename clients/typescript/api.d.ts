@@ -672,6 +672,22 @@ export interface ProblemView {
   what: string;
 }
 
+/** What a process has used. */
+export interface ProcessView {
+  /** Nanoseconds of processor time since its start, in steps of the kernel's clock ticks. */
+  cpu: number;
+  /** `control`, `data`, a guest's kind, or a function's isolation. */
+  kind: string;
+  /** Bytes of memory; of pages shared with other processes, its part. */
+  memory: number;
+  /** Name of the guest or function; or `control`, or `data`. */
+  name: string;
+  /** Process ID; 0 if it has no process of its own, or does not run: then it uses nothing of its own. */
+  pid: number;
+  /** Ports of the guest or function. */
+  ports: string[];
+}
+
 /** A custom property. */
 export interface PropertyView {
   /** Default value. */
@@ -811,6 +827,14 @@ export interface UnitView {
   name: string;
   /** Properties that it reads. */
   properties: PropertyView[];
+}
+
+/** What the processes of a fabric have used until one moment. */
+export interface UsageView {
+  /** The time, in nanoseconds of the host's monotonic clock. */
+  at: number;
+  /** `control`, `data`, guests, functions. */
+  processes: ProcessView[];
 }
 
 /** A filter that a host does not pass, and why. */
@@ -1249,4 +1273,6 @@ export class Api {
   stats(): Promise<StatsView>;
   /** The addresses that a switch knows. */
   table(name: string): Promise<TableView>;
+  /** Processor time and memory of every guest, function and process of the fabric. */
+  usage(): Promise<UsageView>;
 }

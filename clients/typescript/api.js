@@ -250,4 +250,8 @@ export class Api {
   table(name) {
     return this.#socket.json("GET", "/v1/switches/{}/table", [name]);
   }
+
+  usage() {
+    return this.#socket.json("GET", "/v1/usage", []);
+  }
 }

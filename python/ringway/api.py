@@ -713,6 +713,23 @@ class ProblemView(TypedDict):
     """The error."""
 
 
+class ProcessView(TypedDict):
+    """What a process has used."""
+
+    cpu: int
+    """Nanoseconds of processor time since its start, in steps of the kernel's clock ticks."""
+    kind: str
+    """`control`, `data`, a guest's kind, or a function's isolation."""
+    memory: int
+    """Bytes of memory; of pages shared with other processes, its part."""
+    name: str
+    """Name of the guest or function; or `control`, or `data`."""
+    pid: int
+    """Process ID; 0 if it has no process of its own, or does not run: then it uses nothing of its own."""
+    ports: list[str]
+    """Ports of the guest or function."""
+
+
 class PropertyView(TypedDict):
     """A custom property."""
 
@@ -864,6 +881,15 @@ class UnitView(TypedDict):
     """Its name."""
     properties: list[PropertyView]
     """Properties that it reads."""
+
+
+class UsageView(TypedDict):
+    """What the processes of a fabric have used until one moment."""
+
+    at: int
+    """The time, in nanoseconds of the host's monotonic clock."""
+    processes: list[ProcessView]
+    """`control`, `data`, guests, functions."""
 
 
 class Verdict(TypedDict):
@@ -1471,4 +1497,9 @@ class Api:
     def table(self, name: str) -> TableView:
         """The addresses that a switch knows."""
         found: TableView = self._socket.json("GET", "/v1/switches/{}/table", [name])
+        return found
+
+    def usage(self) -> UsageView:
+        """Processor time and memory of every guest, function and process of the fabric."""
+        found: UsageView = self._socket.json("GET", "/v1/usage", [])
         return found

@@ -107,6 +107,15 @@ Examples:
   ringway stats --watch --json
   ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
+    /// Show what VMs, functions and guests use: processor time, memory, rates of their ports; the busiest first.
+    #[command(after_help = "\
+TX is what it sends, RX what it receives. A function on a worker has no process of its own.
+
+Examples:
+  ringway top
+  ringway top --interval 0.5
+  ringway top --count 1 --json   one sample, for programs")]
+    Top(Top),
     /// Draw the fabric as SVG: guests, ports, switches, links and functions, with the rates of frames.
     #[command(after_help = "\
 Examples:
@@ -325,6 +334,17 @@ pub struct Stats {
     pub interval: f64,
     /// End after this many samples.
     #[arg(long, value_name = "N", value_parser = whole::<u64>, requires = "watch")]
+    pub count: Option<u64>,
+}
+
+/// How often to look at processes.
+#[derive(Args)]
+pub struct Top {
+    /// Seconds between two samples.
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = interval)]
+    pub interval: f64,
+    /// End after this many samples.
+    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub count: Option<u64>,
 }
 

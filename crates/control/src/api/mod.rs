@@ -1,6 +1,7 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
 mod routes;
+mod usage;
 mod view;
 
 pub use ringway_scheduler::{ProblemView, Trouble};

@@ -3,7 +3,7 @@
 use super::{
     Changes, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView, GraphView, GuestView,
     HandlerValue, LinkChange, LinkView, NewConfiguration, NewFabric, NewFunction, PortView, StatsView,
-    TableView, Trouble,
+    TableView, Trouble, UsageView, usage as processes,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::fabric_graph::{self as whole, Parts, Totals};
@@ -45,6 +45,7 @@ const LONGEST_SAMPLE: f64 = 60.0;
         carrier_on,
         carrier_off,
         stats,
+        usage,
         fabric_graph,
         fabric_svg,
         table,
@@ -88,6 +89,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/ports/{name}/up", post(carrier_on))
         .route("/v1/ports/{name}/down", post(carrier_off))
         .route("/v1/stats", get(stats))
+        .route("/v1/usage", get(usage))
         .route("/v1/graph", get(fabric_graph))
         .route("/v1/graph.svg", get(fabric_svg))
         .route("/v1/switches/{name}/table", get(table))
@@ -229,6 +231,17 @@ async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<Statu
 #[utoipa::path(get, path = "/v1/stats", responses((status = 200, body = StatsView)))]
 async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Failure> {
     ask(&inbox, Ask::Stats).await.map(Json)
+}
+
+/// Processor time and memory of every guest, function and process of the fabric.
+#[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = UsageView)))]
+async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
+    let fabric = ask(&inbox, Ask::Fabric).await?;
+    let guests = ask(&inbox, Ask::Guests).await?;
+    let functions = ask(&inbox, Ask::Functions).await?;
+    // With many functions, reading takes a while.
+    let view = tokio::task::spawn_blocking(move || processes::usage(&fabric, guests, functions)).await;
+    view.map(Json).map_err(|_| Failure::Down)
 }
 
 /// The addresses that a switch knows.

@@ -155,6 +155,32 @@ pub struct StatsView {
     pub ports: Vec<PortStats>,
 }
 
+/// What the processes of a fabric have used until one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct UsageView {
+    /// The time, in nanoseconds of the host's monotonic clock.
+    pub at: u64,
+    /// `control`, `data`, guests, functions.
+    pub processes: Vec<ProcessView>,
+}
+
+/// What a process has used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessView {
+    /// Name of the guest or function; or `control`, or `data`.
+    pub name: String,
+    /// `control`, `data`, a guest's kind, or a function's isolation.
+    pub kind: String,
+    /// Process ID; 0 if it has no process of its own, or does not run: then it uses nothing of its own.
+    pub pid: u32,
+    /// Nanoseconds of processor time since its start, in steps of the kernel's clock ticks.
+    pub cpu: u64,
+    /// Bytes of memory; of pages shared with other processes, its part.
+    pub memory: u64,
+    /// Ports of the guest or function.
+    pub ports: Vec<String>,
+}
+
 /// Counters of a port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PortStats {
