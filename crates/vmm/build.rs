@@ -35,7 +35,63 @@ fn main() -> ExitCode {
         }
         println!("cargo::rustc-env={}={}", name.to_uppercase(), to.display());
     }
-    ExitCode::SUCCESS
+    match split(&out.join(CLICK[0]), &out) {
+        Ok(address) => {
+            for part in ["text", "rest"] {
+                let path = out.join(format!("click.{part}"));
+                println!("cargo::rustc-env=CLICK_{}={}", part.to_uppercase(), path.display());
+            }
+            println!("cargo::rustc-env=CLICK_ADDRESS={address}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("the image of functions can't be split: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes an image's first segment, which is never written, in whole pages, to `click.text`, and the image without it
+/// to `click.rest`; returns the segment's address.
+fn split(image: &Path, out: &Path) -> Result<u64, Box<dyn std::error::Error>> {
+    const PAGE: usize = 4096;
+    /// Offsets and sizes of ELF's headers for 64 bits (elf(5)).
+    const HEADERS: usize = 32;
+    const COUNT: usize = 56;
+    const HEADER: usize = 64;
+    const ENTRY: usize = 56;
+    let mut bytes = std::fs::read(image)?;
+    let number = |bytes: &[u8], at: usize| -> Result<u64, std::array::TryFromSliceError> {
+        Ok(u64::from_le_bytes(bytes[at..at + 8].try_into()?))
+    };
+    let first = number(&bytes, HEADERS)? as usize;
+    let (kind, flags) = (bytes[first], bytes[first + 4]);
+    let [offset, _, address, len] = [8, 16, 24, 32].map(|at| number(&bytes, first + at));
+    let (offset, address, len) = (offset? as usize, address?, len? as usize);
+    // A segment to load, which may be read and executed.
+    if first != HEADER || kind != 1 || flags != 5 || !offset.is_multiple_of(PAGE) || address % 4096 != 0 {
+        return Err("its first segment is not the one that is never written".into());
+    }
+    let mut text = bytes[offset..offset + len].to_vec();
+    text.resize(len.next_multiple_of(PAGE), 0);
+    std::fs::write(out.join("click.text"), &text)?;
+    // The entry of the first segment becomes one without a meaning, and those behind it move to its place.
+    let moved = text.len();
+    for entry in 0..usize::from(bytes[COUNT]) {
+        let at = first + entry * ENTRY;
+        let begin = number(&bytes, at + 8)? as usize;
+        if entry == 0 {
+            bytes[at..at + 4].fill(0);
+        } else if begin >= offset + len {
+            let begin =
+                begin.checked_sub(moved).filter(|begin| *begin >= offset).ok_or("overlapping segments")?;
+            bytes[at + 8..at + 16].copy_from_slice(&(begin as u64).to_le_bytes());
+        } else {
+            return Err("a segment within the first".into());
+        }
+    }
+    bytes.drain(offset..offset + moved);
+    Ok(std::fs::write(out.join("click.rest"), &bytes).map(|()| address)?)
 }
 
 fn build(tiny: &Path, folder: &Path, [name, features]: [&str; 2]) -> bool {

@@ -71,7 +71,7 @@ fn talk(socket: &Socket, data: &[u8]) {
     };
     let event = &mut |event: FunctionEvent| match event {
         FunctionEvent::Wrong(text) | FunctionEvent::Line(text) => assert!(text.len() <= 3 * LONGEST),
-        FunctionEvent::Up => {}
+        FunctionEvent::Up(_) => {}
     };
     // Accepts the program, so that the socket's queue never fills.
     if conversation.round(0, connect, event).is_err() {
@@ -114,7 +114,7 @@ fn talk(socket: &Socket, data: &[u8]) {
 /// Messages of each kind.
 pub fn seeds() -> Vec<Vec<u8>> {
     let messages = [
-        ToMonitor::Up,
+        ToMonitor::Up([1, 2, 3]),
         ToMonitor::Wrong(true, b"why"),
         ToMonitor::Print(false, b"line"),
         ToMonitor::Wanted(1, true),

@@ -25,6 +25,7 @@ mod stats;
 mod table;
 mod target;
 mod text;
+mod top;
 mod up;
 
 use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand, SwitchCommand};
@@ -63,9 +64,17 @@ pub fn main(kinds: Kinds) -> ExitCode {
     if let Some(code) = click_tools::dispatch(std::env::args_os()) {
         return code;
     }
+    // Hundreds of them may start at once, and each keeps what reading a command line takes.
+    if std::env::args_os().skip(1).eq(["run-function"]) {
+        return exit(run_function::run(), false);
+    }
     let arguments = Arguments::parse();
     let json = arguments.json;
-    match run(arguments) {
+    exit(run(arguments), json)
+}
+
+fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
             fail.print(json);
@@ -83,6 +92,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Check { file } => check::check(&target, json, &file),
         Command::Ps => ps::ps(&target, json),
         Command::Stats(options) => stats::stats(&target, json, &options),
+        Command::Top(options) => top::top(&target, json, &options),
         Command::Graph { seconds } => graph::graph(&target, json, seconds),
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),

@@ -1,7 +1,9 @@
 //! Virtual machines of the kernel's KVM, with one virtual CPU each.
 
 use crate::error::{HostError, Named};
-use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment, kvm_userspace_memory_region};
+use kvm_bindings::{
+    KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, kvm_regs, kvm_segment, kvm_userspace_memory_region,
+};
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VcpuExit, VcpuFd, VmFd};
 use ringway_mem::Region;
 use rustix::io::Errno;
@@ -34,7 +36,16 @@ pub struct Machine {
 pub struct Space {
     vm: VmFd,
     /// The memory of each slot; it stays mapped as long as the slot has it, or until the machine is gone.
-    slots: Mutex<Vec<Option<Region>>>,
+    slots: Mutex<Vec<Option<Slot>>>,
+}
+
+/// What a slot keeps.
+#[derive(Debug)]
+enum Slot {
+    /// Memory that stays mapped as long as this does.
+    Memory { _region: Region },
+    /// A part of this program.
+    Constants,
 }
 
 /// A doorbell of a machine.
@@ -141,22 +152,40 @@ impl Machine {
 impl Space {
     /// Adds memory at its guest-physical address; returns the number of its slot. It must consist of whole pages.
     pub fn add_memory(&self, region: &Region) -> Result<u32, HostError> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = slots.iter().position(Option::is_none).unwrap_or(slots.len());
         let slot = kvm_userspace_memory_region {
-            slot: free as u32,
-            flags: 0,
             guest_phys_addr: region.guest,
             memory_size: region.len,
             userspace_addr: region.base().addr().get() as u64,
+            ..kvm_userspace_memory_region::default()
         };
-        // SAFETY: the region is mapped readable and writable as long as its clone in `slots`, which is dropped after
-        // the slot was emptied or the machine is gone; a guest is one of the peers that may write it.
+        self.add(slot, Slot::Memory { _region: region.clone() })
+    }
+
+    /// Adds a part of this program, in whole pages, which the guest may read and execute; a write is an exit. Returns
+    /// the number of its slot.
+    pub fn add_constants(&self, address: u64, bytes: &'static [u8]) -> Result<u32, HostError> {
+        let slot = kvm_userspace_memory_region {
+            flags: KVM_MEM_READONLY,
+            guest_phys_addr: address,
+            memory_size: bytes.len() as u64,
+            userspace_addr: bytes.as_ptr().addr() as u64,
+            ..kvm_userspace_memory_region::default()
+        };
+        self.add(slot, Slot::Constants)
+    }
+
+    fn add(&self, slot: kvm_userspace_memory_region, keeps: Slot) -> Result<u32, HostError> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = slots.iter().position(Option::is_none).unwrap_or(slots.len());
+        let slot = kvm_userspace_memory_region { slot: free as u32, ..slot };
+        // SAFETY: a region is mapped readable and writable as long as its clone in `slots`, which is dropped after the
+        // slot was emptied or the machine is gone; a guest is one of the peers that may write it. Constants are mapped
+        // as long as this process runs, and the flag forbids the guest to write them.
         unsafe { self.vm.set_user_memory_region(slot) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
         if free == slots.len() {
             slots.push(None);
         }
-        slots[free] = Some(region.clone());
+        slots[free] = Some(keeps);
         Ok(slot.slot)
     }
 

@@ -57,8 +57,9 @@ pub enum ToGuest<'a> {
 /// A message to the monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToMonitor<'a> {
-    /// The configuration runs.
-    Up,
+    /// The configuration runs. Microseconds for the element classes, for reading the configuration, and for building
+    /// it.
+    Up([u32; 3]),
     /// A part of the reason why the configuration can't run; `true`: the last one.
     Wrong(bool, &'a [u8]),
     /// A part of a printed line; `true`: the last one.
@@ -99,6 +100,11 @@ fn flag(contents: &[u8]) -> Option<(bool, &[u8])> {
 
 fn count(contents: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(contents.try_into().ok()?))
+}
+
+fn stages(contents: &[u8]) -> Option<[u32; 3]> {
+    let (stages, []) = contents.as_chunks::<4>() else { return None };
+    Some(<[[u8; 4]; 3]>::try_from(stages).ok()?.map(u32::from_le_bytes))
 }
 
 impl RingPlace {
@@ -159,7 +165,7 @@ impl<'a> ToMonitor<'a> {
     /// The message's bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         match *self {
-            ToMonitor::Up => compose(1, 0, &[]),
+            ToMonitor::Up(stages) => compose(1, 0, &[stages.map(u32::to_le_bytes).as_flattened()]),
             ToMonitor::Wrong(last, part) => compose(2, 0, &[&[last.into()], part]),
             ToMonitor::Print(last, part) => compose(3, 0, &[&[last.into()], part]),
             ToMonitor::Wanted(port, offloads) => compose(4, port, &[&[offloads.into()]]),
@@ -174,7 +180,7 @@ impl<'a> ToMonitor<'a> {
     pub fn from_bytes(message: &'a [u8]) -> Option<ToMonitor<'a>> {
         let (kind, number, contents) = parse(message)?;
         Some(match kind {
-            1 => ToMonitor::Up,
+            1 => ToMonitor::Up(stages(contents)?),
             2 | 3 => {
                 let (last, part) = flag(contents)?;
                 if kind == 2 { ToMonitor::Wrong(last, part) } else { ToMonitor::Print(last, part) }
@@ -316,7 +322,7 @@ mod tests {
             assert_eq!(ToGuest::from_bytes(&message.to_bytes()), Some(message));
         }
         let to_monitor = [
-            ToMonitor::Up,
+            ToMonitor::Up([1, 2, u32::MAX]),
             ToMonitor::Wrong(true, b"why"),
             ToMonitor::Print(false, b"line"),
             ToMonitor::Wanted(9, true),

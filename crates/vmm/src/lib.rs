@@ -17,12 +17,22 @@ mod vm;
 
 pub use card::CardError;
 pub use function::{Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, Round};
-pub use load::LoadError;
+pub use load::{Image, LoadError, Shared};
 pub use ring::RingError;
 pub use ringway_tiny::{FunctionStart, channel};
 pub use vm::{Console, Counts, End, Vm, VmError};
 
 /// The image of the tiny guest that plays roles (crate `tiny`).
 pub static TINY: &[u8] = include_bytes!(env!("TINY"));
-/// The image of functions: Click with all elements that need no operating system.
-pub static CLICK: &[u8] = include_bytes!(env!("CLICK"));
+/// Bytes that begin at a page.
+#[repr(C, align(4096))]
+struct Pages<T: ?Sized>(T);
+
+static TEXT: &Pages<[u8]> = &Pages(*include_bytes!(env!("CLICK_TEXT")));
+
+/// The image of functions: Click with all elements that need no operating system. Its code and constants are pages of
+/// this program, which all guests share.
+pub static CLICK: Image<'static> = Image {
+    file: include_bytes!(env!("CLICK_REST")),
+    shared: Some(Shared { address: load::decimal(env!("CLICK_ADDRESS")), bytes: &TEXT.0 }),
+};

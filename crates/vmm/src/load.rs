@@ -24,6 +24,46 @@ const HEAP_MIN: u64 = 2 << 20;
 /// Memory, in the memory map.
 const RAM: u32 = 1;
 
+/// A PVH image.
+#[derive(Clone, Copy, Debug)]
+pub struct Image<'a> {
+    /// The ELF file of what is loaded.
+    pub file: &'a [u8],
+    /// What is never written.
+    pub shared: Option<Shared>,
+}
+
+/// Pages that guests share with the monitor's program, and can't write.
+#[derive(Clone, Copy, Debug)]
+pub struct Shared {
+    /// Their guest-physical address.
+    pub address: u64,
+    /// Whole pages.
+    pub bytes: &'static [u8],
+}
+
+impl<'a> Image<'a> {
+    /// An image of which guests share nothing.
+    pub fn of(file: &'a [u8]) -> Image<'a> {
+        Image { file, shared: None }
+    }
+
+    /// Its bytes.
+    pub fn size(&self) -> usize {
+        self.file.len() + self.shared.map_or(0, |shared| shared.bytes.len())
+    }
+}
+
+/// The number that a build script wrote.
+pub(crate) const fn decimal(text: &str) -> u64 {
+    let (digits, mut number, mut at) = (text.as_bytes(), 0, 0);
+    while at < digits.len() {
+        number = number * 10 + (digits[at] - b'0') as u64;
+        at += 1;
+    }
+    number
+}
+
 /// Why an image can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {

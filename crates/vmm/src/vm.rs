@@ -1,7 +1,7 @@
 //! A virtual machine and its exits.
 
 use crate::card::Card;
-use crate::load::{LoadError, load};
+use crate::load::{LoadError, Shared, load};
 use ringway_host::kvm::{Alarm, Exit, Machine, Space};
 use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking, thread_cpu};
 use ringway_mem::Region;
@@ -133,13 +133,29 @@ impl Surroundings {
 impl Vm {
     /// A machine with `size` bytes of memory from address 0.
     pub fn new(size: usize) -> Result<Vm, VmError> {
+        Vm::around(size, None)
+    }
+
+    /// The same, with shared pages in place of a part of the memory.
+    pub fn around(size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
         }
         let machine = Machine::new()?;
         let memory = memfd("tiny guest", size)?;
         let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
-        machine.space().add_memory(&region)?;
+        match shared {
+            None => drop(machine.space().add_memory(&region)?),
+            Some(Shared { address, bytes }) => {
+                let behind = address + bytes.len() as u64;
+                let after = (size as u64).checked_sub(behind).ok_or(VmError::Memory(size))?;
+                for (begin, len) in [(0, address), (behind, after)] {
+                    let part = Mapping::shared(&memory, begin, len as usize)?;
+                    machine.space().add_memory(&Arc::new(part).region_at(begin, 0))?;
+                }
+                machine.space().add_constants(address, bytes)?;
+            }
+        }
         let (wakes, epoll) = (Vec::new(), Arc::new(Epoll::new()?));
         let counts = Counts::default();
         Ok(Vm { machine, memory, region, card: None, wakes, epoll, counts, written: 0 })

@@ -5,7 +5,9 @@
 mod common;
 
 use common::{image, machine};
-use ringway_vmm::{End, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, VmError};
+use ringway_vmm::{
+    End, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, VmError,
+};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -90,7 +92,7 @@ fn read(reader: &mut BufReader<UnixStream>, handler: &str) -> String {
 fn handlers_answer_several_programs_and_large_values_pass() {
     let text = "InfiniteSource(LIMIT 5) -> c :: Counter -> Discard; s :: Script(TYPE PASSIVE, return $args);";
     let Some(lab) = begin(text, &[], nobody) else { return };
-    assert_eq!(lab.event(), FunctionEvent::Up);
+    assert!(matches!(lab.event(), FunctionEvent::Up(_)));
     let (mut one, mut two) = (lab.connect(), lab.connect());
     while read(&mut one, "c.count") != "5" {}
     assert_eq!(read(&mut two, "c.class").trim(), "Counter");
@@ -117,7 +119,7 @@ fn handlers_answer_several_programs_and_large_values_pass() {
 #[test]
 fn a_program_that_never_reads_delays_no_other() {
     let Some(lab) = begin("Idle -> c :: Counter -> Discard;", &[], nobody) else { return };
-    assert_eq!(lab.event(), FunctionEvent::Up);
+    assert!(matches!(lab.event(), FunctionEvent::Up(_)));
     let slow = lab.connect();
     slow.get_ref().set_nonblocking(true).unwrap();
     // Until nobody takes any more.
@@ -141,7 +143,7 @@ fn a_wrong_configuration_says_why_and_ends() {
 #[test]
 fn a_port_that_is_away_has_a_reason() {
     let Some(lab) = begin("f :: FromPort(a) -> Discard;", &["a"], nobody) else { return };
-    assert_eq!(lab.event(), FunctionEvent::Up);
+    assert!(matches!(lab.event(), FunctionEvent::Up(_)));
     let mut program = lab.connect();
     while !read(&mut program, "f.state").contains("connection refused") {}
     assert_eq!(read(&mut program, "f.losses"), "0");
@@ -185,7 +187,7 @@ fn a_function_boots_in_milliseconds() {
             let begun = Instant::now();
             let text = "Idle -> Counter -> Discard; Script(stop);";
             let lab = begin(text, &[], nobody).unwrap();
-            assert_eq!(lab.event(), FunctionEvent::Up);
+            assert!(matches!(lab.event(), FunctionEvent::Up(_)));
             let time = begun.elapsed();
             assert_eq!(lab.end(), FunctionEnd::Stopped);
             time
@@ -229,7 +231,7 @@ fn a_hostile_guest_ends_with_a_reason() {
     for (number, (code, expected)) in cases.into_iter().enumerate() {
         let code = [code, ring.clone(), hlt.clone()].concat();
         let start = FunctionStart { text: "x".into(), ..FunctionStart::default() };
-        let vm = FunctionVm::with_image(&image(&code), MEMORY, start).unwrap();
+        let vm = FunctionVm::with_image(Image::of(&image(&code)), MEMORY, start).unwrap();
         let socket = std::env::temp_dir().join(format!("ringway-hostile-{}-{number}", std::process::id()));
         let listener = UnixListener::bind(&socket).unwrap();
         let end = vm.run(&listener, nobody, |event| panic!("{event:?}"));

@@ -43,7 +43,7 @@ mod machine {
     ) -> Result<(), Fail> {
         let connect = |port: usize| handed::ask(doors, u8::try_from(port).map_err(io::Error::other)?);
         let event = |event: FunctionEvent| match event {
-            FunctionEvent::Up => say(FunctionMessage::Up),
+            FunctionEvent::Up(_) => say(FunctionMessage::Up),
             FunctionEvent::Wrong(why) => say(FunctionMessage::Wrong(why)),
             FunctionEvent::Line(line) => eprintln!("{line}"),
         };

@@ -106,10 +106,19 @@ impl Builder {
         Options { burst, clock, console: Box::new(Printer), seed: self.seed, source }
     }
 
+    /// The graph of the first configuration.
+    pub(super) fn parse(&self) -> Result<Graph, String> {
+        self.read(&self.start.text, &self.start.title)
+    }
+
     /// The first router, with handlers for changing it.
-    pub(super) fn first(mut self, time: GuestTime, ticks: fn() -> u64) -> Result<Router, String> {
-        let (text, title) = (self.start.text.clone(), self.start.title.clone());
-        let graph = self.read(&text, &title)?;
+    pub(super) fn first(
+        mut self,
+        graph: Graph,
+        time: GuestTime,
+        ticks: fn() -> u64,
+    ) -> Result<Router, String> {
+        let text = self.start.text.clone();
         let options = self.options(Clock::Real(Box::new(time)), text);
         let mut router =
             Router::build(graph, &self.registry, options).map_err(|error| format!("{error:#}"))?;

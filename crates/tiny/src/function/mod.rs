@@ -61,11 +61,16 @@ pub fn run<M: Machine + 'static>(host: Host<M>, channel: Channel, start: Functio
     let uses = Uses { ports: start.ports.clone(), devices: start.devices.clone() };
     platform::begin(channel, uses.clone(), &start.handlers, host.map);
     let time = GuestTime::new(host.ticks, start.hz, (host.ticks)(), start.wall);
-    let ticks = host.ticks;
+    let (ticks, hz) = (host.ticks, start.hz);
     let surroundings = Rc::new(RefCell::new(Surroundings { host, time, looked: 0, turns: 0, broken: false }));
-    match Builder::new(start, uses).first(time, ticks) {
-        Ok(router) => {
-            platform::with(|platform| platform.send(&ToMonitor::Up));
+    let begun = ticks();
+    let builder = Builder::new(start, uses);
+    let known = ticks();
+    match builder.parse().and_then(|graph| Ok((ticks(), builder.first(graph, time, ticks)?))) {
+        Ok((read, router)) => {
+            let stages = [known - begun, read - known, ticks() - read];
+            let microseconds = |ticks: u64| (u128::from(ticks) * 1_000_000 / u128::from(hz.max(1))) as u32;
+            platform::with(|platform| platform.send(&ToMonitor::Up(stages.map(microseconds))));
             drive(&Rc::new(RefCell::new(router)), &surroundings);
             surroundings.borrow_mut().farewell();
             FunctionEnd::Stopped

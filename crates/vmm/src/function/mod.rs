@@ -6,6 +6,7 @@
 mod connections;
 mod ports;
 
+use crate::load::Image;
 use crate::vm::{End, Surroundings, Vm, VmError};
 use connections::Connections;
 use ports::Ports;
@@ -95,8 +96,9 @@ pub enum FunctionEnd {
 /// What a function's guest says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FunctionEvent {
-    /// Its configuration runs.
-    Up,
+    /// Its configuration runs. Microseconds for the element classes, for reading the configuration, and for building
+    /// it, as the guest says.
+    Up([u32; 3]),
     /// Its configuration can't run.
     Wrong(String),
     /// It printed a line.
@@ -122,11 +124,11 @@ impl FunctionVm {
 
     /// The same with another PVH image, which gets the function as its second module.
     pub fn with_image(
-        image: &[u8],
+        image: Image<'_>,
         memory: usize,
         start: FunctionStart,
     ) -> Result<FunctionVm, FunctionError> {
-        let mut vm = Vm::new(memory)?;
+        let mut vm = Vm::around(memory, image.shared)?;
         let surroundings = vm.surroundings();
         let len = Channel::bytes()?;
         let file = memfd("channel", len as usize)?;
@@ -144,7 +146,7 @@ impl FunctionVm {
         let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let seed = random()?;
         let start = FunctionStart { hz, wall, seed, channel: [CHANNEL, len], doorbell: DOORBELLS, ..start };
-        vm.load_with(image, "", &start.to_bytes())?;
+        vm.load_with(image.file, "", &start.to_bytes())?;
         Ok(FunctionVm { vm, channel, kick, call, ports })
     }
 
@@ -314,7 +316,7 @@ impl<'a> Conversation<'a> {
             let Some(message) = self.channel.receive().map_err(broken)? else { return Ok(false) };
             let message = ToMonitor::from_bytes(message);
             match message.ok_or(FunctionEnd::Channel("a message that is none"))? {
-                ToMonitor::Up => event(FunctionEvent::Up),
+                ToMonitor::Up(stages) => event(FunctionEvent::Up(stages)),
                 ToMonitor::Wrong(last, part) => {
                     if let Some(reason) = gather(&mut self.reason, part, last, REASON) {
                         event(FunctionEvent::Wrong(reason));
