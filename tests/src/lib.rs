@@ -1,6 +1,7 @@
 //! A testbed: a fabric in a separate folder, with real guests and DPDK on its ports.
 //!
 //! Everything that it starts ends with it, and does not conflict with concurrent testbeds.
+pub mod arping;
 pub mod bridge;
 pub mod card;
 pub mod dpdk;
