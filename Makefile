@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo demo-functions test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo demo-functions demo-vms test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ demo: setup ## two Linux guests communicate through the switch; GUEST=qemu for Q
 demo-functions: setup ## 100 functions start at once, and each answers an ARP request
 	@./scripts/demo-functions.sh
 
+demo-vms: setup ## 400 VMs start, answer ARP requests, one is changed, one killed; needs /dev/kvm
+	@./scripts/demo-vms.sh
+
 test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK (under 25 minutes)
 	@./scripts/test.sh
 
@@ -32,6 +35,10 @@ bench-click: setup ## measure Click configurations; FASTCLICK and FASTCLICK_NOCL
 
 bench-functions: setup ## measure functions on a worker and in a process; writes target/bench/functions.json
 	@./scripts/bench.sh --subject functions $(KEYS)
+
+bench-vms: setup ## measure functions in VMs beside processes, containers and QEMU's microvm; writes target/bench/vms.json
+	@$(CARGO) build --release -p ringway-cli
+	@./scripts/bench.sh --subject vms $(KEYS)
 
 bench-nic: setup ## measure emulated cards and rings in guests, beside QEMU's own cards; writes target/bench/nic.json
 	@./scripts/bench.sh --subject nic $(KEYS)

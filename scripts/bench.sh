@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures every performance target and a peer in the same run, and writes target/bench/SUBJECT.json.
-# Arguments go to ringway-bench: --subject fabric (or click, functions, iommu, nic, tcp), keys, --seconds N, --list.
+# Arguments go to ringway-bench: --subject fabric (or click, functions, vms, iommu, nic, tcp), keys, --seconds N,
+# --list.
 # A timing never fails it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -19,6 +19,7 @@ mod rig;
 mod run;
 mod svg;
 mod tcp;
+mod vms;
 
 use clap::Parser;
 use keys::{Group, SUBJECTS, Subject};
@@ -40,7 +41,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none.
     keys: Vec<String>,
-    /// The subject: fabric, click, functions, iommu, nic, tcp or bbr.
+    /// The subject: fabric, click, functions, vms, iommu, nic, tcp or bbr.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.

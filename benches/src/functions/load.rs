@@ -25,7 +25,45 @@ pub struct Load<'s> {
 impl<'s> Load<'s> {
     /// These frames, over and over.
     pub fn new(seat: &'s mut Seat, frames: Frames) -> Load<'s> {
-        Load { from: &mut seat.from.ring, to: &mut seat.to.ring, frames, next: 0 }
+        Load::between(&mut seat.from.ring, &mut seat.to.ring, frames)
+    }
+
+    /// The same, by any two rings.
+    pub fn between(from: &'s mut Ring, to: &'s mut Ring, frames: Frames) -> Load<'s> {
+        Load { from, to, frames, next: 0 }
+    }
+
+    /// Frames, for another load.
+    pub fn into_frames(self) -> Frames {
+        self.frames
+    }
+
+    /// Frames that the function took in a second; it sends none.
+    pub fn sent(&mut self, time: Duration) -> Result<f64, Failure> {
+        let (begin, mut sent) = (Instant::now(), 0);
+        loop {
+            for _ in 0..16 {
+                sent += self.send()?;
+            }
+            let passed = begin.elapsed();
+            if passed >= time {
+                return Ok(sent as f64 / passed.as_secs_f64());
+            }
+        }
+    }
+
+    /// Frames that the function sent by itself in a second.
+    pub fn received(&mut self, time: Duration) -> Result<f64, Failure> {
+        let (begin, mut came) = (Instant::now(), 0);
+        loop {
+            for _ in 0..16 {
+                came += take(self.to)?;
+            }
+            let passed = begin.elapsed();
+            if passed >= time {
+                return Ok(came as f64 / passed.as_secs_f64());
+            }
+        }
     }
 
     /// Sends every frame once, so that tables know all flows.
@@ -109,17 +147,27 @@ fn send_one(ring: &mut Ring) -> Result<bool, Failure> {
 }
 
 /// Frames lost within `time`, while the function carries out a change, which it must have answered at the end.
-pub fn lost(seat: &mut Seat, time: Duration, mut change: UnixStream) -> Result<u64, Failure> {
+pub fn lost(seat: &mut Seat, time: Duration, change: UnixStream) -> Result<u64, Failure> {
+    lost_between(&mut seat.from.ring, &mut seat.to.ring, time, change)
+}
+
+/// The same, by any two rings.
+pub fn lost_between(
+    from: &mut Ring,
+    to: &mut Ring,
+    time: Duration,
+    mut change: UnixStream,
+) -> Result<u64, Failure> {
     let (begin, mut sent, mut came) = (Instant::now(), 0, 0);
     while begin.elapsed() < time {
-        while sent < came + UNDER_WAY && send_one(&mut seat.from.ring)? {
+        while sent < came + UNDER_WAY && send_one(from)? {
             sent += 1;
         }
-        came += take(&mut seat.to.ring)?;
+        came += take(to)?;
     }
     let end = Instant::now() + Duration::from_secs(1);
     while came < sent && Instant::now() < end {
-        came += take(&mut seat.to.ring)?;
+        came += take(to)?;
     }
     change.set_read_timeout(Some(PATIENCE))?;
     let (mut answer, mut some) = (Vec::new(), [0; 256]);

@@ -1,6 +1,6 @@
 //! Functions between two programs on ring ports, on a worker and in a process; starting and changing one on a worker.
 
-mod load;
+pub mod load;
 mod seat;
 
 use crate::Failure;
@@ -21,7 +21,7 @@ const SLICE: Duration = Duration::from_millis(100);
 const MARK: f64 = 5.0;
 
 /// The middleboxes, and the keys of their configurations and frames among those of the subject `click`.
-const NAMES: [(&str, &str); 9] = [
+pub const NAMES: [(&str, &str); 9] = [
     ("wire", "forward"),
     ("mirror", "mirror"),
     ("router", "router"),
@@ -32,7 +32,7 @@ const NAMES: [(&str, &str); 9] = [
     ("flowmon", "flowmon"),
     ("ids", "ids.5"),
 ];
-const LENGTHS: [(&str, Length); 3] =
+pub const LENGTHS: [(&str, Length); 3] =
     [("64", Length::Fixed(64)), ("1500", Length::Fixed(1500)), ("imix", Length::Imix)];
 
 /// The keys of a middlebox.

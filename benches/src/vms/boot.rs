@@ -1,0 +1,106 @@
+//! Starting and changing a function.
+
+use super::seat::{MEMORY, Plan as Order, Seat, Side, answered};
+use super::{WIRE, stages};
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices, median};
+use crate::functions::load::lost_between;
+use crate::machine;
+use crate::plan::Plan;
+use std::time::{Duration, Instant};
+
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Times of a start in milliseconds: the process exists, its configuration runs, its rings are there, its first frame
+/// came.
+pub type Times = [f64; 4];
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Starts a wire, and waits for its first frame.
+pub fn once(side: Side) -> Result<(Seat, Times), Failure> {
+    let order = Order { side, text: &WIRE, memory: MEMORY, core: None, slots: 256, single: false };
+    let mut seat = Seat::start(&order)?;
+    let first = match seat.first() {
+        Ok(first) => first,
+        Err(error) => return Err(format!("{error}; {}", seat.why()).into()),
+    };
+    let times = [seat.spawned, seat.up, seat.attached, first].map(ms);
+    Ok((seat, times))
+}
+
+/// Starts without others; a process in the same run.
+pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
+    let mut slices = Slices::default();
+    let (mut ours, mut containers) = (Vec::new(), Vec::new());
+    let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
+    while slices.ours.len() < 20 || Instant::now() < end {
+        machine::note();
+        let times = once(Side::Vm)?.1;
+        ours.push(times);
+        slices.ours.push(times[3]);
+        slices.peer.push(once(Side::Process)?.1[3]);
+        if containers.len() < 20 {
+            containers.push(once(Side::Container)?.1[3]);
+        }
+    }
+    let row = slices.entry("ms", Better::Less);
+    let best = row.best.unwrap_or(f64::NAN);
+    let row = row.mark("best <= 5 ms", best <= 5.0).note("peer: a process; ClickOS: 30 ms");
+    let names = ["process exists", "configuration runs", "rings are there", "first frame"];
+    let row = names.iter().enumerate().fold(row, |row, (at, name)| {
+        let middle = median(&ours.iter().map(|times| times[at]).collect::<Vec<_>>());
+        let best = ours.iter().map(|times| times[at]).fold(f64::INFINITY, f64::min);
+        row.step(format!("until: {name}"), &[("median, ms", middle.unwrap_or(f64::NAN)), ("best, ms", best)])
+    });
+    let row = stages::steps(row)?;
+    let best = containers.iter().copied().fold(f64::INFINITY, f64::min);
+    let middle = median(&containers).unwrap_or(f64::NAN);
+    let row = row.step("a container by unshare", &[("median, ms", middle), ("best, ms", best)]);
+    Ok(match stages::microvm() {
+        Ok(times) => {
+            let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+            let middle = median(&times).unwrap_or(f64::NAN);
+            row.step("QEMU microvm, to its first output", &[("median, ms", middle), ("best, ms", best)])
+        }
+        Err(error) => row.note(format!("no QEMU microvm: {error}")),
+    })
+}
+
+/// The time until a running function has taken another configuration.
+pub fn install(plan: &Plan) -> Result<Entry, Failure> {
+    let [mut vm, mut process] = [Side::Vm, Side::Process].map(once);
+    let (mut slices, mut number) = (Slices::default(), 0);
+    let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
+    while slices.ours.len() < 20 || Instant::now() < end {
+        machine::note();
+        for (seat, times) in [(&mut vm, &mut slices.ours), (&mut process, &mut slices.peer)] {
+            let seat = &mut seat.as_mut().map_err(|error| error.to_string())?.0;
+            number += 1;
+            let text = WIRE("in", "out")
+                .replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
+            let begin = Instant::now();
+            answered(seat.change(&text)?)?;
+            times.push(ms(begin.elapsed()));
+        }
+    }
+    let row = slices.entry("ms", Better::Less).at_most(5.0);
+    Ok(row.note("from the connection to the answer, by `hotconfig`; ClickOS: 5 to 20 ms"))
+}
+
+/// Frames that did not arrive, in each slice with a change.
+pub fn update(plan: &Plan) -> Result<Entry, Failure> {
+    let mut seat = once(Side::Vm)?.0;
+    let mut slices = Slices::default();
+    for number in 0..plan.slices(SLICE) {
+        machine::note();
+        let text =
+            WIRE("in", "out").replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
+        let change = seat.change(&text)?;
+        let (from, to) = seat.ends()?;
+        slices.ours.push(lost_between(from, to, SLICE, change)? as f64);
+    }
+    Ok(slices.entry("frames", Better::Less).at_most(0.0))
+}

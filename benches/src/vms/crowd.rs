@@ -1,0 +1,199 @@
+//! Many functions at the same time, and their memory.
+
+use super::seat::{MEMORY, PATIENCE, Plan as Order, Seat, Side};
+use super::{MIRROR, boot};
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices};
+use crate::machine;
+use crate::plan::Plan;
+use std::time::{Duration, Instant};
+
+/// Functions that are started at once.
+const MANY: usize = 1000;
+/// Functions that must be alive at the same time.
+const DENSE: usize = 2000;
+/// The host's memory that must stay free, in KB.
+const FREE: u64 = 2 << 20;
+/// Functions that may have been started without having returned a frame.
+const UNDER_WAY: usize = 16;
+
+/// A function on one pipe, which returns frames.
+fn mirror(side: Side) -> Result<Seat, Failure> {
+    Seat::start(&Order { side, text: &MIRROR, memory: MEMORY, core: None, slots: 64, single: true })
+}
+
+/// Functions, and which of them have returned their first frame.
+struct Crowd {
+    seats: Vec<Seat>,
+    waiting: Vec<usize>,
+}
+
+impl Crowd {
+    fn new() -> Crowd {
+        Crowd { seats: Vec::new(), waiting: Vec::new() }
+    }
+
+    fn start(&mut self, side: Side) -> Result<(), Failure> {
+        self.waiting.push(self.seats.len());
+        self.seats.push(mirror(side)?);
+        Ok(())
+    }
+
+    /// Serves those that have not returned a frame.
+    fn serve(&mut self) -> Result<(), Failure> {
+        let mut failed = Ok(());
+        self.waiting.retain(|&number| {
+            let seat = &mut self.seats[number];
+            let step = |seat: &mut Seat| {
+                let was = !seat.attached.is_zero();
+                if !seat.serve()? {
+                    return if seat.begun.elapsed() > PATIENCE { Err("no ring".into()) } else { Ok(false) };
+                }
+                let came = seat.exchange(!was)?;
+                if seat.begun.elapsed() > PATIENCE { Err("no frame comes back".into()) } else { Ok(came) }
+            };
+            match step(seat) {
+                Ok(came) => !came,
+                Err(error) => {
+                    let error: Failure = error;
+                    failed = Err(format!("function {number}: {error}; {}", seat.why()).into());
+                    false
+                }
+            }
+        });
+        failed
+    }
+
+    /// Starts up to `count` functions, a few at a time; stops early if the host's memory is used up.
+    fn grow(&mut self, side: Side, count: usize) -> Result<(), Failure> {
+        while self.seats.len() < count || !self.waiting.is_empty() {
+            if self.seats.len() < count && self.waiting.len() < UNDER_WAY {
+                if available()? < FREE {
+                    return Ok(());
+                }
+                self.start(side)?;
+            }
+            self.serve()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a frame to each; the number that return it.
+    fn visit(&mut self) -> Result<usize, Failure> {
+        let mut came = vec![false; self.seats.len()];
+        for seat in &mut self.seats {
+            seat.exchange(true)?;
+        }
+        let end = Instant::now() + PATIENCE;
+        while came.contains(&false) && Instant::now() < end {
+            for (seat, came) in self.seats.iter_mut().zip(&mut came) {
+                *came = *came || seat.exchange(false)?;
+            }
+            std::thread::yield_now();
+        }
+        Ok(came.iter().filter(|came| **came).count())
+    }
+}
+
+/// Available memory of the host in KB.
+fn available() -> Result<u64, Failure> {
+    Ok(field(&std::fs::read_to_string("/proc/meminfo")?, "MemAvailable:"))
+}
+
+/// The number behind a name.
+fn field(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Proportional and anonymous memory of processes in KB, on average.
+fn memory(pids: &[u32]) -> Result<[f64; 2], Failure> {
+    let mut sums = [0; 2];
+    for pid in pids {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
+        sums[0] += field(&text, "Pss:");
+        sums[1] += field(&text, "Private_Dirty:");
+    }
+    Ok(sums.map(|sum| sum as f64 / pids.len().max(1) as f64))
+}
+
+/// Memory of one VM and of one process.
+pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
+    let (mut slices, mut own) = (Slices::default(), Slices::default());
+    for _ in 0..plan.slices(Duration::from_millis(500)) {
+        let vm = boot::once(Side::Vm)?.0;
+        let [pss, private] = memory(&[vm.pid()])?;
+        drop(vm);
+        slices.ours.push(pss / 1024.0);
+        own.ours.push(private / 1024.0);
+        let process = boot::once(Side::Process)?.0;
+        slices.peer.push(memory(&[process.pid()])?[0] / 1024.0);
+    }
+    let image = ringway_vmm::CLICK.size() as f64 / f64::from(1 << 20);
+    let own = own.entry("MB", Better::Less).ours.unwrap_or(f64::NAN);
+    let row = slices.entry("MB", Better::Less).at_most(3.0).with("image, MB", image);
+    let row = row.mark("image <= 2 MB", image <= 2.0).with("private, MB", own);
+    Ok(row.note(
+        "PSS of the monitor with its guest and its rings, pages of the program included; ClickOS: 6 MB",
+    ))
+}
+
+/// The start of a VM while 399 others are alive.
+pub fn among(plan: &Plan) -> Result<Entry, Failure> {
+    let mut slices = Slices::default();
+    for (side, figures) in [(Side::Vm, &mut slices.ours), (Side::Process, &mut slices.peer)] {
+        let mut crowd = Crowd::new();
+        crowd.grow(side, 399)?;
+        let end = Instant::now() + Duration::from_secs_f64(plan.seconds / 2.0);
+        while figures.len() < 10 || Instant::now() < end {
+            machine::note();
+            figures.push(boot::once(side)?.1[3]);
+        }
+    }
+    let row = slices.entry("ms", Better::Less);
+    let best = row.best.unwrap_or(f64::NAN);
+    Ok(row.mark("best <= 10 ms", best <= 10.0).note("peer: a process with 399 others; ClickOS: 219 ms"))
+}
+
+/// The time of 1,000 at once in seconds, and the memory of each in MB.
+pub fn at_once() -> [Result<Entry, Failure>; 2] {
+    let run = |side| -> Result<([f64; 2], f64), Failure> {
+        let mut crowd = Crowd::new();
+        let begin = Instant::now();
+        for _ in 0..MANY {
+            crowd.start(side)?;
+        }
+        while !crowd.waiting.is_empty() {
+            crowd.serve()?;
+        }
+        let time = begin.elapsed().as_secs_f64();
+        let pids: Vec<u32> = crowd.seats.iter().map(Seat::pid).collect();
+        Ok((memory(&pids)?, time))
+    };
+    match run(Side::Vm).and_then(|vm| Ok((vm, run(Side::Process)?))) {
+        Ok(((vm, time), (process, other))) => {
+            let time = Slices::of(&[time], &[other]).entry("s", Better::Less);
+            let held = time.best.is_some_and(|best| best <= 15.0);
+            let time = time.mark("<= 15 s", held).note("all are asked for before the first is awaited");
+            let [pss, private] = vm.map(|kb| kb / 1024.0);
+            let memory = Slices::of(&[pss], &[process[0] / 1024.0]).entry("MB", Better::Less);
+            let memory = memory.mark("<= 1 MB", pss <= 1.0).with("private, MB", private);
+            [Ok(time), Ok(memory.note("PSS, mean of 1,000 alive; ClickOS: 5 MB"))]
+        }
+        Err(error) => [Err(error.to_string().into()), Err(error)],
+    }
+}
+
+/// VMs that are alive at the same time, each of which returns frames.
+pub fn density() -> Result<Entry, Failure> {
+    let mut crowd = Crowd::new();
+    let begin = Instant::now();
+    crowd.grow(Side::Vm, DENSE)?;
+    let time = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    let alive = crowd.visit()?;
+    let visit = begin.elapsed().as_secs_f64();
+    let row = Slices::of(&[alive as f64], &[]).entry("VMs", Better::More);
+    let row = row.mark(">= 2000", alive >= DENSE).with("started in, s", time);
+    Ok(row.with("a frame to each and back, s", visit).note("not more than 2,000 are tried"))
+}
