@@ -524,6 +524,14 @@ export interface Migration {
 /** Outcome of a migration. */
 export type MigrationState = "proposed" | "reserved" | "done" | "refused";
 
+/** A clone to create. */
+export interface NewClone {
+  /** The name of the new function. */
+  name: string;
+  /** Its ports, in place of those of the original, in their order: ports of kind `ring` that nobody has. */
+  ports: string[];
+}
+
 /** A new configuration of a function. */
 export interface NewConfiguration {
   /** The configuration, in Click's language. */
@@ -558,6 +566,12 @@ export interface NewFunction {
   parameters?: Record<string, string>;
   /** Its ports: ports of kind `ring` that no guest or function has. */
   ports: string[];
+}
+
+/** A snapshot to take. */
+export interface NewSnapshot {
+  /** Its name. */
+  name: string;
 }
 
 /** How strictly memory is bound to NUMA nodes. */
@@ -736,6 +750,18 @@ export interface Scored {
 
 /** How weights become a choice. */
 export type Selector = "rank" | "scaled_sum" | "lowest_sum";
+
+/** A snapshot of a function in a VM. */
+export interface SnapshotView {
+  /** Bytes of memory that it keeps; clones share them. */
+  bytes: number;
+  /** The function that it was taken of. */
+  function: string;
+  /** Its name. */
+  name: string;
+  /** The function's ports. A clone needs as many. */
+  ports: string[];
+}
 
 /** Counters of every port at one moment. */
 export interface StatsView {
@@ -1159,6 +1185,11 @@ export class Api {
   writeHandler(name: string, handler: string, body: HandlerValue): Promise<void>;
   /** Lets a suspended function go on. */
   resumeFunction(name: string): Promise<void>;
+  /**
+   * Takes a snapshot of a function in a VM, which runs on. It is kept in memory until it is removed, or the fabric goes
+   * down.
+   */
+  snapshotFunction(name: string, body: NewSnapshot): Promise<void>;
   /** Starts a function. Its configuration runs after the answer. */
   startFunction(name: string): Promise<void>;
   /** Stops a function. Its process ends after the answer. */
@@ -1269,6 +1300,15 @@ export class Api {
   carrierOn(name: string): Promise<void>;
   /** Takes the fabric down. The answer comes when that is done. */
   shutdown(): Promise<void>;
+  /** Every snapshot. */
+  snapshots(): Promise<SnapshotView[]>;
+  /** Removes a snapshot. Its clones run on. */
+  forgetSnapshot(name: string): Promise<void>;
+  /**
+   * Creates a function that goes on from a snapshot, and shares its memory until it writes it. Its restarts go on from
+   * there too.
+   */
+  cloneSnapshot(name: string, body: NewClone): Promise<void>;
   /** Counters of every port. Reading them costs the data path nothing. */
   stats(): Promise<StatsView>;
   /** The addresses that a switch knows. */

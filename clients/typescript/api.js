@@ -59,6 +59,10 @@ export class Api {
     return this.#socket.call("POST", "/v1/functions/{}/resume", [name]);
   }
 
+  snapshotFunction(name, body) {
+    return this.#socket.call("POST", "/v1/functions/{}/snapshot", [name], { body });
+  }
+
   startFunction(name) {
     return this.#socket.call("POST", "/v1/functions/{}/start", [name]);
   }
@@ -241,6 +245,18 @@ export class Api {
 
   shutdown() {
     return this.#socket.call("POST", "/v1/shutdown", []);
+  }
+
+  snapshots() {
+    return this.#socket.json("GET", "/v1/snapshots", []);
+  }
+
+  forgetSnapshot(name) {
+    return this.#socket.call("DELETE", "/v1/snapshots/{}", [name]);
+  }
+
+  cloneSnapshot(name, body) {
+    return this.#socket.call("POST", "/v1/snapshots/{}/clone", [name], { body });
   }
 
   stats() {

@@ -567,6 +567,16 @@ Migration = TypedDict(
 )
 """A migration."""
 
+class NewClone(TypedDict):
+    """A clone to create."""
+
+    name: str
+    """The name of the new function."""
+    ports: list[str]
+    """Its ports, in place of those of the original, in their order: ports of kind `ring` that nobody has.
+    """
+
+
 class NewConfiguration(TypedDict):
     """A new configuration of a function."""
 
@@ -604,6 +614,13 @@ class NewFunction(TypedDict):
     """Values of the configuration's parameters."""
     ports: list[str]
     """Its ports: ports of kind `ring` that no guest or function has."""
+
+
+class NewSnapshot(TypedDict):
+    """A snapshot to take."""
+
+    name: str
+    """Its name."""
 
 
 class PlaceRequest(TypedDict):
@@ -779,6 +796,19 @@ class Scored(TypedDict):
     """The host."""
     score: float
     """Its score; the highest wins."""
+
+
+class SnapshotView(TypedDict):
+    """A snapshot of a function in a VM."""
+
+    bytes: int
+    """Bytes of memory that it keeps; clones share them."""
+    function: str
+    """The function that it was taken of."""
+    name: str
+    """Its name."""
+    ports: list[str]
+    """The function's ports. A clone needs as many."""
 
 
 class StatsView(TypedDict):
@@ -1254,6 +1284,12 @@ class Api:
         """Lets a suspended function go on."""
         self._socket.call("POST", "/v1/functions/{}/resume", [name])
 
+    def snapshot_function(self, name: str, body: NewSnapshot) -> None:
+        """Takes a snapshot of a function in a VM, which runs on. It is kept in memory until it is removed, or
+        the fabric goes down.
+        """
+        self._socket.call("POST", "/v1/functions/{}/snapshot", [name], body=body)
+
     def start_function(self, name: str) -> None:
         """Starts a function. Its configuration runs after the answer."""
         self._socket.call("POST", "/v1/functions/{}/start", [name])
@@ -1488,6 +1524,21 @@ class Api:
     def shutdown(self) -> None:
         """Takes the fabric down. The answer comes when that is done."""
         self._socket.call("POST", "/v1/shutdown", [])
+
+    def snapshots(self) -> list[SnapshotView]:
+        """Every snapshot."""
+        found: list[SnapshotView] = self._socket.json("GET", "/v1/snapshots", [])
+        return found
+
+    def forget_snapshot(self, name: str) -> None:
+        """Removes a snapshot. Its clones run on."""
+        self._socket.call("DELETE", "/v1/snapshots/{}", [name])
+
+    def clone_snapshot(self, name: str, body: NewClone) -> None:
+        """Creates a function that goes on from a snapshot, and shares its memory until it writes it. Its
+        restarts go on from there too.
+        """
+        self._socket.call("POST", "/v1/snapshots/{}/clone", [name], body=body)
 
     def stats(self) -> StatsView:
         """Counters of every port. Reading them costs the data path nothing."""

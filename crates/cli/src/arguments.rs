@@ -527,6 +527,49 @@ Examples:
   ringway function create mirror --click 'FromPort(a) -> EtherMirror -> ToPort(a)' --port a
   ringway function create nat --config router.click --port a --port b --device eth0=a --device eth1=b")]
     Create(CreateFunction),
+    /// Take a snapshot of a function in a VM, which runs on.
+    #[command(after_help = "\
+Snapshots are kept in memory until `ringway function forget`, or until the fabric goes down.
+
+Examples:
+  ringway function snapshot wall warm")]
+    Snapshot {
+        /// The function.
+        name: String,
+        /// The snapshot's name.
+        snapshot: String,
+    },
+    /// List the snapshots.
+    #[command(after_help = "\
+Examples:
+  ringway function snapshots
+  ringway function snapshots --json")]
+    Snapshots,
+    /// Remove snapshots. Their clones run on.
+    #[command(after_help = "\
+Examples:
+  ringway function forget warm")]
+    Forget {
+        /// The snapshots.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Create a function that goes on from a snapshot, with other ports.
+    #[command(after_help = "\
+It has the state of the snapshot's function, and shares its memory until it writes it. Restarts go on from the
+snapshot too.
+
+Examples:
+  ringway function clone warm second --port inside2 --port outside2")]
+    Clone {
+        /// The snapshot.
+        snapshot: String,
+        /// The new function's name.
+        name: String,
+        /// Its ports, in place of the function's, in their order.
+        #[arg(long = "port", value_name = "PORT", required = true)]
+        ports: Vec<String>,
+    },
     /// Stop functions and forget them.
     #[command(after_help = "\
 Examples:

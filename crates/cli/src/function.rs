@@ -4,10 +4,12 @@ use crate::arguments::{CreateFunction, FunctionCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
-use crate::order::FUNCTION;
+use crate::order::{FUNCTION, SNAPSHOT};
 use crate::text::{self, Table, cell};
 use anstream::{eprintln, print, println};
-use ringway_control::api::{FunctionView, GraphView, HandlerValue, NewConfiguration, NewFunction};
+use ringway_control::api::{
+    FunctionView, GraphView, HandlerValue, NewClone, NewConfiguration, NewFunction, NewSnapshot, SnapshotView,
+};
 use ringway_control::file::Complaint;
 use ringway_function::click::{self, Configuration};
 use ringway_function::golden;
@@ -44,6 +46,16 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
             FUNCTION.order::<FunctionView>(target, json, &names, ("stop", "stopping"))
         }
         FunctionCommand::Create(new) => create(target, new),
+        FunctionCommand::Snapshot { name, snapshot } => Client::connect(target)?
+            .post_only(&FUNCTION.path(&name, "snapshot")?, &NewSnapshot { name: snapshot }),
+        FunctionCommand::Snapshots => snapshots(target, json),
+        FunctionCommand::Forget { names } => {
+            let mut client = Client::connect(target)?;
+            names.iter().try_for_each(|name| client.delete(&SNAPSHOT.object(name)?))
+        }
+        FunctionCommand::Clone { snapshot, name, ports } => {
+            Client::connect(target)?.post_only(&SNAPSHOT.path(&snapshot, "clone")?, &NewClone { name, ports })
+        }
         FunctionCommand::Destroy { names } => {
             let mut client = Client::connect(target)?;
             names.iter().try_for_each(|name| {
@@ -70,6 +82,21 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Read { name, handler } => read(target, json, &name, &handler),
         FunctionCommand::Write { name, handler, value } => write(target, &name, &handler, value),
     }
+}
+
+fn snapshots(target: &Target, json: bool) -> Result<(), Fail> {
+    let all: Vec<SnapshotView> = Client::connect(target)?.get("/v1/snapshots")?;
+    if json {
+        text::json(&all);
+        return Ok(());
+    }
+    let mut table = Table::new(&["SNAPSHOT", "FUNCTION", "PORTS", ">MB"]);
+    for SnapshotView { name, function, ports, bytes } in all {
+        let megabytes = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+        table.row(vec![cell(name), cell(function), cell(ports.join(" ")), cell(megabytes)]);
+    }
+    table.print();
+    Ok(())
 }
 
 /// The result of a test, as JSON.

@@ -22,6 +22,9 @@ pub struct ObjectKind {
 pub const GUEST: ObjectKind = ObjectKind { word: "guest", all: "/v1/guests", list: "guest list" };
 /// A function.
 pub const FUNCTION: ObjectKind = ObjectKind { word: "function", all: "/v1/functions", list: "function list" };
+/// A snapshot.
+pub const SNAPSHOT: ObjectKind =
+    ObjectKind { word: "snapshot", all: "/v1/snapshots", list: "function snapshots" };
 /// A port.
 pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: "ps" };
 

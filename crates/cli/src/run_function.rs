@@ -3,7 +3,7 @@
 mod vm;
 
 use crate::fail::Fail;
-use ringway_control::function::{FunctionMessage, Start};
+use ringway_control::function::{FunctionMessage, Order, Start};
 use ringway_fabric::{Link, LinkError};
 use ringway_function::click::Configuration;
 use ringway_function::click::function;
@@ -25,19 +25,22 @@ pub fn run() -> Result<(), Fail> {
     drop(null);
     let link = Arc::new(Link::new(stdin));
     let (start, descriptors) = link.receive::<Start>().map_err(Fail::because)?;
-    let [listener, doors]: [OwnedFd; 2] = descriptors
-        .try_into()
-        .map_err(|_| Fail::Failed("the function's sockets did not come with its order".into()))?;
+    let mut descriptors = descriptors.into_iter();
+    let (Some(listener), Some(doors), memory) = (descriptors.next(), descriptors.next(), descriptors.next())
+    else {
+        return Err(Fail::Failed("the function's sockets did not come with its order".into()));
+    };
     if let Some(core) = start.core {
         ringway_host::pin(core).map_err(Fail::because)?;
     }
     // If `control` is gone, sending fails, and `hold` ends this process.
     let say = |message: FunctionMessage| drop(link.send(&message, &[]));
     if start.isolation == Isolation::Vm {
-        match vm::prepare(&start) {
+        match vm::prepare(&start, memory) {
             Ok(vm) => {
-                ringway_host::confine_monitor(start.user).map_err(Fail::because)?;
-                tether(&link)?;
+                let private = if start.snapshot.is_some() { start.memory } else { 0 };
+                ringway_host::confine_monitor(start.user, private).map_err(Fail::because)?;
+                tether(&link, vm::camera(&vm))?;
                 return vm::run(vm, &listener.into(), &doors.into(), say);
             }
             Err(error) if start.fallback => say(FunctionMessage::Fallback(error)),
@@ -48,7 +51,7 @@ pub fn run() -> Result<(), Fail> {
         }
     }
     ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
-    tether(&link)?;
+    tether(&link, None)?;
     handed::hand(Some(Handed {
         ports: start.ports.clone(),
         devices: start.devices.clone(),
@@ -72,17 +75,29 @@ pub fn run() -> Result<(), Fail> {
     )
 }
 
-/// Makes this process end with its link to `control`.
-fn tether(link: &Arc<Link>) -> Result<(), Fail> {
+/// Takes a snapshot, whose memory goes to the file; the description, or the reason, is passed on.
+type Camera = Box<dyn Fn(OwnedFd, Passed) + Send>;
+type Passed = Box<dyn FnOnce(Result<String, String>) + Send>;
+
+/// Makes this process end with its link to `control`, and follow its orders.
+fn tether(link: &Arc<Link>, camera: Option<Camera>) -> Result<(), Fail> {
     let leash = link.clone();
-    ringway_host::spawn("leash", None, move || hold(&leash)).map(drop).map_err(Fail::because)
+    ringway_host::spawn("leash", None, move || hold(&leash, camera)).map(drop).map_err(Fail::because)
 }
 
 /// Ends this process when its link to `control` is closed.
-fn hold(link: &Link) {
+fn hold(link: &Arc<Link>, camera: Option<Camera>) {
     loop {
-        match link.receive::<()>() {
-            Err(LinkError::Json(_)) | Ok(_) => {}
+        match link.receive::<Order>() {
+            Ok((Order::Snapshot, descriptors)) => {
+                let link = link.clone();
+                let passed = move |result| drop(link.send(&FunctionMessage::Snapshot(result), &[]));
+                match (&camera, descriptors.into_iter().next()) {
+                    (Some(camera), Some(file)) => camera(file, Box::new(passed)),
+                    _ => passed(Err("it does not run in a VM".into())),
+                }
+            }
+            Err(LinkError::Json(_)) => {}
             Err(_) => std::process::exit(0),
         }
     }

@@ -1,16 +1,18 @@
 //! Starts, watches, restarts and stops the fabric's functions.
 
-use crate::api::FunctionView;
+use crate::api::{FunctionView, SnapshotView};
 use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
 use crate::function::{FunctionMessage, Start, handlers};
+use crate::snapshots::{SnapshotError, Snapshots, Taken, function_of};
 use ringway_fabric::proto::FunctionReport;
 use ringway_host::{SocketFile, SocketRights};
 use ringway_spec::{Configuration, Function, Isolation};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +58,9 @@ pub enum FunctionError {
         /// The system's error.
         error: io::Error,
     },
+    /// An operation on a snapshot failed.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
     /// The running function refused a new configuration, and keeps the old one.
     #[error("function {0} goes on as it was: {1}")]
     Refused(String, String),
@@ -107,6 +112,27 @@ struct Record {
     fallback: String,
     /// Who waits for its first start, which decides whether it stays.
     awaited: Option<Answer<()>>,
+    /// The snapshot from which it goes on.
+    origin: Option<Arc<Taken>>,
+    /// The snapshot that is being taken.
+    photo: Option<Photo>,
+}
+
+impl Record {
+    /// The snapshot that is being taken will not be: the function has ended.
+    fn lose_photo(&mut self) {
+        if let Some(Photo { answer, .. }) = self.photo.take() {
+            let why = SnapshotError::Failed(self.function.name.clone(), "it has ended".into());
+            let _ = answer.send(Err(FunctionError::from(why).into()));
+        }
+    }
+}
+
+/// A snapshot that is being taken.
+struct Photo {
+    name: String,
+    memory: OwnedFd,
+    answer: Answer<()>,
 }
 
 /// An event of a running function.
@@ -148,12 +174,14 @@ pub struct Functions {
     arguments: Vec<OsString>,
     inbox: Inbox,
     turn: u64,
+    snapshots: Snapshots,
 }
 
 impl Functions {
     /// Creates an empty set.
     pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox) -> Functions {
-        Functions { records: BTreeMap::new(), fabric: fabric.into(), arguments, inbox, turn: 0 }
+        let (records, snapshots) = (BTreeMap::new(), Snapshots::default());
+        Functions { records, fabric: fabric.into(), arguments, inbox, turn: 0, snapshots }
     }
 
     /// Adds a function whose ports are in `fabric`, and starts it if its `start` is set.
@@ -178,6 +206,8 @@ impl Functions {
             reason: String::new(),
             fallback: String::new(),
             awaited: None,
+            origin: None,
+            photo: None,
         };
         self.records.insert(function.name.clone(), record);
         if function.start { self.start(&function.name) } else { Ok(()) }
@@ -192,11 +222,26 @@ impl Functions {
         folder: &Path,
         answer: Answer<()>,
     ) -> bool {
+        self.create_from(None, function, fabric, folder, answer)
+    }
+
+    /// The same, which goes on from a snapshot if there is one.
+    fn create_from(
+        &mut self,
+        origin: Option<Arc<Taken>>,
+        function: &Function,
+        fabric: &Fabric,
+        folder: &Path,
+        answer: Answer<()>,
+    ) -> bool {
         if let Err(error) = self.add(&Function { start: false, ..function.clone() }, fabric, folder) {
             let _ = answer.send(Err(error.into()));
             return false;
         }
         let name = function.name.clone();
+        if let Some(record) = self.records.get_mut(&name) {
+            record.origin = origin;
+        }
         self.launch(&name);
         let Some(record) = self.records.get_mut(&name) else { return false };
         (record.function.start, record.awaited) = (true, Some(answer));
@@ -238,7 +283,8 @@ impl Functions {
         let turn = self.turn;
         let Some(record) = self.records.get_mut(name) else { return };
         let handlers = record.socket.display().to_string();
-        let start = Start::of(&record.function, &self.fabric, handlers);
+        let mut start = Start::of(&record.function, &self.fabric, handlers);
+        start.snapshot = record.origin.as_ref().map(|origin| origin.state.clone());
         let (inbox, told) = (self.inbox.clone(), name.to_string());
         let tell = move |what| {
             // Once nobody listens, the fabric is going down.
@@ -251,6 +297,7 @@ impl Functions {
             start,
             arguments: &self.arguments,
             listener: record.listener.socket(),
+            memory: record.origin.as_ref().map(|origin| &origin.memory),
             doors: record.doors.clone(),
             tell: Arc::new(tell),
             inbox: self.inbox.clone(),
@@ -305,6 +352,10 @@ impl Functions {
                 tracing::warn!(function = name, reason = why, "it runs as a process instead of a VM");
                 record.fallback = why;
             }
+            (What::Runner(Said::Message(FunctionMessage::Snapshot(result))), _) => {
+                let (photo, function) = (record.photo.take(), record.function.clone());
+                self.taken(photo, function, result);
+            }
             (What::Late, _) => {
                 return self.abandon(&name, format!("it did not start within {} s", BIRTH.as_secs()));
             }
@@ -315,6 +366,7 @@ impl Functions {
                 record.reason = why.trim().replace('\n', "; ")
             }
             (What::Runner(Said::Ended(Ended { status, last })), Life::Running { .. }) => {
+                record.lose_photo();
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
                 if record.awaited.is_some() {
                     return self.abandon(&name, reason);
@@ -375,6 +427,7 @@ impl Functions {
     pub fn stop(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         record.reason.clear();
+        record.lose_photo();
         if let Some(answer) = record.awaited.take() {
             let _ = answer.send(Err(FunctionError::Stillborn(name.into(), "it was stopped".into()).into()));
         }
@@ -390,6 +443,92 @@ impl Functions {
             });
         }
         Ok(())
+    }
+
+    /// Takes a snapshot of a function; the answer follows.
+    pub fn snapshot(&mut self, name: &str, new: &str, answer: Answer<()>) {
+        if let Err((error, answer)) = self.begin_snapshot(name, new, answer) {
+            let _ = answer.send(Err(error.into()));
+        }
+    }
+
+    fn begin_snapshot(
+        &mut self,
+        name: &str,
+        new: &str,
+        answer: Answer<()>,
+    ) -> Result<(), (FunctionError, Answer<()>)> {
+        let Some(record) = self.records.get_mut(name) else {
+            return Err((FunctionError::Unknown(name.into()), answer));
+        };
+        let Life::Running { runner, up: true, suspended } = &record.life else {
+            return Err((FunctionError::NotRunning(name.into()), answer));
+        };
+        if *suspended {
+            return Err((FunctionError::Suspended(name.into()), answer));
+        }
+        let failed = |why: String| SnapshotError::Failed(name.into(), why).into();
+        if record.photo.is_some() {
+            return Err((failed("another snapshot is awaited".into()), answer));
+        }
+        let memory = match self.snapshots.begin(&record.function, record.fallback.is_empty(), new) {
+            Ok(memory) => memory,
+            Err(error) => return Err((error.into(), answer)),
+        };
+        let sent = memory.try_clone().and_then(|file| runner.snapshot(file));
+        if let Err(error) = sent {
+            return Err((failed(error.to_string()), answer));
+        }
+        record.photo = Some(Photo { name: new.into(), memory, answer });
+        Ok(())
+    }
+
+    /// A snapshot was taken, or could not be.
+    fn taken(&mut self, photo: Option<Photo>, function: Function, result: Result<String, String>) {
+        let Some(Photo { name, memory, answer }) = photo else { return };
+        let of = function.name.clone();
+        let taken = result.map(|state| self.snapshots.add(&name, Taken { function, state, memory }));
+        let taken = taken.map_err(|why| FunctionError::from(SnapshotError::Failed(of, why)));
+        let _ = answer.send(taken.map_err(Into::into));
+    }
+
+    /// The function that a clone of a snapshot would be.
+    pub fn clone_of(
+        &self,
+        snapshot: &str,
+        name: &str,
+        ports: Vec<String>,
+    ) -> Result<Function, FunctionError> {
+        let taken = self.snapshots.get(snapshot)?;
+        Ok(function_of(&taken, name, ports)?)
+    }
+
+    /// Adds and starts a clone as [`Functions::create`] does.
+    pub fn create_clone(
+        &mut self,
+        snapshot: &str,
+        function: &Function,
+        fabric: &Fabric,
+        folder: &Path,
+        answer: Answer<()>,
+    ) -> bool {
+        match self.snapshots.get(snapshot) {
+            Ok(origin) => self.create_from(Some(origin), function, fabric, folder, answer),
+            Err(error) => {
+                let _ = answer.send(Err(FunctionError::from(error).into()));
+                false
+            }
+        }
+    }
+
+    /// All snapshots.
+    pub fn snapshots(&self) -> Vec<SnapshotView> {
+        self.snapshots.view()
+    }
+
+    /// Removes a snapshot.
+    pub fn forget(&mut self, snapshot: &str) -> Result<(), FunctionError> {
+        Ok(self.snapshots.forget(snapshot)?)
     }
 
     /// Stops a function and forgets it.

@@ -21,6 +21,7 @@ pub mod open;
 mod pages;
 mod placement;
 pub mod run_dir;
+mod snapshots;
 mod svg;
 
 pub use control::{ControlError, Options, Program, run};

@@ -2,11 +2,12 @@
 
 use crate::error::{HostError, Named};
 use kvm_bindings::{
-    KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, kvm_regs, kvm_segment, kvm_userspace_memory_region,
+    KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region,
 };
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VcpuExit, VcpuFd, VmFd};
 use ringway_mem::Region;
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,6 +54,14 @@ enum Slot {
 pub struct Doorbell {
     eventfd: EventFd,
     address: u64,
+}
+
+/// The state of a CPU between two instructions, without floating point and vector registers: the guests' images use
+/// none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuState {
+    registers: kvm_regs,
+    system: kvm_sregs,
 }
 
 /// Why the guest stopped running.
@@ -124,6 +133,32 @@ impl Machine {
         self.cpu.set_sregs(&system).map_err(error("KVM_SET_SREGS"))?;
         let registers = kvm_regs { rip: entry, rbx: start_info, rflags: 2, ..kvm_regs::default() };
         self.cpu.set_regs(&registers).map_err(error("KVM_SET_REGS"))
+    }
+
+    /// The CPU's state behind the access with which the guest stopped.
+    pub fn state(&mut self) -> Result<CpuState, HostError> {
+        // The kernel completes the access only when the guest would go on.
+        self.cpu.set_kvm_immediate_exit(1);
+        let completed = self.cpu.run().map(drop);
+        self.cpu.set_kvm_immediate_exit(0);
+        match completed {
+            Err(error) if error.errno() == libc::EINTR => {}
+            Err(failed) => return Err(error("KVM_RUN")(failed)),
+            Ok(()) => {
+                let error = Errno::BUSY;
+                return Err(HostError::Call { call: "KVM_RUN without running", error });
+            }
+        }
+        Ok(CpuState {
+            registers: self.cpu.get_regs().map_err(error("KVM_GET_REGS"))?,
+            system: self.cpu.get_sregs().map_err(error("KVM_GET_SREGS"))?,
+        })
+    }
+
+    /// Makes the CPU go on from a state.
+    pub fn set_state(&self, state: &CpuState) -> Result<(), HostError> {
+        self.cpu.set_sregs(&state.system).map_err(error("KVM_SET_SREGS"))?;
+        self.cpu.set_regs(&state.registers).map_err(error("KVM_SET_REGS"))
     }
 
     /// Frequency of the guest's time stamp counter in Hz; 0 if the kernel doesn't tell.

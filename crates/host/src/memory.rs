@@ -26,6 +26,22 @@ pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     Ok(file)
 }
 
+/// The parts of a memfd that have pages: their offsets and lengths.
+pub fn extents(file: impl AsFd) -> Result<Vec<(u64, u64)>, HostError> {
+    let (file, mut all, mut at) = (file.as_fd(), Vec::new(), 0);
+    loop {
+        let begin = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(begin) => begin,
+            // There is none behind.
+            Err(rustix::io::Errno::NXIO) => return Ok(all),
+            Err(error) => return Err(HostError::Call { call: "lseek to data", error }),
+        };
+        let end = rustix::fs::seek(file, rustix::fs::SeekFrom::Hole(begin)).named("lseek to a hole")?;
+        all.push((begin, end - begin));
+        at = end;
+    }
+}
+
 /// Size of the pages that memory consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pages {
@@ -154,12 +170,24 @@ impl Reservation {
 
     /// Maps `len` bytes of `file` at `offset`, `at` bytes from the start of the range.
     fn map(&self, at: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), HostError> {
+        self.map_as(MapFlags::SHARED, at, len, file, offset)
+    }
+
+    /// The same, shared or private.
+    fn map_as(
+        &self,
+        sharing: MapFlags,
+        at: usize,
+        len: usize,
+        file: BorrowedFd<'_>,
+        offset: u64,
+    ) -> Result<(), HostError> {
         let end = self.whole.addr().get() + self.len;
         let begin = self.base.addr().get() + at;
         if begin > end || end - begin < len {
             return Err(HostError::Impossible { offset, len: len as u64 });
         }
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+        let flags = sharing | MapFlags::NORESERVE | MapFlags::FIXED;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: it replaces only addresses of this reserved range (checked), which are not used yet.
         let base = unsafe {
@@ -256,6 +284,21 @@ impl Mapping {
     /// file must be long enough, and memory-backed: accesses to a file on disk could block.
     pub fn shared(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
         Mapping::counted(file.as_fd(), (offset, len), &Account::default(), Keep::No)
+    }
+
+    /// Maps `len` bytes of `file` at `offset`, both in whole pages, so that what is written is seen by nobody else. The
+    /// file must be our own, long enough, and not change any more.
+    pub fn private_of(file: impl AsFd, offset: u64, len: usize) -> Result<Mapping, HostError> {
+        let stat = rustix::fs::fstat(&file).named("fstat of memory")?;
+        let (size, needed) = (stat.st_size as u64, offset.saturating_add(len as u64));
+        if needed > size {
+            return Err(HostError::TooShort { size, needed });
+        }
+        let share = Account::default().take(len as u64)?;
+        let place = Reservation::new(len, PAGE as usize)?;
+        place.map_as(MapFlags::PRIVATE, 0, len, file.as_fd(), offset)?;
+        let watched = Watched::new(place.base.addr().get(), len).ok_or(HostError::TooManyMappings)?;
+        Ok(Mapping::new(0, len, watched, Held { place, emptied: 0, origin: None, _share: share }))
     }
 
     /// As [`Mapping::shared`], charged to a port's `account`.

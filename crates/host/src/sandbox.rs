@@ -56,9 +56,10 @@ pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError
 const MONITOR: u64 = 64 << 20;
 
 /// Confines the monitor of a function's guest in the same way, before the guest's first instruction. The guest's
-/// memory is shared memory, which was made before; the monitor may run the guest, and map rings for it.
-pub fn confine_monitor(user: u32) -> Result<Confinement, HostError> {
-    limit(MONITOR)?;
+/// memory is shared memory, which was made before, or, in a clone, `private` bytes of its own; the monitor may run the
+/// guest, and map rings for it.
+pub fn confine_monitor(user: u32, private: u64) -> Result<Confinement, HostError> {
+    limit(MONITOR.saturating_add(private))?;
     confine(user, calls::ACCEPTING, calls::KVM)
 }
 

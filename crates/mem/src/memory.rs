@@ -71,6 +71,14 @@ impl Region {
         unsafe { Region::new(guest, user, len as u64, host, Arc::new(pages)) }
     }
 
+    /// A part of it; `None` if it reaches beyond.
+    pub fn part(&self, offset: u64, len: u64) -> Option<Region> {
+        offset.checked_add(len).filter(|end| *end <= self.len)?;
+        let (guest, user) = (self.guest.checked_add(offset)?, self.user.checked_add(offset)?);
+        // SAFETY: within the region (checked), whose keeper keeps all of it.
+        Some(unsafe { Region::new(guest, user, len, self.host.add(offset as usize), self.keep.clone()) })
+    }
+
     /// Our address of the first byte. The caller must bound its accesses.
     pub fn base(&self) -> NonNull<u8> {
         self.host

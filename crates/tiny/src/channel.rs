@@ -52,6 +52,8 @@ pub enum ToGuest<'a> {
     Taken(u16, u32),
     /// The program sends nothing more; `true`: it is gone.
     Ended(u16, bool),
+    /// The monitor waits for a snapshot.
+    Snapshot,
 }
 
 /// A message to the monitor.
@@ -134,6 +136,7 @@ impl<'a> ToGuest<'a> {
             ToGuest::Data(connection, bytes) => compose(4, connection, &[bytes]),
             ToGuest::Taken(connection, bytes) => compose(5, connection, &[&bytes.to_le_bytes()]),
             ToGuest::Ended(connection, gone) => compose(6, connection, &[&[gone.into()]]),
+            ToGuest::Snapshot => compose(7, 0, &[]),
         }
     }
 
@@ -148,6 +151,7 @@ impl<'a> ToGuest<'a> {
             4 => ToGuest::Data(number, contents),
             5 => ToGuest::Taken(number, count(contents)?),
             6 => ToGuest::Ended(number, flag(contents)?.0),
+            7 => ToGuest::Snapshot,
             _ => return None,
         })
     }
@@ -317,6 +321,7 @@ mod tests {
             ToGuest::Data(4, b"bytes"),
             ToGuest::Taken(5, 77),
             ToGuest::Ended(6, true),
+            ToGuest::Snapshot,
         ];
         for message in to_guest {
             assert_eq!(ToGuest::from_bytes(&message.to_bytes()), Some(message));

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::arch::asm;
 use core::fmt;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, Ordering};
 use ringway_mem::Region;
 use ringway_tiny::Machine;
 
@@ -13,6 +14,14 @@ const CONSOLE: u16 = 0x3f8;
 const EXIT: u16 = 0xf4;
 /// Port whose write sleeps for so many microseconds, or until a device notifies the guest.
 const PARK: u16 = 0xf8;
+
+/// Port whose write lets the monitor take a snapshot; the value is the address of [`CLONE`].
+const SNAPSHOT: u16 = 0xfc;
+
+/// What the monitor writes into the memory of a clone: 1, and the ticks since the snapshot.
+static CLONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+/// What is added to the counter of ticks: a clone's CPU begins to count anew.
+static OFFSET: AtomicU64 = AtomicU64::new(0);
 
 fn out(port: u16, value: u32) {
     // SAFETY: the monitor only acts on the value; no memory is accessed.
@@ -29,7 +38,7 @@ pub fn exit(code: u32) -> ! {
 /// Ticks of the clock.
 pub fn ticks() -> u64 {
     // SAFETY: it reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
+    unsafe { core::arch::x86_64::_rdtsc() }.wrapping_add(OFFSET.load(Ordering::Relaxed))
 }
 
 /// Memory or registers at an address that the monitor named.
@@ -65,5 +74,19 @@ impl Machine for Guest {
 
     fn park(&mut self, microseconds: u32) {
         out(PARK, microseconds);
+    }
+
+    fn snapshot(&mut self) -> bool {
+        CLONE[0].store(0, Ordering::SeqCst);
+        let (before, place) = (ticks(), CLONE.as_ptr().addr() as u32);
+        // SAFETY: the monitor writes to the two words, which are atomic, before the guest goes on.
+        unsafe { asm!("out dx, eax", in("dx") SNAPSHOT, in("eax") place, options(nostack)) };
+        if CLONE[0].load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        let now = ticks().wrapping_sub(OFFSET.load(Ordering::Relaxed));
+        let meant = before.wrapping_add(CLONE[1].load(Ordering::SeqCst));
+        OFFSET.store(meant.wrapping_sub(now), Ordering::Relaxed);
+        true
     }
 }

@@ -11,6 +11,10 @@ pub trait Machine: Write {
     fn ticks(&self) -> u64;
     /// Sleeps until the other side notifies this one, or for some microseconds.
     fn park(&mut self, microseconds: u32);
+    /// Lets the monitor take a snapshot; `true`: this is a clone that goes on from it.
+    fn snapshot(&mut self) -> bool {
+        false
+    }
 }
 
 /// Longest sleep in microseconds.

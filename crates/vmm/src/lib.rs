@@ -13,13 +13,17 @@ mod card;
 mod function;
 mod load;
 mod ring;
+mod snapshot;
 mod vm;
 
 pub use card::CardError;
-pub use function::{Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, Round};
+pub use function::{
+    Camera, Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Round,
+};
 pub use load::{Image, LoadError, Shared};
 pub use ring::RingError;
 pub use ringway_tiny::{FunctionStart, channel};
+pub use snapshot::Snapshot;
 pub use vm::{Console, Counts, End, Vm, VmError};
 
 /// The image of the tiny guest that plays roles (crate `tiny`).

@@ -48,6 +48,17 @@ impl<'a> Image<'a> {
         Image { file, shared: None }
     }
 
+    /// A number of its own.
+    pub(crate) fn mark(&self) -> u64 {
+        let shared = self.shared.map_or(&[][..], |shared| shared.bytes);
+        // Two images of one size differ in what follows the code: FNV-1a of some words is enough to tell them apart.
+        let words =
+            shared.chunks(64).chain(self.file.chunks(64)).filter_map(|chunk| chunk.first_chunk::<8>());
+        words.fold(self.size() as u64 ^ 0xcbf2_9ce4_8422_2325, |mark, word| {
+            (mark ^ u64::from_le_bytes(*word)).wrapping_mul(0x100_0000_01b3)
+        })
+    }
+
     /// Its bytes.
     pub fn size(&self) -> usize {
         self.file.len() + self.shared.map_or(0, |shared| shared.bytes.len())

@@ -2,6 +2,7 @@
 
 use crate::card::Card;
 use crate::load::{LoadError, Shared, load};
+use crate::snapshot::{Shutter, Snapshot};
 use ringway_host::kvm::{Alarm, Exit, Machine, Space};
 use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking, thread_cpu};
 use ringway_mem::Region;
@@ -16,6 +17,8 @@ const CONSOLE: u16 = 0x3f8;
 const EXIT: u16 = 0xf4;
 /// Port whose write sleeps for so many microseconds, or until a device notifies the guest.
 const PARK: u16 = 0xf8;
+/// Port whose write takes a snapshot that the monitor asked for.
+const SNAPSHOT: u16 = 0xfc;
 /// Attack: a guest that writes to its console without end.
 const CONSOLE_MAX: usize = 64 << 10;
 /// Smallest memory: the tables and an image behind 1 MB.
@@ -38,6 +41,9 @@ pub enum VmError {
     /// The image can't be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// A clone's clock would not count as the original's.
+    #[error("the snapshot's clock has {0} ticks a second, this host's has {1}")]
+    Clock(u64, u64),
     /// The memory's size is not valid.
     #[error("a tiny guest has whole pages of memory, at least 2 MB and less than 2 GB, not {0} bytes")]
     Memory(usize),
@@ -98,6 +104,8 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Vm {
     machine: Machine,
+    /// Ticks of its clock in a second: its monitor can't ask for them any more once it is confined.
+    hz: u64,
     memory: OwnedFd,
     /// Its memory, at address 0.
     region: Region,
@@ -108,6 +116,9 @@ pub struct Vm {
     counts: Counts,
     /// Bytes that it wrote to its console.
     written: usize,
+    shutter: Arc<Shutter>,
+    /// It goes on from a snapshot, whose file has the pages that it has not written.
+    is_clone: bool,
 }
 
 /// What other threads may change while a machine runs: memory, doorbells, and what wakes the guest.
@@ -141,24 +152,42 @@ impl Vm {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
         }
-        let machine = Machine::new()?;
         let memory = memfd("tiny guest", size)?;
         let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
+        Vm::over(memory, region, shared)
+    }
+
+    /// A machine that goes on from a snapshot, whose pages it shares until it writes them.
+    pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, shared: Option<Shared>) -> Result<Vm, VmError> {
+        let size = snapshot.size;
+        let region = Arc::new(Mapping::private_of(&file, 0, size)?).region();
+        let mut vm = Vm::over(file, region, shared)?;
+        vm.is_clone = true;
+        snapshot.tell(&vm.region, vm.hz())?;
+        vm.machine.set_state(&snapshot.cpu)?;
+        Ok(vm)
+    }
+
+    /// A machine with this memory, and shared pages in place of a part of it.
+    fn over(memory: OwnedFd, region: Region, shared: Option<Shared>) -> Result<Vm, VmError> {
+        let machine = Machine::new()?;
         match shared {
             None => drop(machine.space().add_memory(&region)?),
             Some(Shared { address, bytes }) => {
+                let size = region.len as usize;
                 let behind = address + bytes.len() as u64;
-                let after = (size as u64).checked_sub(behind).ok_or(VmError::Memory(size))?;
+                let after = region.len.checked_sub(behind).ok_or(VmError::Memory(size))?;
                 for (begin, len) in [(0, address), (behind, after)] {
-                    let part = Mapping::shared(&memory, begin, len as usize)?;
-                    machine.space().add_memory(&Arc::new(part).region_at(begin, 0))?;
+                    let part = region.part(begin, len).ok_or(VmError::Memory(size))?;
+                    machine.space().add_memory(&part)?;
                 }
                 machine.space().add_constants(address, bytes)?;
             }
         }
         let (wakes, epoll) = (Vec::new(), Arc::new(Epoll::new()?));
-        let counts = Counts::default();
-        Ok(Vm { machine, memory, region, card: None, wakes, epoll, counts, written: 0 })
+        let (counts, shutter) = (Counts::default(), Arc::default());
+        let (hz, card, written, is_clone) = (machine.tsc_hz(), None, 0, false);
+        Ok(Vm { machine, hz, memory, region, card, wakes, epoll, counts, written, shutter, is_clone })
     }
 
     /// The file of its memory.
@@ -199,6 +228,11 @@ impl Vm {
         Ok(())
     }
 
+    /// By which other threads ask for a snapshot.
+    pub(crate) fn shutter(&self) -> Arc<Shutter> {
+        self.shutter.clone()
+    }
+
     /// What other threads may change while it runs.
     pub(crate) fn surroundings(&self) -> Surroundings {
         Surroundings { space: self.machine.space().clone(), epoll: self.epoll.clone() }
@@ -206,7 +240,7 @@ impl Vm {
 
     /// Ticks of the guest's clock in a second; 0 if the kernel doesn't tell.
     pub(crate) fn hz(&self) -> u64 {
-        self.machine.tsc_hz()
+        self.hz
     }
 
     /// Loads an image with its command line, to which the clock's frequency is added.
@@ -216,7 +250,7 @@ impl Vm {
 
     /// The same, with a second module unless that is empty.
     pub fn load_with(&mut self, image: &[u8], line: &str, module: &[u8]) -> Result<(), VmError> {
-        let line = match self.machine.tsc_hz() {
+        let line = match self.hz {
             0 => line.to_owned(),
             hz => format!("tsc={hz} {line}"),
         };
@@ -274,6 +308,13 @@ impl Vm {
                     self.counts.woken += u64::from(park(&self.epoll, &self.wakes, asked.min(left)));
                 }
                 Exit::Out(EXIT, bytes) => return Ok(End::Exit(number(bytes))),
+                Exit::Out(SNAPSHOT, bytes) => {
+                    let word = number(bytes);
+                    // Attack: a guest that takes snapshots that nobody asked for.
+                    let Some(file) = self.shutter.take() else { return Ok(End::Port(SNAPSHOT)) };
+                    let taken = self.snapshot(word.into(), file);
+                    self.shutter.taken(taken);
+                }
                 Exit::Out(port, _) | Exit::In(port, _) => return Ok(End::Port(port)),
                 Exit::Read(address, answer) => {
                     let result = self.card.as_mut().and_then(|card| card.read(address, answer));
@@ -299,6 +340,17 @@ impl Vm {
             self.counts.interrupts += u64::from(self.card.as_ref().is_some_and(Card::collect));
             self.counts.handled += thread_cpu().saturating_sub(exited);
         }
+    }
+}
+
+impl Vm {
+    /// Takes a snapshot; its memory goes to `file`. The guest's access is completed.
+    fn snapshot(&mut self, word: u64, file: OwnedFd) -> Result<Snapshot, String> {
+        if self.is_clone {
+            return Err("it is a clone; take a snapshot of the function that it is a clone of".into());
+        }
+        let cpu = self.machine.state().map_err(|error| error.to_string())?;
+        Snapshot::of(cpu, word, self.hz(), &self.region, &self.memory, file)
     }
 }
 

@@ -4,89 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 mod common;
 
+use common::lab::{MEMORY, begin, line, nobody, read};
 use common::{image, machine};
 use ringway_vmm::{
     End, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, VmError,
 };
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
-
-const MEMORY: usize = 32 << 20;
-const LONG: Duration = Duration::from_secs(60);
-
-/// A function in a guest on a thread, with its socket.
-struct Lab {
-    socket: PathBuf,
-    events: Receiver<FunctionEvent>,
-    thread: JoinHandle<FunctionEnd>,
-}
-
-/// Starts a function; none, with a message, without KVM.
-fn begin(text: &str, ports: &[&str], connect: fn(usize) -> io::Result<UnixStream>) -> Option<Lab> {
-    machine()?;
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let socket = std::env::temp_dir().join(format!("ringway-vm-{}-{count}", std::process::id()));
-    let _ = std::fs::remove_file(&socket);
-    let listener = UnixListener::bind(&socket).unwrap();
-    let start = FunctionStart {
-        text: text.into(),
-        title: "f.click".into(),
-        ports: ports.iter().map(ToString::to_string).collect(),
-        handlers: socket.display().to_string(),
-        burst: 64,
-        ..FunctionStart::default()
-    };
-    let vm = FunctionVm::new(MEMORY, start).unwrap();
-    let (sender, events) = channel();
-    let thread = std::thread::spawn(move || vm.run(&listener, connect, |event| drop(sender.send(event))));
-    Some(Lab { socket, events, thread })
-}
-
-fn nobody(_: usize) -> io::Result<UnixStream> {
-    Err(io::ErrorKind::ConnectionRefused.into())
-}
-
-impl Lab {
-    fn event(&self) -> FunctionEvent {
-        self.events.recv_timeout(LONG).unwrap()
-    }
-
-    fn end(self) -> FunctionEnd {
-        let end = self.thread.join().unwrap();
-        std::fs::remove_file(&self.socket).unwrap();
-        end
-    }
-
-    fn connect(&self) -> BufReader<UnixStream> {
-        let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        let mut reader = BufReader::new(stream);
-        assert_eq!(line(&mut reader), "Click::ControlSocket/1.3\r\n");
-        reader
-    }
-}
-
-fn line(reader: &mut BufReader<UnixStream>) -> String {
-    let mut line = String::new();
-    reader.read_line(&mut line).unwrap();
-    line
-}
-
-/// The value of a handler.
-fn read(reader: &mut BufReader<UnixStream>, handler: &str) -> String {
-    reader.get_mut().write_all(format!("READ {handler}\n").as_bytes()).unwrap();
-    assert_eq!(line(reader), format!("200 Read handler '{handler}' OK\r\n"));
-    let length: usize = line(reader).trim().strip_prefix("DATA ").unwrap().parse().unwrap();
-    let mut value = vec![0; length];
-    reader.read_exact(&mut value).unwrap();
-    String::from_utf8(value).unwrap()
-}
 
 #[test]
 fn handlers_answer_several_programs_and_large_values_pass() {

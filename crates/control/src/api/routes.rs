@@ -2,8 +2,8 @@
 
 use super::{
     Changes, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView, GraphView, GuestView,
-    HandlerValue, LinkChange, LinkView, NewConfiguration, NewFabric, NewFunction, PortView, StatsView,
-    TableView, Trouble, UsageView, usage as processes,
+    HandlerValue, LinkChange, LinkView, NewClone, NewConfiguration, NewFabric, NewFunction, NewSnapshot,
+    PortView, SnapshotView, StatsView, TableView, Trouble, UsageView, usage as processes,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::fabric_graph::{self as whole, Parts, Totals};
@@ -60,6 +60,10 @@ const LONGEST_SAMPLE: f64 = 60.0;
         stop_function,
         suspend_function,
         resume_function,
+        snapshot_function,
+        snapshots,
+        forget_snapshot,
+        clone_snapshot,
         update_function,
         function_graph,
         function_svg,
@@ -103,6 +107,10 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/stop", post(stop_function))
         .route("/v1/functions/{name}/suspend", post(suspend_function))
         .route("/v1/functions/{name}/resume", post(resume_function))
+        .route("/v1/functions/{name}/snapshot", post(snapshot_function))
+        .route("/v1/snapshots", get(snapshots))
+        .route("/v1/snapshots/{name}", delete(forget_snapshot))
+        .route("/v1/snapshots/{name}/clone", post(clone_snapshot))
         .route("/v1/functions/{name}/configuration", put(update_function))
         .route("/v1/functions/{name}/graph", get(function_graph))
         .route("/v1/functions/{name}/graph.svg", get(function_svg))
@@ -363,6 +371,63 @@ async fn resume_function(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::SuspendFunction(name, false, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// How long a guest may take to get ready for a snapshot.
+const POSE: Duration = Duration::from_secs(10);
+
+/// Takes a snapshot of a function in a VM, which runs on. It is kept in memory until it is removed, or the fabric goes
+/// down.
+#[utoipa::path(post, path = "/v1/functions/{name}/snapshot",
+    params(("name" = String, Path, description = "The function")),
+    request_body = NewSnapshot,
+    responses((status = 201, description = "It is taken"), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, is not in a VM, or takes no part"),
+        (status = 422, body = Trouble, description = "The name is wrong")))]
+async fn snapshot_function(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    new: Result<Json<NewSnapshot>, JsonRejection>,
+) -> Result<StatusCode, Failure> {
+    let Json(NewSnapshot { name: new }) = new.map_err(unread)?;
+    let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
+    // Attack: a guest that never gets ready.
+    let taken = tokio::time::timeout(POSE, ask(&inbox, |answer| Ask::Snapshot(name, new, answer))).await;
+    taken.unwrap_or_else(|_| Err(Failure::Conflict(trouble(late)))).map(|()| StatusCode::CREATED)
+}
+
+/// Every snapshot.
+#[utoipa::path(get, path = "/v1/snapshots", responses((status = 200, body = Vec<SnapshotView>)))]
+async fn snapshots(State(inbox): State<Inbox>) -> Result<Json<Vec<SnapshotView>>, Failure> {
+    ask(&inbox, Ask::Snapshots).await.map(Json)
+}
+
+/// Removes a snapshot. Its clones run on.
+#[utoipa::path(delete, path = "/v1/snapshots/{name}",
+    params(("name" = String, Path, description = "The snapshot")),
+    responses((status = 204), (status = 404, body = Trouble)))]
+async fn forget_snapshot(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Failure> {
+    ask(&inbox, |answer| Ask::Forget(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Creates a function that goes on from a snapshot, and shares its memory until it writes it. Its restarts go on from
+/// there too.
+#[utoipa::path(post, path = "/v1/snapshots/{name}/clone",
+    params(("name" = String, Path, description = "The snapshot")),
+    request_body = NewClone,
+    responses((status = 201, description = "It runs"), (status = 404, body = Trouble),
+        (status = 409, body = Trouble),
+        (status = 422, body = Trouble, description = "The request is wrong")))]
+async fn clone_snapshot(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    new: Result<Json<NewClone>, JsonRejection>,
+) -> Result<StatusCode, Failure> {
+    let Json(new) = new.map_err(unread)?;
+    ask(&inbox, |answer| Ask::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
 }
 
 /// Replaces the configuration of a running function; elements of the same name and class keep their state. A refused

@@ -380,6 +380,35 @@ pub struct FunctionView {
     pub reason: String,
 }
 
+/// A snapshot of a function in a VM.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotView {
+    /// Its name.
+    pub name: String,
+    /// The function that it was taken of.
+    pub function: String,
+    /// The function's ports. A clone needs as many.
+    pub ports: Vec<String>,
+    /// Bytes of memory that it keeps; clones share them.
+    pub bytes: u64,
+}
+
+/// A snapshot to take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NewSnapshot {
+    /// Its name.
+    pub name: String,
+}
+
+/// A clone to create.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NewClone {
+    /// The name of the new function.
+    pub name: String,
+    /// Its ports, in place of those of the original, in their order: ports of kind `ring` that nobody has.
+    pub ports: Vec<String>,
+}
+
 /// A function to create.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewFunction {

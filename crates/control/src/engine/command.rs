@@ -2,14 +2,15 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewFabric, NewFunction,
-    PortView, ProblemView, StatsView, TableEntryView, TableView, Trouble,
+    Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewClone, NewFabric,
+    NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView, TableView, Trouble,
 };
-use crate::file::{self, Fabric, Outside};
+use crate::file::{self, Fabric, NAME, Outside, good_name};
 use crate::function::request;
 use crate::functions::FunctionError;
 use crate::guests::GuestError;
 use crate::kinds;
+use crate::snapshots::SnapshotError;
 use ringway_fabric::proto::{Reply, Request};
 use ringway_guests::Guest;
 use ringway_spec::Port;
@@ -72,6 +73,14 @@ pub enum Ask {
     CreateFunction(NewFunction, Answer<()>),
     /// Stop a function and forget it.
     DestroyFunction(String, Answer<()>),
+    /// Take a snapshot of a function.
+    Snapshot(String, String, Answer<()>),
+    /// All snapshots.
+    Snapshots(Answer<Vec<SnapshotView>>),
+    /// Remove a snapshot.
+    Forget(String, Answer<()>),
+    /// Create a clone of a snapshot and start it.
+    Clone(String, NewClone, Answer<()>),
     /// Suspend a function, or resume it.
     SuspendFunction(String, bool, Answer<()>),
     /// A running function has taken over this configuration.
@@ -107,6 +116,7 @@ impl Engine {
             }
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
             Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
+            Ask::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),
             order => return Some(order),
         }
         None
@@ -131,6 +141,17 @@ impl Engine {
             }
             Ask::CreateFunction(new, answer) => self.create_function(new, answer),
             Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
+            Ask::Snapshot(name, new, answer) => match good_name(&new) {
+                true => self.functions.snapshot(&name, &new, answer),
+                false => drop(answer.send(Err(Failure::Wrong(trouble(format!(
+                    "\"{}\" can't be a name; use {NAME}",
+                    new.escape_debug()
+                )))))),
+            },
+            Ask::Forget(name, answer) => {
+                drop(answer.send(self.functions.forget(&name).map_err(Failure::from)))
+            }
+            Ask::Clone(snapshot, new, answer) => self.create_clone(&snapshot, new, answer),
             Ask::SuspendFunction(name, suspend, answer) => {
                 drop(answer.send(self.functions.suspend(&name, suspend).map_err(Failure::from)))
             }
@@ -210,6 +231,23 @@ impl Engine {
         }
     }
 
+    fn create_clone(&mut self, snapshot: &str, new: NewClone, answer: Answer<()>) {
+        let NewClone { name, ports } = new;
+        let wrong = request::check_new(&name, &ports, &self.fabric);
+        if !wrong.is_empty() {
+            return drop(answer.send(Err(Failure::Wrong(trouble(wrong.join("\n"))))));
+        }
+        match self.functions.clone_of(snapshot, &name, ports) {
+            Ok(function) => {
+                let folder = self.run.functions();
+                if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
+                    self.fabric.functions.push(function);
+                }
+            }
+            Err(error) => drop(answer.send(Err(error.into()))),
+        }
+    }
+
     fn destroy_function(&mut self, name: &str) -> Result<(), Failure> {
         self.functions.remove(name)?;
         self.fabric.functions.retain(|function| function.name != name);
@@ -260,8 +298,12 @@ fn guest_failure(error: GuestError) -> Failure {
 impl From<FunctionError> for Failure {
     fn from(error: FunctionError) -> Failure {
         match error {
-            FunctionError::Unknown(_) => Failure::Unknown(trouble(error)),
-            FunctionError::Stillborn(..) => Failure::Wrong(trouble(error)),
+            FunctionError::Unknown(_) | FunctionError::Snapshot(SnapshotError::Unknown(_)) => {
+                Failure::Unknown(trouble(error))
+            }
+            FunctionError::Stillborn(..) | FunctionError::Snapshot(SnapshotError::Ports { .. }) => {
+                Failure::Wrong(trouble(error))
+            }
             _ => Failure::Conflict(trouble(error)),
         }
     }

@@ -40,6 +40,16 @@ pub struct Start {
     pub fallback: bool,
     /// The user ID that the process switches to if it was started as root.
     pub user: u32,
+    /// The snapshot from which it goes on, as its monitor described it. The file of its memory comes with this message
+    /// as a third descriptor.
+    pub snapshot: Option<String>,
+}
+
+/// Messages to a function's process after the first one.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Take a snapshot of its virtual machine. The file for its memory comes with it.
+    Snapshot,
 }
 
 /// Messages from a function's process.
@@ -51,6 +61,8 @@ pub enum FunctionMessage {
     Fallback(String),
     /// The configuration can't run, with the reason.
     Wrong(String),
+    /// The snapshot's description, or why there is none.
+    Snapshot(Result<String, String>),
 }
 
 impl Start {
@@ -69,6 +81,7 @@ impl Start {
             isolation: function.isolation,
             fallback: function.fallback,
             user: dynamic_user(fabric, &function.name),
+            snapshot: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The process of a function: starting it, connecting it to its ports, noticing its end.
 
 use super::runner::{Ended, Launch, Runner, What};
-use super::{FunctionMessage, lines};
+use super::{FunctionMessage, Order, lines};
 use ringway_fabric::{Link, LinkError};
 use ringway_host::{receive_with, send_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -25,7 +25,7 @@ pub struct Process {
 impl Process {
     /// Starts this program with arguments that make it a function's process.
     pub fn start(launch: Launch<'_>) -> io::Result<Process> {
-        let Launch { name, start, arguments, listener, doors, tell, .. } = launch;
+        let Launch { name, start, arguments, listener, memory, doors, tell, .. } = launch;
         let (ours, theirs) = UnixStream::pair()?;
         let (keeper, asker) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
@@ -68,7 +68,9 @@ impl Process {
             tell(What::Ended(Ended { status, last: last.join("; ") }));
         })?;
         // If the process has ended already, the thread that waits for it reports that.
-        if let Err(error) = link.send(&start, &[listener.as_fd(), asker.as_fd()]) {
+        let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
+        descriptors.extend(memory.map(AsFd::as_fd));
+        if let Err(error) = link.send(&start, &descriptors) {
             let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
             tracing::warn!(function = name, %error, "it ended at once");
         }
@@ -98,6 +100,10 @@ impl Runner for Process {
 
     fn kill(&self) {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
+    }
+
+    fn snapshot(&self, file: OwnedFd) -> io::Result<()> {
+        self.link.send(&Order::Snapshot, &[file.as_fd()]).map_err(io::Error::other)
     }
 }
 

@@ -9,6 +9,22 @@ use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, VM_MEMORY, g
 use ringway_spec::file::{either, units};
 use ringway_spec::{Configuration, Function, Isolation};
 
+/// Errors of the name and the ports of a function that would be added.
+pub fn check_new(name: &str, ports: &[String], fabric: &Fabric) -> Vec<String> {
+    let mut wrong = Vec::new();
+    check_name(name, fabric, &mut wrong);
+    check_ports(ports, fabric, &mut wrong);
+    wrong
+}
+
+fn check_name(name: &str, fabric: &Fabric, wrong: &mut Vec<String>) {
+    if !good_name(name) {
+        wrong.push(format!("\"{}\" can't be a name; use {NAME}", name.escape_debug()));
+    } else if fabric.function(name).is_some() || fabric.guest(name).is_some() {
+        wrong.push(format!("there is a function or guest {name} already"));
+    }
+}
+
 /// The function, if it can be added to `fabric`.
 ///
 /// # Errors
@@ -16,11 +32,7 @@ use ringway_spec::{Configuration, Function, Isolation};
 pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function, Vec<String>> {
     let mut wrong = Vec::new();
     let NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst } = new;
-    if !good_name(&name) {
-        wrong.push(format!("\"{}\" can't be a name; use {NAME}", name.escape_debug()));
-    } else if fabric.function(&name).is_some() || fabric.guest(&name).is_some() {
-        wrong.push(format!("there is a function or guest {name} already"));
-    }
+    check_name(&name, fabric, &mut wrong);
     let isolation = isolation.unwrap_or(Isolation::default().name().into());
     let known = Isolation::ALL.iter().find(|(name, _)| *name == isolation);
     if known.is_none() {

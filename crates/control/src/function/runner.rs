@@ -9,6 +9,7 @@ use ringway_spec::{Function, Isolation};
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,11 @@ pub trait Runner: Debug + Send {
 
     /// Ends the function at once; that is reported as an end by itself.
     fn kill(&self);
+
+    /// Takes a snapshot of a function in a virtual machine; the memory goes to the file. A message reports the result.
+    fn snapshot(&self, _: OwnedFd) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// What happened to a started function.
@@ -66,6 +72,8 @@ pub struct Launch<'a> {
     pub arguments: &'a [OsString],
     /// Listening socket for its handlers.
     pub listener: &'a UnixListener,
+    /// The memory of the snapshot from which it goes on.
+    pub memory: Option<&'a OwnedFd>,
     /// Socket paths of its ports, in order.
     pub doors: Vec<PathBuf>,
     /// Is called with everything that happens to it.

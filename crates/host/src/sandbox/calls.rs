@@ -82,9 +82,10 @@ const ALLOWED: &[libc::c_long] = &[
 /// Additional calls of a process that accepts connections.
 pub(super) const ACCEPTING: &[libc::c_long] = &[libc::SYS_accept4];
 
-/// The numbers of KVM_RUN, KVM_SET_USER_MEMORY_REGION and KVM_IOEVENTFD (linux/kvm.h): a monitor runs its guest, and
-/// maps rings and doorbells as ports come and go.
-pub(super) const KVM: &[i64] = &[0xae80, 0x4020_ae46, 0x4040_ae79];
+/// The numbers of KVM_RUN, KVM_SET_USER_MEMORY_REGION and KVM_IOEVENTFD, and of KVM_GET_REGS and KVM_GET_SREGS
+/// (linux/kvm.h): a monitor runs its guest, maps rings and doorbells as ports come and go, and takes
+/// snapshots.
+pub(super) const KVM: &[i64] = &[0xae80, 0x4020_ae46, 0x4040_ae79, 0x8090_ae81, 0x8138_ae83];
 
 /// Calls that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]

@@ -61,8 +61,9 @@ pub fn run<M: Machine + 'static>(host: Host<M>, channel: Channel, start: Functio
     let uses = Uses { ports: start.ports.clone(), devices: start.devices.clone() };
     platform::begin(channel, uses.clone(), &start.handlers, host.map);
     let time = GuestTime::new(host.ticks, start.hz, (host.ticks)(), start.wall);
-    let (ticks, hz) = (host.ticks, start.hz);
-    let surroundings = Rc::new(RefCell::new(Surroundings { host, time, looked: 0, turns: 0, broken: false }));
+    let (ticks, hz, place) = (host.ticks, start.hz, start.channel);
+    let surroundings =
+        Rc::new(RefCell::new(Surroundings { host, time, place, looked: 0, turns: 0, broken: false }));
     let begun = ticks();
     let builder = Builder::new(start, uses);
     let known = ticks();
@@ -87,6 +88,8 @@ pub fn run<M: Machine + 'static>(host: Host<M>, channel: Channel, start: Functio
 struct Surroundings<M> {
     host: Host<M>,
     time: GuestTime,
+    /// Address of the channel's memory, and its bytes.
+    place: [u64; 2],
     /// Time of the last look at the ports and the channel.
     looked: u64,
     turns: u32,
@@ -108,13 +111,44 @@ impl<M: Machine> Surroundings<M> {
         }
     }
 
+    /// Lets the monitor take the snapshot that it waits for.
+    fn snapshot(&mut self, router: &mut Router) {
+        if !platform::with(|platform| core::mem::take(&mut platform.snapshot)).unwrap_or_default() {
+            return;
+        }
+        if !self.host.machine.snapshot() {
+            return;
+        }
+        let [address, len] = self.place;
+        let Some(channel) = (self.host.map)(address, len).and_then(|region| Channel::attach(region).ok())
+        else {
+            self.broken = true;
+            return;
+        };
+        platform::with(|platform| platform.begin_clone(channel));
+        // Connections end before the monitor opens others with their numbers: after their last input, and without
+        // their output.
+        for _ in 0..4 {
+            self.select(router);
+        }
+    }
+
     /// Reports ready descriptors; whether there were any.
     fn report(&mut self, router: &mut Router) -> bool {
         self.exchange();
+        self.snapshot(router);
         if self.broken {
             router.set_runcount(-i64::from(i32::MAX));
             return true;
         }
+        let any = self.select(router);
+        // Answers go at once.
+        self.exchange();
+        any
+    }
+
+    /// Tells elements of what is ready; whether anything was.
+    fn select(&mut self, router: &mut Router) -> bool {
         let mut interests: Vec<Interest> = router.interests().to_vec();
         interests.sort_unstable_by_key(|interest| interest.descriptor);
         let mut any = false;
@@ -128,8 +162,6 @@ impl<M: Machine> Surroundings<M> {
                 any = true;
             }
         }
-        // Answers go at once.
-        self.exchange();
         any
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Connection {
     pub gone: bool,
     /// Bytes for the program on the way.
     pub sent: u32,
+    /// Of the function that this is a clone of: the monitor does not know it.
+    stale: bool,
 }
 
 /// All of it.
@@ -48,6 +50,8 @@ pub(crate) struct Platform {
     pub(super) opened: VecDeque<u16>,
     /// Lines that were not printed.
     suppressed: u64,
+    /// The monitor waits for a snapshot.
+    pub snapshot: bool,
     map: Map,
 }
 
@@ -91,6 +95,7 @@ pub(crate) fn begin(channel: Channel, uses: Uses, handlers: &str, map: Map) {
         connections: BTreeMap::new(),
         opened: VecDeque::new(),
         suppressed: 0,
+        snapshot: false,
         map,
     };
     place::with(|place| *place = Some(platform));
@@ -137,7 +142,7 @@ impl Platform {
 
     /// Handles messages of the monitor.
     pub(super) fn receive(&mut self) -> Result<(), Broken> {
-        let Platform { channel, connections, opened, ports, map, .. } = self;
+        let Platform { channel, connections, opened, ports, map, snapshot, .. } = self;
         let mut answers = Vec::new();
         while let Some(message) = channel.receive()? {
             match ToGuest::from_bytes(message) {
@@ -173,6 +178,7 @@ impl Platform {
                         connection.gone |= gone;
                     }
                 }
+                Some(ToGuest::Snapshot) => *snapshot = true,
                 Some(ToGuest::Opened(_)) | None => {}
             }
         }
@@ -192,6 +198,21 @@ impl Platform {
         let number = u16::try_from(descriptor - CONNECTION).unwrap_or(CONNECTIONS);
         let Some(connection) = self.connections.get(&number) else { return (false, false) };
         (!connection.input.is_empty() || connection.ended, connection.gone || connection.sent < WINDOW)
+    }
+
+    /// This guest is a clone: its channel is a new one, its connections have ended, and its ports are away.
+    pub(super) fn begin_clone(&mut self, channel: Channel) {
+        self.channel = channel;
+        self.opened.clear();
+        for connection in self.connections.values_mut() {
+            *connection = Connection { ended: true, gone: true, stale: true, ..Connection::default() };
+        }
+        self.send(&ToMonitor::Up([0; 3]));
+        let wanted = |(number, port): (u16, &Rc<RefCell<Port>>)| {
+            Some(ToMonitor::Wanted(number, port.borrow_mut().begin_clone()?).to_bytes())
+        };
+        let wanted: Vec<Vec<u8>> = (0..).zip(&self.ports).filter_map(wanted).collect();
+        wanted.into_iter().for_each(|message| self.channel.send(message));
     }
 
     /// The port of this name.
@@ -229,9 +250,11 @@ impl Platform {
 
     /// Ends a connection.
     pub(super) fn close(&mut self, number: u16) {
-        if self.connections.remove(&number).is_some() {
+        if let Some(connection) = self.connections.remove(&number) {
             self.opened.retain(|own| *own != number);
-            self.send(&ToMonitor::Closed(number));
+            if !connection.stale {
+                self.send(&ToMonitor::Closed(number));
+            }
         }
     }
 }

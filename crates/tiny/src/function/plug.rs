@@ -69,6 +69,13 @@ impl Port {
         was_up
     }
 
+    /// The ring is the original's: this guest is a clone. Returns the offloads of the ring that it needs, if any.
+    pub fn begin_clone(&mut self) -> Option<bool> {
+        (self.ring, self.armed_rx, self.armed_tx, self.changed) = (None, false, 0, true);
+        self.reason = "not asked for yet".into();
+        self.asked.then_some(self.offloads)
+    }
+
     /// Whether the state changed, or what the guest waits for is there.
     pub fn is_ready(&mut self) -> bool {
         if core::mem::take(&mut self.changed) {

@@ -3,11 +3,15 @@
 //! The guest runs on a thread of its own; [`FunctionVm::run`] attaches to the function's ports, maps their rings into
 //! the guest's memory, accepts programs on the socket for handlers, and passes their bytes on over the channel.
 
+mod camera;
 mod connections;
 mod ports;
 
 use crate::load::Image;
+use crate::snapshot::{Shutter, Snapshot};
 use crate::vm::{End, Surroundings, Vm, VmError};
+use camera::Orders;
+pub use camera::{Camera, PhotoError};
 use connections::Connections;
 use ports::Ports;
 use ringway_client::Ring;
@@ -16,7 +20,7 @@ use ringway_ring::{Broken, LayoutError};
 use ringway_tiny::FunctionStart;
 use ringway_tiny::channel::{Channel, ToGuest, ToMonitor};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -55,6 +59,12 @@ pub enum FunctionError {
     /// A descriptor failed.
     #[error("the guest's descriptors failed: {0}")]
     System(#[from] io::Error),
+    /// The snapshot is of another program.
+    #[error("the snapshot was taken by another version of this program, with another image")]
+    Image,
+    /// A clone has as many ports as its original.
+    #[error("the snapshot is of a function with {0} ports, not {1}")]
+    Ports(usize, usize),
     /// The clock's frequency is unknown.
     #[error(
         "the kernel does not tell the frequency of the CPU's time stamp counter, which is a guest's clock"
@@ -114,6 +124,9 @@ pub struct FunctionVm {
     kick: EventFd,
     call: EventFd,
     ports: usize,
+    image: u64,
+    camera: Camera,
+    orders: Orders,
 }
 
 impl FunctionVm {
@@ -128,7 +141,28 @@ impl FunctionVm {
         memory: usize,
         start: FunctionStart,
     ) -> Result<FunctionVm, FunctionError> {
-        let mut vm = Vm::around(memory, image.shared)?;
+        let ports = start.ports.len();
+        let mut function = FunctionVm::over(Vm::around(memory, image.shared)?, ports, image)?;
+        let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+        let (hz, seed, len) = (function.vm.hz(), random()?, Channel::bytes()?);
+        let start = FunctionStart { hz, wall, seed, channel: [CHANNEL, len], doorbell: DOORBELLS, ..start };
+        function.vm.load_with(image.file, "", &start.to_bytes())?;
+        Ok(function)
+    }
+
+    /// A machine that goes on from a snapshot, whose memory is in `file`, with `ports` of its own.
+    pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, ports: usize) -> Result<FunctionVm, FunctionError> {
+        if snapshot.image != crate::CLICK.mark() {
+            return Err(FunctionError::Image);
+        }
+        if snapshot.ports != ports {
+            return Err(FunctionError::Ports(snapshot.ports, ports));
+        }
+        FunctionVm::over(Vm::clone_of(snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+    }
+
+    /// A machine with a channel.
+    fn over(vm: Vm, ports: usize, image: Image<'_>) -> Result<FunctionVm, FunctionError> {
         let surroundings = vm.surroundings();
         let len = Channel::bytes()?;
         let file = memfd("channel", len as usize)?;
@@ -138,16 +172,16 @@ impl FunctionVm {
         let (kick, call) = (EventFd::new()?, EventFd::new()?);
         surroundings.space.add_doorbell(DOORBELLS, kick.as_fd().try_clone_to_owned()?)?;
         surroundings.add_wake(call.as_fd())?;
-        let ports = start.ports.len();
-        let hz = vm.hz();
-        if hz == 0 {
+        if vm.hz() == 0 {
             return Err(FunctionError::Clock);
         }
-        let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-        let seed = random()?;
-        let start = FunctionStart { hz, wall, seed, channel: [CHANNEL, len], doorbell: DOORBELLS, ..start };
-        vm.load_with(image.file, "", &start.to_bytes())?;
-        Ok(FunctionVm { vm, channel, kick, call, ports })
+        let (camera, orders) = Camera::new(kick.as_fd().try_clone_to_owned()?.into());
+        Ok(FunctionVm { vm, channel, kick, call, ports, image: image.mark(), camera, orders })
+    }
+
+    /// By which other threads take snapshots while it runs.
+    pub fn camera(&self) -> Camera {
+        self.camera.clone()
     }
 
     /// Runs the guest until it ends. Programs connect to `listener` for handlers; `connect` connects to a port by its
@@ -203,12 +237,17 @@ impl Guest {
 
 struct Monitor<'a, C, E> {
     conversation: Conversation<'a>,
-    kick: EventFd,
+    kick: Arc<EventFd>,
     call: EventFd,
     guest: Guest,
     connect: C,
     event: E,
     begun: Instant,
+    orders: Orders,
+    shutter: Arc<Shutter>,
+    /// Of snapshots.
+    ports: usize,
+    image: u64,
 }
 
 impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Monitor<'a, C, E> {
@@ -218,11 +257,13 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         connect: C,
         event: E,
     ) -> Result<Self, FunctionError> {
-        let FunctionVm { vm, channel, kick, call, ports } = function;
-        let ports = Ports::new(ports, Some(vm.surroundings()));
-        let conversation = Conversation::over(channel, ports, listener)?;
+        let FunctionVm { vm, channel, kick, call, ports, image, orders, .. } = function;
+        let attached = Ports::new(ports, Some(vm.surroundings()));
+        let conversation = Conversation::over(channel, attached, listener)?;
+        let (shutter, begun) = (vm.shutter(), Instant::now());
         let guest = Guest::begin(vm)?;
-        Ok(Monitor { conversation, kick, call, guest, connect, event, begun: Instant::now() })
+        let kick = Arc::new(kick);
+        Ok(Monitor { conversation, kick, call, guest, connect, event, begun, orders, shutter, ports, image })
     }
 
     fn now(&self) -> u64 {
@@ -232,6 +273,7 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
     fn run(&mut self) -> FunctionEnd {
         loop {
             let ended = self.guest.ended.clear();
+            self.photograph();
             let now = self.now();
             let more = match self.conversation.round(now, &mut self.connect, &mut self.event) {
                 Ok(Round { more, notify }) => {
@@ -252,6 +294,18 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
             if !more {
                 self.wait();
             }
+        }
+    }
+
+    /// Answers orders for snapshots.
+    fn photograph(&mut self) {
+        let (ports, image) = (self.ports, self.image);
+        if let Some(taken) = self.shutter.result() {
+            self.orders.taken(taken.map(|snapshot| Snapshot { ports, image, ..snapshot }));
+        }
+        if let Some(file) = self.orders.next() {
+            self.shutter.press(file, self.kick.clone());
+            tell(&mut self.conversation.channel, &ToGuest::Snapshot);
         }
     }
 

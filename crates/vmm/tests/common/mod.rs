@@ -1,6 +1,7 @@
 //! Machines and images for tests.
 // A test that can't continue panics; each test uses some of these.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+pub mod lab;
 pub mod network;
 
 use ringway_host::HostError;

@@ -1,0 +1,111 @@
+//! Snapshots of functions in virtual machines: kept in memory until they are forgotten, or the fabric goes down.
+
+use crate::api::SnapshotView;
+use ringway_host::memfd;
+use ringway_spec::{Function, Isolation};
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Attack: snapshots without end: each keeps memory.
+const MOST: usize = 256;
+
+/// Why an operation on a snapshot failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// No snapshot has this name.
+    #[error("there is no snapshot \"{0}\"; `ringway function snapshots` shows those there are")]
+    Unknown(String),
+    /// One has this name.
+    #[error("there is a snapshot {0} already; `ringway function forget {0}` removes it")]
+    Already(String),
+    /// There are too many.
+    #[error("there are {MOST} snapshots; remove one with `ringway function forget NAME`")]
+    Many,
+    /// Only virtual machines have snapshots.
+    #[error("function {0} is not in a VM; only functions with isolation \"vm\" have snapshots")]
+    NoVm(String),
+    /// It can't be taken.
+    #[error("there is no snapshot of {0}: {1}")]
+    Failed(String, String),
+    /// A clone needs as many ports as its original.
+    #[error(
+        "the snapshot is of a function with {has} ports, not {given}: name as many with --port, in its order"
+    )]
+    Ports {
+        /// Of the original.
+        has: usize,
+        /// Of the clone.
+        given: usize,
+    },
+}
+
+/// A snapshot.
+#[derive(Debug)]
+pub struct Taken {
+    /// The function as it was.
+    pub function: Function,
+    /// How its monitor described it.
+    pub state: String,
+    /// Its memory.
+    pub memory: OwnedFd,
+}
+
+/// All snapshots, by name.
+#[derive(Debug, Default)]
+pub struct Snapshots(BTreeMap<String, Arc<Taken>>);
+
+impl Snapshots {
+    /// Checks that a snapshot of this function may be taken. Returns the file for its memory.
+    pub fn begin(&self, function: &Function, is_vm: bool, name: &str) -> Result<OwnedFd, SnapshotError> {
+        if function.isolation != Isolation::Vm || !is_vm {
+            return Err(SnapshotError::NoVm(function.name.clone()));
+        }
+        if self.0.contains_key(name) {
+            return Err(SnapshotError::Already(name.into()));
+        }
+        if self.0.len() >= MOST {
+            return Err(SnapshotError::Many);
+        }
+        // A machine has whole pages.
+        let size = usize::try_from(function.memory / 4096 * 4096).unwrap_or(usize::MAX);
+        memfd("snapshot", size)
+            .map_err(|error| SnapshotError::Failed(function.name.clone(), error.to_string()))
+    }
+
+    /// Keeps a snapshot.
+    pub fn add(&mut self, name: &str, taken: Taken) {
+        self.0.insert(name.into(), Arc::new(taken));
+    }
+
+    /// The snapshot of this name.
+    pub fn get(&self, name: &str) -> Result<Arc<Taken>, SnapshotError> {
+        self.0.get(name).cloned().ok_or_else(|| SnapshotError::Unknown(name.into()))
+    }
+
+    /// Removes a snapshot. Clones keep what they share.
+    pub fn forget(&mut self, name: &str) -> Result<(), SnapshotError> {
+        self.0.remove(name).map(drop).ok_or_else(|| SnapshotError::Unknown(name.into()))
+    }
+
+    /// All, for the API.
+    pub fn view(&self) -> Vec<SnapshotView> {
+        let view = |(name, taken): (&String, &Arc<Taken>)| SnapshotView {
+            name: name.clone(),
+            function: taken.function.name.clone(),
+            ports: taken.function.ports.clone(),
+            // Blocks of 512 bytes (stat(2)).
+            bytes: rustix::fs::fstat(&taken.memory).map_or(0, |stat| stat.st_blocks as u64 * 512),
+        };
+        self.0.iter().map(view).collect()
+    }
+}
+
+/// A clone's function.
+pub fn function_of(taken: &Taken, name: &str, ports: Vec<String>) -> Result<Function, SnapshotError> {
+    let (has, given) = (taken.function.ports.len(), ports.len());
+    if has != given {
+        return Err(SnapshotError::Ports { has, given });
+    }
+    Ok(Function { name: name.into(), ports, core: None, start: true, ..taken.function.clone() })
+}

@@ -1,0 +1,90 @@
+//! Orders for snapshots of a function that runs.
+
+use crate::snapshot::Snapshot;
+use ringway_host::EventFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Why there is no snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PhotoError {
+    /// The guest has ended.
+    #[error("the guest has ended")]
+    Ended,
+    /// Another one is awaited.
+    #[error("another snapshot is awaited")]
+    Busy,
+    /// It failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+type Answer = Box<dyn FnOnce(Result<Snapshot, PhotoError>) + Send>;
+
+/// Takes snapshots of a function that runs.
+#[derive(Clone)]
+pub struct Camera {
+    sender: Sender<(OwnedFd, Answer)>,
+    kick: Arc<EventFd>,
+}
+
+impl std::fmt::Debug for Camera {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Camera").finish_non_exhaustive()
+    }
+}
+
+/// The monitor's side.
+pub(super) struct Orders {
+    receiver: Receiver<(OwnedFd, Answer)>,
+    awaited: Option<Answer>,
+}
+
+impl std::fmt::Debug for Orders {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Orders").field("awaited", &self.awaited.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Camera {
+    /// `kick` wakes the monitor.
+    pub(super) fn new(kick: EventFd) -> (Camera, Orders) {
+        let (sender, receiver) = channel();
+        (Camera { sender, kick: Arc::new(kick) }, Orders { receiver, awaited: None })
+    }
+
+    /// Takes a snapshot; the memory goes to `file`, a memfd of the memory's size. `answer` is called when it was taken;
+    /// never, if the guest does not take part.
+    pub fn snapshot(
+        &self,
+        file: OwnedFd,
+        answer: impl FnOnce(Result<Snapshot, PhotoError>) + Send + 'static,
+    ) {
+        match self.sender.send((file, Box::new(answer))) {
+            Ok(()) => self.kick.signal(),
+            Err(order) => order.0.1(Err(PhotoError::Ended)),
+        }
+    }
+}
+
+impl Orders {
+    /// The file of the next order.
+    pub fn next(&mut self) -> Option<OwnedFd> {
+        loop {
+            let (file, answer) = self.receiver.try_recv().ok()?;
+            if self.awaited.is_none() {
+                self.awaited = Some(answer);
+                return Some(file);
+            }
+            answer(Err(PhotoError::Busy));
+        }
+    }
+
+    /// The awaited one was taken, or could not be.
+    pub fn taken(&mut self, result: Result<Snapshot, String>) {
+        if let Some(answer) = self.awaited.take() {
+            answer(result.map_err(PhotoError::Failed));
+        }
+    }
+}

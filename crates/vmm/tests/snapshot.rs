@@ -1,0 +1,180 @@
+//! Snapshots of functions in guests, and clones that go on from them.
+#![cfg(target_arch = "x86_64")]
+// A test that can't continue panics.
+#![allow(clippy::unwrap_used, clippy::panic)]
+mod common;
+
+use common::lab::{Lab, MEMORY, begin, nobody, read, run};
+use ringway_client::{Coming, Ring, RingOptions};
+use ringway_host::memfd;
+use ringway_port::pipe::Pipe;
+use ringway_port::ring::open::RingListener;
+use ringway_ring::Geometry;
+use ringway_vmm::{FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+fn up(lab: &Lab) {
+    assert!(matches!(lab.event(), FunctionEvent::Up(_)));
+}
+
+fn stop(lab: Lab) {
+    lab.connect().get_mut().write_all(b"WRITE stop\n").unwrap();
+    assert_eq!(lab.end(), FunctionEnd::Stopped);
+}
+
+fn clone_of(snapshot: &Snapshot, file: &OwnedFd, ports: usize) -> FunctionVm {
+    FunctionVm::clone_of(snapshot, file.try_clone().unwrap(), ports).unwrap()
+}
+
+#[test]
+fn clones_have_the_state_of_their_original_and_change_only_their_own() {
+    let text = "InfiniteSource(LIMIT 7) -> c :: Counter -> Discard;";
+    let Some(original) = begin(text, &[], nobody) else { return };
+    up(&original);
+    let mut program = original.connect();
+    while read(&mut program, "c.count") != "7" {}
+    let (snapshot, file) = original.snapshot().unwrap();
+    assert!(snapshot.bytes > 4096 && snapshot.bytes < 8 << 20, "{}", snapshot.bytes);
+    // The original goes on, with its connections.
+    program.get_mut().write_all(b"WRITE c.reset\n").unwrap();
+    assert_eq!(common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
+    assert_eq!(read(&mut program, "c.count"), "0");
+    let clones: Vec<Lab> = (0..3).map(|_| run(clone_of(&snapshot, &file, 0), nobody)).collect();
+    for clone in &clones {
+        up(clone);
+        let mut program = clone.connect();
+        assert_eq!(read(&mut program, "c.count"), "7");
+        program.get_mut().write_all(b"WRITE c.reset\n").unwrap();
+        assert_eq!(common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
+        assert_eq!(read(&mut program, "c.count"), "0");
+        // Its original's connections are gone, and their numbers are free.
+        let mut others: Vec<_> = (0..8).map(|_| clone.connect()).collect();
+        others.iter_mut().for_each(|other| assert_eq!(read(other, "c.count"), "0"));
+    }
+    clones.into_iter().for_each(stop);
+    drop(program);
+    stop(original);
+}
+
+#[test]
+fn time_goes_on_in_a_clone() {
+    let text =
+        "t :: TimedSource(0.001) -> c :: Counter -> Discard; s :: Script(TYPE PASSIVE, return $(now));";
+    let Some(original) = begin(text, &[], nobody) else { return };
+    up(&original);
+    let mut program = original.connect();
+    while read(&mut program, "c.count") == "0" {}
+    let seconds = |program: &mut _| read(program, "s.run").trim().parse::<f64>().unwrap();
+    let before = seconds(&mut program);
+    let (snapshot, file) = original.snapshot().unwrap();
+    let clone = run(clone_of(&snapshot, &file, 0), nobody);
+    up(&clone);
+    let mut other = clone.connect();
+    let (count, now) = (read(&mut other, "c.count"), seconds(&mut other));
+    assert!(now >= before && now < before + 60.0, "{before} {now}");
+    while read(&mut other, "c.count") == count {}
+    stop(clone);
+    stop(original);
+}
+
+/// A pipe at a path: attaches whoever comes, until both ends are taken; its end here.
+fn pipe(name: &str) -> (std::path::PathBuf, RingListener, Pipe, Coming) {
+    let path = std::env::temp_dir().join(format!("ringway-clone-{}-{name}", std::process::id()));
+    let listener = RingListener::bind(&path, Default::default()).unwrap();
+    let coming = Coming::connect(&path, RingOptions::default()).unwrap();
+    (path, listener, Pipe::new(Geometry::default()), coming)
+}
+
+fn joined(listener: &RingListener, pipe: &mut Pipe, coming: Coming) -> Ring {
+    let end = Instant::now() + common::BOUND;
+    while !pipe.is_joined() {
+        assert!(Instant::now() < end, "nobody comes");
+        let Some(mut newcomer) = listener.accept().unwrap() else { continue };
+        let hello = loop {
+            if let Some(hello) = newcomer.hello().unwrap() {
+                break hello;
+            }
+        };
+        pipe.join(newcomer, hello).unwrap();
+    }
+    coming.ring(Some(common::BOUND)).unwrap()
+}
+
+fn exchange(ring: &mut Ring) {
+    ring.tx.push(&[7; 60]).unwrap();
+    ring.sync().unwrap();
+    let (mut frame, end) = ([0; 2048], Instant::now() + common::BOUND);
+    while ring.rx.pop(&mut frame).unwrap().is_none() {
+        assert!(Instant::now() < end, "no frame comes back");
+    }
+    ring.rx.sync().unwrap();
+}
+
+#[test]
+fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
+    if common::machine().is_none() {
+        return;
+    }
+    let (path, listener, mut first, coming) = pipe("one");
+    let start = ringway_vmm::FunctionStart {
+        text: "FromPort(a) -> c :: Counter -> ToPort(a);".into(),
+        ports: vec!["a".into()],
+        burst: 64,
+        ..Default::default()
+    };
+    let vm = FunctionVm::new(MEMORY, start).unwrap();
+    let original = run(vm, move |_| UnixStream::connect(&path));
+    let mut ring = joined(&listener, &mut first, coming);
+    exchange(&mut ring);
+    let (snapshot, file) = original.snapshot().unwrap();
+    exchange(&mut ring);
+    let (path, listener, mut second, coming) = pipe("two");
+    let begun = Instant::now();
+    let clone = run(clone_of(&snapshot, &file, 1), move |_| UnixStream::connect(&path));
+    let mut other = joined(&listener, &mut second, coming);
+    exchange(&mut other);
+    eprintln!("from the snapshot to the clone's first frame: {:?}", begun.elapsed());
+    exchange(&mut ring);
+    up(&original);
+    up(&clone);
+    assert_eq!(read(&mut clone.connect(), "c.count"), "2");
+    assert_eq!(read(&mut original.connect(), "c.count"), "3");
+    stop(clone);
+    stop(original);
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused() {
+    let Some(original) = begin("Idle -> c :: Counter -> Discard;", &[], nobody) else { return };
+    up(&original);
+    let (snapshot, file) = original.snapshot().unwrap();
+    let wrong = FunctionVm::clone_of(&snapshot, file.try_clone().unwrap(), 1).unwrap_err();
+    assert!(matches!(wrong, FunctionError::Ports(0, 1)), "{wrong}");
+    let short = FunctionVm::clone_of(&snapshot, memfd("short", 4096).unwrap(), 0);
+    // A file without its pages is no memory.
+    assert!(matches!(short, Err(FunctionError::Vm(VmError::Host(_)))), "{short:?}");
+    let clone = run(clone_of(&snapshot, &file, 0), nobody);
+    up(&clone);
+    assert!(matches!(clone.snapshot(), Err(PhotoError::Failed(why)) if why.contains("clone")));
+    stop(clone);
+    let camera = original.camera.clone();
+    stop(original);
+    let (sender, answer) = channel();
+    camera.snapshot(file, move |result| drop(sender.send(result)));
+    assert_eq!(answer.recv_timeout(common::BOUND).unwrap(), Err(PhotoError::Ended));
+}
+
+#[test]
+fn a_snapshot_survives_its_text() {
+    let Some(original) = begin("Idle -> Discard;", &[], nobody) else { return };
+    up(&original);
+    let (snapshot, _) = original.snapshot().unwrap();
+    let text = serde_json::to_string(&snapshot).unwrap();
+    assert!(text.len() < 16 << 10, "{}", text.len());
+    assert_eq!(serde_json::from_str::<Snapshot>(&text).unwrap(), snapshot);
+    stop(original);
+}
