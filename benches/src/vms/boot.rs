@@ -21,7 +21,8 @@ fn ms(time: Duration) -> f64 {
 
 /// Starts a wire, and waits for its first frame.
 pub fn once(side: Side) -> Result<(Seat, Times), Failure> {
-    let order = Order { side, text: &WIRE, memory: MEMORY, core: None, slots: 256, single: false };
+    let order =
+        Order { side, text: &WIRE, memory: MEMORY, core: None, slots: 256, single: false, snapshot: None };
     let mut seat = Seat::start(&order)?;
     let first = match seat.first() {
         Ok(first) => first,
@@ -67,6 +68,37 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
         }
         Err(error) => row.note(format!("no QEMU microvm: {error}")),
     })
+}
+
+/// Clones of a wire's snapshot, until the first frame.
+pub fn clone(plan: &Plan) -> Result<Entry, Failure> {
+    let mut original = once(Side::Vm)?.0;
+    let begin = Instant::now();
+    let snapshot = original.snapshot()?;
+    let taken = ms(begin.elapsed());
+    let mut slices = Slices::default();
+    let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
+    while slices.ours.len() < 20 || Instant::now() < end {
+        machine::note();
+        let order = Order {
+            side: Side::Vm,
+            text: &WIRE,
+            memory: MEMORY,
+            core: None,
+            slots: 256,
+            single: false,
+            snapshot: Some(&snapshot),
+        };
+        let mut seat = Seat::start(&order)?;
+        let first = seat.first();
+        slices.ours.push(ms(first.map_err(|error| format!("{error}; {}", seat.why()))?));
+        drop(seat);
+        slices.peer.push(once(Side::Vm)?.1[3]);
+    }
+    let row = slices.entry("ms", Better::Less);
+    let best = row.best.unwrap_or(f64::NAN);
+    let row = row.mark("best <= 2 ms", best <= 2.0).with("snapshot taken, ms", taken);
+    Ok(row.note("from the start of the clone's process to its first frame; peer: a VM that boots"))
 }
 
 /// The time until a running function has taken another configuration.

@@ -19,7 +19,15 @@ const UNDER_WAY: usize = 16;
 
 /// A function on one pipe, which returns frames.
 fn mirror(side: Side) -> Result<Seat, Failure> {
-    Seat::start(&Order { side, text: &MIRROR, memory: MEMORY, core: None, slots: 64, single: true })
+    Seat::start(&Order {
+        side,
+        text: &MIRROR,
+        memory: MEMORY,
+        core: None,
+        slots: 64,
+        single: true,
+        snapshot: None,
+    })
 }
 
 /// Functions, and which of them have returned their first frame.

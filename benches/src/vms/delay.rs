@@ -14,7 +14,15 @@ const SLICE: Duration = Duration::from_millis(200);
 const REST: Duration = Duration::from_millis(1);
 
 fn seat(side: Side) -> Result<Seat, Failure> {
-    let order = Order { side, text: &WIRE, memory: MEMORY, core: Some(WORKER), slots: 256, single: false };
+    let order = Order {
+        side,
+        text: &WIRE,
+        memory: MEMORY,
+        core: Some(WORKER),
+        slots: 256,
+        single: false,
+        snapshot: None,
+    };
     let mut seat = Seat::start(&order)?;
     seat.first()?;
     Ok(seat)
@@ -45,8 +53,9 @@ fn pass(seat: &mut Seat, pause: Duration) -> Result<[f64; 2], Failure> {
 }
 
 fn measure(plan: &Plan, pause: Duration) -> Result<[Slices; 2], Failure> {
-    let _pinned = Pinned::to(LOAD)?;
     let (mut vm, mut process) = (seat(Side::Vm)?, seat(Side::Process)?);
+    // Not before: their processes would inherit it.
+    let _pinned = Pinned::to(LOAD)?;
     let [mut p50, mut p99] = [Slices::default(), Slices::default()];
     for _ in 0..plan.slices(2 * SLICE) {
         machine::note();

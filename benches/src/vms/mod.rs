@@ -44,6 +44,7 @@ pub const GROUPS: &[Group] = &[
             ),
             ("boot.400th", "the same with 399 others alive; a process with 399 others"),
             ("boot.1000", "1,000 at once, until each has returned a frame; as many processes"),
+            ("clone", "a snapshot's clone to its first frame; a VM that boots"),
             ("memory", "a VM with a wire, alone; a process"),
             ("memory.1000", "one of 1,000; a process of 1,000"),
             ("density", "VMs alive on this machine, each of which returns frames"),
@@ -92,6 +93,9 @@ fn start(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     two_cores()?;
     if output.wants("boot") {
         output.put("boot", boot::alone(plan));
+    }
+    if output.wants("clone") {
+        output.put("clone", boot::clone(plan));
     }
     if output.wants("memory") {
         output.put("memory", crowd::alone(plan));

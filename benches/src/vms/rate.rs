@@ -22,7 +22,7 @@ const SLOTS: u32 = 512;
 type Measure = fn(&mut Load<'_>, Duration) -> Result<f64, Failure>;
 
 fn order<'a>(side: Side, text: &'a dyn Fn(&str, &str) -> String, slots: u32) -> Order<'a> {
-    Order { side, text, memory: MEMORY, core: Some(WORKER), slots, single: false }
+    Order { side, text, memory: MEMORY, core: Some(WORKER), slots, single: false, snapshot: None }
 }
 
 /// A side that is measured.
@@ -60,6 +60,8 @@ impl Lane {
 
 /// Slices of a VM and of a process; frames that are in the rings of the one that rests wait there.
 fn pairs(plan: &Plan, mut sides: [Lane; 2], measure: Measure) -> Result<Slices, Failure> {
+    // Not before the functions were started: their processes would inherit it.
+    let _pinned = Pinned::to(LOAD)?;
     let mut slices = Slices::default();
     for _ in 0..plan.slices(2 * SLICE) {
         machine::note();
@@ -84,7 +86,6 @@ pub fn middlebox(plan: &Plan, name: &str, case: &str, length: Length) -> Result<
     let case: &Case = CASES.iter().find(|own| own.key == case).ok_or("no such configuration")?;
     let text =
         |first: &str, last: &str| (case.text)(&format!("FromPort({first})"), &format!("ToPort({last})"));
-    let _pinned = Pinned::to(LOAD)?;
     let lane = |side| {
         let order = Order { memory: LARGE, ..order(side, &text, SLOTS) };
         let mut lane = Lane::new(&order, (case.frames)(length))?;
@@ -110,7 +111,6 @@ fn frames() -> Frames {
 }
 
 fn both(plan: &Plan, text: fn(&str, &str) -> String, measure: Measure) -> Result<Slices, Failure> {
-    let _pinned = Pinned::to(LOAD)?;
     let lane = |side| Lane::new(&order(side, &text, SLOTS), frames());
     pairs(plan, [lane(Side::Vm)?, lane(Side::Process)?], measure)
 }
@@ -134,7 +134,6 @@ pub fn send(plan: &Plan) -> Result<Entry, Failure> {
 
 /// A wire, by the number of slots.
 pub fn slots(plan: &Plan) -> Result<Entry, Failure> {
-    let _pinned = Pinned::to(LOAD)?;
     let mut best: Option<Entry> = None;
     let mut steps = Vec::new();
     for slots in [64, 128, 256, 512, 1024, 2048] {

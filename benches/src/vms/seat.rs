@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::keys::Folder;
 use ringway_client::{Coming, Ring, RingOptions};
-use ringway_control::function::{FunctionMessage, Start};
+use ringway_control::function::{FunctionMessage, Order, Start};
 use ringway_fabric::Link;
 use ringway_host::{send_with, try_receive_with, wait_readable};
 use ringway_port::pipe::Pipe;
@@ -102,6 +102,8 @@ pub struct Plan<'a> {
     pub slots: u32,
     /// Frames come back by the port from which they went.
     pub single: bool,
+    /// The snapshot from which it goes on.
+    pub snapshot: Option<&'a (String, OwnedFd)>,
 }
 
 /// A function that runs, or starts.
@@ -155,6 +157,7 @@ impl Seat {
                 match link.receive::<FunctionMessage>()?.0 {
                     FunctionMessage::Up => self.up = self.begun.elapsed(),
                     FunctionMessage::Wrong(why) | FunctionMessage::Fallback(why) => return Err(why.into()),
+                    FunctionMessage::Snapshot(_) => {}
                 }
             }
         }
@@ -237,6 +240,18 @@ impl Seat {
         Ok(stream)
     }
 
+    /// Takes a snapshot of a VM.
+    pub fn snapshot(&mut self) -> Result<(String, OwnedFd), Failure> {
+        let (link, _) = self.link.as_ref().ok_or("only a VM has snapshots")?;
+        let file = ringway_host::memfd("snapshot", MEMORY as usize)?;
+        link.send(&Order::Snapshot, &[file.as_fd()])?;
+        loop {
+            if let FunctionMessage::Snapshot(taken) = link.receive::<FunctionMessage>()?.0 {
+                return Ok((taken?, file));
+            }
+        }
+    }
+
     /// ID of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -314,7 +329,8 @@ fn started(
         burst: 64,
         start: true,
     };
-    let start = Start::of(&function, "bench", path.display().to_string());
+    let mut start = Start::of(&function, "bench", path.display().to_string());
+    start.snapshot = plan.snapshot.map(|(state, _)| state.clone());
     let (ours, theirs) = UnixStream::pair()?;
     let (keeper, asker) = UnixStream::pair()?;
     let mut command = Command::new(program());
@@ -322,7 +338,9 @@ fn started(
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let child = command.spawn()?;
     let link = Link::new(ours.into());
-    link.send(&start, &[listener.as_fd(), asker.as_fd()])?;
+    let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
+    descriptors.extend(plan.snapshot.map(|(_, memory)| memory.as_fd()));
+    link.send(&start, &descriptors)?;
     Ok((child, Some((link, keeper))))
 }
 

@@ -42,7 +42,7 @@ fn address(number: u16) -> Ipv4Addr {
 fn configuration(number: u16, kind: u8) -> String {
     let [high, low] = number.to_be_bytes();
     format!(
-        "FromPort(f{number}) -> ARPResponder({} 02:00:00:{kind:02x}:{high:02x}:{low:02x}) \
+        "FromPort(f{number}) -> ARPResponder({} 02:00:01:{kind:02x}:{high:02x}:{low:02x}) \
          -> ToPort(f{number});",
         address(number)
     )
@@ -113,8 +113,9 @@ fn demo(folder: &Path) -> Result<(), String> {
     let mut times: Vec<Duration> = answers.iter().flatten().map(|answer| answer.after).collect();
     times.sort();
     if times.len() < addresses.len() {
-        let list = ringway(&["function", "list"])?;
-        return Err(format!("{} of {VMS} VMs answered within {LIMIT:?}: {list}", times.len()));
+        let silent = addresses.iter().zip(&answers).find(|(_, answer)| answer.is_none());
+        let which = silent.map(|(address, _)| format!("; {address} does not")).unwrap_or_default();
+        return Err(format!("{} of {VMS} VMs answered within {LIMIT:?}{which}", times.len()));
     }
     let [first, middle, last] = [0, times.len() / 2, times.len() - 1].map(|at| times[at]);
     println!(
