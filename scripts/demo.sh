@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two Linux guests on one switch: pings, TCP and UDP both ways, live rates, a table. GUEST=uml (default) or qemu.
-# NIC=e1000 or e1000e: QEMU guests on emulated network cards, with the kernel's own driver, instead of virtio.
+# NIC=e1000, e1000e or 8139cp: QEMU guests on emulated network cards, with the kernel's own driver, instead of virtio.
 # Stops everything that it started, also on Ctrl-C; exits 0 only if all traffic passed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +13,8 @@ case $nic in
   virtio) ;;
   e1000) guest=qemu model=82540em ;;
   e1000e) guest=qemu model=82574l ;;
-  *) echo "demo: NIC is virtio, e1000 or e1000e, not $nic" >&2; exit 2 ;;
+  8139cp) guest=qemu model=rtl8139 ;;
+  *) echo "demo: NIC is virtio, e1000, e1000e or 8139cp, not $nic" >&2; exit 2 ;;
 esac
 if [ "$guest" = uml ] && ! command -v linux.uml >/dev/null; then
   echo "demo: User-Mode Linux is not available; using QEMU"

@@ -9,6 +9,7 @@ pub mod headers;
 pub mod iotlb;
 pub mod ip_filter;
 pub mod nic_registers;
+pub mod nic_rtl8139;
 pub mod offload;
 pub mod pcap;
 pub mod pcapng;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "iotlb", run: iotlb::run, seeds: iotlb::seeds },
     Target { name: "ip_filter", run: ip_filter::run, seeds: ip_filter::seeds },
     Target { name: "nic_registers", run: nic_registers::run, seeds: nic_registers::seeds },
+    Target { name: "nic_rtl8139", run: nic_rtl8139::run, seeds: nic_rtl8139::seeds },
     Target { name: "offload", run: offload::run, seeds: offload::seeds },
     Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
     Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },

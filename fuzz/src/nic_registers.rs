@@ -4,7 +4,7 @@ use ringway_frame::{Burst, CountersRef, Offload, Storage};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, Region, Span};
 use ringway_nic::e1000::{Area, Bus, Host, Model, Nic, PAGES, RxEngine, Settings, TxEngine};
-use ringway_nic::{Doorbells, Techniques, i82540em, i82574l};
+use ringway_nic::{Chip, Doorbells, Receive, Techniques, Transmit, i82540em, i82574l};
 use std::sync::Arc;
 
 /// One byte for the operation, one for its count, an offset, and a word to write there.
@@ -72,7 +72,7 @@ fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
         let bus = Bus { shared: &shared, memory: if is_mapped { memory } else { &none }, now };
         let mut storage = Storage::default();
         let mut burst = Burst::begin(&mut storage);
-        let mut host = Host { now, quiesce: &mut || {} };
+        let mut host = Host { now, quiesce: &mut || {}, memory: bus.memory };
         match what % 8 {
             0 => drop(nic.write(Area::Bar(what / 8 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
             1 => drop(nic.write(Area::Config, offset.into(), value, &mut host)),

@@ -22,7 +22,16 @@ struct Model {
     name: &'static str,
     driver: &'static str,
     interrupts: &'static str,
+    /// Of its link, in Mb/s.
+    speed: u32,
     others: &'static [(&'static str, &'static str)],
+}
+
+impl Model {
+    /// Whether the driver tests the card.
+    fn has_self_test(&self) -> bool {
+        self.speed == 1000
+    }
 }
 
 /// A fabric with a card, another guest, and a program that sends single frames.
@@ -117,9 +126,12 @@ impl Bench {
         let device = "/sys/class/net/eth0";
         assert_eq!(ran(guest, &format!("basename $(readlink {device}/device/driver)")), *driver);
         assert_eq!(ran(guest, &format!("cat {device}/address")), "02:00:00:00:00:01");
-        assert_eq!(ran(guest, &format!("cat {device}/speed {device}/duplex")), "1000\nfull");
+        let speed = format!("{}\nfull", self.model.speed);
+        assert_eq!(ran(guest, &format!("cat {device}/speed {device}/duplex")), speed);
         assert_eq!(self.detail(), format!("up {name} {interrupts}"));
-        assert_eq!(ran(guest, "ethtool -t eth0 online | head -1"), "The test result is PASS");
+        if self.model.has_self_test() {
+            assert_eq!(ran(guest, "ethtool -t eth0 online | head -1"), "The test result is PASS");
+        }
     }
 }
 
@@ -152,8 +164,8 @@ fn offloads(card: &Guest, peer: &Guest) {
     }
 }
 
-fn jumbo_frames(card: &Guest, peer: &Guest) {
-    for mtu in [9000, 1500] {
+fn jumbo_frames(card: &Guest, peer: &Guest, largest: usize) {
+    for mtu in [largest, 1500] {
         for guest in [card, peer] {
             ran(guest, &format!("ip link set eth0 mtu {mtu}"));
         }
@@ -175,8 +187,8 @@ fn vlans(bench: &Bench, card: &Guest, peer: &Guest) {
     assert!(reaches(card, "10.98.0.2"));
     let tcp = iperf(peer, "10.98.0.1", 1, "").unwrap_or_else(|error| panic!("in a VLAN: {error}"));
     assert!(tcp.rate > 0.0);
-    // e1000e leaves RCTL.VFE clear.
-    if bench.model.driver == "e1000e" {
+    // e1000e leaves RCTL.VFE clear, and the RTL8139 has no such filter.
+    if bench.model.driver != "e1000" {
         return;
     }
     // The guest is in no other VLAN.
@@ -209,7 +221,12 @@ fn filters(bench: &Bench, guest: &Guest) {
     ran(guest, "ip link set eth0 promisc off && ifconfig eth0 allmulti");
     let before = received(guest)[1];
     accepted(&mut ring, group);
-    assert!(eventually(BOUND, || received(guest)[1] > before), "the card counts multicast frames");
+    // 8139cp doesn't report them.
+    let reports = bench.model.driver != "8139cp";
+    assert!(
+        !reports || eventually(BOUND, || received(guest)[1] > before),
+        "the card counts multicast frames"
+    );
     refused(&mut ring, other);
     ran(guest, "ifconfig eth0 -allmulti");
     refused(&mut ring, group);
@@ -236,7 +253,7 @@ fn carrier(bench: &Bench, guest: &Guest) {
     let shows = |carrier: &str| ran(guest, "cat /sys/class/net/eth0/carrier") == carrier;
     bench.fabric.ask(&["--json", "port", "down", "card"]).unwrap();
     assert!(eventually(BOUND, || shows("0")), "the driver sees no loss of the carrier");
-    assert!(bench.detail().ends_with(" no-carrier"), "{}", bench.detail());
+    assert!(bench.detail().contains(" no-carrier"), "{}", bench.detail());
     assert_eq!(ping(guest, PEER, 1, 56, 0.1).unwrap().times, [] as [f64; 0]);
     bench.fabric.ask(&["--json", "port", "up", "card"]).unwrap();
     assert!(eventually(BOUND, || shows("1")), "the driver sees no carrier");
@@ -317,7 +334,7 @@ fn works(model: Model) {
     bench.is_driven(&guest);
     talk(&guest, &peer, [CARD, PEER]);
     offloads(&guest, &peer);
-    jumbo_frames(&guest, &peer);
+    jumbo_frames(&guest, &peer, 9000);
     vlans(&bench, &guest, &peer);
     filters(&bench, &guest);
     self_test(&guest, &[]);
@@ -389,11 +406,46 @@ fn a_program_without_vfio_user_is_refused() {
 
 #[test]
 fn linux_drives_an_82540em_by_e1000() {
-    works(Model { name: "82540em", driver: "e1000", interrupts: "intx", others: &[] });
+    works(Model { name: "82540em", driver: "e1000", interrupts: "intx", speed: 1000, others: &[] });
 }
 
 #[test]
 fn linux_drives_an_82574l_by_e1000e() {
     let others = &[("IntMode=0", "intx"), ("IntMode=1", "msi")];
-    works(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x", others });
+    works(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x", speed: 1000, others });
+}
+
+#[test]
+fn linux_drives_an_rtl8139_by_8139cp() {
+    let model = Model { name: "rtl8139", driver: "8139cp", interrupts: "intx", speed: 100, others: &[] };
+    let Some(bench) = Bench::new(model) else { return };
+    let peer = bench.peer();
+    let guest = bench.guest();
+    bench.is_driven(&guest);
+    talk(&guest, &peer, [CARD, PEER]);
+    offloads(&guest, &peer);
+    // The driver's largest.
+    jumbo_frames(&guest, &peer, 4096);
+    vlans(&bench, &guest, &peer);
+    filters(&bench, &guest);
+    // The driver asks the card for its own counters.
+    let counters = ran(&guest, "ethtool -S eth0");
+    let count =
+        |name: &str| counters.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().parse().ok());
+    let [sent, received]: [Option<u64>; 2] = ["tx_ok:", "rx_ok:"].map(count);
+    assert!(sent > Some(100) && received > Some(100), "{counters}");
+    carrier(&bench, &guest);
+    techniques(&bench, &guest, &peer);
+    bench.apply("");
+    reload(&bench, &guest, &peer);
+    guest.reboot(BOOT).unwrap();
+    assert!(reaches(&guest, PEER), "no ping after a reboot");
+    guest.kill();
+    // Another client after the killed one.
+    let guest = bench.guest();
+    assert!(reaches(&guest, PEER), "no ping by a second client");
+    bench.is_driven(&guest);
+    assert_eq!(bench.fabric.counted("card", "faults").unwrap(), 0);
+    let log = std::fs::read_to_string(bench.folder.path().join("8139cp.log")).unwrap();
+    assert!(!log.contains("refused"), "{log}");
 }

@@ -15,7 +15,7 @@ const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
 /// Programs of this host that are copied to a guest with their libraries; the first is required.
 const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
 /// Modules that drivers of emulated cards need, in loading order.
-const DEPENDENCIES: &[&str] = &["pps_core", "ptp"];
+const DEPENDENCIES: &[&str] = &["pps_core", "ptp", "mii"];
 /// Packages with a kernel for virtual machines, and with one that also has drivers of emulated cards: Debian's,
 /// Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];

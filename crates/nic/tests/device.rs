@@ -139,8 +139,12 @@ fn accesses_are_counted_by_name() {
     machine.write(reg::TDT, 0);
     machine.write(reg::MTA + 8, 0);
     machine.read(0x1_0000);
-    let counts: Vec<_> =
-        machine.nic.accesses().map(|(name, _, count)| (name, count.reads, count.writes)).collect();
+    let counts: Vec<_> = machine
+        .nic
+        .accesses()
+        .into_iter()
+        .map(|(name, _, count)| (name, count.reads, count.writes))
+        .collect();
     assert_eq!(counts, [("STATUS", 1, 0), ("TDT", 0, 1), ("MTA", 0, 1), ("unknown", 1, 0)]);
 }
 
@@ -156,7 +160,7 @@ fn a_reset_stops_rings_before_registers_change() {
         let span = pages.span(at, 4, &mut ringway_mem::Hint::default()).expect("a register");
         seen.set(u32::from_le_bytes(span.read_array().expect("four bytes")));
     };
-    let mut host = Host { now: machine.now, quiesce: &mut quiesce };
+    let mut host = Host { now: machine.now, quiesce: &mut quiesce, memory: &machine.memory };
     let effects = machine.nic.write(Area::Bar(0), 0, &(1u32 << 26).to_le_bytes(), &mut host);
     assert_eq!((effects, seen.get()), (Effects::default(), 1), "a worker may still have stored its head");
     assert_eq!([reg::TDH, reg::TDT, reg::IMS, reg::RCTL].map(|at| machine.read(at)), [0; 4]);
@@ -164,7 +168,7 @@ fn a_reset_stops_rings_before_registers_change() {
     machine.send(&frame(61));
     assert_eq!(machine.take().len(), 1);
     // The device's reset clears configuration space, too.
-    machine.nic.reset(&mut Host { now: 0, quiesce: &mut || {} });
+    machine.nic.reset(&mut Host { now: 0, quiesce: &mut || {}, memory: &machine.memory });
     assert_eq!((machine.config_read(4) & 7, machine.read(reg::STATUS) & 2), (0, 2));
     machine.config_write(4, &[7, 0]);
     machine.reset();

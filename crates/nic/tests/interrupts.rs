@@ -154,7 +154,7 @@ fn a_doorbell_that_wakes_nobody_is_seen_by_the_worker() {
         };
         let (kick, armed) = std::thread::scope(|scope| {
             let session = scope.spawn(|| {
-                let mut host = Host { now: due - 1, quiesce: &mut || () };
+                let mut host = Host { now: due - 1, quiesce: &mut || (), memory: &memory };
                 both();
                 nic.write(Area::Bar(0), reg::TDT.into(), &tdt.to_le_bytes(), &mut host).kick
             });
@@ -221,7 +221,7 @@ fn with_a_shared_block_neither_side_needs_registers() {
     set(&machine, rdt, RING - 1);
     machine.write(reg::CSBAH, (CSB >> 32) as u32);
     machine.write(reg::CSBAL, CSB as u32);
-    let accesses = machine.nic.accesses().map(|(.., count)| count.reads + count.writes).sum::<u64>();
+    let accesses = machine.nic.accesses().iter().map(|(.., count)| count.reads + count.writes).sum::<u64>();
     machine.data(&frame(60), 60, 0, machine.txd);
     set(&machine, tdt, machine.tdt);
     assert_eq!((machine.take().len(), get(&machine, HOST_TDH), machine.interrupts), (1, 1, 0));
@@ -240,7 +240,10 @@ fn with_a_shared_block_neither_side_needs_registers() {
     machine.take();
     assert!(machine.tx.arm(&bus));
     assert_eq!(get(&machine, HOST_NEED_TXKICK), 1);
-    assert_eq!(machine.nic.accesses().map(|(.., count)| count.reads + count.writes).sum::<u64>(), accesses);
+    assert_eq!(
+        machine.nic.accesses().iter().map(|(.., count)| count.reads + count.writes).sum::<u64>(),
+        accesses
+    );
     let kicks = machine.kicks;
     machine.write(reg::CSBTXKICK, 77);
     assert_eq!((machine.kicks, machine.read(reg::CSBTXKICK), machine.read(reg::TDT)), (kicks + 1, 0, 0));

@@ -6,7 +6,8 @@ use ringway_spec::{Guest, GuestKind};
 use std::path::PathBuf;
 
 /// Network cards, named after their drivers in Linux.
-const NICS: [(&str, &str); 3] = [("virtio", "virtio"), ("e1000", "e1000"), ("e1000e", "e1000e")];
+const NICS: [(&str, &str); 4] =
+    [("virtio", "virtio"), ("e1000", "e1000"), ("e1000e", "e1000e"), ("8139cp", "8139cp")];
 /// Default memory of a guest, in bytes.
 const MEMORY: u64 = 256 << 20;
 

@@ -6,7 +6,7 @@
 //! device copies the number to [`HOST_ANSWERED`] when it interrupts. So each request has one interrupt, the guest knows
 //! whether it is on its way, and nobody reads ICR.
 
-use super::interrupts::Raise;
+use crate::device::Raise;
 use ringway_mem::{Direct, Translate, Words};
 
 /// Bytes in use, at the start of a page.

@@ -1,7 +1,7 @@
 //! The EEPROM: 64 words, read through its pins (microwire, EECD) or a register (EERD).
 
-/// Words of the EEPROM.
-const WORDS: usize = 64;
+use crate::microwire::{Microwire, WORDS};
+
 /// Sum of all words, the last of which is the checksum.
 const SUM: u16 = 0xbaba;
 
@@ -17,25 +17,6 @@ const DO: u32 = 1 << 3;
 const REQ: u32 = 1 << 6;
 const GNT: u32 = 1 << 7;
 
-/// Start bit, two bits of opcode, six of address.
-const COMMAND: u32 = 9;
-/// The read command without its address.
-const READ: u32 = 0b110;
-
-/// The state of the microwire interface.
-#[derive(Clone, Copy, Debug, Default)]
-enum Wire {
-    /// Waits for a start bit.
-    #[default]
-    Idle,
-    /// Has received so many bits of a command.
-    Command(u32, u32),
-    /// Sends this bit of the contents next.
-    Reads(usize),
-    /// Ignores a command that it doesn't have.
-    Ignores,
-}
-
 /// How EECD and EERD differ between models.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pins {
@@ -50,9 +31,8 @@ pub(crate) struct Pins {
 /// The EEPROM and its registers.
 #[derive(Debug)]
 pub(crate) struct Eeprom {
-    words: [u16; WORDS],
+    contents: Microwire,
     eecd: u32,
-    wire: Wire,
     eerd: u32,
     pins: Pins,
 }
@@ -70,13 +50,13 @@ impl Eeprom {
         words[WORDS - 1] = 0;
         let sum = words.iter().fold(0u16, |sum, &word| sum.wrapping_add(word));
         words[WORDS - 1] = SUM.wrapping_sub(sum);
-        Eeprom { words, eecd: 0, wire: Wire::Idle, eerd: 0, pins }
+        Eeprom { contents: Microwire::new(words), eecd: 0, eerd: 0, pins }
     }
 
     /// The MAC address.
     pub fn mac(&self) -> [u8; 6] {
         let mut mac = [0; 6];
-        for (pair, word) in mac.as_chunks_mut().0.iter_mut().zip(&self.words) {
+        for (pair, word) in mac.as_chunks_mut().0.iter_mut().zip(self.contents.words()) {
             *pair = word.to_le_bytes();
         }
         mac
@@ -84,49 +64,18 @@ impl Eeprom {
 
     /// Releases the pins.
     pub fn reset(&mut self) {
-        (self.eecd, self.wire, self.eerd) = (0, Wire::Idle, 0);
+        (self.eecd, self.eerd) = (0, 0);
+        self.contents.reset();
     }
 
     pub fn eecd(&self) -> u32 {
         let grant = if self.eecd & REQ != 0 { GNT } else { 0 };
-        // An unselected EEPROM pulls its output up.
-        let out = match self.wire {
-            Wire::Reads(bit) => self.bit(bit.wrapping_sub(1)),
-            _ => true,
-        };
-        self.eecd | grant | self.pins.present | if out { DO } else { 0 }
-    }
-
-    fn bit(&self, bit: usize) -> bool {
-        // Sequential reads wrap at the end.
-        self.words[bit / 16 % WORDS] >> (15 - bit % 16) & 1 != 0
+        self.eecd | grant | self.pins.present | if self.contents.out() { DO } else { 0 }
     }
 
     pub fn set_eecd(&mut self, value: u32) {
-        let before = core::mem::replace(&mut self.eecd, value & (CS | SK | DI | REQ | 0x30));
-        if value & CS == 0 {
-            self.wire = Wire::Idle;
-        } else if value & SK != 0 && before & SK == 0 {
-            self.wire = self.clocked(value & DI != 0);
-        }
-    }
-
-    fn clocked(&self, data: bool) -> Wire {
-        match self.wire {
-            Wire::Idle if data => Wire::Command(1, 1),
-            Wire::Command(bits, count) => {
-                let (bits, count) = (bits << 1 | u32::from(data), count + 1);
-                if count < COMMAND {
-                    Wire::Command(bits, count)
-                } else if bits >> 6 == READ {
-                    Wire::Reads(16 * (bits as usize & 0x3f))
-                } else {
-                    Wire::Ignores
-                }
-            }
-            Wire::Reads(bit) => Wire::Reads((bit + 1) % (16 * WORDS)),
-            other => other,
-        }
+        self.eecd = value & (CS | SK | DI | REQ | 0x30);
+        self.contents.set(value & CS != 0, value & SK != 0, value & DI != 0);
     }
 
     pub fn eerd(&self) -> u32 {
@@ -143,7 +92,7 @@ impl Eeprom {
         let command = value & 0xffff & !START;
         let at = (command & !done) >> address;
         // Attack: an address past the end.
-        let word = self.words.get(at as usize).copied().unwrap_or(0xffff);
+        let word = self.contents.words().get(at as usize).copied().unwrap_or(0xffff);
         self.eerd = u32::from(word) << 16 | command | done;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::registers as reg;
 use super::shared::Shared;
+use crate::pieces::CRC;
 use ringway_frame::Reason;
 use ringway_wire::ethernet::HEADER_LEN;
 
@@ -29,8 +30,6 @@ const EXTEN: u32 = 1 << 15;
 /// Longest frame without its CRC: with a tag, and with LPE.
 const STANDARD: u32 = 1518;
 const LONG: u32 = 16_380;
-/// Length of the CRC.
-pub(crate) const CRC: u32 = 4;
 
 /// What the device does with received frames, read once a burst.
 #[derive(Clone, Copy, Debug)]

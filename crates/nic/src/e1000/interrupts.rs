@@ -1,6 +1,7 @@
 //! Interrupt causes, their mask, and the interval between interrupts. Workers and the session set causes at the same
 //! time; each step is one atomic operation.
 
+use crate::device::Raise;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A transmit descriptor was written back.
@@ -39,34 +40,6 @@ pub const VECTORS: usize = 5;
 /// CTRL_EXT: IMS is cleared by IAM when ICR is accessed, or when an MSI-X message is sent.
 const IAME: u32 = 1 << 27;
 const EIAME: u32 = 1 << 24;
-
-/// The interrupts to send now, as a set of vectors. With INTx and MSI there is only vector 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "an interrupt that isn't sent is lost"]
-pub struct Raise(u8);
-
-impl Raise {
-    /// None.
-    pub const NONE: Raise = Raise(0);
-
-    /// Whether there are none.
-    #[inline]
-    pub fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The vectors.
-    pub fn vectors(self) -> impl Iterator<Item = u16> {
-        (0..VECTORS as u16).filter(move |vector| self.0 >> vector & 1 != 0)
-    }
-}
-
-impl core::ops::BitOrAssign for Raise {
-    #[inline]
-    fn bitor_assign(&mut self, other: Raise) {
-        self.0 |= other.0;
-    }
-}
 
 /// A vector's interval in nanoseconds, and the end of the current one.
 #[derive(Debug, Default)]
@@ -224,7 +197,7 @@ impl Interrupts {
         let interval = throttle.interval.load(Ordering::Relaxed);
         throttle.quiet_until.store(now.saturating_add(interval), Ordering::Relaxed);
         self.raised.fetch_add(1, Ordering::Relaxed);
-        Raise(1 << vector)
+        Raise::of(vector)
     }
 
     /// Sends deferred interrupts whose interval has ended. Without MSI-X, one whose cause was cleared is dropped.
@@ -279,7 +252,7 @@ impl Interrupts {
 mod tests {
     use super::*;
 
-    const ONE: Raise = Raise(1);
+    const ONE: Raise = Raise::of(0);
 
     #[test]
     fn a_cause_interrupts_when_it_is_enabled_or_set_and_a_read_clears_it() {

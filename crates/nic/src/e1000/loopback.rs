@@ -1,9 +1,10 @@
 //! The PHY's loopback, by which drivers test a card: frames that the guest sends return to its receive ring.
 
-use super::interrupts::Raise;
 use super::rx::RxEngine;
 use super::shared::Bus;
 use super::tx::TxEngine;
+use crate::chip::{Receive, Transmit};
+use crate::device::Raise;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_frame::{Burst, CountersRef, Reason, Storage};

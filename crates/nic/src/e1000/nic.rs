@@ -2,18 +2,23 @@
 
 use super::eeprom::{Eeprom, Pins};
 use super::filter::VALID;
-use super::interrupts::{LSC, MDAC, RXT0, Raise, TXDW, VECTORS};
+use super::interrupts::{LSC, MDAC, RXT0, TXDW, VECTORS};
 use super::phy::Phy;
 use super::registers::{self as reg, Access, Register, find};
-use super::shared::{LINK_UP, Shared, in_pages};
+use super::rx::RxEngine;
+use super::shared::{LINK_UP, PAGES, Shared, in_pages};
 use super::stats::Readings;
+use super::tx::TxEngine;
+use crate::chip::{self, Chip};
+use crate::device::{Accesses, Area, Effects, Host, words};
 use crate::pci::{Bar, Capability, ConfigSpace, Identity, Space};
 use crate::techniques::Techniques;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
-use ringway_mem::{MemoryError, Region};
+use ringway_frame::CountersRef;
+use ringway_mem::MemoryError;
 
 /// CTRL: reset; reset of the PHY. Both clear themselves.
 const RST: u32 = 1 << 26;
@@ -56,62 +61,8 @@ pub struct Model {
     pub(crate) extended: bool,
 }
 
-/// What a NIC starts with.
-#[derive(Debug)]
-pub struct Settings {
-    /// The model.
-    pub model: &'static Model,
-    /// The MAC address.
-    pub mac: [u8; 6],
-    /// The techniques in use.
-    pub techniques: Techniques,
-    /// Whether the link is up.
-    pub link: bool,
-    /// Memory for the registers that can be mapped ([`crate::e1000::PAGES`]); `None`: private memory.
-    pub pages: Option<Region>,
-}
-
-/// A part of the device that a guest accesses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Area {
-    /// The configuration space.
-    Config,
-    /// A base address register's range, by number.
-    Bar(u8),
-}
-
-/// What an access asks of its caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effects {
-    /// Wake the worker of the transmit ring.
-    pub kick: bool,
-    /// Send these interrupts.
-    pub raise: Raise,
-}
-
-/// Accesses to one register that reached the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accesses {
-    /// Reads.
-    pub reads: u64,
-    /// Writes.
-    pub writes: u64,
-}
-
-/// The time, and how to wait for workers.
-pub struct Host<'a> {
-    /// Nanoseconds of the workers' clock.
-    pub now: u64,
-    /// Returns when every worker's turn in progress has ended. Called after a ring was stopped, and before its
-    /// registers change.
-    pub quiesce: &'a mut dyn FnMut(),
-}
-
-impl core::fmt::Debug for Host<'_> {
-    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(out, "Host at {}", self.now)
-    }
-}
+/// What a NIC of the family starts with.
+pub type Settings = chip::Settings<&'static Model>;
 
 /// A NIC as its session sees it.
 #[derive(Debug)]
@@ -131,45 +82,9 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// A NIC after power-on.
-    ///
-    /// # Errors
-    /// If the memory for mapped registers is too small.
-    pub fn new(settings: Settings) -> Result<Nic, MemoryError> {
-        let Settings { model, mac, techniques, link, pages } = settings;
-        let shared = Shared::new(pages, model.extended)?;
-        shared.switches.set(techniques);
-        let rows = model.tables.iter().map(|rows| rows.len()).sum();
-        let mut nic = Nic {
-            model,
-            shared: Arc::new(shared),
-            config: config(model, techniques),
-            eeprom: Eeprom::new(mac, model.eeprom, model.pins),
-            phy: Phy::new(model.phy, link),
-            readings: Readings::default(),
-            io_address: 0,
-            vectors: vec![0; 0x1000],
-            accesses: vec![Accesses::default(); rows],
-            unknown: Accesses::default(),
-        };
-        nic.reset_registers();
-        nic.shared.store(reg::STATUS, nic.status(link));
-        Ok(nic)
-    }
-
     /// The model.
     pub fn model(&self) -> &'static Model {
         self.model
-    }
-
-    /// What workers need.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    /// The configuration space.
-    pub fn config(&self) -> &ConfigSpace {
-        &self.config
     }
 
     /// Size of an area in bytes.
@@ -184,59 +99,8 @@ impl Nic {
         self.model.identity.bars.get(usize::from(number)).copied().flatten()
     }
 
-    /// Accesses that reached the model, by register, and whether the register is mapped; those without any are left
-    /// out. The last row has those to no register.
-    pub fn accesses(&self) -> impl Iterator<Item = (&'static str, bool, Accesses)> {
-        let rows = self.model.tables.iter().flat_map(|rows| rows.iter());
-        let known =
-            rows.zip(&self.accesses).map(|(row, count)| (row.name, self.is_mapped(row.offset), *count));
-        known.chain([("unknown", false, self.unknown)]).filter(|(.., count)| *count != Accesses::default())
-    }
-
-    /// How often a worker found the tail of the transmit ring moved, and of the receive ring: doorbells that it saw,
-    /// mapped or not.
-    pub fn doorbells(&self) -> [u64; 2] {
-        [0, 1].map(|ring: usize| self.shared.doorbells[ring].load(Ordering::Relaxed))
-    }
-
-    /// Changes the techniques.
-    pub fn set_techniques(&mut self, techniques: Techniques, now: u64) {
-        self.shared.switches.set(techniques);
-        self.set_intervals(now);
-        if !techniques.csb {
-            self.shared.csb.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// Connects or disconnects the cable.
-    pub fn set_link(&mut self, link: bool, now: u64) -> Effects {
-        if link == self.shared.link() {
-            return Effects::default();
-        }
-        self.phy.set_link(link);
-        self.shared.store(reg::STATUS, self.status(link));
-        Effects { kick: link, raise: self.shared.interrupts.set(LSC, now) }
-    }
-
     fn status(&self, link: bool) -> u32 {
         self.shared.load(reg::STATUS) & !LINK_UP | if link { LINK_UP } else { 0 }
-    }
-
-    /// Whether the driver enabled a ring.
-    pub fn is_running(&self) -> bool {
-        [&self.shared.rx, &self.shared.tx].iter().any(|ring| ring.generation().is_some())
-    }
-
-    /// When a worker must send deferred interrupts.
-    pub fn next_due(&self) -> Option<u64> {
-        self.shared.interrupts.next_due()
-    }
-
-    /// Resets the whole device, as at power-on; the link stays.
-    pub fn reset(&mut self, host: &mut Host<'_>) {
-        self.config = config(self.model, self.shared.techniques());
-        self.reset_phy(host);
-        self.reset_device(host);
     }
 
     fn reset_phy(&mut self, host: &mut Host<'_>) {
@@ -282,78 +146,6 @@ impl Nic {
         let [a0, a1, a2, a3, a4, a5] = self.eeprom.mac();
         self.shared.store(reg::RA, u32::from_le_bytes([a0, a1, a2, a3]));
         self.shared.store(reg::RA + 4, VALID | u32::from_le_bytes([a4, a5, 0, 0]));
-    }
-
-    /// Reads from an area; past its end there are zeros.
-    pub fn read(&mut self, area: Area, offset: u64, out: &mut [u8]) {
-        out.fill(0);
-        let number = match area {
-            Area::Config => return self.config.read(offset, out, self.shared.interrupts.level()),
-            Area::Bar(number) => number,
-        };
-        let Some(Bar { space, size }) = self.bar(number) else { return };
-        let is_vectors = self.is_vectors(number);
-        words(offset, out.len(), size, |word, at, places| {
-            let value = match (number, space) {
-                (0, _) => self.read_register(word),
-                (_, Space::Io) if word == 0 => self.io_address,
-                (_, Space::Io) if word == 4 => self.read_register(self.io_address & !3),
-                (_, Space::Io) => 0,
-                _ if is_vectors => self
-                    .vectors
-                    .get(word as usize..)
-                    .and_then(<[u8]>::first_chunk)
-                    .map_or(0, |bytes| u32::from_le_bytes(*bytes)),
-                // An empty flash.
-                _ => u32::MAX,
-            };
-            let count = places.len();
-            out[places].copy_from_slice(&value.to_le_bytes()[at..at + count]);
-        });
-    }
-
-    /// Writes to an area; nothing is written past its end.
-    pub fn write(&mut self, area: Area, offset: u64, data: &[u8], host: &mut Host<'_>) -> Effects {
-        let mut effects = Effects::default();
-        let number = match area {
-            Area::Config => {
-                self.config.write(offset, data);
-                self.shared.interrupts.set_msix(self.config.msix_enabled());
-                self.set_intervals(host.now);
-                self.run_rings(host, &mut effects);
-                return effects;
-            }
-            Area::Bar(number) => number,
-        };
-        let Some(Bar { space, size }) = self.bar(number) else { return effects };
-        let is_vectors = self.is_vectors(number);
-        words(offset, data.len(), size, |word, at, places| {
-            let target = match (number, space) {
-                (0, _) => Some(word),
-                (_, Space::Io) if word == 4 => Some(self.io_address & !3),
-                _ => None,
-            };
-            let is_address = target.is_none() && space == Space::Io && word == 0;
-            // Bytes that are not written keep their value.
-            let part = &data[places];
-            let before = match target {
-                Some(target) if part.len() < 4 => self.stored(target),
-                None if is_address => self.io_address,
-                _ => 0,
-            };
-            let mut bytes = before.to_le_bytes();
-            bytes[at..at + part.len()].copy_from_slice(part);
-            let value = u32::from_le_bytes(bytes);
-            if let Some(target) = target {
-                self.write_register(target, value, host, &mut effects);
-            } else if is_address {
-                self.io_address = value;
-            } else if is_vectors && let Some(places) = self.vectors.get_mut(word as usize + at..) {
-                let count = places.len().min(part.len());
-                places[..count].copy_from_slice(&part[..count]);
-            }
-        });
-        effects
     }
 
     fn is_vectors(&self, bar: u8) -> bool {
@@ -557,27 +349,187 @@ impl Nic {
     }
 }
 
+impl Chip for Nic {
+    type Model = &'static Model;
+    type Shared = Shared;
+    type Tx = TxEngine;
+    type Rx = RxEngine;
+
+    const PAGES: (u32, u32) = PAGES;
+    const KICK: Option<u32> = Some(reg::CSBTXKICK);
+
+    fn new(settings: Settings) -> Result<Nic, MemoryError> {
+        let Settings { model, mac, techniques, link, pages } = settings;
+        let shared = Shared::new(pages, model.extended)?;
+        shared.switches.set(techniques);
+        let rows = model.tables.iter().map(|rows| rows.len()).sum();
+        let mut nic = Nic {
+            model,
+            shared: Arc::new(shared),
+            config: config(model, techniques),
+            eeprom: Eeprom::new(mac, model.eeprom, model.pins),
+            phy: Phy::new(model.phy, link),
+            readings: Readings::default(),
+            io_address: 0,
+            vectors: vec![0; 0x1000],
+            accesses: vec![Accesses::default(); rows],
+            unknown: Accesses::default(),
+        };
+        nic.reset_registers();
+        nic.shared.store(reg::STATUS, nic.status(link));
+        Ok(nic)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn config(&self) -> &ConfigSpace {
+        &self.config
+    }
+
+    fn accesses(&self) -> Vec<(&'static str, bool, Accesses)> {
+        let rows = self.model.tables.iter().flat_map(|rows| rows.iter());
+        let known =
+            rows.zip(&self.accesses).map(|(row, count)| (row.name, self.is_mapped(row.offset), *count));
+        let all = known.chain([("unknown", false, self.unknown)]);
+        all.filter(|(.., count)| *count != Accesses::default()).collect()
+    }
+
+    fn doorbells(&self) -> [u64; 2] {
+        [0, 1].map(|ring: usize| self.shared.doorbells[ring].load(Ordering::Relaxed))
+    }
+
+    fn set_techniques(&mut self, techniques: Techniques, now: u64) {
+        self.shared.switches.set(techniques);
+        self.set_intervals(now);
+        if !techniques.csb {
+            self.shared.csb.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn set_link(&mut self, link: bool, now: u64) -> Effects {
+        if link == self.shared.link() {
+            return Effects::default();
+        }
+        self.phy.set_link(link);
+        self.shared.store(reg::STATUS, self.status(link));
+        Effects { kick: link, raise: self.shared.interrupts.set(LSC, now) }
+    }
+
+    fn is_running(&self) -> bool {
+        [&self.shared.rx, &self.shared.tx].iter().any(|ring| ring.generation().is_some())
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.shared.interrupts.next_due()
+    }
+
+    fn reset(&mut self, host: &mut Host<'_>) {
+        self.config = config(self.model, self.shared.techniques());
+        self.reset_phy(host);
+        self.reset_device(host);
+    }
+
+    fn read(&mut self, area: Area, offset: u64, out: &mut [u8]) {
+        out.fill(0);
+        let number = match area {
+            Area::Config => return self.config.read(offset, out, self.shared.interrupts.level()),
+            Area::Bar(number) => number,
+        };
+        let Some(Bar { space, size }) = self.bar(number) else { return };
+        let is_vectors = self.is_vectors(number);
+        words(offset, out.len(), size, |word, at, places| {
+            let value = match (number, space) {
+                (0, _) => self.read_register(word),
+                (_, Space::Io) if word == 0 => self.io_address,
+                (_, Space::Io) if word == 4 => self.read_register(self.io_address & !3),
+                (_, Space::Io) => 0,
+                _ if is_vectors => self
+                    .vectors
+                    .get(word as usize..)
+                    .and_then(<[u8]>::first_chunk)
+                    .map_or(0, |bytes| u32::from_le_bytes(*bytes)),
+                // An empty flash.
+                _ => u32::MAX,
+            };
+            let count = places.len();
+            out[places].copy_from_slice(&value.to_le_bytes()[at..at + count]);
+        });
+    }
+
+    fn write(&mut self, area: Area, offset: u64, data: &[u8], host: &mut Host<'_>) -> Effects {
+        let mut effects = Effects::default();
+        let number = match area {
+            Area::Config => {
+                self.config.write(offset, data);
+                self.shared.interrupts.set_msix(self.config.msix_enabled());
+                self.set_intervals(host.now);
+                self.run_rings(host, &mut effects);
+                return effects;
+            }
+            Area::Bar(number) => number,
+        };
+        let Some(Bar { space, size }) = self.bar(number) else { return effects };
+        let is_vectors = self.is_vectors(number);
+        words(offset, data.len(), size, |word, at, places| {
+            let target = match (number, space) {
+                (0, _) => Some(word),
+                (_, Space::Io) if word == 4 => Some(self.io_address & !3),
+                _ => None,
+            };
+            let is_address = target.is_none() && space == Space::Io && word == 0;
+            // Bytes that are not written keep their value.
+            let part = &data[places];
+            let before = match target {
+                Some(target) if part.len() < 4 => self.stored(target),
+                None if is_address => self.io_address,
+                _ => 0,
+            };
+            let mut bytes = before.to_le_bytes();
+            bytes[at..at + part.len()].copy_from_slice(part);
+            let value = u32::from_le_bytes(bytes);
+            if let Some(target) = target {
+                self.write_register(target, value, host, &mut effects);
+            } else if is_address {
+                self.io_address = value;
+            } else if is_vectors && let Some(places) = self.vectors.get_mut(word as usize + at..) {
+                let count = places.len().min(part.len());
+                places[..count].copy_from_slice(&part[..count]);
+            }
+        });
+        effects
+    }
+
+    fn engines(counters: &CountersRef) -> (TxEngine, RxEngine) {
+        (TxEngine::new(counters.clone()), RxEngine::new(counters.clone()))
+    }
+
+    fn identity(&self) -> (&'static str, &'static Identity) {
+        (self.model.name, &self.model.identity)
+    }
+
+    fn level(&self) -> bool {
+        self.shared.interrupts.level()
+    }
+
+    fn interrupts(&self) -> (u64, u64) {
+        self.shared.interrupts.counts()
+    }
+
+    fn mappable(&self) -> Vec<(u32, u32)> {
+        self.shared.mappable().collect()
+    }
+
+    fn techniques(&self) -> Techniques {
+        self.shared.techniques()
+    }
+}
+
 fn config(model: &Model, techniques: Techniques) -> ConfigSpace {
     let mut identity = model.identity;
     if techniques.csb {
         identity.subsystem = CSB_SUBSYSTEM;
     }
     ConfigSpace::new(&identity)
-}
-
-/// Splits an access of any size and alignment into words: calls `each` with a word's offset, the first byte in
-/// it, and those bytes' range in the data. Ends at the area's end.
-fn words(offset: u64, len: usize, size: u32, mut each: impl FnMut(u32, usize, core::ops::Range<usize>)) {
-    let mut done = 0;
-    while done < len {
-        // Attack: an offset whose sum with the length wraps.
-        let at = offset.saturating_add(done as u64);
-        if at >= size.into() {
-            return;
-        }
-        let (word, skip) = (at as u32 & !3, at as usize & 3);
-        let count = (4 - skip).min(len - done);
-        each(word, skip, done..done + count);
-        done += count;
-    }
 }

@@ -1,6 +1,7 @@
 //! Checksums, segmentation and VLAN tags of transmitted frames: what descriptors ask for becomes offload metadata. The
 //! device never segments; headers that metadata can't describe are rewritten in a copy.
 
+use crate::pieces::{ADDRESSES, TAG, insert_tag, segments};
 use ringway_frame::{HEADERS, LARGEST, Needs, Offload, Reason};
 use ringway_wire::{Header, Ipv4, Ipv6, Protocol, Sum, Tcp, checksum, tcp};
 
@@ -9,9 +10,6 @@ const TCP: u8 = 1;
 const IPV4: u8 = 2;
 /// Largest number of rewritten header bytes; a tag may be added.
 const LARGEST_HEADERS: usize = HEADERS - TAG;
-/// Bytes of a VLAN tag with its EtherType, inserted after both addresses.
-pub(crate) const TAG: usize = 4;
-pub(crate) const ADDRESSES: usize = 12;
 
 const BAD: Reason = Reason::BadOffload;
 
@@ -123,13 +121,7 @@ impl Request {
             place.copy_from_slice(&sum.to_be_bytes());
         }
         let Some(content) = self.tag else { return Ok((offload, len)) };
-        headers.copy_within(ADDRESSES..len, ADDRESSES + TAG);
-        headers[ADDRESSES..ADDRESSES + 2].copy_from_slice(&ethertype.to_be_bytes());
-        headers[ADDRESSES + 2..ADDRESSES + TAG].copy_from_slice(&content.to_be_bytes());
-        if offload.needs_checksum() {
-            offload.csum_start += TAG as u16;
-            offload.hdr_len = offload.hdr_len.saturating_add(TAG as u16);
-        }
+        insert_tag(headers, len, (ethertype, content), &mut offload);
         Ok((offload, len + TAG))
     }
 }
@@ -173,10 +165,5 @@ fn segmented(context: &Context, headers: &mut [u8], total: usize) -> Result<Offl
     sum.add_u32(tcp_len as u32);
     tcp.checksum.set(sum.value());
     let offload = Offload { hdr_len: context.header_len.into(), ..fill(context.upper.0, context.upper.1)? };
-    if total - usize::from(context.header_len) <= usize::from(context.mss) {
-        return Ok(offload);
-    }
-    // The window was reduced: the stream uses ECN.
-    let ecn = if tcp.flags.has(tcp::Flags::CWR) { 0x80 } else { 0 };
-    Ok(Offload { gso_type: gso_type | ecn, gso_size: context.mss, ..offload })
+    Ok(segments(offload, gso_type, total, (context.mss, tcp.flags.has(tcp::Flags::CWR))))
 }

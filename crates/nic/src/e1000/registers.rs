@@ -1,19 +1,6 @@
 //! The registers of the e1000 family by name. Offsets are from the start of BAR 0.
 
-/// What an access to a register does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Storage: neither reads nor writes have an effect at once.
-    Plain,
-    /// Reads have no effect, writes have one.
-    Acts,
-    /// Written bits are ignored.
-    ReadOnly,
-    /// Reads return 0.
-    WriteOnly,
-    /// A read clears it.
-    ClearOnRead,
-}
+pub use crate::device::Access;
 
 /// One register, or an array of them.
 #[derive(Clone, Copy, Debug)]

@@ -1,26 +1,26 @@
 //! The receive ring: frames that the guest gets.
 
 use super::csb::{Csb, Direction};
-use super::filter::{CRC, Mode, largest, threshold};
-use super::interrupts::{RXDMT0, RXO, RXT0, Raise, SRPD};
-use super::offload::{ADDRESSES, TAG};
+use super::filter::{Mode, largest, threshold};
+use super::interrupts::{RXDMT0, RXO, RXT0, SRPD};
 use super::registers as reg;
-use super::ring::{Part, Ring, set_head, tail};
-use super::shared::Bus;
+use super::shared::{Bus, Shared};
 use super::signal::Signal;
-use super::stats::{Cast, Tally};
+use super::stats::Tally;
+use super::tail::{set_head, tail};
+use crate::chip::Receive;
+use crate::device::Raise;
+use crate::pieces::{CRC, Cast, SHORTEST, Source, TAG};
+use crate::ring::{Part, Ring};
 use alloc::boxed::Box;
 use alloc::vec;
-use ringway_frame::{Burst, Caps, CountersRef, FrameReader, Lost, Needs, Reason, add};
-use ringway_mem::{Direct, Hint, SpanMut, Translate};
+use ringway_frame::{Burst, Caps, CountersRef, Lost, Needs, Reason, add};
+use ringway_mem::{Direct, Hint, Translate};
 
 /// Most frames that are reserved together.
 const FRAMES: usize = 256;
 /// Most descriptors that are reserved together: 256 KB in buffers of 256 bytes.
 const DESCRIPTORS: usize = 1024;
-
-/// Shortest frame without its CRC; shorter ones are padded.
-const SHORTEST: u32 = 60;
 
 /// Status of a descriptor: done, end of packet, checksum not examined, tag removed, checksum of TCP or UDP examined.
 const DD: u64 = 1 << 0;
@@ -104,13 +104,6 @@ impl RxEngine {
         }
     }
 
-    /// Whether the guest receives, and how long a frame may be.
-    pub fn caps(&self, bus: &Bus<'_>) -> Option<Caps> {
-        let shared = bus.shared;
-        let receives = shared.link() && !shared.loops_back() && shared.rx.generation().is_some();
-        receives.then(|| Caps { offloads: Needs::NONE, largest: largest(bus.shared.load(reg::RCTL)) })
-    }
-
     /// Takes the ring's description over. `false`: there is no ring.
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);
@@ -133,55 +126,6 @@ impl RxEngine {
     /// The shared block in use.
     fn csb<'t>(&mut self, bus: &Bus<'t>) -> Option<Csb<'t>> {
         self.signal.csb(bus, &mut Direct::new(bus.memory, &mut self.hint))
-    }
-
-    /// Reserves descriptors for the frames of `burst` named by `which`, in that order; returns how many of them, from
-    /// the first on, have room. Frames that the device doesn't receive need none. Earlier reservations are dropped.
-    pub fn reserve(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (usize, Raise) {
-        let mut raise = Raise::NONE;
-        let mode = Mode::load(bus.shared);
-        self.split = mode.split;
-        if !self.adopt(bus, &mut raise) {
-            return (0, raise);
-        }
-        (self.frames, self.put, self.descriptors) = (0, 0, self.filled);
-        (self.extended, self.buffers) = (mode.extended, mode.buffers());
-        let csb = self.csb(bus);
-        let mut hint = self.hint;
-        let mut translate = Direct::new(bus.memory, &mut hint);
-        let tail = tail(bus, csb, Direction::Rx);
-        if core::mem::replace(&mut self.last, tail) != tail {
-            add(&bus.shared.doorbells[1], 1);
-        }
-        let available = self.ring.available(tail);
-        // Descriptors that are filled but not published are in use.
-        let most = available.min(DESCRIPTORS as u32);
-        let mut part = Part::default();
-        for &frame in &which[..which.len().min(FRAMES)] {
-            let frame = usize::from(frame);
-            let (len, head) = (burst.meta(frame).len, burst.head(frame));
-            let reserved = match mode.accept(bus.shared, head, len) {
-                Err(refusal) => Reserved { refusal: Some(refusal), ..Reserved::default() },
-                Ok(tag) => {
-                    let len = (len - if tag.is_some() { TAG as u32 } else { 0 }).max(SHORTEST);
-                    let count = (len + mode.crc()).div_ceil(self.buffers.iter().sum());
-                    if self.descriptors + count > most {
-                        self.run_out(bus, &mut raise);
-                        break;
-                    }
-                    let first = self.descriptors;
-                    let refusal = self.fetch(&mut translate, &mut part, first..first + count).err();
-                    let count = if refusal.is_none() { count } else { 0 };
-                    self.descriptors += count;
-                    Reserved { len, tag, first, count, refusal }
-                }
-            };
-            self.reserved[self.frames] = reserved;
-            self.frames += 1;
-        }
-        self.short &= self.frames < which.len().min(FRAMES);
-        self.hint = hint;
-        (self.frames, raise)
     }
 
     /// Reads the buffer addresses of descriptors, counted from the head.
@@ -222,49 +166,6 @@ impl RxEngine {
         }
     }
 
-    /// Copies the frames named by `which`, the first ones of the last `reserve`.
-    pub fn put(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (Lost, Raise) {
-        let (mut lost, mut raise) = (Lost::default(), Raise::NONE);
-        let known = self.ring.generation;
-        if bus.shared.rx.generation() != Some(known) {
-            return (Lost::count(&self.counters, Reason::Down, burst, which), raise);
-        }
-        let small = bus.shared.load(reg::RSRPD) & 0xfff;
-        let mode = Mode::load(bus.shared);
-        let (checksums, crc) = (mode.reports_checksum, mode.crc());
-        let mut hint = self.hint;
-        let mut translate = Direct::new(bus.memory, &mut hint);
-        for frame in which {
-            let Some(&reserved) = self.reserved[..self.frames].get(self.put) else {
-                lost += Lost::count(&self.counters, Reason::Full, burst, &[*frame]);
-                continue;
-            };
-            self.put += 1;
-            let index = usize::from(*frame);
-            let refusal =
-                reserved.refusal.or_else(|| self.copy(&mut translate, burst, index, &reserved).err());
-            if let Some(refusal) = refusal {
-                self.refuse(bus, refusal);
-                lost += Lost::count(&self.counters, refusal, burst, &[*frame]);
-            }
-            let flags = match refusal {
-                Some(_) => IXSM | self.error(),
-                None if checksums && burst.meta(index).offload.is_checked() => TCPCS,
-                None => IXSM,
-            };
-            self.describe(&reserved, crc, flags);
-            if refusal.is_none() {
-                self.tally.count(Cast::of(burst.head(index)), u64::from(burst.meta(index).len + CRC));
-                self.small |= reserved.len + CRC <= small;
-            }
-            if !self.signal.batches() {
-                raise |= self.publish(bus);
-            }
-        }
-        self.hint = hint;
-        (lost, raise)
-    }
-
     #[cold]
     fn refuse(&self, bus: &Bus<'_>, reason: Reason) {
         match reason {
@@ -295,7 +196,7 @@ impl RxEngine {
                 return Ok(());
             }
         }
-        let mut source = Source { reader: burst.reader(frame), skip_at: tag.map(|_| ADDRESSES) };
+        let mut source = Source::new(burst.reader(frame), tag.is_some());
         let mut left = len;
         for (&address, &size) in addresses.iter().flat_map(|all| all.iter().zip(&self.buffers)) {
             let mut at = address;
@@ -342,8 +243,129 @@ impl RxEngine {
         self.filled = self.filled.max(first + count);
     }
 
-    /// Makes the copied frames visible to the driver, and interrupts it if that is due.
-    pub fn publish(&mut self, bus: &Bus<'_>) -> Raise {
+    fn write_back(&mut self, bus: &Bus<'_>, filled: u32) {
+        let mut translate = Direct::new(bus.memory, &mut self.hint);
+        let mut part = Part::default();
+        for (number, [second, lengths]) in self.done[..filled as usize].iter().enumerate() {
+            let index = self.ring.after(self.ring.head, number as u32);
+            if let Some((pairs, place)) = self.ring.at(&mut part, &mut translate, index) {
+                if self.split {
+                    pairs.set_first(place + 1, *lengths);
+                }
+                if self.extended {
+                    // No queue, hash or identification.
+                    pairs.set_first(place, 0);
+                }
+                pairs.release_second(place, *second);
+            }
+        }
+        // Reservations are counted from the head, which moves.
+        let moved = self.descriptors - filled.min(self.descriptors);
+        self.addresses.copy_within(filled as usize..(filled + moved) as usize, 0);
+        self.descriptors = moved;
+        for reserved in &mut self.reserved[self.put..self.frames] {
+            reserved.first = reserved.first.saturating_sub(filled);
+        }
+    }
+}
+
+impl Receive<Shared> for RxEngine {
+    fn caps(&self, bus: &Bus<'_>) -> Option<Caps> {
+        let shared = bus.shared;
+        let receives = shared.link() && !shared.loops_back() && shared.rx.generation().is_some();
+        receives.then(|| Caps { offloads: Needs::NONE, largest: largest(bus.shared.load(reg::RCTL)) })
+    }
+
+    fn reserve(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (usize, Raise) {
+        let mut raise = Raise::NONE;
+        let mode = Mode::load(bus.shared);
+        self.split = mode.split;
+        if !self.adopt(bus, &mut raise) {
+            return (0, raise);
+        }
+        (self.frames, self.put, self.descriptors) = (0, 0, self.filled);
+        (self.extended, self.buffers) = (mode.extended, mode.buffers());
+        let csb = self.csb(bus);
+        let mut hint = self.hint;
+        let mut translate = Direct::new(bus.memory, &mut hint);
+        let tail = tail(bus, csb, Direction::Rx);
+        if core::mem::replace(&mut self.last, tail) != tail {
+            add(&bus.shared.doorbells[1], 1);
+        }
+        let available = self.ring.available(tail);
+        // Descriptors that are filled but not published are in use.
+        let most = available.min(DESCRIPTORS as u32);
+        let mut part = Part::default();
+        for &frame in &which[..which.len().min(FRAMES)] {
+            let frame = usize::from(frame);
+            let (len, head) = (burst.meta(frame).len, burst.head(frame));
+            let reserved = match mode.accept(bus.shared, head, len) {
+                Err(refusal) => Reserved { refusal: Some(refusal), ..Reserved::default() },
+                Ok(tag) => {
+                    let len = (len - if tag.is_some() { TAG as u32 } else { 0 }).max(SHORTEST);
+                    let count = (len + mode.crc()).div_ceil(self.buffers.iter().sum());
+                    if self.descriptors + count > most {
+                        self.run_out(bus, &mut raise);
+                        break;
+                    }
+                    let first = self.descriptors;
+                    let refusal = self.fetch(&mut translate, &mut part, first..first + count).err();
+                    let count = if refusal.is_none() { count } else { 0 };
+                    self.descriptors += count;
+                    Reserved { len, tag, first, count, refusal }
+                }
+            };
+            self.reserved[self.frames] = reserved;
+            self.frames += 1;
+        }
+        self.short &= self.frames < which.len().min(FRAMES);
+        self.hint = hint;
+        (self.frames, raise)
+    }
+
+    fn put(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (Lost, Raise) {
+        let (mut lost, mut raise) = (Lost::default(), Raise::NONE);
+        let known = self.ring.generation;
+        if bus.shared.rx.generation() != Some(known) {
+            return (Lost::count(&self.counters, Reason::Down, burst, which), raise);
+        }
+        let small = bus.shared.load(reg::RSRPD) & 0xfff;
+        let mode = Mode::load(bus.shared);
+        let (checksums, crc) = (mode.reports_checksum, mode.crc());
+        let mut hint = self.hint;
+        let mut translate = Direct::new(bus.memory, &mut hint);
+        for frame in which {
+            let Some(&reserved) = self.reserved[..self.frames].get(self.put) else {
+                lost += Lost::count(&self.counters, Reason::Full, burst, &[*frame]);
+                continue;
+            };
+            self.put += 1;
+            let index = usize::from(*frame);
+            let refusal =
+                reserved.refusal.or_else(|| self.copy(&mut translate, burst, index, &reserved).err());
+            if let Some(refusal) = refusal {
+                self.refuse(bus, refusal);
+                lost += Lost::count(&self.counters, refusal, burst, &[*frame]);
+            }
+            let flags = match refusal {
+                Some(_) => IXSM | self.error(),
+                None if checksums && burst.meta(index).offload.is_checked() => TCPCS,
+                None => IXSM,
+            };
+            self.describe(&reserved, crc, flags);
+            if refusal.is_none() {
+                self.tally.count(Cast::of(burst.head(index)), u64::from(burst.meta(index).len + CRC));
+                self.small |= reserved.len + CRC <= small;
+            }
+            if !self.signal.batches() {
+                raise |= self.publish(bus);
+            }
+        }
+        self.hint = hint;
+        (lost, raise)
+    }
+
+    fn publish(&mut self, bus: &Bus<'_>) -> Raise {
         let mut raise = Raise::NONE;
         if bus.shared.rx.generation() != Some(self.ring.generation) {
             // Attack: an interrupt held back for a ring that is gone would be due forever, so that the worker never
@@ -373,38 +395,11 @@ impl RxEngine {
         raise
     }
 
-    fn write_back(&mut self, bus: &Bus<'_>, filled: u32) {
-        let mut translate = Direct::new(bus.memory, &mut self.hint);
-        let mut part = Part::default();
-        for (number, [second, lengths]) in self.done[..filled as usize].iter().enumerate() {
-            let index = self.ring.after(self.ring.head, number as u32);
-            if let Some((pairs, place)) = self.ring.at(&mut part, &mut translate, index) {
-                if self.split {
-                    pairs.set_first(place + 1, *lengths);
-                }
-                if self.extended {
-                    // No queue, hash or identification.
-                    pairs.set_first(place, 0);
-                }
-                pairs.release_second(place, *second);
-            }
-        }
-        // Reservations are counted from the head, which moves.
-        let moved = self.descriptors - filled.min(self.descriptors);
-        self.addresses.copy_within(filled as usize..(filled + moved) as usize, 0);
-        self.descriptors = moved;
-        for reserved in &mut self.reserved[self.put..self.frames] {
-            reserved.first = reserved.first.saturating_sub(filled);
-        }
-    }
-
-    /// Whether an interrupt waits for the end of the turn.
-    pub fn defers_signal(&self) -> bool {
+    fn defers_signal(&self) -> bool {
         self.signal.waits_for_turn()
     }
 
-    /// The turn ends: an interrupt that waited for more frames is sent.
-    pub fn end_turn(&mut self, bus: &Bus<'_>) -> Raise {
+    fn end_turn(&mut self, bus: &Bus<'_>) -> Raise {
         let mut raise = Raise::NONE;
         if bus.shared.rx.generation() == Some(self.ring.generation) {
             let csb = self.csb(bus);
@@ -414,32 +409,7 @@ impl RxEngine {
         raise
     }
 
-    /// When [`RxEngine::publish`] must be called again although nothing was copied.
-    pub fn next_due(&self) -> Option<u64> {
+    fn next_due(&self) -> Option<u64> {
         self.due
-    }
-}
-
-/// A frame without its tag, followed by zeros.
-struct Source<'a, 't> {
-    reader: FrameReader<'a, 't>,
-    /// Bytes to copy before the tag is skipped.
-    skip_at: Option<usize>,
-}
-
-impl Source<'_, '_> {
-    fn copy(&mut self, to: SpanMut<'_>) {
-        let mut done = 0;
-        if let Some(before) = self.skip_at {
-            done = self.reader.copy(to.split(before).0);
-            self.skip_at = Some(before - done).filter(|&left| left > 0);
-            if self.skip_at.is_some() {
-                return;
-            }
-            self.reader.skip(TAG);
-        }
-        done += self.reader.copy(to.split(done).1);
-        // Only padding is left, which is shorter than this.
-        to.split(done).1.write(&[0; SHORTEST as usize]);
     }
 }

@@ -3,12 +3,13 @@
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
+use crate::device;
+use crate::pieces::{Headers, keep};
+use crate::ring::RingState;
 use crate::techniques::{Doorbells, Switches, Techniques};
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use ringway_frame::{BURST, HEADERS};
-use ringway_mem::{Kept, Memory, MemoryError, Region, Span, SpanMut, Words};
+use ringway_mem::{Kept, MemoryError, Region, Words};
 
 /// The range with the registers that can be mapped: those of the rings, and the filters. Between them is a page of
 /// statistics, which are cleared by reads and never mapped.
@@ -32,53 +33,7 @@ pub(crate) const fn in_pages(offset: u32) -> bool {
 }
 
 /// What an engine reaches in one turn.
-#[derive(Clone, Copy, Debug)]
-pub struct Bus<'t> {
-    /// The NIC.
-    pub shared: &'t Shared,
-    /// The guest's memory.
-    pub memory: &'t Memory,
-    /// The time of the turn in nanoseconds.
-    pub now: u64,
-}
-
-/// The last generation of any ring, so that an engine never takes the ring of another NIC for that of its former one.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-
-/// A ring as it was when the driver enabled it.
-#[derive(Debug, Default)]
-pub(crate) struct RingState {
-    generation: AtomicU32,
-    base: AtomicU64,
-    len: AtomicU32,
-    head: AtomicU32,
-}
-
-impl RingState {
-    /// Which enabling of the ring this is; `None`: it is disabled.
-    #[inline]
-    pub fn generation(&self) -> Option<u32> {
-        Some(self.generation.load(Ordering::Acquire)).filter(|&generation| generation != 0)
-    }
-
-    /// Base, length in bytes, head.
-    pub fn description(&self) -> (u64, u32, u32) {
-        let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
-        (self.base.load(Ordering::Relaxed), load(&self.len), load(&self.head))
-    }
-
-    fn start(&self, base: u64, len: u32, head: u32) {
-        self.base.store(base, Ordering::Relaxed);
-        self.len.store(len, Ordering::Relaxed);
-        self.head.store(head, Ordering::Relaxed);
-        let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        self.generation.store(generation, Ordering::Release);
-    }
-
-    pub fn stop(&self) {
-        self.generation.store(0, Ordering::Release);
-    }
-}
+pub type Bus<'t> = device::Bus<'t, Shared>;
 
 /// What a NIC's two sides share.
 #[derive(Debug)]
@@ -87,7 +42,7 @@ pub struct Shared {
     file: Box<[AtomicU32]>,
     pages: Kept,
     /// Rewritten headers of the frames of a burst.
-    headers: Kept,
+    headers: Headers,
     pub(crate) interrupts: Interrupts,
     pub(crate) stats: Stats,
     pub(crate) switches: Switches,
@@ -109,16 +64,11 @@ impl Shared {
     /// Registers that can be mapped lie in `pages`, memory of [`PAGES`]'s length, or in private memory. `extended`:
     /// there are interrupt causes for each queue, and extended receive descriptors.
     pub(crate) fn new(pages: Option<Region>, extended: bool) -> Result<Shared, MemoryError> {
-        let keep = |region: Region, len: u32| {
-            let user = region.user;
-            Arc::new(Memory::new(alloc::vec![region])?).keep_user(user, len).ok_or(MemoryError::Empty)
-        };
         let pages = pages.unwrap_or_else(|| Region::private(0, 0, PAGES.1 as usize));
-        let headers = BURST * HEADERS;
         Ok(Shared {
             file: (0..END / 4).map(|_| AtomicU32::new(0)).collect(),
             pages: keep(pages, PAGES.1)?,
-            headers: keep(Region::private(0, 0, headers), headers as u32)?,
+            headers: Headers::new()?,
             interrupts: Interrupts::new(extended),
             stats: Stats::default(),
             switches: Switches::default(),
@@ -205,14 +155,8 @@ impl Shared {
         self.place(base) != (address, len)
     }
 
-    /// Place for the headers of frame `number` of a burst.
-    pub(crate) fn headers(&self, number: usize) -> SpanMut<'_> {
-        self.headers.span().split(number * HEADERS).1.split(HEADERS).0
-    }
-
-    /// `bytes`, at most [`HEADERS`], stored at the place for the headers of frame `number`.
-    pub(crate) fn keep_headers(&self, number: usize, bytes: &[u8]) -> Span<'_> {
-        let place = self.headers(number);
-        place.as_span().split(place.write(bytes)).0
+    /// Places for the headers of a burst's frames.
+    pub(crate) fn headers(&self) -> &Headers {
+        &self.headers
     }
 }

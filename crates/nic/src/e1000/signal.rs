@@ -1,10 +1,10 @@
 //! When a ring's causes are set: the port's own policy (`Notifier`), then the chip's delays.
 
 use super::csb::{Csb, Direction};
-use super::interrupts::Raise;
 use super::registers as reg;
-use super::ring::tail;
 use super::shared::Bus;
+use super::tail::tail;
+use crate::device::Raise;
 use crate::techniques::Techniques;
 use core::sync::atomic::Ordering;
 use ringway_mem::Direct;

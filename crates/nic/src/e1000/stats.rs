@@ -1,9 +1,9 @@
 //! Statistics registers. Workers only add; a read subtracts what was read before.
 
 use super::registers as reg;
+use crate::pieces::Cast;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ringway_frame::add;
-use ringway_wire::MacAddress;
 
 /// Words of the statistics registers.
 const COUNT: usize = 64;
@@ -20,28 +20,6 @@ impl Default for Stats {
 
 fn index(register: u32) -> usize {
     (register.wrapping_sub(reg::CRCERRS) / 4) as usize % COUNT
-}
-
-/// Whom a frame is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Cast {
-    #[default]
-    Uni,
-    Multi,
-    Broad,
-}
-
-impl Cast {
-    /// Of the frame with this head.
-    #[inline]
-    pub fn of(head: &[u8; 64]) -> Cast {
-        let [a, b, c, d, e, f, ..] = *head;
-        match MacAddress([a, b, c, d, e, f]) {
-            to if to.is_broadcast() => Cast::Broad,
-            to if to.is_group() => Cast::Multi,
-            _ => Cast::Uni,
-        }
-    }
 }
 
 /// Counts of one burst.

@@ -1,27 +1,29 @@
 //! The transmit ring: frames that the guest sends.
 
 use super::csb::{Csb, Direction};
-use super::filter::{CRC, VME};
-use super::interrupts::{Raise, TXDW, TXQE};
+use super::filter::VME;
+use super::interrupts::{TXDW, TXQE};
 use super::loopback::Loopback;
 use super::offload::{Context, Request};
 use super::registers as reg;
-use super::ring::{Part, Ring, set_head, tail};
-use super::shared::Bus;
+use super::shared::{Bus, Shared};
 use super::signal::Signal;
-use super::stats::{Cast, Tally};
+use super::stats::Tally;
+use super::tail::{set_head, tail};
+use crate::chip::Transmit;
+use crate::device::Raise;
+use crate::pieces::{CRC, Cast, PIECES, gather, split_headers};
+use crate::ring::{Part, Ring};
 use crate::techniques::{Doorbells, Techniques};
 use alloc::boxed::Box;
 use alloc::vec;
 use core::sync::atomic::{Ordering, fence};
 use ringway_frame::{BURST, Burst, CountersRef, HEADERS, LARGEST, Reason, add};
-use ringway_mem::{Direct, Hint, Span, Translate};
+use ringway_mem::{Direct, Hint, Span};
 use ringway_wire::ethernet::HEADER_LEN;
 
 /// Descriptors that are examined in a turn. Attack: a ring of 65,528 descriptors without a frame.
 const SCAN: usize = 1024;
-/// Most parts of a frame. Attack: a frame of thousands of descriptors of a byte each.
-const PIECES: usize = 64;
 
 /// Bits of a descriptor's second word: end of packet, checksum (legacy) or segmentation, report status, extended
 /// format, VLAN tag, delayed interrupt.
@@ -154,13 +156,7 @@ impl TxEngine {
         true
     }
 
-    /// Adds the next frames to `burst`. They stay in the ring until they are released; a further call returns the same
-    /// frames again.
-    pub fn take<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
-        if bus.shared.loops_back() { self.loop_back(bus) } else { self.collect(bus, burst) }
-    }
-
-    /// [`TxEngine::take`], also for frames that don't leave.
+    /// [`Transmit::take`], also for frames that don't leave.
     pub(super) fn collect<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
         let mut raise = Raise::NONE;
         self.poll_at = None;
@@ -328,45 +324,12 @@ impl TxEngine {
         }
         let mut headers = [0; HEADERS];
         let wanted = request.header_len(context);
-        let (mut filled, mut first) = (0, 1);
         let copied = headers.get_mut(..wanted).ok_or(Reason::NoOffload)?;
-        while filled < wanted && first <= count {
-            let (head, rest) = pieces[first].split(wanted - filled);
-            filled += head.read(&mut copied[filled..]);
-            pieces[first] = rest;
-            first += usize::from(rest.is_empty());
-        }
+        let first = split_headers(&mut pieces[..=count], copied);
         let ethertype = bus.shared.load(reg::VET) as u16;
         let (offload, header_len) = request.rewrite(context, &mut headers, wanted, len, ethertype)?;
-        first -= 1;
-        pieces[first] = bus.shared.keep_headers(self.count, &headers[..header_len]);
+        pieces[first] = bus.shared.headers().keep(self.count, &headers[..header_len]);
         Ok(burst.push_pieces(offload, &pieces[first..=count]).is_ok())
-    }
-
-    /// Returns the next `frames` frames of the last burst to the driver.
-    pub fn release(&mut self, bus: &Bus<'_>, frames: usize) -> Raise {
-        let mut raise = Raise::NONE;
-        let known = self.ring.generation;
-        // Frames of a ring that was reset meanwhile are not released on the new one.
-        if !self.adopt(bus, &mut raise) || self.ring.generation != known {
-            return raise;
-        }
-        let mut hint = self.hint;
-        let mut translate = Direct::new(bus.memory, &mut hint);
-        let csb = self.signal.csb(bus, &mut translate);
-        let end = self.released.saturating_add(frames).min(self.count);
-        self.tally(bus, self.released..end);
-        let step = if self.signal.batches() { end - self.released } else { 1 };
-        while self.released < end {
-            let group = &self.taken[self.released..self.released + step];
-            let delayed = group.iter().all(|taken| taken.delayed);
-            self.released += step;
-            let last = self.taken[self.released - 1];
-            self.pass(bus, (csb, &mut translate), Taken { delayed, ..last }, &mut raise);
-        }
-        self.hint = hint;
-        self.note_due(bus);
-        raise
     }
 
     fn tally(&self, bus: &Bus<'_>, frames: core::ops::Range<usize>) {
@@ -411,9 +374,39 @@ impl TxEngine {
             bus.shared.tx_due.store(self.due.unwrap_or(0), Ordering::Relaxed);
         }
     }
+}
 
-    /// Before sleep: asks for doorbells. `false`: there are frames already.
-    pub fn arm(&mut self, bus: &Bus<'_>) -> bool {
+impl Transmit<Shared> for TxEngine {
+    fn take<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
+        if bus.shared.loops_back() { self.loop_back(bus) } else { self.collect(bus, burst) }
+    }
+
+    fn release(&mut self, bus: &Bus<'_>, frames: usize) -> Raise {
+        let mut raise = Raise::NONE;
+        let known = self.ring.generation;
+        // Frames of a ring that was reset meanwhile are not released on the new one.
+        if !self.adopt(bus, &mut raise) || self.ring.generation != known {
+            return raise;
+        }
+        let mut hint = self.hint;
+        let mut translate = Direct::new(bus.memory, &mut hint);
+        let csb = self.signal.csb(bus, &mut translate);
+        let end = self.released.saturating_add(frames).min(self.count);
+        self.tally(bus, self.released..end);
+        let step = if self.signal.batches() { end - self.released } else { 1 };
+        while self.released < end {
+            let group = &self.taken[self.released..self.released + step];
+            let delayed = group.iter().all(|taken| taken.delayed);
+            self.released += step;
+            let last = self.taken[self.released - 1];
+            self.pass(bus, (csb, &mut translate), Taken { delayed, ..last }, &mut raise);
+        }
+        self.hint = hint;
+        self.note_due(bus);
+        raise
+    }
+
+    fn arm(&mut self, bus: &Bus<'_>) -> bool {
         match bus.shared.tx.generation() {
             None => return true,
             Some(generation) if generation != self.ring.generation => return false,
@@ -429,15 +422,13 @@ impl TxEngine {
         self.signal.arm(bus, csb, self.seen)
     }
 
-    /// After sleep: asks for no doorbells.
-    pub fn disarm(&mut self, bus: &Bus<'_>) {
+    fn disarm(&mut self, bus: &Bus<'_>) {
         self.poll_at = None;
         let csb = self.signal.csb(bus, &mut Direct::new(bus.memory, &mut self.hint));
         self.signal.disarm(bus, csb);
     }
 
-    /// When [`TxEngine::take`] must be called although nobody rang.
-    pub fn next_due(&self) -> Option<u64> {
+    fn next_due(&self) -> Option<u64> {
         self.due.into_iter().chain(self.poll_at).min()
     }
 }
@@ -451,23 +442,4 @@ fn asked(command: u64) -> Request {
     }
     let (ip, upper) = (command & IXSM != 0, command & TXSM != 0);
     Request { segment: command & TSE != 0, ip, upper, ..Request::default() }
-}
-
-/// Adds a descriptor's bytes to a frame's parts.
-#[inline]
-fn gather<'t>(
-    translate: &mut Direct<'t, '_>,
-    (mut address, mut len): (u64, u32),
-    pieces: &mut [Span<'t>],
-    count: &mut usize,
-) -> Result<(), Reason> {
-    while len > 0 {
-        let piece = translate.read(address, len).map_err(|_| Reason::BadAddress)?;
-        piece.prefetch();
-        *pieces.get_mut(*count).ok_or(Reason::BadDescriptor)? = piece;
-        *count += 1;
-        address = address.wrapping_add(piece.len() as u64);
-        len = len.saturating_sub(piece.len() as u32);
-    }
-    Ok(())
 }

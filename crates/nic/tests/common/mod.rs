@@ -6,6 +6,7 @@ use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, Region, Span};
 use ringway_nic::e1000::{Area, Bus, Effects, Host, Model, Nic, PAGES, RxEngine, Settings, Shared, TxEngine};
 use ringway_nic::e1000::{Raise, registers as reg};
+pub use ringway_nic::{Chip, Receive, Transmit};
 use ringway_nic::{Doorbells, Techniques};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -128,7 +129,7 @@ impl Machine {
 
     pub fn access(&mut self, area: Area, offset: u64, data: &[u8]) -> Effects {
         let mut quiesced = 0;
-        let mut host = Host { now: self.now, quiesce: &mut || quiesced += 1 };
+        let mut host = Host { now: self.now, quiesce: &mut || quiesced += 1, memory: &self.memory };
         let effects = self.nic.write(area, offset, data, &mut host);
         self.quiesced += quiesced;
         self.note(effects);

@@ -6,6 +6,7 @@ use crate::{Exits, State};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Clock, FdKind};
 use ringway_mem::MemoryError;
+use ringway_nic::Chip;
 use ringway_vfio_user::{CodecError, DESCRIPTORS, Inbox, Session, SessionError};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -63,16 +64,16 @@ struct Connection {
 }
 
 /// The back-end of a port, which serves its client. Owned by one thread.
-pub(super) struct Backend {
-    device: CardDevice,
+pub(super) struct Backend<N: Chip> {
+    device: CardDevice<N>,
     counters: CountersRef,
     connection: Option<Connection>,
     refused: Option<SessionError>,
     socket: SessionSocket,
 }
 
-impl Backend {
-    pub fn new(device: CardDevice, counters: CountersRef) -> Backend {
+impl<N: Chip> Backend<N> {
+    pub fn new(device: CardDevice<N>, counters: CountersRef) -> Self {
         let (connection, refused, socket) = (None, None, SessionSocket::default());
         Backend { device, counters, connection, refused, socket }
     }
@@ -187,7 +188,7 @@ impl Backend {
     }
 
     /// The device behind the session.
-    pub fn device(&mut self) -> &mut CardDevice {
+    pub fn device(&mut self) -> &mut CardDevice<N> {
         &mut self.device
     }
 
@@ -202,7 +203,7 @@ impl Backend {
     }
 }
 
-impl Drop for Backend {
+impl<N: Chip> Drop for Backend<N> {
     fn drop(&mut self) {
         self.disconnect();
     }

@@ -3,14 +3,14 @@
 use ringway_frame::{Counters, add};
 use ringway_host::Signal;
 use ringway_mem::Memory;
-use ringway_nic::e1000::{Bus, Raise, Shared};
+use ringway_nic::{Bus, Raise};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A card as workers see it; never changed, only replaced.
+/// A card as workers see it; never changed, only replaced. `S`: what its model's two sides share.
 #[derive(Debug)]
-pub(super) struct Card {
-    pub shared: Arc<Shared>,
+pub(super) struct Card<S> {
+    pub shared: Arc<S>,
     pub memory: Arc<Memory>,
     pub calls: Calls,
     /// Largest frame in bytes that the guest gets.
@@ -26,10 +26,10 @@ pub(super) struct Calls {
     pub masked: Option<Arc<AtomicBool>>,
 }
 
-impl Card {
+impl<S> Card<S> {
     /// What an engine reaches in a turn at `now`.
     #[inline]
-    pub fn bus(&self, now: u64) -> Bus<'_> {
+    pub fn bus(&self, now: u64) -> Bus<'_, S> {
         Bus { shared: &self.shared, memory: &self.memory, now }
     }
 

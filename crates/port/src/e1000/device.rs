@@ -9,9 +9,8 @@ use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::{Counters, CountersRef};
 use ringway_host::{self as host, Budget, Clock, Epoll, EventFd, FdKind, Keep, Signal};
 use ringway_mem::{Memory, MemoryError, Published, REGIONS, Retired};
-use ringway_nic::e1000::{Accesses, Area, Effects, Host, Model, Nic, PAGES, Settings, registers};
 use ringway_nic::pci::Capability;
-use ringway_nic::{self as nic, Doorbells};
+use ringway_nic::{self as nic, Accesses, Area, Chip, Doorbells, Effects, Host, Settings};
 use ringway_vfio_user::{
     Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region, RegionDoorbell,
     RegionInfo, errno, pci,
@@ -31,8 +30,8 @@ const DMA: u32 = DmaMap::READ | DmaMap::WRITE;
 
 /// What a card is made of.
 #[derive(Clone, Copy)]
-pub(super) struct Config {
-    pub model: &'static Model,
+pub(super) struct Config<M> {
+    pub model: M,
     pub mac: [u8; 6],
     pub mtu: Option<u16>,
     pub memory: u64,
@@ -46,10 +45,10 @@ struct Call {
     signal: Arc<Signal>,
 }
 
-/// A card as its session serves it.
-pub(super) struct CardDevice {
-    nic: Nic,
-    config: Config,
+/// A card as its session serves it. `N`: its model's family.
+pub(super) struct CardDevice<N: Chip> {
+    nic: N,
+    config: Config<N::Model>,
     /// The file of mapped registers, if the client may map any.
     pages: Option<Arc<OwnedFd>>,
     /// Signalled by the client's monitor in place of writes to the doorbell of a shared block: the worker watches it,
@@ -57,9 +56,9 @@ pub(super) struct CardDevice {
     kick: Option<Arc<OwnedFd>>,
     /// Frames sent and received before the client connected.
     before: [u64; 2],
-    published: Arc<Published<Card>>,
+    published: Arc<Published<Card<N::Shared>>>,
     /// The published card.
-    card: Arc<Card>,
+    card: Arc<Card<N::Shared>>,
     /// The interrupt type in use, an index of [`pci`].
     active: Option<u32>,
     calls: BTreeMap<(u32, u32), Call>,
@@ -87,24 +86,31 @@ fn area(region: u32) -> Result<Area, Refused> {
     }
 }
 
-impl CardDevice {
+impl<N: Chip> CardDevice<N> {
     /// A card, and its queues. `budget`: what its client may cost.
     pub fn new(
-        config: &Config,
+        config: &Config<N::Model>,
         doorbell: Arc<dyn Doorbell>,
         counters: CountersRef,
         budget: Arc<Budget>,
-    ) -> Result<(CardDevice, Queue), MemoryError> {
+    ) -> Result<(CardDevice<N>, Queue), MemoryError> {
         let Config { model, mac, mtu, memory, carrier, techniques } = *config;
-        let techniques = techniques.of(model, false);
-        let nic = Nic::new(Settings { model, mac, techniques, link: carrier, pages: None })?;
+        let mut nic = N::new(Settings {
+            model,
+            mac,
+            techniques: nic::Techniques::default(),
+            link: carrier,
+            pages: None,
+        })?;
+        nic.set_techniques(techniques.of(nic.identity().1, false), 0);
         let largest = mtu.map_or(u32::MAX, |mtu| u32::from(mtu) + LINK);
         let (shared, calls) = (nic.shared().clone(), Calls::default());
         let card = Arc::new(Card { shared, memory: Arc::new(Memory::default()), calls, largest });
         let published = Arc::new(Published::new(card.clone()));
+        let (tx, rx) = N::engines(&counters);
         let queue = Queue {
-            rx: Box::new(CardRx::new(published.clone(), counters.clone())),
-            tx: Box::new(CardTx::new(published.clone(), counters.clone())),
+            rx: Box::new(CardRx::<N>::new(published.clone(), rx, counters.clone())),
+            tx: Box::new(CardTx::<N>::new(published.clone(), tx, counters.clone())),
         };
         let device = CardDevice {
             active: None,
@@ -131,12 +137,12 @@ impl CardDevice {
 
     /// What the session offers.
     pub fn offer(&self) -> Offer {
-        let identity = self.nic.model().identity;
+        let identity = self.nic.identity().1;
         let flags = RegionInfo::READ | RegionInfo::WRITE;
         let mut regions = vec![Region::default(); pci::REGIONS];
         let area =
             |(offset, size): (u32, u32)| ringway_vfio_user::Area { offset: offset.into(), size: size.into() };
-        let areas: Vec<_> = self.nic.shared().mappable().map(area).collect();
+        let areas: Vec<_> = self.nic.mappable().into_iter().map(area).collect();
         for (region, bar) in regions.iter_mut().zip(identity.bars) {
             if let Some(bar) = bar {
                 *region = Region { size: bar.size.into(), flags, ..Region::default() };
@@ -145,11 +151,14 @@ impl CardDevice {
         // The file begins where the region does.
         let mapping = |file: &Arc<OwnedFd>| Mapping { file: file.clone(), offset: 0, areas };
         regions[pci::BAR0 as usize].mapping = self.pages.as_ref().map(mapping);
-        let offset = u64::from(registers::CSBTXKICK);
-        let doorbell = |kick: &Arc<OwnedFd>| RegionDoorbell { offset, size: 4, eventfd: kick.clone() };
-        regions[pci::BAR0 as usize].doorbells = self.kick.iter().map(doorbell).collect();
+        let doorbell = |(kick, offset): (&Arc<OwnedFd>, u32)| RegionDoorbell {
+            offset: offset.into(),
+            size: 4,
+            eventfd: kick.clone(),
+        };
+        regions[pci::BAR0 as usize].doorbells = self.kick.iter().zip(N::KICK).map(doorbell).collect();
         regions[pci::CONFIG as usize] =
-            Region { size: self.nic.len(Area::Config), flags, ..Region::default() };
+            Region { size: self.nic.config().len() as u64, flags, ..Region::default() };
         let mut irqs = vec![IrqType::default(); pci::IRQS];
         let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
         irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
@@ -176,22 +185,23 @@ impl CardDevice {
         let epoll = Epoll::new().map_err(SocketError::from)?;
         epoll.add_level(socket, SOCKET).map_err(SocketError::from)?;
         let Config { model, mac, carrier, techniques, .. } = self.config;
-        let techniques = techniques.of(model, pages.is_some());
+        let pages = pages.filter(|_| N::PAGES.1 > 0);
+        let techniques = techniques.of(self.nic.identity().1, pages.is_some());
         let is_mapped = techniques.doorbells == Doorbells::Mapped || techniques.in_place;
         self.pages = pages.filter(|_| is_mapped).map(Arc::new);
         let mapped = match &self.pages {
             Some(pages) => {
-                let (offset, len) = PAGES;
+                let (offset, len) = N::PAGES;
                 let mapping = host::Mapping::shared(pages, offset.into(), len as usize);
                 Some(Arc::new(mapping.map_err(SocketError::from)?).region_at(0, 0))
             }
             None => None,
         };
-        let has_kick = techniques.csb && techniques.doorbells == Doorbells::Trapped;
+        let has_kick = N::KICK.is_some() && techniques.csb && techniques.doorbells == Doorbells::Trapped;
         let kick = has_kick.then(EventFd::new).transpose().map_err(SocketError::from)?;
         self.kick = kick.map(|kick| Arc::new(kick.into_fd()));
         self.kick.iter().for_each(|kick| self.doorbell.watch(kick.clone()));
-        self.nic = Nic::new(Settings { model, mac, techniques, link: carrier, pages: mapped })?;
+        self.nic = N::new(Settings { model, mac, techniques, link: carrier, pages: mapped })?;
         self.before = self.frames();
         self.publish();
         self.budget.renew();
@@ -207,8 +217,9 @@ impl CardDevice {
     /// Changes the techniques while the card runs. What the client maps stays until it disconnects.
     pub fn set_techniques(&mut self, techniques: super::Techniques) {
         self.config.techniques = techniques;
-        let nic::Techniques { doorbells, in_place, .. } = self.nic.shared().techniques();
-        let techniques = nic::Techniques { doorbells, in_place, ..techniques.of(self.config.model, true) };
+        let nic::Techniques { doorbells, in_place, .. } = self.nic.techniques();
+        let techniques =
+            nic::Techniques { doorbells, in_place, ..techniques.of(self.nic.identity().1, true) };
         self.nic.set_techniques(techniques, self.clock.now());
         // The worker takes them over.
         self.doorbell.wake();
@@ -240,9 +251,9 @@ impl CardDevice {
         };
         let [tx_frames, rx_frames] = self.frames();
         let [tx_doorbells, rx_doorbells] = self.nic.doorbells();
-        let (raised, held) = self.nic.shared().interrupts().counts();
+        let (raised, held) = self.nic.interrupts();
         Exits {
-            registers: self.nic.accesses().map(row).collect(),
+            registers: self.nic.accesses().into_iter().map(row).collect(),
             tx_frames: tx_frames.wrapping_sub(self.before[0]),
             rx_frames: rx_frames.wrapping_sub(self.before[1]),
             tx_doorbells,
@@ -293,8 +304,8 @@ impl CardDevice {
             None => "",
         };
         let nic::Techniques { moderate, timers, combine, batch, doorbells, in_place, csb, cached, .. } =
-            self.nic.shared().techniques();
-        let mut detail = format!("{}{interrupts}", self.nic.model().name);
+            self.nic.techniques();
+        let mut detail = format!("{}{interrupts}", self.nic.identity().0);
         let words = [
             (!self.config.carrier, " no-carrier"),
             (doorbells == Doorbells::Mapped, " mapped"),
@@ -339,7 +350,7 @@ impl CardDevice {
     /// Sends an interrupt that has a cause but may not have reached the client: while the pin was masked or the
     /// interrupt had no eventfd. One that is deferred follows later.
     fn repeat(&self) {
-        let is_due = self.nic.shared().interrupts().level() && self.nic.next_due().is_none();
+        let is_due = self.nic.level() && self.nic.next_due().is_none();
         if is_due && self.active != Some(pci::MSIX) {
             self.card.calls.send(0, &self.counters);
         }
@@ -379,10 +390,11 @@ impl CardDevice {
     }
 
     /// Runs `access` on the model. It waits for workers after it stopped a ring.
-    fn with_host<R>(&mut self, access: impl FnOnce(&mut Nic, &mut Host<'_>) -> R) -> R {
-        let CardDevice { nic, published, clock, .. } = self;
-        let mut quiesce = || ringway_host::reclaim_after(published.readers(), Vec::<Retired<Card>>::new());
-        access(nic, &mut Host { now: clock.now(), quiesce: &mut quiesce })
+    fn with_host<R>(&mut self, access: impl FnOnce(&mut N, &mut Host<'_>) -> R) -> R {
+        let CardDevice { nic, published, clock, memory, .. } = self;
+        let mut quiesce =
+            || ringway_host::reclaim_after(published.readers(), Vec::<Retired<Card<N::Shared>>>::new());
+        access(nic, &mut Host { now: clock.now(), quiesce: &mut quiesce, memory: &memory.memory })
     }
 
     /// Replaces the regions of memory.
@@ -394,7 +406,7 @@ impl CardDevice {
     }
 }
 
-impl Device for CardDevice {
+impl<N: Chip> Device for CardDevice<N> {
     fn dma_map(&mut self, map: DmaMap, file: Option<OwnedFd>) -> Result<(), Refused> {
         let DmaMap { flags, offset, address, size, .. } = map;
         // Ranges without a file, and those that may not be written, such as ROM, are not used for rings or frames.
@@ -492,7 +504,7 @@ impl Device for CardDevice {
     }
 
     fn reset(&mut self) {
-        self.with_host(Nic::reset);
+        self.with_host(N::reset);
         self.masked.store(false, Ordering::SeqCst);
         self.select_interrupts();
     }

@@ -16,14 +16,58 @@ mod tx;
 
 pub use peer::KIND;
 
-use ringway_nic::e1000::Model;
-use ringway_nic::pci::Capability;
-use ringway_nic::{self as nic, Doorbells, i82540em, i82574l};
+use ringway_nic::pci::{Capability, Identity};
+use ringway_nic::{self as nic, Doorbells, i82540em, i82574l, rtl8139};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
 
+/// A model, by its family.
+#[derive(Clone, Copy, Debug)]
+pub enum Model {
+    /// Of Intel's.
+    E1000(&'static nic::e1000::Model),
+    /// Of Realtek's.
+    Rtl8139(&'static rtl8139::Model),
+}
+
 /// The models that a port can have.
-pub const MODELS: &[&Model] = &[&i82540em::MODEL, &i82574l::MODEL];
+pub const MODELS: &[Model] =
+    &[Model::E1000(&i82540em::MODEL), Model::E1000(&i82574l::MODEL), Model::Rtl8139(&rtl8139::MODEL)];
+
+impl Model {
+    /// The model of this name.
+    pub fn of(name: &str) -> Option<Model> {
+        MODELS.iter().copied().find(|model| model.name() == name)
+    }
+
+    /// Its name in the fabric file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Model::E1000(model) => model.name,
+            Model::Rtl8139(model) => model.name,
+        }
+    }
+
+    /// Its driver in Linux.
+    pub fn driver(self) -> &'static str {
+        match self {
+            Model::E1000(model) => model.driver,
+            Model::Rtl8139(model) => model.driver,
+        }
+    }
+
+    fn identity(self) -> &'static Identity {
+        match self {
+            Model::E1000(model) => &model.identity,
+            Model::Rtl8139(model) => &model.identity,
+        }
+    }
+
+    /// Whether it has registers that a client may map, and the shared block.
+    pub fn may_map(self) -> bool {
+        matches!(self, Model::E1000(_))
+    }
+}
 
 /// Settings of a port of this kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,9 +125,9 @@ const COMBINE: u64 = 20_000;
 
 impl Techniques {
     /// As the model has them, for a client that may map registers or not.
-    fn of(self, model: &Model, may_map: bool) -> nic::Techniques {
+    fn of(self, identity: &Identity, may_map: bool) -> nic::Techniques {
         let Techniques { moderate, timers, combine, batch, mapped, poll, in_place, csb, cached } = self;
-        let is_mapped = may_map && mapped.unwrap_or_else(|| uses_messages(model));
+        let is_mapped = may_map && mapped.unwrap_or_else(|| uses_messages(identity));
         let doorbells = if is_mapped { Doorbells::Mapped } else { Doorbells::Trapped };
         let in_place = may_map && in_place;
         let combine = if combine { COMBINE } else { 0 };
@@ -93,15 +137,16 @@ impl Techniques {
     /// Whether a client needs a file of [`PAGES`]. `exits`: its accesses to registers are exits from KVM, which cost
     /// far more than a translator's.
     pub fn maps(&self, model: &str, exits: impl FnOnce() -> bool) -> bool {
-        let suits = || MODELS.iter().any(|known| known.name == model && uses_messages(known)) && exits();
+        let Some(model) = Model::of(model).filter(|model| model.may_map()) else { return false };
+        let suits = || uses_messages(model.identity()) && exits();
         self.in_place || self.mapped.unwrap_or_else(suits)
     }
 }
 
 /// Whether a model's drivers use MSI-X. For the pin, a client removes its mappings, or its driver accesses registers
 /// at each interrupt, which is slower once any is mapped.
-fn uses_messages(model: &Model) -> bool {
-    model.identity.capabilities.iter().any(|(_, capability)| matches!(capability, Capability::MsiX(..)))
+fn uses_messages(identity: &Identity) -> bool {
+    identity.capabilities.iter().any(|(_, capability)| matches!(capability, Capability::MsiX(..)))
 }
 
 /// Bytes of the memory for registers that clients map: a peer is attached with its socket, and with such a file if it

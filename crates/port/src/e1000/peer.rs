@@ -2,11 +2,12 @@
 
 use super::backend::Backend;
 use super::device::{CardDevice, Config, budget};
-use super::{MODELS, Settings};
+use super::{Model, Settings};
 use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Exits, Silent};
 use ringway_frame::CountersRef;
 use ringway_host::Clock;
+use ringway_nic::{self as nic, Chip};
 use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,20 +16,27 @@ use std::sync::Arc;
 pub const KIND: PortKind = PortKind { name: "e1000", open };
 
 fn open(context: Context<'_>) -> Opened {
-    let Settings { model, mac, mtu, memory, carrier, techniques } = context.port.kind.settings()?;
-    let found = MODELS.iter().find(|known| known.name == model);
-    let model = found.ok_or_else(|| PeerError::kind(format!("there is no model `{model}`")))?;
+    let settings: Settings = context.port.kind.settings()?;
+    let model = Model::of(&settings.model);
+    match model.ok_or_else(|| PeerError::kind(format!("there is no model `{}`", settings.model)))? {
+        Model::E1000(model) => open_as::<nic::e1000::Nic>(model, settings, context),
+        Model::Rtl8139(model) => open_as::<nic::rtl8139::Nic>(model, settings, context),
+    }
+}
+
+fn open_as<N: Chip>(model: N::Model, settings: Settings, context: Context<'_>) -> Opened {
+    let Settings { mac, mtu, memory, carrier, techniques, .. } = settings;
     let mac = mac.ok_or_else(|| PeerError::kind("the card has no address"))?;
     let counters = context.counters.first().cloned().unwrap_or_else(CountersRef::private);
     let doorbell = context.doorbells.into_iter().next();
     let doorbell = doorbell.unwrap_or_else(|| Arc::new(Silent) as Arc<dyn Doorbell>);
     let config = Config { model, mac: mac.0, mtu, memory, carrier, techniques };
-    let (device, queue) = CardDevice::new(&config, doorbell, counters.clone(), budget(context.check))
+    let (device, queue) = CardDevice::<N>::new(&config, doorbell, counters.clone(), budget(context.check))
         .map_err(PeerError::kind)?;
     Ok((Box::new(Backend::new(device, counters)), vec![queue]))
 }
 
-impl Peer for Backend {
+impl<N: Chip> Peer for Backend<N> {
     fn attach(&mut self, mut descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let pages = if descriptors.len() > 1 { descriptors.pop() } else { None };
         let [socket] = exactly(KIND.name, descriptors)?;

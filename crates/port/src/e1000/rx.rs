@@ -3,23 +3,23 @@
 use super::card::Card;
 use ringway_frame::{Burst, Caps, CountersRef, Lost, RxQueue};
 use ringway_mem::{Published, Turn};
-use ringway_nic::e1000::RxEngine;
+use ringway_nic::{Chip, Receive};
 use std::sync::Arc;
 
 /// A card's receive queue, used by one worker at a time.
-pub(super) struct CardRx {
-    card: Arc<Published<Card>>,
-    engine: RxEngine,
+pub(super) struct CardRx<N: Chip> {
+    card: Arc<Published<Card<N::Shared>>>,
+    engine: N::Rx,
     counters: CountersRef,
 }
 
-impl CardRx {
-    pub fn new(card: Arc<Published<Card>>, counters: CountersRef) -> CardRx {
-        CardRx { card, engine: RxEngine::new(counters.clone()), counters }
+impl<N: Chip> CardRx<N> {
+    pub fn new(card: Arc<Published<Card<N::Shared>>>, engine: N::Rx, counters: CountersRef) -> Self {
+        CardRx { card, engine, counters }
     }
 }
 
-impl RxQueue for CardRx {
+impl<N: Chip> RxQueue for CardRx<N> {
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
         let card = self.card.read(turn);
         let caps = self.engine.caps(&card.bus(turn.now))?;

@@ -2,13 +2,14 @@
 
 use super::backend::{Backend, BackendError};
 use super::device::{CardDevice, Config, budget};
-use super::{MEMORY, MODELS, PAGES, Techniques};
+use super::{MEMORY, PAGES, Techniques};
 use crate::SocketError;
 use crate::{Doorbell, Queue, Silent, State};
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_host::{EventFd, Mapping, memfd};
 use ringway_mem::{Hint, Memory, Reader, Words};
-use ringway_nic::e1000::Model;
+use ringway_nic::e1000::{Model, Nic};
+use ringway_nic::{Chip, i82540em, i82574l, rtl8139};
 use ringway_vfio_user::{
     Access, Capabilities, Client, ClientError, DmaMap, DmaUnmap, IrqAction, IrqData, Packet, RegionInfo,
     Request, SetIrqs, Transport, errno, pci,
@@ -16,6 +17,7 @@ use ringway_vfio_user::{
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
@@ -37,11 +39,19 @@ const RINGS: [(u64, u32); 9] = [
     (0x400, 2),
 ];
 
-fn port(memory: u64) -> (Backend, Queue, CountersRef) {
-    port_of(MODELS[0], memory, Techniques::default())
+fn port(memory: u64) -> (Backend<Nic>, Queue, CountersRef) {
+    port_of(&i82540em::MODEL, memory, Techniques::default())
 }
 
-fn port_of(model: &'static Model, memory: u64, techniques: Techniques) -> (Backend, Queue, CountersRef) {
+fn port_of(model: &'static Model, memory: u64, techniques: Techniques) -> (Backend<Nic>, Queue, CountersRef) {
+    port_as(model, memory, techniques)
+}
+
+fn port_as<N: Chip>(
+    model: N::Model,
+    memory: u64,
+    techniques: Techniques,
+) -> (Backend<N>, Queue, CountersRef) {
     let counters = CountersRef::private();
     let mac = [2, 0, 0, 0, 0, 1];
     let config = Config { model, mac, mtu: None, memory, carrier: true, techniques };
@@ -52,19 +62,19 @@ fn port_of(model: &'static Model, memory: u64, techniques: Techniques) -> (Backe
 }
 
 /// A client's end of a connection; the port handles each message when it is sent.
-struct Wire<'a> {
+struct Wire<'a, N: Chip = Nic> {
     stream: UnixStream,
-    backend: &'a mut Backend,
+    backend: &'a mut Backend<N>,
     end: Option<BackendError>,
 }
 
-impl<'a> Wire<'a> {
-    fn new(backend: &'a mut Backend) -> Wire<'a> {
+impl<'a, N: Chip> Wire<'a, N> {
+    fn new(backend: &'a mut Backend<N>) -> Wire<'a, N> {
         Wire { stream: connect(backend), backend, end: None }
     }
 }
 
-impl Transport for Wire<'_> {
+impl<N: Chip> Transport for Wire<'_, N> {
     fn send(&mut self, packet: Packet) -> io::Result<()> {
         send(&self.stream, &packet, packet.bytes.len());
         self.end = self.backend.readable().err().or(self.end.take());
@@ -76,7 +86,7 @@ impl Transport for Wire<'_> {
     }
 }
 
-fn connect(backend: &mut Backend) -> UnixStream {
+fn connect<N: Chip>(backend: &mut Backend<N>) -> UnixStream {
     let (ours, theirs) = UnixStream::pair().unwrap();
     backend.connect(theirs.into(), Some(memfd("registers", PAGES).unwrap())).unwrap();
     ours
@@ -152,7 +162,7 @@ fn a_masked_pin_interrupts_again_when_it_is_unmasked_with_a_cause() {
 
 #[test]
 fn every_model_is_served_with_its_regions_and_interrupts() {
-    for model in MODELS {
+    for model in [&i82540em::MODEL, &i82574l::MODEL] {
         let (mut backend, _queue, _counters) = port_of(model, MEMORY, Techniques::default());
         let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
         let mut id = [0; 4];
@@ -211,10 +221,11 @@ fn a_shared_block_has_a_doorbell_that_its_worker_watches() {
     {
         let doorbell = Arc::new(Watching::default());
         let mac = [2, 0, 0, 0, 0, 1];
-        let config = Config { model: MODELS[0], mac, mtu: None, memory: MEMORY, carrier: true, techniques };
+        let config =
+            Config { model: &i82540em::MODEL, mac, mtu: None, memory: MEMORY, carrier: true, techniques };
         let (check, counters) = (Arc::new(EventFd::new().unwrap()), CountersRef::private());
         let (device, _queue) =
-            CardDevice::new(&config, doorbell.clone(), counters.clone(), budget(&check)).unwrap();
+            CardDevice::<Nic>::new(&config, doorbell.clone(), counters.clone(), budget(&check)).unwrap();
         let mut backend = Backend::new(device, counters);
         let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
         let doorbells = client.doorbells(pci::BAR0).unwrap();
@@ -415,7 +426,7 @@ fn frames() -> (OwnedFd, Memory) {
 
 #[test]
 fn mapped_doorbells_are_seen_without_a_message_and_by_a_timer_when_asleep() {
-    for model in MODELS {
+    for model in [&i82540em::MODEL, &i82574l::MODEL] {
         let (mut backend, mut queue, _counters) = port_of(model, MEMORY, MAPPED);
         let (file, _memory) = frames();
         let mut reader = Reader::register().unwrap();
@@ -447,7 +458,7 @@ fn mapped_doorbells_are_seen_without_a_message_and_by_a_timer_when_asleep() {
 
 #[test]
 fn hostile_values_in_mapped_registers_reach_nothing() {
-    let (mut backend, mut queue, _counters) = port_of(MODELS[1], MEMORY, MAPPED);
+    let (mut backend, mut queue, _counters) = port_of(&i82574l::MODEL, MEMORY, MAPPED);
     let (file, memory) = frames();
     let mut reader = Reader::register().unwrap();
     let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
@@ -494,7 +505,7 @@ fn start_mapped_again(client: &mut Client<Wire<'_>>, pages: &Memory, file: &Owne
 
 #[test]
 fn techniques_change_while_the_card_runs_and_doorbells_with_the_next_client() {
-    let (mut backend, _queue, counters) = port_of(MODELS[0], MEMORY, Techniques::default());
+    let (mut backend, _queue, counters) = port_of(&i82540em::MODEL, MEMORY, Techniques::default());
     let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
     assert!(client.region(pci::BAR0).unwrap().file.is_none(), "trapped, for the pin");
     client.write(pci::CONFIG, 4, &[6, 0]).unwrap();
@@ -542,14 +553,14 @@ fn doorbells_are_mapped_by_default_for_clients_of_kvm_whose_drivers_use_messages
         assert!(Techniques { mapped: Some(true), ..usual }.maps(model, || on_kvm));
         assert!(!Techniques { mapped: Some(false), ..usual }.maps(model, || on_kvm));
     }
-    for (model, detail) in MODELS.iter().zip(["82540em intx", "82574l intx mapped"]) {
+    for (model, detail) in [(&i82540em::MODEL, "82540em intx"), (&i82574l::MODEL, "82574l intx mapped")] {
         let (mut backend, _queue, _counters) = port_of(model, MEMORY, Techniques::default());
         let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
         // Memory accesses, bus master.
         client.write(pci::CONFIG, 4, &[6, 0]).unwrap();
         assert_eq!(client.transport().backend.detail(), detail);
     }
-    let (mut backend, _queue, _counters) = port_of(MODELS[1], MEMORY, MAPPED);
+    let (mut backend, _queue, _counters) = port_of(&i82574l::MODEL, MEMORY, MAPPED);
     let (_ours, theirs) = UnixStream::pair().unwrap();
     backend.connect(theirs.into(), None).unwrap();
     assert!(!backend.detail().contains("mapped"), "a client without the file maps nothing");
@@ -589,4 +600,46 @@ fn a_carrier_that_is_lost_interrupts_and_stays_lost_for_the_next_client() {
         assert_eq!(status(&mut client), (after, false), "nothing changed");
         assert_eq!(client.transport().backend.detail().contains(" no-carrier"), !after);
     }
+}
+
+#[test]
+fn an_rtl8139_is_not_mapped_and_interrupts_by_its_pin() {
+    let techniques = Techniques { mapped: Some(true), in_place: true, csb: true, ..Techniques::default() };
+    let (mut backend, _queue, counters) = port_as::<rtl8139::Nic>(&rtl8139::MODEL, MEMORY, techniques);
+    assert!(!techniques.maps("rtl8139", || true));
+    let mut client = Client::negotiate(Wire::new(&mut backend)).unwrap();
+    for bar in [pci::BAR0, pci::BAR0 + 1] {
+        let region = client.region(bar).unwrap();
+        assert_eq!((region.info.size, region.info.flags & RegionInfo::MMAP), (256, 0));
+    }
+    let call = EventFd::new().unwrap();
+    client.write(pci::CONFIG, 4, &[7, 0]).unwrap();
+    client.set_irqs(eventfds(pci::INTX, IrqAction::Trigger, &call)).unwrap();
+    // Both rings are enabled, all causes too; the driver asks for an interrupt.
+    let memory = memfd("guest", SIZE as usize).unwrap();
+    client.dma_map(map(0, SIZE), Some(copy(&memory))).unwrap();
+    let memory = File::from(memory);
+    memory.write_at(&[0xff; 66], 0x30bf).unwrap();
+    let writes: [(u64, &[u8]); 5] = [
+        (0xe0, &[3, 0]),
+        (0xe4, &[0, 0x10, 0, 0]),
+        (0x20, &[0, 0x20, 0, 0]),
+        (0x37, &[0x0c]),
+        (0x3c, &[0xff, 0xff]),
+    ];
+    for (at, bytes) in writes {
+        client.write(pci::BAR0 + 1, at, bytes).unwrap();
+    }
+    client.write(pci::BAR0, 0xd9, &[1]).unwrap();
+    assert!(comes(&call));
+    // The statistics are written to the guest's memory while it is mapped.
+    client.write(pci::BAR0, 0x10, &[8 | 0xc0, 0x30, 0, 0]).unwrap();
+    let mut found = [1; 66];
+    memory.read_at(&mut found, 0x30bf).unwrap();
+    assert_eq!((found[0], &found[1..65], found[65]), (0xff, &[0; 64][..], 0xff));
+    assert_eq!(counters.faults.load(Relaxed), 0);
+    drop(client);
+    assert_eq!(backend.state(), State::Up);
+    backend.disconnect();
+    assert_eq!(backend.state(), State::Waiting);
 }

@@ -3,23 +3,23 @@
 use super::card::Card;
 use ringway_frame::{Burst, CountersRef, TxQueue};
 use ringway_mem::{Published, Turn};
-use ringway_nic::e1000::TxEngine;
+use ringway_nic::{Chip, Transmit};
 use std::sync::Arc;
 
 /// A card's transmit queue, used by one worker.
-pub(super) struct CardTx {
-    card: Arc<Published<Card>>,
-    engine: TxEngine,
+pub(super) struct CardTx<N: Chip> {
+    card: Arc<Published<Card<N::Shared>>>,
+    engine: N::Tx,
     counters: CountersRef,
 }
 
-impl CardTx {
-    pub fn new(card: Arc<Published<Card>>, counters: CountersRef) -> CardTx {
-        CardTx { card, engine: TxEngine::new(counters.clone()), counters }
+impl<N: Chip> CardTx<N> {
+    pub fn new(card: Arc<Published<Card<N::Shared>>>, engine: N::Tx, counters: CountersRef) -> Self {
+        CardTx { card, engine, counters }
     }
 }
 
-impl TxQueue for CardTx {
+impl<N: Chip> TxQueue for CardTx<N> {
     fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
         let card = self.card.read(turn);
         let raise = self.engine.take(&card.bus(turn.now), burst);

@@ -1,12 +1,48 @@
-//! A descriptor ring in the guest's memory.
+//! A ring of descriptors of 16 bytes in the guest's memory.
 
-use super::csb::{Csb, Direction};
-use super::registers as reg;
-use super::shared::{Bus, RingState};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ringway_mem::{Direct, Pairs, Translate};
 
 /// Bytes of a descriptor.
-const SIZE: u64 = 16;
+pub(crate) const SIZE: u64 = 16;
+
+/// The last generation of any ring, so that an engine never takes the ring of another NIC for that of its former one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A ring as it was when the driver enabled it.
+#[derive(Debug, Default)]
+pub(crate) struct RingState {
+    generation: AtomicU32,
+    base: AtomicU64,
+    len: AtomicU32,
+    head: AtomicU32,
+}
+
+impl RingState {
+    /// Which enabling of the ring this is; `None`: it is disabled.
+    #[inline]
+    pub fn generation(&self) -> Option<u32> {
+        Some(self.generation.load(Ordering::Acquire)).filter(|&generation| generation != 0)
+    }
+
+    /// Base, length in bytes, head.
+    pub fn description(&self) -> (u64, u32, u32) {
+        let load = |word: &AtomicU32| word.load(Ordering::Relaxed);
+        (self.base.load(Ordering::Relaxed), load(&self.len), load(&self.head))
+    }
+
+    pub fn start(&self, base: u64, len: u32, head: u32) {
+        self.base.store(base, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.head.store(head, Ordering::Relaxed);
+        let generation = GENERATION.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    pub fn stop(&self) {
+        self.generation.store(0, Ordering::Release);
+    }
+}
 
 /// A worker's view of a ring, taken when the ring was enabled.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,23 +139,5 @@ impl Ring {
         }
         *part = Part { pairs: Some(pairs), first: index };
         Some((pairs, 0))
-    }
-}
-
-/// The tail that the driver wrote. The driver's earlier stores are visible afterwards.
-#[inline]
-pub(crate) fn tail(bus: &Bus<'_>, csb: Option<Csb<'_>>, direction: Direction) -> u32 {
-    match csb {
-        Some(csb) => csb.tail(direction),
-        None => bus.shared.load(if direction == Direction::Tx { reg::TDT } else { reg::RDT }),
-    }
-}
-
-/// Stores the head where the driver may look for it.
-#[inline]
-pub(crate) fn set_head(bus: &Bus<'_>, csb: Option<Csb<'_>>, direction: Direction, head: u32) {
-    bus.shared.store(if direction == Direction::Tx { reg::TDH } else { reg::RDH }, head);
-    if let Some(csb) = csb {
-        csb.set_head(direction, head);
     }
 }
