@@ -2,13 +2,14 @@
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_client::Ring;
-use ringway_guests::{Attachment, Guest, Runner, image};
+use ringway_guests::{Attachment, Guest, Runner, Spec, image};
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::talk::{BOUND, ran, reaches, talk};
 use ringway_tests::traffic::{iperf, ping};
 use ringway_tests::{eventually, qemu, say};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Modules for VLAN interfaces, in loading order.
 const VLAN: [&str; 5] = ["llc", "stp", "garp", "mrp", "8021q"];
@@ -68,6 +69,10 @@ impl Bench {
 
     /// A guest on the card.
     fn guest(&self) -> Guest {
+        self.guest_with(|_| {})
+    }
+
+    fn guest_with(&self, change: impl FnOnce(&mut Spec)) -> Guest {
         let guest = self.fabric.guest_with(Runner::Qemu, "card", 1, |spec| {
             let (socket, driver) = (self.fabric.socket("card.sock"), self.model.driver.into());
             spec.program = Some(self.program.clone());
@@ -75,6 +80,7 @@ impl Bench {
             spec.interfaces[0].attachment = Attachment::VfioUser { socket, driver };
             // The card has its own address.
             spec.interfaces[0].mac = None;
+            change(spec);
         });
         say(&format!("a guest with {} runs in {}", self.model.driver, guest.note()));
         guest
@@ -448,4 +454,71 @@ fn linux_drives_an_rtl8139_by_8139cp() {
     assert_eq!(bench.fabric.counted("card", "faults").unwrap(), 0);
     let log = std::fs::read_to_string(bench.folder.path().join("8139cp.log")).unwrap();
     assert!(!log.contains("refused"), "{log}");
+}
+
+/// Builds our driver in `folder`, against the headers of the guests' kernel. `None`, with a message: they are missing.
+fn built_module(folder: &Path) -> Option<PathBuf> {
+    let kernel = image::qemu(&["e1000"]).ok()?;
+    let release = kernel.modules.file_name()?.to_string_lossy().into_owned();
+    let headers = PathBuf::from(format!("/usr/src/linux-headers-{release}"));
+    if !headers.is_dir() {
+        say(&format!(
+            "our driver skipped: {} is missing (package linux-headers-{release})",
+            headers.display()
+        ));
+        return None;
+    }
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drivers/linux");
+    for name in ["Makefile", "ringway_e1000.c"] {
+        std::fs::copy(source.join(name), folder.join(name)).unwrap();
+    }
+    let made = Command::new("make").arg(format!("KERNEL={}", headers.display())).current_dir(folder).output();
+    let made = made.unwrap();
+    let errors = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(made.status.success() && !errors.contains("warning:"), "{errors}");
+    Some(folder.join("ringway_e1000.ko"))
+}
+
+/// Frames that the guest sent, and writes by which it announced them.
+fn announced(bench: &Bench) -> [u64; 2] {
+    let exits = bench.fabric.ask(&["--json", "stats", "card", "--exits"]).unwrap();
+    let is_doorbell = |row: &&serde_json::Value| row["name"] == "TDT" || row["name"] == "CSBTXKICK";
+    let rows = exits["registers"].as_array().unwrap().iter().filter(is_doorbell);
+    [exits["tx_frames"].as_u64().unwrap(), rows.map(|row| row["writes"].as_u64().unwrap()).sum()]
+}
+
+#[test]
+fn our_driver_combines_doorbells_and_uses_the_shared_block() {
+    let folder = Folder::new("driver").unwrap();
+    let Some(module) = built_module(folder.path()) else { return };
+    let model = Model { name: "82540em", driver: "e1000", interrupts: "intx", speed: 1000, others: &[] };
+    let Some(bench) = Bench::new(model) else { return };
+    bench.apply("csb = true");
+    let peer = bench.peer();
+    let guest = bench.guest_with(|spec| spec.carried.push(module.clone()));
+    ran(&guest, "rmmod e1000");
+    for parameters in ["csb=1", "csb=0 combine=1", "csb=0 combine=0"] {
+        ran(&guest, &format!("insmod {} {parameters}", module.display()));
+        ran(&guest, &format!("ip address add {CARD}/24 dev eth0 && ip link set eth0 up"));
+        assert!(reaches(&guest, PEER), "{parameters}: no ping");
+        assert!(bench.detail().starts_with("up 82540em msi csb"), "{}", bench.detail());
+        let before = announced(&bench);
+        for (from, to) in [(&guest, PEER), (&peer, CARD)] {
+            let tcp = iperf(from, to, 1, "").unwrap_or_else(|error| panic!("{parameters}: {error}"));
+            assert!(tcp.rate > 0.0, "{parameters}: {tcp:?}");
+        }
+        let after = announced(&bench);
+        let [frames, doorbells] = [0, 1].map(|which| after[which] - before[which]);
+        say(&format!("our driver, {parameters}: {doorbells} doorbells for {frames} frames"));
+        assert!(
+            parameters == "csb=0 combine=0" || doorbells < frames,
+            "{parameters}: {doorbells} of {frames}"
+        );
+        carrier(&bench, &guest);
+        if parameters == "csb=1" {
+            talk(&guest, &peer, [CARD, PEER]);
+        }
+        ran(&guest, "ip link set eth0 down && rmmod ringway_e1000");
+    }
+    assert_eq!(bench.fabric.counted("card", "faults").unwrap(), 0);
 }
