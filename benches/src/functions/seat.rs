@@ -59,6 +59,7 @@ impl Seat {
             fallback: false,
             parameters: Vec::new(),
             ports: vec!["in".into(), "out".into()],
+            chained: false,
             devices: Vec::new(),
             memory: 256 << 20,
             core: None,

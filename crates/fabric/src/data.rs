@@ -312,6 +312,9 @@ impl Data {
                 let files = files.map_err(|_| FabricError::Limit("two files belong to a thread"))?;
                 fabric.watch(&worker, thread, files)?;
             }
+            Request::Hold { ports, held } => fabric.hold(&ports, held),
+            Request::Quiet { ports } => return Ok(Reply::Quiet(fabric.is_quiet(&ports))),
+            Request::Join { ports, held } => fabric.join_ports(&ports, &held)?,
             Request::State => return Ok(Reply::State(fabric.state())),
             Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),

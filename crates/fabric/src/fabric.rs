@@ -86,6 +86,8 @@ struct Record {
     jobs: VecDeque<(Job, Option<u64>)>,
     /// Whether the port is being removed.
     leaving: bool,
+    /// Whether its frames stay where they are for now.
+    held: bool,
     /// Readable while its session has messages.
     session: Option<Arc<OwnedFd>>,
     /// Limit of the peer's cost; only if it shares memory.
@@ -248,6 +250,7 @@ impl Fabric {
             peer: Some(peer),
             jobs: VecDeque::new(),
             leaving: false,
+            held: false,
             session: None,
             budget,
             faults,
@@ -400,12 +403,14 @@ impl Fabric {
                 first: world.rx.len() as u32,
                 queues: record.rx.len() as u32,
                 hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.workers)),
+                held: record.held,
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
             }));
             world.rx.extend(record.rx.iter().cloned());
         }
         self.published.replace(Arc::new(world)).leave();
+        self.link_functions();
     }
 
     /// Builds every switch from the records. A switch whose ports did not change is reused.

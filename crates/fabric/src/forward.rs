@@ -84,6 +84,9 @@ impl Forwarder {
             source.counters.drop_tx(Reason::NoPort, count);
             return Served::Moved(count);
         };
+        if port.held {
+            return Served::Waiting;
+        }
         let flood = look_up(&port.target, &burst, source.port, turn.now, verdicts);
         let (survey, bytes) = Survey::of(&burst, verdicts);
         if let Some(steer) = &port.steer {

@@ -14,6 +14,7 @@ use ringway_spec::Function;
 use std::any::Any;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,8 @@ pub struct Order {
     pub handlers: (String, UnixStream),
     /// Where its reports go.
     pub reports: Reports,
+    /// Set while it has nothing to do.
+    pub idle: Arc<AtomicBool>,
 }
 
 enum Life {
@@ -84,8 +87,11 @@ struct Hosted {
     bit: usize,
     name: String,
     reports: Reports,
+    ports: Vec<Arc<Inside>>,
     life: Life,
     active: bool,
+    /// `active`, inverted, for other threads.
+    idle: Arc<AtomicBool>,
     suspended: bool,
     /// Whether its doorbell rang.
     rung: bool,
@@ -127,20 +133,22 @@ impl Functions {
 
     /// Adds a function. It is built when [`Functions::build`] is called next.
     pub fn add(&mut self, order: Order) {
-        let Order { number, bit, function, ports, handlers, reports } = order;
+        let Order { number, bit, function, ports, handlers, reports, idle } = order;
         let name = function.name.clone();
         let console = Box::new(move || {
             let limit = LogLimit::new(LINES, Duration::from_secs(1));
             Box::new(Log { function: name.clone(), limit }) as Box<dyn Console>
         });
-        let build = Build::first(&function, Seat { ports, handlers, console });
+        let build = Build::first(&function, Seat { ports: ports.clone(), handlers, console });
         self.all.push(Hosted {
             number,
             bit,
             name: function.name,
             reports,
+            ports,
             life: Life::Unbuilt(Box::new(build)),
             active: false,
+            idle,
             suspended: false,
             rung: false,
             due: None,
@@ -153,17 +161,18 @@ impl Functions {
         let hosted = self.all.swap_remove(at);
         self.active -= usize::from(hosted.active);
         // An element's clean-up may panic.
-        let name = hosted.name.clone();
+        let (name, ports) = (hosted.name.clone(), hosted.ports.clone());
         if catch_unwind(AssertUnwindSafe(|| drop(hosted))).is_err() {
             tracing::error!(function = name, "it panicked when it ended");
         }
+        ports.iter().for_each(|inside| inside.abandon());
     }
 
     /// Suspends a function, or lets it go on.
     pub fn suspend(&mut self, number: u64, suspended: bool) {
         for hosted in self.all.iter_mut().filter(|hosted| hosted.number == number) {
             hosted.suspended = suspended;
-            self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+            self.active += usize::from(hosted.activate());
             hosted.rung = true;
         }
     }
@@ -172,7 +181,7 @@ impl Functions {
     pub fn wake(&mut self, bit: usize) -> bool {
         let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.bit == bit) else { return false };
         hosted.rung = true;
-        self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+        self.active += usize::from(hosted.activate());
         true
     }
 
@@ -192,7 +201,7 @@ impl Functions {
             let Some(hosted) = self.all.get_mut(at) else { continue };
             if hosted.due.is_some_and(|due| due <= now) {
                 hosted.due = None;
-                self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+                self.active += usize::from(hosted.activate());
             }
             if hosted.active && !hosted.suspended && may_run {
                 hosted.due = None;
@@ -207,6 +216,7 @@ impl Functions {
                 }
                 hosted.due = hosted.due.map(|rest| ended.saturating_add(rest));
                 self.active -= usize::from(!hosted.active);
+                hosted.idle.store(!hosted.active, SeqCst);
             }
             ran.busy |= hosted.active && !hosted.suspended;
             ran.due = ran.due.into_iter().chain(hosted.due.filter(|_| !hosted.suspended)).min();
@@ -229,7 +239,7 @@ impl Functions {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hosted.built(built))) {
             hosted.end(format!("an element panicked: {}", message(&*panic)));
         }
-        self.active += usize::from(!std::mem::replace(&mut hosted.active, true));
+        self.active += usize::from(hosted.activate());
     }
 }
 
@@ -239,6 +249,12 @@ pub fn build(build: Build, breath: Breath) -> Result<Built, Box<dyn Any + Send>>
 }
 
 impl Hosted {
+    /// Makes it active; `false` if it is.
+    fn activate(&mut self) -> bool {
+        self.idle.store(false, SeqCst);
+        !std::mem::replace(&mut self.active, true)
+    }
+
     /// A turn. Afterwards `due` is the time from now until it is due, if it is idle.
     fn turn(&mut self) {
         let Life::Running(resident) = &mut self.life else {
@@ -339,6 +355,7 @@ impl Console for Log {
 mod tests {
     use super::*;
     use ringway_frame::packet::Pool;
+    use ringway_frame::{CountersRef, Reason};
     use ringway_port::lane::{Receiver, Sender};
     use ringway_port::{Doorbell, Silent};
     use ringway_spec::{Configuration, Isolation};
@@ -363,6 +380,7 @@ mod tests {
             fallback: false,
             parameters: Vec::new(),
             ports: vec!["a".into()],
+            chained: false,
             devices: Vec::new(),
             memory: 32 << 20,
             core: None,
@@ -380,13 +398,25 @@ mod tests {
 
     /// The function, built, with this console if any.
     fn rig(click: &str, console: Option<fn() -> Box<dyn Console>>) -> Rig {
+        let mut functions = Functions::default();
+        let (inside, reports, callers) = added(&mut functions, (7, 3), click, console);
+        Rig { functions, inside, reports, _callers: callers }
+    }
+
+    /// Adds a function with this number and this doorbell.
+    fn added(
+        functions: &mut Functions,
+        (number, bit): (u64, usize),
+        click: &str,
+        console: Option<fn() -> Box<dyn Console>>,
+    ) -> (Arc<Inside>, Reports, UnixStream) {
         let bell: Arc<dyn Doorbell> = Arc::new(Silent);
-        let (inside, function) = (Inside::new("f", "a", &bell), function(click));
+        let (inside, function) = (Inside::new("f", "a", &bell, CountersRef::private()), function(click));
         let reports = Reports::new(Arc::new(EventFd::new().unwrap()));
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (ports, handlers) = (vec![inside.clone()], ("handlers".to_string(), theirs));
-        let mut functions = Functions::default();
-        let order = Order { number: 7, bit: 3, function: function.clone(), ports, handlers, reports };
+        let (idle, own) = (Arc::default(), function.clone());
+        let order = Order { number, bit, function: own, ports, handlers, reports, idle };
         let reports = order.reports.clone();
         functions.add(order);
         if let Some(console) = console {
@@ -397,7 +427,7 @@ mod tests {
         }
         let (number, next) = functions.next_build().unwrap();
         functions.built(number, build(*next, Box::new(|| ())).ok());
-        Rig { functions, inside, reports, _callers: ours }
+        (inside, reports, ours)
     }
 
     impl Rig {
@@ -426,6 +456,44 @@ mod tests {
         assert!(Receiver::new(rig.inside.from.clone()).receive(64, &mut came, &mut Vec::new()).is_some());
         assert_eq!((came.len(), came[0].len()), (1, 60));
         assert_eq!(rig.reports.take(), [(7, FunctionReport::Up)]);
+    }
+
+    #[test]
+    fn a_frame_passes_two_functions_without_a_copy() {
+        const WIRE: &str = "FromPort(a) -> ToPort(a);";
+        let mut rig = rig(WIRE, None);
+        let (second, _, _callers) = added(&mut rig.functions, (8, 4), WIRE, None);
+        rig.inside.hand_to(Some(&second));
+        rig.run();
+        rig.functions.wake(4);
+        rig.run();
+        let parcel = Pool::new().copy(&[5; 60]).unwrap().into_parcel();
+        let at = parcel.data().as_ptr();
+        let mut sender = Sender::new(rig.inside.to.clone());
+        sender.push(parcel);
+        assert!(sender.flush());
+        rig.run();
+        assert!(rig.inside.is_quiet() && !second.is_quiet());
+        rig.functions.wake(4);
+        rig.run();
+        let mut came = Vec::new();
+        let mut receiver = Receiver::new(second.from.clone());
+        assert!(receiver.receive(64, &mut came, &mut Vec::new()).is_some());
+        assert_eq!((came.len(), came[0].data().as_ptr()), (1, at));
+        let (sent, received) = (&rig.inside.counters, &second.counters);
+        assert_eq!((sent.tx_frames.load(SeqCst), received.rx_bytes.load(SeqCst)), (1, 60));
+        assert!(rig.functions.all.iter().all(|hosted| hosted.idle.load(SeqCst)));
+    }
+
+    #[test]
+    fn frames_for_a_function_that_ended_are_counted() {
+        let mut rig = rig("FromPort(a) -> ToPort(a);", None);
+        rig.run();
+        rig.send();
+        rig.send();
+        rig.functions.release(7);
+        assert_eq!(rig.inside.counters.rx_drops[Reason::Down as usize].load(SeqCst), 2);
+        assert!(rig.inside.is_quiet());
     }
 
     #[test]

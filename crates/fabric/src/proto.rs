@@ -102,6 +102,25 @@ pub enum Request {
         /// Whether it is suspended.
         suspended: bool,
     },
+    /// Makes the frames of ports wait where they are, or lets them go on.
+    Hold {
+        /// The ports.
+        ports: Vec<String>,
+        /// Whether they wait.
+        held: bool,
+    },
+    /// Requests [`Reply::Quiet`].
+    Quiet {
+        /// The ports.
+        ports: Vec<String>,
+    },
+    /// Joins ports of patches to others, all at once, and lets the frames of held ports go on.
+    Join {
+        /// Ports, and the port that each is joined to.
+        ports: Vec<(String, String)>,
+        /// Held ports.
+        held: Vec<String>,
+    },
     /// Requests [`Reply::State`].
     State,
     /// Requests [`Reply::Exits`].
@@ -147,6 +166,8 @@ pub enum Reply {
     Exits(Option<Exits>),
     /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
+    /// Whether no frame waits in the ports' rings, and no function of this process that has one has anything to do.
+    Quiet(bool),
 }
 
 /// An event in `data`.

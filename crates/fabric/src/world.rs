@@ -34,6 +34,8 @@ pub struct Port {
     pub queues: u32,
     /// How long its frames wait for a full destination, in nanoseconds.
     pub hold: u64,
+    /// Whether its frames stay where they are for now.
+    pub held: bool,
     /// The queue that each flow last came from; only with several queues.
     pub steer: Option<Arc<Steer>>,
     /// Budget of its peer; only if the peer shares memory.

@@ -34,6 +34,20 @@ pub fn hand(handed: Option<Handed>) -> Option<Handed> {
     HANDED.replace(handed)
 }
 
+/// Runs `run` with these resources. Returns its result, and what is left of them. The previous ones are there again
+/// afterwards, also after a panic.
+pub(crate) fn with<R>(handed: Option<Handed>, run: impl FnOnce() -> R) -> (R, Option<Handed>) {
+    struct Former(Option<Handed>);
+    impl Drop for Former {
+        fn drop(&mut self) {
+            hand(self.0.take());
+        }
+    }
+    let _former = Former(hand(handed));
+    let result = run();
+    (result, hand(None))
+}
+
 /// The port that a device stands for.
 pub(crate) fn port_of_device(device: &str) -> Result<String, String> {
     HANDED.with_borrow(|handed| {

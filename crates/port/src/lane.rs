@@ -5,8 +5,9 @@
 
 use crate::Doorbell;
 use ringway_frame::packet::{Parcel, SMALL};
+use ringway_frame::{CountersRef, Reason};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Largest number of frames that wait in a lane, and of buffers that are ready for further ones.
@@ -98,6 +99,20 @@ impl Lane {
         is_empty
     }
 
+    /// Whether it has no frames.
+    pub fn is_empty(&self) -> bool {
+        self.stock().is_some_and(|stock| stock.frames.is_empty())
+    }
+
+    /// Frees its frames; returns their number.
+    pub fn clear(&self) -> usize {
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        stock.long = 0;
+        let frames = std::mem::take(&mut stock.frames);
+        drop(stock);
+        frames.len()
+    }
+
     /// The receiver looks by itself from now on.
     pub fn disarm(&self) {
         self.armed.store(false, SeqCst);
@@ -123,6 +138,11 @@ impl Sender {
     /// The lane.
     pub fn lane(&self) -> &Arc<Lane> {
         &self.lane
+    }
+
+    /// Sends to another lane from now on; frames that were not flushed go there.
+    pub fn turn_to(&mut self, lane: Arc<Lane>) {
+        (self.lane, self.room) = (lane, 0);
     }
 
     /// Number of frames that were not flushed.
@@ -241,6 +261,14 @@ pub struct Inside {
     pub from: Arc<Lane>,
     /// Whether the function takes frames with checksums to fill and segmentation to do.
     pub offloads: AtomicBool,
+    /// The counters of the port.
+    pub counters: CountersRef,
+    bell: Arc<dyn Doorbell>,
+    /// The function that gets the frames in place of the port, and how often that changed.
+    next: Mutex<Option<Arc<Inside>>>,
+    changes: AtomicU64,
+    /// Number of frames that the port has taken and not sent.
+    pub lent: AtomicUsize,
 }
 
 impl std::fmt::Debug for Inside {
@@ -250,18 +278,72 @@ impl std::fmt::Debug for Inside {
 }
 
 impl Inside {
-    /// The lanes of `port` and `function`, which `bell` wakes.
-    pub fn new(function: &str, port: &str, bell: &Arc<dyn Doorbell>) -> Arc<Inside> {
+    /// The lanes of `port`, which has these counters, and `function`, which `bell` wakes.
+    pub fn new(function: &str, port: &str, bell: &Arc<dyn Doorbell>, counters: CountersRef) -> Arc<Inside> {
         let inside = Inside {
             function: function.into(),
             port: port.into(),
             to: Arc::default(),
             from: Arc::default(),
             offloads: AtomicBool::new(false),
+            counters,
+            bell: bell.clone(),
+            next: Mutex::default(),
+            changes: AtomicU64::new(0),
+            lent: AtomicUsize::new(0),
         };
         inside.to.wakes_receiver(bell.clone());
         inside.from.wakes_sender(bell.clone());
         Arc::new(inside)
+    }
+
+    /// Frames of the function go to the function of `next`, by ownership; with `None` to the port.
+    pub fn hand_to(&self, next: Option<&Arc<Inside>>) {
+        // The lock is held only for a store or a clone.
+        let mut own = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = match (&*own, next) {
+            (Some(own), Some(next)) => Arc::ptr_eq(own, next),
+            (own, next) => own.is_none() && next.is_none(),
+        };
+        if is_same {
+            return;
+        }
+        next.into_iter().for_each(|next| next.to.wakes_sender(self.bell.clone()));
+        let former = std::mem::replace(&mut *own, next.cloned());
+        drop(own);
+        drop(former);
+        self.changes.fetch_add(1, SeqCst);
+        // It may wait for room in the former lane.
+        self.bell.wake();
+    }
+
+    /// The function that gets the frames in place of the port.
+    pub fn next(&self) -> Option<Arc<Inside>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often [`Inside::next`] changed.
+    #[inline]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// Whether the port has sent all frames of the function.
+    pub fn is_sent(&self) -> bool {
+        self.from.is_empty() && self.lent.load(Acquire) == 0
+    }
+
+    /// Whether no frame waits in its lanes.
+    pub fn is_quiet(&self) -> bool {
+        self.to.is_empty() && self.is_sent()
+    }
+
+    /// Counts the frames for the function, which has ended, as dropped.
+    pub fn abandon(&self) {
+        let lost = self.to.clear();
+        if lost > 0 {
+            self.counters.drop_rx(Reason::Down, lost);
+        }
     }
 }
 
@@ -270,7 +352,6 @@ mod tests {
     use super::*;
     use ringway_frame::packet::Pool;
     use std::os::fd::OwnedFd;
-    use std::sync::atomic::AtomicUsize;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -346,6 +427,25 @@ mod tests {
         sender.push(frame(&pool, 1));
         assert!(sender.flush() && receiver.receive(LANE, &mut got, &mut Vec::new()).is_some());
         assert!(got.len() == sent + 1 && lane.stock().is_some_and(|stock| stock.long == 0));
+    }
+
+    #[test]
+    fn frames_are_handed_to_another_function_while_it_is_next() {
+        let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
+        let wake: Arc<dyn Doorbell> = bell.clone();
+        let [one, other] = ["one", "other"].map(|name| Inside::new(name, "p", &wake, CountersRef::private()));
+        let mut sender = Sender::new(one.from.clone());
+        one.hand_to(Some(&other));
+        one.hand_to(Some(&other));
+        assert_eq!((one.changes(), bell.0.load(SeqCst)), (1, 1));
+        sender.push(frame(&pool, 1));
+        sender.turn_to(one.next().unwrap().to.clone());
+        assert!(sender.room(1) > 0 && sender.flush() && one.is_quiet() && !other.is_quiet());
+        one.hand_to(None);
+        assert!(one.next().is_none() && one.changes() == 2);
+        other.abandon();
+        assert!(other.is_quiet());
+        assert_eq!(other.counters.rx_drops[Reason::Down as usize].load(SeqCst), 1);
     }
 
     #[test]

@@ -61,6 +61,11 @@ pub trait Peer: Send {
         Err(PeerError::kind("a function needs a port of kind ring"))
     }
 
+    /// Whether no frame waits in its rings, or in the lanes of the function of this process that has it.
+    fn is_quiet(&self) -> bool {
+        true
+    }
+
     /// Takes the port back from a function of this process, unless another one has it by now.
     fn leave(&mut self, _inside: &Arc<Inside>) {}
 

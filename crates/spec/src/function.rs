@@ -18,8 +18,11 @@ pub struct Function {
     pub fallback: bool,
     /// The configuration's parameters, names and values.
     pub parameters: Vec<(String, String)>,
-    /// Names of the ring ports.
+    /// Names of the ring ports; in a chain, names of its two ends, by which only its configuration knows them.
     pub ports: Vec<String>,
+    /// Whether it is in a chain.
+    #[serde(default)]
+    pub chained: bool,
     /// Devices that the configuration names, and the port that each stands for.
     #[serde(default)]
     pub devices: Vec<(String, String)>,
@@ -71,5 +74,17 @@ impl Function {
     pub fn title(&self) -> &str {
         let file = self.configuration.file.as_ref().and_then(|file| file.to_str());
         file.unwrap_or(&self.name)
+    }
+
+    /// The names in the fabric of its ports, in the order of `ports`. No port of the file can have the name of a
+    /// function's end in a chain.
+    pub fn fabric_ports(&self) -> Vec<String> {
+        let name = |port: &String| if self.chained { self.end(port) } else { port.clone() };
+        self.ports.iter().map(name).collect()
+    }
+
+    /// The name in the fabric of an end of a function in a chain.
+    pub fn end(&self, port: &str) -> String {
+        format!("{}.{port}", self.name)
     }
 }

@@ -5,6 +5,7 @@
 //! otherwise; [`file::units`] parses and formats them. Read `port.rs` first.
 #![forbid(unsafe_code)]
 
+mod chain;
 pub mod file;
 mod function;
 mod guest;
@@ -13,6 +14,7 @@ mod port;
 mod switch;
 mod worker;
 
+pub use chain::Chain;
 pub use function::{Configuration, Function, Isolation};
 pub use guest::{Guest, GuestKind};
 pub use ipnet::IpNet;

@@ -78,6 +78,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         fallback: fallback.is_some(),
         parameters,
         ports,
+        chained: false,
         devices,
         memory,
         core: section.number("core", 0..=65_535).map(|core| core as usize),

@@ -1,15 +1,17 @@
-//! Functions that run on workers: where they run, and their ports.
+//! Functions that run on workers: where they run, their ports, and chains of them.
 
 use super::{Fabric, FabricError, Job};
 use crate::bell::Line;
 use crate::function::Order;
 use crate::proto::{Event, FunctionReport};
 use crate::worker::Command;
+use ringway_frame::CountersRef;
 use ringway_port::Doorbell;
 use ringway_port::lane::Inside;
-use ringway_spec::Function;
+use ringway_spec::{Function, To};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Where a function runs.
 pub(super) struct FunctionRecord {
@@ -17,7 +19,18 @@ pub(super) struct FunctionRecord {
     bit: usize,
     /// Its doorbell, which watches the socket by which connections to its handlers come.
     line: Arc<Line>,
-    ports: Vec<Arc<Inside>>,
+    /// Its lanes, by the names of its ports in the fabric.
+    ports: Vec<(String, Arc<Inside>)>,
+    /// Whether it is in a chain.
+    chained: bool,
+    /// Whether it has nothing to do.
+    idle: Arc<AtomicBool>,
+}
+
+impl FunctionRecord {
+    fn inside(&self, port: &str) -> Option<&Arc<Inside>> {
+        self.ports.iter().find(|(name, _)| name == port).map(|(_, inside)| inside)
+    }
 }
 
 impl Fabric {
@@ -33,11 +46,12 @@ impl Fabric {
         handlers: (String, OwnedFd),
     ) -> Result<Vec<(String, Job)>, FabricError> {
         let unknown = |port: &String| FabricError::Unknown("port", port.clone());
-        let missing = function.ports.iter().find(|port| !self.ports.contains_key(*port));
+        let names = function.fabric_ports();
+        let missing = names.iter().find(|port| !self.ports.contains_key(*port));
         if let Some(missing) = missing {
             return Err(unknown(missing));
         }
-        let first = function.ports.first().and_then(|port| self.ports.get(port)?.slots.first());
+        let first = names.first().and_then(|port| self.ports.get(port)?.slots.first());
         let worker = first.map_or(0, |slot| slot.worker);
         let name = self.workers[worker].spec.name.clone();
         let (place, callers) = handlers;
@@ -45,34 +59,43 @@ impl Fabric {
         let bit = self.take_bits(Some(&name), 1)?.first().map_or(0, |(_, bit)| *bit);
         let line = Arc::new(Line::new(self.workers[worker].handle.bell.clone(), bit, &function.name));
         let bell: Arc<dyn Doorbell> = line.clone();
-        let ports: Vec<Arc<Inside>> =
-            function.ports.iter().map(|port| Inside::new(&function.name, port, &bell)).collect();
+        let inside = |(name, port): (&String, &String)| {
+            let counters = self.ports.get(name).map(|record| record.faults.clone());
+            Inside::new(&function.name, port, &bell, counters.unwrap_or_else(CountersRef::private))
+        };
+        let lanes: Vec<Arc<Inside>> = names.iter().zip(&function.ports).map(inside).collect();
         line.watch(Arc::new(watched));
+        let (chained, idle) = (function.chained, Arc::new(AtomicBool::new(false)));
         let order = Order {
             number,
             bit,
             function,
-            ports: ports.clone(),
+            ports: lanes.clone(),
             handlers: (place, callers.into()),
             reports: self.reports.clone(),
+            idle: idle.clone(),
         };
-        let joins = |inside: &Arc<Inside>| (inside.port.clone(), Job::Join(inside.clone()));
-        let jobs = ports.iter().map(joins).collect();
+        let ports: Vec<_> = names.into_iter().zip(lanes).collect();
+        let jobs = ports.iter().map(|(port, inside)| (port.clone(), Job::Join(inside.clone()))).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
-        self.functions.insert(number, FunctionRecord { worker, bit, line, ports });
+        self.functions.insert(number, FunctionRecord { worker, bit, line, ports, chained, idle });
+        self.link_functions();
         Ok(jobs)
     }
 
     /// Ends a function. Returns the jobs that take its ports back.
     pub fn stop_function(&mut self, number: u64) -> Vec<(String, Job)> {
-        let Some(FunctionRecord { worker, bit, line, ports }) = self.functions.remove(&number) else {
+        let Some(FunctionRecord { worker, bit, line, ports, .. }) = self.functions.remove(&number) else {
             return Vec::new();
         };
         line.unwatch();
+        // Before the function ends, so that its neighbours send nothing to it any more.
+        self.link_functions();
+        ports.iter().for_each(|(_, inside)| inside.hand_to(None));
         self.workers[worker].handle.send(Command::RemoveFunction(number));
         self.free_bits([(worker, bit)]);
-        let there = ports.iter().filter(|inside| self.ports.contains_key(&inside.port));
-        there.map(|inside| (inside.port.clone(), Job::Leave(inside.clone()))).collect()
+        let there = ports.into_iter().filter(|(port, _)| self.ports.contains_key(port));
+        there.map(|(port, inside)| (port, Job::Leave(inside))).collect()
     }
 
     /// Starts a function, as [`Fabric::start_function`], and gives it its ports.
@@ -118,7 +141,54 @@ impl Fabric {
 
     /// The lanes of the function that has this port.
     pub(super) fn inside_of(&self, port: &str) -> Option<Arc<Inside>> {
-        let mut all = self.functions.values().flat_map(|record| &record.ports);
-        all.find(|inside| inside.port == port).cloned()
+        self.functions.values().find_map(|record| record.inside(port)).cloned()
+    }
+
+    /// Makes neighbours in chains hand frames on by ownership: those of a function go to the lane of the function at
+    /// the port that its own port is joined to, if that is in this process too; else its port takes them.
+    pub(super) fn link_functions(&self) {
+        let chained = || self.functions.values().filter(|record| record.chained);
+        for (port, inside) in chained().flat_map(|record| &record.ports) {
+            let record = self.ports.get(port).filter(|record| !record.leaving);
+            let next = match record.and_then(|record| record.spec.to.as_ref()) {
+                Some(To::Patch(next)) => chained().find_map(|record| record.inside(next)),
+                _ => None,
+            };
+            inside.hand_to(next);
+        }
+    }
+
+    /// Makes the frames of ports wait where they are, or lets them go on. Unknown ports are left out.
+    pub fn hold(&mut self, ports: &[String], held: bool) {
+        for port in ports {
+            self.ports.get_mut(port).into_iter().for_each(|record| record.held = held);
+        }
+        self.publish();
+    }
+
+    /// Whether no frame waits in the rings or lanes of these ports, and no function of this process that has one of
+    /// them has anything to do. Unknown ports are left out.
+    pub fn is_quiet(&self, ports: &[String]) -> bool {
+        let records = || ports.iter().filter_map(|port| self.ports.get(port));
+        let own = |record: &&FunctionRecord| ports.iter().any(|port| record.inside(port).is_some());
+        records().all(|record| record.peer.as_ref().is_some_and(|peer| peer.is_quiet()))
+            && self.functions.values().filter(own).all(|record| record.idle.load(SeqCst))
+    }
+
+    /// Joins ports to others, all at once, and lets the frames of held ports go on.
+    ///
+    /// # Errors
+    /// A port does not exist; nothing is changed then.
+    pub fn join_ports(&mut self, ports: &[(String, String)], held: &[String]) -> Result<(), FabricError> {
+        if let Some((port, _)) = ports.iter().find(|(port, _)| !self.ports.contains_key(port)) {
+            return Err(FabricError::Unknown("port", port.clone()));
+        }
+        for (port, next) in ports {
+            if let Some(record) = self.ports.get_mut(port) {
+                record.spec.to = Some(To::Patch(next.clone()));
+            }
+        }
+        self.hold(held, false);
+        Ok(())
     }
 }

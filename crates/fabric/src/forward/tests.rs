@@ -141,8 +141,15 @@ impl Bench {
             let counters = CountersRef::private();
             world.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), id, counters.clone(), None)));
             let steer: Option<Arc<Steer>> = None;
-            let port =
-                Port { target: target(id), first: u32::from(id), queues: 1, hold: HOLD, steer, budget: None };
+            let port = Port {
+                target: target(id),
+                first: u32::from(id),
+                queues: 1,
+                hold: HOLD,
+                held: false,
+                steer,
+                budget: None,
+            };
             world.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
         }

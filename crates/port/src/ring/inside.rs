@@ -6,7 +6,7 @@ use ringway_frame::packet::{Lent, Parcel};
 use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
 use ringway_mem::Turn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
 /// Bytes of an Ethernet header.
 const HEADER: usize = 14;
@@ -66,6 +66,7 @@ impl InsideRx {
 pub(super) struct InsideTx {
     /// Number of the session.
     pub number: u64,
+    inside: Arc<Inside>,
     receiver: Receiver,
     lent: Lent,
     taken: Vec<Parcel>,
@@ -76,7 +77,14 @@ pub(super) struct InsideTx {
 impl InsideTx {
     pub fn new(number: u64, inside: &Arc<Inside>) -> InsideTx {
         let receiver = Receiver::new(inside.from.clone());
-        InsideTx { number, receiver, lent: Lent::default(), taken: Vec::new(), blanks: Vec::new() }
+        InsideTx {
+            number,
+            inside: inside.clone(),
+            receiver,
+            lent: Lent::default(),
+            taken: Vec::new(),
+            blanks: Vec::new(),
+        }
     }
 
     pub fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>, counters: &Counters) {
@@ -91,11 +99,29 @@ impl InsideTx {
                 Some(reason) => counters.drop_tx(reason, 1),
             }
         }
+        self.inside.lent.store(self.lent.len(), Release);
         self.lent.lend(turn, burst);
+    }
+
+    /// Whether these are the function's lanes.
+    pub fn is_of(&self, inside: &Inside) -> bool {
+        Arc::ptr_eq(self.receiver.lane(), &inside.from)
+    }
+
+    /// Number of frames that left the lane and were not sent.
+    pub fn held(&self) -> usize {
+        self.lent.len()
+    }
+
+    /// Frees the frames that were not sent, when the function has ended; returns their number.
+    pub fn abandon(&self) -> usize {
+        self.inside.lent.store(0, Release);
+        self.lent.len() + self.receiver.lane().clear()
     }
 
     pub fn release(&mut self, frames: usize) {
         self.lent.release(frames);
+        self.inside.lent.store(self.lent.len(), Release);
     }
 
     pub fn arm(&self) -> bool {

@@ -72,6 +72,10 @@ impl Peer for Program {
         self.port.leave(inside, self.attached);
     }
 
+    fn is_quiet(&self) -> bool {
+        self.port.is_quiet()
+    }
+
     fn check(&mut self) -> Result<(), Gone> {
         let Some(gone) = self.alarm.take() else { return Ok(()) };
         self.detach();

@@ -105,8 +105,8 @@ pub struct RingPort {
     /// Budget for waking its programs.
     budget: Arc<Budget>,
     inside: Option<Arc<Inside>>,
-    /// Whether a program is attached.
-    is_open: bool,
+    /// The session as the queues see it.
+    current: Arc<Session>,
 }
 
 impl RingPort {
@@ -115,7 +115,8 @@ impl RingPort {
         let doorbell = config.doorbell.clone();
         let session = Arc::new(Session { number: 0, open: None, inside: None });
         let config = Arc::new(config);
-        let shared = Shared { session: Arc::new(Published::new(session)), config: config.clone() };
+        let published = Arc::new(Published::new(session.clone()));
+        let shared = Shared { session: published, config: config.clone() };
         let budget = Arc::new(Budget::new(move || {
             add(&config.counters.faults, 1);
             (config.broken)(Fault::Slow);
@@ -123,7 +124,7 @@ impl RingPort {
         let tx = Box::new(RingTx::new(shared.clone()));
         let rx = Box::new(RingRx::new(shared.clone()));
         (
-            RingPort { shared, doorbell, number: 0, budget, inside: None, is_open: false },
+            RingPort { shared, doorbell, number: 0, budget, inside: None, current: session },
             vec![Queue { tx, rx }],
         )
     }
@@ -147,7 +148,7 @@ impl RingPort {
     /// Detaches the program, which is gone or must go. Returns when no worker accesses its memory any more.
     pub fn detach(&mut self) {
         // Attack: programs that connect to a function's port and are refused must not disturb its session.
-        if !self.is_open {
+        if self.current.open.is_none() {
             return;
         }
         self.doorbell.unwatch();
@@ -181,6 +182,14 @@ impl RingPort {
         self.inside.as_ref().map(|inside| &*inside.function)
     }
 
+    /// Whether no frame waits in the program's ring, or in the lanes of the function of this process that has the port.
+    pub fn is_quiet(&self) -> bool {
+        match (&self.current.open, &self.current.inside) {
+            (Some(open), _) => open.memory.is_drained(),
+            (None, inside) => inside.as_ref().is_none_or(|inside| inside.is_quiet()),
+        }
+    }
+
     /// Whether there is a program, and it has not violated the rules.
     pub fn is_up(&self, turn: &Turn<'_>) -> bool {
         self.shared.session(turn).1.is_some()
@@ -188,9 +197,9 @@ impl RingPort {
 
     fn replace(&mut self, open: Option<Open>) {
         self.number += 1;
-        self.is_open = open.is_some();
-        let session = Session { number: self.number, open, inside: self.inside.clone() };
-        let retired = self.shared.session.replace(Arc::new(session));
+        let session = Arc::new(Session { number: self.number, open, inside: self.inside.clone() });
+        self.current = session.clone();
+        let retired = self.shared.session.replace(session);
         drop(ringway_host::reclaim(retired));
     }
 }

@@ -55,11 +55,14 @@ impl RingTx {
     /// The queue of the function that has the port.
     #[cold]
     fn inside(&mut self, turn: &Turn<'_>) -> Option<&mut InsideTx> {
-        let Some((number, inside)) = self.shared.inside(turn) else {
-            self.inside = None;
-            return None;
-        };
-        if self.inside.as_ref().is_none_or(|own| own.number != number) {
+        let now = self.shared.inside(turn);
+        if let Some(ended) = self.inside.take_if(|own| now.is_none_or(|(number, _)| own.number != number)) {
+            let is_lost = now.is_none_or(|(_, inside)| !ended.is_of(inside));
+            let lost = if is_lost { ended.abandon() } else { ended.held() };
+            self.shared.config.counters.drop_tx(Reason::Down, lost);
+        }
+        let (number, inside) = now?;
+        if self.inside.is_none() {
             self.inside = Some(InsideTx::new(number, inside));
         }
         self.inside.as_mut()

@@ -190,6 +190,12 @@ impl RingMemory {
         }
     }
 
+    /// Whether neither ring has slots that its consumer has not released. A hostile side may say anything.
+    pub fn is_drained(&self) -> bool {
+        let index = |ring, side| self.cell(ring, side, Word::Index).load(Ordering::Acquire);
+        [TX, RX].into_iter().all(|ring| index(ring, Side::Producer) == index(ring, Side::Consumer))
+    }
+
     /// Whether this memory is no longer in use: the other side is gone, or Ringway revoked the ring.
     #[inline]
     pub fn is_closed(&self) -> bool {

@@ -1,12 +1,14 @@
 //! The function's ends of its ports: the lanes of each, on the function's thread.
 
 use ringway_click::Pool;
+use ringway_frame::add;
 use ringway_frame::packet::Parcel;
 use ringway_port::lane::{Inside, LANE, Receiver, Sender};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 thread_local! {
     /// The ends of the function whose configuration is being built on this thread, by port.
@@ -20,6 +22,13 @@ pub(super) struct Ends {
     pub inside: Arc<Inside>,
     receiver: Receiver,
     sender: Sender,
+    /// The function that gets the frames in place of the port, as of `changes`.
+    next: Option<Arc<Inside>>,
+    changes: u64,
+    /// Whether that changed, so that who waits for room must look again.
+    has_turned: bool,
+    /// Frames for it that were not flushed, and their bytes.
+    handed: (u64, u64),
     /// Number of buffers that the lane to the function lacks, at the last look.
     missing: usize,
     taken: Vec<Parcel>,
@@ -34,6 +43,10 @@ impl Ends {
             receiver: Receiver::new(inside.to.clone()),
             sender: Sender::new(inside.from.clone()),
             inside,
+            next: None,
+            changes: 0,
+            has_turned: false,
+            handed: (0, 0),
             missing: LANE,
             taken: Vec::new(),
             blanks: Vec::new(),
@@ -76,9 +89,33 @@ impl Ends {
         self.receiver.lane().disarm();
     }
 
+    /// Looks where frames go now.
+    #[inline]
+    fn follow(&mut self) {
+        let changes = self.inside.changes();
+        // Frames on their way through the port come first.
+        if changes != self.changes && (self.next.is_some() || self.inside.is_sent()) {
+            self.turn(changes);
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, changes: u64) {
+        (self.changes, self.next) = (changes, self.inside.next());
+        let lane = self.next.as_ref().map_or(&self.inside.from, |next| &next.to);
+        self.sender.turn_to(lane.clone());
+        (self.handed, self.has_turned) = ((0, 0), true);
+    }
+
+    /// Whether who gets the frames takes them with checksums to fill and segmentation to do; a port completes them.
+    pub fn takes_offloads(&self) -> bool {
+        self.next.as_ref().is_none_or(|next| next.offloads.load(Relaxed))
+    }
+
     /// Room for frames to the port, at least `wanted` if there is.
     #[inline]
     pub fn room(&mut self, wanted: usize) -> usize {
+        self.follow();
         self.sender.room(wanted)
     }
 
@@ -89,6 +126,10 @@ impl Ends {
     /// Appends a frame to the port, for which there is room.
     #[inline]
     pub fn push(&mut self, parcel: Parcel) {
+        if self.next.is_some() {
+            self.handed.0 += 1;
+            self.handed.1 += parcel.len() as u64;
+        }
         self.sender.push(parcel);
     }
 
@@ -97,28 +138,74 @@ impl Ends {
         if self.sender.staged() == 0 {
             return true;
         }
-        self.sender.blanks(LANE, &mut self.taken);
+        self.follow();
+        // As many buffers as leave: another function that gets frames replaces each.
+        self.sender.blanks(self.sender.staged(), &mut self.taken);
         self.taken.drain(..).for_each(|parcel| pool.keep(parcel));
-        self.sender.flush()
+        let is_flushed = self.sender.flush();
+        if is_flushed && let Some(next) = &self.next {
+            // As if the ports had passed them on; nobody else writes these counters meanwhile.
+            let (frames, bytes) = std::mem::take(&mut self.handed);
+            let (own, other) = (&*self.inside.counters, &*next.counters);
+            add(&own.tx_frames, frames);
+            add(&own.tx_bytes, bytes);
+            add(&other.rx_frames, frames);
+            add(&other.rx_bytes, bytes);
+        }
+        is_flushed
     }
 
     /// What the function must look at: frames, room.
-    pub fn ready(&self) -> (bool, bool) {
-        (self.inside.to.has_frames(), self.inside.from.has_room())
+    pub fn ready(&mut self) -> (bool, bool) {
+        self.follow();
+        let may_have_room = std::mem::take(&mut self.has_turned) || self.sender.lane().has_room();
+        (self.inside.to.has_frames(), may_have_room)
     }
 }
 
-/// Runs `build` with these ends for elements of the ports; returns its result.
+/// Runs `build` with these ends for elements of the ports; returns its result. The previous ends are there again
+/// afterwards, also after a panic.
 pub(super) fn with<R>(ends: &[Rc<RefCell<Ends>>], build: impl FnOnce() -> R) -> R {
     let name = |ends: &Rc<RefCell<Ends>>| ends.borrow().inside.port.clone();
     let own = ends.iter().map(|ends| (name(ends), ends.clone())).collect();
-    let former = BUILDING.replace(own);
-    let built = build();
-    BUILDING.replace(former);
-    built
+    let _former = Former(BUILDING.replace(own));
+    build()
+}
+
+struct Former(BTreeMap<String, Rc<RefCell<Ends>>>);
+
+impl Drop for Former {
+    fn drop(&mut self) {
+        BUILDING.replace(std::mem::take(&mut self.0));
+    }
 }
 
 /// The ends of a port of the function that is being built.
 pub(super) fn of(port: &str) -> Option<Rc<RefCell<Ends>>> {
     BUILDING.with_borrow(|all| all.get(port).cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handed::{self, Handed};
+    use ringway_frame::CountersRef;
+    use ringway_port::{Doorbell, Silent};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_panic_leaves_no_ends_behind() {
+        let bell: Arc<dyn Doorbell> = Arc::new(Silent);
+        let ends = Ends::new(0, Inside::new("f", "a", &bell, CountersRef::private()));
+        let ends = [Rc::new(RefCell::new(ends))];
+        let handed = || Some(Handed { ports: vec!["a".into()], ..Handed::default() });
+        let build = || {
+            assert!(of("a").is_some() && handed::check_port("b").is_err());
+            panic!("as this test wants it");
+        };
+        let built = catch_unwind(AssertUnwindSafe(|| handed::with(handed(), || with(&ends, build))));
+        assert!(built.is_err() && of("a").is_none() && handed::check_port("b").is_ok());
+        let (there, rest) = handed::with(handed(), || with(&ends, || of("a").is_some()));
+        assert!(there && rest.is_some_and(|rest| rest.ports == ["a"]) && of("a").is_none());
+    }
 }

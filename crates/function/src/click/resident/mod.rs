@@ -135,10 +135,9 @@ impl Build {
     /// Builds it; `breath` lets the thread go on every now and then.
     pub fn run(self, breath: Breath) -> Built {
         let Build { replacement, ends, handed } = self;
-        let former = handed::hand(Some(handed));
-        let (rebuild, router) = ends::with(&ends, || replacement.build(breath));
-        let handed = handed::hand(former).unwrap_or_default();
-        Built { rebuild, router, ends, handed }
+        let build = || ends::with(&ends, || replacement.build(breath));
+        let ((rebuild, router), handed) = handed::with(Some(handed), build);
+        Built { rebuild, router, ends, handed: handed.unwrap_or_default() }
     }
 }
 
@@ -212,9 +211,9 @@ impl Resident {
             return None;
         }
         // Elements that take over may open what the configuration names.
-        let former = handed::hand(self.handed.take());
-        let successor = ends::with(&self.ends, || self.router.successor());
-        self.handed = handed::hand(former);
+        let handed = self.handed.take();
+        let (successor, handed) = handed::with(handed, || ends::with(&self.ends, || self.router.successor()));
+        self.handed = handed;
         successor
     }
 
@@ -229,7 +228,7 @@ impl Resident {
     pub fn rung(&mut self) {
         for ends in &self.ends {
             let (descriptor, (frames, room)) = {
-                let ends = ends.borrow();
+                let mut ends = ends.borrow_mut();
                 (ends.descriptor, ends.ready())
             };
             if frames || room {

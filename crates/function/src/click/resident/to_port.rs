@@ -2,7 +2,7 @@
 
 use super::plug::Plug;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal, Task};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Pool, Signal, Task};
 use ringway_elements::platform::devices;
 use ringway_frame::LARGEST;
 use std::any::Any;
@@ -10,10 +10,11 @@ use std::any::Any;
 pub(super) static CLASS: Class = devices::sink(Class::new("ToPort", || Box::<ToPort>::default()));
 
 /// Why packets are dropped.
-const REASONS: [&str; 3] = ["full", "away", "too-long"];
+const REASONS: [&str; 4] = ["full", "away", "too-long", "bad-offload"];
 const FULL: usize = 0;
 const AWAY: usize = 1;
 const TOO_LONG: usize = 2;
+const BAD_OFFLOAD: usize = 3;
 
 #[derive(Default)]
 pub(super) struct ToPort {
@@ -31,15 +32,27 @@ impl ToPort {
         Self { plug: Plug::of_device(), ..Self::default() }
     }
 
-    fn send(&mut self, burst: &mut PacketBurst) {
+    fn send(&mut self, burst: &mut PacketBurst, pool: &Pool) {
         let Self { plug, frames, bytes, drops, .. } = self;
         let Some(mut ends) = plug.ends() else {
             drops[AWAY] += burst.len() as u64;
             return burst.clear();
         };
         let mut room = ends.room(burst.len());
+        let is_complete = !pool.has_offloads() || ends.takes_offloads();
         for packet in burst.drain() {
-            if packet.len() > LARGEST as usize {
+            if !is_complete && packet.has_offload() {
+                let done = pool.complete(packet, |piece| match room.checked_sub(1) {
+                    Some(rest) => {
+                        room = rest;
+                        *frames += 1;
+                        *bytes += piece.len() as u64;
+                        ends.push(piece.into_parcel());
+                    }
+                    None => drops[FULL] += 1,
+                });
+                drops[BAD_OFFLOAD] += u64::from(done.is_err());
+            } else if packet.len() > LARGEST as usize {
                 drops[TOO_LONG] += 1;
             } else if room == 0 {
                 drops[FULL] += 1;
@@ -83,8 +96,8 @@ impl Element for ToPort {
         self.task.into_iter().for_each(|task| cx.reschedule(task));
     }
 
-    fn push(&mut self, _: usize, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        self.send(burst);
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        self.send(burst, cx.pool());
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
@@ -98,7 +111,7 @@ impl Element for ToPort {
         cx.pull(0, room, &mut burst);
         let worked = !burst.is_empty();
         if worked {
-            self.send(&mut burst);
+            self.send(&mut burst, cx.pool());
         }
         if worked || cx.is_active(&self.signal) {
             cx.reschedule(task);
