@@ -44,6 +44,20 @@ export interface BindingResult {
   Error: string;
 }
 
+/** A chain of functions between two ports. */
+export interface ChainView {
+  /** Its functions, in the order in which frames from its first port pass them. */
+  functions: string[];
+  /** Its name. */
+  name: string;
+  /** The ports at its ends. */
+  ports: string[];
+  /** Which function does not run, and why. */
+  reason: string;
+  /** `up` if all of its functions run, else `down`. */
+  state: string;
+}
+
 /** A change of an object. */
 export interface Changed {
   /** The time in milliseconds since 1970, to about a second; none if it was before the fabric came up. */
@@ -1158,6 +1172,8 @@ export class Api {
   healthz(): Promise<string>;
   /** Metrics in Prometheus' format. */
   metrics(): Promise<string>;
+  /** Every chain of functions. */
+  chains(): Promise<ChainView[]>;
   /** The fabric as a whole. */
   fabric(): Promise<FabricView>;
   /** Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing. */

@@ -15,6 +15,10 @@ export class Api {
     return this.#socket.text("GET", "/metrics", []);
   }
 
+  chains() {
+    return this.#socket.json("GET", "/v1/chains", []);
+  }
+
   fabric() {
     return this.#socket.json("GET", "/v1/fabric", []);
   }

@@ -86,6 +86,21 @@ class BindingResult(TypedDict):
     """The error; empty if none."""
 
 
+class ChainView(TypedDict):
+    """A chain of functions between two ports."""
+
+    functions: list[str]
+    """Its functions, in the order in which frames from its first port pass them."""
+    name: str
+    """Its name."""
+    ports: list[str]
+    """The ports at its ends."""
+    reason: str
+    """Which function does not run, and why."""
+    state: str
+    """`up` if all of its functions run, else `down`."""
+
+
 class Changed(TypedDict):
     """A change of an object."""
 
@@ -1226,6 +1241,11 @@ class Api:
     def metrics(self) -> str:
         """Metrics in Prometheus' format."""
         found: str = self._socket.text("GET", "/metrics", [])
+        return found
+
+    def chains(self) -> list[ChainView]:
+        """Every chain of functions."""
+        found: list[ChainView] = self._socket.json("GET", "/v1/chains", [])
         return found
 
     def fabric(self) -> FabricView:

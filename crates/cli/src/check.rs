@@ -54,7 +54,7 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     let (fabric, _) = result?;
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     println!(
-        "{}good:{:#} fabric {}, {}, {}, {}, {}{}",
+        "{}good:{:#} fabric {}, {}, {}, {}, {}{}{}",
         text::GOOD,
         text::GOOD,
         fabric.name,
@@ -69,6 +69,11 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
             String::new()
         } else {
             format!("{}, ", count(fabric.functions.len(), "function"))
+        },
+        if fabric.chains.is_empty() {
+            String::new()
+        } else {
+            format!("{}, ", count(fabric.chains.len(), "chain"))
         },
         count(fabric.workers.len(), "worker"),
     );

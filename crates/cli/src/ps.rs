@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
-use ringway_control::api::{FabricView, FunctionView, PortView};
+use ringway_control::api::{ChainView, FabricView, FunctionView, PortView};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -13,6 +13,7 @@ struct Ps {
     fabric: FabricView,
     ports: Vec<PortView>,
     functions: Vec<FunctionView>,
+    chains: Vec<ChainView>,
 }
 
 /// Shows a fabric and its ports.
@@ -21,8 +22,9 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     let fabric: FabricView = client.get("/v1/fabric")?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
     let functions: Vec<FunctionView> = client.get("/v1/functions")?;
+    let chains: Vec<ChainView> = client.get("/v1/chains")?;
     if json {
-        text::json(&Ps { fabric, ports, functions });
+        text::json(&Ps { fabric, ports, functions, chains });
         return Ok(());
     }
     let workers: Vec<String> = fabric
@@ -56,7 +58,21 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
         println!();
         crate::function::table(functions).print();
     }
+    if !chains.is_empty() {
+        println!();
+        self::chains(chains).print();
+    }
     Ok(())
+}
+
+fn chains(chains: Vec<ChainView>) -> Table {
+    let mut table = Table::new(&["CHAIN", "STATE", "PATH", "REASON"]);
+    for ChainView { name, state, mut ports, functions, reason } in chains {
+        let last = ports.pop();
+        let path: Vec<String> = ports.into_iter().chain(functions).chain(last).collect();
+        table.row(vec![cell(name), text::state(&state), cell(path.join(" - ")), cell(reason)]);
+    }
+    table
 }
 
 /// A duration for people.

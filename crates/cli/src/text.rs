@@ -146,7 +146,7 @@ pub fn state(state: &str) -> (String, Style) {
     let style = match state {
         "up" | "running" => GOOD,
         "waiting" | "attached" | "starting" | "stopping" | "suspended" => FAIR,
-        "ended" => BAD,
+        "ended" | "down" => BAD,
         _ => PLAIN,
     };
     (state.into(), style)

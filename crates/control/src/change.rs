@@ -2,8 +2,23 @@
 
 use crate::file::Fabric;
 use crate::kinds::{self, PortControl};
-use ringway_spec::{Function, Guest, Port, Switch, To};
+use ringway_spec::{Chain, Function, Guest, Port, Switch, To};
 use std::collections::HashSet;
+
+/// New partners of ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Join {
+    /// Ports, and the port that each is joined to.
+    pub ports: Vec<(String, String)>,
+    /// Functions that must run before.
+    pub awaited: Vec<String>,
+    /// Ports at the ends of the chains that change: their frames wait.
+    pub held: Vec<String>,
+    /// Ports of the functions of these chains, which must be empty before.
+    pub drained: Vec<String>,
+    /// What changes, in words.
+    words: Vec<String>,
+}
 
 /// One change to the running fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +39,8 @@ pub enum Change {
     MovePort(Port),
     /// Changes settings of a port that its peer need not know; the peer stays attached.
     SetPort(Port),
+    /// Joins ports of patches and chains to others, all at once; their peers stay attached.
+    Join(Join),
     /// Replaces a function's configuration.
     SwapFunction(Function),
     /// Adds a guest, and starts it if its `start` is set.
@@ -45,6 +62,7 @@ impl std::fmt::Display for Change {
                 write!(f, "move port {} to {}", port.name, port.worker.as_deref().unwrap_or("any worker"))
             }
             Change::SetPort(port) => write!(f, "change port {}", port.name),
+            Change::Join(join) => f.write_str(&join.words.join(", ")),
             Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
             Change::AddFunction(function) => write!(f, "add function {}", function.name),
@@ -68,10 +86,12 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
 }
 
 /// The changes that turn one fabric into the other; equal parts are left alone. A port that differs only in
-/// its worker is moved, and one that differs only in what its kind can change is changed. A port that differs
-/// otherwise, or belongs to another guest, is removed and added again; so are all ports of a switch that
-/// differs, and the guests and functions of such ports. A function that differs only in its configuration
-/// keeps running, with the new one. `more`: kinds of port besides the project's.
+/// its worker is moved, one that differs only in what its kind can change is changed, and one that another port
+/// is patched to, directly or by a chain, is joined to that. A port that differs otherwise, or belongs to another
+/// guest, is removed and added again; so are all ports of a switch that differs, and the guests and functions of
+/// such ports. A function that differs only in its configuration keeps running, with the new one. Functions that
+/// are new in a chain are added before ports are joined, and others are removed afterwards. `more`: kinds of port
+/// besides the project's.
 pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortControl]) -> Vec<Change> {
     let kept_switches: HashSet<&str> = from
         .switches
@@ -96,7 +116,8 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
         })
         .map(|guest| &*guest.name)
         .collect();
-    let has_ports = |function: &&Function| function.ports.iter().all(|port| kept_ports.contains(&**port));
+    let has_ports =
+        |function: &&Function| function.fabric_ports().iter().all(|port| kept_ports.contains(&**port));
     let stays = |function: &&Function| {
         let same = |other: &&Function| {
             let own = Function { configuration: other.configuration.clone(), ..(*function).clone() };
@@ -112,6 +133,10 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     for port in to.ports.iter().filter(|port| kept_ports.contains(&*port.name)) {
         changes.extend(from.port(&port.name).and_then(|own| in_place(own, port, more)).unwrap_or_default());
     }
+    let (before, early) = joining(from, to, &kept_ports);
+    changes.extend(before);
+    let is_early = |name: &str| early.iter().any(|function| *function == name);
+    let is_early_port = |name: &str| name.split_once('.').is_some_and(|(function, _)| is_early(function));
     let functions = from.functions.iter().filter_map(|f| gone(&f.name, &kept_functions));
     changes.extend(functions.map(Change::RemoveFunction));
     changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
@@ -120,29 +145,87 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
-    changes.extend(to.ports.iter().filter(|p| new(&p.name, &kept_ports)).cloned().map(Change::AddPort));
+    let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
+    changes.extend(ports.cloned().map(Change::AddPort));
     let swapped = |f: &&Function| {
         kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| own != *f)
     };
     changes.extend(to.functions.iter().filter(swapped).cloned().map(Change::SwapFunction));
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
-    let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions));
+    let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions) && !is_early(&f.name));
     changes.extend(functions.cloned().map(Change::AddFunction));
     changes
 }
 
 /// The changes that turn a port into another while its peer stays; `None` if there are none.
 fn in_place(from: &Port, to: &Port, more: &'static [&'static dyn PortControl]) -> Option<Vec<Change>> {
+    // A port that is only joined to another one is that later: see `joining`.
+    let to = Port { to: if is_joined(from, to) { from.to.clone() } else { to.to.clone() }, ..to.clone() };
     let moved = Port { worker: to.worker.clone(), ..from.clone() };
     let mut changes = Vec::new();
     if moved != *from {
         changes.push(Change::MovePort(moved.clone()));
     }
-    if moved != *to {
-        kinds::find(from.kind.name(), more).filter(|kind| kind.changes(&moved, to))?;
-        changes.push(Change::SetPort(to.clone()));
+    if moved != to {
+        kinds::find(from.kind.name(), more).filter(|kind| kind.changes(&moved, &to))?;
+        changes.push(Change::SetPort(to));
     }
     Some(changes)
+}
+
+/// Whether a port of a patch is joined to another port.
+fn is_joined(from: &Port, to: &Port) -> bool {
+    from.to != to.to && [from, to].iter().all(|port| matches!(port.to, Some(To::Patch(_))))
+}
+
+/// The changes that join kept ports to others, and the names of the functions that they add before, with their ports:
+/// those that are new in chains.
+fn joining<'t>(from: &Fabric, to: &'t Fabric, kept: &HashSet<&str>) -> (Vec<Change>, Vec<&'t str>) {
+    let mut join = Join::default();
+    for port in to.ports.iter().filter(|port| kept.contains(&*port.name)) {
+        if let (Some(own), Some(To::Patch(partner))) = (from.port(&port.name), &port.to)
+            && is_joined(own, port)
+        {
+            join.ports.push((port.name.clone(), partner.clone()));
+        }
+    }
+    if join.ports.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let is_new = |function: &&Function| function.chained && from.function(&function.name).is_none();
+    let functions: Vec<&'t Function> = to.functions.iter().filter(is_new).collect();
+    let ports: Vec<String> = functions.iter().flat_map(|function| function.fabric_ports()).collect();
+    let mut changes: Vec<Change> =
+        to.ports.iter().filter(|port| ports.contains(&port.name)).cloned().map(Change::AddPort).collect();
+    changes.extend(functions.iter().map(|function| Change::AddFunction((*function).clone())));
+    let started = functions.iter().filter(|function| function.start);
+    join.awaited = started.map(|function| function.name.clone()).collect();
+    for chain in &from.chains {
+        let functions = chain.functions.iter().filter_map(|name| from.function(name));
+        let inner: Vec<String> = functions.flat_map(Function::fabric_ports).collect();
+        if join.ports.iter().any(|(port, _)| chain.ports.contains(port) || inner.contains(port)) {
+            join.held.extend(chain.ports.iter().filter(|port| kept.contains(&***port)).cloned());
+            join.drained.extend(inner.into_iter().filter(|port| kept.contains(&**port)));
+        }
+    }
+    join.words = words(&join, from, to);
+    changes.push(Change::Join(join));
+    (changes, functions.into_iter().map(|function| &*function.name).collect())
+}
+
+/// The chains that change, and joined ports that are in none.
+fn words(join: &Join, from: &Fabric, to: &Fabric) -> Vec<String> {
+    let differs = |chain: &&Chain| !from.chains.contains(chain);
+    let shown = |chain: &Chain| format!("change chain {} to {}", chain.name, chain.functions.join(" "));
+    let mut words: Vec<String> = to.chains.iter().filter(differs).map(shown).collect();
+    let is_end = |port: &String| from.chains.iter().chain(&to.chains).any(|chain| chain.ports.contains(port));
+    // Names of other ports have no dot.
+    let is_inner = |port: &String| port.contains('.');
+    let patched = join.ports.iter().filter(|(port, _)| !is_end(port) && !is_inner(port));
+    words.extend(patched.map(|(port, partner)| format!("join port {port} to {partner}")));
+    let gone = |chain: &&Chain| !to.chains.iter().any(|other| other.name == chain.name);
+    words.extend(from.chains.iter().filter(gone).map(|chain| format!("remove chain {}", chain.name)));
+    words
 }
 
 /// The guest of a port, and the guest's configured user, who owns the port's socket.
@@ -162,6 +245,13 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::MovePort(port) | Change::SetPort(port) => {
             if let Some(own) = fabric.ports.iter_mut().find(|own| own.name == port.name) {
                 *own = port;
+            }
+        }
+        Change::Join(join) => {
+            for (name, partner) in join.ports {
+                for port in fabric.ports.iter_mut().filter(|port| port.name == name) {
+                    port.to = Some(To::Patch(partner.clone()));
+                }
             }
         }
         Change::AddGuest(guest) => fabric.guests.push(guest),
@@ -263,6 +353,75 @@ mod tests {
         assert_eq!(words(one, &format!("{one}memory='64MB'\n")), ["remove function f", "add function f"]);
         let moved = ["remove function f", "remove port r", "add port r (ring)", "add function f"];
         assert_eq!(words(one, &one.replace("socket='r'", "socket='q'")), moved);
+    }
+
+    /// A chain between two null ports; functions are wires.
+    fn chain(functions: &[&str], more: &str) -> String {
+        let mut text = format!(
+            "[port.a]\nkind='null'\n[port.b]\nkind='null'\n[worker.w]\n[worker.v]\nports=['a']\n\
+             [chain.c]\nports=['a','b']\nfunctions={functions:?}\n"
+        );
+        for name in functions.iter().chain(&more.split_whitespace().collect::<Vec<_>>()) {
+            text += &format!(
+                "[function.{name}]\nports=['l','r']\nisolation='worker'\n\
+                 click='FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);'\n"
+            );
+        }
+        text
+    }
+
+    #[test]
+    fn ports_of_a_chain_are_joined_in_a_row_on_one_worker() {
+        let fabric = fabric(&chain(&["f", "g"], ""));
+        let to = |name: &str| fabric.port(name).unwrap().to.clone();
+        let patched = |name: &str| Some(To::Patch(name.into()));
+        assert_eq!([to("a"), to("f.l")], [patched("f.l"), patched("a")]);
+        assert_eq!([to("f.r"), to("g.l")], [patched("g.l"), patched("f.r")]);
+        assert_eq!([to("g.r"), to("b")], [patched("b"), patched("g.r")]);
+        let inner = fabric.ports.iter().filter(|port| port.name.contains('.'));
+        assert!(inner.clone().all(|port| port.worker.as_deref() == Some("v") && port.socket.is_none()));
+        assert_eq!(inner.count(), 4);
+    }
+
+    #[test]
+    fn a_chain_is_extended_before_functions_are_removed() {
+        let (one, other) = (chain(&["f", "g"], ""), chain(&["f", "h", "g"], ""));
+        let expected =
+            ["add port h.l (ring)", "add port h.r (ring)", "add function h", "change chain c to f h g"];
+        assert_eq!(words(&one, &other), expected);
+        let back = words(&other, &one);
+        let removed = ["change chain c to f g", "remove function h", "remove port h.l", "remove port h.r"];
+        assert_eq!(back, removed);
+        assert_eq!(words(&one, &chain(&["g", "f"], "")), ["change chain c to g f"]);
+        let (from, to) = (fabric(&one), fabric(&other));
+        let changes = between(&from, &to, &[]);
+        let Some(Change::Join(join)) = changes.last() else { unreachable!("{changes:?}") };
+        assert_eq!(
+            (&*join.awaited, &*join.held),
+            (&["h".to_string()][..], &["a".to_string(), "b".into()][..])
+        );
+        assert_eq!(join.drained, ["f.l", "f.r", "g.l", "g.r"]);
+        assert_eq!(join.ports, [("f.r".to_string(), "h.l".to_string()), ("g.l".into(), "h.r".into())]);
+    }
+
+    #[test]
+    fn a_replaced_function_goes_last() {
+        let changes = words(&chain(&["f", "g"], ""), &chain(&["h", "g"], ""));
+        let (joined, removed) = ("change chain c to h g", "remove function f");
+        let at = |what: &str| changes.iter().position(|change| change == what).unwrap();
+        assert!(at("add function h") < at(joined) && at(joined) < at(removed), "{changes:?}");
+    }
+
+    #[test]
+    fn a_changed_patch_keeps_its_ports() {
+        let patch = |ports: &str| {
+            let null = |name: &str| format!("[port.{name}]\nkind='null'\n");
+            format!("{}[patch.p]\nports=[{ports}]\n", ["a", "b", "c", "d"].map(null).concat())
+        };
+        let (one, other) =
+            (patch("'a','b']\n[patch.q]\nports=['c','d'"), patch("'a','c']\n[patch.q]\nports=['b','d'"));
+        let joined = "join port a to c, join port b to d, join port c to a, join port d to b";
+        assert_eq!(words(&one, &other), [joined]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The graph of the whole fabric: who has ports, what joins them, and what passes.
 
 use crate::api::{
-    FabricGraphView, FabricNode, FabricView, FunctionView, GuestView, LinkView, PortStats, PortView,
-    StatsView,
+    ChainView, FabricGraphView, FabricNode, FabricView, FunctionView, GuestView, LinkView, PortStats,
+    PortView, StatsView,
 };
 use crate::svg::{BOX, Drawing, MARGIN, Node, Point, compact};
 use ringway_port::link::KIND as LINK;
@@ -32,6 +32,8 @@ pub struct Parts {
     pub guests: Vec<GuestView>,
     /// Its functions.
     pub functions: Vec<FunctionView>,
+    /// Its chains.
+    pub chains: Vec<ChainView>,
 }
 
 /// What passed: frames sent, received and dropped.
@@ -75,9 +77,9 @@ pub fn graph(parts: &Parts, before: &Totals, after: &Totals) -> FabricGraphView 
     }
     let guests =
         parts.guests.iter().map(|guest| ("guest", &guest.name, &guest.kind, &guest.state, &guest.ports));
-    let function = "function".to_string();
-    let functions = parts.functions.iter();
-    let functions = functions.map(|one| ("function", &one.name, &function, &one.state, &one.ports));
+    let kinds: Vec<String> = parts.functions.iter().map(|one| kind(&one.name, &parts.chains)).collect();
+    let functions = parts.functions.iter().zip(&kinds);
+    let functions = functions.map(|(one, kind)| ("function", &one.name, kind, &one.state, &one.ports));
     for (what, name, kind, state, own) in guests.chain(functions) {
         let node = add(what, name, format!("{kind}, {state}"), of(own));
         edges.extend(own.iter().filter_map(|port| Some((*ports.get(&**port)?, node))));
@@ -94,6 +96,15 @@ pub fn graph(parts: &Parts, before: &Totals, after: &Totals) -> FabricGraphView 
     }
     graph.edges = edges;
     graph
+}
+
+/// What a function is: its chain and its place there, if it has one.
+fn kind(function: &str, chains: &[ChainView]) -> String {
+    let place = |chain: &ChainView| {
+        let at = chain.functions.iter().position(|name| name == function)?;
+        Some(format!("{} {}/{}", chain.name, at + 1, chain.functions.len()))
+    };
+    chains.iter().find_map(place).unwrap_or_else(|| "function".into())
 }
 
 /// Frames by port between two readings of the counters.
@@ -284,6 +295,13 @@ mod tests {
             r#"{"name":"wall","state":"running","pid":1,"ports":["in","out"],"configuration":"inline",
                 "handlers":"","restarts":0,"reason":""}"#,
         );
+        let web = ChainView {
+            name: "web".into(),
+            state: "up".into(),
+            ports: vec![input.clone(), output.clone()],
+            functions: ["first", "wall"].map(String::from).into(),
+            reason: String::new(),
+        };
         Parts {
             fabric: FabricView { switches: vec![switch], ..FabricView::default() },
             ports: vec![
@@ -296,6 +314,7 @@ mod tests {
             ],
             guests: vec![seen("uml")],
             functions: vec![wall.unwrap()],
+            chains: vec![web],
         }
     }
 
@@ -332,6 +351,7 @@ mod tests {
         assert_eq!(frames("wall"), (0, 2000, 0));
         assert_eq!(frames("wan"), (100, 0, 0));
         assert_eq!(node("wan").detail, "link, 25ms");
+        assert_eq!(node("wall").detail, "web 2/2, running");
     }
 
     #[test]

@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How long a function may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a function created at run time may take to start. Attack: a configuration that takes long to build.
-const BIRTH: Duration = Duration::from_secs(10);
+/// How long a function created at run time, or new in a running chain, may take to start. Attack: a configuration that
+/// takes long to build.
+pub const BIRTH: Duration = Duration::from_secs(10);
 /// Delays before restarting a function, in milliseconds: longer each time, up to the last value.
 const RESTARTS: [u64; 5] = [10, 100, 500, 2_000, 10_000];
 /// If a function ran for this long, the next restart uses the first delay again.
@@ -33,6 +34,12 @@ pub enum FunctionError {
     /// No function has this name.
     #[error("there is no function \"{0}\"; `ringway function list` shows those there are")]
     Unknown(String),
+    /// It is in a chain, which needs it.
+    #[error("function {0} is in chain {1}; take it out of the file's [chain.{1}] and apply that")]
+    Chained(String, String),
+    /// It is new in a chain, and does not start.
+    #[error("function {0} does not start, and no chain is changed: {1}")]
+    Unready(String, String),
     /// It is running, or waiting for its restart.
     #[error("function {0} runs already")]
     Already(String),
@@ -195,7 +202,7 @@ impl Functions {
         let door = |port: &String| Some(fabric.port(port)?.socket.as_ref()?.path.clone());
         let record = Record {
             function: function.clone(),
-            doors: function.ports.iter().filter_map(door).collect(),
+            doors: function.fabric_ports().iter().filter_map(door).collect(),
             listener,
             socket,
             life: Life::Stopped,
@@ -586,6 +593,19 @@ impl Functions {
         }
     }
 
+    /// Whether its configuration runs.
+    ///
+    /// # Errors
+    /// It has ended, or does not exist.
+    pub fn is_up(&self, name: &str) -> Result<bool, FunctionError> {
+        let record = self.records.get(name).ok_or_else(|| FunctionError::Unknown(name.into()))?;
+        match &record.life {
+            Life::Running { up, .. } => Ok(*up),
+            Life::Stopped => Err(FunctionError::Unready(name.into(), "it was stopped".into())),
+            Life::Waiting => Err(FunctionError::Unready(name.into(), record.reason.clone())),
+        }
+    }
+
     /// Number of functions.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -613,7 +633,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
             _ => Isolation::Process.name().into(),
         },
         pid,
-        ports: record.function.ports.clone(),
+        ports: record.function.fabric_ports(),
         configuration: match &record.function.configuration.file {
             Some(file) => file.display().to_string(),
             None => "inline".into(),

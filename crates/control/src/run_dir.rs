@@ -8,6 +8,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+/// The folder of functions' sockets in a run directory.
+pub const FUNCTIONS: &str = "functions";
+
 /// Why a run directory can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
@@ -197,7 +200,7 @@ impl RunDir {
 
     /// The folder of functions' sockets.
     pub fn functions(&self) -> PathBuf {
-        self.path.join("functions")
+        self.path.join(FUNCTIONS)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The paths of the API.
 
 use super::{
-    Changes, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView, GraphView, GuestView,
-    HandlerValue, LinkChange, LinkView, NewClone, NewConfiguration, NewFabric, NewFunction, NewSnapshot,
-    PortView, SnapshotView, StatsView, TableView, Trouble, UsageView, usage as processes,
+    ChainView, Changes, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView, GraphView,
+    GuestView, HandlerValue, LinkChange, LinkView, NewClone, NewConfiguration, NewFabric, NewFunction,
+    NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView, usage as processes,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::fabric_graph::{self as whole, Parts, Totals};
@@ -53,6 +53,7 @@ const LONGEST_SAMPLE: f64 = 60.0;
         start_guest,
         stop_guest,
         exec,
+        chains,
         functions,
         create_function,
         destroy_function,
@@ -101,6 +102,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/guests/{name}/start", post(start_guest))
         .route("/v1/guests/{name}/stop", post(stop_guest))
         .route("/v1/guests/{name}/exec", post(exec))
+        .route("/v1/chains", get(chains))
         .route("/v1/functions", get(functions).post(create_function))
         .route("/v1/functions/{name}", delete(destroy_function))
         .route("/v1/functions/{name}/start", post(start_function))
@@ -305,6 +307,12 @@ async fn exec(
     Ok(Json(ExecView { status: output.status, text: output.text }))
 }
 
+/// Every chain of functions.
+#[utoipa::path(get, path = "/v1/chains", responses((status = 200, body = Vec<ChainView>)))]
+async fn chains(State(inbox): State<Inbox>) -> Result<Json<Vec<ChainView>>, Failure> {
+    ask(&inbox, Ask::Chains).await.map(Json)
+}
+
 /// Every function.
 #[utoipa::path(get, path = "/v1/functions", responses((status = 200, body = Vec<FunctionView>)))]
 async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>, Failure> {
@@ -487,6 +495,7 @@ async fn drawn(inbox: &Inbox, sample: &Sample) -> Result<(String, FabricGraphVie
         ports: ask(inbox, Ask::Ports).await?,
         guests: ask(inbox, Ask::Guests).await?,
         functions: ask(inbox, Ask::Functions).await?,
+        chains: ask(inbox, Ask::Chains).await?,
     };
     let graph = whole::graph(&parts, &before, &totals(inbox).await?);
     Ok((parts.fabric.name, graph))

@@ -409,6 +409,21 @@ pub struct NewClone {
     pub ports: Vec<String>,
 }
 
+/// A chain of functions between two ports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ChainView {
+    /// Its name.
+    pub name: String,
+    /// `up` if all of its functions run, else `down`.
+    pub state: String,
+    /// The ports at its ends.
+    pub ports: Vec<String>,
+    /// Its functions, in the order in which frames from its first port pass them.
+    pub functions: Vec<String>,
+    /// Which function does not run, and why.
+    pub reason: String,
+}
+
 /// A function to create.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NewFunction {

@@ -2,8 +2,9 @@
 
 use super::Engine;
 use crate::api::{
-    Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewClone, NewFabric,
-    NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView, TableView, Trouble,
+    ChainView, Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewClone,
+    NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView, TableView,
+    Trouble,
 };
 use crate::file::{self, Fabric, NAME, Outside, good_name};
 use crate::function::request;
@@ -65,6 +66,8 @@ pub enum Ask {
     Guest(String, Answer<Arc<Guest>>),
     /// Its functions.
     Functions(Answer<Vec<FunctionView>>),
+    /// Its chains.
+    Chains(Answer<Vec<ChainView>>),
     /// Start a function.
     StartFunction(String, Answer<()>),
     /// Stop a function.
@@ -117,6 +120,7 @@ impl Engine {
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
             Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
             Ask::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),
+            Ask::Chains(answer) => drop(answer.send(Ok(self.chain_views()))),
             order => return Some(order),
         }
         None
@@ -249,6 +253,9 @@ impl Engine {
     }
 
     fn destroy_function(&mut self, name: &str) -> Result<(), Failure> {
+        if let Some(chain) = self.fabric.chain_of(name) {
+            return Err(FunctionError::Chained(name.into(), chain.name.clone()).into());
+        }
         self.functions.remove(name)?;
         self.fabric.functions.retain(|function| function.name != name);
         Ok(())

@@ -12,6 +12,7 @@ use ringway_host::Closer;
 use ringway_spec::Port;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::time::Duration;
 
 /// Run-time state of a port, in addition to its configuration.
@@ -115,6 +116,7 @@ impl Engine {
                 return Err(error);
             }
         }
+        self.make_folder(owned);
         match Opener::start(owned, kind, self.epoch, &self.inbox, pages::choice(self.fabric.huge_pages)) {
             Ok(opener) => live.opener = opener,
             Err(error) => {
@@ -128,6 +130,14 @@ impl Engine {
         }
         self.live.insert(port.name.clone(), live);
         Ok(())
+    }
+
+    /// Makes the folder of functions' sockets if the port's socket is there; opening the port reports an error.
+    fn make_folder(&self, port: &Port) {
+        let folder = self.run.functions();
+        if port.socket.as_ref().is_some_and(|socket| socket.path.parent() == Some(&*folder)) {
+            let _ = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
+        }
     }
 
     pub(super) async fn remove_port(&mut self, name: &str) {

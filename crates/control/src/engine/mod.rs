@@ -1,5 +1,6 @@
 //! The engine of `control`: one task that owns the running fabric and handles every event that concerns it.
 
+mod chain;
 mod command;
 mod link;
 mod live;
@@ -158,6 +159,7 @@ impl Engine {
             ports: Vec::new(),
             guests: Vec::new(),
             functions: Vec::new(),
+            chains: Vec::new(),
             ..fabric.clone()
         };
         let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone());
@@ -199,35 +201,44 @@ impl Engine {
                 }
                 Message::Down => break,
                 Message::Ask(ask) => self.answer(ask).await,
-                Message::FromData(event) => self.handle_event(event).await,
-                Message::DataEnded { generation, status } => self.data_ended(generation, &status),
-                Message::StartData => self.restart_data().await,
-                Message::Peer(event) => self.peer(event).await,
-                Message::Rested { port, epoch } => self.rested(&port, epoch),
-                Message::Attached { port, epoch, serial, attached } => {
-                    self.attached(&port, epoch, serial, attached);
-                }
-                Message::Guest(event) => self.guests.started(event),
-                Message::Function(event) => {
-                    let gone = self.functions.handle_event(event);
-                    self.forget_functions(gone);
-                }
-                Message::ForFunction { name, number, request, descriptors } => {
-                    let inbox = self.inbox.clone();
-                    self.post(request, descriptors, move |done| {
-                        if let Err(error) = done {
-                            let event = FunctionEvent::failed(&name, number, error);
-                            // Once nobody listens, the fabric is going down.
-                            let _ = inbox.send(Message::Function(event));
-                        }
-                    });
-                }
+                event => self.happened(event).await,
             }
         }
         self.down().await;
         if let Some(answer) = farewell {
             // The client may have disconnected.
             let _ = answer.send(Ok(()));
+        }
+    }
+
+    /// Handles a message that is no request.
+    async fn happened(&mut self, message: Message) {
+        match message {
+            Message::FromData(event) => self.handle_event(event).await,
+            Message::DataEnded { generation, status } => self.data_ended(generation, &status),
+            Message::StartData => self.restart_data().await,
+            Message::Peer(event) => self.peer(event).await,
+            Message::Rested { port, epoch } => self.rested(&port, epoch),
+            Message::Attached { port, epoch, serial, attached } => {
+                self.attached(&port, epoch, serial, attached);
+            }
+            Message::Guest(event) => self.guests.started(event),
+            Message::Function(event) => {
+                let gone = self.functions.handle_event(event);
+                self.forget_functions(gone);
+            }
+            Message::ForFunction { name, number, request, descriptors } => {
+                let inbox = self.inbox.clone();
+                self.post(request, descriptors, move |done| {
+                    if let Err(error) = done {
+                        let event = FunctionEvent::failed(&name, number, error);
+                        // Once nobody listens, the fabric is going down.
+                        let _ = inbox.send(Message::Function(event));
+                    }
+                });
+            }
+            // `serve` handles requests.
+            Message::Ask(_) | Message::Down => {}
         }
     }
 
@@ -284,7 +295,7 @@ impl Engine {
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
-    /// Sorts lists into the order of a file, which is the order in which the API shows them.
+    /// Sorts lists into the order of a file, which is the order in which the API shows them, and takes its chains.
     fn sort_as(&mut self, file: &Fabric) {
         let place = |names: Vec<&str>, name: &str| names.iter().position(|other| *other == name);
         self.fabric
@@ -292,6 +303,7 @@ impl Engine {
             .sort_by_key(|port| place(file.ports.iter().map(|p| &*p.name).collect(), &port.name));
         let switches = || file.switches.iter().map(|switch| &*switch.name).collect();
         self.fabric.switches.sort_by_key(|switch| place(switches(), &switch.name));
+        self.fabric.chains.clone_from(&file.chains);
     }
 
     async fn make(&mut self, change: &Change, target: &Fabric) -> Result<(), EngineError> {
@@ -311,6 +323,7 @@ impl Engine {
             }
             Change::MovePort(port) => self.move_port(port).await?,
             Change::SetPort(port) => self.change_port(port).await?,
+            Change::Join(join) => self.join(join).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => drop(self.functions.remove(name)),
             Change::AddFunction(function) => {

@@ -1,12 +1,14 @@
 //! The engine's views of the running fabric.
 
 use super::Engine;
-use crate::api::{Counts, FabricView, PortStats, PortView, StatsView, SwitchView, WorkerView};
+use crate::api::{
+    ChainView, Counts, FabricView, FunctionView, PortStats, PortView, StatsView, SwitchView, WorkerView,
+};
 use crate::data::PageError;
 use crate::kinds;
 use ringway_fabric::proto::{PortState, Reply, Request, State};
 use ringway_frame::{Counters, Reason};
-use ringway_spec::{Port, Switch, To};
+use ringway_spec::{Chain, Port, Switch, To};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -69,6 +71,28 @@ impl Engine {
             SwitchView { name: switch.name.clone(), lookup: switch.lookup.name().into(), ports }
         };
         self.fabric.switches.iter().map(view).collect()
+    }
+
+    /// Every chain. Frames pass it while all of its functions run.
+    pub(super) fn chain_views(&self) -> Vec<ChainView> {
+        let functions = self.functions.view();
+        let view = |chain: &Chain| {
+            let its =
+                chain.functions.iter().filter_map(|name| functions.iter().find(|one| one.name == *name));
+            let down = its.clone().find(|function| function.state != "running");
+            let why = |function: &FunctionView| {
+                let because = if function.reason.is_empty() { "" } else { ": " };
+                format!("function {} is {}{because}{}", function.name, function.state, function.reason)
+            };
+            ChainView {
+                name: chain.name.clone(),
+                state: if down.is_none() { "up" } else { "down" }.into(),
+                ports: chain.ports.to_vec(),
+                functions: chain.functions.clone(),
+                reason: down.map(why).unwrap_or_default(),
+            }
+        };
+        self.fabric.chains.iter().map(view).collect()
     }
 
     pub(super) async fn port_views(&mut self) -> Vec<PortView> {

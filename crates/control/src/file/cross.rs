@@ -1,12 +1,12 @@
 //! Checks between tables of the file, and against the host.
 
 use super::desired::Fabric;
-use super::{Host, Patch, SOCKET_PATH, link};
+use super::{Host, Patch, SOCKET_PATH, chain, link};
 use crate::kinds::{self, GuestSide, KINDS};
 use crate::lookups;
 use ringway_guests::Attachment;
 use ringway_spec::file::{Diagnostics, either, nearest, units};
-use ringway_spec::{GuestKind, Port, To};
+use ringway_spec::{Function, GuestKind, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
 
@@ -16,6 +16,8 @@ pub struct Partial {
     pub patches: Vec<Patch>,
     /// Links.
     pub links: Vec<link::Link>,
+    /// Chains.
+    pub chains: Vec<chain::Described>,
     /// Worker of each port: path of the entry in the file, and the worker's name.
     pub assigned: BTreeMap<String, (String, String)>,
 }
@@ -23,10 +25,13 @@ pub struct Partial {
 /// Joins patches and workers to their ports, and checks every reference.
 pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &Diagnostics) {
     let of_links = partial.links.iter().map(|link| link.patch.clone());
-    let joined: Vec<Patch> = partial.patches.into_iter().chain(of_links).collect();
+    let of_chains = partial.chains.iter().map(|chain| chain.patch.clone());
+    let joined: Vec<Patch> = partial.patches.into_iter().chain(of_links).chain(of_chains).collect();
+    let chains = chain::resolve(fabric, partial.chains, diagnostics);
     patches(fabric, &joined, diagnostics);
     joins(fabric, &joined, host, diagnostics);
     link::join(fabric, partial.links);
+    chain::join(fabric, chains, &partial.assigned);
     workers(fabric, &partial.assigned, host, diagnostics);
     named_by_lookups(fabric, diagnostics);
     sockets(fabric, host, diagnostics);
@@ -37,7 +42,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
 }
 
 /// Reports that there is no `what` called `name`.
-fn unknown<'n>(
+pub(super) fn unknown<'n>(
     place: &str,
     what: &str,
     name: &str,
@@ -97,13 +102,22 @@ fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, diagnostics: &Diagnost
         match &port.to {
             None if pipe || patched => {}
             None => {
-                let fix = match fabric.switches.first() {
-                    Some(switch) => format!("add switch = \"{}\", a patch or a link", switch.name),
-                    None => "add switch = \"...\", a patch or a link".into(),
+                let own = |function: &&Function| function.chained && function.ports.contains(&port.name);
+                let fix = match (fabric.functions.iter().find(own), fabric.switches.first()) {
+                    (Some(function), _) => {
+                        format!(
+                            "function {}, in a chain, has ends of its own: delete the port",
+                            function.name
+                        )
+                    }
+                    (None, Some(switch)) => {
+                        format!("add switch = \"{}\", a patch, a link or a chain", switch.name)
+                    }
+                    (None, None) => "add switch = \"...\", a patch, a link or a chain".into(),
                 };
                 diagnostics.error(
                     &diagnostics.of(&place),
-                    format!("port {} is on no switch, patch or link", port.name),
+                    format!("port {} is on no switch, patch, link or chain", port.name),
                     fix,
                 );
             }
@@ -325,7 +339,8 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
         ports: &guest.ports,
         kinds: &for_guests,
     });
-    let functions = fabric.functions.iter().map(|function| Owner {
+    // A function in a chain has no ports of the file.
+    let functions = fabric.functions.iter().filter(|function| !function.chained).map(|function| Owner {
         what: "function",
         name: &function.name,
         ports: &function.ports,

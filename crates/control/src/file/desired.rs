@@ -1,7 +1,7 @@
 //! The desired state described by a fabric file.
 
 use ringway_scheduler::Placement;
-use ringway_spec::{Function, Guest, HugePages, Port, Switch, Worker};
+use ringway_spec::{Chain, Function, Guest, HugePages, Port, Switch, Worker};
 use std::path::{Path, PathBuf};
 
 /// The desired state of a fabric. Lists are in the order of the file; every reference is valid.
@@ -21,6 +21,8 @@ pub struct Fabric {
     pub guests: Vec<Guest>,
     /// Functions.
     pub functions: Vec<Function>,
+    /// Chains of functions.
+    pub chains: Vec<Chain>,
     /// Its placement tables.
     pub placement: Placement,
     /// Workers, at least one.
@@ -55,6 +57,11 @@ impl Fabric {
     /// The function of this name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|function| function.name == name)
+    }
+
+    /// The chain of which a function is.
+    pub fn chain_of(&self, function: &str) -> Option<&Chain> {
+        self.chains.iter().find(|chain| chain.functions.iter().any(|own| own == function))
     }
 
     /// The guest of this name.

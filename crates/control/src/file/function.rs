@@ -78,6 +78,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         fallback: fallback.is_some(),
         parameters,
         ports,
+        // A chain may say so.
         chained: false,
         devices,
         memory,
@@ -87,6 +88,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     };
     section.finish(|key| match key {
         "socket" | "switch" => Some("it belongs to the function's port".into()),
+        "chain" => Some("a chain names its functions: [chain.NAME] functions = [...]".into()),
         _ => None,
     });
     Some(function)

@@ -1,6 +1,7 @@
 //! The fabric file: parses TOML into a desired state, or reports all of its errors. Does no I/O itself; the caller
 //! supplies a function that finds plugin units.
 
+mod chain;
 mod cross;
 mod desired;
 mod function;
@@ -14,7 +15,7 @@ mod port;
 pub use desired::Fabric;
 pub use function::{BURSTS, Complaint, MEMORY, MEMORY_RANGE, VM_MEMORY, good_parameter};
 pub(crate) use outside::number;
-pub use port::{cidr, mac, shape, socket, station};
+pub use port::{SLOT_SIZE, SLOTS, cidr, mac, shape, socket, station};
 
 use crate::kinds::PortControl;
 use crate::lookups::LOOKUPS;
@@ -113,8 +114,8 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 11] = [
-    "fabric", "switch", "port", "patch", "link", "guest", "function", "worker", "policy", "cluster",
+const TABLES: [&str; 12] = [
+    "fabric", "switch", "port", "patch", "link", "chain", "guest", "function", "worker", "policy", "cluster",
     "plugins",
 ];
 
@@ -137,6 +138,7 @@ fn whole(
     }
     let mut fabric = head(top, diagnostics);
     let (patches, links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
+    let chains = chain::chains(top, diagnostics);
     for section in named(top, "switch", diagnostics) {
         fabric.switches.extend(switch(section, diagnostics));
     }
@@ -163,7 +165,7 @@ fn whole(
             hold: HOLD,
         });
     }
-    let partial = cross::Partial { patches, links, assigned };
+    let partial = cross::Partial { patches, links, chains, assigned };
     cross::check(&mut fabric, partial, host, diagnostics);
     if fabric.ports.is_empty() && fabric.placement == Placement::default() {
         diagnostics.warn(&(0..0), "no port is described: nothing can connect");
@@ -238,6 +240,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         ports: Vec::new(),
         guests: Vec::new(),
         functions: Vec::new(),
+        chains: Vec::new(),
         placement: Placement::default(),
         workers: Vec::new(),
         warnings: Vec::new(),
@@ -284,7 +287,7 @@ fn patches(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Vec<Patch> {
     list
 }
 
-/// The ports that `what`, a patch or a link, joins.
+/// The ports that `what`, a patch, a link or a chain, joins.
 fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {
     let example = "[\"a\", \"b\"]";
     let ports = section.strings("ports", example);

@@ -3,6 +3,7 @@
 use super::Outside;
 use super::desired::Fabric;
 use crate::kinds;
+use crate::run_dir::FUNCTIONS;
 use ringway_spec::Guest;
 use ringway_spec::file::Diagnostics;
 use std::io;
@@ -29,8 +30,10 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnos
         if let Some(run) = &run {
             let path = run.join(&socket.path);
             in_the_way(&path, &format!("{place}.socket"), outside, diagnostics);
-            // The run directory is created with the fabric; a missing key was reported.
-            let folder = path.parent().filter(|folder| path != *run && folder != run);
+            // These are created with the fabric; a missing key was reported.
+            let made = [run.clone(), run.join(FUNCTIONS)];
+            let folder =
+                path.parent().filter(|folder| path != *run && !made.iter().any(|made| made == folder));
             if let Some(folder) = folder.filter(|folder| is_absent(folder, outside)) {
                 let what = format!("there is no folder {}", folder.display());
                 let at = diagnostics.of(&format!("{place}.socket"));

@@ -79,14 +79,21 @@ fn rights(section: &mut Section<'_>) -> (Option<String>, Option<String>, Option<
     (owner, group, mode)
 }
 
+/// Default slots of each direction of a ring.
+pub const SLOTS: u32 = 512;
+/// Default bytes of a slot.
+pub const SLOT_SIZE: u32 = 2048;
+
 /// Reads the geometry of a ring.
 pub fn shape(section: &mut Section<'_>) -> Settings {
-    let slots = section.number("slots", u64::from(SLOTS_MIN)..=u64::from(SLOTS_MAX)).unwrap_or(512) as u32;
+    let slots = section
+        .number("slots", u64::from(SLOTS_MIN)..=u64::from(SLOTS_MAX))
+        .unwrap_or(u64::from(SLOTS)) as u32;
     if !slots.is_power_of_two() {
         let fix = format!("use a power of two, such as {}", slots.next_power_of_two());
         section.error("slots", format!("`slots` is {slots}"), fix);
     }
-    let slot_size = section.size("slot-size", 64..=32 << 10).unwrap_or(2048) as u32;
+    let slot_size = section.size("slot-size", 64..=32 << 10).unwrap_or(u64::from(SLOT_SIZE)) as u32;
     if !slot_size.is_multiple_of(64) {
         let fix = format!("use a multiple of 64, such as \"{}B\"", slot_size.next_multiple_of(64));
         section.error("slot-size", format!("`slot-size` is {slot_size}"), fix);

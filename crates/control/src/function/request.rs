@@ -96,7 +96,7 @@ fn check_ports(ports: &[String], fabric: &Fabric, wrong: &mut Vec<String>) {
     for (index, port) in ports.iter().take(most).enumerate() {
         let shown = port.escape_debug();
         let guest = fabric.guests.iter().find(|guest| guest.ports.contains(port));
-        let function = fabric.functions.iter().find(|function| function.ports.contains(port));
+        let function = fabric.functions.iter().find(|function| function.fabric_ports().contains(port));
         let owner = guest.map(|guest| &guest.name).or(function.map(|function| &function.name));
         match fabric.port(port) {
             None => wrong.push(format!("there is no port \"{shown}\"; see `ringway ps`")),

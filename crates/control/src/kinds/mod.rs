@@ -6,7 +6,7 @@ mod e1000;
 pub(crate) mod link;
 mod null;
 mod pipe;
-mod ring;
+pub(crate) mod ring;
 mod source;
 mod tap;
 mod vhost_user;

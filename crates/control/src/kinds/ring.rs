@@ -1,15 +1,22 @@
 //! `kind = "ring"`: a program.
 
 use super::{Described, PortControl};
-use crate::file::{shape, socket};
+use crate::file::{SLOT_SIZE, SLOTS, shape, socket};
 use crate::open::{self, EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_port::ring::{KIND, Settings};
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, Port};
+use ringway_spec::{Kind, Port, Socket, To};
 use tokio::task::JoinHandle;
 
 pub struct Ring;
+
+/// A port that the file does not name, for an end of a function in a chain. Without a socket it is for a function of
+/// the data process.
+pub fn of_function(name: &str, socket: Option<Socket>, to: To) -> Port {
+    let settings = Settings { slots: SLOTS, slot_size: SLOT_SIZE };
+    Port { socket, ..Port::new(name, Kind::new(KIND.name, &settings), Some(to)) }
+}
 
 impl PortControl for Ring {
     fn name(&self) -> &'static str {
@@ -31,6 +38,10 @@ impl PortControl for Ring {
         engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        if port.socket.is_none() {
+            // Only a function of the data process has it.
+            return Ok(None);
+        }
         let door = engine.ring_door(port)?;
         let settings: Settings = engine.settings(port)?;
         Ok(Some(tokio::spawn(open::ring::serve(engine, door, settings.geometry(), pages))))

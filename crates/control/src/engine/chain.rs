@@ -1,0 +1,92 @@
+//! Chains while they run: what a change waits for.
+
+use super::{Engine, EngineError, Message};
+use crate::change::Join;
+use crate::functions::{BIRTH, FunctionError};
+use ringway_fabric::proto::{Reply, Request};
+use std::time::{Duration, Instant};
+
+/// How long the frames of a chain's ports wait until the frames in the chain have left it. A function that has frames
+/// for longer, such as a shaper, may then send them in another order, or past a function.
+const DRAIN: Duration = Duration::from_millis(100);
+/// Between two looks at a chain that is not empty.
+const LOOK: Duration = Duration::from_micros(200);
+/// How long a chain must be empty, at every look: a frame may leave one port unseen while another one is looked at, and
+/// frames that a process has taken off its ring are not seen before it passes them on.
+const SETTLED: Duration = Duration::from_millis(2);
+/// What requests to `data` are about, in messages.
+const WHAT: &str = "joining ports";
+
+impl Engine {
+    /// Joins ports to others: once new functions run, and once the frames in the chains that change have passed, so
+    /// that each frame passes the functions of either the former or the new chain, in order. Meanwhile frames wait
+    /// where they come from.
+    pub(super) async fn join(&mut self, join: &Join) -> Result<(), EngineError> {
+        self.await_functions(&join.awaited).await?;
+        let held = join.held.clone();
+        if !held.is_empty() {
+            self.call(WHAT, Request::Hold { ports: held.clone(), held: true }).await?;
+        }
+        let joined = self.drain_and_join(join).await;
+        if joined.is_err() && !held.is_empty() {
+            // The error to report is the first one.
+            let _ = self.call(WHAT, Request::Hold { ports: held, held: false }).await;
+        }
+        joined
+    }
+
+    async fn drain_and_join(&mut self, join: &Join) -> Result<(), EngineError> {
+        let (end, mut since) = (Instant::now() + DRAIN, None::<Instant>);
+        while !join.drained.is_empty() && Instant::now() < end {
+            let reply = self.call(WHAT, Request::Quiet { ports: join.drained.clone() }).await?;
+            since = (reply == Reply::Quiet(true)).then(|| since.unwrap_or_else(Instant::now));
+            if since.is_some_and(|since| since.elapsed() >= SETTLED) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        let request = Request::Join { ports: join.ports.clone(), held: join.held.clone() };
+        self.call(WHAT, request).await.map(drop)
+    }
+
+    /// Waits until these functions run. While the fabric comes up, nothing is waited for.
+    async fn await_functions(&mut self, names: &[String]) -> Result<(), EngineError> {
+        let end = Instant::now() + BIRTH;
+        for name in names {
+            while self.messages.is_some() && !self.functions.is_up(name)? {
+                let rest = end.saturating_duration_since(Instant::now());
+                if rest.is_zero() {
+                    let why = format!("it needs more than {} s", BIRTH.as_secs());
+                    return Err(FunctionError::Unready(name.clone(), why).into());
+                }
+                self.step(rest).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles the next message that is no order, or waits for one; orders wait until the change is done.
+    async fn step(&mut self, time: Duration) {
+        let is_order = |message: &Message| matches!(message, Message::Ask(_) | Message::Down);
+        let waiting = self.backlog.iter().position(|message| !is_order(message));
+        let message = match waiting.and_then(|at| self.backlog.remove(at)) {
+            Some(message) => message,
+            None => {
+                let Some(messages) = &mut self.messages else { return };
+                match tokio::time::timeout(time, messages.recv()).await {
+                    Ok(Some(message)) => message,
+                    Ok(None) => return self.messages = None,
+                    Err(_) => return,
+                }
+            }
+        };
+        match message {
+            Message::Ask(ask) => {
+                let order = self.question(ask).await;
+                self.backlog.extend(order.map(Message::Ask));
+            }
+            Message::Down => self.backlog.push_back(Message::Down),
+            event => self.happened(event).await,
+        }
+    }
+}
