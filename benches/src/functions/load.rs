@@ -20,6 +20,8 @@ pub struct Load<'s> {
     to: &'s mut Ring,
     frames: Frames,
     next: usize,
+    /// Frames sent and received by [`Load::rate`].
+    passed: [u64; 2],
 }
 
 impl<'s> Load<'s> {
@@ -30,7 +32,7 @@ impl<'s> Load<'s> {
 
     /// The same, by any two rings.
     pub fn between(from: &'s mut Ring, to: &'s mut Ring, frames: Frames) -> Load<'s> {
-        Load { from, to, frames, next: 0 }
+        Load { from, to, frames, next: 0, passed: [0; 2] }
     }
 
     /// Frames, for another load.
@@ -81,17 +83,24 @@ impl<'s> Load<'s> {
 
     /// Received frames a second.
     pub fn rate(&mut self, time: Duration) -> Result<f64, Failure> {
-        let (begin, mut came) = (Instant::now(), 0);
+        let (begin, mut sent, mut came) = (Instant::now(), 0, 0);
         loop {
             for _ in 0..16 {
-                self.send()?;
+                sent += self.send()? as u64;
                 came += take(self.to)?;
             }
             let passed = begin.elapsed();
             if passed >= time {
+                self.passed = [self.passed[0] + sent, self.passed[1] + came];
                 return Ok(came as f64 / passed.as_secs_f64());
             }
         }
+    }
+
+    /// Percentage of the frames of [`Load::rate`] that did not come; those under way count, too.
+    pub fn lost(&self) -> f64 {
+        let [sent, came] = self.passed.map(|frames| frames as f64);
+        100.0 * (1.0 - came / sent).max(0.0)
     }
 
     /// Sends up to a burst of frames, as many as the ring has room for.

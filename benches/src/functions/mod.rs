@@ -1,5 +1,7 @@
-//! Functions between two programs on ring ports, on a worker and in a process; starting and changing one on a worker.
+//! Functions between two programs on ring ports, on a worker and in a process, alone and in chains; starting and
+//! changing one on a worker.
 
+mod chain;
 pub mod load;
 mod seat;
 
@@ -19,6 +21,8 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_millis(100);
 /// Millions of frames a second that a function on a worker must pass at 64 bytes: ClickOS's on average.
 const MARK: f64 = 5.0;
+/// Functions of the longest chain.
+const CHAIN: usize = 9;
 
 /// The middleboxes, and the keys of their configurations and frames among those of the subject `click`.
 pub const NAMES: [(&str, &str); 9] = [
@@ -45,6 +49,25 @@ macro_rules! keys {
             (concat!($name, ".process.64"), concat!($what, ", in a process, 64 B")),
             (concat!($name, ".process.1500"), "the same, 1500 B"),
             (concat!($name, ".process.imix"), "the same, IMIX"),)*
+            // Chains.
+            ("chain.worker.1", "a chain of one wire on a worker, 64 B"),
+            ("chain.worker.2", "of 2 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.3", "of 3 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.4", "of 4 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.5", "of 5 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.6", "of 6 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.7", "of 7 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.8", "of 8 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.worker.9", "of 9 wires on a worker: ticks a frame that each further one adds to one"),
+            ("chain.process.1", "a chain of one wire in processes, 64 B"),
+            ("chain.process.2", "of 2 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.3", "of 3 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.4", "of 4 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.5", "of 5 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.6", "of 6 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.7", "of 7 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.8", "of 8 wires in processes: us a frame that each further one adds to one"),
+            ("chain.process.9", "of 9 wires in processes: us a frame that each further one adds to one"),
             ("start.worker", "from the request for a wire on a worker to its first frame, us"),
             ("update.worker", "frames lost by changes of a wire on a worker while frames pass"),
         ]
@@ -87,6 +110,14 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
             }
         }
     }
+    for (kind, process) in [("worker", false), ("process", true)] {
+        for count in 1..=CHAIN {
+            let key = format!("chain.{kind}.{count}");
+            if output.wants(&key) {
+                output.put(&key, chain::chain(plan, count, process));
+            }
+        }
+    }
     if output.wants("start.worker") {
         output.put("start.worker", start(plan));
     }
@@ -100,7 +131,7 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 fn rate(plan: &Plan, case: &Case, length: Length, process: bool) -> Result<Entry, Failure> {
     let mut seat = Seat::new()?;
     if process {
-        seat.start_process(case.text)?;
+        seat.start_process("in", "out", case.text)?;
     } else {
         seat.start((case.text)("FromPort(in)", "ToPort(out)"))?;
     }
@@ -119,7 +150,7 @@ fn rate(plan: &Plan, case: &Case, length: Length, process: bool) -> Result<Entry
     } else {
         "the worker and the function on one core, both programs on the other"
     };
-    Ok(entry.with("best, ticks a frame", ticks).note(note))
+    Ok(entry.with("best, ticks a frame", ticks).with("lost, %", load.lost()).note(note))
 }
 
 const WIRE: &str = "FromPort(in) -> ToPort(out); FromPort(out) -> ToPort(in);";

@@ -29,8 +29,8 @@ pub struct Seat {
     pub to: OnPort,
     number: u64,
     /// Passes connections to the function's handlers.
-    callers: Option<UnixStream>,
-    process: Option<Child>,
+    callers: Vec<UnixStream>,
+    processes: Vec<Child>,
     /// What keeps the rings of the function's process.
     programs: Vec<ringway_port::ring::open::Program>,
 }
@@ -38,37 +38,62 @@ pub struct Seat {
 impl Seat {
     /// A fabric without a function.
     pub fn new() -> Result<Seat, Failure> {
-        let mut rig = Rig::start(&[WORKER], 4, Poll::Adaptive)?;
+        Seat::with(&["in".into(), "out".into()])
+    }
+
+    /// A fabric with programs at both ends of a row of ports, of which each has one function with the next.
+    fn with(row: &[String]) -> Result<Seat, Failure> {
+        let mut rig = Rig::start(&[WORKER], row.len() + 2, Poll::Adaptive)?;
         let port =
             |name: &str, peer: &str| Port::new(name, Kind::new("ring", &()), Some(To::Patch(peer.into())));
-        let from = connected(&mut rig, port("load", "in"), RingOptions::default())?;
-        let to = connected(&mut rig, port("sink", "out"), RingOptions::default())?;
-        rig.add_port(port("in", "load"))?;
-        rig.add_port(port("out", "sink"))?;
+        let (first, last) = (row.first().ok_or("no ports")?, row.last().ok_or("no ports")?);
+        let from = connected(&mut rig, port("load", first), RingOptions::default())?;
+        let to = connected(&mut rig, port("sink", last), RingOptions::default())?;
+        rig.add_port(port(first, "load"))?;
+        for pair in row[1..row.len() - 1].chunks_exact(2) {
+            rig.add_port(port(&pair[0], &pair[1]))?;
+            rig.add_port(port(&pair[1], &pair[0]))?;
+        }
+        rig.add_port(port(last, "sink"))?;
         let (number, folder) = (0, Folder::new()?);
-        Ok(Seat { rig, folder, from, to, number, callers: None, process: None, programs: Vec::new() })
+        let (callers, processes, programs) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Seat { rig, folder, from, to, number, callers, processes, programs })
+    }
+
+    /// A fabric with a chain of wires, which run.
+    pub fn chain(count: usize, process: bool) -> Result<Seat, Failure> {
+        let names: Vec<String> = (0..count).map(|at| format!("wire{at}")).collect();
+        let row: Vec<String> =
+            names.iter().flat_map(|name| ["l", "r"].map(|end| format!("{name}.{end}"))).collect();
+        let mut seat = Seat::with(&row)?;
+        for (name, ends) in names.iter().zip(row.chunks_exact(2)) {
+            if process {
+                let text = |from: &str, to: &str| format!("{from} -> {to};");
+                seat.start_process(&ends[0], &ends[1], text)?;
+            } else {
+                let text = "FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);";
+                let ports = ["l", "r"].map(String::from).into();
+                seat.start_function(Function {
+                    name: name.clone(),
+                    ports,
+                    chained: true,
+                    ..function(text.into())
+                })?;
+            }
+        }
+        Ok(seat)
     }
 
     /// Starts a function on the worker; its configuration runs when this returns.
     pub fn start(&mut self, text: String) -> Result<(), Failure> {
+        self.start_function(function(text))
+    }
+
+    fn start_function(&mut self, function: Function) -> Result<(), Failure> {
         self.number += 1;
-        let function = Function {
-            name: "bench".into(),
-            configuration: Configuration { file: None, text },
-            isolation: Isolation::Worker,
-            fallback: false,
-            parameters: Vec::new(),
-            ports: vec!["in".into(), "out".into()],
-            chained: false,
-            devices: Vec::new(),
-            memory: 256 << 20,
-            core: None,
-            burst: 64,
-            start: true,
-        };
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
-        self.callers = Some(ours);
+        self.callers.push(ours);
         self.rig.fabric.add_function(self.number, function, ("handlers".into(), theirs.into()))?;
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
@@ -91,18 +116,24 @@ impl Seat {
     }
 
     /// Starts a function in a process of its own, as a program on both ports.
-    pub fn start_process(&mut self, text: fn(&str, &str) -> String) -> Result<(), Failure> {
+    pub fn start_process(
+        &mut self,
+        from: &str,
+        to: &str,
+        text: fn(&str, &str) -> String,
+    ) -> Result<(), Failure> {
         let path = |name: &str| self.folder.path().join(name);
         let listen = |name: &str| RingListener::bind(&path(name), Default::default());
-        let doors = [("in", listen("in")?), ("out", listen("out")?)];
-        let [from, to] = ["in", "out"].map(|name| path(name).display().to_string());
-        let file = path("function.click");
+        let doors = [(from, listen(from)?), (to, listen(to)?)];
+        let file = path(&format!("{from}.click"));
+        let [from, to] = [from, to].map(|name| path(name).display().to_string());
         std::fs::write(&file, text(&format!("FromPort({from})"), &format!("ToPort({to})")))?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--function").arg(&file).stdin(Stdio::null());
-        self.process = Some(command.spawn()?);
+        self.processes.push(command.spawn()?);
         let end = Instant::now() + PATIENCE;
-        while self.programs.len() < doors.len() {
+        let all = self.programs.len() + doors.len();
+        while self.programs.len() < all {
             for (name, door) in &doors {
                 self.programs.extend(welcome(&mut self.rig, name, door)?);
             }
@@ -115,7 +146,7 @@ impl Seat {
 
     /// Asks the function on the worker for another configuration; the answer comes by the connection.
     pub fn change(&mut self, text: &str) -> Result<UnixStream, Failure> {
-        let callers = self.callers.as_ref().ok_or("no function runs")?;
+        let callers = self.callers.last().ok_or("no function runs")?;
         let (mut ours, theirs) = UnixStream::pair()?;
         send_with(callers.as_fd(), &[0], &[theirs.as_fd()])?;
         ours.write_all(format!("WRITEDATA hotconfig {}\r\n{text}", text.len()).as_bytes())?;
@@ -123,9 +154,27 @@ impl Seat {
     }
 }
 
+/// A function on the worker, between both programs.
+fn function(text: String) -> Function {
+    Function {
+        name: "bench".into(),
+        configuration: Configuration { file: None, text },
+        isolation: Isolation::Worker,
+        fallback: false,
+        parameters: Vec::new(),
+        ports: vec!["in".into(), "out".into()],
+        chained: false,
+        devices: Vec::new(),
+        memory: 256 << 20,
+        core: None,
+        burst: 64,
+        start: true,
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
+        for process in &mut self.processes {
             // It may have ended already.
             let _ = process.kill();
             let _ = process.wait();

@@ -1,0 +1,67 @@
+//! Chains of wires: what each further one costs.
+
+use super::load::Load;
+use super::seat::Seat;
+use crate::Failure;
+use crate::click::CASES;
+use crate::click::frames::{Frames, Length};
+use crate::entry::{Better, Entry, Slices};
+use crate::machine;
+use crate::plan::Plan;
+use crate::rig::{LOAD, Pinned};
+use std::time::Duration;
+
+const SLICE: Duration = Duration::from_millis(100);
+/// Ticks that a further function on a worker may cost.
+const TICKS: f64 = 40.0;
+/// Microseconds that a further process may cost, where it has a core.
+const MICROSECONDS: f64 = 1.0;
+
+/// Frames of 64 bytes.
+fn frames() -> Result<Frames, Failure> {
+    let case = CASES.iter().find(|case| case.key == "forward").ok_or("no such configuration")?;
+    Ok((case.frames)(Length::Fixed(64)))
+}
+
+/// One function: millions of frames a second. More: what each of the others adds to the time of a frame, against a
+/// chain of one in alternating slices.
+pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure> {
+    let mut one = Seat::chain(1, process)?;
+    let mut all = if count > 1 { Some(Seat::chain(count, process)?) } else { None };
+    let _pinned = Pinned::to(LOAD)?;
+    let mut first = Load::new(&mut one, frames()?);
+    first.send_each_once()?;
+    let mut slices = Slices::default();
+    let Some(all) = &mut all else {
+        for _ in 0..plan.slices(SLICE) {
+            machine::note();
+            slices.ours.push(first.rate(SLICE)? / 1e6);
+        }
+        return Ok(slices.entry("Mpps", Better::More));
+    };
+    let mut whole = Load::new(all, frames()?);
+    whole.send_each_once()?;
+    let mut rates = Slices::default();
+    for _ in 0..plan.slices(2 * SLICE) {
+        machine::note();
+        let (short, long) = (first.rate(SLICE)?, whole.rate(SLICE)?);
+        rates.ours.push(long / 1e6);
+        let added = (long.recip() - short.recip()) / (count - 1) as f64;
+        let unit = if process { 1e6 } else { ringway_host::ticks_per_second() };
+        slices.ours.push(added * unit);
+    }
+    let rate = rates.entry("Mpps", Better::More);
+    let entry = slices.entry(if process { "us" } else { "ticks" }, Better::Less);
+    let entry = entry.with("Mpps of the whole chain", rate.ours.unwrap_or(f64::NAN));
+    Ok(match (process, cores() >= count + 2) {
+        (false, _) => entry.at_most(TICKS),
+        (true, true) => entry.at_most(MICROSECONDS),
+        (true, false) => {
+            entry.note("more processes than cores: they share them with the load and the worker")
+        }
+    })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
+}
