@@ -1,8 +1,8 @@
 //! Functions that run on a worker, between its turns over queues.
 //!
 //! A function takes no more than its share: a bounded number of tasks a turn, and after a turn that took long as much
-//! time as it took goes to the queues, while any is active. A function that panics is lost; the worker and its queues
-//! go on.
+//! time as it took goes to the queues, while they have frames to pass on. A function that panics is lost; the worker
+//! and its queues go on.
 
 use crate::log_limit::LogLimit;
 use crate::proto::FunctionReport;
@@ -107,7 +107,7 @@ pub struct Functions {
     active: usize,
     /// The one that comes first in the next turn.
     first: usize,
-    /// While queues are active, none runs before this time: as long after their last turn as that took.
+    /// While queues pass frames on, none runs before this time: as long after their last turn as that took.
     resumes: u64,
 }
 
@@ -185,7 +185,7 @@ impl Functions {
         true
     }
 
-    /// A part of a turn that began at `now`. While queues are active, functions that took long wait.
+    /// A part of a turn that began at `now`. While queues pass frames on, functions that took long wait.
     #[inline]
     pub fn turn(&mut self, now: u64, clock: &Clock, queues: bool) -> Ran {
         if self.all.is_empty() { Ran::default() } else { self.run(now, clock, queues) }
@@ -195,6 +195,8 @@ impl Functions {
         let mut ran = Ran::default();
         let count = self.all.len();
         let mut may_run = !queues || self.resumes <= now;
+        // Without the time of the queues in this turn.
+        let began = if self.active > 0 { clock.now() } else { now };
         self.first = self.first.checked_rem(count).unwrap_or(0);
         let first = self.first;
         for at in (first..count).chain(0..first) {
@@ -208,7 +210,7 @@ impl Functions {
                 hosted.turn();
                 let ended = clock.now();
                 // All functions together get as much time as the queues.
-                let took = ended.saturating_sub(now);
+                let took = ended.saturating_sub(began);
                 if took > SLICE {
                     self.resumes = ended.saturating_add(took);
                     self.first = at + 1;
@@ -522,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_function_waits_while_queues_are_active() {
+    fn a_slow_function_waits_while_queues_pass_frames_on() {
         let mut rig = rig("InfiniteSource -> Discard; FromPort(a) -> ToPort(a);", None);
         let clock = Clock::new();
         rig.functions.wake(3);
@@ -530,6 +532,6 @@ mod tests {
         assert!(rig.functions.turn(clock.now(), &clock, true).busy);
         assert_eq!(rig.functions.resumes, u64::MAX, "it did not run");
         assert!(rig.functions.turn(clock.now(), &clock, false).busy);
-        assert_ne!(rig.functions.resumes, u64::MAX, "nothing else is active");
+        assert_ne!(rig.functions.resumes, u64::MAX, "the queues have nothing to do");
     }
 }

@@ -399,7 +399,7 @@ impl Worker {
         report_losses(&mut self.losses, &self.alarm);
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
         forwarder.meter.at(Access::NONE);
-        let functions = functions.turn(now, clock, !active.is_empty());
+        let functions = functions.turn(now, clock, moved);
         let next_due = next_due.into_iter().chain(functions.due).min();
         Turned { now, moved, functions, next_due }
     }
