@@ -50,9 +50,9 @@ impl Seat {
         let from = connected(&mut rig, port("load", first), RingOptions::default())?;
         let to = connected(&mut rig, port("sink", last), RingOptions::default())?;
         rig.add_port(port(first, "load"))?;
-        for pair in row[1..row.len() - 1].chunks_exact(2) {
-            rig.add_port(port(&pair[0], &pair[1]))?;
-            rig.add_port(port(&pair[1], &pair[0]))?;
+        for [one, other] in row[1..row.len() - 1].as_chunks().0 {
+            rig.add_port(port(one, other))?;
+            rig.add_port(port(other, one))?;
         }
         rig.add_port(port(last, "sink"))?;
         let (number, folder) = (0, Folder::new()?);
@@ -66,7 +66,7 @@ impl Seat {
         let row: Vec<String> =
             names.iter().flat_map(|name| ["l", "r"].map(|end| format!("{name}.{end}"))).collect();
         let mut seat = Seat::with(&row)?;
-        for (name, ends) in names.iter().zip(row.chunks_exact(2)) {
+        for (name, ends) in names.iter().zip(row.as_chunks::<2>().0) {
             if process {
                 let text = |from: &str, to: &str| format!("{from} -> {to};");
                 seat.start_process(&ends[0], &ends[1], text)?;

@@ -323,6 +323,7 @@ fn started(
         fallback: false,
         parameters: Vec::new(),
         ports: names.iter().map(ToString::to_string).collect(),
+        chained: false,
         devices: Vec::new(),
         memory: plan.memory,
         core: plan.core,

@@ -135,7 +135,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     }
     let (before, early) = joining(from, to, &kept_ports);
     changes.extend(before);
-    let is_early = |name: &str| early.iter().any(|function| *function == name);
+    let is_early = |name: &str| early.contains(&name);
     let is_early_port = |name: &str| name.split_once('.').is_some_and(|(function, _)| is_early(function));
     let functions = from.functions.iter().filter_map(|f| gone(&f.name, &kept_functions));
     changes.extend(functions.map(Change::RemoveFunction));

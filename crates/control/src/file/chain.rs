@@ -122,8 +122,8 @@ pub fn join(fabric: &mut Fabric, chains: Vec<Chain>, assigned: &BTreeMap<String,
         let [first, last] = chain.ports.clone();
         let row: Vec<String> = std::iter::once(first).chain(inner).chain(std::iter::once(last)).collect();
         let mut to: HashMap<&str, &str> = HashMap::new();
-        for pair in row.chunks_exact(2) {
-            to.extend([(&*pair[0], &*pair[1]), (&*pair[1], &*pair[0])]);
+        for [one, other] in row.as_chunks().0 {
+            to.extend([(&**one, &**other), (&**other, &**one)]);
         }
         let next = |port: &str| To::Patch(to.get(port).copied().unwrap_or_default().to_string());
         for port in fabric.ports.iter_mut().filter(|port| chain.ports.contains(&port.name)) {
