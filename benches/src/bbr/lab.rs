@@ -252,7 +252,7 @@ impl Lab<'_> {
             for ((last, space), (kind, to)) in (1..).zip(&*spaces).zip([("one", "data"), ("two", "acks")]) {
                 let interface = name(kind, number);
                 rig.add_tap(&interface, To::Patch(name(to, number)))?;
-                space.take(&interface, address(number, last))?;
+                space.take_with_cubic(&interface, address(number, last))?;
             }
             add_links(rig, cell, number, seed)?;
         }

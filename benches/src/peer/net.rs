@@ -88,14 +88,20 @@ impl Space {
         self.ip(&format!("link set {interface} addrgenmode none up"))
     }
 
-    /// Moves an interface into the namespace, and sets its address, of a network of 24 bits. Connections there begin
-    /// with CUBIC: the host's default may be another, and one that begins with BBR stays paced when that is changed. It
-    /// is the route's, since a namespace's default can only be a controller that the host permits to everybody.
+    /// Moves an interface into the namespace, and sets its address, of a network of 24 bits.
     pub fn take(&self, interface: &str, address: [u8; 4]) -> Result<(), Failure> {
-        let [a, b, c, _] = address;
         let own = std::net::Ipv4Addr::from(address);
         self.take_silently(interface)?;
-        self.ip(&format!("addr add {own}/24 dev {interface}"))?;
+        self.ip(&format!("addr add {own}/24 dev {interface}"))
+    }
+
+    /// As [`Space::take`]; connections of that network begin with CUBIC. The host's default may be another, and one that
+    /// begins with BBR stays paced when that is changed. It is the route's, since a namespace's default can only be a
+    /// controller that the host permits to everybody.
+    pub fn take_with_cubic(&self, interface: &str, address: [u8; 4]) -> Result<(), Failure> {
+        let [a, b, c, _] = address;
+        let own = std::net::Ipv4Addr::from(address);
+        self.take(interface, address)?;
         self.ip(&format!("route change {a}.{b}.{c}.0/24 dev {interface} src {own} congctl cubic"))
     }
 }

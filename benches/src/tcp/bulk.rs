@@ -165,7 +165,7 @@ impl WithKernel {
         for (last, space) in (2..).zip(&spaces) {
             let name = format!("tap{last}");
             rig.add_tap(&name, To::Switch(SWITCH.into()))?;
-            space.take(&name, [10, 96, 0, last])?;
+            space.take_with_cubic(&name, [10, 96, 0, last])?;
         }
         let listener = spaces[0].within(|| Ok(std::net::TcpListener::bind(SocketAddr::from(SERVER))?))?;
         Ok(WithKernel { network: Network::start(host)?, spaces, listener, _program: program, _rig: rig })

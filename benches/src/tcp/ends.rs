@@ -84,7 +84,7 @@ impl Veth {
         ip("link add veth1 type veth peer name veth2")?;
         for (number, space) in (1..).zip(&spaces) {
             let name = format!("veth{number}");
-            space.take(&name, [10, 97, 0, number])?;
+            space.take_with_cubic(&name, [10, 97, 0, number])?;
             if !offloads {
                 let mut command = space.command("ethtool");
                 command.args(["-K", &name]);
