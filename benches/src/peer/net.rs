@@ -95,9 +95,9 @@ impl Space {
         self.ip(&format!("addr add {own}/24 dev {interface}"))
     }
 
-    /// As [`Space::take`]; connections of that network begin with CUBIC. The host's default may be another, and one that
-    /// begins with BBR stays paced when that is changed. It is the route's, since a namespace's default can only be a
-    /// controller that the host permits to everybody.
+    /// As [`Space::take`]; connections of that network begin with CUBIC. The host's default may be another, and one
+    /// that begins with BBR stays paced when that is changed. It is the route's, since a namespace's default can only
+    /// be a controller that the host permits to everybody.
     pub fn take_with_cubic(&self, interface: &str, address: [u8; 4]) -> Result<(), Failure> {
         let [a, b, c, _] = address;
         let own = std::net::Ipv4Addr::from(address);
