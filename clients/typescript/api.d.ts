@@ -382,7 +382,10 @@ export interface FunctionView {
   reason: string;
   /** Number of automatic restarts since it was started. */
   restarts: number;
-  /** `stopped`, `starting`, `running`, `suspended`, or `ended` (and about to be restarted). */
+  /**
+   * `stopped`, `dormant` (it starts with the first frame), `starting`, `running`, `suspended`, or `ended` (and about to
+   * be restarted).
+   */
   state: string;
 }
 

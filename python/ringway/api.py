@@ -432,7 +432,9 @@ class FunctionView(TypedDict):
     restarts: int
     """Number of automatic restarts since it was started."""
     state: str
-    """`stopped`, `starting`, `running`, `suspended`, or `ended` (and about to be restarted)."""
+    """`stopped`, `dormant` (it starts with the first frame), `starting`, `running`, `suspended`, or `ended`
+    (and about to be restarted).
+    """
 
 
 GraphConnection = TypedDict(

@@ -169,6 +169,7 @@ fn function(text: String) -> Function {
         core: None,
         burst: 64,
         start: true,
+        first_frame: false,
     }
 }
 

@@ -329,6 +329,7 @@ fn started(
         core: plan.core,
         burst: 64,
         start: true,
+        first_frame: false,
     };
     let mut start = Start::of(&function, "bench", path.display().to_string());
     start.snapshot = plan.snapshot.map(|(state, _)| state.clone());

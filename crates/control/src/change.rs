@@ -198,7 +198,7 @@ fn joining<'t>(from: &Fabric, to: &'t Fabric, kept: &HashSet<&str>) -> (Vec<Chan
     let mut changes: Vec<Change> =
         to.ports.iter().filter(|port| ports.contains(&port.name)).cloned().map(Change::AddPort).collect();
     changes.extend(functions.iter().map(|function| Change::AddFunction((*function).clone())));
-    let started = functions.iter().filter(|function| function.start);
+    let started = functions.iter().filter(|function| function.start && !function.first_frame);
     join.awaited = started.map(|function| function.name.clone()).collect();
     for chain in &from.chains {
         let functions = chain.functions.iter().filter_map(|name| from.function(name));

@@ -90,6 +90,8 @@ pub fn refusal(name: &str, why: &str) -> String {
 
 enum Life {
     Stopped,
+    /// It starts with the first frame for it.
+    Dormant,
     Running {
         runner: Box<dyn Runner>,
         /// Its configuration runs.
@@ -172,6 +174,17 @@ enum What {
     Late,
 }
 
+/// Whether frames for a function that starts with them must wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// It starts, or will with the first of them.
+    Yes,
+    /// It runs, and may lack its ports.
+    Runs,
+    /// It was stopped, or ended and waits for its restart.
+    No,
+}
+
 /// All functions of a fabric.
 pub struct Functions {
     records: BTreeMap<String, Record>,
@@ -217,7 +230,14 @@ impl Functions {
             photo: None,
         };
         self.records.insert(function.name.clone(), record);
-        if function.start { self.start(&function.name) } else { Ok(()) }
+        match function {
+            Function { start: true, first_frame: true, .. } => {
+                self.record(&function.name)?.life = Life::Dormant;
+                Ok(())
+            }
+            Function { start: true, .. } => self.start(&function.name),
+            _ => Ok(()),
+        }
     }
 
     /// Adds and starts a function requested at run time. It stays only if its configuration starts; the answer then
@@ -275,7 +295,7 @@ impl Functions {
     /// Starts a function.
     pub fn start(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
-        if !matches!(record.life, Life::Stopped) {
+        if !matches!(record.life, Life::Stopped | Life::Dormant) {
             return Err(FunctionError::Already(name.into()));
         }
         (record.quick, record.restarts) = (0, 0);
@@ -419,7 +439,7 @@ impl Functions {
             }
             Life::Running { .. } if suspend => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } => Err(FunctionError::NotSuspended(name.into())),
-            Life::Stopped | Life::Waiting => Err(FunctionError::NotRunning(name.into())),
+            Life::Stopped | Life::Dormant | Life::Waiting => Err(FunctionError::NotRunning(name.into())),
         }
     }
 
@@ -578,7 +598,7 @@ impl Functions {
                 record.reason.clear();
                 self.launch(name);
             }
-            Life::Running { .. } | Life::Stopped => {}
+            Life::Running { .. } | Life::Stopped | Life::Dormant => {}
         }
         Ok(())
     }
@@ -587,7 +607,7 @@ impl Functions {
     pub fn socket(&mut self, name: &str) -> Result<PathBuf, FunctionError> {
         let record = self.record(name)?;
         match record.life {
-            Life::Stopped => Err(FunctionError::NotRunning(name.into())),
+            Life::Stopped | Life::Dormant => Err(FunctionError::NotRunning(name.into())),
             Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } | Life::Waiting => Ok(record.socket.clone()),
         }
@@ -601,8 +621,28 @@ impl Functions {
         let record = self.records.get(name).ok_or_else(|| FunctionError::Unknown(name.into()))?;
         match &record.life {
             Life::Running { up, .. } => Ok(*up),
-            Life::Stopped => Err(FunctionError::Unready(name.into(), "it was stopped".into())),
+            Life::Stopped | Life::Dormant => {
+                Err(FunctionError::Unready(name.into(), "it was stopped".into()))
+            }
             Life::Waiting => Err(FunctionError::Unready(name.into(), record.reason.clone())),
+        }
+    }
+
+    /// A frame for a function waits: it starts if that is what it starts with.
+    pub fn wanted(&mut self, name: &str) {
+        if self.records.get(name).is_some_and(|record| matches!(record.life, Life::Dormant)) {
+            tracing::info!(function = name, "its first frame is there");
+            // It can't run already.
+            let _ = self.start(name);
+        }
+    }
+
+    /// Whether frames for a function that starts with them must wait.
+    pub fn is_late(&self, name: &str) -> Late {
+        match self.records.get(name).map(|record| &record.life) {
+            Some(Life::Running { up: true, .. }) => Late::Runs,
+            Some(Life::Running { .. } | Life::Dormant) => Late::Yes,
+            Some(Life::Stopped | Life::Waiting) | None => Late::No,
         }
     }
 
@@ -620,6 +660,7 @@ impl Functions {
 fn view(name: &str, record: &Record) -> FunctionView {
     let (state, pid) = match &record.life {
         Life::Stopped => ("stopped", 0),
+        Life::Dormant => ("dormant", 0),
         Life::Running { runner, suspended: true, .. } => ("suspended", runner.pid()),
         Life::Running { runner, up: true, .. } => ("running", runner.pid()),
         Life::Running { runner, up: false, .. } => ("starting", runner.pid()),

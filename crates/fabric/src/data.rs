@@ -312,7 +312,7 @@ impl Data {
                 let files = files.map_err(|_| FabricError::Limit("two files belong to a thread"))?;
                 fabric.watch(&worker, thread, files)?;
             }
-            Request::Hold { ports, held } => fabric.hold(&ports, held),
+            Request::Hold { ports, held, watched } => fabric.hold(&ports, held, watched),
             Request::Quiet { ports } => return Ok(Reply::Quiet(fabric.is_quiet(&ports))),
             Request::Join { ports, held } => fabric.join_ports(&ports, &held)?,
             Request::State => return Ok(Reply::State(fabric.state())),

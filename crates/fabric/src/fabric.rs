@@ -12,7 +12,7 @@ use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Handle, Policy, Worker};
-use crate::world::{Port, RxSlot, Steer, Switch, Target, World};
+use crate::world::{Held, Port, RxSlot, Steer, Switch, Target, World};
 use functions::FunctionRecord;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
@@ -86,8 +86,8 @@ struct Record {
     jobs: VecDeque<(Job, Option<u64>)>,
     /// Whether the port is being removed.
     leaving: bool,
-    /// Whether its frames stay where they are for now.
-    held: bool,
+    /// Set while its frames stay where they are.
+    held: Option<Arc<Held>>,
     /// Readable while its session has messages.
     session: Option<Arc<OwnedFd>>,
     /// Limit of the peer's cost; only if it shares memory.
@@ -250,7 +250,7 @@ impl Fabric {
             peer: Some(peer),
             jobs: VecDeque::new(),
             leaving: false,
-            held: false,
+            held: None,
             session: None,
             budget,
             faults,
@@ -403,7 +403,7 @@ impl Fabric {
                 first: world.rx.len() as u32,
                 queues: record.rx.len() as u32,
                 hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.workers)),
-                held: record.held,
+                held: record.held.clone(),
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
             }));

@@ -84,7 +84,8 @@ impl Forwarder {
             source.counters.drop_tx(Reason::NoPort, count);
             return Served::Moved(count);
         };
-        if port.held {
+        if let Some(held) = &port.held {
+            held.wait();
             return Served::Waiting;
         }
         let flood = look_up(&port.target, &burst, source.port, turn.now, verdicts);

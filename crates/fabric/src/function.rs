@@ -388,6 +388,7 @@ mod tests {
             core: None,
             burst: 64,
             start: true,
+            first_frame: false,
         }
     }
 

@@ -108,6 +108,9 @@ pub enum Request {
         ports: Vec<String>,
         /// Whether they wait.
         held: bool,
+        /// Whether [`Event::Wanted`] reports the first of them.
+        #[serde(default)]
+        watched: bool,
     },
     /// Requests [`Reply::Quiet`].
     Quiet {
@@ -195,6 +198,11 @@ pub enum Event {
     },
     /// A port's state changed.
     Changed(PortState),
+    /// A frame waits at a held port.
+    Wanted {
+        /// The port's name.
+        port: String,
+    },
     /// Something happened to a function.
     Function {
         /// Its number.

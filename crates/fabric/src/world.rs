@@ -2,7 +2,7 @@
 
 use crate::patience::Patience;
 use ringway_frame::{CountersRef, RxQueue};
-use ringway_host::Budget;
+use ringway_host::{Budget, EventFd};
 use ringway_switch::{Lookup, PortId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -34,12 +34,40 @@ pub struct Port {
     pub queues: u32,
     /// How long its frames wait for a full destination, in nanoseconds.
     pub hold: u64,
-    /// Whether its frames stay where they are for now.
-    pub held: bool,
+    /// Set while its frames stay where they are.
+    pub held: Option<Arc<Held>>,
     /// The queue that each flow last came from; only with several queues.
     pub steer: Option<Arc<Steer>>,
     /// Budget of its peer; only if the peer shares memory.
     pub budget: Option<Arc<Budget>>,
+}
+
+/// A port whose frames stay where they are for now.
+#[derive(Debug, Default)]
+pub struct Held {
+    alarm: Option<Arc<EventFd>>,
+    /// Whether a frame waits that was not reported.
+    pub news: AtomicBool,
+    /// Whether there was a frame.
+    came: AtomicBool,
+}
+
+impl Held {
+    /// Signals `alarm` at the first frame, if there is one.
+    pub fn new(alarm: Option<Arc<EventFd>>) -> Arc<Held> {
+        Arc::new(Held { alarm, ..Held::default() })
+    }
+
+    /// A frame waits.
+    #[cold]
+    pub fn wait(&self) {
+        if let Some(alarm) = &self.alarm
+            && !self.came.swap(true, Relaxed)
+        {
+            self.news.store(true, Relaxed);
+            alarm.signal();
+        }
+    }
 }
 
 /// Whether a port's peer exceeded its budget; its memory is then not accessed.

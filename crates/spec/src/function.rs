@@ -34,6 +34,9 @@ pub struct Function {
     pub burst: u32,
     /// Whether the function starts with the fabric.
     pub start: bool,
+    /// Whether it starts with the first frame for it instead, which waits until it runs.
+    #[serde(default)]
+    pub first_frame: bool,
 }
 
 /// What separates a function from the rest of the fabric.

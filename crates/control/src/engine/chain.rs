@@ -2,8 +2,10 @@
 
 use super::{Engine, EngineError, Message};
 use crate::change::Join;
-use crate::functions::{BIRTH, FunctionError};
+use crate::functions::{BIRTH, FunctionError, Late};
 use ringway_fabric::proto::{Reply, Request};
+use ringway_spec::{Function, Isolation, To};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long the frames of a chain's ports wait until the frames in the chain have left it. A function that has frames
@@ -25,12 +27,14 @@ impl Engine {
         self.await_functions(&join.awaited).await?;
         let held = join.held.clone();
         if !held.is_empty() {
-            self.call(WHAT, Request::Hold { ports: held.clone(), held: true }).await?;
+            self.call(WHAT, Request::Hold { ports: held.clone(), held: true, watched: false }).await?;
         }
         let joined = self.drain_and_join(join).await;
+        // Whether they still wait for first frames is looked at again.
+        self.held.retain(|port| !held.contains(port));
         if joined.is_err() && !held.is_empty() {
             // The error to report is the first one.
-            let _ = self.call(WHAT, Request::Hold { ports: held, held: false }).await;
+            let _ = self.call(WHAT, Request::Hold { ports: held, held: false, watched: false }).await;
         }
         joined
     }
@@ -45,8 +49,74 @@ impl Engine {
             }
             tokio::time::sleep(LOOK).await;
         }
-        let request = Request::Join { ports: join.ports.clone(), held: join.held.clone() };
-        self.call(WHAT, request).await.map(drop)
+        // Frames for functions that start with them wait on.
+        let late = self.late_ports();
+        let new = |port: &String| join.ports.iter().find(|(own, _)| own == port).map(|(_, next)| next);
+        let goes =
+            |port: &&String| !new(port).or_else(|| self.partner(port)).is_some_and(|to| late.contains(to));
+        let held = join.held.iter().filter(goes).cloned().collect();
+        self.call(WHAT, Request::Join { ports: join.ports.clone(), held }).await.map(drop)
+    }
+
+    /// The port that a port of a patch is joined to.
+    fn partner(&self, port: &str) -> Option<&String> {
+        match &self.fabric.port(port)?.to {
+            Some(To::Patch(partner)) => Some(partner),
+            _ => None,
+        }
+    }
+
+    /// The ports of functions for which frames wait.
+    fn late_ports(&self) -> BTreeSet<String> {
+        self.fabric
+            .functions
+            .iter()
+            .filter(|one| self.is_late(one))
+            .flat_map(Function::fabric_ports)
+            .collect()
+    }
+
+    /// Makes the frames of ports wait that go to functions which start with them and do not run yet, and lets those of
+    /// others go on.
+    pub(super) fn hold_first_frames(&mut self) {
+        let is_needed = self.fabric.functions.iter().any(|function| function.first_frame);
+        if self.data.is_none() || !is_needed && self.held.is_empty() {
+            return;
+        }
+        let late = self.late_ports();
+        let names = self.fabric.ports.iter().map(|port| &port.name);
+        let held: BTreeSet<String> =
+            names.filter(|port| self.partner(port).is_some_and(|to| late.contains(to))).cloned().collect();
+        let differ = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
+        for (ports, is_held) in [(differ(&held, &self.held), true), (differ(&self.held, &held), false)] {
+            if !ports.is_empty() {
+                let request = Request::Hold { ports, held: is_held, watched: is_held };
+                // `data` was restarted if it fails, and nothing is held then.
+                self.post(request, Vec::new(), drop);
+            }
+        }
+        self.held = held;
+    }
+
+    /// Whether frames wait for a function.
+    fn is_late(&self, function: &Function) -> bool {
+        let has_peer = |port: &String| self.live.get(port).is_some_and(|live| live.attached);
+        let in_data = function.isolation == Isolation::Worker;
+        function.first_frame
+            && match self.functions.is_late(&function.name) {
+                Late::Yes => true,
+                Late::No => false,
+                Late::Runs => !in_data && !function.fabric_ports().iter().all(has_peer),
+            }
+    }
+
+    /// A frame waits at a held port: the function that it goes to starts.
+    pub(super) fn wanted(&mut self, port: &str) {
+        let Some(to) = self.partner(port).cloned() else { return };
+        let mut functions = self.fabric.functions.iter();
+        if let Some(function) = functions.find(|one| one.first_frame && one.fabric_ports().contains(&to)) {
+            self.functions.wanted(&function.name);
+        }
     }
 
     /// Waits until these functions run. While the fabric comes up, nothing is waited for.

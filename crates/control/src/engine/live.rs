@@ -34,6 +34,8 @@ pub struct Live {
     pub state: Option<PortState>,
     /// Why it has no peer, or lost its last one.
     pub reason: String,
+    /// Whether `data` has its peer.
+    pub attached: bool,
     /// Number of programs connected to a pipe.
     pub programs: usize,
     /// Its last peer was detached because it used too much time; the next peer is admitted after a delay.
@@ -63,7 +65,7 @@ impl Live {
     /// Records that the peer is gone, and lets the opener bring the next one.
     fn gone(&mut self, reason: &str) {
         self.reason = reason.into();
-        self.resting = false;
+        (self.resting, self.attached) = (false, false);
         self.forget();
         if let Some(opener) = &self.opener {
             opener.gone(self.serial);
@@ -104,6 +106,7 @@ impl Engine {
             closer: Closer::default(),
             state: None,
             reason: String::new(),
+            attached: false,
             programs: 0,
             resting: false,
             log: LogLimit::of_port(),
@@ -236,6 +239,7 @@ impl Engine {
         let is_it = |live: &&mut Live| live.epoch == epoch && live.serial == serial;
         let Some(live) = self.live.get_mut(name).filter(is_it) else { return };
         let is_logged = live.log.allows(name);
+        live.attached = attached.is_ok();
         match attached {
             Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
             Ok(()) => {}
@@ -274,6 +278,7 @@ impl Engine {
                 }
                 live.state = Some(state);
             }
+            Event::Wanted { port } => self.wanted(&port),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
             Event::Function { number, report } => {
                 let gone = self.functions.reported(number, report);

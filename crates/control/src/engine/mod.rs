@@ -19,7 +19,7 @@ use crate::run_dir::RunDir;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -141,6 +141,8 @@ pub struct Engine {
     /// The state that `data` last reported.
     known: proto::State,
     place: Placer,
+    /// Ports whose frames wait for functions that start with them.
+    held: BTreeSet<String>,
 }
 
 impl Engine {
@@ -184,6 +186,7 @@ impl Engine {
             backlog: VecDeque::new(),
             known: proto::State::default(),
             place,
+            held: BTreeSet::new(),
         };
         engine.start_data(1).await?;
         Ok(engine)
@@ -203,6 +206,7 @@ impl Engine {
                 Message::Ask(ask) => self.answer(ask).await,
                 event => self.happened(event).await,
             }
+            self.hold_first_frames();
         }
         self.down().await;
         if let Some(answer) = farewell {
@@ -334,6 +338,7 @@ impl Engine {
             }
         }
         change::apply(&mut self.fabric, change);
+        self.hold_first_frames();
         Ok(())
     }
 
@@ -404,6 +409,7 @@ impl Engine {
         let wait = RESTARTS[self.quick.saturating_sub(1)];
         tracing::error!(status, wait_ms = wait, "the data process ended; starting it again");
         self.data = None;
+        self.held.clear();
         let gone = self.functions.data_ended();
         self.forget_functions(gone);
         let inbox = self.inbox.clone();

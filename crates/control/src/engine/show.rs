@@ -73,13 +73,13 @@ impl Engine {
         self.fabric.switches.iter().map(view).collect()
     }
 
-    /// Every chain. Frames pass it while all of its functions run.
+    /// Every chain. Frames pass it while all of its functions run, or start with the first frame.
     pub(super) fn chain_views(&self) -> Vec<ChainView> {
         let functions = self.functions.view();
         let view = |chain: &Chain| {
             let its =
                 chain.functions.iter().filter_map(|name| functions.iter().find(|one| one.name == *name));
-            let down = its.clone().find(|function| function.state != "running");
+            let down = its.clone().find(|function| !matches!(&*function.state, "running" | "dormant"));
             let why = |function: &FunctionView| {
                 let because = if function.reason.is_empty() { "" } else { ": " };
                 format!("function {} is {}{because}{}", function.name, function.state, function.reason)

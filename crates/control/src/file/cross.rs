@@ -38,6 +38,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     unique(fabric, host, diagnostics);
     guest_ports(fabric, host, diagnostics);
     owners(fabric, host, diagnostics);
+    first_frames(fabric, diagnostics);
     users(fabric, diagnostics);
 }
 
@@ -325,6 +326,20 @@ fn users(fabric: &Fabric, diagnostics: &Diagnostics) {
         if let Some(other) = used.insert(user, name) {
             let wrong = format!("guest {other} runs as {user} already");
             diagnostics.error(&at, wrong, "give each guest a user of its own, or leave `user` out");
+        }
+    }
+}
+
+/// Checks that the first frames for a function can wait where they come from.
+fn first_frames(fabric: &Fabric, diagnostics: &Diagnostics) {
+    for function in fabric.functions.iter().filter(|function| function.first_frame) {
+        for port in function.fabric_ports().iter().filter_map(|port| fabric.port(port)) {
+            if let Some(To::Switch(switch)) = &port.to {
+                let what =
+                    format!("the first frame can't start it: its port {} is on switch {switch}", port.name);
+                let fix = "frames can wait for a function on a patch, on a link or in a chain";
+                diagnostics.error(&diagnostics.of(&format!("function.{}.start", function.name)), what, fix);
+            }
         }
     }
 }

@@ -71,6 +71,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         let most = ringway_spec::file::units::show_size(VM_MEMORY);
         section.error("memory", "a function in a VM has less than 2 GB", format!("use up to {most}"));
     }
+    let (start, first_frame) = start(&mut section);
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
@@ -84,7 +85,8 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         memory,
         core: section.number("core", 0..=65_535).map(|core| core as usize),
         burst: section.number("burst", BURSTS).unwrap_or(*BURSTS.end()) as u32,
-        start: section.boolean("start").unwrap_or(true),
+        start,
+        first_frame,
     };
     section.finish(|key| match key {
         "socket" | "switch" => Some("it belongs to the function's port".into()),
@@ -92,6 +94,20 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         _ => None,
     });
     Some(function)
+}
+
+/// When the function starts: whether with the fabric, and whether with the first frame instead.
+fn start(section: &mut Section<'_>) -> (bool, bool) {
+    match section.text("start").as_deref() {
+        None | Some("true") => (true, false),
+        Some("false") => (false, false),
+        Some("first-frame") => (true, true),
+        Some(other) => {
+            let what = format!("`start` is \"{}\"", other.escape_debug());
+            section.error("start", what, "use true, false or \"first-frame\"");
+            (true, false)
+        }
+    }
 }
 
 /// Whether a parameter has a valid name.

@@ -84,6 +84,7 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
         core,
         burst: burst as u32,
         start: true,
+        first_frame: false,
     })
 }
 

@@ -5,13 +5,14 @@ use crate::bell::Line;
 use crate::function::Order;
 use crate::proto::{Event, FunctionReport};
 use crate::worker::Command;
+use crate::world::Held;
 use ringway_frame::CountersRef;
 use ringway_port::Doorbell;
 use ringway_port::lane::Inside;
 use ringway_spec::{Function, To};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Where a function runs.
 pub(super) struct FunctionRecord {
@@ -158,12 +159,22 @@ impl Fabric {
         }
     }
 
-    /// Makes the frames of ports wait where they are, or lets them go on. Unknown ports are left out.
-    pub fn hold(&mut self, ports: &[String], held: bool) {
+    /// Makes the frames of ports wait where they are, or lets them go on. Unknown ports are left out. If they are
+    /// watched, [`Event::Wanted`] reports the first frame of each.
+    pub fn hold(&mut self, ports: &[String], held: bool, watched: bool) {
         for port in ports {
-            self.ports.get_mut(port).into_iter().for_each(|record| record.held = held);
+            let Some(record) = self.ports.get_mut(port) else { continue };
+            let alarm = watched.then(|| self.bell.clone());
+            record.held = held.then(|| Held::new(alarm));
         }
         self.publish();
+    }
+
+    /// Held ports at which a first frame waits that was not reported.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = Event> {
+        let is_news = |held: &Arc<Held>| held.news.swap(false, Relaxed);
+        let wanted = self.ports.iter().filter(move |(_, record)| record.held.as_ref().is_some_and(is_news));
+        wanted.map(|(port, _)| Event::Wanted { port: port.clone() })
     }
 
     /// Whether no frame waits in the rings or lanes of these ports, and no function of this process that has one of
@@ -175,7 +186,7 @@ impl Fabric {
             && self.functions.values().filter(own).all(|record| record.idle.load(SeqCst))
     }
 
-    /// Joins ports to others, all at once, and lets the frames of held ports go on.
+    /// Joins ports to others, all at once, and lets the frames of `held` ports go on.
     ///
     /// # Errors
     /// A port does not exist; nothing is changed then.
@@ -188,7 +199,7 @@ impl Fabric {
                 record.spec.to = Some(To::Patch(next.clone()));
             }
         }
-        self.hold(held, false);
+        self.hold(held, false, false);
         Ok(())
     }
 }

@@ -282,6 +282,7 @@ impl Fabric {
         let mut jobs: Vec<_> = self.replace_workers().into_iter().map(|name| (name, Job::Renew)).collect();
         let mut events = self.new_workers();
         events.extend(self.function_events());
+        events.extend(self.wanted());
         let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
         jobs.extend(self.ports.keys().map(|name| (name.clone(), Job::Check)));

@@ -146,7 +146,7 @@ impl Bench {
                 first: u32::from(id),
                 queues: 1,
                 hold: HOLD,
-                held: false,
+                held: None,
                 steer,
                 budget: None,
             };

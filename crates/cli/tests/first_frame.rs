@@ -1,0 +1,191 @@
+//! Functions that start with the first frame for them, which is delivered.
+#![allow(clippy::unwrap_used)]
+
+mod lab;
+
+use lab::{Lab, Running, isolations, until};
+use ringway_client::{Ring, Wait};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A chain of two functions between two programs.
+fn file(isolation: &str) -> String {
+    let function = |name: &str, start: &str| {
+        format!(
+            "[function.{name}]\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\nstart = {start}\n\
+             click = \"FromPort(l) -> c :: Counter -> ToPort(r); FromPort(r) -> ToPort(l);\"\n"
+        )
+    };
+    format!(
+        "[port.one]\nkind = \"ring\"\nsocket = \"one.sock\"\n\
+         [port.two]\nkind = \"ring\"\nsocket = \"two.sock\"\n\
+         [chain.c]\nports = [\"one\", \"two\"]\nfunctions = [\"f\", \"g\"]\n{}{}",
+        function("f", "\"first-frame\""),
+        function("g", "\"first-frame\""),
+    )
+}
+
+fn program(lab: &Lab, port: &str) -> Ring {
+    let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
+    until("the port is up", || lab.state(port) == "up");
+    ring
+}
+
+fn send(ring: &mut Ring, number: u8) {
+    assert!(ring.tx.push(&[number; 60]).unwrap());
+    ring.sync().unwrap();
+}
+
+fn next(ring: &mut Ring, most: Duration) -> Option<u8> {
+    let end = Instant::now() + most;
+    let mut out = [0; 60];
+    while Instant::now() < end {
+        ring.wait(Wait::RX, Some(end.saturating_duration_since(Instant::now()))).unwrap();
+        let received = ring.rx.pop(&mut out).unwrap();
+        ring.rx.sync().unwrap();
+        if received.is_some() {
+            return Some(out[20]);
+        }
+    }
+    None
+}
+
+fn states(lab: &Lab) -> Vec<String> {
+    let list = lab.json(&["function", "list"]);
+    list.as_array().unwrap().iter().map(|one| one["state"].as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn the_first_frame_starts_each_function_and_passes_it() {
+    for isolation in std::iter::once("worker").chain(isolations()) {
+        let lab = Lab::new(&format!("first-{isolation}"), &file(isolation));
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+        assert_eq!(states(&lab), ["dormant", "dormant"], "{isolation}");
+        assert_eq!(lab.json(&["ps"])["chains"][0]["state"], "up");
+        for number in 0..50 {
+            send(&mut one, number);
+        }
+        for number in 0..50 {
+            assert_eq!(next(&mut two, LONG), Some(number), "{isolation}");
+        }
+        assert_eq!(states(&lab), ["running", "running"], "{isolation}");
+        let drops = lab.json(&["stats"])["ports"].to_string();
+        assert!(!drops.contains("\"down\"") && !drops.contains("\"full\""), "{isolation}: {drops}");
+        send(&mut two, 7);
+        assert_eq!(next(&mut one, LONG), Some(7), "{isolation}");
+    }
+}
+
+#[test]
+fn a_function_that_is_stopped_does_not_start_by_a_frame() {
+    let lab = Lab::new("first-stopped", &file("worker"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+    lab.ok(&["function", "stop", "f"]);
+    send(&mut one, 1);
+    until("frames for it are dropped", || lab.json(&["stats"])["ports"].to_string().contains("\"down\":1"));
+    assert_eq!(states(&lab), ["stopped", "dormant"]);
+    lab.ok(&["function", "start", "f"]);
+    until("frames pass", || {
+        send(&mut one, 2);
+        next(&mut two, Duration::from_millis(100)) == Some(2)
+    });
+}
+
+/// A network namespace without IPv6, kept by a process that sleeps, and its path.
+fn namespace() -> (Running, String) {
+    let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let mut unshare = Command::new("unshare");
+    let keeper = unshare.args(["--net", "--", "sleep", "infinity"]).stdin(Stdio::null()).spawn().unwrap();
+    let path = format!("/proc/{}/ns/net", keeper.id());
+    let keeper = Running(keeper);
+    until("the namespace exists", || std::fs::read_link(&path).is_ok_and(|theirs| theirs != ours));
+    within(&path, "for at in all default; do echo 1 > /proc/sys/net/ipv6/conf/$at/disable_ipv6; done");
+    (keeper, path)
+}
+
+/// A shell in a namespace.
+fn shell(namespace: &str, script: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args([&format!("--net={namespace}"), "--", "sh", "-c", script]);
+    command
+}
+
+/// The output of a script in a namespace.
+fn within(namespace: &str, script: &str) -> Vec<u8> {
+    let output = shell(namespace, script).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// The Ethernet address of an interface.
+fn address(namespace: &str, interface: &str) -> String {
+    let text = String::from_utf8(within(namespace, &format!("ip -o link show {interface}"))).unwrap();
+    text.split_once("link/ether ").unwrap().1.split(' ').next().unwrap().to_string()
+}
+
+#[test]
+fn the_first_segment_of_an_http_transfer_starts_its_firewall() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: creating a TAP needs root");
+        return;
+    }
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/firewall.click");
+    for isolation in ["worker", "process"] {
+        let ((_inside, client), (_outside, server)) = (namespace(), namespace());
+        let port = |name: &str, namespace: &str, address: &str| {
+            format!(
+                "[port.{name}]\nkind = \"tap\"\nnamespace = \"{namespace}\"\ninterface = \"{name}0\"\n\
+                 address = \"{address}/24\"\n"
+            )
+        };
+        let file = format!(
+            "{}{}[chain.web]\nports = [\"client\", \"server\"]\nfunctions = [\"wall\"]\n[function.wall]\n\
+             config = \"{}\"\nports = [\"inside\", \"outside\"]\nisolation = \"{isolation}\"\n\
+             start = \"first-frame\"\n",
+            port("client", &client, "10.0.0.1"),
+            port("server", &server, "10.0.0.2"),
+            config.display()
+        );
+        let lab = Lab::new(&format!("first-http-{isolation}"), &file);
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        until("the TAPs are there", || ["client", "server"].iter().all(|port| lab.state(port) == "up"));
+        let page: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(lab.folder.join("page"), &page).unwrap();
+        // Otherwise an ARP request would be the first frame.
+        let neighbour = |own: &str, interface: &str, host: &str, its: String| {
+            within(own, &format!("ip neigh replace {host} lladdr {its} dev {interface} nud permanent"));
+        };
+        neighbour(&client, "client0", "10.0.0.2", address(&server, "server0"));
+        neighbour(&server, "server0", "10.0.0.1", address(&client, "client0"));
+        let script = "exec python3 -m http.server 80 --bind 10.0.0.2";
+        let mut python = shell(&server, script);
+        python.current_dir(&lab.folder).stdout(Stdio::null()).stderr(Stdio::null());
+        let _python = Running(python.spawn().unwrap());
+        let is_listening = "grep -q ':0050 00000000:0000 0A' /proc/net/tcp";
+        until("the server listens", || shell(&server, is_listening).status().unwrap().success());
+        assert_eq!(states(&lab), ["dormant"], "{isolation}");
+        let fetched = within(&client, "curl --silent --noproxy '*' --max-time 60 http://10.0.0.2/page");
+        assert!(fetched == page, "{isolation}: {} bytes", fetched.len());
+        assert_eq!(states(&lab), ["running"], "{isolation}");
+        assert_eq!(lab.ok(&["function", "read", "wall", "denied.count"]).trim(), "0");
+        let stats = lab.json(&["stats"])["ports"].to_string();
+        assert!(!stats.contains("\"down\""), "{isolation}: no segment is lost: {stats}");
+    }
+}
+
+#[test]
+fn frames_cannot_wait_on_a_switch() {
+    let text = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n[function.f]\n\
+                port = \"a\"\nclick = \"FromPort(a) -> ToPort(a);\"\nstart = \"first-frame\"\n";
+    let lab = Lab::new("first-switch", text);
+    let (_, why) = lab.fails(&["check", "lab.toml"]);
+    assert!(why.contains("the first frame can't start it: its port a is on switch s"), "{why}");
+    lab.write(&text.replace("first-frame", "later"));
+    let (_, why) = lab.fails(&["check", "lab.toml"]);
+    assert!(why.contains("`start` is \"later\"; use true, false or \"first-frame\""), "{why}");
+}
