@@ -149,6 +149,14 @@ impl platform::Plug for Plug {
         RefMut::filter_map(port, |port| port.attachment.ring()).ok().map(Borrowed)
     }
 
+    fn are_all_up(&self) -> bool {
+        let is_up = |shared: Rc<RefCell<Shared>>| {
+            // The own attachment may be in use.
+            shared.try_borrow().map_or(true, |shared| matches!(shared.attachment.state(), State::Up(_)))
+        };
+        ALL.with_borrow(|all| all.values().filter_map(Weak::upgrade).all(is_up))
+    }
+
     fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>) {
         if let Some(changed) =
             self.changed.as_ref().filter(|changed| changed.as_fd().as_raw_fd() == descriptor)

@@ -11,6 +11,22 @@ use ringway_ring::Received;
 
 /// Nanoseconds of polling after the last frame.
 const SPIN: u64 = 50_000;
+/// Nanoseconds for which frames wait at most, once their port is up, until all others are: a frame that started the
+/// program then finds the port by which it leaves.
+const PATIENCE: u64 = 500_000_000;
+/// Nanoseconds between two looks at the other ports meanwhile.
+const LOOK: u64 = 100_000;
+
+/// Whether frames are taken.
+#[derive(Clone, Copy, Default)]
+enum Stage {
+    /// The port is away.
+    #[default]
+    Away,
+    /// Once other ports are up, or at this time.
+    Waiting(u64),
+    Open,
+}
 
 /// Receives the frames that a port sends.
 #[derive(Default)]
@@ -21,6 +37,9 @@ pub struct FromPort<P> {
     spin: u64,
     timestamp: bool,
     task: Option<Task>,
+    stage: Stage,
+    /// For looks at the other ports.
+    look: Option<Timer>,
     /// Time since which no frame has arrived.
     idle: Option<u64>,
     count: u64,
@@ -66,6 +85,30 @@ impl<P: Plug> FromPort<P> {
         Ok(drops)
     }
 
+    /// Whether the port's frames are to be taken; if not, a timer or a descriptor signals when to try again.
+    #[cold]
+    fn opens(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.plug.ring(cx).is_none() {
+            self.stage = Stage::Away;
+            return false;
+        }
+        let now = cx.steady();
+        let end = match self.stage {
+            Stage::Away => now.saturating_add(PATIENCE),
+            Stage::Waiting(end) => end,
+            Stage::Open => return true,
+        };
+        if now >= end || self.plug.are_all_up() {
+            self.stage = Stage::Open;
+            return true;
+        }
+        self.stage = Stage::Waiting(end);
+        if let Some(look) = self.look {
+            cx.set_timer_after(look, LOOK);
+        }
+        false
+    }
+
     /// Sleeps until the port notifies us, if no frames arrived for a while.
     fn rest(&mut self, task: Task, cx: &mut Context<'_>) {
         let now = cx.coarse_now();
@@ -100,6 +143,7 @@ impl<P: Plug> Element for FromPort<P> {
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.task = Some(cx.new_task(false));
+        self.look = Some(cx.new_timer());
         self.plug.prefer_offloads(self.offloads);
         self.plug.initialize(cx)
     }
@@ -115,7 +159,10 @@ impl<P: Plug> Element for FromPort<P> {
 
     fn selected(&mut self, descriptor: i32, _: bool, _: bool, cx: &mut Context<'_>) {
         self.plug.selected(descriptor, cx);
-        let Some(mut ring) = self.plug.ring(cx) else { return };
+        let Some(mut ring) = self.plug.ring(cx) else {
+            self.stage = Stage::Away;
+            return;
+        };
         ring.disarm_rx();
         drop(ring);
         self.idle = None;
@@ -125,9 +172,15 @@ impl<P: Plug> Element for FromPort<P> {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
+        if !matches!(self.stage, Stage::Open) && !self.opens(cx) {
+            return false;
+        }
         let mut burst = PacketBurst::default();
         let offloads = self.offloads;
-        let Some(mut ring) = self.plug.ring(cx) else { return false };
+        let Some(mut ring) = self.plug.ring(cx) else {
+            self.stage = Stage::Away;
+            return false;
+        };
         let taken = Self::take(&mut ring, offloads, &mut burst, cx);
         drop(ring);
         match taken {

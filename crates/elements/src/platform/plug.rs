@@ -81,6 +81,9 @@ pub trait Plug: Default + 'static {
     /// The ring, if there is one. If not, the element's timer or a descriptor signals when to try again.
     fn ring(&mut self, cx: &mut Context<'_>) -> Option<Self::Ring<'_>>;
 
+    /// Whether each port that the program's elements use is up.
+    fn are_all_up(&self) -> bool;
+
     /// Handles a ready descriptor: clears the notification, and notices a lost ring.
     fn selected(&mut self, descriptor: i32, cx: &mut Context<'_>);
 

@@ -98,16 +98,21 @@ struct Surroundings<M> {
 }
 
 impl<M: Machine> Surroundings<M> {
-    /// Exchanges messages; stops the router if the channel can't be used.
-    fn exchange(&mut self) {
-        let exchanged = platform::with(|platform| {
-            platform.receive()?;
-            platform.channel.flush()
-        });
+    /// Exchanges messages; stops the router if the channel can't be used. Whether messages came.
+    fn exchange(&mut self) -> bool {
+        let exchanged = platform::with(|platform| Ok((platform.receive()?, platform.channel.flush()?)));
         match exchanged {
-            Some(Ok(false)) | None => {}
-            Some(Ok(true)) => (self.host.notify)(),
-            Some(Err(_)) => self.broken = true,
+            None => false,
+            Some(Ok((came, notify))) => {
+                if notify {
+                    (self.host.notify)();
+                }
+                came
+            }
+            Some(Err(Broken::Index | Broken::Buffer)) => {
+                self.broken = true;
+                false
+            }
         }
     }
 
@@ -142,9 +147,8 @@ impl<M: Machine> Surroundings<M> {
             return true;
         }
         let any = self.select(router);
-        // Answers go at once.
-        self.exchange();
-        any
+        // Answers go at once; what comes is for the next look.
+        self.exchange() || any
     }
 
     /// Tells elements of what is ready; whether anything was.

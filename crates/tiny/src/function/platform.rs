@@ -140,11 +140,12 @@ impl Platform {
         }
     }
 
-    /// Handles messages of the monitor.
-    pub(super) fn receive(&mut self) -> Result<(), Broken> {
+    /// Handles messages of the monitor; whether there were any.
+    pub(super) fn receive(&mut self) -> Result<bool, Broken> {
         let Platform { channel, connections, opened, ports, map, snapshot, .. } = self;
-        let mut answers = Vec::new();
+        let (mut answers, mut any) = (Vec::new(), false);
         while let Some(message) = channel.receive()? {
+            any = true;
             match ToGuest::from_bytes(message) {
                 Some(ToGuest::PortUp(number, place)) => {
                     let Some(port) = ports.get(usize::from(number)) else { continue };
@@ -183,7 +184,7 @@ impl Platform {
             }
         }
         answers.into_iter().for_each(|answer| channel.send(answer));
-        Ok(())
+        Ok(any)
     }
 
     /// Whether a descriptor is readable and writable: a port's if its ring or its state changed.

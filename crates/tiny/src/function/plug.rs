@@ -163,6 +163,14 @@ impl elements::Plug for Plug {
         port.ring.is_some().then_some(Borrowed(port))
     }
 
+    fn are_all_up(&self) -> bool {
+        let is_up = |port: &Rc<RefCell<Port>>| {
+            // The own port may be in use.
+            port.try_borrow().map_or(true, |port| !port.asked || port.ring.is_some())
+        };
+        platform::with(|platform| platform.ports.iter().all(is_up)).unwrap_or(true)
+    }
+
     fn selected(&mut self, _: i32, _: &mut Context<'_>) {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();

@@ -234,6 +234,36 @@ fn frames_pass_and_handlers_answer_until_the_configuration_stops() {
 }
 
 #[test]
+fn frames_wait_until_every_port_is_up() {
+    let ports = Rc::new(RefCell::new([Port::new(), Port::new()]));
+    let [first, second] = [(); 2].map(|()| ports.clone());
+    let steps: Vec<Step> = std::vec![
+        Box::new(move |monitor| {
+            let [a, _] = &mut *first.borrow_mut();
+            (0..10).for_each(|number| a.send(&[number; 60]));
+            monitor.tell(&ToGuest::PortUp(0, a.place));
+            true
+        }),
+        Box::new(move |monitor| {
+            monitor.tell(&ToGuest::PortUp(1, second.borrow()[1].place));
+            true
+        }),
+        Box::new(move |_| {
+            let [_, b] = &mut *ports.borrow_mut();
+            (0..10).for_each(|number| assert_eq!(b.next(), Some([number; 60].to_vec())));
+            true
+        }),
+        Box::new(|monitor| {
+            monitor.tell(&ToGuest::Opened(0));
+            true
+        }),
+        ask("WRITE stop\n".into(), "200"),
+    ];
+    let (end, _) = play(WIRE, steps);
+    assert_eq!(end, FunctionEnd::Stopped);
+}
+
+#[test]
 fn a_wrong_configuration_is_reported() {
     let (end, monitor) = play("FromPort(a) ->\n Nonsense -> ToPort(b);", Vec::new());
     assert_eq!(end, FunctionEnd::Wrong);
