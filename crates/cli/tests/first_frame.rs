@@ -135,7 +135,7 @@ fn the_first_segment_of_an_http_transfer_starts_its_firewall() {
         return;
     }
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/firewall.click");
-    for isolation in ["worker", "process"] {
+    for isolation in std::iter::once("worker").chain(isolations()) {
         let ((_inside, client), (_outside, server)) = (namespace(), namespace());
         let port = |name: &str, namespace: &str, address: &str| {
             format!(
