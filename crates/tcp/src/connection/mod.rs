@@ -426,7 +426,8 @@ impl Connection {
         }
         let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
         let possible = self.right_edge() - self.rcv_nxt();
-        self.ack_now |= possible >= 2 * left && possible >= left + self.window_step();
+        let grows = possible >= 2 * left && possible >= left + self.window_step();
+        self.ack_now |= grows && !self.has_first_window();
     }
 
     /// Whether bytes that were to be sent without a copy are gone: the connection must be reset.

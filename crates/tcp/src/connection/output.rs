@@ -12,6 +12,8 @@ use ringway_wire::tcp::Flags;
 const GSO_MAX: u64 = 65_535 - 40 - 60;
 /// Segments of the largest frame (`GSO_MAX_SEGS`, and what `frame` accepts).
 const GSO_SEGMENTS: u64 = 255;
+/// The largest window without a scale, as in a SYN (RFC 7323, 2.2).
+const LARGEST_UNSCALED: u64 = 65_535;
 /// Frames of one connection in a row. Other connections come next, so that none waits long.
 const QUANTUM: usize = 4;
 
@@ -178,7 +180,16 @@ impl Connection {
     /// The furthest right edge that the buffer permits.
     pub(super) fn right_edge(&self) -> u64 {
         let unread = self.receiving.readable() as u64;
-        self.receiving.next() + (self.rcvbuf as u64).saturating_sub(unread)
+        // As in a SYN, until the handshake is complete.
+        let most = if self.is_synchronized() { u64::MAX } else { LARGEST_UNSCALED };
+        self.receiving.next() + (self.rcvbuf as u64).saturating_sub(unread).min(most)
+    }
+
+    /// Whether no window was announced but that of a SYN, and more than half of what a SYN can announce is left:
+    /// the next acknowledgment announces more, early enough.
+    pub(super) fn has_first_window(&self) -> bool {
+        let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
+        self.rcv_adv <= FIRST + 1 + LARGEST_UNSCALED && 2 * left > LARGEST_UNSCALED
     }
 
     /// By how much a window grows at least.

@@ -107,7 +107,11 @@ impl Connection {
         let outstanding = self.una < self.nxt;
         acked.duplicate = !acked.advanced && segment.payload.is_empty() && !grew && outstanding;
         self.sample_rtt(cx, segment, &acked);
-        self.detect_loss(cx);
+        // What a SYN-ACK does not acknowledge is sent again anyway, and need not be lost: the server may ignore it, or
+        // the path be too narrow.
+        if !segment.flags.has(Flags::SYN) {
+            self.detect_loss(cx);
+        }
         self.react(cx, &mut acked);
         acked.sample.losses = self.rate.lost - lost_before;
         self.finish_tail_probe(cx, ack, &acked);
