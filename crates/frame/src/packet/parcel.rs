@@ -15,24 +15,31 @@ pub struct Parcel {
     buffer: Buffer,
     /// At most `end`.
     start: u32,
-    /// At most the buffer's capacity.
+    /// At most `capacity`.
     end: u32,
+    /// The buffer's, copied so that the buffer's header is not touched.
+    capacity: u32,
     offload: Offload,
 }
+
+const _: () = assert!(size_of::<Parcel>() == 32);
 
 // SAFETY: a buffer belongs to one thread because its clones count themselves in a cell; a parcel's buffer has no
 // clones, and nothing else of a parcel belongs to a thread.
 unsafe impl Send for Parcel {}
 
 impl Parcel {
-    fn of(buffer: Buffer) -> Parcel {
-        Parcel { buffer, start: 0, end: 0, offload: Offload::default() }
+    #[inline]
+    fn of(buffer: Buffer, capacity: u32) -> Parcel {
+        Parcel { buffer, start: 0, end: 0, capacity, offload: Offload::default() }
     }
 
     /// An empty one for a frame of `length` bytes, which a usual one can't take.
     #[cold]
     pub fn large(length: usize) -> Parcel {
-        Parcel::of(Buffer::new(HEADROOM + length))
+        let buffer = Buffer::new(HEADROOM + length);
+        let capacity = buffer.capacity() as u32;
+        Parcel::of(buffer, capacity)
     }
 
     /// Number of bytes.
@@ -66,7 +73,7 @@ impl Parcel {
     pub fn fill(&mut self, burst: &Burst<'_>, index: usize) -> bool {
         let meta = burst.meta(index);
         let length = meta.len as usize;
-        if HEADROOM + length > self.buffer.capacity() {
+        if HEADROOM + length > self.capacity as usize {
             return false;
         }
         // SAFETY: the range is within the capacity, and the buffer is not shared.
@@ -95,12 +102,9 @@ impl Packet {
         }
         let mut packet = ManuallyDrop::new(self);
         // SAFETY: the packet is not used or dropped after this.
-        let mut node = unsafe { ManuallyDrop::take(&mut packet.0) };
-        let (start, end) = (node.start, node.end);
-        let none = node.free_list.none();
-        let buffer = node.set_buffer(none);
-        FreeList::put(node);
-        Parcel { buffer, start, end, offload }
+        let node = unsafe { ManuallyDrop::take(&mut packet.0) };
+        let (start, end, capacity) = (node.start, node.end, node.capacity);
+        Parcel { buffer: FreeList::take_buffer(node), start, end, capacity, offload }
     }
 
     /// Moves the data to a buffer of its size if it has a far larger one.
@@ -118,24 +122,29 @@ impl Pool {
     /// An empty parcel, for a frame that leaves room for the usual headroom in [`SMALL`] bytes.
     #[inline]
     pub fn blank(&self) -> Parcel {
-        Parcel::of(self.0.buffer(SMALL))
+        Parcel::of(self.0.buffer(SMALL), SMALL as u32)
     }
 
     /// Takes a parcel's memory for later packets.
     #[inline]
     pub fn keep(&self, parcel: Parcel) {
-        self.0.put_buffer(parcel.buffer);
+        if parcel.capacity as usize == SMALL {
+            self.0.put_small(parcel.buffer);
+        }
     }
 
     /// A packet with the parcel's bytes and offloads. `None` if the offloads are invalid, or at the pool's limit.
     #[inline]
     pub fn unpack(&self, parcel: Parcel) -> Option<Packet> {
-        let Parcel { buffer, start, end, offload } = parcel;
-        if self.0.is_exhausted() || !self.0.admits(buffer.capacity()) {
-            self.0.put_buffer(buffer);
-            return None;
-        }
-        let mut node = self.0.node(buffer);
+        let Parcel { buffer, start, end, capacity, offload } = parcel;
+        let mut node = match self.0.node_of_small(buffer, capacity) {
+            Ok(node) => node,
+            Err(buffer) if self.0.is_exhausted() || !self.0.admits(capacity as usize) => {
+                self.0.put_buffer(buffer);
+                return None;
+            }
+            Err(buffer) => self.0.node(buffer),
+        };
         node.reset(start, end - start);
         let mut packet = Packet(ManuallyDrop::new(node));
         if offload != Offload::default() {

@@ -98,6 +98,7 @@ impl FreeList {
     }
 
     /// An unshared buffer of at least `size` bytes.
+    #[inline]
     pub(super) fn buffer(&self, size: usize) -> Buffer {
         if size > SMALL {
             return Buffer::new(size);
@@ -105,6 +106,12 @@ impl FreeList {
         if let Some(buffer) = self.buffers.borrow_mut().pop() {
             return buffer;
         }
+        self.buffer_of_node()
+    }
+
+    /// A buffer of [`SMALL`] bytes, a free node's if there is one.
+    #[cold]
+    fn buffer_of_node(&self) -> Buffer {
         let nodes = self.nodes.borrow_mut().pop();
         match nodes {
             Some(mut node) => {
@@ -117,9 +124,49 @@ impl FreeList {
     }
 
     pub(super) fn put_buffer(&self, buffer: Buffer) {
-        if buffer.capacity() == SMALL && !buffer.is_shared() && !self.closed.get() {
+        if buffer.capacity() == SMALL && !buffer.is_shared() {
+            self.put_small(buffer);
+        }
+    }
+
+    /// Keeps an unshared buffer of [`SMALL`] bytes.
+    #[inline]
+    pub(super) fn put_small(&self, buffer: Buffer) {
+        if !self.closed.get() {
             keep(&self.buffers, buffer);
         }
+    }
+
+    /// The buffer of a node, which no clone shares; the node is kept without one.
+    #[inline]
+    pub(super) fn take_buffer(mut node: Box<Inner>) -> Buffer {
+        let free_list = node.free_list.clone();
+        let buffer = if node.capacity as usize > SMALL {
+            node.set_buffer(free_list.none())
+        } else {
+            (node.capacity, node.cloned) = (0, Cell::new(true));
+            core::mem::replace(&mut node.buffer, free_list.none())
+        };
+        if !free_list.closed.get() {
+            keep(&free_list.bare_nodes, node);
+        }
+        buffer
+    }
+
+    /// A free node without a buffer, with this unshared one, if it has [`SMALL`] bytes.
+    ///
+    /// # Errors
+    /// There is no such node, or the buffer is another.
+    #[inline]
+    pub(super) fn node_of_small(&self, buffer: Buffer, capacity: u32) -> Result<Box<Inner>, Buffer> {
+        if capacity as usize != SMALL {
+            return Err(buffer);
+        }
+        let Some(mut node) = self.bare_nodes.borrow_mut().pop() else { return Err(buffer) };
+        node.capacity = capacity;
+        node.cloned.set(false);
+        node.buffer = buffer;
+        Ok(node)
     }
 
     /// A node with `buffer`. The values of its other fields may be an earlier packet's.
