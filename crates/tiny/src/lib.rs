@@ -8,11 +8,13 @@
 
 extern crate alloc;
 
+#[cfg(target_arch = "x86_64")]
+mod bytes;
 pub mod channel;
 mod e1000;
 mod frame;
 // Elsewhere there is no thread that owns a guest's state; only the image and tests run functions.
-#[cfg(all(feature = "click", any(test, target_os = "none")))]
+#[cfg(all(feature = "click", any(test, feature = "image")))]
 pub mod function;
 mod link;
 mod program;

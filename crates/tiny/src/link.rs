@@ -39,8 +39,7 @@ pub enum LinkError {
     Reset,
 }
 
-/// Copies in blocks of 64 bytes, then the rest: the image has no vector registers, so that copies of any length are
-/// slow to begin.
+/// Copies in blocks of 64 bytes, then the rest: the length of a short frame decides only how often.
 pub(crate) fn copy_in(bytes: &[u8], mut to: SpanMut<'_>) {
     let (blocks, rest) = bytes.as_chunks::<64>();
     if blocks.len() > BLOCKS {

@@ -79,8 +79,11 @@ impl Machine for Guest {
     fn snapshot(&mut self) -> bool {
         CLONE[0].store(0, Ordering::SeqCst);
         let (before, place) = (ticks(), CLONE.as_ptr().addr() as u32);
+        // A clone has lost its vector registers.
         // SAFETY: the monitor writes to the two words, which are atomic, before the guest goes on.
-        unsafe { asm!("out dx, eax", in("dx") SNAPSHOT, in("eax") place, options(nostack)) };
+        unsafe {
+            asm!("out dx, eax", in("dx") SNAPSHOT, in("eax") place, clobber_abi("C"), options(nostack))
+        };
         if CLONE[0].load(Ordering::SeqCst) == 0 {
             return false;
         }

@@ -55,7 +55,7 @@ pub(crate) struct Platform {
     map: Map,
 }
 
-#[cfg(target_os = "none")]
+#[cfg(all(feature = "image", not(test)))]
 mod place {
     use super::Platform;
     use core::cell::RefCell;
@@ -70,7 +70,7 @@ mod place {
     }
 }
 
-#[cfg(not(target_os = "none"))]
+#[cfg(not(all(feature = "image", not(test))))]
 mod place {
     use super::Platform;
     use std::cell::RefCell;
