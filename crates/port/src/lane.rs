@@ -6,7 +6,6 @@
 use crate::Doorbell;
 use ringway_frame::packet::{Parcel, SMALL};
 use ringway_frame::{CountersRef, Reason};
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -21,7 +20,7 @@ const LONG: usize = 4 << 20;
 
 #[derive(Default)]
 struct Stock {
-    frames: VecDeque<Parcel>,
+    frames: Vec<Parcel>,
     /// Buffers without frames, on their way from the receiver to the sender.
     blanks: Vec<Parcel>,
     /// Bytes of the frames that need a larger buffer than a usual one.
@@ -119,6 +118,16 @@ impl Lane {
     }
 }
 
+/// Moves all frames behind those of `to`; without a copy if it has none.
+#[inline]
+fn move_all(from: &mut Vec<Parcel>, to: &mut Vec<Parcel>) {
+    if to.is_empty() {
+        std::mem::swap(from, to);
+    } else {
+        to.append(from);
+    }
+}
+
 /// The side of a lane that sends. Frames are visible to the receiver after [`Sender::flush`].
 pub struct Sender {
     lane: Arc<Lane>,
@@ -203,7 +212,7 @@ impl Sender {
             return true;
         }
         let Some(mut stock) = self.lane.stock() else { return false };
-        stock.frames.extend(self.staged.drain(..));
+        move_all(&mut self.staged, &mut stock.frames);
         stock.long += std::mem::take(&mut self.long);
         self.room = stock.room();
         drop(stock);
@@ -237,7 +246,11 @@ impl Receiver {
         let mut stock = self.lane.stock()?;
         let count = most.min(stock.frames.len());
         stock.leave(count);
-        to.extend(stock.frames.drain(..count));
+        if count == stock.frames.len() {
+            move_all(&mut stock.frames, to);
+        } else {
+            to.extend(stock.frames.drain(..count));
+        }
         let room = LANE.saturating_sub(stock.blanks.len());
         stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
         let missing = LANE.saturating_sub(stock.blanks.len() + stock.frames.len());
