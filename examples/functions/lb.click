@@ -11,8 +11,12 @@ elementclass Side { $own |
     input[1] -> query;
 }
 
+define($CHECK true);
+
 // Servers and their weights. Their gateway is 10.0.0.1.
 balancer :: IPLoadBalancer(wan:ip, 10.0.0.11, 10.0.0.12 2);
+// Asks each server once a second whether it accepts connections on port 80.
+health :: IPHealthCheck(balancer, lan:ip, 80, ACTIVE $CHECK);
 gateway :: StaticIPLookup(wan:ipnet 0, 0.0.0.0/0 192.0.2.254 0);
 
 FromPort(inside) -> one :: Side(lan) -> ToPort(inside);
@@ -20,7 +24,10 @@ FromPort(outside) -> two :: Side(wan) -> ToPort(outside);
 
 two[1] -> [0] balancer;
 balancer[0] -> DecIPTTL -> [1] one;
-one[1] -> [1] balancer;
+one[1] -> own :: IPClassifier(dst host lan:ip, -);
+own[0] -> health -> [1] one;
+health[1] -> IPClassifier(icmp type echo) -> ICMPPingResponder -> [1] one;
+own[1] -> [1] balancer;
 balancer[1] -> DecIPTTL -> gateway -> [1] two;
 balancer[2] -> ping :: IPClassifier(dst host wan:ip and icmp type echo, -);
 ping[0] -> ICMPPingResponder -> gateway;

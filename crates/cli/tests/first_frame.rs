@@ -3,10 +3,11 @@
 
 mod lab;
 
+use lab::net::{address, namespace, shell, within};
 use lab::{Lab, Running, isolations, until};
 use ringway_client::{Ring, Wait};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -94,38 +95,6 @@ fn a_function_that_is_stopped_does_not_start_by_a_frame() {
         send(&mut one, 2);
         next(&mut two, Duration::from_millis(100)) == Some(2)
     });
-}
-
-/// A network namespace without IPv6, kept by a process that sleeps, and its path.
-fn namespace() -> (Running, String) {
-    let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
-    let mut unshare = Command::new("unshare");
-    let keeper = unshare.args(["--net", "--", "sleep", "infinity"]).stdin(Stdio::null()).spawn().unwrap();
-    let path = format!("/proc/{}/ns/net", keeper.id());
-    let keeper = Running(keeper);
-    until("the namespace exists", || std::fs::read_link(&path).is_ok_and(|theirs| theirs != ours));
-    within(&path, "for at in all default; do echo 1 > /proc/sys/net/ipv6/conf/$at/disable_ipv6; done");
-    (keeper, path)
-}
-
-/// A shell in a namespace.
-fn shell(namespace: &str, script: &str) -> Command {
-    let mut command = Command::new("nsenter");
-    command.args([&format!("--net={namespace}"), "--", "sh", "-c", script]);
-    command
-}
-
-/// The output of a script in a namespace.
-fn within(namespace: &str, script: &str) -> Vec<u8> {
-    let output = shell(namespace, script).output().unwrap();
-    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-    output.stdout
-}
-
-/// The Ethernet address of an interface.
-fn address(namespace: &str, interface: &str) -> String {
-    let text = String::from_utf8(within(namespace, &format!("ip -o link show {interface}"))).unwrap();
-    text.split_once("link/ether ").unwrap().1.split(' ').next().unwrap().to_string()
 }
 
 #[test]

@@ -32,6 +32,7 @@ const MULTIPLY: &[&str] = &[
     "FastUDPSource",
     "FlowMonitor",
     "IP6Fragmenter",
+    "IPHealthCheck",
     "Hub",
     "InfiniteSource",
     "ListenEtherSwitch",

@@ -1,6 +1,8 @@
 //! Fabrics of the real program, each in its own run directory.
 #![allow(dead_code, reason = "each test has its own needs")]
 
+pub mod net;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};

@@ -18,6 +18,9 @@
 //!   removed, which counts as an eviction; its next packet is assigned like a new connection's.
 //! - `TIMEOUT`: time without packets after which a connection is removed; 5 minutes. 10 seconds after FIN or RST.
 //!
+//! The state of a server is `up`, `draining` or, as long as an IPHealthCheck finds it so, `down`. A server that is down
+//! keeps its connections but gets no new ones, and those whose SYN is repeated move to another server.
+//!
 //! Handlers: `servers` (read): address, weight, state, connections, packets; `count` (current connections),
 //! `connections` (total), `evictions`, `other`, `capacity` (read); `lookup SADDR SPORT DPORT PROTO` (read): a
 //! connection's server; `add` (write): a server with weight, or a new weight; `drain` (write): a server gets no more
@@ -67,8 +70,17 @@ struct Server<A> {
     address: A,
     weight: u8,
     state: State,
+    /// Whether health checks find it working; true without checks.
+    healthy: bool,
     connections: u32,
     packets: u64,
+}
+
+impl<A> Server<A> {
+    /// Whether it gets new connections.
+    fn gets_more(&self) -> bool {
+        self.state == State::Up && self.healthy
+    }
 }
 
 /// A server as given in an argument.
@@ -121,7 +133,7 @@ impl<A: Family> Balancer<A> {
     }
 
     fn rebuild(&mut self) {
-        let up = self.servers.iter().enumerate().filter(|(_, server)| server.state == State::Up);
+        let up = self.servers.iter().enumerate().filter(|(_, server)| server.gets_more());
         let claims: Vec<Claim> = up
             .map(|(number, server)| Claim {
                 name: server.address.number(),
@@ -139,7 +151,7 @@ impl<A: Family> Balancer<A> {
     }
 
     fn add(&mut self, Share(address, weight): Share<A>) -> Result<(), &'static str> {
-        let new = Server { address, weight, state: State::Up, connections: 0, packets: 0 };
+        let new = Server { address, weight, state: State::Up, healthy: true, connections: 0, packets: 0 };
         // The slot of a removed server can be reused as soon as no connection refers to it.
         let free = |server: &Server<A>| server.state == State::Gone && server.connections == 0;
         let own = self.servers.iter().position(|server| server.address == address);
@@ -147,8 +159,9 @@ impl<A: Family> Balancer<A> {
             Some(number) => {
                 let server = &mut self.servers[number];
                 let (connections, packets) = (server.connections, server.packets);
-                *server =
-                    if server.address == address { Server { connections, packets, ..new } } else { new };
+                let healthy = server.healthy || server.state == State::Gone;
+                let kept = Server { healthy, connections, packets, ..new };
+                *server = if server.address == address { kept } else { new };
             }
             None if self.servers.len() >= MOST_SERVERS => return Err("too many servers"),
             None => self.servers.push(new),
@@ -185,9 +198,11 @@ impl<A: Family> Balancer<A> {
         // A new connection between the same ports begins with SYN.
         place.ended =
             headers.flags.has(Flags::FIN.with(Flags::RST)) || (place.ended && !headers.flags.has(Flags::SYN));
-        let server = usize::from(place.server);
-        if self.servers.get(server)?.state != State::Gone {
-            return Some(server);
+        let number_of_server = usize::from(place.server);
+        let server = self.servers.get(number_of_server)?;
+        let opens = headers.flags.has(Flags::SYN) && !headers.flags.has(Flags::ACK);
+        if server.state != State::Gone && (server.healthy || !opens) {
+            return Some(number_of_server);
         }
         self.move_on(number, connection)
     }
@@ -245,7 +260,11 @@ impl<A: Family> Balancer<A> {
     fn servers_text(&self) -> String {
         let mut out = String::new();
         for server in self.servers.iter().filter(|server| server.state != State::Gone) {
-            let state = if server.state == State::Up { "up" } else { "draining" };
+            let state = match server.state {
+                State::Up if server.healthy => "up",
+                State::Up => "down",
+                _ => "draining",
+            };
             let Server { address, weight, connections, packets, .. } = server;
             let _ = writeln!(out, "{address}\t{weight}\t{state}\t{connections}\t{packets}");
         }
@@ -352,6 +371,15 @@ impl<A: Family> Balancer<A> {
         Ok(())
     }
 
+    /// Sets what health checks find.
+    fn set_health(&mut self, address: A, healthy: bool) {
+        let there = |server: &&mut Server<A>| server.address == address && server.state != State::Gone;
+        let Some(server) = self.servers.iter_mut().find(there) else { return };
+        if core::mem::replace(&mut server.healthy, healthy) != healthy {
+            self.rebuild();
+        }
+    }
+
     fn take_state(&mut self, from: &mut Self) {
         if from.vip != self.vip || from.connections.capacity() != self.connections.capacity() {
             return;
@@ -359,7 +387,8 @@ impl<A: Family> Balancer<A> {
         // Connections refer to servers by number: old numbers are kept, and servers no longer configured become
         // `Gone`.
         let new = core::mem::replace(&mut self.servers, core::mem::take(&mut from.servers));
-        self.servers.iter_mut().for_each(|server| server.state = State::Gone);
+        // Health checks of the new configuration tell again which servers are down.
+        self.servers.iter_mut().for_each(|server| (server.state, server.healthy) = (State::Gone, true));
         for server in new {
             let _ = self.add(Share(server.address, server.weight));
         }
@@ -401,6 +430,22 @@ fn address(text: &str, scope: &Scope) -> Result<IpAddr, ArgError> {
     match Ipv4Addr::parse(text, scope) {
         Ok(address) => Ok(address.into()),
         Err(error) => Ipv6Addr::parse(text, scope).map(IpAddr::from).map_err(|_| error),
+    }
+}
+
+impl IpLoadBalancer {
+    /// The addresses of its servers; `None` if they are IPv6.
+    pub(super) fn addresses(&self) -> Option<Vec<Ipv4Addr>> {
+        let Either::V4(balancer) = &self.balancer else { return None };
+        let there = balancer.servers.iter().filter(|server| server.state != State::Gone);
+        Some(there.map(|server| server.address).collect())
+    }
+
+    /// Sets whether a server works, as found by a health check.
+    pub(super) fn set_health(&mut self, address: Ipv4Addr, healthy: bool) {
+        if let Either::V4(balancer) = &mut self.balancer {
+            balancer.set_health(address, healthy);
+        }
     }
 }
 

@@ -6,9 +6,10 @@ pub(crate) mod buckets;
 pub(crate) mod connection;
 mod family;
 pub mod flow_monitor;
+pub mod ip_health_check;
 pub mod ip_load_balancer;
 mod ipfix;
 mod maglev;
 pub(crate) mod table;
 
-pub const CLASSES: &[&Class] = &[&flow_monitor::CLASS, &ip_load_balancer::CLASS];
+pub const CLASSES: &[&Class] = &[&flow_monitor::CLASS, &ip_health_check::CLASS, &ip_load_balancer::CLASS];

@@ -9,12 +9,12 @@ use ringway_wire::{Header, Icmp, Protocol, Sum};
 
 /// The message.
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) encap: Encap,
-    pub(super) kind: u8,
-    pub(super) code: u8,
-    pub(super) id: u16,
-    pub(super) sequence: u16,
+pub(crate) struct Message {
+    pub(crate) encap: Encap,
+    pub(crate) kind: u8,
+    pub(crate) code: u8,
+    pub(crate) id: u16,
+    pub(crate) sequence: u16,
 }
 
 impl Default for Message {
@@ -25,7 +25,7 @@ impl Default for Message {
 }
 
 impl Message {
-    pub(super) fn read_addresses(&mut self, args: &mut Args) {
+    pub(crate) fn read_addresses(&mut self, args: &mut Args) {
         let mut destination = Ipv4Addr::UNSPECIFIED;
         args.read_mp("SRC", &mut self.encap.source);
         args.read_mp("DST", &mut destination);
@@ -33,7 +33,7 @@ impl Message {
     }
 
     /// The handlers `src` and `dst` of an element with a message.
-    pub(super) fn handlers<E: Element>(message: fn(&mut E) -> &mut Self) -> [Handler; 2] {
+    pub(crate) fn handlers<E: Element>(message: fn(&mut E) -> &mut Self) -> [Handler; 2] {
         let source = Handler::field("src", move |e: &mut E| &mut message(e).encap.source);
         let destination =
             Handler::read_with("dst", move |e: &mut E, _, _| Ok(message(e).encap.destination.to_string()));
@@ -45,7 +45,7 @@ impl Message {
     }
 
     /// Prepends the headers to a packet; false if it would be too long.
-    pub(super) fn wrap(&mut self, packet: &mut Packet) -> bool {
+    pub(crate) fn wrap(&mut self, packet: &mut Packet) -> bool {
         // Types with identifier and sequence number (RFC 792, RFC 950).
         let numbered = matches!(self.kind, v4::ECHO_REPLY | v4::ECHO | v4::TIMESTAMP..=v4::MASK_REPLY);
         let (id, sequence) = if numbered { (self.id, self.sequence) } else { (0, 0) };

@@ -8,7 +8,7 @@ pub mod icmp_ping_encap;
 pub mod icmp_ping_responder;
 pub mod icmp_ping_source;
 pub mod icmp_send_pings;
-mod message;
+pub(crate) mod message;
 
 pub const CLASSES: &[&Class] = &[
     &check_icmp_header::CLASS,

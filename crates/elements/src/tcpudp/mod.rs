@@ -11,7 +11,7 @@ pub mod strip_transport_header;
 pub mod strip_udp_header;
 pub mod tcp_fragmenter;
 pub mod tcp_ip_send;
-mod template;
+pub(crate) mod template;
 #[cfg(test)]
 mod tests;
 pub mod toy_tcp;

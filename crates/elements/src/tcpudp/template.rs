@@ -14,7 +14,7 @@ const TRANSPORT: usize = Ethernet::LEN + Ipv4::LEN;
 const TTL: u8 = 250;
 
 /// A TCP segment in an IPv4 packet, without options; lengths, checksums and annotations are filled.
-pub(super) fn segment_packet(
+pub(crate) fn segment_packet(
     mut ip: Ipv4,
     mut tcp: Tcp,
     payload: &[u8],
