@@ -1,7 +1,7 @@
-// Carrier-grade NAT: subscribers of 100.64.0.0/24 share 192.0.2.1. Each has a block of ports that is known beforehand
-// (deterministic NAT, RFC 7422), so an address and a port name the subscriber without a log.
+// Carrier-grade NAT: subscribers of 100.64.0.0/26 share 192.0.2.1. Each gets a block of ports with its first flow, and
+// returns it after the last one; both are reported. With DETERMINISTIC, blocks are known beforehand (RFC 7422).
 AddressInfo(lan 100.64.0.1/24 02:00:00:00:01:01, wan 192.0.2.1/24 02:00:00:00:02:01);
-define($A 100.64.0.10, $A_PORTS 1024-3071, $B 100.64.0.11, $B_PORTS 3072-5119);
+define($SUBSCRIBERS 100.64.0.0/26, $BLOCK 1000, $DETERMINISTIC false, $RANDOM true);
 
 // Input 0 gets frames, input 1 packets to send. Output 0 emits frames, output 1 packets.
 elementclass Side { $own |
@@ -13,39 +13,37 @@ elementclass Side { $own |
     input[1] -> query;
 }
 
-// Output 0 emits TCP and UDP, output 1 echo requests. FTP's clients announce ports of the subscriber's block.
-elementclass Subscriber { $number |
-    input -> kind :: IPClassifier(dst tcp port 21, tcp or udp, icmp type echo, -);
-    kind[0] -> FTPPortMapper(flows, flows, $number) -> output;
-    kind[1] -> output;
-    kind[2] -> [1] output;
-    kind[3] -> Discard;
-}
-
-flows :: IPRewriter(pattern wan:ip $A_PORTS# - - 0 1, pattern wan:ip $B_PORTS# - - 0 1, drop);
-pings :: ICMPPingRewriter(pattern wan:ip - $A_PORTS# 0 1, pattern wan:ip - $B_PORTS# 0 1, drop);
+blocks :: PortBlockMapper($SUBSCRIBERS, wan:ip, 0, 1, BLOCK $BLOCK, DETERMINISTIC $DETERMINISTIC, RANDOM $RANDOM);
+flows :: IPRewriter(blocks, blocks, REAP_INTERVAL 10);
+pings :: ICMPPingRewriter(blocks, drop, REAP_INTERVAL 10);
 errors :: ICMPRewriter(flows pings);
 gateway :: StaticIPLookup(wan:ipnet 0, 0.0.0.0/0 192.0.2.254 0);
 
 FromPort(inside) -> one :: Side(lan) -> ToPort(inside);
 FromPort(outside) -> two :: Side(wan) -> ToPort(outside);
 
-one[1] -> ttl :: DecIPTTL -> subscribers :: IPClassifier(src host $A, src host $B, -);
+// FTP's clients announce ports of the subscriber's block.
+one[1] -> ttl :: DecIPTTL -> from_inside :: IPClassifier(not src net $SUBSCRIBERS, dst tcp port 21, tcp or udp,
+    icmp type echo, -);
 ttl[1] -> ICMPError(lan:ip, timeexceeded) -> [1] one;
-subscribers[0] -> a :: Subscriber(0) -> [0] flows;
-a[1] -> [0] pings;
-subscribers[1] -> b :: Subscriber(1) -> [1] flows;
-b[1] -> [1] pings;
-subscribers[2] -> unknown :: Counter -> Discard;
-flows[0] -> translated :: Counter -> gateway -> [1] two;
+from_inside[0] -> unknown :: Counter -> Discard;
+from_inside[1] -> FTPPortMapper(flows, flows, 0) -> [0] flows;
+from_inside[2] -> [0] flows;
+from_inside[3] -> [0] pings;
+from_inside[4] -> Discard;
+flows[0] -> translated :: Counter -> to_outside :: IPClassifier(dst host wan:ip, -);
 pings[0] -> translated;
 
-two[1] -> from :: IPClassifier(tcp or udp, icmp type echo-reply, icmp type echo, icmp, -);
-from[0] -> [2] flows;
-from[1] -> [2] pings;
-from[2] -> ICMPPingResponder -> gateway;
-from[3] -> errors;
-from[4] -> Discard;
+// Packets to the shared address turn round: they come back as if from outside.
+to_outside[0] -> turned :: Counter -> from_outside :: IPClassifier(tcp or udp, icmp type echo-reply, icmp type echo,
+    icmp, -);
+to_outside[1] -> gateway -> [1] two;
+two[1] -> from_outside;
+from_outside[0] -> [1] flows;
+from_outside[1] -> [1] pings;
+from_outside[2] -> ICMPPingResponder -> to_outside;
+from_outside[3] -> errors;
+from_outside[4] -> Discard;
 flows[1] -> returned :: Counter -> [1] one;
 pings[1] -> returned;
 errors -> returned;

@@ -32,10 +32,14 @@ impl From<std::io::Error> for HandlerError {
     }
 }
 
-/// Reads a handler, such as `counter.count`.
+/// Reads a handler, such as `counter.count`; a space separates its name from parameters.
 pub async fn read(socket: &Path, handler: &str) -> Result<Vec<u8>, HandlerError> {
     within(async {
-        let handler = one_line(handler)?;
+        let (name, parameters) = handler.split_once(' ').unwrap_or((handler, ""));
+        one_line(name)?;
+        if parameters.chars().any(char::is_control) {
+            return Err(unknown(handler));
+        }
         let mut session = Session::open(socket).await?;
         session.say(format!("READ {handler}\r\n").as_bytes()).await?;
         session.answer().await?;
@@ -69,9 +73,13 @@ async fn within<T>(answer: impl Future<Output = Result<T, HandlerError>>) -> Res
 /// Attack: a handler name that contains a line feed, and so a second command.
 fn one_line(handler: &str) -> Result<&str, HandlerError> {
     if handler.is_empty() || handler.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(HandlerError::Unknown(format!("\"{}\" is no handler", handler.escape_debug())));
+        return Err(unknown(handler));
     }
     Ok(handler)
+}
+
+fn unknown(handler: &str) -> HandlerError {
+    HandlerError::Unknown(format!("\"{}\" is no handler", handler.escape_debug()))
 }
 
 struct Session {

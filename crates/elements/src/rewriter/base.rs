@@ -1,10 +1,9 @@
 //! Common code of all rewriters: inputs, the flow table, handlers.
 use super::change;
 use super::key::FlowKey;
-use super::pattern::{Action, Pattern};
+use super::mapper::{ask, mapped_outputs};
+use super::pattern::Action;
 use super::table::{Flow, FlowSet, LARGEST, Owner, Timeouts, Tracking, USUAL};
-use crate::rewriter::round_robin_ip_mapper::RoundRobinIpMapper;
-use crate::rewriter::source_ip_hash_mapper::SourceIpHashMapper;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
@@ -14,7 +13,7 @@ use core::any::Any;
 use core::cell::RefCell;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Annotation, Args, Raw, Scope, Seconds};
+use ringway_click::arg::{Annotation, Args, Raw, Seconds};
 use ringway_click::{
     Annotations, Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet,
     PacketBurst, Pieces, Progress, SECOND, Timer,
@@ -153,6 +152,22 @@ impl Rewriter {
         })
     }
 
+    /// Calls `see` with both senders of some of its flows, from a slot on: protocol, address and port. Returns the slot
+    /// to continue from.
+    pub fn endpoints(&self, from: u32, mut see: impl FnMut(Protocol, u32, u16)) -> Option<u32> {
+        let flows = self.flows.borrow();
+        let (piece, next) = flows.some(from, LINES);
+        for flow in piece.filter(|flow| self.maps.contains(&flow.map)) {
+            let protocol = match self.kind {
+                RewriterKind::Ping => Protocol::ICMP,
+                _ if flow.tracking == Tracking::Tcp => Protocol::TCP,
+                _ => Protocol::UDP,
+            };
+            flow.keys.iter().for_each(|key| see(protocol, key.source, key.source_port));
+        }
+        next
+    }
+
     /// The key that packets with this key are rewritten to.
     pub fn rewritten(&self, protocol: Protocol, key: FlowKey) -> Option<FlowKey> {
         let (flow, reply) = self.find(protocol, key)?;
@@ -191,7 +206,7 @@ impl Rewriter {
             Some(Action::Pass(output)) => return Err(Verdict::Out((*output).into())),
             Some(Action::Keep(outputs)) => (Some(key), *outputs),
             Some(Action::Rewrite(pattern, outputs)) => (pattern.rewrite(key, ping, &used, cx), *outputs),
-            Some(Action::Mapper(mapper)) => match ask(*mapper, key, ping, &used, cx) {
+            Some(Action::Mapper(mapper)) => match ask(*mapper, (protocol, key), ping, &used, cx) {
                 Some((rewritten, outputs)) => (Some(rewritten), outputs),
                 None => (None, [0; 2]),
             },
@@ -578,34 +593,6 @@ fn forget(flows: &mut FlowSet, from: Option<u32>, pieces: &mut Pieces) -> Progre
     next.map_or(Progress::Done, |next| pieces.keep(Some(next)))
 }
 
-/// Asks a mapper how to rewrite a flow.
-fn ask(
-    mapper: ElementId,
-    key: FlowKey,
-    ping: bool,
-    used: Used<'_>,
-    cx: &mut Context<'_>,
-) -> Option<(FlowKey, [u16; 2])> {
-    if cx.element::<RoundRobinIpMapper>(mapper).is_some() {
-        return cx.with(mapper, |mapper: &mut RoundRobinIpMapper, cx| mapper.rewrite(key, ping, used, cx))?;
-    }
-    cx.with(mapper, |mapper: &mut SourceIpHashMapper, cx| mapper.rewrite(key, ping, used, cx))?
-}
-
-/// The output pairs that a mapper may return; `None` if the element is not a mapper.
-fn mapped_outputs(mapper: ElementId, cx: &Context<'_>) -> Option<Vec<[u16; 2]>> {
-    let robin = cx.element::<RoundRobinIpMapper>(mapper).map(|mapper| mapper.outputs());
-    robin.or_else(|| cx.element::<SourceIpHashMapper>(mapper).map(|mapper| mapper.outputs()))
-}
-
-/// Reads patterns with outputs, for mappers.
-///
-/// # Errors
-/// The error in words.
-pub fn parse_patterns(texts: &[String], scope: &Scope) -> Result<Vec<(Pattern, [u16; 2])>, String> {
-    texts.iter().map(|text| super::pattern::parse_pattern(text, scope, usize::MAX)).collect()
-}
-
 impl Element for Rewriter {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.default_timeouts();
@@ -656,6 +643,7 @@ impl Element for Rewriter {
             if outputs.iter().flatten().any(|output| usize::from(*output) >= most) {
                 return Err(cx.error(format!("input spec {input}: output port out of range")));
             }
+            super::mapper::announce(*mapper, cx);
         }
         let mut flows = self.flows.borrow_mut();
         self.maps = [flows.new_map(), flows.new_map()];

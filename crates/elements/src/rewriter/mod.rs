@@ -11,8 +11,9 @@ pub mod ip_addr_rewriter;
 pub mod ip_rewriter;
 pub mod ip_rewriter_patterns;
 pub mod key;
+mod mapper;
 pub mod pattern;
-
+pub mod port_block_mapper;
 pub mod round_robin_ip_mapper;
 pub mod sequence;
 pub mod source_ip_hash_mapper;
@@ -28,6 +29,7 @@ pub const CLASSES: &[&Class] = &[
     &ip_addr_rewriter::CLASS,
     &ip_rewriter::CLASS,
     &ip_rewriter_patterns::CLASS,
+    &port_block_mapper::CLASS,
     &round_robin_ip_mapper::CLASS,
     &source_ip_hash_mapper::CLASS,
     &tcp_rewriter::CLASS,

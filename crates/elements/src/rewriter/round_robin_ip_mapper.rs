@@ -5,8 +5,9 @@
 //! Arguments: patterns with two outputs each, `SADDR SPORT DADDR DPORT FOUTPUT ROUTPUT`, as for rewriters.
 //!
 //! No handlers.
-use super::base::{Used, parse_patterns};
+use super::base::Used;
 use super::key::FlowKey;
+use super::mapper::parse_patterns;
 use super::pattern::Pattern;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -70,6 +70,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("MoveData", "0, 20, 4"),
     ("Paint", "1"),
     ("PaintTee", "1"),
+    ("PortBlockMapper", "10.0.0.0/24, 9.9.9.9, 0, 0"),
     ("PPPoEConcentrator", "02:00:00:00:00:02, 02:00:00:00:00:02 0x0102 1.2.3.4 1Mbps"),
     ("PPPoEEncap", "1:1:1:1:1:1, 2:2:2:2:2:2, 258"),
     ("RandomBitErrors", "0.01"),

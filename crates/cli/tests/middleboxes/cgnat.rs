@@ -1,0 +1,160 @@
+//! Subscribers behind the carrier-grade NAT: HTTP, pings, ICMP errors, active FTP, each other, and a block used up.
+use super::lab::net::{Script, can_create_taps, namespace, tap, within};
+use super::lab::{Lab, until};
+use super::{function, read};
+
+/// A host outside, at 192.0.2.254: FTP by active mode on port 21, and on UDP port 3478 the sender's address.
+const OUTSIDE: &str = r#"
+import socket, threading
+def ftp():
+    listener = socket.create_server(("192.0.2.254", 21))
+    while True:
+        control, peer = listener.accept()
+        file = control.makefile("rw", newline="\r\n")
+        def say(text):
+            file.write(text + "\n")
+            file.flush()
+        say("220 ready")
+        for line in file:
+            word, *rest = line.split()
+            if word == "PORT":
+                numbers = rest[0].split(",")
+                target = (".".join(numbers[:4]), int(numbers[4]) * 256 + int(numbers[5]))
+                say("200 fine" if target[0] == peer[0] else "500 not yours: " + target[0])
+            elif word == "RETR":
+                say("150 comes")
+                data = socket.create_connection(target, 20, ("192.0.2.254", 20))
+                data.sendall(b"x" * 200000)
+                data.close()
+                say("226 done")
+            elif word == "QUIT":
+                say("221 bye")
+                break
+            else:
+                say("230 fine")
+        control.close()
+def stun():
+    own = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    own.bind(("192.0.2.254", 3478))
+    while True:
+        _, peer = own.recvfrom(100)
+        own.sendto(f"{peer[0]} {peer[1]}".encode(), peer)
+for job in (ftp, stun):
+    threading.Thread(target=job).start()
+print("ready")
+"#;
+
+/// A subscriber that does what it is told.
+const INSIDE: &str = r#"
+import ftplib, io, socket, sys
+sockets = []
+def udp():
+    sockets.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    sockets[-1].settimeout(20)
+    return sockets[-1]
+def fetch():
+    data = io.BytesIO()
+    client = ftplib.FTP("192.0.2.254", timeout=20)
+    client.set_pasv(False)
+    client.login()
+    client.retrbinary("RETR file", data.write)
+    client.quit()
+    return len(data.getvalue())
+def mapped(own):
+    own.sendto(b"?", ("192.0.2.254", 3478))
+    return own.recv(100).decode()
+def refused():
+    own = udp()
+    own.connect(("192.0.2.254", 9))
+    own.send(b"?")
+    try:
+        return own.recv(100)
+    except ConnectionRefusedError:
+        return "refused"
+def call(address, port):
+    own = udp()
+    own.sendto(b"hello", (address, int(port)))
+    return own.recv(100).decode()
+def answer(own):
+    data, peer = own.recvfrom(100)
+    own.sendto(data + b" from " + peer[0].encode(), peer)
+    return data.decode()
+def many(count):
+    for number in range(int(count)):
+        own = udp()
+        own.settimeout(3)
+        try:
+            mapped(own)
+        except TimeoutError:
+            return number
+    return count
+for line in sys.stdin:
+    word, *rest = line.split()
+    if word == "fetch": print(fetch())
+    if word == "mapped": print(mapped(udp()))
+    if word == "refused": print(refused())
+    if word == "call": print(call(*rest))
+    if word == "answer": print(answer(sockets[0]))
+    if word == "many": print(many(*rest))
+"#;
+
+#[test]
+fn subscribers_share_an_address() {
+    if !can_create_taps() {
+        return;
+    }
+    for isolation in ["process", "worker"] {
+        share_an_address(isolation);
+    }
+}
+
+fn share_an_address(isolation: &str) {
+    let (_keepers, namespaces): (Vec<_>, Vec<_>) = (0..3).map(|_| namespace()).unzip();
+    let file = format!(
+        "[switch.inner]\n[patch.outer]\nports = [\"outside\", \"far\"]\n{}{}{}switch = \"inner\"\n{}\
+         switch = \"inner\"\n",
+        function("cgnat", isolation, "switch = \"inner\"\n", ""),
+        tap("far", &namespaces[0], "192.0.2.254/24"),
+        tap("one", &namespaces[1], "100.64.0.10/24"),
+        tap("two", &namespaces[2], "100.64.0.11/24"),
+    );
+    let file = file.replace("[function.cgnat]", "[function.cgnat]\nparameters = { BLOCK = \"16\" }");
+    let lab = Lab::new(&format!("cgnat-{isolation}"), &file);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let ports = ["far", "one", "two", "inside", "outside"];
+    until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
+    for namespace in &namespaces[1..] {
+        within(namespace, "ip route add default via 100.64.0.1");
+    }
+    let mut far = Script::start(&namespaces[0], &lab.folder, OUTSIDE, &[]);
+    assert_eq!(far.line(), "ready");
+    let subscriber = |number: usize| Script::start(&namespaces[number], &lab.folder, INSIDE, &[]);
+    let (mut one, mut two) = (subscriber(1), subscriber(2));
+
+    within(&namespaces[1], "ping -c 1 -W 20 192.0.2.254");
+    assert_eq!(one.ask("refused"), "refused", "ICMP errors come back");
+    assert_eq!(one.ask("fetch"), "200000", "active FTP");
+
+    // The second subscriber has its own block, and hands out its port. The first calls it there.
+    let mapped = two.ask("mapped");
+    assert!(mapped.starts_with("192.0.2.1 "), "{mapped}");
+    let caller = std::thread::spawn({
+        let mapped = mapped.clone();
+        move || one.ask(&format!("call {mapped}"))
+    });
+    assert_eq!(two.ask("answer"), "hello");
+    assert_eq!(caller.join().unwrap(), "hello from 192.0.2.1");
+    assert_eq!(read(&lab, "cgnat", &format!("blocks.subscriber {mapped}")), "100.64.0.11");
+
+    // A block has 16 ports for UDP, and one is in use.
+    assert_eq!(two.ask("many 30"), "15");
+    assert_ne!(read(&lab, "cgnat", "blocks.exhausted"), "0");
+    let blocks = read(&lab, "cgnat", "blocks.blocks");
+    assert!(blocks.contains("100.64.0.10 192.0.2.1 1024-1039 0"), "{blocks}");
+    let log = lab.log();
+    for line in
+        ["100.64.0.11 gets 192.0.2.1 1040-1055", "100.64.0.11 has no port left of 192.0.2.1 1040-1055"]
+    {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+}
