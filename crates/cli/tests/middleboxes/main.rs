@@ -5,6 +5,7 @@ mod cgnat;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod lb;
+mod router;
 
 use lab::Lab;
 use std::path::{Path, PathBuf};
