@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cgnat;
+mod firewall;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod lb;
@@ -9,6 +10,7 @@ mod router;
 
 use lab::Lab;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// An example function's configuration.
 fn example(name: &str) -> PathBuf {
@@ -31,4 +33,14 @@ fn function(name: &str, isolation: &str, inside: &str, outside: &str) -> String 
 /// A handler's value.
 fn read(lab: &Lab, function: &str, handler: &str) -> String {
     lab.ok(&["function", "read", function, handler]).trim_end().to_string()
+}
+
+/// Writes a handler by a file; what is wrong if it refuses.
+fn write_file(lab: &Lab, function: &str, handler: &str, text: &str) -> Result<(), String> {
+    let path = lab.folder.join("value");
+    std::fs::write(&path, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+    command.args(["function", "write", function, handler, "-"]).env("RINGWAY_RUN", lab.folder.join("run"));
+    let output = command.stdin(std::fs::File::open(path).unwrap()).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }

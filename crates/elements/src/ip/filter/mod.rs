@@ -185,6 +185,11 @@ impl Filter {
         }
     }
 
+    /// This filter, with the count of dropped packets of the one that it replaces.
+    pub(super) fn instead_of(self, old: &Self) -> Self {
+        Self { drops: old.drops, ..self }
+    }
+
     /// Number of dropped packets.
     pub(super) fn drops(&self) -> u64 {
         self.drops
