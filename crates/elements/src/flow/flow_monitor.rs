@@ -18,13 +18,17 @@
 //!
 //! Handlers: `count` (current flows), `flows` (total flows), `packets`, `bytes`, `other` (uncounted packets),
 //! `evictions`, `records` (exported), `capacity` (read); `table` (read, with the number of lines, 100 by default):
-//! addresses, ports, protocol, packets, bytes since the last export; `flush` (write): exports and removes all flows.
+//! addresses, ports, protocol, packets, bytes since the last export; `top` (read, with the number of lines, 10 by
+//! default): the flows with the most bytes since their last export; `flush` (write): exports and removes all flows.
 use super::connection::{Connection, Connection6, Ends, Headers};
 use super::ipfix::{self, End, Record};
 use super::table::{FlowTable, USUAL};
 use alloc::boxed::Box;
+use alloc::collections::BinaryHeap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
@@ -39,6 +43,8 @@ pub static CLASS: Class =
 const PERIOD: u64 = SECOND / 50;
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
 const MOST_LINES: usize = 10_000;
+/// The same for sorted ones, which are kept meanwhile.
+const MOST_TOP: usize = 1000;
 
 /// Counts of a flow since its last report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -239,6 +245,30 @@ impl<C: Ends> Flows<C> {
     }
 }
 
+impl<C: Ends> Flows<C> {
+    /// Adds some flows from slot `from` on to the `most` with the most bytes; returns the slot to continue from.
+    fn rank(&self, from: u32, most: usize, top: &mut Top) -> Option<u32> {
+        let (flows, next) = self.table.some(from, LINES);
+        for (connection, Counts { packets, bytes, .. }) in flows {
+            let least = top.peek().map_or(0, |Reverse((least, _))| *least);
+            if top.len() < most || *bytes > least {
+                top.push(Reverse((*bytes, format!("{} {packets} {bytes}", connection.text()))));
+            }
+            if top.len() > most {
+                top.pop();
+            }
+        }
+        next
+    }
+}
+
+/// Lines with their bytes; the least on top.
+type Top = BinaryHeap<Reverse<(u64, String)>>;
+
+/// Progress of looking for the flows with the most bytes: of those of IPv6, from a slot on.
+#[derive(Default)]
+struct Ranking(bool, u32, Top);
+
 /// Progress of reading the table.
 #[derive(Default)]
 struct Reading {
@@ -262,6 +292,25 @@ impl FlowMonitor {
         reading.second |= next.is_none();
         reading.from = next.unwrap_or(0);
         if done { Progress::Done } else { pieces.keep(reading) }
+    }
+
+    fn top(&self, lines: usize, pieces: &mut Pieces) -> Progress {
+        let Ranking(second, from, mut top) = pieces.kept();
+        let most = lines.min(MOST_TOP);
+        let next = match second {
+            false => self.flows.rank(from, most, &mut top),
+            true => self.flows6.rank(from, most, &mut top),
+        };
+        if let Some(from) = next {
+            return pieces.keep(Ranking(second, from, top));
+        }
+        if !second {
+            return pieces.keep(Ranking(true, 0, top));
+        }
+        for Reverse((_, line)) in top.into_sorted_vec() {
+            let _ = writeln!(pieces.text, "{line}");
+        }
+        Progress::Done
     }
 
     /// Counts the packets that are not IPv4: those whose entry in `found` is empty.
@@ -353,6 +402,12 @@ impl Element for FlowMonitor {
             Handler::read_in_pieces("table", |e: &mut Self, parameter, pieces, cx| {
                 let lines = if parameter.is_empty() { 100 } else { cx.parse::<u32>(parameter)? };
                 Ok(e.table(lines as usize, pieces))
+            })
+            .parameters()
+            .expensive(),
+            Handler::read_in_pieces("top", |e: &mut Self, parameter, pieces, cx| {
+                let lines = if parameter.is_empty() { 10 } else { cx.parse::<u32>(parameter)? };
+                Ok(e.top(lines as usize, pieces))
             })
             .parameters()
             .expensive(),
