@@ -3,6 +3,7 @@
 
 mod cgnat;
 mod firewall;
+mod ids;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod lb;

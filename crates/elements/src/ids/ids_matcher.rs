@@ -57,7 +57,7 @@ pub struct IdsMatcher {
 
 /// The part of a packet that is searched.
 #[inline]
-fn text(packet: &Packet) -> &[u8] {
+pub(super) fn text(packet: &Packet) -> &[u8] {
     let Some(ip) = packet.network_data() else { return packet.data() };
     let (protocol, later, payload) = match ip.first().map(|first| first >> 4) {
         Some(4) => {
@@ -90,7 +90,7 @@ fn ip6_payload(ip: &[u8]) -> Option<(Protocol, bool, &[u8])> {
 }
 
 /// The headers of a TCP segment, and the segment.
-fn segment(packet: &Packet) -> Option<(Headers<Connection6>, &[u8])> {
+pub(super) fn segment(packet: &Packet) -> Option<(Headers<Connection6>, &[u8])> {
     let ip = packet.network_data()?;
     let headers = match Headers::of(packet) {
         Some(Headers { connection, length, tos, flags, transport, has_ports }) => {

@@ -63,18 +63,37 @@ impl Patterns {
     #[inline]
     pub(super) fn find(&self, text: &[u8]) -> Option<usize> {
         let mut left = SPARE + text.len() / 2;
-        let found = self.find_long(text, &mut left).and_then(|found| match found {
-            None if self.short.is_some() => self.find_short(text, &mut left),
+        let any = &mut |_| true;
+        let found = self.find_long(text, &mut left, any).and_then(|found| match found {
+            None if self.short.is_some() => self.find_short(text, &mut left, any),
             found => Ok(found),
         });
         found.unwrap_or_else(|Exceeded| self.automaton.find(text).map(|found| found.pattern().as_usize()))
     }
 
-    fn find_long(&self, text: &[u8], left: &mut usize) -> Result<Option<usize>, Exceeded> {
+    /// Calls `visit` with the index of each pattern that a text contains, perhaps repeatedly, until it returns true.
+    pub(super) fn find_each(&self, text: &[u8], visit: &mut dyn FnMut(usize) -> bool) {
+        let mut left = SPARE + text.len() / 2;
+        let found = self.find_long(text, &mut left, visit).and_then(|found| match found {
+            None if self.short.is_some() => self.find_short(text, &mut left, visit),
+            found => Ok(found),
+        });
+        if found.is_err() {
+            let mut all = self.automaton.find_overlapping_iter(text);
+            let _ = all.any(|found| visit(found.pattern().as_usize()));
+        }
+    }
+
+    fn find_long(
+        &self,
+        text: &[u8],
+        left: &mut usize,
+        visit: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<usize>, Exceeded> {
         match &self.index {
             None => Ok(None),
-            Some(Index::Few(windows)) => self.find_by(windows, text, left),
-            Some(Index::Many(windows)) => self.find_by(windows, text, left),
+            Some(Index::Few(windows)) => self.find_by(windows, text, left, visit),
+            Some(Index::Many(windows)) => self.find_by(windows, text, left, visit),
         }
     }
 
@@ -84,11 +103,12 @@ impl Patterns {
         windows: &Windows<WORDS>,
         text: &[u8],
         left: &mut usize,
+        visit: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Option<usize>, Exceeded> {
         let found = windows.search(text, |place, entry| {
             let pattern = entry.pattern as usize;
             let from = place.checked_sub(entry.offset as usize);
-            if from.is_some_and(|from| self.lies_at(text, from, pattern, left)) {
+            if from.is_some_and(|from| self.lies_at(text, from, pattern, left)) && visit(pattern) {
                 return Some(Ok(pattern));
             }
             let Some(less) = left.checked_sub(1) else { return Some(Err(Exceeded)) };
@@ -106,7 +126,12 @@ impl Patterns {
         if self.fold == 0 { *part == **pattern } else { part.eq_ignore_ascii_case(pattern) }
     }
 
-    fn find_short(&self, text: &[u8], left: &mut usize) -> Result<Option<usize>, Exceeded> {
+    fn find_short(
+        &self,
+        text: &[u8],
+        left: &mut usize,
+        visit: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<usize>, Exceeded> {
         let Some(short) = &self.short else { return Ok(None) };
         for at in 0..text.len() {
             let first = text[at] | self.fold as u8;
@@ -116,7 +141,7 @@ impl Patterns {
                 continue;
             }
             for pattern in short.lists.of(first.into()) {
-                if self.lies_at(text, at, *pattern as usize, left) {
+                if self.lies_at(text, at, *pattern as usize, left) && visit(*pattern as usize) {
                     return Ok(Some(*pattern as usize));
                 }
                 *left = left.checked_sub(1).ok_or(Exceeded)?;
@@ -150,6 +175,7 @@ impl Short {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
     fn patterns(texts: &[&str], nocase: bool) -> Patterns {
@@ -199,6 +225,14 @@ mod tests {
             let own = Patterns::new(texts.clone(), nocase).unwrap();
             let found = own.find(&text);
             prop_assert_eq!(found.is_some(), own.automaton.find(&text).is_some());
+            let mut each = BTreeSet::new();
+            own.find_each(&text, &mut |pattern| {
+                each.insert(pattern);
+                false
+            });
+            let all: BTreeSet<usize> =
+                own.automaton.find_overlapping_iter(&text).map(|found| found.pattern().as_usize()).collect();
+            prop_assert_eq!(each, all);
             if let Some(number) = found {
                 let pattern = &texts[number];
                 let same = |part: &[u8]| nocase && part.eq_ignore_ascii_case(pattern) || part == pattern;

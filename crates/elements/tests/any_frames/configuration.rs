@@ -55,6 +55,7 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("ICMPRewriter", "other"),
     ("ICMPSendPings", "1.2.3.4, 5.6.7.8, LIMIT 3"),
     ("IDSMatcher", "abc, \\<0102030405>, \\<00>, FLOWS 8"),
+    ("IDSRules", "alert ip any any -> any any (content:\"abc\"; sid:1;), FLOWS 8"),
     ("IP6Encap", "17, fe80::1, fe80::2"),
     ("IP6Fragmenter", "1280"),
     ("IP6NDSolicitor", "fe80::1, 1:1:1:1:1:1"),
