@@ -75,7 +75,7 @@ impl Site {
     }
 
     /// The servers that new connections get.
-    fn new(&mut self) -> BTreeSet<String> {
+    fn chosen(&mut self) -> BTreeSet<String> {
         self.client.ask("new 30").split(' ').map(String::from).collect()
     }
 
@@ -107,9 +107,9 @@ fn servers_come_and_go(isolation: &str) {
         function("lb", isolation, "switch = \"inner\"\n", ""),
         tap("client", &namespaces[0], "192.0.2.9/24")
     );
-    for number in 1..4 {
+    for (number, namespace) in namespaces.iter().enumerate().skip(1) {
         let address = format!("10.0.0.1{number}/24");
-        file += &tap(&format!("server{number}"), &namespaces[number], &address);
+        file += &tap(&format!("server{number}"), namespace, &address);
         file += "switch = \"inner\"\n";
     }
     let lab = Lab::new(&format!("lb-{isolation}"), &file);
@@ -129,33 +129,33 @@ fn servers_come_and_go(isolation: &str) {
     write(&site, "add", "10.0.0.12 1");
     let (_one, mut two) = (site.server(1), site.server(2));
     (1..3).for_each(|number| site.wait(number, "up"));
-    until("both get connections", || site.new() == servers(&[1, 2]));
+    until("both get connections", || site.chosen() == servers(&[1, 2]));
     let kept = site.client.ask("open 24");
     assert!(kept.contains("10.0.0.11") && kept.contains("10.0.0.12") && !kept.contains("closed"), "{kept}");
 
     // A server comes.
     let _three = site.server(3);
     write(&site, "add", "10.0.0.13 1");
-    until("the new server gets connections", || site.new() == servers(&[1, 2, 3]));
+    until("the new server gets connections", || site.chosen() == servers(&[1, 2, 3]));
     assert_eq!(site.client.ask("kept"), kept, "{isolation}");
 
     // One is drained.
     write(&site, "drain", "10.0.0.11");
-    assert_eq!(site.new(), servers(&[2, 3]));
+    assert_eq!(site.chosen(), servers(&[2, 3]));
     assert_eq!(site.client.ask("kept"), kept, "{isolation}");
 
     // One accepts no more connections, and nobody tells the balancer.
     assert_eq!(two.ask("leave"), "gone");
     site.wait(2, "down");
-    assert_eq!(site.new(), servers(&[3]));
+    assert_eq!(site.chosen(), servers(&[3]));
     assert_eq!(site.client.ask("kept"), kept, "{isolation}");
 
     // Its successor comes, while it serves its connections.
     let _successor = site.server(2);
     site.wait(2, "up");
-    until("the successor gets connections", || site.new() == servers(&[2, 3]));
+    until("the successor gets connections", || site.chosen() == servers(&[2, 3]));
     write(&site, "add", "10.0.0.11 1");
-    until("all get connections", || site.new() == servers(&[1, 2, 3]));
+    until("all get connections", || site.chosen() == servers(&[1, 2, 3]));
     assert_eq!(site.client.ask("kept"), kept, "{isolation}");
     assert_eq!(read(&site.lab, "lb", "balancer.evictions"), "0");
     let log = site.lab.log();
