@@ -20,11 +20,24 @@ impl Default for Clock {
     }
 }
 
+/// The clock of this process.
+static CLOCK: OnceLock<Clock> = OnceLock::new();
+
 impl Clock {
     /// The clock. The first in a process takes some milliseconds to measure the ticks.
     pub fn new() -> Clock {
-        static CLOCK: OnceLock<Clock> = OnceLock::new();
         *CLOCK.get_or_init(Clock::measure)
+    }
+
+    /// Makes the clock one that asks the kernel, unless there is one: for a process that seldom reads it, and that
+    /// starts in less time than the measurement takes.
+    pub(crate) fn ask_kernel() {
+        CLOCK.get_or_init(Clock::unmeasured);
+    }
+
+    fn unmeasured() -> Clock {
+        let (tick, nanoseconds) = pair();
+        Clock { tick, nanoseconds, rate: 0 }
     }
 
     fn measure() -> Clock {
@@ -130,7 +143,7 @@ mod tests {
         let (ours, theirs) = (clock.now(), monotonic());
         // Less than a minute passes between the two readings.
         assert!(ours.abs_diff(theirs) < 60_000_000_000);
-        let slow = Clock { rate: 0, ..clock };
+        let slow = Clock::unmeasured();
         let (first, second) = (monotonic(), slow.now());
         assert!(second >= first);
     }

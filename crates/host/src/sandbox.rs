@@ -48,6 +48,7 @@ const DESCRIPTORS: u64 = 256;
 /// Confines a function's process in the same way: as `user` if started by root, with `memory` bytes at most.
 /// It may accept connections on its sockets.
 pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError> {
+    crate::clock::Clock::new();
     limit(memory)?;
     confine(user, calls::ACCEPTING, &[])
 }
@@ -59,12 +60,13 @@ const MONITOR: u64 = 64 << 20;
 /// memory is shared memory, which was made before, or, in a clone, `private` bytes of its own; the monitor may run the
 /// guest, and map rings for it.
 pub fn confine_monitor(user: u32, private: u64) -> Result<Confinement, HostError> {
+    // What passes frames in the guest has a clock of its own.
+    crate::clock::Clock::ask_kernel();
     limit(MONITOR.saturating_add(private))?;
     confine(user, calls::ACCEPTING, calls::KVM)
 }
 
 fn limit(memory: u64) -> Result<(), HostError> {
-    crate::clock::Clock::new();
     let limits = [
         (Resource::Data, memory),
         (Resource::Nofile, DESCRIPTORS),
