@@ -2,7 +2,7 @@
 
 use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone, say_no};
 use ringway_host::{EventFd, PageChoice, Pages};
-use ringway_ring::{Geometry, Hello, RingKind};
+use ringway_ring::{Geometry, Hello, RingKind, RingMemory};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
@@ -25,13 +25,14 @@ struct End {
 
 #[derive(Debug)]
 struct Joined {
-    made: Made,
+    /// Both programs have its file.
+    memory: RingMemory,
     signals: [EventFd; 2],
 }
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.made.memory.close();
+        self.memory.close();
         self.signals.iter().for_each(|signal| ringway_host::signal_once(signal.as_fd()));
     }
 }
@@ -74,12 +75,12 @@ impl Pipe {
 
     fn connect(&mut self) -> Result<(), PipeError> {
         let [Some(first), Some(second)] = &self.ends else { return Ok(()) };
-        let made = || -> Result<Joined, GreetError> {
+        let made = || -> Result<(Made, [EventFd; 2]), GreetError> {
             let made = Made::new(&first.hello.geometry(RingKind::Pipe, &self.otherwise), self.pages)?;
-            Ok(Joined { made, signals: [EventFd::new()?, EventFd::new()?] })
+            Ok((made, [EventFd::new()?, EventFd::new()?]))
         };
-        let joined = match made() {
-            Ok(joined) => joined,
+        let (made, signals) = match made() {
+            Ok(made) => made,
             Err(error) => {
                 say_no(&first.socket, &error.to_string());
                 say_no(&second.socket, &error.to_string());
@@ -87,12 +88,12 @@ impl Pipe {
                 return Err(error.into());
             }
         };
-        let [one, two] = &joined.signals;
+        let [one, two] = &signals;
         let gone = [
-            hand_over(&first.socket, 0, &joined.made, one, two).is_err(),
-            hand_over(&second.socket, 1, &joined.made, two, one).is_err(),
+            hand_over(&first.socket, 0, &made, one, two).is_err(),
+            hand_over(&second.socket, 1, &made, two, one).is_err(),
         ];
-        self.joined = Some(joined);
+        self.joined = Some(Joined { memory: made.memory, signals });
         for (end, gone) in gone.into_iter().enumerate() {
             if gone {
                 self.leave(end);
