@@ -39,4 +39,5 @@ static TEXT: &Pages<[u8]> = &Pages(*include_bytes!(env!("CLICK_TEXT")));
 pub static CLICK: Image<'static> = Image {
     file: include_bytes!(env!("CLICK_REST")),
     shared: Some(Shared { address: load::decimal(env!("CLICK_ADDRESS")), bytes: &TEXT.0 }),
+    mark: load::decimal(env!("CLICK_MARK")),
 };

@@ -31,6 +31,8 @@ pub struct Image<'a> {
     pub file: &'a [u8],
     /// What is never written.
     pub shared: Option<Shared>,
+    /// A number of its own.
+    pub mark: u64,
 }
 
 /// Pages that guests share with the monitor's program, and can't write.
@@ -45,18 +47,12 @@ pub struct Shared {
 impl<'a> Image<'a> {
     /// An image of which guests share nothing.
     pub fn of(file: &'a [u8]) -> Image<'a> {
-        Image { file, shared: None }
-    }
-
-    /// A number of its own.
-    pub(crate) fn mark(&self) -> u64 {
-        let shared = self.shared.map_or(&[][..], |shared| shared.bytes);
         // Two images of one size differ in what follows the code: FNV-1a of some words is enough to tell them apart.
-        let words =
-            shared.chunks(64).chain(self.file.chunks(64)).filter_map(|chunk| chunk.first_chunk::<8>());
-        words.fold(self.size() as u64 ^ 0xcbf2_9ce4_8422_2325, |mark, word| {
+        let words = file.chunks(64).filter_map(|chunk| chunk.first_chunk::<8>());
+        let mark = words.fold(file.len() as u64 ^ 0xcbf2_9ce4_8422_2325, |mark, word| {
             (mark ^ u64::from_le_bytes(*word)).wrapping_mul(0x100_0000_01b3)
-        })
+        });
+        Image { file, shared: None, mark }
     }
 
     /// Its bytes.

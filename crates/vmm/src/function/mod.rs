@@ -152,7 +152,7 @@ impl FunctionVm {
 
     /// A machine that goes on from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, ports: usize) -> Result<FunctionVm, FunctionError> {
-        if snapshot.image != crate::CLICK.mark() {
+        if snapshot.image != crate::CLICK.mark {
             return Err(FunctionError::Image);
         }
         if snapshot.ports != ports {
@@ -176,7 +176,7 @@ impl FunctionVm {
             return Err(FunctionError::Clock);
         }
         let (camera, orders) = Camera::new(kick.as_fd().try_clone_to_owned()?.into());
-        Ok(FunctionVm { vm, channel, kick, call, ports, image: image.mark(), camera, orders })
+        Ok(FunctionVm { vm, channel, kick, call, ports, image: image.mark, camera, orders })
     }
 
     /// By which other threads take snapshots while it runs.
