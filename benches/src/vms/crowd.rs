@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::machine;
 use crate::plan::Plan;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 
 /// Functions that are started at once.
@@ -38,6 +39,9 @@ struct Crowd {
 
 impl Crowd {
     fn new() -> Crowd {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // Where that fails, fewer functions can be started, as the row then shows.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
         Crowd { seats: Vec::new(), waiting: Vec::new() }
     }
 
@@ -58,6 +62,9 @@ impl Crowd {
                     return if seat.begun.elapsed() > PATIENCE { Err("no ring".into()) } else { Ok(false) };
                 }
                 let came = seat.exchange(!was)?;
+                if came {
+                    seat.rest();
+                }
                 if seat.begun.elapsed() > PATIENCE { Err("no frame comes back".into()) } else { Ok(came) }
             };
             match step(seat) {

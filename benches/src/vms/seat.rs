@@ -11,6 +11,7 @@ use ringway_port::ring::open::{Newcomer, RingListener};
 use ringway_ring::Geometry;
 use ringway_spec::{Configuration, Function, Isolation};
 use ringway_tests::fabric::program;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// Time limit for a start, and for an answer.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// What its process writes to its standard error.
+const ERRORS: &str = "errors";
 /// Interval at which a frame is sent again.
 const AGAIN: Duration = Duration::from_micros(100);
 /// Memory of a function.
@@ -40,7 +43,8 @@ pub enum Side {
 
 /// A pipe, and its end here.
 pub struct Door {
-    listener: RingListener,
+    /// Accepts the function.
+    listener: Option<RingListener>,
     pipe: Pipe,
     newcomer: Option<Newcomer>,
     coming: Option<Coming>,
@@ -54,7 +58,7 @@ impl Door {
         let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
         let coming = Some(Coming::connect(path, options)?);
         let (pipe, newcomer, ring) = (Pipe::new(Geometry::default()), None, None);
-        let mut door = Door { listener, pipe, newcomer, coming, ring };
+        let mut door = Door { listener: Some(listener), pipe, newcomer, coming, ring };
         while door.pipe.programs() == 0 {
             door.admit()?;
         }
@@ -67,7 +71,7 @@ impl Door {
             return Ok(true);
         }
         self.newcomer = match self.newcomer.take() {
-            None => self.listener.accept()?,
+            None => self.listener.as_ref().map(RingListener::accept).transpose()?.flatten(),
             newcomer => newcomer,
         };
         let hello = self.newcomer.as_mut().map(Newcomer::hello).transpose()?.flatten();
@@ -78,6 +82,8 @@ impl Door {
             && let Some(coming) = self.coming.take()
         {
             self.ring = Some(coming.ring(Some(PATIENCE))?);
+            // Thousands of functions need more descriptors than a process may have.
+            self.listener = None;
         }
         Ok(self.ring.is_some())
     }
@@ -111,8 +117,10 @@ pub struct Seat {
     /// The first port, and the last unless that is the same.
     pub doors: Vec<Door>,
     child: Child,
-    /// The link to a process that the fabric would start, and its requests for ports.
-    link: Option<(Link, UnixStream)>,
+    /// The link to a process that the fabric would start.
+    link: Option<Link>,
+    /// Its requests for ports.
+    keeper: Option<UnixStream>,
     /// When the process was started, and when its configuration ran.
     pub begun: Instant,
     /// The process exists.
@@ -121,7 +129,6 @@ pub struct Seat {
     pub up: Duration,
     /// All rings are there; zero until then.
     pub attached: Duration,
-    _listener: UnixListener,
     folder: Folder,
 }
 
@@ -137,28 +144,32 @@ impl Seat {
         let begun = Instant::now();
         let (child, link) = match plan.side {
             Side::Container => (contained(plan, folder.path(), names)?, None),
-            _ => started(plan, &path, &listener, names)?,
+            _ => started(plan, folder.path(), &path, &listener, names)?,
         };
+        let (link, keeper) = link.unzip();
         let spawned = begun.elapsed();
         let (up, attached) = (Duration::ZERO, Duration::ZERO);
-        Ok(Seat { doors, child, link, begun, spawned, up, attached, _listener: listener, folder })
+        Ok(Seat { doors, child, link, keeper, begun, spawned, up, attached, folder })
     }
 
     /// Answers its requests; whether all its rings are there.
     pub fn serve(&mut self) -> Result<bool, Failure> {
-        if let Some((link, keeper)) = &self.link {
+        if let Some(keeper) = &self.keeper {
             let mut request = [0];
             while let Some((1, _)) = try_receive_with(keeper, &mut request, 0)? {
                 let name = ["in", "out"].get(usize::from(request[0])).ok_or("no such port")?;
                 let socket = UnixStream::connect(self.folder.path().join(name))?;
                 send_with(keeper, &[0], &[socket.as_fd()])?;
             }
-            if self.up.is_zero() && wait_readable(&[link_fd(link)], Some(0))?[0] {
-                match link.receive::<FunctionMessage>()?.0 {
-                    FunctionMessage::Up => self.up = self.begun.elapsed(),
-                    FunctionMessage::Wrong(why) | FunctionMessage::Fallback(why) => return Err(why.into()),
-                    FunctionMessage::Snapshot(_) => {}
-                }
+        }
+        if let Some(link) = &self.link
+            && self.up.is_zero()
+            && wait_readable(&[link_fd(link)], Some(0))?[0]
+        {
+            match link.receive::<FunctionMessage>()?.0 {
+                FunctionMessage::Up => self.up = self.begun.elapsed(),
+                FunctionMessage::Wrong(why) | FunctionMessage::Fallback(why) => return Err(why.into()),
+                FunctionMessage::Snapshot(_) => {}
             }
         }
         let mut all = true;
@@ -242,7 +253,7 @@ impl Seat {
 
     /// Takes a snapshot of a VM.
     pub fn snapshot(&mut self) -> Result<(String, OwnedFd), Failure> {
-        let (link, _) = self.link.as_ref().ok_or("only a VM has snapshots")?;
+        let link = self.link.as_ref().ok_or("only a VM has snapshots")?;
         let file = ringway_host::memfd("snapshot", MEMORY as usize)?;
         link.send(&Order::Snapshot, &[file.as_fd()])?;
         loop {
@@ -250,6 +261,11 @@ impl Seat {
                 return Ok((taken?, file));
             }
         }
+    }
+
+    /// Answers no more requests for ports: the function has its rings.
+    pub fn rest(&mut self) {
+        self.keeper = None;
     }
 
     /// ID of its process.
@@ -260,11 +276,10 @@ impl Seat {
     /// The end of its process, for an error message.
     pub fn why(&mut self) -> String {
         let mut text = String::new();
-        if let Ok(Some(status)) = self.child.try_wait()
-            && let Some(errors) = &mut self.child.stderr
-        {
+        if let Ok(Some(status)) = self.child.try_wait() {
             // What can't be read is not shown.
-            let _ = errors.take(4096).read_to_string(&mut text);
+            let errors = File::open(self.folder.path().join(ERRORS));
+            let _ = errors.and_then(|errors| errors.take(4096).read_to_string(&mut text));
             return format!("its process ended with {status}: {}", text.trim());
         }
         "its process runs".into()
@@ -311,6 +326,7 @@ type Started = (Child, Option<(Link, UnixStream)>);
 
 fn started(
     plan: &Plan<'_>,
+    folder: &Path,
     path: &Path,
     listener: &UnixListener,
     names: &[&str],
@@ -337,7 +353,7 @@ fn started(
     let (keeper, asker) = UnixStream::pair()?;
     let mut command = Command::new(program());
     command.arg("run-function").env_clear().stdin(OwnedFd::from(theirs));
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command.stdout(Stdio::null()).stderr(File::create(folder.join(ERRORS))?);
     let child = command.spawn()?;
     let link = Link::new(ours.into());
     let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
@@ -358,5 +374,9 @@ fn contained(plan: &Plan<'_>, folder: &Path, names: &[&str]) -> Result<Child, Fa
     }
     command.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--fork", "--kill-child"]);
     command.arg(program()).arg("click").arg(&file);
-    Ok(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
+    Ok(command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(folder.join(ERRORS))?)
+        .spawn()?)
 }
