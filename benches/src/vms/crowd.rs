@@ -96,8 +96,8 @@ impl Crowd {
     /// Sends a frame to each; the number that return it.
     fn visit(&mut self) -> Result<usize, Failure> {
         let mut came = vec![false; self.seats.len()];
-        for seat in &mut self.seats {
-            seat.exchange(true)?;
+        for (seat, came) in self.seats.iter_mut().zip(&mut came) {
+            *came = seat.exchange(true)?;
         }
         let end = Instant::now() + PATIENCE;
         while came.contains(&false) && Instant::now() < end {
