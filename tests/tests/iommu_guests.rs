@@ -24,7 +24,7 @@ const PATCHES: &str = r#"
 [port.a]
 kind = "ring"
 socket = "a.sock"
-hold = "5s"
+hold = "10s"
 [port.left]
 kind = "vhost-user"
 socket = "left.sock"
@@ -32,7 +32,7 @@ mode = "0666"
 [port.b]
 kind = "ring"
 socket = "b.sock"
-hold = "5s"
+hold = "10s"
 [port.right]
 kind = "vhost-user"
 socket = "right.sock"
