@@ -45,6 +45,8 @@ fn on_a_linux_bridge() {
             fabric::start(spec, &folder.path().join(name))
         };
         let (left, right) = (start("left", 0, 1), start("right", 1, 2));
+        // The bridge's ports may still be coming up.
+        assert!(reaches(&left, "10.99.0.2"), "no ping");
         talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
     }
 }
