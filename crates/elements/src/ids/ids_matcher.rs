@@ -153,8 +153,7 @@ impl Element for IdsMatcher {
         self.counts = vec![0; patterns.len()];
         if flows > 0 {
             let longest = patterns.iter().map(Vec::len).max().unwrap_or(0);
-            let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
-            self.streams = Some(Streams::new(flows, seed, longest));
+            self.streams = Some(Streams::seeded(flows, longest, cx));
         }
         self.patterns = Some(Patterns::new(patterns, nocase).map_err(|error| cx.error(error.to_string()))?);
         Ok(())
@@ -187,12 +186,8 @@ impl Element for IdsMatcher {
             }),
         ]);
         if self.streams.is_some() {
-            handlers.extend([
-                Handler::read("split", |e: &Self| e.split),
-                Handler::read("flows", |e: &Self| e.streams.as_ref().map_or(0, Streams::len)),
-                Handler::read("evictions", |e: &Self| e.streams.as_ref().map_or(0, Streams::evictions)),
-                Handler::read("gaps", |e: &Self| e.streams.as_ref().map_or(0, Streams::gaps)),
-            ]);
+            handlers.push(Handler::read("split", |e: &Self| e.split));
+            handlers.extend(Streams::handlers(|e: &Self| e.streams.as_ref()));
         }
         handlers.push(Handler::button("reset", |e: &mut Self, _| {
             (e.packets, e.matches, e.drops, e.split) = (0, 0, 0, 0);

@@ -207,8 +207,7 @@ impl IdsRules {
         let longest_before = core::mem::replace(&mut self.rules, rules).longest;
         // Connections are kept, unless more of their bytes are needed.
         if self.flows > 0 && (self.streams.is_none() || self.rules.longest > longest_before) {
-            let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
-            self.streams = Some(Streams::new(self.flows, seed, self.rules.longest));
+            self.streams = Some(Streams::seeded(self.flows, self.rules.longest, cx));
         }
     }
 
@@ -344,12 +343,8 @@ impl Element for IdsRules {
             Handler::read("table", Self::table),
         ]);
         if self.flows > 0 {
-            handlers.extend([
-                Handler::read("split", |e: &Self| e.split),
-                Handler::read("flows", |e: &Self| e.streams.as_ref().map_or(0, Streams::len)),
-                Handler::read("evictions", |e: &Self| e.streams.as_ref().map_or(0, Streams::evictions)),
-                Handler::read("gaps", |e: &Self| e.streams.as_ref().map_or(0, Streams::gaps)),
-            ]);
+            handlers.push(Handler::read("split", |e: &Self| e.split));
+            handlers.extend(Streams::handlers(|e: &Self| e.streams.as_ref()));
         }
         handlers.push(Handler::button("reset", |e: &mut Self, _| {
             (e.packets, e.alerts, e.drops, e.split) = (0, 0, 0, 0);

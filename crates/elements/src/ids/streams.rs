@@ -2,6 +2,7 @@
 use crate::flow::connection::{Connection6, Headers};
 use crate::flow::table::FlowTable;
 use alloc::vec::Vec;
+use ringway_click::{Context, Element, Handler};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Tcp};
 
@@ -58,16 +59,30 @@ impl Streams {
         Self { table: FlowTable::new(capacity, seed), keep, joint: Vec::with_capacity(2 * TAIL), gaps: 0 }
     }
 
-    pub(super) fn len(&self) -> u32 {
+    /// The same with a seed of the router's.
+    pub(super) fn seeded(capacity: u32, longest: usize, cx: &mut Context<'_>) -> Self {
+        Self::new(capacity, u64::from(cx.random()) << 32 | u64::from(cx.random()), longest)
+    }
+
+    /// The handlers of an element that follows connections.
+    pub(super) fn handlers<E: Element>(streams: fn(&E) -> Option<&Self>) -> [Handler; 3] {
+        [
+            Handler::read("flows", move |e: &E| streams(e).map_or(0, Self::len)),
+            Handler::read("evictions", move |e: &E| streams(e).map_or(0, Self::evictions)),
+            Handler::read("gaps", move |e: &E| streams(e).map_or(0, Self::gaps)),
+        ]
+    }
+
+    fn len(&self) -> u32 {
         self.table.len()
     }
 
-    pub(super) fn evictions(&self) -> u64 {
+    fn evictions(&self) -> u64 {
         self.table.evictions()
     }
 
     /// Segments that began after the expected sequence number, so that data before them was missed.
-    pub(super) fn gaps(&self) -> u64 {
+    fn gaps(&self) -> u64 {
         self.gaps
     }
 
