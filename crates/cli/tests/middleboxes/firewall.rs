@@ -1,7 +1,6 @@
 //! The firewall's rules are replaced by files of ten and of ten thousand lines, while connections go on.
-use super::lab::net::{Script, can_create_taps, namespace, tap};
-use super::lab::{Lab, until};
-use super::{function, read, write_file};
+use super::lab::net::{Script, can_create_taps, namespace};
+use super::{fabric, read, write_file};
 use std::fmt::Write;
 
 /// Answers each line by itself, on every connection to the ports 80 and 8080.
@@ -48,17 +47,7 @@ fn rules_are_replaced_while_connections_go_on() {
     }
     for isolation in ["process", "worker"] {
         let ((_one, inside), (_two, outside)) = (namespace(), namespace());
-        let file = format!(
-            "[patch.inner]\nports = [\"inside\", \"client\"]\n[patch.outer]\n\
-             ports = [\"outside\", \"server\"]\n{}{}{}",
-            function("firewall", isolation, "", ""),
-            tap("client", &inside, "10.0.0.1/24"),
-            tap("server", &outside, "10.0.0.2/24"),
-        );
-        let lab = Lab::new(&format!("firewall-{isolation}"), &file);
-        lab.ok(&["up", "lab.toml", "--detach"]);
-        let ports = ["client", "server", "inside", "outside"];
-        until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
+        let lab = fabric("firewall", isolation, [&inside, &outside], ["10.0.0.1/24", "10.0.0.2/24"]);
         let mut server = Script::start(&outside, &lab.folder, SERVER, &[]);
         assert_eq!(server.line(), "ready");
         let mut client = Script::start(&inside, &lab.folder, CLIENT, &[]);

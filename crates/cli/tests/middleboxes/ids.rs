@@ -1,7 +1,6 @@
 //! Intrusion prevention between an HTTP server and its client, with 5 and with 5000 rules.
-use super::lab::net::{can_create_taps, file_server, namespace, shell, tap};
-use super::lab::{Lab, until};
-use super::{function, read, write_file};
+use super::lab::net::{can_create_taps, file_server, namespace, shell};
+use super::{fabric, read, write_file};
 use std::fmt::Write;
 
 #[test]
@@ -11,17 +10,7 @@ fn pages_that_match_a_rule_do_not_arrive() {
     }
     for isolation in ["process", "worker"] {
         let ((_one, inside), (_two, outside)) = (namespace(), namespace());
-        let file = format!(
-            "[patch.inner]\nports = [\"inside\", \"client\"]\n[patch.outer]\n\
-             ports = [\"outside\", \"server\"]\n{}{}{}",
-            function("ids", isolation, "", ""),
-            tap("client", &inside, "10.0.0.1/24"),
-            tap("server", &outside, "10.0.0.2/24"),
-        );
-        let lab = Lab::new(&format!("ids-{isolation}"), &file);
-        lab.ok(&["up", "lab.toml", "--detach"]);
-        let ports = ["client", "server", "inside", "outside"];
-        until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
+        let lab = fabric("ids", isolation, [&inside, &outside], ["10.0.0.1/24", "10.0.0.2/24"]);
         // The pattern is somewhere in the page, so in the middle of a segment or across two.
         for (name, word) in [("good", "nothing"), ("bad", "/ETC/passwd"), ("other", "needle-4711;")] {
             let page = format!("{}{word}{}", "x".repeat(40_000), "y".repeat(40_000));

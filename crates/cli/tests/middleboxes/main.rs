@@ -9,7 +9,8 @@ mod lab;
 mod lb;
 mod router;
 
-use lab::Lab;
+use lab::net::tap;
+use lab::{Lab, until};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,6 +30,22 @@ fn function(name: &str, isolation: &str, inside: &str, outside: &str) -> String 
         port("outside", outside),
         example(&format!("{name}.click")).display()
     )
+}
+
+/// A fabric with an example function between the TAPs `client` and `server` of two namespaces.
+fn fabric(name: &str, isolation: &str, namespaces: [&str; 2], addresses: [&str; 2]) -> Lab {
+    let file = format!(
+        "[patch.inner]\nports = [\"inside\", \"client\"]\n[patch.outer]\n\
+         ports = [\"outside\", \"server\"]\n{}{}{}",
+        function(name, isolation, "", ""),
+        tap("client", namespaces[0], addresses[0]),
+        tap("server", namespaces[1], addresses[1]),
+    );
+    let lab = Lab::new(&format!("{name}-{isolation}"), &file);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let ports = ["client", "server", "inside", "outside"];
+    until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
+    lab
 }
 
 /// A handler's value.

@@ -1,7 +1,7 @@
 //! The routers between two hosts: paths, ICMP errors, fragments, path MTU discovery.
-use super::function;
-use super::lab::net::{can_create_taps, file_server, namespace, namespace6, shell, tap, within};
-use super::lab::{Lab, until};
+use super::fabric;
+use super::lab::Lab;
+use super::lab::net::{can_create_taps, file_server, namespace, namespace6, shell, within};
 use std::process::Stdio;
 
 /// What a script prints, whatever its exit status.
@@ -22,21 +22,6 @@ fn counter(namespace: &str, name: &str) -> u64 {
     }
     let line = lines.find(|line| line[0] == name).unwrap();
     line[1].parse().unwrap()
-}
-
-fn fabric(name: &str, isolation: &str, namespaces: [&str; 2], addresses: [&str; 2]) -> Lab {
-    let file = format!(
-        "[patch.inner]\nports = [\"inside\", \"client\"]\n[patch.outer]\n\
-         ports = [\"outside\", \"server\"]\n{}{}{}",
-        function(name, isolation, "", ""),
-        tap("client", namespaces[0], addresses[0]),
-        tap("server", namespaces[1], addresses[1]),
-    );
-    let lab = Lab::new(&format!("{name}-{isolation}"), &file);
-    lab.ok(&["up", "lab.toml", "--detach"]);
-    let ports = ["client", "server", "inside", "outside"];
-    until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
-    lab
 }
 
 /// Fetches a page through the router.
