@@ -284,11 +284,11 @@ fn a_card_that_is_reset_or_gone_while_it_sends_sends_no_wrong_frame() {
             let before = arrived.load(Ordering::Relaxed);
             numbers.for_each(|number| left.send(&frame(RIGHT, LEFT, number, 700), BOUND).unwrap());
             // A reset may drop all frames of other rounds.
-            let passes = || {
+            let pass = || {
                 left.send(&frame(RIGHT, LEFT, round, 700), BOUND).unwrap();
-                arrived.load(Ordering::Relaxed) > before
+                arrived.load(Ordering::Relaxed) > before + 10
             };
-            assert!(round % 10 != 0 || eventually(BOUND, passes), "no frame of round {round}");
+            assert!(round % 10 != 0 || eventually(BOUND, pass), "no frames of round {round}");
             left = match round % 3 {
                 0 => left.restart(LEFT, pci::MSI).unwrap(),
                 1 => {
@@ -305,6 +305,8 @@ fn a_card_that_is_reset_or_gone_while_it_sends_sends_no_wrong_frame() {
         // A receiver that waits for the last frame gets one.
         left.send(&frame(RIGHT, LEFT, 0, 700), BOUND).unwrap();
         let mut right = receiving.join().unwrap();
+        let count = arrived.load(Ordering::Relaxed);
+        assert!(count > 100, "{count} of 3000 frames");
         right = right.restart(RIGHT, pci::MSI).unwrap();
         pass(&mut left, &mut right, [LEFT, RIGHT], 20);
     });
