@@ -31,7 +31,7 @@ pub struct Image<'a> {
     pub file: &'a [u8],
     /// What is never written.
     pub shared: Option<Shared>,
-    /// A number of its own.
+    /// Tells it from other images: a snapshot is of one image.
     pub mark: u64,
 }
 
