@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-const KEYS: [&str; 5] = ["none.5k", "none.100k", "plugin", "concurrent", "packing"];
+const KEYS: [&str; 6] = ["none.5k", "mixed.5k", "none.100k", "plugin", "concurrent", "packing"];
 /// Slices of each benchmark.
 const SLICES: usize = 7;
 /// Number of concurrent requesters.
@@ -66,17 +66,92 @@ fn main() -> ExitCode {
 
 fn measure(key: &str) -> Result<Entry, Failure> {
     match key {
-        "none.5k" => decisions(5_000, 5, 1_000, 5_000.0, Some(2.0)),
-        "none.100k" => decisions(100_000, 1, 60, 200.0, None),
+        "none.5k" => decisions(&Lab::Equal { hosts: 5_000, each: 5 }, 1_000, 5_000.0, Some(2.0)),
+        "mixed.5k" => decisions(&Lab::Mixed { hosts: 5_000 }, 1_000, 5_000.0, Some(2.0)),
+        "none.100k" => decisions(&Lab::Equal { hosts: 100_000, each: 1 }, 60, 200.0, None),
         "plugin" => plugin(),
         "concurrent" => concurrent(),
         _ => packing(),
     }
 }
 
+/// Which hosts and VMs there are.
+enum Lab {
+    /// Equal hosts, each half full of VMs of one size, and small VMs that wait.
+    Equal { hosts: usize, each: usize },
+    /// Hosts of four sizes, a fifth to three quarters full of VMs of a published mix, and VMs of three mixes that wait.
+    Mixed { hosts: usize },
+}
+
+impl Lab {
+    fn hosts(&self) -> usize {
+        match self {
+            Lab::Equal { hosts, .. } | Lab::Mixed { hosts } => *hosts,
+        }
+    }
+
+    fn engine(&self, store: Arc<dyn Store>, waiting: usize) -> Result<Engine, EngineError> {
+        match *self {
+            Lab::Equal { hosts, each } => lab(store, hosts, each, waiting),
+            Lab::Mixed { hosts } => mixed(store, hosts, waiting),
+        }
+    }
+}
+
+/// Sizes of hosts: CPUs and GB.
+const SIZES: [(u32, u64); 4] = [(16, 64), (40, 96), (64, 256), (128, 512)];
+
+/// Hosts and VMs of different sizes. Of the waiting VMs every eighth is highly available, and every eighth must not
+/// run beside the VM before it.
+fn mixed(store: Arc<dyn Store>, count: usize, waiting: usize) -> Result<Engine, EngineError> {
+    let mut hosts = hosts(count, 1);
+    for (index, host) in hosts.iter_mut().enumerate() {
+        let (cpus, gb) = SIZES[index % SIZES.len()];
+        (host.cores, host.threads, host.memory_mb) = (cpus, cpus, gb * 1024);
+        host.numa.iter_mut().for_each(|node| (node.cpus, node.memory_mb) = (cpus / 2, gb * 512));
+    }
+    let trace = |mix: &str, count| {
+        Synthetic { mix: mix.into(), count, lifetime: None, ..Synthetic::default() }
+            .arrivals()
+            .into_iter()
+            .map(|arrival| arrival.vm)
+    };
+    let mut objects: Vec<Object> = hosts.iter().map(|host| Object::Host(Box::new(host.clone()))).collect();
+    // More than all hosts can hold.
+    let mut running = trace("azure", count * 64).enumerate();
+    for (index, host) in hosts.iter().enumerate() {
+        let full = host.memory_mb * (20 + (index as u64 * 37) % 56) / 100;
+        let mut used = 0;
+        while used < full {
+            let Some((number, vm)) = running.next() else { break };
+            if vm.cores > host.cores || used + vm.memory_mb > host.memory_mb * 4 / 5 {
+                continue;
+            }
+            used += vm.memory_mb;
+            let name = format!("vm-{number}");
+            let up = Vm { name, status: VmStatus::Up, host: Some(host.name.clone()), ..vm };
+            objects.push(Object::Vm(Box::new(up)));
+        }
+    }
+    let mixes = ["vmagent", "azure", "openb"].map(|mix| trace(mix, waiting.div_ceil(3)).collect::<Vec<_>>());
+    for index in 0..waiting {
+        let vm =
+            Vm { name: format!("new-{index}"), cpu_percent: None, ..mixes[index % 3][index / 3].clone() };
+        let apart = index % 8 == 4;
+        let different_host = if apart { vec![format!("new-{}", index - 1)] } else { Vec::new() };
+        objects.push(Object::Vm(Box::new(Vm { ha: index % 8 == 0, different_host, ..vm })));
+    }
+    engine_with(store, objects)
+}
+
+fn engine_with(store: Arc<dyn Store>, objects: Vec<Object>) -> Result<Engine, EngineError> {
+    let engine = Engine::open(store)?;
+    engine.put(objects)?;
+    Ok(engine)
+}
+
 /// Half-full hosts, and waiting VMs.
 fn lab(store: Arc<dyn Store>, count: usize, each: usize, waiting: usize) -> Result<Engine, EngineError> {
-    let engine = Engine::open(store)?;
     let hosts = hosts(count, 1);
     let vm = |name: String, cores: u32, memory_mb: u64| Vm { name, cores, memory_mb, ..Vm::default() };
     let mut objects: Vec<Object> = hosts.iter().map(|host| Object::Host(Box::new(host.clone()))).collect();
@@ -97,8 +172,7 @@ fn lab(store: Arc<dyn Store>, count: usize, each: usize, waiting: usize) -> Resu
     for index in 0..waiting {
         objects.push(Object::Vm(Box::new(vm(format!("new-{index}"), 1 + index as u32 % 4, 2048))));
     }
-    engine.put(objects)?;
-    Ok(engine)
+    engine_with(store, objects)
 }
 
 fn ask(index: usize) -> Ask {
@@ -124,15 +198,9 @@ fn remove(path: &Path) {
 }
 
 /// Consecutive decisions a second, each reserved in a store on disk.
-fn decisions(
-    hosts: usize,
-    each: usize,
-    slice: usize,
-    floor: f64,
-    p99: Option<f64>,
-) -> Result<Entry, Failure> {
+fn decisions(lab: &Lab, slice: usize, floor: f64, p99: Option<f64>) -> Result<Entry, Failure> {
     let path = file();
-    let result = timed(&path, hosts, each, slice);
+    let result = timed(&path, lab, slice);
     remove(&path);
     let (slices, mut times, mut acknowledged) = result?;
     let at = |times: &mut Vec<Duration>, part: f64| {
@@ -277,10 +345,10 @@ fn slice_of(engine: &Engine, slice: usize) -> Result<(f64, Vec<Duration>, Vec<Du
     })
 }
 
-fn timed(path: &Path, hosts: usize, each: usize, slice: usize) -> Result<Timed, Failure> {
+fn timed(path: &Path, lab: &Lab, slice: usize) -> Result<Timed, Failure> {
     let store: Arc<dyn Store> =
-        if hosts > 10_000 { Arc::new(Memory::default()) } else { Arc::new(Embedded::open(path, 1)?) };
-    let engine = lab(store, hosts, each, slice)?;
+        if lab.hosts() > 10_000 { Arc::new(Memory::default()) } else { Arc::new(Embedded::open(path, 1)?) };
+    let engine = lab.engine(store, slice)?;
     let (mut slices, mut times, mut acknowledged) = (Slices::default(), Vec::new(), Vec::new());
     for round in 0..=SLICES {
         let (rate, each, waited) = slice_of(&engine, slice)?;
