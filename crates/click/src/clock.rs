@@ -151,13 +151,34 @@ impl Clock {
     }
 }
 
-/// Nanoseconds, printed as Click prints times: seconds, a point, nine digits.
+/// Nanoseconds, printed as Click prints times: seconds, a point, and six digits, or nine if necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}", self.0 / SECOND, self.0 % SECOND)
+        let (seconds, rest) = (self.0 / SECOND, self.0 % SECOND);
+        match rest % 1000 {
+            0 => write!(f, "{seconds}.{:06}", rest / 1000),
+            _ => write!(f, "{seconds}.{rest:09}"),
+        }
+    }
+}
+
+/// Nanoseconds, printed as Click prints lengths of time: below a second as a whole number of the largest unit that
+/// is exact, `ms`, `us` or `ns`; otherwise as a [`Timestamp`] with `s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Interval(pub u64);
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = self.0;
+        match time {
+            SECOND.. => write!(f, "{}s", Timestamp(time)),
+            _ if time.is_multiple_of(1_000_000) => write!(f, "{}ms", time / 1_000_000),
+            _ if time.is_multiple_of(1_000) => write!(f, "{}us", time / 1_000),
+            _ => write!(f, "{time}ns"),
+        }
     }
 }
 

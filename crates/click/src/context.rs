@@ -12,6 +12,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::any::Any;
 use core::fmt;
+use ringway_click_lang::config;
 
 /// Attack: handlers that call each other. Largest number of nested calls that elements are lent to.
 const DEEPEST: u32 = 32;
@@ -274,6 +275,24 @@ impl<'a> Context<'a> {
     /// Changes the value of the element's `config` handler.
     pub fn set_configuration(&mut self, text: &str) {
         self.router.info_mut(self.id).configuration = text.into();
+    }
+
+    /// Changes one argument in the value of the element's `config` handler: that with the keyword, which may be empty,
+    /// otherwise that at `position`, otherwise it is added.
+    pub(crate) fn set_argument(&mut self, position: Option<usize>, keyword: &str, value: &str) {
+        let is_keyword =
+            |argument: &str| config::parse_keyword(argument).is_some_and(|(_, rest)| !rest.is_empty());
+        let is_this = |argument: &str| config::parse_keyword(argument).is_some_and(|(own, _)| own == keyword);
+        let configuration = &mut self.router.info_mut(self.id).configuration;
+        let mut arguments = config::split_arguments(configuration);
+        let count = arguments.len();
+        arguments.retain(|argument| !(is_keyword(argument) && is_this(argument)));
+        let place = position.filter(|_| arguments.len() == count).and_then(|at| arguments.get_mut(at));
+        match place.filter(|argument| keyword.is_empty() || !is_keyword(argument)) {
+            Some(argument) => *argument = value.to_string(),
+            None => arguments.push(alloc::format!("{keyword} {value}")),
+        }
+        *configuration = config::join_arguments(&arguments);
     }
 
     /// Parses a value as an argument is parsed, for handlers.

@@ -27,7 +27,7 @@ mod task;
 mod timer;
 
 pub use class::{Class, Metadata};
-pub use clock::{Clock, SECOND, SIMULATION_START, Time, Timestamp, Warped};
+pub use clock::{Clock, Interval, SECOND, SIMULATION_START, Time, Timestamp, Warped};
 pub use console::{ChatterLines, Console, Device, Recorder};
 pub use context::Context;
 pub use division::{Division, Reach};

@@ -1,5 +1,4 @@
 //! Common code of elements that set a header field.
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, Scope};
@@ -42,11 +41,11 @@ impl<F: Field> Element for SetField<F> {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read(F::HANDLER, |e: &Self| e.value).calm().writes(|e: &mut Self, value, cx| {
-            e.value = cx.parse_with(value, F::parse)?;
-            cx.set_configuration(&e.value.to_string());
-            Ok(())
-        })]
-        .into()
+        let handler =
+            Handler::read(F::HANDLER, |e: &Self| e.value).calm().writes(|e: &mut Self, value, cx| {
+                e.value = cx.parse_with(value, F::parse)?;
+                Ok(())
+            });
+        [handler.argument(Some(0), F::ARGUMENT)].into()
     }
 }

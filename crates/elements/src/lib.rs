@@ -28,7 +28,6 @@ mod printout;
 mod rate;
 mod rewriter;
 mod shape;
-mod stamp;
 mod standard;
 pub mod summary;
 mod tcpudp;

@@ -18,6 +18,8 @@ pub const CHANGED: u8 = 0x01;
 pub const ACKNOWLEDGED: u8 = 0x80;
 /// Values of the Ethernet header's length: for a configuration, and for a notification.
 pub const LENGTHS: [u16; 2] = [38, 7];
+/// Bytes of padding after a configuration.
+pub const PADDING: usize = 8;
 /// Time units per second.
 pub const UNITS: u16 = 256;
 
@@ -65,5 +67,5 @@ pub struct Configuration {
     /// Time that a port is listening, and again learning, before it forwards.
     pub forward_delay: U16,
     /// Padding to the minimum frame length.
-    pub padding: [u8; 8],
+    pub padding: [u8; PADDING],
 }

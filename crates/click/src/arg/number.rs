@@ -1,6 +1,8 @@
 //! Numbers.
 use super::{Arg, ArgError, Scope};
 use alloc::format;
+use alloc::string::ToString;
+use core::fmt;
 
 /// A number's sign, digits and base.
 struct Digits<'a> {
@@ -78,6 +80,17 @@ impl Arg for f64 {
 /// A fixed-point number with `BITS` bits of fraction, as a whole number of `2^-BITS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed<const BITS: u32>(pub u32);
+
+impl<const BITS: u32> fmt::Display for Fixed<BITS> {
+    /// The shortest decimal that is read as this number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scaled = |text: &str| super::unit::decimal(text, 0).map(|value| value.scaled(1 << BITS));
+        let exact = f64::from(self.0) / (1u64 << BITS) as f64;
+        let texts = (0..=BITS as usize).map(|digits| format!("{exact:.digits$}"));
+        let mut fitting = texts.filter(|text| scaled(text) == Some(self.0.into()));
+        f.write_str(&fitting.next().unwrap_or_else(|| exact.to_string()))
+    }
+}
 
 impl<const BITS: u32> Arg for Fixed<BITS> {
     fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {

@@ -64,6 +64,8 @@ fn types() {
     assert_eq!(get::<Bandwidth>("384kB/s", &scope), Some(Bandwidth(384_000)));
     assert_eq!(get::<Bandwidth>("100", &scope), Some(Bandwidth(100)));
     assert_eq!(get::<Fixed<16>>("0.5", &scope), Some(Fixed(32768)));
+    let texts = ["0", "0.3", "0.0625", "1", "7.99"].map(|text| get::<Fixed<28>>(text, &scope));
+    assert_eq!(texts.map(|number| number.unwrap().to_string()), ["0", "0.3", "0.0625", "1", "7.99"]);
     assert_eq!(get::<Annotation>("PAINT", &scope), Some(Annotation { offset: 16, size: 1 }));
     assert_eq!(get::<Annotation>("20/2", &scope), Some(Annotation { offset: 20, size: 2 }));
     assert_eq!(get::<Vec<u8>>("\\<0001ff>", &scope), Some(vec![0, 1, 255]));

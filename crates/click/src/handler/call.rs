@@ -15,8 +15,12 @@ pub enum HandlerError {
     NoParameters(String),
     /// The element is running: its full name. Writes are deferred instead.
     Busy(String),
+    /// The value is not of the handler's type.
+    Value(String),
     /// The handler's own error.
     Failed(String),
+    /// The element's arguments, of which the value is one, are wrong.
+    Arguments(String),
     /// A script ended by `error`, with this text.
     Script(String),
 }
@@ -27,12 +31,12 @@ impl HandlerError {
         Self::NoHandler(name.to_string(), "")
     }
 
-    /// The status that a script sees: Click's for errors of elements (EINVAL) and of scripts. None if there was
-    /// no call.
+    /// The status that a script sees: Click's for errors of elements (EINVAL), of their arguments, and of scripts.
+    /// None if there was no call.
     pub fn status(&self) -> Option<i32> {
         match self {
-            Self::Busy(_) | Self::Failed(_) => Some(-22),
-            Self::Script(_) => Some(-1),
+            Self::Busy(_) | Self::Value(_) | Self::Failed(_) => Some(-22),
+            Self::Arguments(_) | Self::Script(_) => Some(-1),
             Self::NoElement(_) | Self::NoHandler(..) | Self::NoParameters(_) => None,
         }
     }
@@ -45,7 +49,7 @@ impl HandlerError {
 
 impl From<ArgError> for HandlerError {
     fn from(error: ArgError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Value(error.to_string())
     }
 }
 
@@ -57,7 +61,9 @@ impl fmt::Display for HandlerError {
             Self::NoHandler(name, way) => write!(f, "no '{name}' {way} handler"),
             Self::NoParameters(name) => write!(f, "read handler '{name}' does not take parameters"),
             Self::Busy(name) => write!(f, "'{name}' is in the middle of something"),
-            Self::Failed(text) | Self::Script(text) => f.write_str(text),
+            Self::Value(text) | Self::Failed(text) | Self::Arguments(text) | Self::Script(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

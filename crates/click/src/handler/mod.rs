@@ -21,6 +21,7 @@ use crate::arg::Arg;
 use crate::{Context, Element, Pieces, Progress};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::any::Any;
 use core::fmt::{self, Display};
@@ -184,6 +185,26 @@ impl Handler {
                 let progress = write(element, request, cx)?;
                 if progress == Progress::Done {
                     act(downcast(element)?, cx);
+                }
+                Ok(progress)
+            }));
+        }
+        self
+    }
+
+    /// Its value is an argument of the element: a write changes `config`. `position` is the argument's, if it may
+    /// stand there without its keyword.
+    pub fn argument(mut self, position: Option<usize>, keyword: &'static str) -> Self {
+        if let Some(write) = self.write.take() {
+            self.write = Some(Box::new(move |element, request, cx| {
+                let value = request.value;
+                let progress = write(element, request, cx).map_err(|error| match error {
+                    HandlerError::Value(text) => HandlerError::Arguments(format!("{keyword}: {text}")),
+                    HandlerError::Failed(text) => HandlerError::Arguments(text),
+                    other => other,
+                })?;
+                if progress == Progress::Done {
+                    cx.set_argument(position, keyword, value);
                 }
                 Ok(progress)
             }));

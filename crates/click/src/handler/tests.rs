@@ -52,7 +52,7 @@ fn only_successful_writes_run_the_change_hook() {
     assert_eq!(router.read("s.limit").unwrap(), "7");
     router.write("s.limit 9").unwrap();
     let error = router.write("s.limit many").unwrap_err();
-    assert_eq!(error, HandlerError::failed("invalid number"));
+    assert_eq!(error, HandlerError::Value("invalid number".into()));
     assert_eq!(router.write("s.terse many").unwrap_err(), HandlerError::failed("no number"));
     assert_eq!([router.read("s.limit").unwrap(), router.read("s.changes").unwrap()], ["9", "1"]);
     router.write("s.reset whatever").unwrap();

@@ -318,7 +318,9 @@ impl Router {
         self.reused = Reused::default();
         let report = core::mem::replace(&mut *self.report.borrow_mut(), errors);
         if !good {
-            return Err(HandlerError::failed(report.diagnostics.to_string().trim()));
+            let text = report.diagnostics.to_string();
+            let lines: Vec<&str> = text.trim().lines().map(|line| line.trim_start()).collect();
+            return Err(HandlerError::Arguments(lines.join("\n")));
         }
         let mut old = self.take(id);
         if let Some(old) = &mut old {

@@ -13,15 +13,13 @@
 //! - `INCREMENTAL`: appends it to the bits of the existing aggregate; false by default.
 //! - `UNSHIFT_IP_ADDR`: keeps parts of addresses at their position in the address; false by default.
 //!
-//! Handlers: `header`, `bit_offset`, `bit_length` (read).
+//! Handlers: `header`, `bit_offset`, `bit_length`, `field` (read).
 use super::ip_field::{Header, IpField};
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::string::ToString;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
-use ringway_wire::Protocol;
 
 pub static CLASS: Class =
     Class::new("AggregateIP", || Box::<AggregateIp>::default()).ports("1/1-2").processing("a/ah");
@@ -81,18 +79,10 @@ impl Element for AggregateIp {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("header", |e: &Self| match e.field.header {
-                Header::Ip => "ip".to_string(),
-                Header::Payload => "payload".to_string(),
-                Header::TcpOrUdp => "tcpudp".to_string(),
-                Header::Transport => "transp".to_string(),
-                Header::Protocol(Protocol::ICMP) => "icmp".to_string(),
-                Header::Protocol(Protocol::TCP) => "tcp".to_string(),
-                Header::Protocol(Protocol::UDP) => "udp".to_string(),
-                Header::Protocol(number) => number.0.to_string(),
-            }),
+            Handler::read("header", |e: &Self| e.field.header),
             Handler::read("bit_offset", |e: &Self| e.field.offset),
             Handler::read("bit_length", |e: &Self| e.field.length),
+            Handler::read("field", |e: &Self| e.field),
         ]
         .into()
     }

@@ -117,7 +117,7 @@ impl AggregateIpFlows {
     }
 
     fn is_over(&self, protocol: Protocol, flow: &Flow, now: u64) -> bool {
-        now.saturating_sub(flow.last) > self.timeout(protocol, flow.done)
+        (now / SECOND).saturating_sub(flow.last / SECOND) > self.timeout(protocol, flow.done) / SECOND
     }
 
     fn forget(&mut self, now: u64, cx: &mut Context<'_>) {

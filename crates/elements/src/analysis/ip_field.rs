@@ -1,5 +1,7 @@
 //! Fields of IPv4 packets by name or position: `ip src/8`, `tcp[13]`, `transp{4:2}`, `ip[8:2] & 0x3f0`.
-use crate::ip::names::parse_protocol;
+use crate::ip::names::{parse_protocol, protocol_name};
+use alloc::string::ToString;
+use core::fmt;
 use ringway_click::Packet;
 use ringway_click::arg::{Scope, parse_int};
 use ringway_wire::{self as wire, Ipv4, Tcp, tcp, udp};
@@ -111,6 +113,52 @@ const FIELDS: &[(&str, &str, u32, u32)] = &[
     ("icmp", "code", 8, 8),
     ("icmp", "sum", 16, 16),
 ];
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Ip => "ip",
+            Self::Payload => "payload",
+            Self::TcpOrUdp => "tcpudp",
+            Self::Transport => "transp",
+            Self::Protocol(number) => {
+                return match protocol_name(number.0) {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "{}", number.0),
+                };
+            }
+        };
+        f.write_str(name)
+    }
+}
+
+impl fmt::Display for IpField {
+    /// As Click prints it: by name, as the beginning of a named field, or by position.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = self.header.to_string();
+        let unnamed = matches!(self.header, Header::Protocol(number) if protocol_name(number.0).is_none());
+        write!(f, "{}{header} ", if unnamed { "ip proto " } else { "" })?;
+        let Self { offset, length, .. } = *self;
+        let name = |at, bits| {
+            let is_this = |row: &&(&str, &str, u32, u32)| row.0 == header && (row.2, row.3) == (at, bits);
+            FIELDS.iter().find(is_this).map(|row| row.1)
+        };
+        if let Some(name) = name(offset, length) {
+            return f.write_str(name);
+        }
+        let around = [8, 16, 32].into_iter().filter(|bits| offset / bits == (offset + length - 1) / bits);
+        let mut around =
+            around.filter_map(|bits| Some((name(offset & !(bits - 1), bits)?, offset & (bits - 1))));
+        let (word, offset) = around.next().unwrap_or(("", offset));
+        match (offset % 8, length % 8) {
+            _ if !word.is_empty() && offset == 0 => write!(f, "{word}/{length}"),
+            (0, _) if length == 8 => write!(f, "{word}[{}]", offset / 8),
+            (0, 0) => write!(f, "{word}[{}:{}]", offset / 8, length / 8),
+            _ if length == 1 => write!(f, "{word}{{{offset}}}"),
+            _ => write!(f, "{word}{{{offset}:{length}}}"),
+        }
+    }
+}
 
 /// Maximum bit position. Attack: positions whose arithmetic overflows.
 const MOST: u32 = 1 << 16;

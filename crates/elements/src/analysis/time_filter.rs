@@ -12,12 +12,11 @@
 //!
 //! Handlers: `start`, `end` (read, write); `interval` (read, write), the time between; `extend_interval` (write),
 //! by how much the end is to be later.
-use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp};
 use ringway_click_lang::config::{self, Budget, VariableSyntax, Variables};
 
 pub static CLASS: Class =
@@ -69,7 +68,7 @@ struct Time(u64);
 
 impl Variables for Time {
     fn value(&self, name: &str, kind: VariableSyntax, _: u32, _: &Budget) -> Option<String> {
-        (name == "t" && kind != VariableSyntax::Parentheses).then(|| Stamp(self.0).to_string())
+        (name == "t" && kind != VariableSyntax::Parentheses).then(|| Timestamp(self.0).to_string())
     }
 }
 
@@ -184,7 +183,7 @@ impl Element for TimeFilter {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("start", |e: &Self| Stamp(e.start)).writes(|e: &mut Self, value, cx| {
+            Handler::read("start", |e: &Self| Timestamp(e.start)).writes(|e: &mut Self, value, cx| {
                 let start = time(value, cx)?;
                 if !e.ready {
                     e.first_packet(start);
@@ -192,11 +191,11 @@ impl Element for TimeFilter {
                 e.start = start;
                 Ok(())
             }),
-            Handler::read("end", |e: &Self| Stamp(e.end)).writes(|e: &mut Self, value, cx| {
+            Handler::read("end", |e: &Self| Timestamp(e.end)).writes(|e: &mut Self, value, cx| {
                 (e.end, e.end_from, e.armed) = (time(value, cx)?, From::Epoch, true);
                 Ok(())
             }),
-            Handler::read("interval", |e: &Self| Stamp(e.end.saturating_sub(e.start))).writes(
+            Handler::read("interval", |e: &Self| Timestamp(e.end.saturating_sub(e.start))).writes(
                 |e: &mut Self, value, cx| {
                     let interval = time(value, cx)?;
                     match e.ready {

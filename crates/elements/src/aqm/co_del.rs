@@ -140,17 +140,17 @@ impl Element for CoDel {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let target = |name| Handler::field(name, |e: &mut Self| &mut e.target);
+        let target = |name| Handler::field(name, |e: &mut Self| &mut e.target).argument(Some(0), "TARGET");
         let interval = |name| {
-            Handler::read(name, |e: &Self| e.interval).writes(|e: &mut Self, value, cx| {
-                match cx.parse(value)? {
+            Handler::read(name, |e: &Self| e.interval)
+                .writes(|e: &mut Self, value, cx| match cx.parse(value)? {
                     0 => Err(HandlerError::failed("INTERVAL must be >= 1")),
                     interval => {
                         e.interval = interval;
                         Ok(())
                     }
-                }
-            })
+                })
+                .argument(Some(1), "INTERVAL")
         };
         [
             target("target"),

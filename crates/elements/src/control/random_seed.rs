@@ -8,8 +8,9 @@
 //!
 //! With `ringway click -j N` each thread has its own generator.
 //!
-//! Handlers: `seed` (write): a new seed; an empty value chooses an unpredictable one.
+//! Handlers: `seed` (read, write): the last seed; an empty value chooses an unpredictable one.
 use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Reach};
@@ -18,7 +19,9 @@ pub static CLASS: Class =
     Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live().reach(Reach::Each);
 
 #[derive(Debug, Default)]
-pub struct RandomSeed;
+pub struct RandomSeed {
+    seed: String,
+}
 
 impl Element for RandomSeed {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
@@ -27,18 +30,21 @@ impl Element for RandomSeed {
         args.complete()?;
         if given {
             cx.router().seed_like_click(seed);
+            self.seed = seed.to_string();
         }
         Ok(())
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::write("seed", |_: &mut Self, value, cx| {
+        [Handler::read("seed", |e: &Self| e.seed.clone()).calm().writes(|e: &mut Self, value, cx| {
             if value.trim_ascii().is_empty() {
                 let seed = cx.now() ^ u64::from(cx.random());
                 cx.router().seed(seed);
+                e.seed = String::new();
             } else {
                 let seed = cx.parse(value).map_err(|_| HandlerError::failed("seed must be a number"))?;
                 cx.router().seed_like_click(seed);
+                e.seed = seed.to_string();
             }
             Ok(())
         })]

@@ -1,12 +1,11 @@
 //! Addresses learned by ARP, and the packets that wait for them.
 use crate::packet::mac_text;
-use crate::stamp::Stamp;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{HandlerError, Packet, SECOND};
+use ringway_click::{HandlerError, Packet, SECOND, Timestamp};
 use ringway_wire::MacAddress;
 
 /// Nanoseconds per jiffy, Click's unit of time.
@@ -269,7 +268,7 @@ impl ArpEntries {
             let Some(entry) = self.entries.get(ip) else { continue };
             let known = entry.ether.is_some() && !self.expired(live, now);
             let ether = mac_text(entry.ether.unwrap_or(MacAddress::BROADCAST));
-            let age = Stamp(now.saturating_sub(live) * JIFFY);
+            let age = Timestamp(now.saturating_sub(live) * JIFFY);
             let _ = writeln!(text, "{} {} {ether} {age}", Ipv4Addr::from_bits(*ip), u8::from(known));
         }
         text

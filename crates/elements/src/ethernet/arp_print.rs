@@ -13,14 +13,13 @@
 //! Handlers: `active` (read, write).
 use crate::packet::mac_text;
 use crate::printout::Printout;
-use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Timestamp};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 
 pub static CLASS: Class = Class::new("ARPPrint", || Box::<ArpPrint>::default()).ports("1/1");
@@ -79,7 +78,7 @@ impl ArpPrint {
             let _ = write!(line, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(line, "{}: ", Stamp(packet.notes().timestamp));
+            let _ = write!(line, "{}: ", Timestamp(packet.notes().timestamp));
         }
         let mac = packet.mac_header().unwrap_or(0);
         let bytes = packet.mac_data().unwrap_or_else(|| packet.data());

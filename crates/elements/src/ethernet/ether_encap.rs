@@ -48,10 +48,10 @@ impl Element for EtherEncap {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            mac_handler("src", |e: &mut Self| &mut e.header.source),
-            mac_handler("dst", |e: &mut Self| &mut e.header.destination),
-            ethertype("ethertype"),
-            ethertype("etht").deprecated(),
+            mac_handler("src", |e: &mut Self| &mut e.header.source).argument(Some(1), "SRC"),
+            mac_handler("dst", |e: &mut Self| &mut e.header.destination).argument(Some(2), "DST"),
+            ethertype("ethertype").argument(Some(0), "ETHERTYPE"),
+            ethertype("etht").argument(Some(0), "ETHERTYPE").deprecated(),
         ]
         .into()
     }

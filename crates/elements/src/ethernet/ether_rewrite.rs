@@ -42,8 +42,8 @@ impl Element for EtherRewrite {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            mac_handler("src", |e: &mut Self| &mut e.source),
-            mac_handler("dst", |e: &mut Self| &mut e.destination),
+            mac_handler("src", |e: &mut Self| &mut e.source).argument(Some(0), "SRC"),
+            mac_handler("dst", |e: &mut Self| &mut e.destination).argument(Some(1), "DST"),
             Handler::read("drops", |e: &Self| e.drops),
         ]
         .into()

@@ -253,7 +253,12 @@ impl EtherSpanTree {
             }
             return;
         }
-        let Some(wire) = Configuration::of(rest).filter(|_| bpdu.kind == stp::CONFIGURATION) else { return };
+        // The padding may be missing.
+        let mut padded = [0; Configuration::LEN];
+        let given = rest.len().min(padded.len());
+        padded[..given].copy_from_slice(&rest[..given]);
+        let whole = bpdu.kind == stp::CONFIGURATION && given + stp::PADDING >= padded.len();
+        let Some(wire) = Configuration::of(&padded).filter(|_| whole) else { return };
         let message = Message::received(wire, now);
         let same = |old: &Message| (old.bridge, old.port) == (message.bridge, message.port);
         let old = self.ports[number].message;

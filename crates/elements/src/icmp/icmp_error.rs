@@ -13,7 +13,7 @@
 //!
 //! Handlers: `src`, `mtu`, `pmtu` (read, write); `drops` (read). Errors, broadcasts, fragments but the first, and
 //! packets from addresses that cannot be a host's are dropped without an answer.
-use crate::ip::names::{icmp_code, parse_icmp_type};
+use crate::ip::names::{icmp_code, icmp_type};
 use crate::ip::transport::Transport;
 use alloc::boxed::Box;
 use alloc::format;
@@ -22,7 +22,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Args, Ipv4List, MANDATORY_POSITIONAL, Word};
+use ringway_click::arg::{Arg, Args, Ipv4List, MANDATORY_POSITIONAL, Word};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
     PacketType,
@@ -66,15 +66,20 @@ impl Default for IcmpError {
 
 impl Element for IcmpError {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
+        let mut kind = 0i32;
         let (mut code, mut broadcasts) = (Word("0".to_string()), Ipv4List::default());
         args.read_mp("SRC", &mut self.source);
-        args.read_with("TYPE", MANDATORY_POSITIONAL, &mut self.kind, parse_icmp_type);
+        args.read_with("TYPE", MANDATORY_POSITIONAL, &mut kind, |text, scope| match icmp_type(text) {
+            Some(kind) => Ok(kind.into()),
+            None => i32::parse(text, scope),
+        });
         args.read_p("CODE", &mut code);
         args.read_p("BADADDRS", &mut broadcasts);
         args.read("MTU", &mut self.mtu);
         args.read("PMTU", &mut self.path_mtu);
         args.read("SET_FIX_ANNO", &mut self.fix);
         args.complete()?;
+        self.kind = kind.try_into().map_err(|_| cx.error("ICMP type must be between 0 and 255"))?;
         if !is_error(self.kind) {
             return Err(cx.error(format!("ICMP type {} is not an error type", self.kind)));
         }

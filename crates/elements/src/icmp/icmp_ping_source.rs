@@ -20,7 +20,6 @@
 //! `rtt_max` (read); `reset_counts` (write).
 use super::message::Message;
 use crate::ip::transport::Transport;
-use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -31,7 +30,7 @@ use core::fmt::Write;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
     Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Note, NoteKind, Packet, PacketBurst,
-    SECOND, Search, Timer,
+    SECOND, Search, Timer, Timestamp,
 };
 use ringway_wire::icmp::v4::ECHO_REPLY;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
@@ -232,7 +231,7 @@ impl Element for IcmpPingSource {
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox(),
             source,
             destination,
-            Handler::read("interval", |e: &Self| Stamp(e.interval)).calm().writes(
+            Handler::read("interval", |e: &Self| Timestamp(e.interval)).calm().writes(
                 |e: &mut Self, value, cx| {
                     e.interval = cx.parse::<Nanoseconds>(value)?.0.max(1000);
                     Ok(())

@@ -16,14 +16,15 @@
 //! Omitted parts of a condition are taken from the previous one: `src port 80 or 443`. Conditions on transport headers
 //! only match first fragments.
 //!
-//! Handlers: `program`, `pattern0`, `pattern1`, ..., `drops`, `memory` (read). The IPv4 header must be marked.
+//! Handlers: `program`, `drops`, `memory` (read); `pattern0`, `pattern1`, ... (read, write). The IPv4 header must be
+//! marked.
 use super::filter::Filter;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Progress};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
 
 pub static CLASS: Class =
     Class::new("IPClassifier", || Box::<IpClassifier>::default()).ports("1/-").processing("h").live();
@@ -34,6 +35,27 @@ pub struct IpClassifier {
     filter: Filter,
 }
 
+/// The rules of patterns: each has an output of its own.
+fn rules(patterns: &[String]) -> Vec<String> {
+    patterns.iter().enumerate().map(|(port, pattern)| format!("{port} {pattern}")).collect()
+}
+
+impl IpClassifier {
+    /// Replaces one pattern; if it is wrong, nothing changes.
+    fn set_pattern(&mut self, port: usize, pattern: &str, cx: &mut Context<'_>) -> Result<(), HandlerError> {
+        let mut patterns = self.patterns.clone();
+        if let Some(own) = patterns.get_mut(port) {
+            *own = pattern.into();
+        }
+        let compiled = Filter::compile(&rules(&patterns), cx.noutputs(), &cx.scope(), &mut || ());
+        let filter = compiled.map_err(|errors| HandlerError::failed(errors.join("\n")))?;
+        filter.warnings.iter().for_each(|warning| cx.message(warning.as_str()));
+        self.filter = filter.instead_of(&self.filter);
+        self.patterns = patterns;
+        Ok(())
+    }
+}
+
 impl Element for IpClassifier {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.patterns = args.take_rest();
@@ -41,9 +63,7 @@ impl Element for IpClassifier {
         if self.patterns.len() != outputs {
             return Err(cx.error(format!("need {outputs} arguments, one per output port")));
         }
-        let numbered = self.patterns.iter().enumerate();
-        let rules: Vec<String> = numbered.map(|(port, pattern)| format!("{port} {pattern}")).collect();
-        match Filter::compile(&rules, outputs, args.scope(), &mut || cx.breathe()) {
+        match Filter::compile(&rules(&self.patterns), outputs, args.scope(), &mut || cx.breathe()) {
             Ok(filter) => {
                 filter.warnings.iter().for_each(|warning| cx.message(warning.as_str()));
                 self.filter = filter;
@@ -66,9 +86,12 @@ impl Element for IpClassifier {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let patterns = self.patterns.iter().cloned().enumerate();
-        let patterns = patterns
-            .map(|(port, pattern)| Handler::read(format!("pattern{port}"), move |_: &Self| pattern.clone()));
+        let patterns = (0..self.patterns.len()).map(|port| {
+            let read = move |e: &Self| e.patterns.get(port).cloned().unwrap_or_default();
+            Handler::read(format!("pattern{port}"), read)
+                .writes(move |e: &mut Self, value, cx| e.set_pattern(port, value, cx))
+                .argument(Some(port), "")
+        });
         let own = [
             Handler::read("program", |e: &Self| e.filter.text()),
             Handler::read("drops", |e: &Self| e.filter.drops()),

@@ -70,6 +70,7 @@ impl Element for IpEncap {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        Encap::handlers(|e: &mut Self| &mut e.encap).map(Handler::calm).into()
+        let [source, destination] = Encap::handlers(|e: &mut Self| &mut e.encap).map(Handler::calm);
+        [source.argument(Some(1), "SRC"), destination.argument(Some(2), "DST")].into()
     }
 }

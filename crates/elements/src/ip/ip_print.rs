@@ -19,14 +19,15 @@
 //! Handlers: `active` (read, write).
 use super::ip_line;
 use crate::printout::Printout;
-use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Word, parse_bool};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timestamp,
+};
 use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 
 pub static CLASS: Class =
@@ -134,7 +135,7 @@ impl IpPrint {
             let _ = write!(line, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(line, "{}: ", Stamp(packet.notes().timestamp));
+            let _ = write!(line, "{}: ", Timestamp(packet.notes().timestamp));
         }
         if self.aggregate {
             let _ = write!(line, "#{}", packet.notes().u32(Annotations::AGGREGATE));

@@ -1,6 +1,8 @@
 //! Names of protocols, ports, ICMP types and codes (IANA registries, with the spelling of Click's manual).
 use crate::summary::names::{ICMP_TYPES, icmp_codes};
+use alloc::string::ToString;
 use ringway_click::arg::{Arg, ArgError, IpPort, NameKind, Scope};
+use ringway_click::{Element, Handler};
 use ringway_wire::Protocol;
 
 pub(crate) const ICMP: u32 = Protocol::ICMP.0 as u32;
@@ -100,6 +102,16 @@ pub(crate) fn port(name: &str, kind: NameKind, scope: &Scope) -> Option<u16> {
 /// Parses a port given by number or name, of the protocol `kind`.
 pub(crate) fn parse_port(kind: NameKind) -> impl FnOnce(&str, &Scope) -> Result<u16, ArgError> {
     move |text, scope| port(text, kind, scope).map_or_else(|| IpPort::number(text), Ok)
+}
+
+/// A handler for a UDP port.
+pub(crate) fn port_handler<E: Element>(name: &'static str, of: fn(&mut E) -> &mut u16) -> Handler {
+    Handler::read_with(name, move |e: &mut E, _, _| Ok(of(e).to_string())).writes(
+        move |e: &mut E, value, cx| {
+            *of(e) = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
+            Ok(())
+        },
+    )
 }
 
 /// The ICMP type of this name.

@@ -11,7 +11,7 @@
 use crate::packet::{divert, put};
 use alloc::boxed::Box;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
+use ringway_click::arg::{Arg, Args, Scope, Word};
 use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
 use ringway_wire::checksum::update_u32;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
@@ -40,21 +40,28 @@ impl Default for StoreIpAddress {
     }
 }
 
-fn place(text: &str, scope: &Scope) -> Result<AddressField, ArgError> {
+fn place(text: &str, scope: &Scope) -> Option<AddressField> {
     match text.to_ascii_lowercase().as_str() {
-        "src" => Ok(AddressField::Source),
-        "dst" => Ok(AddressField::Destination),
-        _ => u32::parse(text, scope).map(|offset| AddressField::Data(offset as usize)),
+        "src" => Some(AddressField::Source),
+        "dst" => Some(AddressField::Destination),
+        _ => i32::parse(text, scope)
+            .ok()
+            .and_then(|offset| usize::try_from(offset).ok())
+            .map(AddressField::Data),
     }
 }
 
 impl Element for StoreIpAddress {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         if args.rest().len() > 1 {
             args.read_mp("ADDR", &mut self.address);
         }
-        args.read_with("OFFSET", MANDATORY_POSITIONAL, &mut self.place, place);
-        args.complete()
+        let mut offset = Word::default();
+        args.read_mp("OFFSET", &mut offset);
+        args.complete()?;
+        let place = place(&offset.0, args.scope());
+        self.place = place.ok_or_else(|| cx.error("type mismatch: OFFSET requires integer"))?;
+        Ok(())
     }
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {

@@ -9,7 +9,7 @@
 //!
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::encap::Encap;
-use super::names::parse_port;
+use super::names::{parse_port, port_handler};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
@@ -87,15 +87,12 @@ impl Element for UdpIpEncap {
 
     fn handlers(&self) -> Vec<Handler> {
         let [source, destination] = Encap::handlers(|e: &mut Self| &mut e.encap);
-        let source_port = Handler::read("sport", |e: &Self| e.source).writes(|e: &mut Self, value, cx| {
-            e.source = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
-            Ok(())
-        });
-        let destination_port =
-            Handler::read("dport", |e: &Self| e.destination).writes(|e: &mut Self, value, cx| {
-                e.destination = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
-                Ok(())
-            });
-        [source, source_port, destination, destination_port].into()
+        [
+            source.argument(Some(0), "SRC"),
+            port_handler("sport", |e: &mut Self| &mut e.source).argument(Some(1), "SPORT"),
+            destination.argument(Some(2), "DST"),
+            port_handler("dport", |e: &mut Self| &mut e.destination).argument(Some(3), "DPORT"),
+        ]
+        .into()
     }
 }

@@ -76,8 +76,8 @@ impl Element for Ip6Encap {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::field("src", |e: &mut Self| &mut e.source).calm(),
-            destination_handler(|e: &mut Self| &mut e.destination).calm(),
+            Handler::field("src", |e: &mut Self| &mut e.source).calm().argument(Some(1), "SRC"),
+            destination_handler(|e: &mut Self| &mut e.destination).calm().argument(Some(2), "DST"),
         ]
         .into()
     }

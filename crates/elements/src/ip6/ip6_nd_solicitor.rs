@@ -11,7 +11,6 @@
 //! addresses are valid for 5 minutes.
 use super::neighbor;
 use crate::packet::{mac_text, mark_ethernet};
-use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -19,7 +18,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND, Timestamp,
+};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, icmp::v6, ipv6};
 
 pub static CLASS: Class = Class::new("IP6NDSolicitor", || Box::<Ip6NdSolicitor>::default())
@@ -172,7 +173,7 @@ impl Ip6NdSolicitor {
 
     fn table(&self, now: u64) -> String {
         let lines = self.neighbors.iter().map(|(ip, known)| {
-            let (ip, age) = (Ipv6Addr::from_bits(*ip), Stamp(now.saturating_sub(known.learned)));
+            let (ip, age) = (Ipv6Addr::from_bits(*ip), Timestamp(now.saturating_sub(known.learned)));
             let ether = mac_text(known.ether.unwrap_or(MacAddress::BROADCAST));
             format!("{ip} {} {ether} {age}\n", u8::from(known.ether.is_some()))
         });

@@ -8,7 +8,7 @@
 //!
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::ip6_encap::destination;
-use crate::ip::names::parse_port;
+use crate::ip::names::{parse_port, port_handler};
 use crate::ip6::ip6_encap::destination_handler;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -78,16 +78,10 @@ impl Element for UdpIp6Encap {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::field("src", |e: &mut Self| &mut e.source),
-            Handler::read("sport", |e: &Self| e.ports[0]).writes(|e: &mut Self, value, cx| {
-                e.ports[0] = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
-                Ok(())
-            }),
-            destination_handler(|e: &mut Self| &mut e.destination),
-            Handler::read("dport", |e: &Self| e.ports[1]).writes(|e: &mut Self, value, cx| {
-                e.ports[1] = cx.parse_with(value, parse_port(NameKind::UdpPort))?;
-                Ok(())
-            }),
+            Handler::field("src", |e: &mut Self| &mut e.source).argument(Some(0), "SRC"),
+            port_handler("sport", |e: &mut Self| &mut e.ports[0]).argument(Some(1), "SPORT"),
+            destination_handler(|e: &mut Self| &mut e.destination).argument(Some(2), "DST"),
+            port_handler("dport", |e: &mut Self| &mut e.ports[1]).argument(Some(3), "DPORT"),
         ]
         .into()
     }

@@ -15,7 +15,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Interval, PacketBurst,
 };
 
 pub static CLASS: Class = Class::new("AdjustTimestamp", || Box::<AdjustTimestamp>::default()).ports("1/1");
@@ -72,10 +72,10 @@ impl Element for AdjustTimestamp {
     fn handlers(&self) -> Vec<Handler> {
         [Handler::read("time", |e: &Self| {
             let sign = if e.shift.back { "-" } else { "" };
-            format!("{sign}{}", Timestamp(e.shift.by))
+            format!("{sign}{}", Interval(e.shift.by))
         })
         .writes(|e: &mut Self, value, cx| {
-            let wrong = |error| HandlerError::failed(format!("TIME: {error}"));
+            let wrong = |_| HandlerError::failed("expected time in seconds");
             e.shift = cx.parse_with(value, Shift::parse).map_err(wrong)?;
             Ok(())
         })]

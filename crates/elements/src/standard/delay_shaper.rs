@@ -10,8 +10,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Signal,
-    Timer, Timestamp,
+    Class, Context, Element, Failed, Handler, Interval, Note, NoteKind, Packet, PacketBurst, SECOND, Search,
+    Signal, Timer,
 };
 
 pub static CLASS: Class =
@@ -77,7 +77,7 @@ impl Element for DelayShaper {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("delay", |e: &Self| Timestamp(e.delay))
+        [Handler::read("delay", |e: &Self| Interval(e.delay))
             .calm()
             .writes(|e: &mut Self, value, cx| {
                 e.delay = cx.parse::<Nanoseconds>(value)?.0;

@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer, Timestamp,
+    Class, Context, Element, Failed, Handler, Interval, Packet, SECOND, Signal, Task, Timer,
 };
 
 pub static CLASS: Class =
@@ -79,13 +79,13 @@ impl Element for DelayUnqueue {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("delay", |e: &Self| Timestamp(e.delay))
+        [Handler::read("delay", |e: &Self| Interval(e.delay))
             .calm()
             .writes(|e: &mut Self, value, cx| {
                 e.delay = cx.parse::<Nanoseconds>(value)?.0;
                 Ok(())
             })
-            .error("delay must be a timestamp")]
+            .error("expected time in seconds")]
         .into()
     }
 }

@@ -6,18 +6,23 @@
 //! - `LATENCY`: how long a bit is on its way.
 //! - `BANDWIDTH`: bytes a second, at least 100.
 //!
-//! Handlers: `latency`, `bandwidth`, `size` (packets on their way) (read); `reset` (write); those of its task.
+//! Handlers: `latency`, `bandwidth` (read, write); `size`: packets on their way (read); `reset` (write); those of its
+//! task. A write drops the packets on their way.
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer, Timestamp,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Interval, Packet, SECOND, Signal,
+    Task, Timer,
 };
 
 pub static CLASS: Class =
     Class::new("LinkUnqueue", || Box::<LinkUnqueue>::default()).ports("1/1").processing("l/h");
 
+/// The least bandwidth, in bytes per second.
+const LEAST: u32 = 100;
+const TOO_SMALL: &str = "bandwidth too small, minimum 100Bps";
 /// Maximum number of packets in transit. Attack: a long link of empty packets.
 const MOST: usize = 1 << 20;
 
@@ -33,6 +38,14 @@ pub struct LinkUnqueue {
 }
 
 impl LinkUnqueue {
+    /// Drops the packets on the link.
+    fn reset(&mut self, cx: &mut Context<'_>) {
+        self.link.clear();
+        if let Some(task) = self.task {
+            cx.reschedule(task);
+        }
+    }
+
     fn last(&self) -> Option<u64> {
         self.link.back().map(|packet| packet.notes().timestamp)
     }
@@ -62,8 +75,8 @@ impl Element for LinkUnqueue {
         args.read_mp("LATENCY", &mut latency);
         args.read_mp("BANDWIDTH", &mut bandwidth);
         args.complete()?;
-        if bandwidth.0 < 100 {
-            return Err(cx.error("bandwidth too small, minimum 100Bps"));
+        if bandwidth.0 < LEAST {
+            return Err(cx.error(TOO_SMALL));
         }
         (self.latency, self.bandwidth) = (latency.0, bandwidth.0);
         Ok(())
@@ -108,10 +121,28 @@ impl Element for LinkUnqueue {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("latency", |e: &Self| Timestamp(e.latency)).calm(),
-            Handler::read("bandwidth", |e: &Self| Bandwidth(e.bandwidth).unparse()).calm(),
+            Handler::read("latency", |e: &Self| Interval(e.latency))
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    e.latency = cx.parse::<Nanoseconds>(value)?.0;
+                    Ok(())
+                })
+                .error("latency must be a timestamp")
+                .then(Self::reset),
+            Handler::read("bandwidth", |e: &Self| e.bandwidth)
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    let given: Bandwidth =
+                        cx.parse(value).map_err(|_| HandlerError::failed("invalid bandwidth"))?;
+                    if given.0 < LEAST {
+                        return Err(HandlerError::failed(TOO_SMALL));
+                    }
+                    e.bandwidth = given.0;
+                    Ok(())
+                })
+                .then(Self::reset),
             Handler::read("size", |e: &Self| e.link.len()),
-            Handler::button("reset", |e: &mut Self, _| e.link.clear()),
+            Handler::button("reset", Self::reset),
         ]
         .into()
     }

@@ -2,9 +2,9 @@
 //!
 //! Ports: one push input; push outputs, one more than there are rates.
 //!
-//! Arguments: rates in packets per second, in ascending order. Below the first, packets go to output 0; from the
-//! first on, to output 1, and so forth. The rate is a moving average. All packets go to one output at a time;
-//! `RatedSplitter` divides them.
+//! Arguments: rates in packets per second, also with the units of bandwidths, in ascending order. Below the first,
+//! packets go to output 0; from the first on, to output 1, and so forth. The rate is a moving average. All packets go
+//! to one output at a time; `RatedSplitter` divides them.
 //!
 //! Handlers: `rate`, `meters` (read).
 use super::metering::Metering;

@@ -24,14 +24,15 @@ impl Metering {
         Self { measure, ..Self::default() }
     }
 
-    fn read_rates(&mut self, args: &mut Args, cx: &Context<'_>) -> Result<(), String> {
+    fn read_rates(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), String> {
         let mut last = None;
         for (number, text) in args.take_rest().iter().enumerate() {
-            let rate = match self.measure {
-                Measure::Packets => cx.parse::<u32>(text),
-                Measure::Bytes => cx.parse::<Bandwidth>(text).map(|bandwidth| bandwidth.0),
-            };
+            // As in Click, rates of packets may be written with the units of bandwidths.
+            let rate = cx.parse::<Bandwidth>(text).map(|bandwidth| bandwidth.0);
             let rate = rate.map_err(|_| format!("argument {} syntax error", number + 1))?;
+            if self.measure == Measure::Bytes && text.ends_with(|last: char| last.is_ascii_digit()) {
+                cx.warning(format!("no units for bandwidth argument {}, assuming Bps", number + 1));
+            }
             if last.is_some_and(|last| last >= rate) {
                 return Err(format!("rate {} must be > rate {number}", number + 1));
             }
@@ -39,7 +40,7 @@ impl Metering {
             self.limits.push(Rate::scale(rate));
         }
         match self.limits.len() {
-            0 => Err("too few arguments; one or more rates are needed".to_string()),
+            0 => Err("too few arguments to BandwidthMeter(bandwidth, ...)".to_string()),
             MOST.. => Err(format!("at most {} rates", MOST - 1)),
             _ => Ok(()),
         }
@@ -52,8 +53,9 @@ impl Element for Metering {
         args.complete()?;
         read.map_err(|error| cx.error(error))?;
         if cx.noutputs() != self.limits.len() + 1 {
-            let wanted = self.limits.len() + 1;
-            return Err(cx.error(format!("need {wanted} outputs, one for each rate and one above")));
+            let wanted = cx.noutputs().saturating_sub(1);
+            let error = format!("need {wanted} arguments, one less than the number of output ports");
+            return Err(cx.error(error));
         }
         Ok(())
     }

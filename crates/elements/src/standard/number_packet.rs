@@ -1,9 +1,10 @@
-//! `NumberPacket(OFFSET)`: writes a counter into packets, 8 bytes, little-endian.
+//! `NumberPacket(OFFSET, NET_ORDER)`: writes a counter into packets, 8 bytes.
 //!
 //! Ports: one input, one output, push or pull. Packets that are too short are extended.
 //!
 //! Arguments:
 //! - `OFFSET`: offset of the counter; 40 by default.
+//! - `NET_ORDER`: whether it is big-endian, otherwise little-endian; false by default.
 //!
 //! Handlers: `count` (read), `reset` (write).
 use crate::packet::grow;
@@ -18,6 +19,7 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct NumberPacket {
     offset: u16,
+    big_endian: bool,
     count: u64,
 }
 
@@ -25,6 +27,7 @@ impl Element for NumberPacket {
     fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
         self.offset = 40;
         args.read_p("OFFSET", &mut self.offset);
+        args.read("NET_ORDER", &mut self.big_endian);
         args.complete()
     }
 
@@ -36,7 +39,9 @@ impl Element for NumberPacket {
                 return false;
             }
             if let Some(place) = packet.data_mut().get_mut(range.clone()) {
-                place.copy_from_slice(&self.count.to_le_bytes());
+                let count = self.count;
+                let bytes = if self.big_endian { count.to_be_bytes() } else { count.to_le_bytes() };
+                place.copy_from_slice(&bytes);
             }
             self.count += 1;
             true

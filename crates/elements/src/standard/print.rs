@@ -10,14 +10,13 @@
 //! - `ACTIVE`: whether it prints; true by default.
 //!
 //! Handlers: `active` (read, write).
-use crate::stamp::Stamp;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_click::arg::{Args, Word, parse_bool};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timestamp};
 
 pub static CLASS: Class =
     Class::new("Print", || Box::<Print>::default()).ports("1/1").metadata(Metadata::Resolve).live();
@@ -91,7 +90,7 @@ impl Print {
         let separator = |line: &str| if line.is_empty() { "" } else { ": " };
         if self.timestamp {
             let before = separator(&line);
-            let _ = write!(line, "{before}{}", Stamp(packet.notes().timestamp));
+            let _ = write!(line, "{before}{}", Timestamp(packet.notes().timestamp));
         }
         let before = separator(&line);
         let _ = write!(line, "{before}{:4}", packet.len());

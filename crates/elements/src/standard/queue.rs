@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError};
+use ringway_click::{Class, Context, Element, Failed, Handler};
 use ringway_click::{Note, NoteKind, Packet, PacketBurst, Search};
 
 pub static CLASS: Class =
@@ -172,13 +172,14 @@ impl Element for Queue {
         [
             Handler::read("length", |e: &Self| e.packets.len()),
             Handler::read("highwater_length", |e: &Self| e.highest),
-            Handler::read("capacity", |e: &Self| e.capacity).calm().writes(|e: &mut Self, value, cx| {
-                let wrong = |error| HandlerError::failed(alloc::format!("CAPACITY: {error}"));
-                let capacity: u32 = cx.parse(value).map_err(wrong)?;
-                e.resize(capacity.min(LARGEST) as usize, cx);
-                cx.set_configuration(&alloc::format!("CAPACITY {capacity}"));
-                Ok(())
-            }),
+            Handler::read("capacity", |e: &Self| e.capacity)
+                .calm()
+                .writes(|e: &mut Self, value, cx| {
+                    let capacity: u32 = cx.parse(value)?;
+                    e.resize(capacity.min(LARGEST) as usize, cx);
+                    Ok(())
+                })
+                .argument(Some(0), "CAPACITY"),
             Handler::read("drops", |e: &Self| e.drops),
             Handler::button("reset_counts", |e: &mut Self, _| (e.drops, e.highest) = (0, e.packets.len())),
             Handler::button("reset", |e: &mut Self, cx| {

@@ -124,11 +124,13 @@ impl Element for RandomBitErrors {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("p_bit_error", |e: &Self| e.probability).writes(|e: &mut Self, value, cx| {
-                e.probability = cx.parse(value).and_then(probability)?;
-                e.gap = draw(e.probability, cx.random());
-                Ok(())
-            }),
+            Handler::read("p_bit_error", |e: &Self| e.probability)
+                .writes(|e: &mut Self, value, cx| {
+                    e.probability = cx.parse(value).and_then(probability)?;
+                    e.gap = draw(e.probability, cx.random());
+                    Ok(())
+                })
+                .argument(Some(0), "P"),
             Handler::read("error_kind", |e: &Self| match e.kind {
                 BitErrorKind::Flip => "flip",
                 BitErrorKind::Set => "set",
@@ -137,7 +139,8 @@ impl Element for RandomBitErrors {
             .writes(|e: &mut Self, value, cx| {
                 e.kind = cx.parse_with(value, BitErrorKind::parse)?;
                 Ok(())
-            }),
+            })
+            .argument(Some(1), "KIND"),
             Handler::field("active", |e: &mut Self| &mut e.active),
         ]
         .into()

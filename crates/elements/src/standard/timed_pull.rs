@@ -1,7 +1,7 @@
 //! What `TimedUnqueue` and `Burster` share.
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Context, Element, Failed, Handler, PacketBurst, Signal, Task, Timer, Timestamp};
+use ringway_click::{Context, Element, Failed, Handler, Interval, PacketBurst, Signal, Task, Timer};
 
 /// Minimum interval, so that no configuration keeps the router busy with a timer.
 const SHORTEST: u64 = 1000;
@@ -74,7 +74,7 @@ impl Element for TimedPull {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("interval", |e: &Self| Timestamp(e.interval))
+            Handler::read("interval", |e: &Self| Interval(e.interval))
                 .calm()
                 .writes(|e: &mut Self, value, cx| {
                     e.interval = cx.parse::<Nanoseconds>(value)?.0.max(SHORTEST);

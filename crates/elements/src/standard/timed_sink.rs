@@ -9,7 +9,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Timer, Timestamp};
+use ringway_click::{Class, Context, Element, Failed, Handler, Interval, Metadata, Timer};
 
 pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default())
     .ports("1/0")
@@ -43,7 +43,7 @@ impl Element for TimedSink {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("interval", |e: &Self| Timestamp(e.interval))
+            Handler::read("interval", |e: &Self| Interval(e.interval))
                 .calm()
                 .writes(|e: &mut Self, value, cx| {
                     e.interval = cx.parse::<Nanoseconds>(value)?.0.max(1000);

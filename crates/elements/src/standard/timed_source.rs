@@ -16,7 +16,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Timer, Timestamp};
+use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Interval, Metadata, Timer};
 
 pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::default())
     .ports("0/1")
@@ -100,7 +100,7 @@ impl Element for TimedSource {
                     Ok(())
                 })
                 .then(Self::wake),
-            Handler::read("interval", |e: &Self| Timestamp(e.interval))
+            Handler::read("interval", |e: &Self| Interval(e.interval))
                 .calm()
                 .writes(|e: &mut Self, value, cx| {
                     e.interval = cx.parse::<Nanoseconds>(value)?.0.max(SHORTEST);

@@ -21,10 +21,10 @@
 //! `packet_filepos` (position of the last record read) (read); `active`, `filepos` (read, write); `stop`,
 //! `reset_counts`, `reset_timing` (after a change of `filepos`), `extend_interval` (time to add to the end) (write).
 use super::link::{ETHERNET, RAW, canonical, is_known, link_name, mark_ip};
-use super::replay::{CERTAIN, Replay, is_sampled, read_sample};
+use super::replay::{Replay, is_sampled, read_sample};
 use super::time_window::TimeWindow;
 use crate::file::{Input, reason};
-use ringway_click::arg::{Args, Filename, Nanoseconds, Raw};
+use ringway_click::arg::{Args, Filename, Fixed, Nanoseconds, Raw};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Packet, PacketBurst,
     Task, Timer,
@@ -35,8 +35,8 @@ use std::any::Any;
 pub static CLASS: Class =
     Class::new("FromDump", || Box::<FromDump>::default()).ports("0/1-2").processing("a/ah");
 
-/// Attack: a long file without records to emit. Number of records skipped before other tasks run.
-const SKIPPED: usize = 1000;
+/// Attack: a long file without records to emit. Number of records read, as in Click, before other tasks run.
+const SKIPPED: usize = 16;
 /// Attack: a handler that moves the end by a nanosecond each time. Maximum number of calls per record.
 const MOST_CALLS: usize = 1000;
 
@@ -104,7 +104,7 @@ impl Capture {
         let bytes = self.record.get(8..).and_then(<[u8]>::first_chunk).copied().unwrap_or_default();
         let kept = if header.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) };
         if kept > LONGEST || !input.read_bytes(kept as usize, &mut self.body).ok()? {
-            cx.chatter(format_args!("{}: bad packet at offset {}", input.name, input.position));
+            cx.chatter(format_args!("{}: bad packet header; giving up", input.name));
             return None;
         }
         self.record.extend_from_slice(&self.body);
@@ -151,44 +151,43 @@ impl FromDump {
         Next::Nothing
     }
 
-    /// Reads records up to the next packet to emit.
+    /// Reads a record: a packet, if it is to be emitted.
     fn read(&mut self, cx: &mut Context<'_>) -> Next {
-        for _ in 0..SKIPPED {
-            let Some(time) = self.capture.next_record(cx) else { return self.finish(cx) };
-            if self.window.prepare(time) {
-                self.replay.begin_at(time, cx);
-            }
-            if self.window.is_before(time) {
-                continue;
-            }
-            if !self.goes_on(time, cx) {
-                return self.finish(cx);
-            }
-            if is_sampled(self.sample, cx)
-                && let Some(packet) = self.capture.packet(cx)
-            {
-                return Next::Packet(packet);
-            }
+        let Some(time) = self.capture.next_record(cx) else { return self.finish(cx) };
+        if self.window.prepare(time) {
+            self.replay.begin_at(time, cx);
         }
-        Next::More
+        if self.window.is_before(time) {
+            return Next::More;
+        }
+        if !self.goes_on(time, cx) {
+            return self.finish(cx);
+        }
+        let sampled = is_sampled(self.sample, cx);
+        let packet = if sampled { self.capture.packet(cx) } else { None };
+        packet.map_or(Next::More, Next::Packet)
     }
 
     /// The next packet to emit, if it is due.
     fn next(&mut self, cx: &mut Context<'_>) -> Next {
-        let packet = match self.replay.take_waiting() {
-            Some(packet) => packet,
-            None => match self.read(cx) {
-                Next::Packet(packet) => packet,
-                other => return other,
-            },
-        };
-        let Some(mut packet) = self.replay.when_due(packet, cx) else { return Next::Nothing };
-        if self.force_ip && !mark_ip(&mut packet, self.capture.link()) {
-            cx.push(1, packet);
-            return Next::More;
+        for _ in 0..SKIPPED {
+            let packet = match self.replay.take_waiting() {
+                Some(packet) => packet,
+                None => match self.read(cx) {
+                    Next::Packet(packet) => packet,
+                    Next::More => continue,
+                    Next::Nothing => return Next::Nothing,
+                },
+            };
+            let Some(mut packet) = self.replay.when_due(packet, cx) else { return Next::Nothing };
+            if self.force_ip && !mark_ip(&mut packet, self.capture.link()) {
+                cx.push(1, packet);
+                continue;
+            }
+            self.count += 1;
+            return Next::Packet(packet);
         }
-        self.count += 1;
-        Next::Packet(packet)
+        Next::More
     }
 
     /// Checks FORCE_IP against the file's link type.
@@ -289,7 +288,7 @@ impl Element for FromDump {
         let [filename, filesize, filepos] =
             Input::handlers(|e: &Self| (e.capture.path.as_str(), e.capture.input.as_ref()));
         let own = [
-            Handler::read("sampling_prob", |e: &Self| f64::from(e.sample) / f64::from(CERTAIN)),
+            Handler::read("sampling_prob", |e: &Self| Fixed::<28>(e.sample)),
             Handler::read("encap", |e: &Self| link_name(e.capture.link())),
             Handler::read("packet_filepos", |e: &Self| e.capture.position),
             Handler::write("extend_interval", |e: &mut Self, value, cx| {

@@ -21,9 +21,9 @@
 //!
 //! Handlers: `sampling_prob`, `encap`, `filename`, `filesize`, `filepos` (read); `active` (read, write);
 //! `stop` (write).
-use super::replay::{CERTAIN, Records, Replay, is_sampled, read_sample};
+use super::replay::{Records, Replay, is_sampled, read_sample};
 use crate::file::{Input, reason};
-use ringway_click::arg::{Args, Filename, Raw};
+use ringway_click::arg::{Args, Filename, Fixed, Raw};
 use ringway_click::{
     Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Packet, PacketBurst, Task, Timer,
 };
@@ -64,6 +64,8 @@ struct Dump {
     line: Vec<u8>,
     /// Whether the current line, already inspected, must be read again.
     again: bool,
+    /// Where it ended, in bytes.
+    end: u64,
     several: Option<Several>,
 }
 
@@ -133,7 +135,7 @@ impl Dump {
     fn read_packet(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
         loop {
             let Some(item) = self.read_item(cx) else {
-                self.input = None;
+                self.end = self.input.take().map_or(self.end, |input| input.position);
                 return None;
             };
             if let Some(packet) = self.take(item, cx) {
@@ -294,10 +296,17 @@ impl Element for FromIpSummaryDump {
 
     fn handlers(&self) -> Vec<Handler> {
         let own = [
-            Handler::read("sampling_prob", |e: &Self| f64::from(e.sample) / f64::from(CERTAIN)),
+            Handler::read("sampling_prob", |e: &Self| Fixed::<28>(e.sample)),
             Handler::read("encap", |_: &Self| "IP"),
         ];
-        let file = Input::handlers(|e: &Self| (e.dump.path.as_str(), e.dump.input.as_ref()));
-        own.into_iter().chain(file).chain(Replay::handlers(|e: &mut Self| &mut e.replay)).collect()
+        let [filename, filesize, _] =
+            Input::handlers(|e: &Self| (e.dump.path.as_str(), e.dump.input.as_ref()));
+        let filepos = Handler::read("filepos", |e: &Self| {
+            e.dump.input.as_ref().map_or(e.dump.end, |input| input.position)
+        });
+        own.into_iter()
+            .chain([filename, filesize, filepos])
+            .chain(Replay::handlers(|e: &mut Self| &mut e.replay))
+            .collect()
     }
 }

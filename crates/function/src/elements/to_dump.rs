@@ -136,8 +136,10 @@ impl Element for ToDump {
             "" => ETHERNET,
             name => parse_link(name).ok_or_else(|| cx.error("bad encapsulation type"))?,
         };
-        let length = if length == 0 { LONGEST } else { length.min(LONGEST) };
-        self.header = Some(Header { nanoseconds, snap_len: length, link_type, ..Header::ethernet() });
+        // As in Click, the file's header has the largest number if there is no limit.
+        let snap_len = if length == 0 { u32::MAX } else { length };
+        self.header = Some(Header { nanoseconds, snap_len, link_type, ..Header::ethernet() });
+        let length = snap_len.min(LONGEST);
         (self.length, self.path, self.encap_from) = (length as usize, path.0, encap_from.0);
         Ok(())
     }

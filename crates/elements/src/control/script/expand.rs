@@ -94,6 +94,9 @@ impl Script {
         write: bool,
         cx: &mut Context<'_>,
     ) -> Result<HandlerCall, HandlerError> {
+        if name.is_empty() {
+            return Err(HandlerError::failed("syntax error"));
+        }
         let id = cx.id();
         let own = !name.contains('.') && cx.router().has_handler(id, name);
         let mut call = match own {

@@ -221,7 +221,6 @@ impl Script {
     fn read_aloud(&mut self, call: &str, quoted: bool, cx: &mut Context<'_>) -> After {
         let text = self.expand(call, cx);
         if let Some((name, value)) = self.read(&text, quoted, cx) {
-            let value = value.strip_suffix('\n').unwrap_or(&value);
             cx.chatter(format_args!("{name}:\n{value}"));
         }
         After::Next

@@ -63,7 +63,7 @@ impl Filter {
     /// Compiles rules, each an action and a pattern; `breathe` is called from time to time.
     ///
     /// # Errors
-    /// Error messages.
+    /// Warnings and error messages.
     pub(super) fn compile(
         rules: &[String],
         outputs: usize,
@@ -82,31 +82,35 @@ impl Filter {
         [one, run]: [usize; 2],
         breathe: &mut dyn FnMut(),
     ) -> Result<Self, Vec<String>> {
-        let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+        let (mut messages, mut errors) = (Vec::new(), false);
         let mut programs: Vec<Program> = Vec::new();
         let mut steps = 0;
         for (index, rule) in rules.iter().enumerate() {
             match self::rule(&config::unquote_text(rule), outputs, scope) {
                 Ok((program, found)) => {
-                    warnings
+                    messages
                         .extend(found.iter().map(|warning| format!("pattern {index}: warning: {warning}")));
                     steps += program.steps.len();
                     programs.push(program);
                 }
-                Err(wrong) if wrong.is_empty() => errors.push(format!("empty pattern {index}")),
-                Err(wrong) => errors.extend(wrong.iter().map(|wrong| format!("pattern {index}: {wrong}"))),
+                Err(wrong) => {
+                    errors = true;
+                    messages.extend(wrong.is_empty().then(|| format!("empty pattern {index}")));
+                    messages.extend(wrong.iter().map(|wrong| format!("pattern {index}: {wrong}")));
+                }
             }
             if index % RULES == RULES - 1 {
                 breathe();
             }
             if steps > MOST_STEPS {
-                errors.push("too many patterns".to_string());
+                messages.push("too many patterns".to_string());
+                errors = true;
                 break;
             }
         }
         match () {
-            () if !errors.is_empty() => Err(errors),
-            () if steps > one => Ok(Self { warnings, ..apart(programs, breathe) }),
+            () if errors => Err(messages),
+            () if steps > one => Ok(Self { warnings: messages, ..apart(programs, breathe) }),
             () => {
                 let joined = merge(programs.clone());
                 let safe_length = joined.safe_length();
@@ -117,7 +121,7 @@ impl Filter {
                     Rules::Many(many, _) if tests > run => (Rules::Many(many, Some(joined)), cache),
                     _ => (Rules::One(joined), None),
                 };
-                Ok(Self { rules, cache, safe_length, drops: 0, warnings })
+                Ok(Self { rules, cache, safe_length, drops: 0, warnings: messages })
             }
         }
     }

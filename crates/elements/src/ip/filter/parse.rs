@@ -27,6 +27,10 @@ pub(super) fn words(text: &str) -> Vec<String> {
     while let Some(&byte) = bytes.get(at) {
         if byte.is_ascii_whitespace() {
             at += 1;
+            if at == bytes.len() {
+                // As in Click, a space at the end is followed by an empty word: the pattern is not empty, but wrong.
+                words.push(String::new());
+            }
             continue;
         }
         let in_word = |byte: &u8| byte.is_ascii_alphanumeric() || b"-./@_:".contains(byte);
@@ -142,7 +146,7 @@ impl<'a> Parser<'a> {
     /// Reads all of `words`: the expression, and warnings.
     ///
     /// # Errors
-    /// Error messages, one per line.
+    /// Warnings and error messages.
     pub(super) fn read(
         words: &'a [String],
         scope: &'a Scope,
@@ -153,7 +157,11 @@ impl<'a> Parser<'a> {
         if parser.at < words.len() {
             parser.error(format!("garbage after expression at '{}'", words[parser.at]));
         }
-        if parser.errors.is_empty() { Ok((expression, parser.warnings)) } else { Err(parser.errors) }
+        if parser.errors.is_empty() {
+            return Ok((expression, parser.warnings));
+        }
+        let warnings = parser.warnings.iter().map(|warning| format!("warning: {warning}"));
+        Err(warnings.chain(parser.errors).collect())
     }
 
     fn error(&mut self, text: impl Into<String>) {

@@ -330,9 +330,9 @@ impl Primitive {
     }
 
     fn host(&mut self) -> Result<Expression, String> {
-        let (value, mut mask) = match self.data {
-            Data::Host(address) => (address, u32::MAX),
-            Data::Net(address, mask) => (address, mask),
+        let (value, mut mask) = match (self.kind, self.data) {
+            (Some(FieldKind::Host), Data::Host(address)) => (address, u32::MAX),
+            (Some(FieldKind::Net), Data::Net(address, mask)) => (address, mask),
             _ => return self.wrong("address missing"),
         };
         if self.relation != Relation::Equal {
