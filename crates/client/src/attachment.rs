@@ -1,5 +1,6 @@
 //! An attachment to a port: a ring that is requested, received, and requested again when it is lost.
 
+use crate::connect::{Map, anywhere};
 use crate::{Coming, Ring, RingError, RingKind, RingOptions};
 use ringway_host::{PollFd, poll};
 use std::io;
@@ -107,6 +108,11 @@ impl Attachment {
 
     /// Advances the state as far as possible without blocking; `connect` connects to the port.
     pub fn tend(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>) {
+        self.tend_by(now, connect, &anywhere);
+    }
+
+    /// The same, with the ring's memory mapped by `map`.
+    pub fn tend_by(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>, map: Map<'_>) {
         if matches!(self.state, State::Away) && now >= self.next {
             let options = self.options;
             let ask = || Coming::over(connect()?, options);
@@ -119,7 +125,7 @@ impl Attachment {
             return;
         }
         if let State::Requested(coming) = std::mem::replace(&mut self.state, State::Away) {
-            match coming.ring(Some(PATIENCE)) {
+            match coming.ring_by(Some(PATIENCE), map) {
                 Ok(ring) => {
                     self.since = now;
                     self.become_as(State::Up(ring));

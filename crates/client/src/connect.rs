@@ -2,7 +2,8 @@
 
 use crate::RingError;
 use crate::link::Link;
-use ringway_host::{Mapping, receive_with};
+use ringway_host::{HostError, Mapping, receive_with};
+use ringway_mem::Region;
 use ringway_ring::{FEATURES, Hello, RX, RingKind, RingMemory, TX, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::Write;
@@ -53,8 +54,16 @@ pub(crate) fn ask(mut socket: UnixStream, options: RingOptions) -> Result<UnixSt
     Ok(socket)
 }
 
+/// Maps a ring's memory, a sealed memfd.
+pub type Map<'a> = &'a dyn Fn(&OwnedFd) -> Result<Region, HostError>;
+
+/// Maps it where there is room.
+pub(crate) fn anywhere(file: &OwnedFd) -> Result<Region, HostError> {
+    Ok(Mapping::sealed(file)?.region())
+}
+
 /// Waits for the ring.
-pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>) -> Result<Got, RingError> {
+pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Got, RingError> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut bytes = [0; Welcome::SIZE];
     let (mut filled, mut descriptors) = (0, Vec::new());
@@ -72,7 +81,7 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>) -> Result<Got,
     let count = descriptors.len();
     let [memory, kick, call]: [OwnedFd; Welcome::DESCRIPTORS] =
         descriptors.try_into().map_err(|_| RingError::Descriptors(count))?;
-    let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
+    let memory = RingMemory::attach(map(&memory)?)?;
     let rings = match memory.kind() {
         RingKind::Pipe if end == 1 => [RX, TX],
         _ => [TX, RX],

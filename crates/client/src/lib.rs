@@ -33,7 +33,7 @@ mod ring;
 mod rx;
 mod tx;
 
-pub use connect::RingOptions;
+pub use connect::{Map, RingOptions};
 pub use error::RingError;
 pub use ring::{Coming, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};

@@ -1,6 +1,6 @@
 //! A ring with both directions, and waiting for it.
 
-use crate::connect::{RingOptions, ask, connect, get};
+use crate::connect::{Map, RingOptions, anywhere, ask, connect, get};
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
 use ringway_mem::Region;
@@ -52,11 +52,11 @@ impl Ring {
         options: RingOptions,
         timeout: Option<Duration>,
     ) -> Result<Ring, RingError> {
-        Ring::over(ask(connect(path)?, options)?, timeout)
+        Ring::over(ask(connect(path)?, options)?, timeout, &anywhere)
     }
 
-    fn over(socket: UnixStream, timeout: Option<Duration>) -> Result<Ring, RingError> {
-        let got = get(&socket, timeout)?;
+    fn over(socket: UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
+        let got = get(&socket, timeout, map)?;
         let (tx, rx) = (Tx::new(got.link.clone(), got.rings[0]), Rx::new(got.link.clone(), got.rings[1]));
         let is_second = got.rings == [RX, TX];
         Ok(Ring { tx, rx, link: got.link, socket, spin: Duration::ZERO, is_second })
@@ -204,7 +204,12 @@ impl Coming {
 
     /// The ring, once the socket is readable; waits at most `timeout`.
     pub fn ring(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
-        Ring::over(self.socket, timeout)
+        self.ring_by(timeout, &anywhere)
+    }
+
+    /// The same, with its memory mapped by `map`.
+    pub fn ring_by(self, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
+        Ring::over(self.socket, timeout, map)
     }
 }
 

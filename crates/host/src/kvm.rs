@@ -1,6 +1,7 @@
 //! Virtual machines of the kernel's KVM, with one virtual CPU each.
 
 use crate::error::{HostError, Named};
+use crate::window::Window;
 use kvm_bindings::{
     KVM_MAX_CPUID_ENTRIES, KVM_MEM_READONLY, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region,
 };
@@ -45,6 +46,8 @@ pub struct Space {
 enum Slot {
     /// Memory that stays mapped as long as this does.
     Memory { _region: Region },
+    /// Addresses at which memory comes and goes.
+    Window { _window: Arc<Window> },
     /// A part of this program.
     Constants,
 }
@@ -77,6 +80,8 @@ pub enum Exit<'a> {
     Write(u64, &'a [u8]),
     /// A signal arrived.
     Interrupted,
+    /// It accessed an address of a window at which there is no memory.
+    Unmapped(u64),
     /// It executed HLT.
     Halted,
     /// A fault that it has no handler for.
@@ -174,6 +179,7 @@ impl Machine {
             Ok(VcpuExit::MmioWrite(address, bytes)) => Exit::Write(address, bytes),
             Ok(VcpuExit::IoIn(port, answer)) => Exit::In(port, answer),
             Ok(VcpuExit::IoOut(port, bytes)) => Exit::Out(port, bytes),
+            Ok(VcpuExit::MemoryFault { gpa, .. }) => Exit::Unmapped(gpa),
             Ok(VcpuExit::Hlt) => Exit::Halted,
             Ok(VcpuExit::Shutdown) => Exit::TripleFault,
             Ok(VcpuExit::Intr) => Exit::Interrupted,
@@ -196,6 +202,18 @@ impl Space {
         self.add(slot, Slot::Memory { _region: region.clone() })
     }
 
+    /// Adds a window at a guest-physical address: what is mapped there is the guest's memory, also while it runs. An
+    /// access to an address of the window without memory ends the guest.
+    pub fn add_window(&self, address: u64, window: &Arc<Window>) -> Result<u32, HostError> {
+        let slot = kvm_userspace_memory_region {
+            guest_phys_addr: address,
+            memory_size: window.len() as u64,
+            userspace_addr: window.base().addr().get() as u64,
+            ..kvm_userspace_memory_region::default()
+        };
+        self.add(slot, Slot::Window { _window: window.clone() })
+    }
+
     /// Adds a part of this program, in whole pages, which the guest may read and execute; a write is an exit. Returns
     /// the number of its slot.
     pub fn add_constants(&self, address: u64, bytes: &'static [u8]) -> Result<u32, HostError> {
@@ -214,8 +232,9 @@ impl Space {
         let free = slots.iter().position(Option::is_none).unwrap_or(slots.len());
         let slot = kvm_userspace_memory_region { slot: free as u32, ..slot };
         // SAFETY: a region is mapped readable and writable as long as its clone in `slots`, which is dropped after the
-        // slot was emptied or the machine is gone; a guest is one of the peers that may write it. Constants are mapped
-        // as long as this process runs, and the flag forbids the guest to write them.
+        // slot was emptied or the machine is gone; a guest is one of the peers that may write it. A window is reserved
+        // as long: nothing but what is meant for the guest is mapped there. Constants are mapped as long as this process
+        // runs, and the flag forbids the guest to write them.
         unsafe { self.vm.set_user_memory_region(slot) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
         if free == slots.len() {
             slots.push(None);

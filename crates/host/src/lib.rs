@@ -35,6 +35,7 @@ mod tap;
 mod thread;
 mod tun;
 mod unmap;
+mod window;
 
 pub use account::Account;
 pub use budget::Budget;
@@ -71,3 +72,4 @@ pub use tap::{
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};
 pub use unmap::close_memory;
+pub use window::Window;

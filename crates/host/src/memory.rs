@@ -26,6 +26,15 @@ pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     Ok(file)
 }
 
+/// The size of a memfd that is sealed against shrinking and growing.
+pub(crate) fn memfd_size(file: &OwnedFd) -> Result<usize, HostError> {
+    let seals = rustix::fs::fcntl_get_seals(file).named("reading the seals of shared memory")?;
+    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+        return Err(HostError::NotSealed);
+    }
+    Ok(rustix::fs::fstat(file).named("fstat of shared memory")?.st_size as usize)
+}
+
 /// The parts of a memfd that have pages: their offsets and lengths.
 pub fn extents(file: impl AsFd) -> Result<Vec<(u64, u64)>, HostError> {
     let (file, mut all, mut at) = (file.as_fd(), Vec::new(), 0);
@@ -122,7 +131,7 @@ pub fn memfd_in(name: &str, size: usize, choice: PageChoice) -> Result<OwnedFd, 
 /// A reserved address range: guard page, mapping, guard page. An access beyond a peer's memory, by an error
 /// of ours, faults instead of reaching another peer's memory.
 #[derive(Debug)]
-struct Reservation {
+pub(crate) struct Reservation {
     whole: NonNull<u8>,
     len: usize,
     /// Where a mapping begins.
@@ -142,7 +151,7 @@ const MOST_GUARDED: usize = 4096;
 
 impl Reservation {
     /// Reserves a range for `mapped` bytes in pages of `page` bytes.
-    fn new(mapped: usize, page: usize) -> Result<Reservation, HostError> {
+    pub fn new(mapped: usize, page: usize) -> Result<Reservation, HostError> {
         let impossible = || HostError::Impossible { offset: 0, len: mapped as u64 };
         let is_guarded = GUARDED.fetch_add(1, Ordering::Relaxed) < MOST_GUARDED;
         if !is_guarded {
@@ -168,8 +177,13 @@ impl Reservation {
         Ok(Reservation { whole, len, base, is_guarded })
     }
 
+    /// Where a mapping begins.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// Maps `len` bytes of `file` at `offset`, `at` bytes from the start of the range.
-    fn map(&self, at: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), HostError> {
+    pub fn map(&self, at: usize, len: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), HostError> {
         self.map_as(MapFlags::SHARED, at, len, file, offset)
     }
 
@@ -397,12 +411,7 @@ impl Mapping {
 
     /// Maps a whole memfd that is sealed against shrinking and growing.
     pub fn sealed(file: &OwnedFd) -> Result<Arc<Mapping>, HostError> {
-        let seals = rustix::fs::fcntl_get_seals(file).named("reading the seals of shared memory")?;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-            return Err(HostError::NotSealed);
-        }
-        let size = rustix::fs::fstat(file).named("fstat of shared memory")?.st_size;
-        Ok(Arc::new(Mapping::shared(file, 0, size as usize)?))
+        Ok(Arc::new(Mapping::shared(file, 0, memfd_size(file)?)?))
     }
 
     /// Length in bytes.

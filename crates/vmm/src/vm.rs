@@ -326,6 +326,7 @@ impl Vm {
                     self.counts.registers += 1;
                     refused = register_end(address, result);
                 }
+                Exit::Unmapped(address) => return Ok(End::Address(address)),
                 Exit::Halted => return Ok(End::Halted),
                 Exit::TripleFault => return Ok(End::TripleFault),
                 Exit::Other(reason) => return Ok(End::Stopped(reason)),

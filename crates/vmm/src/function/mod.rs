@@ -13,9 +13,9 @@ use crate::vm::{End, Surroundings, Vm, VmError};
 use camera::Orders;
 pub use camera::{Camera, PhotoError};
 use connections::Connections;
-use ports::Ports;
+use ports::{Addresses, Ports};
 use ringway_client::Ring;
-use ringway_host::{EventFd, HostError, Mapping, PollFd, memfd, poll, random};
+use ringway_host::{EventFd, HostError, PollFd, Window, memfd, poll, random};
 use ringway_ring::{Broken, LayoutError};
 use ringway_tiny::FunctionStart;
 use ringway_tiny::channel::{Channel, ToGuest, ToMonitor};
@@ -26,10 +26,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where the guest finds the channel: behind the largest memory of its own.
-const CHANNEL: u64 = 0x8000_0000;
-/// Where the guest finds rings of ports, up to the doorbells.
-const RINGS: u64 = 0x8010_0000;
+/// Where the guest finds the channel, behind the largest memory of its own, and then rings of ports.
+const WINDOW: u64 = 0x8000_0000;
+/// Bytes of the window for the channel, for each port, and at most: the kernel needs 10 bytes for each page. Rings that
+/// find no room there have slots of their own behind the window, up to the doorbells.
+const CHANNEL_ROOM: usize = 2 << 20;
+const PORT_ROOM: usize = 8 << 20;
+const WINDOW_MOST: usize = 64 << 20;
 /// Doorbells: the channel's, then those of ports, 8 bytes each.
 const DOORBELLS: u64 = 0xd000_0000;
 /// Attack: a guest that sends without end. Messages handled before programs and ports are looked at again.
@@ -119,6 +122,8 @@ pub enum FunctionEvent {
 #[derive(Debug)]
 pub struct FunctionVm {
     vm: Vm,
+    /// The addresses from [`WINDOW`] on.
+    window: Arc<Window>,
     channel: Channel,
     /// Signalled by the guest, and by us.
     kick: EventFd,
@@ -145,7 +150,7 @@ impl FunctionVm {
         let mut function = FunctionVm::over(Vm::around(memory, image.shared)?, ports, image)?;
         let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let (hz, seed, len) = (function.vm.hz(), random()?, Channel::bytes()?);
-        let start = FunctionStart { hz, wall, seed, channel: [CHANNEL, len], doorbell: DOORBELLS, ..start };
+        let start = FunctionStart { hz, wall, seed, channel: [WINDOW, len], doorbell: DOORBELLS, ..start };
         function.vm.load_with(image.file, "", &start.to_bytes())?;
         Ok(function)
     }
@@ -164,11 +169,13 @@ impl FunctionVm {
     /// A machine with a channel.
     fn over(vm: Vm, ports: usize, image: Image<'_>) -> Result<FunctionVm, FunctionError> {
         let surroundings = vm.surroundings();
-        let len = Channel::bytes()?;
-        let file = memfd("channel", len as usize)?;
-        let mapping = Arc::new(Mapping::shared(&file, 0, len as usize)?);
-        surroundings.space.add_memory(&mapping.clone().region_at(CHANNEL, 0))?;
-        let channel = Channel::create(mapping.region())?;
+        // All memory comes before the first doorbell: behind one, the kernel needs milliseconds for a slot.
+        let window = Window::new((ports * PORT_ROOM).min(WINDOW_MOST) + CHANNEL_ROOM)?;
+        surroundings.space.add_window(WINDOW, &window)?;
+        let file = memfd("channel", Channel::bytes()? as usize)?;
+        // It is the first, and so at the window's begin.
+        let region = window.sealed(&file)?.ok_or(HostError::TooManyMappings)?;
+        let channel = Channel::create(region)?;
         let (kick, call) = (EventFd::new()?, EventFd::new()?);
         surroundings.space.add_doorbell(DOORBELLS, kick.as_fd().try_clone_to_owned()?)?;
         surroundings.add_wake(call.as_fd())?;
@@ -176,7 +183,7 @@ impl FunctionVm {
             return Err(FunctionError::Clock);
         }
         let (camera, orders) = Camera::new(kick.as_fd().try_clone_to_owned()?.into());
-        Ok(FunctionVm { vm, channel, kick, call, ports, image: image.mark, camera, orders })
+        Ok(FunctionVm { vm, window, channel, kick, call, ports, image: image.mark, camera, orders })
     }
 
     /// By which other threads take snapshots while it runs.
@@ -257,8 +264,8 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         connect: C,
         event: E,
     ) -> Result<Self, FunctionError> {
-        let FunctionVm { vm, channel, kick, call, ports, image, orders, .. } = function;
-        let attached = Ports::new(ports, Some(vm.surroundings()));
+        let FunctionVm { vm, window, channel, kick, call, ports, image, orders, .. } = function;
+        let attached = Ports::new(ports, Some(Addresses { surroundings: vm.surroundings(), window }));
         let conversation = Conversation::over(channel, attached, listener)?;
         let (shutter, begun) = (vm.shutter(), Instant::now());
         let guest = Guest::begin(vm)?;
