@@ -5,11 +5,8 @@
 mod common;
 
 use common::lab::{Lab, MEMORY, begin, nobody, read, run};
-use ringway_client::{Coming, Ring, RingOptions};
+use common::pipes::{SMALL, exchange, joined, pipe};
 use ringway_host::memfd;
-use ringway_port::pipe::Pipe;
-use ringway_port::ring::open::RingListener;
-use ringway_ring::Geometry;
 use ringway_vmm::{FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -81,45 +78,12 @@ fn time_goes_on_in_a_clone() {
     stop(original);
 }
 
-/// A pipe at a path: attaches whoever comes, until both ends are taken; its end here.
-fn pipe(name: &str) -> (std::path::PathBuf, RingListener, Pipe, Coming) {
-    let path = std::env::temp_dir().join(format!("ringway-clone-{}-{name}", std::process::id()));
-    let listener = RingListener::bind(&path, Default::default()).unwrap();
-    let coming = Coming::connect(&path, RingOptions::default()).unwrap();
-    (path, listener, Pipe::new(Geometry::default()), coming)
-}
-
-fn joined(listener: &RingListener, pipe: &mut Pipe, coming: Coming) -> Ring {
-    let end = Instant::now() + common::BOUND;
-    while !pipe.is_joined() {
-        assert!(Instant::now() < end, "nobody comes");
-        let Some(mut newcomer) = listener.accept().unwrap() else { continue };
-        let hello = loop {
-            if let Some(hello) = newcomer.hello().unwrap() {
-                break hello;
-            }
-        };
-        pipe.join(newcomer, hello).unwrap();
-    }
-    coming.ring(Some(common::BOUND)).unwrap()
-}
-
-fn exchange(ring: &mut Ring) {
-    ring.tx.push(&[7; 60]).unwrap();
-    ring.sync().unwrap();
-    let (mut frame, end) = ([0; 2048], Instant::now() + common::BOUND);
-    while ring.rx.pop(&mut frame).unwrap().is_none() {
-        assert!(Instant::now() < end, "no frame comes back");
-    }
-    ring.rx.sync().unwrap();
-}
-
 #[test]
 fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
     if common::machine().is_none() {
         return;
     }
-    let (path, listener, mut first, coming) = pipe("one");
+    let (path, listener, mut first, coming) = pipe("one", SMALL);
     let start = ringway_vmm::FunctionStart {
         text: "FromPort(a) -> c :: Counter -> ToPort(a);".into(),
         ports: vec!["a".into()],
@@ -132,7 +96,7 @@ fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
     exchange(&mut ring);
     let (snapshot, file) = original.snapshot().unwrap();
     exchange(&mut ring);
-    let (path, listener, mut second, coming) = pipe("two");
+    let (path, listener, mut second, coming) = pipe("two", SMALL);
     let begun = Instant::now();
     let clone = run(clone_of(&snapshot, &file, 1), move |_| UnixStream::connect(&path));
     let mut other = joined(&listener, &mut second, coming);

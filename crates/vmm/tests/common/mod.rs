@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 pub mod lab;
 pub mod network;
+pub mod pipes;
 
 use ringway_host::HostError;
 use ringway_vmm::{End, Vm, VmError};
