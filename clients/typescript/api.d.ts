@@ -161,6 +161,20 @@ export interface DecisionView {
   seed: number;
 }
 
+/** A function in a VM that stands still, to go on in another fabric of this host. */
+export interface Departure {
+  /** The number of that process's descriptor of the memory. */
+  descriptor: number;
+  /** Its description, as JSON of this version of the program. */
+  function: string;
+  /** Its name. */
+  name: string;
+  /** The process that has its memory. */
+  process: number;
+  /** The state of its CPU, as JSON. */
+  state: string;
+}
+
 /** One direction of an emulated link. */
 export interface DirectionView {
   /** Frames with an inverted bit. */
@@ -1175,6 +1189,11 @@ export class Api {
   healthz(): Promise<string>;
   /** Metrics in Prometheus' format. */
   metrics(): Promise<string>;
+  /**
+   * Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same
+   * names that nobody has.
+   */
+  arriveFunction(body: Departure): Promise<void>;
   /** Every chain of functions. */
   chains(): Promise<ChainView[]>;
   /** The fabric as a whole. */
@@ -1194,6 +1213,11 @@ export class Api {
    * configuration changes nothing.
    */
   updateFunction(name: string, body: NewConfiguration): Promise<void>;
+  /**
+   * Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the
+   * answer is posted as an arrival. It is suspended: resuming it lets it go on here after all, removing it ends it.
+   */
+  departFunction(name: string): Promise<Departure>;
   /** Counts a running function's packets for a while. Returns its graph. */
   functionGraph(name: string, query?: { seconds?: number | null }): Promise<GraphView>;
   /** The same as a drawing. */

@@ -15,6 +15,10 @@ export class Api {
     return this.#socket.text("GET", "/metrics", []);
   }
 
+  arriveFunction(body) {
+    return this.#socket.call("POST", "/v1/arrivals", [], { body });
+  }
+
   chains() {
     return this.#socket.json("GET", "/v1/chains", []);
   }
@@ -41,6 +45,10 @@ export class Api {
 
   updateFunction(name, body) {
     return this.#socket.call("PUT", "/v1/functions/{}/configuration", [name], { body });
+  }
+
+  departFunction(name) {
+    return this.#socket.json("POST", "/v1/functions/{}/depart", [name]);
   }
 
   functionGraph(name, query = {}) {

@@ -210,6 +210,21 @@ class DecisionView(TypedDict):
     """The seed that broke ties."""
 
 
+class Departure(TypedDict):
+    """A function in a VM that stands still, to go on in another fabric of this host."""
+
+    descriptor: int
+    """The number of that process's descriptor of the memory."""
+    function: str
+    """Its description, as JSON of this version of the program."""
+    name: str
+    """Its name."""
+    process: int
+    """The process that has its memory."""
+    state: str
+    """The state of its CPU, as JSON."""
+
+
 DirectionView = TypedDict(
     "DirectionView",
     {
@@ -1245,6 +1260,12 @@ class Api:
         found: str = self._socket.text("GET", "/metrics", [])
         return found
 
+    def arrive_function(self, body: Departure) -> None:
+        """Lets a function of another fabric of this host go on here, with its state. This fabric needs ring
+        ports of the same names that nobody has.
+        """
+        self._socket.call("POST", "/v1/arrivals", [], body=body)
+
     def chains(self) -> list[ChainView]:
         """Every chain of functions."""
         found: list[ChainView] = self._socket.json("GET", "/v1/chains", [])
@@ -1282,6 +1303,14 @@ class Api:
         state. A refused configuration changes nothing.
         """
         self._socket.call("PUT", "/v1/functions/{}/configuration", [name], body=body)
+
+    def depart_function(self, name: str) -> Departure:
+        """Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to
+        which the answer is posted as an arrival. It is suspended: resuming it lets it go on here after all,
+        removing it ends it.
+        """
+        found: Departure = self._socket.json("POST", "/v1/functions/{}/depart", [name])
+        return found
 
     def function_graph(self, name: str, *, seconds: float | None = None) -> GraphView:
         """Counts a running function's packets for a while. Returns its graph."""

@@ -7,6 +7,7 @@ use crate::entry::{Better, Entry, Slices, median};
 use crate::functions::load::lost_between;
 use crate::machine;
 use crate::plan::Plan;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -19,10 +20,14 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Starts a wire, and waits for its first frame.
+/// Starts a wire as the fabric does, a VM in the spare process, and waits for its first frame.
 pub fn once(side: Side) -> Result<(Seat, Times), Failure> {
+    start(side, side == Side::Vm, None)
+}
+
+fn start(side: Side, spare: bool, snapshot: Option<&(String, OwnedFd)>) -> Result<(Seat, Times), Failure> {
     let order =
-        Order { side, text: &WIRE, memory: MEMORY, core: None, slots: 256, single: false, snapshot: None };
+        Order { side, text: &WIRE, memory: MEMORY, core: None, slots: 256, single: false, snapshot, spare };
     let mut seat = Seat::start(&order)?;
     let first = match seat.first() {
         Ok(first) => first,
@@ -35,7 +40,7 @@ pub fn once(side: Side) -> Result<(Seat, Times), Failure> {
 /// Starts without others; a process in the same run.
 pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
     let mut slices = Slices::default();
-    let (mut ours, mut containers) = (Vec::new(), Vec::new());
+    let (mut ours, mut containers, mut cold) = (Vec::new(), Vec::new(), Vec::new());
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < 20 || Instant::now() < end {
         machine::note();
@@ -44,6 +49,7 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
         slices.ours.push(times[3]);
         slices.peer.push(once(Side::Process)?.1[3]);
         if containers.len() < 20 {
+            cold.push(start(Side::Vm, false, None)?.1[3]);
             containers.push(once(Side::Container)?.1[3]);
         }
     }
@@ -57,6 +63,9 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
         row.step(format!("until: {name}"), &[("median, ms", middle.unwrap_or(f64::NAN)), ("best, ms", best)])
     });
     let row = stages::steps(row)?;
+    let best = cold.iter().copied().fold(f64::INFINITY, f64::min);
+    let middle = median(&cold).unwrap_or(f64::NAN);
+    let row = row.step("without a spare process", &[("median, ms", middle), ("best, ms", best)]);
     let best = containers.iter().copied().fold(f64::INFINITY, f64::min);
     let middle = median(&containers).unwrap_or(f64::NAN);
     let row = row.step("a container by unshare", &[("median, ms", middle), ("best, ms", best)]);
@@ -80,25 +89,13 @@ pub fn clone(plan: &Plan) -> Result<Entry, Failure> {
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < 20 || Instant::now() < end {
         machine::note();
-        let order = Order {
-            side: Side::Vm,
-            text: &WIRE,
-            memory: MEMORY,
-            core: None,
-            slots: 256,
-            single: false,
-            snapshot: Some(&snapshot),
-        };
-        let mut seat = Seat::start(&order)?;
-        let first = seat.first();
-        slices.ours.push(ms(first.map_err(|error| format!("{error}; {}", seat.why()))?));
-        drop(seat);
+        slices.ours.push(start(Side::Vm, true, Some(&snapshot))?.1[3]);
         slices.peer.push(once(Side::Vm)?.1[3]);
     }
     let row = slices.entry("ms", Better::Less);
     let best = row.best.unwrap_or(f64::NAN);
     let row = row.mark("best <= 2 ms", best <= 2.0).with("snapshot taken, ms", taken);
-    Ok(row.note("from the start of the clone's process to its first frame; peer: a VM that boots"))
+    Ok(row.note("from the order to the spare process to the clone's first frame; peer: a VM that boots"))
 }
 
 /// The time until a running function has taken another configuration.

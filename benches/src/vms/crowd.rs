@@ -15,6 +15,8 @@ const MANY: usize = 1000;
 const DENSE: usize = 2000;
 /// The host's memory that must stay free, in KB.
 const FREE: u64 = 2 << 20;
+/// Time after which a function has given back what only its start needed.
+const SETTLED: Duration = Duration::from_millis(200);
 /// Functions that may have been started without having returned a frame.
 const UNDER_WAY: usize = 16;
 
@@ -28,6 +30,7 @@ fn mirror(side: Side) -> Result<Seat, Failure> {
         slots: 64,
         single: true,
         snapshot: None,
+        spare: false,
     })
 }
 
@@ -137,11 +140,13 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
     let (mut slices, mut own) = (Slices::default(), Slices::default());
     for _ in 0..plan.slices(Duration::from_millis(500)) {
         let vm = boot::once(Side::Vm)?.0;
+        std::thread::sleep(SETTLED);
         let [pss, private] = memory(&[vm.pid()])?;
         drop(vm);
         slices.ours.push(pss / 1024.0);
         own.ours.push(private / 1024.0);
         let process = boot::once(Side::Process)?.0;
+        std::thread::sleep(SETTLED);
         slices.peer.push(memory(&[process.pid()])?[0] / 1024.0);
     }
     let image = ringway_vmm::CLICK.size() as f64 / f64::from(1 << 20);

@@ -22,6 +22,7 @@ fn seat(side: Side) -> Result<Seat, Failure> {
         slots: 256,
         single: false,
         snapshot: None,
+        spare: false,
     };
     let mut seat = Seat::start(&order)?;
     seat.first()?;

@@ -22,7 +22,16 @@ const SLOTS: u32 = 512;
 type Measure = fn(&mut Load<'_>, Duration) -> Result<f64, Failure>;
 
 fn order<'a>(side: Side, text: &'a dyn Fn(&str, &str) -> String, slots: u32) -> Order<'a> {
-    Order { side, text, memory: MEMORY, core: Some(WORKER), slots, single: false, snapshot: None }
+    Order {
+        side,
+        text,
+        memory: MEMORY,
+        core: Some(WORKER),
+        slots,
+        single: false,
+        snapshot: None,
+        spare: false,
+    }
 }
 
 /// A side that is measured.

@@ -3,7 +3,8 @@
 use crate::Failure;
 use crate::keys::Folder;
 use ringway_client::{Coming, Ring, RingOptions};
-use ringway_control::function::{FunctionMessage, Order, Start};
+use ringway_control::function::spare::Spare;
+use ringway_control::function::{First, FunctionMessage, Order, Start};
 use ringway_fabric::Link;
 use ringway_host::{send_with, try_receive_with, wait_readable};
 use ringway_port::pipe::Pipe;
@@ -110,7 +111,12 @@ pub struct Plan<'a> {
     pub single: bool,
     /// The snapshot from which it goes on.
     pub snapshot: Option<&'a (String, OwnedFd)>,
+    /// A process that waits for the order is there already, as `control` keeps one for VMs.
+    pub spare: bool,
 }
+
+/// Time in which a process gets ready to wait.
+const READY: Duration = Duration::from_millis(40);
 
 /// A function that runs, or starts.
 pub struct Seat {
@@ -141,10 +147,18 @@ impl Seat {
         let doors = doors.collect::<Result<Vec<Door>, Failure>>()?;
         let path = folder.path().join("handlers");
         let listener = UnixListener::bind(&path)?;
+        let spare = if plan.spare {
+            let spare = waiting(folder.path())?;
+            spare.prepare();
+            std::thread::sleep(READY);
+            Some(spare)
+        } else {
+            None
+        };
         let begun = Instant::now();
         let (child, link) = match plan.side {
             Side::Container => (contained(plan, folder.path(), names)?, None),
-            _ => started(plan, folder.path(), &path, &listener, names)?,
+            _ => started(plan, spare, folder.path(), &path, &listener, names)?,
         };
         let (link, keeper) = link.unzip();
         let spawned = begun.elapsed();
@@ -326,6 +340,7 @@ type Started = (Child, Option<(Link, UnixStream)>);
 
 fn started(
     plan: &Plan<'_>,
+    spare: Option<Spare>,
     folder: &Path,
     path: &Path,
     listener: &UnixListener,
@@ -349,17 +364,19 @@ fn started(
     };
     let mut start = Start::of(&function, "bench", path.display().to_string());
     start.snapshot = plan.snapshot.map(|(state, _)| state.clone());
-    let (ours, theirs) = UnixStream::pair()?;
     let (keeper, asker) = UnixStream::pair()?;
-    let mut command = Command::new(program());
-    command.arg("run-function").env_clear().stdin(OwnedFd::from(theirs));
-    command.stdout(Stdio::null()).stderr(File::create(folder.join(ERRORS))?);
-    let child = command.spawn()?;
-    let link = Link::new(ours.into());
+    let waiting = spare.map_or_else(|| waiting(folder), Ok)?;
+    let (child, link) = waiting.take()?;
     let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
     descriptors.extend(plan.snapshot.map(|(_, memory)| memory.as_fd()));
-    link.send(&start, &descriptors)?;
+    link.send(&First::Start(Box::new(start)), &descriptors)?;
     Ok((child, Some((link, keeper))))
+}
+
+/// A process that waits for its order.
+fn waiting(folder: &Path) -> Result<Spare, Failure> {
+    let errors = File::create(folder.join(ERRORS))?;
+    Ok(Spare::start(&program(), &["run-function".into()], Stdio::null(), errors.into())?)
 }
 
 fn contained(plan: &Plan<'_>, folder: &Path, names: &[&str]) -> Result<Child, Failure> {

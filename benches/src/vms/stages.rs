@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::entry::{Entry, median};
 use crate::keys::Folder;
 use crate::peer::program;
-use ringway_vmm::{CLICK, FunctionEvent, FunctionStart, FunctionVm, TINY, Vm};
+use ringway_vmm::{Blank, CLICK, FunctionEvent, FunctionStart, FunctionVm, TINY, Vm};
 use std::io::Read;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
@@ -23,7 +23,7 @@ fn ms(since: Instant) -> f64 {
 /// read and has built the configuration; and what remains until the monitor knows that it runs.
 fn once(folder: &Folder) -> Result<[f64; 6], Failure> {
     let begin = Instant::now();
-    drop(Vm::around(MEMORY, CLICK.shared)?);
+    drop(Vm::around(Blank::new()?, MEMORY, CLICK.shared)?);
     let machine = ms(begin);
     let path = folder.path().join("stages");
     let listener = UnixListener::bind(&path)?;

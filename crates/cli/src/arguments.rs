@@ -570,6 +570,20 @@ Examples:
         #[arg(long = "port", value_name = "PORT", required = true)]
         ports: Vec<String>,
     },
+    /// Move a function in a VM to another fabric of this host, with its state.
+    #[command(after_help = "\
+The other fabric needs ring ports of the same names that no function has. If the function can't run there, it goes on
+here.
+
+Examples:
+  ringway function migrate wall --to /run/ringway/other/api.sock")]
+    Migrate {
+        /// The function.
+        name: String,
+        /// The control socket of the other fabric.
+        #[arg(long, value_name = "SOCKET")]
+        to: PathBuf,
+    },
     /// Stop functions and forget them.
     #[command(after_help = "\
 Examples:

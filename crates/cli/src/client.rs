@@ -119,6 +119,12 @@ impl Client {
         self.send(Method::POST, path, Bytes::new()).map(drop)
     }
 
+    /// POST `path` without a body; returns the answer.
+    pub fn answer<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Fail> {
+        let body = self.send(Method::POST, path, Bytes::new())?;
+        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+    }
+
     /// POST `path` with a JSON body; returns the answer.
     pub fn ask<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
         self.exchange(Method::POST, path, body)

@@ -8,7 +8,8 @@ use crate::order::{FUNCTION, SNAPSHOT};
 use crate::text::{self, Table, cell};
 use anstream::{eprintln, print, println};
 use ringway_control::api::{
-    FunctionView, GraphView, HandlerValue, NewClone, NewConfiguration, NewFunction, NewSnapshot, SnapshotView,
+    Departure, FunctionView, GraphView, HandlerValue, NewClone, NewConfiguration, NewFunction, NewSnapshot,
+    SnapshotView,
 };
 use ringway_control::file::Complaint;
 use ringway_function::click::{self, Configuration};
@@ -56,6 +57,7 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Clone { snapshot, name, ports } => {
             Client::connect(target)?.post_only(&SNAPSHOT.path(&snapshot, "clone")?, &NewClone { name, ports })
         }
+        FunctionCommand::Migrate { name, to } => migrate(target, &name, to),
         FunctionCommand::Destroy { names } => {
             let mut client = Client::connect(target)?;
             names.iter().try_for_each(|name| {
@@ -82,6 +84,17 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Read { name, handler } => read(target, json, &name, &handler),
         FunctionCommand::Write { name, handler, value } => write(target, &name, &handler, value),
     }
+}
+
+/// Moves a function; it goes on here if it can't there.
+fn migrate(target: &Target, name: &str, to: PathBuf) -> Result<(), Fail> {
+    let (mut here, mut there) = (Client::connect(target)?, Client::to(to)?);
+    let departure: Departure = here.answer(&FUNCTION.path(name, "depart")?)?;
+    if let Err(wrong) = there.post_only("/v1/arrivals", &departure) {
+        here.post(&FUNCTION.path(name, "resume")?)?;
+        return Err(wrong);
+    }
+    here.delete(&FUNCTION.object(name)?)
 }
 
 fn snapshots(target: &Target, json: bool) -> Result<(), Fail> {

@@ -3,15 +3,27 @@
 mod vm;
 
 use crate::fail::Fail;
-use ringway_control::function::{FunctionMessage, Order, Start};
+use ringway_control::function::{First, FunctionMessage, Order, Start};
 use ringway_fabric::{Link, LinkError};
 use ringway_function::click::Configuration;
 use ringway_function::click::function;
 use ringway_function::handed::{self, Handed};
+use ringway_host::{MonitorFence, wait_readable};
 use ringway_spec::Isolation;
 use rustix::fs::{FileType, fstat};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+
+/// Waits for the order, and prepares for it if `control` says so.
+fn ordered(link: &Link) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
+    let mut prepared = vm::Prepared::default();
+    loop {
+        match link.receive::<First>().map_err(Fail::because)? {
+            (First::Prepare, _) => prepared = vm::Prepared::new(),
+            (First::Start(start), descriptors) => return Ok((*start, descriptors, prepared)),
+        }
+    }
+}
 
 /// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
 pub fn run() -> Result<(), Fail> {
@@ -24,7 +36,7 @@ pub fn run() -> Result<(), Fail> {
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
     let link = Arc::new(Link::new(stdin));
-    let (start, descriptors) = link.receive::<Start>().map_err(Fail::because)?;
+    let (start, descriptors, prepared) = ordered(&link)?;
     let mut descriptors = descriptors.into_iter();
     let (Some(listener), Some(doors), memory) = (descriptors.next(), descriptors.next(), descriptors.next())
     else {
@@ -36,10 +48,12 @@ pub fn run() -> Result<(), Fail> {
     // If `control` is gone, sending fails, and `hold` ends this process.
     let say = |message: FunctionMessage| drop(link.send(&message, &[]));
     if start.isolation == Isolation::Vm {
-        match vm::prepare(&start, memory) {
+        let (machine, fence) = prepared.take();
+        match vm::prepare(machine, &start, memory) {
             Ok(vm) => {
-                let private = if start.snapshot.is_some() { start.memory } else { 0 };
-                ringway_host::confine_monitor(start.user, private).map_err(Fail::because)?;
+                let private = if start.snapshot.is_some() && !start.moved { start.memory } else { 0 };
+                let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(Fail::because)?;
+                fence.confine(start.user, private).map_err(Fail::because)?;
                 tether(&link, vm::camera(&vm))?;
                 return vm::run(vm, &listener.into(), &doors.into(), say);
             }
@@ -75,8 +89,15 @@ pub fn run() -> Result<(), Fail> {
     )
 }
 
-/// Takes a snapshot, whose memory goes to the file; the description, or the reason, is passed on.
-type Camera = Box<dyn Fn(OwnedFd, Passed) + Send>;
+/// What orders for snapshots do.
+struct Camera {
+    /// Takes one, whose memory goes to the file; with `true` the guest then stands still. The description, or the
+    /// reason, is passed on.
+    take: Box<dyn Fn(OwnedFd, bool, Passed) + Send>,
+    /// A guest that stands still goes on.
+    thaw: Box<dyn Fn() + Send>,
+}
+
 type Passed = Box<dyn FnOnce(Result<String, String>) + Send>;
 
 /// Makes this process end with its link to `control`, and follow its orders.
@@ -85,15 +106,23 @@ fn tether(link: &Arc<Link>, camera: Option<Camera>) -> Result<(), Fail> {
     ringway_host::spawn("leash", None, move || hold(&leash, camera)).map(drop).map_err(Fail::because)
 }
 
+/// Time after which a function has started, in nanoseconds.
+const STARTED: u64 = 100_000_000;
+
 /// Ends this process when its link to `control` is closed.
 fn hold(link: &Arc<Link>, camera: Option<Camera>) {
+    // An order may come before; a failure is noticed below.
+    let _ = wait_readable(&[link.as_fd()], Some(STARTED));
+    ringway_host::forget_program_pages(vm::shared_pages());
     loop {
         match link.receive::<Order>() {
-            Ok((Order::Snapshot, descriptors)) => {
+            Ok((Order::Thaw, _)) => camera.iter().for_each(|camera| (camera.thaw)()),
+            Ok((order @ (Order::Snapshot | Order::Freeze), descriptors)) => {
+                let freeze = matches!(order, Order::Freeze);
                 let link = link.clone();
                 let passed = move |result| drop(link.send(&FunctionMessage::Snapshot(result), &[]));
                 match (&camera, descriptors.into_iter().next()) {
-                    (Some(camera), Some(file)) => camera(file, Box::new(passed)),
+                    (Some(camera), Some(file)) => (camera.take)(file, freeze, Box::new(passed)),
                     _ => passed(Err("it does not run in a VM".into())),
                 }
             }

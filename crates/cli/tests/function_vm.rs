@@ -130,6 +130,131 @@ fn what_can_not_be_snapshotted_or_cloned_is_refused_with_a_reason() {
     assert_eq!(lab.json(&["function", "snapshots"]).as_array().unwrap().len(), 1);
 }
 
+/// A function that keeps frames until its handler `u.active` says otherwise.
+fn keeper(name: &str) -> String {
+    format!(
+        "[function.{name}]\nisolation = \"vm\"\nmemory = \"32MB\"\nport = \"{name}\"\nclick = \"FromPort({name}) \
+         -> c :: Counter -> Queue(1000) -> u :: Unqueue(ACTIVE false) -> ToPort({name});\"\n"
+    )
+}
+
+#[test]
+fn a_function_moves_to_another_fabric_with_its_state_and_its_frames() {
+    if !isolations().contains(&"vm") {
+        return;
+    }
+    let here = Lab::new("leaving", &fabric(&["one"], &keeper("one")));
+    let there = Lab::new("arriving", &fabric(&["one"], ""));
+    [&here, &there].iter().for_each(|lab| drop(lab.ok(&["up", "lab.toml", "--detach"])));
+    until("it runs", || is_running(&here, "one"));
+    let mut near = program(&here, "one");
+    // The port may not be up yet for the first frames.
+    until("a frame arrives", || {
+        near.tx.push(&[2; 60]).unwrap();
+        near.sync().unwrap();
+        count(&here, "one") > 0
+    });
+    until("all frames are taken", || {
+        let before = count(&here, "one");
+        std::thread::sleep(Duration::from_millis(20));
+        count(&here, "one") == before
+    });
+    let kept = count(&here, "one");
+    let socket = there.socket("api.sock");
+    here.ok(&["function", "migrate", "one", "--to", socket.to_str().unwrap()]);
+    assert!(function(&here, "one").is_null(), "it is gone here");
+    assert!(is_running(&there, "one") && function(&there, "one")["isolation"] == "vm");
+    assert_eq!(count(&there, "one"), kept, "with its state");
+    let mut ring = program(&there, "one");
+    until("its port is up", || there.state("one") == "up");
+    there.ok(&["function", "write", "one", "u.active", "true"]);
+    let (mut came, mut frame) = (0, [0; 2048]);
+    until("the frames that it kept arrive", || {
+        ring.wait(Wait::RX, Some(Duration::from_millis(20))).unwrap();
+        while ring.rx.pop(&mut frame).unwrap().is_some() {
+            came += 1;
+        }
+        came == kept
+    });
+    // It has memory of its own, and so moves again: its former fabric has its port free.
+    let back = here.socket("api.sock");
+    there.ok(&["function", "migrate", "one", "--to", back.to_str().unwrap()]);
+    assert!(count(&here, "one") >= kept && function(&there, "one").is_null());
+    exchange(&mut near);
+}
+
+#[test]
+fn a_function_that_can_not_move_goes_on_where_it_is() {
+    if !isolations().contains(&"vm") {
+        return;
+    }
+    let process = "[function.plain]\nport = \"two\"\nclick = \"FromPort(two) -> ToPort(two);\"\n";
+    let here = Lab::new("staying", &fabric(&["one", "two"], &format!("{}{process}", mirror("one", ""))));
+    let there = Lab::new("refusing", &fabric(&["other"], ""));
+    [&here, &there].iter().for_each(|lab| drop(lab.ok(&["up", "lab.toml", "--detach"])));
+    until("they run", || is_running(&here, "one") && is_running(&here, "plain"));
+    let mut ring = program(&here, "one");
+    exchange(&mut ring);
+    let socket = there.socket("api.sock");
+    let migrate = |name| here.fails(&["function", "migrate", name, "--to", socket.to_str().unwrap()]).1;
+    let why = migrate("one");
+    assert!(why.contains("port") && why.contains("one"), "{why}");
+    assert!(is_running(&here, "one"), "it goes on");
+    exchange(&mut ring);
+    assert!(there.json(&["function", "list"]).as_array().unwrap().is_empty());
+    let why = migrate("plain");
+    assert!(why.contains("is not in a VM"), "{why}");
+    let why = here.fails(&["function", "migrate", "one", "--to", "/nobody.sock"]).1;
+    assert!(why.contains("no fabric answers on /nobody.sock"), "{why}");
+    assert!(is_running(&here, "one"));
+    exchange(&mut ring);
+    // A memory that is none: the function is not created.
+    let body = r#"{"name":"x","function":"{}","state":"","process":1,"descriptor":999999}"#;
+    let mut api = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let head =
+        "POST /v1/arrivals HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n";
+    std::io::Write::write_all(
+        &mut api,
+        format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes(),
+    )
+    .unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut api, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("the function's description"), "{answer}");
+}
+
+#[test]
+fn a_process_waits_for_the_next_function_in_a_vm_and_goes_with_the_last() {
+    if !isolations().contains(&"vm") {
+        return;
+    }
+    let lab = Lab::new("spare", &fabric(&["one", "two"], &mirror("one", "")));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("it runs", || is_running(&lab, "one"));
+    let control = lab.json(&["ps"])["fabric"]["pid"].as_u64().unwrap();
+    // Children of control that are monitors, by number.
+    let monitors = || -> Vec<u64> {
+        let tasks = std::fs::read_dir(format!("/proc/{control}/task")).unwrap();
+        let children =
+            tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let all = children.flat_map(|line| line.split_whitespace().map(String::from).collect::<Vec<_>>());
+        let is_monitor = |pid: &String| {
+            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"run-function\0"))
+        };
+        all.filter(is_monitor).filter_map(|pid| pid.parse().ok()).collect()
+    };
+    let pid = |name: &str| function(&lab, name)["pid"].as_u64().unwrap();
+    until("there is a spare process", || monitors().len() == 2);
+    let spare = *monitors().iter().find(|monitor| **monitor != pid("one")).unwrap();
+    let click = "FromPort(two) -> c :: Counter -> ToPort(two);";
+    lab.ok(&["function", "create", "two", "--isolation", "vm", "--port", "two", "--click", click]);
+    assert_eq!(pid("two"), spare, "it runs there");
+    exchange(&mut program(&lab, "two"));
+    until("there is another", || monitors().len() == 3);
+    lab.ok(&["function", "destroy", "one", "two"]);
+    until("none is left", || monitors().is_empty());
+}
+
 #[test]
 fn top_shows_what_vms_use() {
     if !isolations().contains(&"vm") {

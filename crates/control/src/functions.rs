@@ -1,9 +1,12 @@
 //! Starts, watches, restarts and stops the fabric's functions.
 
-use crate::api::{FunctionView, SnapshotView};
+mod moving;
+
+use crate::api::{Departure, FunctionView, SnapshotView};
 use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
+use crate::function::spare::Spares;
 use crate::function::{FunctionMessage, Start, handlers};
 use crate::snapshots::{SnapshotError, Snapshots, Taken, function_of};
 use ringway_fabric::proto::FunctionReport;
@@ -125,23 +128,42 @@ struct Record {
     origin: Option<Arc<Taken>>,
     /// The snapshot that is being taken.
     photo: Option<Photo>,
+    /// The memory of a function that stands still, to go on in another fabric.
+    leaving: Option<OwnedFd>,
 }
 
 impl Record {
     /// The snapshot that is being taken will not be: the function has ended.
     fn lose_photo(&mut self) {
-        if let Some(Photo { answer, .. }) = self.photo.take() {
+        if let Some(Photo { then, .. }) = self.photo.take() {
             let why = SnapshotError::Failed(self.function.name.clone(), "it has ended".into());
-            let _ = answer.send(Err(FunctionError::from(why).into()));
+            then.fail(why.into());
         }
     }
 }
 
 /// A snapshot that is being taken.
 struct Photo {
-    name: String,
     memory: OwnedFd,
-    answer: Answer<()>,
+    then: Then,
+}
+
+/// What a snapshot is for, and who waits for it.
+enum Then {
+    /// It is kept by this name.
+    Keep(String, Answer<()>),
+    /// The function moves.
+    Leave(Answer<Departure>),
+}
+
+impl Then {
+    fn fail(self, why: FunctionError) {
+        // Who asked may be gone.
+        match self {
+            Then::Keep(_, answer) => drop(answer.send(Err(why.into()))),
+            Then::Leave(answer) => drop(answer.send(Err(why.into()))),
+        }
+    }
 }
 
 /// An event of a running function.
@@ -195,13 +217,15 @@ pub struct Functions {
     inbox: Inbox,
     turn: u64,
     snapshots: Snapshots,
+    /// For functions in virtual machines, while there are any.
+    spares: Spares,
 }
 
 impl Functions {
     /// Creates an empty set.
     pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox) -> Functions {
-        let (records, snapshots) = (BTreeMap::new(), Snapshots::default());
-        Functions { records, fabric: fabric.into(), arguments, inbox, turn: 0, snapshots }
+        let (records, snapshots, spares) = (BTreeMap::new(), Snapshots::default(), Spares::default());
+        Functions { records, fabric: fabric.into(), arguments, inbox, turn: 0, snapshots, spares }
     }
 
     /// Adds a function whose ports are in `fabric`, and starts it if its `start` is set.
@@ -228,8 +252,12 @@ impl Functions {
             awaited: None,
             origin: None,
             photo: None,
+            leaving: None,
         };
         self.records.insert(function.name.clone(), record);
+        if function.isolation == Isolation::Vm {
+            self.spares.refill(&self.arguments);
+        }
         match function {
             Function { start: true, first_frame: true, .. } => {
                 self.record(&function.name)?.life = Life::Dormant;
@@ -312,6 +340,7 @@ impl Functions {
         let handlers = record.socket.display().to_string();
         let mut start = Start::of(&record.function, &self.fabric, handlers);
         start.snapshot = record.origin.as_ref().map(|origin| origin.state.clone());
+        start.moved = record.origin.as_ref().is_some_and(|origin| origin.moved);
         let (inbox, told) = (self.inbox.clone(), name.to_string());
         let tell = move |what| {
             // Once nobody listens, the fabric is going down.
@@ -323,6 +352,7 @@ impl Functions {
             number: turn,
             start,
             arguments: &self.arguments,
+            spare: (record.function.isolation == Isolation::Vm).then(|| self.spares.take()).flatten(),
             listener: record.listener.socket(),
             memory: record.origin.as_ref().map(|origin| &origin.memory),
             doors: record.doors.clone(),
@@ -330,6 +360,9 @@ impl Functions {
             inbox: self.inbox.clone(),
         };
         let started = runner::launch(launch);
+        if record.function.isolation == Isolation::Vm {
+            self.spares.refill(&self.arguments);
+        }
         record.turn = turn;
         record.fallback.clear();
         record.started = Instant::now();
@@ -371,6 +404,8 @@ impl Functions {
                 tracing::info!(function = name, "up");
                 *up = true;
                 record.reason.clear();
+                // Its memory changes from now on.
+                record.origin.take_if(|origin| origin.moved);
                 if let Some(answer) = record.awaited.take() {
                     let _ = answer.send(Ok(()));
                 }
@@ -380,8 +415,9 @@ impl Functions {
                 record.fallback = why;
             }
             (What::Runner(Said::Message(FunctionMessage::Snapshot(result))), _) => {
-                let (photo, function) = (record.photo.take(), record.function.clone());
-                self.taken(photo, function, result);
+                if let Some(photo) = record.photo.take() {
+                    self.taken(&name, photo, result);
+                }
             }
             (What::Late, _) => {
                 return self.abandon(&name, format!("it did not start within {} s", BIRTH.as_secs()));
@@ -426,7 +462,8 @@ impl Functions {
 
     /// Stops the threads of a running function, which keeps its state, or lets them go on.
     pub fn suspend(&mut self, name: &str, suspend: bool) -> Result<(), FunctionError> {
-        match &mut self.record(name)?.life {
+        let record = self.record(name)?;
+        match &mut record.life {
             Life::Running { runner, suspended, .. } if *suspended != suspend => {
                 tracing::info!(function = name, suspend, "suspended or resumed");
                 if suspend {
@@ -435,6 +472,7 @@ impl Functions {
                     runner.resume()
                 }
                 *suspended = suspend;
+                record.leaving = None;
                 Ok(())
             }
             Life::Running { .. } if suspend => Err(FunctionError::Suspended(name.into())),
@@ -470,53 +508,6 @@ impl Functions {
             });
         }
         Ok(())
-    }
-
-    /// Takes a snapshot of a function; the answer follows.
-    pub fn snapshot(&mut self, name: &str, new: &str, answer: Answer<()>) {
-        if let Err((error, answer)) = self.begin_snapshot(name, new, answer) {
-            let _ = answer.send(Err(error.into()));
-        }
-    }
-
-    fn begin_snapshot(
-        &mut self,
-        name: &str,
-        new: &str,
-        answer: Answer<()>,
-    ) -> Result<(), (FunctionError, Answer<()>)> {
-        let Some(record) = self.records.get_mut(name) else {
-            return Err((FunctionError::Unknown(name.into()), answer));
-        };
-        let Life::Running { runner, up: true, suspended } = &record.life else {
-            return Err((FunctionError::NotRunning(name.into()), answer));
-        };
-        if *suspended {
-            return Err((FunctionError::Suspended(name.into()), answer));
-        }
-        let failed = |why: String| SnapshotError::Failed(name.into(), why).into();
-        if record.photo.is_some() {
-            return Err((failed("another snapshot is awaited".into()), answer));
-        }
-        let memory = match self.snapshots.begin(&record.function, record.fallback.is_empty(), new) {
-            Ok(memory) => memory,
-            Err(error) => return Err((error.into(), answer)),
-        };
-        let sent = memory.try_clone().and_then(|file| runner.snapshot(file));
-        if let Err(error) = sent {
-            return Err((failed(error.to_string()), answer));
-        }
-        record.photo = Some(Photo { name: new.into(), memory, answer });
-        Ok(())
-    }
-
-    /// A snapshot was taken, or could not be.
-    fn taken(&mut self, photo: Option<Photo>, function: Function, result: Result<String, String>) {
-        let Some(Photo { name, memory, answer }) = photo else { return };
-        let of = function.name.clone();
-        let taken = result.map(|state| self.snapshots.add(&name, Taken { function, state, memory }));
-        let taken = taken.map_err(|why| FunctionError::from(SnapshotError::Failed(of, why)));
-        let _ = answer.send(taken.map_err(Into::into));
     }
 
     /// The function that a clone of a snapshot would be.
@@ -562,6 +553,9 @@ impl Functions {
     pub fn remove(&mut self, name: &str) -> Result<(), FunctionError> {
         let stopped = self.stop(name);
         self.records.remove(name);
+        if !self.records.values().any(|record| record.function.isolation == Isolation::Vm) {
+            self.spares.clear();
+        }
         stopped
     }
 

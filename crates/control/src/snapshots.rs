@@ -49,6 +49,8 @@ pub struct Taken {
     pub state: String,
     /// Its memory.
     pub memory: OwnedFd,
+    /// Whether the memory is that of the function that goes on from it, which has moved.
+    pub moved: bool,
 }
 
 /// All snapshots, by name.
@@ -56,15 +58,20 @@ pub struct Taken {
 pub struct Snapshots(BTreeMap<String, Arc<Taken>>);
 
 impl Snapshots {
-    /// Checks that a snapshot of this function may be taken. Returns the file for its memory.
-    pub fn begin(&self, function: &Function, is_vm: bool, name: &str) -> Result<OwnedFd, SnapshotError> {
+    /// Checks that a snapshot of this function may be taken, and kept by this name. Returns the file for its memory.
+    pub fn begin(
+        &self,
+        function: &Function,
+        is_vm: bool,
+        name: Option<&str>,
+    ) -> Result<OwnedFd, SnapshotError> {
         if function.isolation != Isolation::Vm || !is_vm {
             return Err(SnapshotError::NoVm(function.name.clone()));
         }
-        if self.0.contains_key(name) {
+        if let Some(name) = name.filter(|name| self.0.contains_key(*name)) {
             return Err(SnapshotError::Already(name.into()));
         }
-        if self.0.len() >= MOST {
+        if name.is_some() && self.0.len() >= MOST {
             return Err(SnapshotError::Many);
         }
         // A machine has whole pages.

@@ -25,6 +25,7 @@ mod memory;
 mod packet_socket;
 mod poll;
 mod preload;
+mod program_pages;
 mod raw_socket;
 mod sandbox;
 mod signal;
@@ -58,9 +59,10 @@ pub use packet_socket::{
 };
 pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
+pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;
 pub use sandbox::{
-    Confinement, PluginFences, confine_data, confine_function, confine_monitor, pass_on, withhold_descriptors,
+    Confinement, MonitorFence, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors,
 };
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};

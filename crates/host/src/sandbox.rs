@@ -30,7 +30,7 @@ pub struct Confinement {
 pub fn confine_data() -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     crate::grace::grace();
-    confine(identity::NOBODY, &[], &[])
+    confine(identity::NOBODY, calls::Filters::new(&[], &[])?)
 }
 
 /// From now on, programs that this process starts inherit only their standard input and outputs. Linux before
@@ -50,20 +50,31 @@ const DESCRIPTORS: u64 = 256;
 pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError> {
     crate::clock::Clock::new();
     limit(memory)?;
-    confine(user, calls::ACCEPTING, &[])
+    confine(user, calls::Filters::new(calls::ACCEPTING, &[])?)
 }
 
 /// Memory of a monitor besides its guest's, in bytes.
 const MONITOR: u64 = 64 << 20;
 
-/// Confines the monitor of a function's guest in the same way, before the guest's first instruction. The guest's
-/// memory is shared memory, which was made before, or, in a clone, `private` bytes of its own; the monitor may run the
-/// guest, and map rings for it.
-pub fn confine_monitor(user: u32, private: u64) -> Result<Confinement, HostError> {
-    // What passes frames in the guest has a clock of its own.
-    crate::clock::Clock::ask_kernel();
-    limit(MONITOR.saturating_add(private))?;
-    confine(user, calls::ACCEPTING, calls::KVM)
+/// The filters of a monitor's system calls, which take a part of a millisecond to make.
+#[derive(Debug)]
+pub struct MonitorFence(calls::Filters);
+
+impl MonitorFence {
+    /// Makes the filters for this process.
+    pub fn new() -> Result<MonitorFence, HostError> {
+        Ok(MonitorFence(calls::Filters::new(calls::ACCEPTING, calls::KVM)?))
+    }
+
+    /// Confines the monitor of a function's guest as [`confine_function`] does a function, before the guest's first
+    /// instruction. The guest's memory is shared memory, which was made before, or, in a clone, `private` bytes of its
+    /// own; the monitor may run the guest, and map rings for it.
+    pub fn confine(self, user: u32, private: u64) -> Result<Confinement, HostError> {
+        // What passes frames in the guest has a clock of its own.
+        crate::clock::Clock::ask_kernel();
+        limit(MONITOR.saturating_add(private))?;
+        confine(user, self.0)
+    }
 }
 
 fn limit(memory: u64) -> Result<(), HostError> {
@@ -79,11 +90,11 @@ fn limit(memory: u64) -> Result<(), HostError> {
     Ok(())
 }
 
-fn confine(user: u32, more: &[i64], controls: &[i64]) -> Result<Confinement, HostError> {
+fn confine(user: u32, filters: calls::Filters) -> Result<Confinement, HostError> {
     let is_namespaced = identity::drop_privileges(user, CapabilitySet::empty())?;
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
     let landlock = files::forbid();
-    calls::forbid(more, controls)?;
+    filters.apply()?;
     Ok(Confinement { is_namespaced, landlock })
 }

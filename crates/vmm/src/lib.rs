@@ -24,7 +24,7 @@ pub use load::{Image, LoadError, Shared};
 pub use ring::RingError;
 pub use ringway_tiny::{FunctionStart, channel};
 pub use snapshot::Snapshot;
-pub use vm::{Console, Counts, End, Vm, VmError};
+pub use vm::{Blank, Console, Counts, End, Vm, VmError};
 
 /// The image of the tiny guest that plays roles (crate `tiny`).
 pub static TINY: &[u8] = include_bytes!(env!("TINY"));

@@ -9,7 +9,7 @@ use ringway_host::{EventFd, HostError, Mapping, extents};
 use ringway_mem::{Memory, MemoryError, Region, copy};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// Bytes that tell a clone that it is one.
@@ -102,12 +102,14 @@ impl Snapshot {
 
 /// By which the monitor's thread asks the guest's for a snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Shutter(Mutex<State>);
+pub(crate) struct Shutter(Mutex<State>, Condvar);
 
 #[derive(Debug, Default)]
 struct State {
     /// Where the memory goes; none unless one was asked for.
     file: Option<OwnedFd>,
+    /// The guest does not go on behind it before it is told to.
+    freeze: bool,
     result: Option<Result<Snapshot, String>>,
     signal: Option<Arc<EventFd>>,
 }
@@ -117,9 +119,15 @@ impl Shutter {
         use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks for a snapshot; `signal` is signalled when it was taken.
-    pub fn press(&self, file: OwnedFd, signal: Arc<EventFd>) {
-        self.with(|state| *state = State { file: Some(file), result: None, signal: Some(signal) });
+    /// Asks for a snapshot; `signal` is signalled when it was taken. With `freeze` the guest then stands still.
+    pub fn press(&self, file: OwnedFd, freeze: bool, signal: Arc<EventFd>) {
+        self.with(|state| *state = State { file: Some(file), freeze, result: None, signal: Some(signal) });
+    }
+
+    /// Lets a guest that stands still go on.
+    pub fn thaw(&self) {
+        self.with(|state| state.freeze = false);
+        self.1.notify_all();
     }
 
     /// The file, once, if a snapshot was asked for.
@@ -127,14 +135,17 @@ impl Shutter {
         self.with(|state| state.file.take())
     }
 
-    /// It was taken, or could not be.
+    /// It was taken, or could not be. Returns when the guest may go on.
     pub fn taken(&self, result: Result<Snapshot, String>) {
         self.with(|state| {
+            state.freeze &= result.is_ok();
             state.result = Some(result);
             if let Some(signal) = state.signal.take() {
                 signal.signal();
             }
         });
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.1.wait_while(state, |state| state.freeze));
     }
 
     /// The result, once.

@@ -141,36 +141,69 @@ impl Surroundings {
     }
 }
 
+/// A machine without memory, which may be made before it is known what it will run: that takes a millisecond.
+#[derive(Debug)]
+pub struct Blank(Machine);
+
+impl Blank {
+    /// A new one.
+    pub fn new() -> Result<Blank, VmError> {
+        Ok(Blank(Machine::new()?))
+    }
+}
+
 impl Vm {
     /// A machine with `size` bytes of memory from address 0.
     pub fn new(size: usize) -> Result<Vm, VmError> {
-        Vm::around(size, None)
+        Vm::around(Blank::new()?, size, None)
     }
 
-    /// The same, with shared pages in place of a part of the memory.
-    pub fn around(size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
+    /// The same of `blank`, with shared pages in place of a part of the memory.
+    pub fn around(blank: Blank, size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
         }
         let memory = memfd("tiny guest", size)?;
         let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
-        Vm::over(memory, region, shared)
+        Vm::over(blank, memory, region, shared)
     }
 
     /// A machine that goes on from a snapshot, whose pages it shares until it writes them.
-    pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, shared: Option<Shared>) -> Result<Vm, VmError> {
-        let size = snapshot.size;
-        let region = Arc::new(Mapping::private_of(&file, 0, size)?).region();
-        let mut vm = Vm::over(file, region, shared)?;
-        vm.is_clone = true;
-        snapshot.tell(&vm.region, vm.hz())?;
-        vm.machine.set_state(&snapshot.cpu)?;
-        Ok(vm)
+    pub fn clone_of(
+        blank: Blank,
+        snapshot: &Snapshot,
+        file: OwnedFd,
+        shared: Option<Shared>,
+    ) -> Result<Vm, VmError> {
+        let region = Arc::new(Mapping::private_of(&file, 0, snapshot.size)?).region();
+        let vm = Vm::over(blank, file, region, shared)?;
+        Vm { is_clone: true, ..vm }.go_on(snapshot)
+    }
+
+    /// A machine that goes on from a snapshot in the file of its memory, which nobody else uses.
+    pub fn moved(
+        blank: Blank,
+        snapshot: &Snapshot,
+        file: OwnedFd,
+        shared: Option<Shared>,
+    ) -> Result<Vm, VmError> {
+        let region = Arc::new(Mapping::shared(&file, 0, snapshot.size)?).region();
+        Vm::over(blank, file, region, shared)?.go_on(snapshot)
+    }
+
+    fn go_on(self, snapshot: &Snapshot) -> Result<Vm, VmError> {
+        snapshot.tell(&self.region, self.hz())?;
+        self.machine.set_state(&snapshot.cpu)?;
+        Ok(self)
     }
 
     /// A machine with this memory, and shared pages in place of a part of it.
-    fn over(memory: OwnedFd, region: Region, shared: Option<Shared>) -> Result<Vm, VmError> {
-        let machine = Machine::new()?;
+    fn over(
+        Blank(machine): Blank,
+        memory: OwnedFd,
+        region: Region,
+        shared: Option<Shared>,
+    ) -> Result<Vm, VmError> {
         match shared {
             None => drop(machine.space().add_memory(&region)?),
             Some(Shared { address, bytes }) => {

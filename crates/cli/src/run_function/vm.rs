@@ -6,24 +6,56 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 #[cfg(target_arch = "x86_64")]
-pub use machine::{camera, prepare, run};
+pub use machine::{Prepared, camera, prepare, run, shared_pages};
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
-    use super::super::Camera;
+    use super::super::{Camera, Passed};
     use super::{Fail, FunctionMessage, OwnedFd, Start, UnixListener, UnixStream};
     use ringway_function::handed;
-    use ringway_vmm::{FunctionEnd, FunctionEvent, FunctionStart, FunctionVm, Snapshot};
+    use ringway_host::MonitorFence;
+    use ringway_vmm::{
+        Blank, CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, PhotoError,
+        Snapshot,
+    };
     use std::io;
 
     /// Guests have whole pages of memory.
     const PAGE: u64 = 4096;
 
+    /// What is the same for all functions.
+    #[derive(Default)]
+    pub struct Prepared(Option<Blank>, Option<MonitorFence>);
+
+    impl Prepared {
+        /// An empty machine, and the filters of its monitor. What fails, fails again when it is needed, with a reason.
+        pub fn new() -> Prepared {
+            Prepared(Blank::new().ok(), MonitorFence::new().ok())
+        }
+
+        /// Both.
+        pub fn take(self) -> (Option<Blank>, Option<MonitorFence>) {
+            (self.0, self.1)
+        }
+    }
+
     /// The virtual machine of a function; nothing of its guest runs yet.
-    pub fn prepare(start: &Start, memory: Option<OwnedFd>) -> Result<FunctionVm, String> {
+    pub fn prepare(
+        blank: Option<Blank>,
+        start: &Start,
+        memory: Option<OwnedFd>,
+    ) -> Result<FunctionVm, String> {
+        let blank = match blank {
+            Some(blank) => blank,
+            None => Blank::new().map_err(|error| FunctionError::from(error).to_string())?,
+        };
         if let (Some(text), Some(file)) = (&start.snapshot, memory) {
             let snapshot: Snapshot = serde_json::from_str(text).map_err(|error| error.to_string())?;
-            let vm = FunctionVm::clone_of(&snapshot, file, start.ports.len());
+            let ports = start.ports.len();
+            let vm = match start.moved {
+                true => FunctionVm::moved(blank, &snapshot, file, ports),
+                false => FunctionVm::clone_on(blank, &snapshot, file, ports),
+            };
             return vm.map_err(|error| error.to_string());
         }
         let function = FunctionStart {
@@ -37,21 +69,31 @@ mod machine {
             ..FunctionStart::default()
         };
         let memory = start.memory / PAGE * PAGE;
-        FunctionVm::new(usize::try_from(memory).unwrap_or(usize::MAX), function)
+        FunctionVm::on(blank, usize::try_from(memory).unwrap_or(usize::MAX), function)
             .map_err(|error| error.to_string())
+    }
+
+    /// What guests use of this program.
+    pub fn shared_pages() -> &'static [u8] {
+        CLICK.shared.map_or(&[], |shared| shared.bytes)
     }
 
     /// Takes snapshots of the guest.
     pub fn camera(vm: &FunctionVm) -> Option<Camera> {
-        let camera = vm.camera();
-        Some(Box::new(move |file, passed| {
-            camera.snapshot(file, |taken| {
+        let (camera, thaw) = (vm.camera(), vm.camera());
+        let take = move |file, freeze, passed: Passed| {
+            let answer = |taken: Result<Snapshot, PhotoError>| {
                 passed(match taken {
                     Ok(snapshot) => serde_json::to_string(&snapshot).map_err(|error| error.to_string()),
                     Err(error) => Err(error.to_string()),
                 })
-            });
-        }))
+            };
+            match freeze {
+                true => camera.freeze(file, answer),
+                false => camera.snapshot(file, answer),
+            }
+        };
+        Some(Camera { take: Box::new(take), thaw: Box::new(move || thaw.thaw()) })
     }
 
     /// Runs the guest until it ends.
@@ -74,10 +116,34 @@ mod machine {
     }
 }
 
+/// There is nothing to prepare.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Default)]
+pub struct Prepared;
+
+#[cfg(not(target_arch = "x86_64"))]
+impl Prepared {
+    /// Nothing.
+    pub fn new() -> Prepared {
+        Prepared
+    }
+
+    /// Nothing.
+    pub fn take(self) -> (Option<()>, Option<ringway_host::MonitorFence>) {
+        (None, None)
+    }
+}
+
 /// There are no virtual machines on other processors.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn prepare(_: &Start, _: Option<OwnedFd>) -> Result<std::convert::Infallible, String> {
+pub fn prepare(_: Option<()>, _: &Start, _: Option<OwnedFd>) -> Result<std::convert::Infallible, String> {
     Err("a function in a VM needs an x86-64 processor with KVM; run it as a process".into())
+}
+
+/// There are no guests.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn shared_pages() -> &'static [u8] {
+    &[]
 }
 
 /// There are none.

@@ -1,9 +1,10 @@
 //! The paths of the API.
 
 use super::{
-    ChainView, Changes, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView, GraphView,
-    GuestView, HandlerValue, LinkChange, LinkView, NewClone, NewConfiguration, NewFabric, NewFunction,
-    NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView, usage as processes,
+    ChainView, Changes, Departure, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView,
+    GraphView, GuestView, HandlerValue, LinkChange, LinkView, NewClone, NewConfiguration, NewFabric,
+    NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView,
+    usage as processes,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::fabric_graph::{self as whole, Parts, Totals};
@@ -65,6 +66,8 @@ const LONGEST_SAMPLE: f64 = 60.0;
         snapshots,
         forget_snapshot,
         clone_snapshot,
+        depart_function,
+        arrive_function,
         update_function,
         function_graph,
         function_svg,
@@ -110,6 +113,8 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/suspend", post(suspend_function))
         .route("/v1/functions/{name}/resume", post(resume_function))
         .route("/v1/functions/{name}/snapshot", post(snapshot_function))
+        .route("/v1/functions/{name}/depart", post(depart_function))
+        .route("/v1/arrivals", post(arrive_function))
         .route("/v1/snapshots", get(snapshots))
         .route("/v1/snapshots/{name}", delete(forget_snapshot))
         .route("/v1/snapshots/{name}/clone", post(clone_snapshot))
@@ -436,6 +441,35 @@ async fn clone_snapshot(
 ) -> Result<StatusCode, Failure> {
     let Json(new) = new.map_err(unread)?;
     ask(&inbox, |answer| Ask::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
+}
+
+/// Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the answer
+/// is posted as an arrival. It is suspended: resuming it lets it go on here after all, removing it ends it.
+#[utoipa::path(post, path = "/v1/functions/{name}/depart",
+    params(("name" = String, Path, description = "The function")),
+    responses((status = 200, body = Departure), (status = 404, body = Trouble),
+        (status = 409, body = Trouble, description = "It does not run, is not in a VM, or takes no part")))]
+async fn depart_function(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<Json<Departure>, Failure> {
+    let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
+    // Attack: a guest that never gets ready.
+    let left = tokio::time::timeout(POSE, ask(&inbox, |answer| Ask::Depart(name, answer))).await;
+    left.unwrap_or_else(|_| Err(Failure::Conflict(trouble(late)))).map(Json)
+}
+
+/// Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same
+/// names that nobody has.
+#[utoipa::path(post, path = "/v1/arrivals", request_body = Departure,
+    responses((status = 201, description = "It runs"), (status = 409, body = Trouble),
+        (status = 422, body = Trouble, description = "It does not fit to this fabric")))]
+async fn arrive_function(
+    State(inbox): State<Inbox>,
+    departure: Result<Json<Departure>, JsonRejection>,
+) -> Result<StatusCode, Failure> {
+    let Json(departure) = departure.map_err(unread)?;
+    ask(&inbox, |answer| Ask::Arrive(departure, answer)).await.map(|()| StatusCode::CREATED)
 }
 
 /// Replaces the configuration of a running function; elements of the same name and class keep their state. A refused

@@ -410,6 +410,21 @@ pub struct NewClone {
     pub ports: Vec<String>,
 }
 
+/// A function in a VM that stands still, to go on in another fabric of this host.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Departure {
+    /// Its name.
+    pub name: String,
+    /// Its description, as JSON of this version of the program.
+    pub function: String,
+    /// The state of its CPU, as JSON.
+    pub state: String,
+    /// The process that has its memory.
+    pub process: u32,
+    /// The number of that process's descriptor of the memory.
+    pub descriptor: u32,
+}
+
 /// A chain of functions between two ports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ChainView {

@@ -2,13 +2,13 @@
 
 use super::Engine;
 use crate::api::{
-    ChainView, Changes, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView, NewClone,
-    NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView, TableView,
-    Trouble,
+    ChainView, Changes, Departure, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView,
+    NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView,
+    TableView, Trouble,
 };
 use crate::file::{self, Fabric, NAME, Outside, good_name};
 use crate::function::request;
-use crate::functions::FunctionError;
+use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
 use crate::kinds;
 use crate::snapshots::SnapshotError;
@@ -82,6 +82,10 @@ pub enum Ask {
     Snapshots(Answer<Vec<SnapshotView>>),
     /// Remove a snapshot.
     Forget(String, Answer<()>),
+    /// Stop a function, so that it can go on in another fabric.
+    Depart(String, Answer<Departure>),
+    /// Let a function of another fabric go on here.
+    Arrive(Departure, Answer<()>),
     /// Create a clone of a snapshot and start it.
     Clone(String, NewClone, Answer<()>),
     /// Suspend a function, or resume it.
@@ -156,6 +160,8 @@ impl Engine {
                 drop(answer.send(self.functions.forget(&name).map_err(Failure::from)))
             }
             Ask::Clone(snapshot, new, answer) => self.create_clone(&snapshot, new, answer),
+            Ask::Depart(name, answer) => self.depart(&name, answer),
+            Ask::Arrive(departure, answer) => self.arrive(departure, answer),
             Ask::SuspendFunction(name, suspend, answer) => {
                 drop(answer.send(self.functions.suspend(&name, suspend).map_err(Failure::from)))
             }
@@ -249,6 +255,31 @@ impl Engine {
                 }
             }
             Err(error) => drop(answer.send(Err(error.into()))),
+        }
+    }
+
+    fn depart(&mut self, name: &str, answer: Answer<Departure>) {
+        match self.fabric.chain_of(name) {
+            Some(chain) => {
+                let error = FunctionError::Chained(name.into(), chain.name.clone());
+                drop(answer.send(Err(error.into())));
+            }
+            None => self.functions.depart(name, answer),
+        }
+    }
+
+    fn arrive(&mut self, departure: Departure, answer: Answer<()>) {
+        let (function, taken) = match Functions::arriving(departure) {
+            Ok(arriving) => arriving,
+            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(trouble(wrong))))),
+        };
+        let wrong = request::check_new(&function.name, &function.ports, &self.fabric);
+        if !wrong.is_empty() {
+            return drop(answer.send(Err(Failure::Wrong(trouble(wrong.join("\n"))))));
+        }
+        let folder = self.run.functions();
+        if self.functions.arrive(taken, &function, &self.fabric, &folder, answer) {
+            self.fabric.functions.push(function);
         }
     }
 

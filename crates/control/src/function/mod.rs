@@ -7,12 +7,22 @@ mod process;
 pub mod request;
 mod resident;
 pub mod runner;
+pub mod spare;
 
 use ringway_host::jail::dynamic_user;
 use ringway_spec::Isolation;
 use serde::{Deserialize, Serialize};
 
-/// The first message to a function's process. Two descriptors come with it: the listening socket for handlers, and the
+/// Messages to a function's process before it runs one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum First {
+    /// Make an empty virtual machine: the order to come will need one.
+    Prepare,
+    /// The order.
+    Start(Box<Start>),
+}
+
+/// The order to a function's process. Two descriptors come with it: the listening socket for handlers, and the
 /// socket by which the process requests connections to its ports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
@@ -43,13 +53,19 @@ pub struct Start {
     /// The snapshot from which it goes on, as its monitor described it. The file of its memory comes with this message
     /// as a third descriptor.
     pub snapshot: Option<String>,
+    /// Whether that memory is its own from now on: it has moved.
+    pub moved: bool,
 }
 
-/// Messages to a function's process after the first one.
+/// Messages to a function's process that runs one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Take a snapshot of its virtual machine. The file for its memory comes with it.
     Snapshot,
+    /// The same, behind which the guest stands still.
+    Freeze,
+    /// A guest that stands still goes on.
+    Thaw,
 }
 
 /// Messages from a function's process.
@@ -82,6 +98,7 @@ impl Start {
             fallback: function.fallback,
             user: dynamic_user(fabric, &function.name),
             snapshot: None,
+            moved: false,
         }
     }
 }

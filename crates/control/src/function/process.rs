@@ -1,16 +1,16 @@
 //! The process of a function: starting it, connecting it to its ports, noticing its end.
 
 use super::runner::{Ended, Launch, Runner, What};
-use super::{FunctionMessage, Order, lines};
+use super::spare::Spare;
+use super::{First, FunctionMessage, Order, lines};
 use ringway_fabric::{Link, LinkError};
 use ringway_host::{receive_with, send_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::Arc;
 
 /// A running process. Dropping it kills the process.
@@ -23,24 +23,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts this program with arguments that make it a function's process.
+    /// Starts this program with arguments that make it a function's process, or gives the spare one its order.
     pub fn start(launch: Launch<'_>) -> io::Result<Process> {
-        let Launch { name, start, arguments, listener, memory, doors, tell, .. } = launch;
-        let (ours, theirs) = UnixStream::pair()?;
+        let Launch { name, start, arguments, spare, listener, memory, doors, tell, .. } = launch;
         let (keeper, asker) = UnixStream::pair()?;
-        let mut command = Command::new("/proc/self/exe");
-        // Signals from the terminal must reach `control` only, which ends functions in the right order.
-        command
-            .arg0("ringway")
-            .args(arguments)
-            .env_clear()
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
-        let mut child = command.spawn()?;
-        drop(command);
-        let link = Arc::new(Link::new(ours.into()));
+        let waiting = spare.map_or_else(|| Spare::own(arguments), Ok)?;
+        let (mut child, link) = waiting.take()?;
+        let link = Arc::new(link);
         let process = match identify(&child) {
             Ok(descriptor) => Process { pid: child.id(), descriptor, link: link.clone() },
             Err(error) => {
@@ -70,7 +59,7 @@ impl Process {
         // If the process has ended already, the thread that waits for it reports that.
         let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
         descriptors.extend(memory.map(AsFd::as_fd));
-        if let Err(error) = link.send(&start, &descriptors) {
+        if let Err(error) = link.send(&First::Start(Box::new(start)), &descriptors) {
             let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
             tracing::warn!(function = name, %error, "it ended at once");
         }
@@ -95,6 +84,8 @@ impl Runner for Process {
     }
 
     fn resume(&self) {
+        // One that has ended needs none.
+        let _ = self.link.send(&Order::Thaw, &[]);
         let _ = pidfd_send_signal(&self.descriptor, Signal::CONT);
     }
 
@@ -102,8 +93,9 @@ impl Runner for Process {
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
-    fn snapshot(&self, file: OwnedFd) -> io::Result<()> {
-        self.link.send(&Order::Snapshot, &[file.as_fd()]).map_err(io::Error::other)
+    fn snapshot(&self, file: OwnedFd, freeze: bool) -> io::Result<()> {
+        let order = if freeze { Order::Freeze } else { Order::Snapshot };
+        self.link.send(&order, &[file.as_fd()]).map_err(io::Error::other)
     }
 }
 

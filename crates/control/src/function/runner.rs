@@ -3,6 +3,7 @@
 use super::process::Process;
 use super::resident::Resident;
 pub use super::resident::report;
+use super::spare::Spare;
 use super::{FunctionMessage, Start};
 use crate::engine::Inbox;
 use ringway_spec::{Function, Isolation};
@@ -32,7 +33,8 @@ pub trait Runner: Debug + Send {
     fn kill(&self);
 
     /// Takes a snapshot of a function in a virtual machine; the memory goes to the file. A message reports the result.
-    fn snapshot(&self, _: OwnedFd) -> io::Result<()> {
+    /// With `freeze` the function then stands still until it is resumed.
+    fn snapshot(&self, _file: OwnedFd, _freeze: bool) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -70,6 +72,8 @@ pub struct Launch<'a> {
     pub start: Start,
     /// Arguments that make this program a function's process.
     pub arguments: &'a [OsString],
+    /// A process that waits for it.
+    pub spare: Option<Spare>,
     /// Listening socket for its handlers.
     pub listener: &'a UnixListener,
     /// The memory of the snapshot from which it goes on.

@@ -164,14 +164,25 @@ pub(super) fn older() -> Result<BpfProgram, HostError> {
     program(Ok(rules), SeccompAction::Allow, refuse(libc::ENOSYS))
 }
 
-/// Applies the filters, which allow the calls of `more` and the `ioctl`s of `controls` too, to every thread of this
-/// process.
-pub(super) fn forbid(more: &[libc::c_long], controls: &[i64]) -> Result<(), HostError> {
-    // The stricter filter is loaded last: it forbids loading further ones.
-    for program in [older()?, program(rules(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?] {
-        seccompiler::apply_filter_all_threads(&program).map_err(|error| {
-            HostError::Sandbox(format!("{error}; the kernel needs CONFIG_SECCOMP_FILTER"))
-        })?;
+/// The filters of this process, which allow some more calls.
+#[derive(Debug)]
+pub(super) struct Filters([BpfProgram; 2]);
+
+impl Filters {
+    /// They allow the calls of `more` and the `ioctl`s of `controls` too.
+    pub fn new(more: &[libc::c_long], controls: &[i64]) -> Result<Filters, HostError> {
+        let main = program(rules(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?;
+        // The stricter filter is loaded last: it forbids loading further ones.
+        Ok(Filters([older()?, main]))
     }
-    Ok(())
+
+    /// Applies them to every thread of this process.
+    pub fn apply(self) -> Result<(), HostError> {
+        for program in &self.0 {
+            seccompiler::apply_filter_all_threads(program).map_err(|error| {
+                HostError::Sandbox(format!("{error}; the kernel needs CONFIG_SECCOMP_FILTER"))
+            })?;
+        }
+        Ok(())
+    }
 }

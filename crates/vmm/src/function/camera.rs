@@ -1,6 +1,6 @@
 //! Orders for snapshots of a function that runs.
 
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Shutter, Snapshot};
 use ringway_host::EventFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -25,9 +25,13 @@ type Answer = Box<dyn FnOnce(Result<Snapshot, PhotoError>) + Send>;
 /// Takes snapshots of a function that runs.
 #[derive(Clone)]
 pub struct Camera {
-    sender: Sender<(OwnedFd, Answer)>,
+    sender: Sender<(Film, Answer)>,
     kick: Arc<EventFd>,
+    shutter: Arc<Shutter>,
 }
+
+/// Where a snapshot's memory goes, and whether the guest then stands still.
+type Film = (OwnedFd, bool);
 
 impl std::fmt::Debug for Camera {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -37,7 +41,7 @@ impl std::fmt::Debug for Camera {
 
 /// The monitor's side.
 pub(super) struct Orders {
-    receiver: Receiver<(OwnedFd, Answer)>,
+    receiver: Receiver<(Film, Answer)>,
     awaited: Option<Answer>,
 }
 
@@ -49,9 +53,9 @@ impl std::fmt::Debug for Orders {
 
 impl Camera {
     /// `kick` wakes the monitor.
-    pub(super) fn new(kick: EventFd) -> (Camera, Orders) {
+    pub(super) fn new(kick: EventFd, shutter: Arc<Shutter>) -> (Camera, Orders) {
         let (sender, receiver) = channel();
-        (Camera { sender, kick: Arc::new(kick) }, Orders { receiver, awaited: None })
+        (Camera { sender, kick: Arc::new(kick), shutter }, Orders { receiver, awaited: None })
     }
 
     /// Takes a snapshot; the memory goes to `file`, a memfd of the memory's size. `answer` is called when it was taken;
@@ -61,7 +65,21 @@ impl Camera {
         file: OwnedFd,
         answer: impl FnOnce(Result<Snapshot, PhotoError>) + Send + 'static,
     ) {
-        match self.sender.send((file, Box::new(answer))) {
+        self.order((file, false), Box::new(answer));
+    }
+
+    /// The same, behind which the guest stands still until [`Camera::thaw`].
+    pub fn freeze(&self, file: OwnedFd, answer: impl FnOnce(Result<Snapshot, PhotoError>) + Send + 'static) {
+        self.order((file, true), Box::new(answer));
+    }
+
+    /// Lets a guest that stands still go on.
+    pub fn thaw(&self) {
+        self.shutter.thaw();
+    }
+
+    fn order(&self, film: Film, answer: Answer) {
+        match self.sender.send((film, answer)) {
             Ok(()) => self.kick.signal(),
             Err(order) => order.0.1(Err(PhotoError::Ended)),
         }
@@ -69,13 +87,13 @@ impl Camera {
 }
 
 impl Orders {
-    /// The file of the next order.
-    pub fn next(&mut self) -> Option<OwnedFd> {
+    /// The next order.
+    pub fn next(&mut self) -> Option<Film> {
         loop {
-            let (file, answer) = self.receiver.try_recv().ok()?;
+            let (film, answer) = self.receiver.try_recv().ok()?;
             if self.awaited.is_none() {
                 self.awaited = Some(answer);
-                return Some(file);
+                return Some(film);
             }
             answer(Err(PhotoError::Busy));
         }

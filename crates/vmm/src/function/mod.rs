@@ -9,7 +9,7 @@ mod ports;
 
 use crate::load::Image;
 use crate::snapshot::{Shutter, Snapshot};
-use crate::vm::{End, Surroundings, Vm, VmError};
+use crate::vm::{Blank, End, Surroundings, Vm, VmError};
 use camera::Orders;
 pub use camera::{Camera, PhotoError};
 use connections::Connections;
@@ -137,7 +137,12 @@ pub struct FunctionVm {
 impl FunctionVm {
     /// A machine of so many bytes for `start`, whose address and clock are filled in. Nothing of the guest runs yet.
     pub fn new(memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
-        FunctionVm::with_image(crate::CLICK, memory, start)
+        FunctionVm::on(Blank::new()?, memory, start)
+    }
+
+    /// The same of a machine that was made before.
+    pub fn on(blank: Blank, memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
+        FunctionVm::load(blank, crate::CLICK, memory, start)
     }
 
     /// The same with another PVH image, which gets the function as its second module.
@@ -146,8 +151,17 @@ impl FunctionVm {
         memory: usize,
         start: FunctionStart,
     ) -> Result<FunctionVm, FunctionError> {
+        FunctionVm::load(Blank::new()?, image, memory, start)
+    }
+
+    fn load(
+        blank: Blank,
+        image: Image<'_>,
+        memory: usize,
+        start: FunctionStart,
+    ) -> Result<FunctionVm, FunctionError> {
         let ports = start.ports.len();
-        let mut function = FunctionVm::over(Vm::around(memory, image.shared)?, ports, image)?;
+        let mut function = FunctionVm::over(Vm::around(blank, memory, image.shared)?, ports, image)?;
         let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let (hz, seed, len) = (function.vm.hz(), random()?, Channel::bytes()?);
         let start = FunctionStart { hz, wall, seed, channel: [WINDOW, len], doorbell: DOORBELLS, ..start };
@@ -157,13 +171,30 @@ impl FunctionVm {
 
     /// A machine that goes on from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, ports: usize) -> Result<FunctionVm, FunctionError> {
-        if snapshot.image != crate::CLICK.mark {
-            return Err(FunctionError::Image);
-        }
-        if snapshot.ports != ports {
-            return Err(FunctionError::Ports(snapshot.ports, ports));
-        }
-        FunctionVm::over(Vm::clone_of(snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+        FunctionVm::clone_on(Blank::new()?, snapshot, file, ports)
+    }
+
+    /// The same of a machine that was made before.
+    pub fn clone_on(
+        blank: Blank,
+        snapshot: &Snapshot,
+        file: OwnedFd,
+        ports: usize,
+    ) -> Result<FunctionVm, FunctionError> {
+        fits(snapshot, ports)?;
+        FunctionVm::over(Vm::clone_of(blank, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+    }
+
+    /// A machine that goes on from a snapshot in its own memory, `file`, which nobody else uses: a function that has
+    /// moved.
+    pub fn moved(
+        blank: Blank,
+        snapshot: &Snapshot,
+        file: OwnedFd,
+        ports: usize,
+    ) -> Result<FunctionVm, FunctionError> {
+        fits(snapshot, ports)?;
+        FunctionVm::over(Vm::moved(blank, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
     }
 
     /// A machine with a channel.
@@ -182,7 +213,7 @@ impl FunctionVm {
         if vm.hz() == 0 {
             return Err(FunctionError::Clock);
         }
-        let (camera, orders) = Camera::new(kick.as_fd().try_clone_to_owned()?.into());
+        let (camera, orders) = Camera::new(kick.as_fd().try_clone_to_owned()?.into(), vm.shutter());
         Ok(FunctionVm { vm, window, channel, kick, call, ports, image: image.mark, camera, orders })
     }
 
@@ -204,6 +235,17 @@ impl FunctionVm {
             Err(error) => FunctionEnd::System(error.to_string()),
         }
     }
+}
+
+/// Whether a snapshot is of this program, and of a function with so many ports.
+fn fits(snapshot: &Snapshot, ports: usize) -> Result<(), FunctionError> {
+    if snapshot.image != crate::CLICK.mark {
+        return Err(FunctionError::Image);
+    }
+    if snapshot.ports != ports {
+        return Err(FunctionError::Ports(snapshot.ports, ports));
+    }
+    Ok(())
 }
 
 /// The guest's thread: its end, and the last line it printed.
@@ -310,8 +352,8 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         if let Some(taken) = self.shutter.result() {
             self.orders.taken(taken.map(|snapshot| Snapshot { ports, image, ..snapshot }));
         }
-        if let Some(file) = self.orders.next() {
-            self.shutter.press(file, self.kick.clone());
+        if let Some((file, freeze)) = self.orders.next() {
+            self.shutter.press(file, freeze, self.kick.clone());
             tell(&mut self.conversation.channel, &ToGuest::Snapshot);
         }
     }

@@ -1,0 +1,122 @@
+//! Snapshots of functions, and functions that move to another fabric.
+
+use super::{FunctionError, Functions, Life, Photo, Then};
+use crate::api::Departure;
+use crate::engine::Answer;
+use crate::file::Fabric;
+use crate::snapshots::{SnapshotError, Taken};
+use ringway_spec::Function;
+use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Functions {
+    /// Takes a snapshot of a function; the answer follows.
+    pub fn snapshot(&mut self, name: &str, new: &str, answer: Answer<()>) {
+        self.photograph(name, Then::Keep(new.into(), answer));
+    }
+
+    /// Stops a function in a virtual machine between two instructions, so that it can go on in another fabric; the
+    /// answer follows. It is suspended, and resuming it lets it go on here.
+    pub fn depart(&mut self, name: &str, answer: Answer<Departure>) {
+        self.photograph(name, Then::Leave(answer));
+    }
+
+    fn photograph(&mut self, name: &str, then: Then) {
+        if let Err((error, then)) = self.begin_photo(name, then) {
+            then.fail(error);
+        }
+    }
+
+    fn begin_photo(&mut self, name: &str, then: Then) -> Result<(), (FunctionError, Then)> {
+        let Some(record) = self.records.get_mut(name) else {
+            return Err((FunctionError::Unknown(name.into()), then));
+        };
+        let Life::Running { runner, up: true, suspended } = &record.life else {
+            return Err((FunctionError::NotRunning(name.into()), then));
+        };
+        if *suspended {
+            return Err((FunctionError::Suspended(name.into()), then));
+        }
+        let failed = |why: String| SnapshotError::Failed(name.into(), why).into();
+        if record.photo.is_some() {
+            return Err((failed("another snapshot is awaited".into()), then));
+        }
+        let kept = match &then {
+            Then::Keep(new, _) => Some(&**new),
+            Then::Leave(_) => None,
+        };
+        let memory = match self.snapshots.begin(&record.function, record.fallback.is_empty(), kept) {
+            Ok(memory) => memory,
+            Err(error) => return Err((error.into(), then)),
+        };
+        let sent = memory.try_clone().and_then(|file| runner.snapshot(file, kept.is_none()));
+        if let Err(error) = sent {
+            return Err((failed(error.to_string()), then));
+        }
+        record.photo = Some(Photo { memory, then });
+        Ok(())
+    }
+
+    /// A snapshot was taken, or could not be.
+    pub(super) fn taken(&mut self, name: &str, photo: Photo, result: Result<String, String>) {
+        let Photo { memory, then } = photo;
+        let Some(record) = self.records.get_mut(name) else { return };
+        let state = match result {
+            Ok(state) => state,
+            Err(why) => return then.fail(SnapshotError::Failed(name.into(), why).into()),
+        };
+        let function = record.function.clone();
+        match then {
+            Then::Keep(new, answer) => {
+                self.snapshots.add(&new, Taken { function, state, memory, moved: false });
+                let _ = answer.send(Ok(()));
+            }
+            Then::Leave(answer) => {
+                let Life::Running { runner, suspended, .. } = &mut record.life else { return };
+                // The guest stands still already; its monitor too from now on.
+                runner.suspend();
+                *suspended = true;
+                let departure = Departure {
+                    name: name.into(),
+                    function: serde_json::to_string(&function).unwrap_or_default(),
+                    state,
+                    process: std::process::id(),
+                    descriptor: memory.as_raw_fd().unsigned_abs(),
+                };
+                record.leaving = Some(memory);
+                if answer.send(Ok(departure)).is_err() {
+                    // Nobody would let it go on elsewhere.
+                    let _ = self.suspend(name, false);
+                }
+            }
+        }
+    }
+
+    /// The function that arrives from another fabric, and how it goes on.
+    pub fn arriving(departure: Departure) -> Result<(Function, Arc<Taken>), String> {
+        let Departure { function, state, process, descriptor, .. } = departure;
+        let function: Function = serde_json::from_str(&function)
+            .map_err(|error| format!("the function's description: {error}"))?;
+        // Both fabrics are on this host, and the memory is not copied again.
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        let memory = OpenOptions::new().read(true).write(true).open(&path);
+        let memory = memory.map_err(|error| format!("the function's memory, {path}: {error}"))?;
+        let function = Function { start: true, first_frame: false, ..function };
+        let taken = Taken { function: function.clone(), state, memory: memory.into(), moved: true };
+        Ok((function, Arc::new(taken)))
+    }
+
+    /// Adds and starts a function that arrives as [`Functions::create`] does.
+    pub fn arrive(
+        &mut self,
+        taken: Arc<Taken>,
+        function: &Function,
+        fabric: &Fabric,
+        folder: &Path,
+        answer: Answer<()>,
+    ) -> bool {
+        self.create_from(Some(taken), function, fabric, folder, answer)
+    }
+}
