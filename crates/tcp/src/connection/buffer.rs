@@ -15,13 +15,16 @@ use ringway_mem::Span;
 const FIRST: usize = 2048;
 /// Ranges of out-of-order bytes. Attack: every second byte of the window would cost an entry of 50 bytes.
 const RANGES: usize = 8192;
+/// Changed ranges that are kept until they are reported. Attack: a peer that leaves holes, to a program that is late,
+/// would make a list without end; each acknowledgment reports three.
+const CHANGED: usize = 64;
 /// Ends of records that a send buffer keeps.
 const RECORDS: usize = 1024;
 /// SACK blocks that fit into a header without other options.
 pub(crate) const SACK_BLOCKS: usize = 4;
 
-/// Pieces of a frame's payload. A frame ends where it would have more.
-pub(crate) const PIECES: usize = 6;
+/// Pieces of a frame's payload: 64 KB in buffers of 4 KB, and some more. A frame ends where it would have more.
+pub(crate) const PIECES: usize = 24;
 /// A part of a send buffer.
 pub(crate) type Pieces<'a> = ArrayVec<Span<'a>, PIECES>;
 
@@ -198,8 +201,10 @@ pub(crate) struct ReceiveBuffer {
     next: u64,
     /// Received ranges after `next`: start and end.
     ranges: BTreeMap<u64, u64>,
-    /// Starts of ranges, the most recently changed first (RFC 2018, 4).
-    recent: ArrayVec<u64, SACK_BLOCKS>,
+    /// Starts of ranges, the most recently changed last (RFC 2018, 4).
+    recent: Vec<u64>,
+    /// How many of the last of them have not been reported since they changed.
+    unreported: usize,
     /// Bytes before this offset that arrive in order are not stored, since the caller of `place` has them.
     passed: u64,
 }
@@ -241,6 +246,11 @@ impl ReceiveBuffer {
         !self.ranges.is_empty()
     }
 
+    /// Bytes from the first missing one to the last received one.
+    pub(crate) fn held(&self) -> u64 {
+        self.ranges.last_key_value().map_or(0, |(_, end)| end - self.next)
+    }
+
     /// Places bytes at `offset`; bytes after `limit` must have been cut off.
     pub(crate) fn place<'a>(&mut self, offset: u64, bytes: impl Into<Payload<'a>>) -> Placed {
         let bytes: Payload<'a> = bytes.into();
@@ -269,7 +279,7 @@ impl ReceiveBuffer {
         }
         while let Some((&start, &range_end)) = self.ranges.range(low..=high).next() {
             self.ranges.remove(&start);
-            self.recent.retain(|recent| *recent != start);
+            self.forget(start);
             high = high.max(range_end);
         }
         if low == self.next {
@@ -278,12 +288,21 @@ impl ReceiveBuffer {
             self.next = high;
         } else {
             self.ranges.insert(low, high);
-            if self.recent.is_full() {
-                self.recent.pop();
+            if self.recent.len() == CHANGED {
+                self.recent.remove(0);
             }
-            self.recent.insert(0, low);
+            self.recent.push(low);
+            self.unreported = (self.unreported + 1).min(CHANGED);
         }
         placed
+    }
+
+    /// A range is part of another one now, or was received up to its end.
+    fn forget(&mut self, start: u64) {
+        if let Some(at) = self.recent.iter().rposition(|recent| *recent == start) {
+            self.unreported -= usize::from(at + self.unreported >= self.recent.len());
+            self.recent.remove(at);
+        }
     }
 
     fn covering(&self, offset: u64) -> Option<(u64, u64)> {
@@ -303,9 +322,25 @@ impl ReceiveBuffer {
         Some((offset.max(start), end.min(range_end)))
     }
 
-    /// The blocks to report, the most recent first.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.recent.iter().filter_map(|start| Some((*start, *self.ranges.get(start)?)))
+    /// The blocks to report in an acknowledgment with room for `most`, the most recent first. If more have changed
+    /// since the last acknowledgment, as when frames arrive in bursts, those that changed first: the peer would
+    /// otherwise take for lost what is never reported.
+    pub(crate) fn blocks(&self, most: usize) -> impl Iterator<Item = (u64, u64)> {
+        let later = self.unreported.saturating_sub(most);
+        let now = self.recent.iter().rev().skip(later).take(most);
+        now.filter_map(|start| Some((*start, *self.ranges.get(start)?)))
+    }
+
+    /// So many blocks were reported.
+    pub(crate) fn blocks_sent(&mut self, count: usize) {
+        self.unreported = self.unreported.saturating_sub(count);
+        let kept = self.unreported.max(SACK_BLOCKS);
+        self.recent.drain(..self.recent.len().saturating_sub(kept));
+    }
+
+    /// Whether ranges have changed and were not reported since.
+    pub(crate) fn has_unreported(&self) -> bool {
+        self.unreported > 0
     }
 
     /// The unread bytes, in two pieces.
@@ -324,13 +359,13 @@ impl ReceiveBuffer {
 
     /// Whether it is empty, and has much memory.
     pub(crate) fn is_spare(&self) -> bool {
-        self.is_empty() && self.ring.len() > FIRST
+        self.is_empty() && (self.ring.len() > FIRST || self.recent.capacity() > 0)
     }
 
     /// Returns the memory of an empty buffer.
     pub(crate) fn release(&mut self) {
         if self.is_empty() {
-            self.ring = Vec::new();
+            (self.ring, self.recent) = (Vec::new(), Vec::new());
         }
     }
 
@@ -371,7 +406,8 @@ impl ReceiveBuffer {
                 at += piece.len() as u64;
             }
         }
-        (self.next, self.ranges, self.recent) = (old.next, old.ranges, old.recent);
+        (self.next, self.ranges) = (old.next, old.ranges);
+        (self.recent, self.unreported) = (old.recent, old.unreported);
     }
 }
 
@@ -448,10 +484,39 @@ mod tests {
             buffer.place(STREAM + at, &[0; 10]);
         }
         buffer.place(STREAM + 20, &[0; 5]);
-        let blocks: Vec<_> = buffer.blocks().map(|(s, e)| (s - STREAM, e - STREAM)).collect();
+        let blocks: Vec<_> = buffer.blocks(SACK_BLOCKS).map(|(s, e)| (s - STREAM, e - STREAM)).collect();
         assert_eq!(blocks, [(10, 25), (50, 60), (30, 40)]);
         let again = buffer.place(STREAM + 32, &[0; 4]);
         assert_eq!(again.duplicate, Some((STREAM + 32, STREAM + 36)));
+    }
+
+    #[test]
+    fn ranges_that_change_together_are_all_reported() {
+        let mut buffer = ReceiveBuffer::new(STREAM);
+        for at in (10..=100).step_by(10) {
+            buffer.place(STREAM + at, &[0; 5]);
+        }
+        // Fills the hole between two of them.
+        buffer.place(STREAM + 95, &[0; 5]);
+        let mut reported = Vec::new();
+        while buffer.has_unreported() {
+            let blocks: Vec<_> =
+                buffer.blocks(3).map(|(start, end)| (start - STREAM, end - STREAM)).collect();
+            buffer.blocks_sent(blocks.len());
+            reported.push(blocks);
+        }
+        assert_eq!(reported[0], [(30, 35), (20, 25), (10, 15)]);
+        assert_eq!(reported[2], [(90, 105), (80, 85), (70, 75)]);
+        assert_eq!(reported.len(), 3);
+        // Then again the most recent ones.
+        assert_eq!(buffer.blocks(3).next(), Some((STREAM + 90, STREAM + 105)));
+        assert_eq!(buffer.recent.len(), SACK_BLOCKS);
+        for at in (200..600).step_by(4) {
+            buffer.place(STREAM + at, &[0; 2]);
+        }
+        assert_eq!((buffer.recent.len(), buffer.unreported), (CHANGED, CHANGED));
+        buffer.place(STREAM, &[0; 602]);
+        assert!(!buffer.has_unreported() && buffer.recent.is_empty());
     }
 
     #[test]
@@ -533,7 +598,7 @@ mod tests {
                 let bytes = buffer.slices().concat();
                 out.extend_from_slice(&bytes[..read.min(bytes.len())]);
                 buffer.consume(read);
-                for (start, end) in buffer.blocks() {
+                for (start, end) in buffer.blocks(SACK_BLOCKS) {
                     let block = (start - STREAM) as usize..(end - STREAM) as usize;
                     prop_assert!(model[block].iter().all(|&there| there));
                 }

@@ -315,6 +315,7 @@ impl Connection {
             self.dsack = Some(range);
             self.counts.dsack_dups += 1;
         }
+        self.moderate_holes(cx.now, kept, cx.settings);
         self.last_received_at = cx.now;
         self.counts.bytes_received += placed.in_order;
         self.ready.readable |= placed.in_order > 0;

@@ -19,6 +19,7 @@ mod rtt;
 mod scoreboard;
 pub(crate) mod shared;
 mod timers;
+mod tuning;
 
 pub use info::TcpInfo;
 pub(crate) use input::{Reset, Segment};
@@ -42,6 +43,7 @@ use rtt::Rtt;
 use scoreboard::Scoreboard;
 use shared::Source;
 use timers::Timers;
+use tuning::Tuning;
 
 /// The offset of the SYN. Offsets before it, of segments from another time, stay positive.
 pub(crate) const FIRST: u64 = 1 << 32;
@@ -269,15 +271,6 @@ struct Usage {
     until: u64,
 }
 
-/// Moderation of the receive buffer: bytes that the program read in the last round trip.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tuning {
-    rtt: u64,
-    since: u64,
-    copied: u64,
-    space: u64,
-}
-
 /// Counters of a connection, for [`TcpInfo`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
@@ -386,9 +379,7 @@ impl Connection {
         if self.fin_queued || self.error.is_some() || self.state == State::Closed {
             return 0;
         }
-        let unsent = (self.sending.end() - self.nxt.min(self.sending.end())) as usize;
-        let own = self.options.tcp_notsent_lowat;
-        let lowat = if own == 0 { settings.tcp_notsent_lowat } else { own }.saturating_sub(unsent);
+        let lowat = self.lowat_room(settings);
         (self.hold.more_follows, self.hold.is_unfinished) = (more, more);
         let sent = match bytes {
             Bytes::Copied(bytes) => self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf),
@@ -399,6 +390,22 @@ impl Connection {
         };
         self.limits.wants_room = sent < bytes.len();
         sent
+    }
+
+    /// How many bytes `tcp_notsent_lowat` permits.
+    fn lowat_room(&self, settings: &Settings) -> usize {
+        let unsent = (self.sending.end() - self.nxt.min(self.sending.end())) as usize;
+        let own = self.options.tcp_notsent_lowat;
+        if own == 0 { settings.tcp_notsent_lowat } else { own }.saturating_sub(unsent)
+    }
+
+    /// How many bytes [`Connection::send`] would take now.
+    pub(crate) fn send_room_now(&self, settings: &Settings) -> usize {
+        if self.may_send() && self.error.is_none() {
+            self.send_room().min(self.lowat_room(settings))
+        } else {
+            0
+        }
     }
 
     /// Room for bytes to send.
@@ -448,27 +455,6 @@ impl Connection {
         self.receiving.pass(0);
         let arrived = (self.receiving.next() - begin) as usize;
         if self.peer_wire(begin) == seq { arrived.min(len) } else { 0 }
-    }
-
-    /// Lets the receive buffer grow to twice of what the program reads in a round trip (dynamic right-sizing).
-    fn moderate(&mut self, now: u64, count: u64, settings: &Settings) {
-        self.tuning.copied += count;
-        let rtt = if self.tuning.rtt > 0 { self.tuning.rtt } else { self.rtt.srtt };
-        if rtt == 0 || now - self.tuning.since < rtt {
-            return;
-        }
-        let copied = self.tuning.copied;
-        if copied > self.tuning.space {
-            let growing = copied.saturating_sub(self.tuning.space);
-            let wanted = 2 * copied + 16 * self.rcv_mss;
-            let wanted = wanted + 2 * wanted * growing / self.tuning.space.max(1);
-            if settings.tcp_moderate_rcvbuf {
-                let most = settings.tcp_rmem[2] as u64;
-                self.rcvbuf = self.rcvbuf.max(wanted.min(most) as usize);
-            }
-            self.tuning.space = copied;
-        }
-        (self.tuning.since, self.tuning.copied) = (now, 0);
     }
 
     /// Grows whenever the peer proves that it receives.

@@ -1,5 +1,6 @@
 //! What to send, and when (RFC 9293, 3.8).
 
+use super::buffer::SACK_BLOCKS;
 use super::options::Options;
 use super::timers::{Kind, Probe};
 use super::{Connection, Context, FIRST, State, Usage};
@@ -120,7 +121,7 @@ impl Connection {
         if !sent {
             return Progress::Full;
         }
-        self.acknowledgment_sent();
+        self.acknowledgment_sent(options.sack.len());
         self.timers.resend_syn = false;
         let stamp = self.rate.stamp(cx.now, 1, true);
         if again {
@@ -169,10 +170,10 @@ impl Connection {
             options.timestamps = Some((self.timestamp(now), self.ts_recent));
         }
         if self.sack_ok {
-            let most = if self.ts_ok { 3 } else { 4 };
+            let most = if self.ts_ok { 3 } else { SACK_BLOCKS };
+            let room = most - usize::from(self.dsack.is_some());
             let wire = |(start, end): (u64, u64)| (self.peer_wire(start), self.peer_wire(end));
-            options.sack =
-                self.dsack.into_iter().chain(self.receiving.blocks()).take(most).map(wire).collect();
+            options.sack = self.dsack.into_iter().chain(self.receiving.blocks(room)).map(wire).collect();
         }
         options
     }
@@ -225,16 +226,19 @@ impl Connection {
         }
     }
 
-    fn acknowledgment_sent(&mut self) {
+    /// A segment was sent that reports so many SACK blocks.
+    fn acknowledgment_sent(&mut self, blocks: usize) {
         self.counts.segs_out += 1;
-        self.ack_now = false;
+        let ranges = blocks.saturating_sub(usize::from(self.dsack.is_some()));
+        self.receiving.blocks_sent(if self.sack_ok { ranges } else { usize::MAX });
+        self.ack_now = self.receiving.has_unreported();
         self.dsack = None;
         self.timers.delayed_ack = None;
         self.timers.early_ack = None;
         self.last_ack_sent = self.rcv_nxt();
     }
 
-    /// Sends an acknowledgment without data. `false`: there was no room.
+    /// Sends an acknowledgment without data, or several if there is much to report. `false`: there was no room.
     fn send_ack(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> bool {
         let options = self.options_of(cx.now);
         if let Some((ack, echo)) = self.timers.early_ack.take() {
@@ -245,12 +249,17 @@ impl Connection {
                 return false;
             }
         }
-        let outgoing = self.outgoing(self.nxt, Flags::ACK);
-        let sent = link.tcp(&self.tuple, &outgoing, &options);
-        if sent {
-            self.acknowledgment_sent();
+        loop {
+            let options = self.options_of(cx.now);
+            let outgoing = self.outgoing(self.nxt, Flags::ACK);
+            if !link.tcp(&self.tuple, &outgoing, &options) {
+                return false;
+            }
+            self.acknowledgment_sent(options.sack.len());
+            if !self.ack_now || options.sack.is_empty() {
+                return true;
+            }
         }
-        sent
     }
 
     /// Probes that timers asked for. `false`: there was no room.
@@ -486,7 +495,7 @@ impl Connection {
         (self.hold.uncorked, self.timers.cork) = (false, None);
         let end = next.end.max(next.start + payload_len + u64::from(has_fin));
         self.data_sent(cx, Next { end, ..next });
-        self.acknowledgment_sent();
+        self.acknowledgment_sent(options.sack.len());
         self.counts.segs_out += segments - 1;
         self.counts.data_segs_out += segments;
         self.counts.bytes_sent += payload_len;

@@ -228,35 +228,19 @@ impl Connection {
         if !self.sack_ok {
             return;
         }
-        let window = self.reordering_window();
-        let rack = &self.recovery.rack;
-        let mut wait = 0;
-        let mut found = arrayvec::ArrayVec::<u64, 64>::new();
-        loop {
-            for record in self.board.in_flight_by_time() {
-                if (record.stamp.sent_at, record.end) >= (rack.sent_at, rack.end) {
-                    break;
-                }
-                let due = record.stamp.sent_at + rack.rtt + window;
-                if due > cx.now {
-                    wait = wait.max(due - cx.now);
-                } else if found.try_push(record.start).is_err() {
-                    break;
-                }
-            }
-            let full = found.is_full();
-            for start in found.drain(..) {
-                let before = self.board.lost_bytes;
-                self.board.mark(start, Fate::Lost);
-                self.rate.lost += self.board.lost_bytes - before;
-            }
-            if !full {
-                break;
-            }
-            wait = 0;
+        let patience = self.recovery.rack.rtt + self.reordering_window();
+        let newest = (self.recovery.rack.sent_at, self.recovery.rack.end);
+        // Attack: with a long reordering window, a peer that leaves holes would have all of them looked at for each
+        // acknowledgment. Only those that are lost now are, once, and the last one.
+        while let Some(first) = self.board.oldest()
+            && (first.stamp.sent_at, first.end) < newest
+            && first.stamp.sent_at + patience <= cx.now
+        {
+            self.board.mark(first.start, Fate::Lost);
+            self.rate.lost += first.len();
         }
-        if wait > 0 {
-            self.timers.retransmit = Some((Kind::Reordering, cx.now + wait));
+        if let Some(last) = self.board.newest_before(newest) {
+            self.timers.retransmit = Some((Kind::Reordering, last.stamp.sent_at + patience));
         }
     }
 

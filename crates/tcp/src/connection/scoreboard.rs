@@ -78,9 +78,18 @@ impl Scoreboard {
         self.records.get(self.lost.first()?).copied()
     }
 
-    /// Records in flight, the earliest sent first.
-    pub(crate) fn in_flight_by_time(&self) -> impl Iterator<Item = &Record> {
-        self.by_time.iter().filter_map(|(_, start)| self.records.get(start))
+    /// The record in flight that was sent first. O(log n), as the other look-ups.
+    pub(crate) fn oldest(&self) -> Option<Record> {
+        let (_, start) = self.by_time.first()?;
+        self.records.get(start).copied()
+    }
+
+    /// Of the records in flight that were sent before the one that was sent at `sent_at` and ends at `end`, the one
+    /// that was sent last.
+    pub(crate) fn newest_before(&self, (sent_at, end): (u64, u64)) -> Option<Record> {
+        // Records do not overlap, so that one that begins before `end` also ends before it.
+        let (_, start) = self.by_time.range(..(sent_at, end)).next_back()?;
+        self.records.get(start).copied()
     }
 
     fn index(&mut self, record: &Record) {
@@ -259,6 +268,12 @@ mod tests {
         board.sack(150, 550, 100, |record| seen.push((record.start, record.end)));
         assert_eq!(seen, [(200, 400), (400, 500)]);
         assert_eq!((board.in_flight, board.sacked_bytes), (700, 300));
+        assert_eq!(board.oldest().map(|record| (record.start, record.end)), Some((0, 200)));
+        let before = |sent_at, end| board.newest_before((sent_at, end)).map(|record| record.start);
+        assert_eq!(
+            [before(1, 200), before(1, 1000), before(2, 0), before(0, 9)],
+            [Some(0), Some(500), Some(500), None]
+        );
         board.mark(0, Fate::Lost);
         assert_eq!((board.first_lost().map(|record| record.end), board.lost_bytes), (Some(200), 200));
         board.resent(0, 100, stamp(2));

@@ -24,6 +24,11 @@ pub trait Source: Debug + Send + Sync {
     fn is_lost(&self) -> bool {
         false
     }
+
+    /// Whether they can't be gone as long as the source exists, so that nobody asks.
+    fn is_fixed(&self) -> bool {
+        false
+    }
 }
 
 impl<T: AsRef<[u8]> + Debug + Send + Sync> Source for T {
@@ -37,7 +42,7 @@ impl<T: AsRef<[u8]> + Debug + Send + Sync> Source for T {
 }
 
 /// Runs that a send buffer keeps. Each needs memory, however short it is.
-const RUNS: usize = 1024;
+const RUNS: usize = 4096;
 
 /// A run of bytes of a source in a send buffer.
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub(super) struct Run {
     /// The offset of the first byte in the stream.
     pub start: u64,
     pub end: u64,
+    /// Bytes of all runs before this one, from the stream's begin on.
+    before: u64,
     source: Arc<dyn Source>,
     /// The place of the first byte in the source.
     from: usize,
@@ -62,6 +69,11 @@ impl Run {
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     runs: VecDeque<Run>,
+    /// Bytes of all runs until now, and of those that are forgotten.
+    total: u64,
+    gone: u64,
+    /// Runs whose source may be gone.
+    unsure: usize,
     /// Some bytes could not be read.
     lost: bool,
 }
@@ -69,18 +81,21 @@ pub(super) struct Runs {
 impl Runs {
     /// Appends `range` of a source at `start` in the stream. `false`: there are too many runs.
     pub fn push(&mut self, start: u64, source: &Arc<dyn Source>, range: Range<usize>) -> bool {
-        let end = start + range.len() as u64;
+        let (end, before) = (start + range.len() as u64, self.total);
         if let Some(last) = self.runs.back_mut()
             && last.end == start
             && Arc::ptr_eq(&last.source, source)
             && last.from + (last.end - last.start) as usize == range.start
         {
             last.end = end;
+            self.total += end - start;
             return true;
         }
         let has_room = self.runs.len() < RUNS;
         if has_room {
-            self.runs.push_back(Run { start, end, source: source.clone(), from: range.start });
+            self.runs.push_back(Run { start, end, before, source: source.clone(), from: range.start });
+            self.total += end - start;
+            self.unsure += usize::from(!source.is_fixed());
         }
         has_room
     }
@@ -96,8 +111,9 @@ impl Runs {
 
     /// Bytes of runs before an offset of the stream.
     pub fn before(&self, offset: u64) -> u64 {
-        let until = |run: &Run| run.end.min(offset).saturating_sub(run.start);
-        self.runs.iter().take_while(|run| run.start < offset).map(until).sum()
+        let begun = self.runs.partition_point(|run| run.start < offset);
+        let last = begun.checked_sub(1).and_then(|last| self.runs.get(last));
+        last.map_or(0, |run| run.before + run.end.min(offset) - run.start - self.gone)
     }
 
     /// The first run that ends after an offset.
@@ -107,16 +123,23 @@ impl Runs {
 
     /// Forgets bytes before an offset.
     pub fn acknowledge(&mut self, offset: u64) {
-        while self.runs.pop_front_if(|run| run.end <= offset).is_some() {}
+        while let Some(run) = self.runs.pop_front_if(|run| run.end <= offset) {
+            self.unsure -= usize::from(!run.source.is_fixed());
+            self.gone = run.before + run.end - run.start;
+        }
         if let Some(first) = self.runs.front_mut().filter(|first| first.start < offset) {
-            first.from += (offset - first.start) as usize;
+            let count = offset - first.start;
+            first.from += count as usize;
+            first.before += count;
             first.start = offset;
+            self.gone = first.before;
         }
     }
 
     /// Whether a source is gone, or became shorter.
     pub fn is_lost(&self) -> bool {
         let end = |run: &Run| run.from + (run.end - run.start) as usize;
-        self.lost || self.runs.iter().any(|run| run.source.is_lost() || run.source.len() < end(run))
+        let gone = |run: &Run| run.source.is_lost() || run.source.len() < end(run);
+        self.lost || self.unsure > 0 && self.runs.iter().any(gone)
     }
 }

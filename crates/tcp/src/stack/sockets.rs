@@ -249,7 +249,7 @@ impl Stack {
     /// # Errors
     /// [`SocketError::WouldBlock`] if none had; the connection's error if it ended.
     pub fn send(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
-        self.append(now, id, &Bytes::Copied(bytes), false)
+        self.append(now, id, [Bytes::Copied(bytes)], false)
     }
 
     /// As [`Stack::send`], but others follow soon (`MSG_MORE`): a segment that is not full waits for them until the
@@ -258,7 +258,7 @@ impl Stack {
     /// # Errors
     /// As [`Stack::send`].
     pub fn send_more(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
-        self.append(now, id, &Bytes::Copied(bytes), true)
+        self.append(now, id, [Bytes::Copied(bytes)], true)
     }
 
     /// As [`Stack::send`], but the bytes, a part of a source, are not copied: they are read each time that they are
@@ -274,14 +274,38 @@ impl Stack {
         range: Range<usize>,
     ) -> Result<usize, SocketError> {
         let end = range.end.min(source.len());
-        self.append(now, id, &Bytes::Shared(source, range.start.min(end)..end), false)
+        self.append(now, id, [Bytes::Shared(source, range.start.min(end)..end)], false)
     }
 
-    fn append(
+    /// How many bytes [`Stack::send`] would take now.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn send_room(&self, id: SocketId) -> Result<usize, SocketError> {
+        Ok(self.connection(id)?.send_room_now(&self.settings))
+    }
+
+    /// As [`Stack::send_shared`], for the first bytes of each of several sources, and then as [`Stack::send`] for
+    /// `rest`. Returns how many bytes had room in all.
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn send_stored(
         &mut self,
         now: u64,
         id: SocketId,
-        bytes: &Bytes<'_>,
+        parts: &[(Arc<dyn Source>, usize)],
+        rest: &[u8],
+    ) -> Result<usize, SocketError> {
+        let stored = parts.iter().map(|(source, len)| Bytes::Shared(source, 0..*len));
+        self.append(now, id, stored.chain([Bytes::Copied(rest)]), false)
+    }
+
+    fn append<'a>(
+        &mut self,
+        now: u64,
+        id: SocketId,
+        parts: impl IntoIterator<Item = Bytes<'a>>,
         more: bool,
     ) -> Result<usize, SocketError> {
         self.now = self.now.max(now);
@@ -292,13 +316,18 @@ impl Stack {
         if !connection.may_send() {
             return Err(SocketError::BrokenPipe);
         }
-        let index = id.index;
-        let sent = match &mut self.slots[index as usize].socket {
-            Some(Socket::Tcp(connection)) => connection.send(bytes, more, &self.settings),
-            _ => 0,
-        };
-        self.touch(index);
-        if sent == 0 && bytes.len() > 0 { Err(SocketError::WouldBlock) } else { Ok(sent) }
+        let (mut sent, mut full) = (0, false);
+        if let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket {
+            for part in parts {
+                let count = connection.send(&part, more, &self.settings);
+                (sent, full) = (sent + count, count < part.len());
+                if full {
+                    break;
+                }
+            }
+        }
+        self.touch(id.index);
+        if sent == 0 && full { Err(SocketError::WouldBlock) } else { Ok(sent) }
     }
 
     /// Copies received bytes and removes them; 0 at the end of the stream.

@@ -109,6 +109,8 @@ pub struct Network {
     pub hosts: [Stack; 2],
     /// The directions from each host.
     links: [Link<Flying>; 2],
+    /// Hosts look for frames, and at their timers, at multiples of this time only; 0: at once.
+    pub every: u64,
     dice: Dice,
     scratch: Frames,
 }
@@ -136,7 +138,7 @@ impl Network {
         let mut dice = Dice(seed | 1);
         let links = [0, 1].map(|from| Link::new(line.profile(&mut dice), seed << 1 | from).unwrap());
         let hosts = [host(1, settings.clone(), offloads), host(2, settings.clone(), offloads)];
-        Network { now: 0, hosts, links, dice, scratch: Frames::default() }
+        Network { now: 0, hosts, links, every: 0, dice, scratch: Frames::default() }
     }
 
     /// Changes the direction from a host.
@@ -190,10 +192,13 @@ impl Network {
             return false;
         };
         self.now = self.now.max(next);
+        if self.every > 0 {
+            self.now = self.now.next_multiple_of(self.every);
+        }
         for from in 0..2 {
             while let Some((frame, _)) = self.links[from].receive(self.now) {
                 self.hosts[1 - from].receive(self.now, 0, &frame.bytes, frame.offload);
-                if self.links[from].profile().rate.is_some() {
+                if self.every == 0 && self.links[from].profile().rate.is_some() {
                     break;
                 }
             }
