@@ -295,6 +295,8 @@ impl Connection {
         } else {
             let Some(last) = self.board.last().filter(|last| last.fate == super::scoreboard::Fate::InFlight)
             else {
+                // It was received, and something before it was not: the timeout is left.
+                self.arm_retransmission(cx.now);
                 return true;
             };
             let start = last.start.max(last.end.saturating_sub(self.mss));

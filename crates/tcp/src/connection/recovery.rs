@@ -121,10 +121,13 @@ impl Connection {
         true
     }
 
-    /// RFC 9293, 3.10.7.4: the window of the newest segment counts. Whether it changed.
+    /// RFC 9293, 3.10.7.4: the window of the newest segment counts, and as in Linux that of one whose acknowledgment is
+    /// newer, though its bytes are sent again: otherwise the old window would begin at the new acknowledgment, and more
+    /// would be sent than the peer has room for. Whether it changed.
     fn update_send_window(&mut self, segment: &Segment<'_>, ack: u64) -> bool {
         let seq = self.peer_offset(segment.seq);
-        if ack < self.una || seq < self.wl1 || (seq == self.wl1 && ack < self.wl2) {
+        let older = seq < self.wl1 || (seq == self.wl1 && ack < self.wl2);
+        if ack < self.una || (ack == self.una && older) {
             return false;
         }
         let shift = if segment.flags.has(Flags::SYN) { 0 } else { self.snd_wscale };
