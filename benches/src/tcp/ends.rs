@@ -46,6 +46,8 @@ pub fn ring() -> RingOptions {
     RingOptions {
         slots: [512; 2],
         slot_size: 4096,
+        // For bytes until they are acknowledged: as much as a send buffer has at most.
+        extra: 1024,
         offloads: true,
         largest: 65_535 + 22,
         ..RingOptions::default()

@@ -39,4 +39,4 @@ pub use ring::{Coming, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
 pub use ringway_ring::{FRAGMENTS, MOREFRAG, Received, RingKind, Slot};
 pub use rx::{Rx, Taken};
-pub use tx::Tx;
+pub use tx::{Lent, Tx};

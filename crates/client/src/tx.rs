@@ -3,8 +3,43 @@
 use crate::RingError;
 use crate::link::Link;
 use ringway_mem::{Span, SpanMut};
-use ringway_ring::{Producer, Slot};
+use ringway_ring::{Part, Producer, Slot};
+use std::ops::Range;
 use std::sync::Arc;
+
+/// The shortest part of a frame for which a slot of its own costs less than a copy.
+const WORTH: usize = 1024;
+
+/// A buffer that belongs to no slot. It keeps the ring's memory.
+#[derive(Debug)]
+pub struct Lent {
+    link: Arc<Link>,
+    buf_idx: u16,
+}
+
+impl Lent {
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.buf_idx
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.link.memory.slot_size() as usize
+    }
+
+    /// Its bytes. The other side may change them at any time.
+    pub fn span(&self) -> Span<'_> {
+        let buffer = self.link.memory.buffer(self.buf_idx, self.link.memory.slot_size());
+        buffer.map_or(Span::empty(), SpanMut::as_span)
+    }
+
+    /// Copies bytes to its begin; how many had room.
+    pub fn write(&self, bytes: &[u8]) -> usize {
+        let buffer = self.link.memory.buffer(self.buf_idx, self.link.memory.slot_size());
+        buffer.map_or(0, |buffer| buffer.write(bytes))
+    }
+}
 
 /// The transmit ring. The other side sees frames after [`Tx::sync`].
 #[derive(Debug)]
@@ -45,6 +80,43 @@ impl Tx {
         offload: [u8; 10],
     ) -> Result<bool, RingError> {
         Ok(self.producer.push_gathered(&self.link.memory, parts, offload)?)
+    }
+
+    /// As [`Tx::push_gathered`], but parts that are in buffers of [`Tx::lend`] from their begin on are not copied. Such
+    /// a buffer must not change until [`Tx::consumed`] has passed [`Tx::head`] after the call. All frames must be
+    /// pushed so, and [`Tx::set_slot`] is not to be used.
+    pub fn push_lent<'p>(
+        &mut self,
+        parts: impl Iterator<Item = Span<'p>> + Clone,
+        offload: [u8; 10],
+    ) -> Result<bool, RingError> {
+        let memory = &self.link.memory;
+        let parts = parts.map(|span| match memory.lent(span).filter(|_| span.len() >= WORTH) {
+            Some(buf_idx) => Part::Lent { buf_idx, len: span.len() as u16 },
+            None => Part::Bytes(span),
+        });
+        Ok(self.producer.push_parts(memory, parts, offload)?)
+    }
+
+    /// The index up to which the other side has emptied slots, a free-running counter as [`Tx::head`].
+    pub fn consumed(&mut self) -> Result<u32, RingError> {
+        Ok(self.producer.consumed(&self.link.memory)?)
+    }
+
+    /// The numbers of the buffers that belong to no slot at first: those of [`crate::RingOptions::extra`].
+    pub fn extra(&self) -> Range<u16> {
+        self.link.memory.extra()
+    }
+
+    /// The number of the buffer of [`Tx::extra`] at the begin of which a span begins.
+    #[inline]
+    pub fn lent(&self, span: Span<'_>) -> Option<u16> {
+        self.link.memory.lent(span)
+    }
+
+    /// A buffer of [`Tx::extra`], to be named by frames; `None`: it is not one of them.
+    pub fn lend(&self, buf_idx: u16) -> Option<Lent> {
+        self.extra().contains(&buf_idx).then(|| Lent { link: self.link.clone(), buf_idx })
     }
 
     /// Copies as many of `frames` as fit and publishes them; returns their number.

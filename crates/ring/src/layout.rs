@@ -39,7 +39,7 @@ pub use handshake::{HandshakeError, Hello, Welcome};
 pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;
 pub use slot::{MOREFRAG, Slot};
-pub use transfer::{PushError, Received};
+pub use transfer::{Part, PushError, Received};
 
 /// Smallest number of slots of a ring.
 pub const SLOTS_MIN: u32 = 64;

@@ -1,6 +1,6 @@
 //! A stack with its device and clock, polled by the caller.
 
-use crate::{Device, DeviceError, Received};
+use crate::{Device, DeviceError, Received, StoredBytes};
 use ringway_frame::{BURST, BURST_BYTES, LARGEST, Offload};
 use ringway_host::{Clock, Epoll, random};
 use ringway_mem::Span;
@@ -9,6 +9,9 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The fewest bytes that are copied to the device's memory: fewer are not worth a buffer there.
+const STORED: usize = 4096;
 
 /// Addresses and settings of a host.
 #[derive(Clone, Debug)]
@@ -68,6 +71,8 @@ pub struct Host {
     clock: Clock,
     epoll: Arc<Epoll>,
     frame: Vec<u8>,
+    /// Memory for a list in [`Host::write`].
+    stored: Vec<StoredBytes>,
     /// The device had no room for a frame.
     full: bool,
     /// Why the device failed, to be reported by the next [`Host::poll`].
@@ -111,6 +116,7 @@ impl Host {
             clock: Clock::new(),
             epoll: Arc::new(epoll),
             frame: vec![0; LARGEST as usize],
+            stored: Vec::new(),
             full: false,
             error: None,
             may_read: false,
@@ -165,6 +171,29 @@ impl Host {
         let filled = reader.filled();
         self.stack.expire(now);
         if filled > 0 { Ok(filled) } else { Err(SocketError::WouldBlock) }
+    }
+
+    /// Appends bytes to a stream, as [`Stack::send`]. Many at once are copied to the device's memory, if it has some
+    /// for that, and not to the stack's.
+    pub(crate) fn write(&mut self, socket: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
+        let now = self.now();
+        if bytes.len() < STORED {
+            return self.stack.send(now, socket, bytes);
+        }
+        let room = self.stack.send_room(socket)?;
+        let (mut rest, mut left) = (bytes, room.min(bytes.len()));
+        let mut stored = std::mem::take(&mut self.stored);
+        while left >= STORED
+            && let Some((source, len)) = self.device.store(&rest[..left])
+            && len > 0
+        {
+            (rest, left) = (&rest[len..], left - len);
+            stored.push((source, len));
+        }
+        let sent = self.stack.send_stored(now, socket, &stored, rest);
+        stored.clear();
+        self.stored = stored;
+        sent
     }
 
     /// Receives up to a burst of frames, or until the reader has enough. Returns whether frames were received.

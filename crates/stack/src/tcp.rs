@@ -148,9 +148,9 @@ impl TcpStream {
     }
 
     pub(crate) fn write_some(&self, host: &mut Host, parts: &[IoSlice<'_>]) -> Result<usize, SocketError> {
-        let (now, mut sent) = (host.now(), 0);
+        let mut sent = 0;
         for part in parts {
-            match host.stack().send(now, self.0.socket.id, part) {
+            match host.write(self.0.socket.id, part) {
                 Ok(count) => sent += count,
                 Err(SocketError::WouldBlock) if sent > 0 => break,
                 Err(error) => return Err(error),

@@ -2,9 +2,10 @@
 
 use super::geometry::{CELLS, CLOSED, Geometry, Header, LayoutError, PAGE, RingKind};
 use super::slot::Slot;
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
-use ringway_mem::{Region, SpanMut};
+use ringway_mem::{Region, Span, SpanMut};
 
 /// Index of the ring that the program (a pipe's first end) fills.
 pub const TX: usize = 0;
@@ -133,6 +134,23 @@ impl RingMemory {
         // SAFETY: the header's sizes place buffer `buf_idx`, of `slot_size` bytes, within the region, which
         // stays mapped as long as `self` and is accessed only as atomics or through spans.
         Some(unsafe { SpanMut::new(self.buffers.add(offset), len) })
+    }
+
+    /// Buffers that were in no slot at first.
+    pub fn extra(&self) -> Range<u16> {
+        let end = u16::try_from(self.header.buffers).unwrap_or(u16::MAX);
+        let slots = self.header.slots[TX] + self.header.slots[RX];
+        u16::try_from(slots).map_or(end..end, |first| first..end.max(first))
+    }
+
+    /// The buffer at the start of which a span begins, if it is one of [`RingMemory::extra`].
+    #[inline]
+    pub fn lent(&self, span: Span<'_>) -> Option<u16> {
+        let offset = span.address().checked_sub(self.buffers.addr().get())?;
+        let stride = self.header.stride as usize;
+        let buf_idx = u16::try_from(offset / stride).ok()?;
+        (offset % stride == 0 && self.extra().contains(&buf_idx) && span.len() <= self.slot_size() as usize)
+            .then_some(buf_idx)
     }
 
     /// Reads slot `index` (taken modulo the ring's slots) once.

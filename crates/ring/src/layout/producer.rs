@@ -31,6 +31,17 @@ impl Producer {
         self.slots
     }
 
+    /// The ring's number.
+    pub(super) fn ring(&self) -> usize {
+        self.ring
+    }
+
+    /// The consumer's index, read again: it has released the slots before.
+    pub fn consumed(&mut self, memory: &RingMemory) -> Result<u32, Broken> {
+        self.room(memory, u32::MAX)?;
+        Ok(self.peer_index)
+    }
+
     /// Index of the next slot to fill.
     pub fn next(&self) -> u32 {
         self.next

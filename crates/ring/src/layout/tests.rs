@@ -164,6 +164,60 @@ fn fill(made: &RingMemory, producer: &mut Producer, len: u16, number: u32) {
     producer.advance(1);
 }
 
+#[test]
+fn only_the_begin_of_an_extra_buffer_is_lent() {
+    let made = ring(small());
+    assert_eq!(made.extra(), 128..136);
+    let buffer = |number| made.buffer(number, 128).unwrap().as_span();
+    assert_eq!([128, 135].map(|number| made.lent(buffer(number))), [Some(128), Some(135)]);
+    assert_eq!(made.lent(buffer(127)), None, "it is a slot's");
+    assert_eq!(made.lent(buffer(130).split(1).1), None);
+    assert_eq!(made.lent(Span::of(&[0; 10])), None);
+}
+
+proptest! {
+    #[test]
+    fn a_frame_of_copied_and_lent_parts_arrives_whole(
+        frames in prop::collection::vec(prop::collection::vec((any::<bool>(), 0usize..300), 1..8), 1..60),
+        in_rx in any::<bool>(),
+    ) {
+        let (made, number) = (ring(small()), if in_rx { RX } else { TX });
+        let (mut producer, mut consumer) = (Producer::new(&made, number), Consumer::new(&made, number));
+        for lent in made.extra() {
+            made.buffer(lent, 128).unwrap().write(&[lent as u8; 128]);
+        }
+        let (stream, mut out) = ((0..300).map(|at| at as u8).collect::<Vec<_>>(), [0; 3000]);
+        for parts in frames {
+            let (mut pushed, mut expected) = (Vec::new(), Vec::new());
+            for (is_lent, len) in parts {
+                if is_lent {
+                    let (buf_idx, len) = (128 + (len % 8) as u16, (len % 128 + 1) as u16);
+                    expected.extend(vec![buf_idx as u8; len.into()]);
+                    pushed.push(Part::Lent { buf_idx, len });
+                } else {
+                    expected.extend_from_slice(&stream[..len]);
+                    pushed.push(Part::Bytes(Span::of(&stream[..len])));
+                }
+            }
+            prop_assert_eq!(producer.push_parts(&made, pushed.iter().copied(), [3; 10]), Ok(true));
+            producer.publish(&made);
+            match consumer.pop(&made, &mut out).unwrap() {
+                Some(received) => {
+                    prop_assert_eq!(&out[..received.len], &expected[..]);
+                    prop_assert_eq!(received.offload, [3; 10]);
+                }
+                None => prop_assert!(expected.is_empty()),
+            }
+            prop_assert_eq!(consumer.available(&made, 1), Ok(0));
+            consumer.publish(&made);
+            prop_assert_eq!(producer.consumed(&made), Ok(producer.next()));
+        }
+        let full = core::iter::repeat_n(Part::Lent { buf_idx: 128, len: 1 }, 65);
+        let too_long = PushError::TooLong { len: 65, most: 8192 };
+        prop_assert_eq!(producer.push_parts(&made, full, [0; 10]), Err(too_long));
+    }
+}
+
 proptest! {
     #[test]
     fn a_ring_behaves_like_a_queue(steps in steps(), start in any::<u32>()) {

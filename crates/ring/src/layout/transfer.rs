@@ -1,6 +1,6 @@
 //! Whole frames: copying them into and out of slots.
 
-use super::memory::RingMemory;
+use super::memory::{RX, RingMemory, TX};
 use super::slot::{MOREFRAG, Slot};
 use super::{Broken, Consumer, FRAGMENTS, Producer};
 use ringway_mem::{Span, copy};
@@ -35,6 +35,20 @@ impl From<Broken> for PushError {
     fn from(broken: Broken) -> PushError {
         PushError::Broken(broken)
     }
+}
+
+/// A part of a frame to send.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// Bytes to copy.
+    Bytes(Span<'a>),
+    /// The first `len` bytes of a buffer that is in no slot; see [`RingMemory::lent`].
+    Lent {
+        /// Index of the buffer.
+        buf_idx: u16,
+        /// Bytes of it.
+        len: u16,
+    },
 }
 
 impl Consumer {
@@ -173,4 +187,86 @@ impl Producer {
         self.advance(slots as u32);
         Ok(true)
     }
+
+    /// As [`Producer::push`], for a frame of which some parts are in buffers that belong to no slot: its slots name
+    /// them, so that they are not copied. They must stay as they are until [`Producer::consumed`] has passed the frame.
+    /// Only for a producer that never swaps the buffers of its slots, and pushes all frames so.
+    pub fn push_parts<'p>(
+        &mut self,
+        memory: &RingMemory,
+        parts: impl Iterator<Item = Part<'p>> + Clone,
+        offload: [u8; 10],
+    ) -> Result<bool, PushError> {
+        let size = memory.slot_size() as usize;
+        let (len, slots) = measure(parts.clone(), size);
+        let most = FRAGMENTS.min(self.slots() as usize);
+        if slots > most {
+            return Err(PushError::TooLong { len, most: most * size });
+        }
+        if (self.room(memory, slots as u32)? as usize) < slots {
+            return Ok(false);
+        }
+        let mut slot = Slot { flags: MOREFRAG, offload, ..Slot::default() };
+        let (mut ahead, mut filled) = (0, 0);
+        let mut end = |buf_idx: u16, len: u16| {
+            let flags = if ahead + 1 < slots as u32 { MOREFRAG } else { 0 };
+            self.write(memory, ahead, Slot { buf_idx, len, flags, ..slot });
+            slot.offload = [0; 10];
+            ahead += 1;
+            ahead
+        };
+        let mut own = self.own_buffer(memory, 0);
+        for part in parts {
+            match part {
+                Part::Lent { buf_idx, len } => {
+                    if filled > 0 {
+                        end(own, filled as u16);
+                    }
+                    (own, filled) = (self.own_buffer(memory, end(buf_idx, len)), 0);
+                }
+                Part::Bytes(mut bytes) => {
+                    while !bytes.is_empty() {
+                        let buffer = memory.buffer(own, size as u32).ok_or(Broken::Buffer)?;
+                        let written = copy(bytes, buffer.split(filled).1);
+                        (bytes, filled) = (bytes.split(written).1, filled + written);
+                        if filled == size {
+                            (own, filled) = (self.own_buffer(memory, end(own, size as u16)), 0);
+                        }
+                    }
+                }
+            }
+        }
+        if filled > 0 {
+            end(own, filled as u16);
+        }
+        self.advance(slots as u32);
+        Ok(true)
+    }
+
+    /// The buffer that the slot `ahead` of the next one had at first.
+    fn own_buffer(&self, memory: &RingMemory, ahead: u32) -> u16 {
+        let first = if self.ring() == RX { memory.slots(TX) } else { 0 };
+        (first + (self.next().wrapping_add(ahead) & (self.slots() - 1))) as u16
+    }
+}
+
+/// The length of a frame, and its slots: bytes to copy share slots until a lent buffer follows.
+fn measure<'p>(parts: impl Iterator<Item = Part<'p>>, size: usize) -> (usize, usize) {
+    let (mut len, mut slots, mut filled) = (0, 0, 0);
+    for part in parts {
+        match part {
+            Part::Lent { len: count, .. } => {
+                len += usize::from(count);
+                slots += 1 + usize::from(filled > 0);
+                filled = 0;
+            }
+            Part::Bytes(bytes) => {
+                len += bytes.len();
+                filled += bytes.len();
+                slots += filled / size;
+                filled %= size;
+            }
+        }
+    }
+    (len, slots + usize::from(filled > 0))
 }

@@ -1,5 +1,6 @@
 //! Where frames come from and go to.
 
+mod lending;
 mod pair;
 mod ring;
 mod tap;
@@ -13,8 +14,9 @@ use ringway_client::{FRAGMENTS, RingError};
 use ringway_frame::{Needs, Offload};
 use ringway_host::HostError;
 use ringway_mem::Span;
-use ringway_tcp::Transmit;
+use ringway_tcp::{Source, Transmit};
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Why a device can't be used any more.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,9 @@ impl<'a> Received<'a> {
     }
 }
 
+/// Bytes in a device's memory, and how many there are.
+pub type StoredBytes = (Arc<dyn Source>, usize);
+
 /// A network device. Frames are sent by [`Transmit::frame`] and [`Device::flush`].
 pub trait Device: Transmit + Send {
     /// What it does for the frames it is given; also what received frames may lack.
@@ -70,6 +75,12 @@ pub trait Device: Transmit + Send {
     /// # Errors
     /// If the device can't be used any more; the same holds for the other functions.
     fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError>;
+
+    /// Copies the first of a program's bytes to memory from which frames are sent without a copy, and how many; `None`:
+    /// there is no such memory, or none is free.
+    fn store(&mut self, _bytes: &[u8]) -> Option<StoredBytes> {
+        None
+    }
 
     /// Publishes the sent frames, and returns the buffers of the received ones.
     fn flush(&mut self) -> Result<(), DeviceError>;

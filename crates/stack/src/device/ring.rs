@@ -1,6 +1,7 @@
 //! A ring port, or one end of a pipe.
 
-use super::{Device, DeviceError, Received};
+use super::lending::Lending;
+use super::{Device, DeviceError, Received, StoredBytes};
 use ringway_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_mem::Span;
@@ -12,6 +13,8 @@ use std::path::Path;
 const HEADERS: usize = 14 + 40 + 60;
 /// Longest frame that is copied as a whole.
 const SHORT: usize = 1024;
+/// Buffers for bytes to send, if the program does not choose their number.
+const EXTRA: u32 = 1024;
 /// The number of the socket among the descriptors.
 const SOCKET: usize = 1;
 
@@ -21,6 +24,8 @@ pub struct RingDevice {
     ring: Ring,
     /// The first bytes of the last received frame.
     head: Box<[u8]>,
+    /// Buffers for bytes to send.
+    lending: Lending,
     error: Option<RingError>,
 }
 
@@ -33,12 +38,14 @@ impl RingDevice {
         RingDevice::connect_with(path, RingOptions::default())
     }
 
-    /// As [`RingDevice::connect`], with other parameters. Frames are received unsegmented in any case.
+    /// As [`RingDevice::connect`], with other parameters. Frames are received unsegmented in any case. `extra` buffers
+    /// hold bytes to send until they are acknowledged; what finds none there is copied once more.
     ///
     /// # Errors
     /// As [`RingDevice::connect`].
     pub fn connect_with(path: &Path, options: RingOptions) -> Result<RingDevice, DeviceError> {
-        let options = RingOptions { offloads: true, largest: LARGEST, ..options };
+        let extra = if options.extra == 0 { EXTRA } else { options.extra };
+        let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
         Ok(Ring::connect_with(path, options, None)?.into())
     }
 }
@@ -46,18 +53,24 @@ impl RingDevice {
 /// A ring that was requested with `offloads`.
 impl From<Ring> for RingDevice {
     fn from(ring: Ring) -> RingDevice {
-        RingDevice { ring, head: vec![0; SHORT].into(), error: None }
+        let lending = Lending::new(&ring);
+        RingDevice { ring, head: vec![0; SHORT].into(), lending, error: None }
     }
 }
 
 impl Transmit for RingDevice {
     fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         let pieces = std::iter::once(Span::of(headers)).chain(payload.iter().copied());
-        let sent = self.ring.tx.push_gathered(pieces, offload.to_bytes());
-        sent.unwrap_or_else(|error| {
-            self.error = Some(error);
-            false
-        })
+        match self.ring.tx.push_lent(pieces, offload.to_bytes()) {
+            Ok(sent) => {
+                self.lending.pushed(&self.ring.tx, payload, self.ring.tx.head());
+                sent
+            }
+            Err(error) => {
+                self.error = Some(error);
+                false
+            }
+        }
     }
 }
 
@@ -81,6 +94,14 @@ impl Device for RingDevice {
         }
         pieces.retain(|piece| !piece.is_empty());
         Ok(Some(Received { head: &head[..len], rest: pieces, offload: Offload::from_bytes(&taken.offload) }))
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Option<StoredBytes> {
+        let stored = self.lending.store(&mut self.ring.tx, bytes);
+        stored.unwrap_or_else(|error| {
+            self.error = Some(error);
+            None
+        })
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

@@ -1,0 +1,194 @@
+//! Programs on rings of ports, whose bytes stay in the ring's memory until they are acknowledged. The test takes the
+//! switch's place.
+#![allow(clippy::unwrap_used)]
+
+use ringway_host::Mapping;
+use ringway_mem::Span;
+use ringway_port::ring::open::{Program, RingListener};
+use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
+use ringway_stack::{Config, Device, Network, RingDevice, RingOptions, TcpListener, TcpStream};
+use ringway_tcp::Transmit;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Longest time in which a program makes no progress.
+const BOUND: Duration = Duration::from_secs(30);
+
+/// Ends the switch's thread, also when a check fails.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// The switch's side of a ring.
+struct Port {
+    memory: RingMemory,
+    from: Consumer,
+    to: Producer,
+    program: Program,
+    /// Frames that name buffers of no slot.
+    named: usize,
+}
+
+fn port(name: &str, extra: u32) -> (RingDevice, Port) {
+    let path = std::env::temp_dir().join(format!("ringway-stack-rings-{}-{name}", std::process::id()));
+    let listener = RingListener::bind(&path, Default::default()).unwrap();
+    let path = PathBuf::from(listener.path());
+    let options = RingOptions { slots: [256, 256], slot_size: 4096, extra, ..RingOptions::default() };
+    let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
+    ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
+    let mut newcomer = listener.accept().unwrap().unwrap();
+    let hello = loop {
+        ringway_host::wait_readable(&[newcomer.as_fd()], None).unwrap();
+        if let Some(hello) = newcomer.hello().unwrap() {
+            break hello;
+        }
+    };
+    let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
+    let file = program.descriptors()[0].try_clone_to_owned().unwrap();
+    let memory = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
+    let (from, to) = (Consumer::new(&memory, TX), Producer::new(&memory, RX));
+    (device.join().unwrap().unwrap(), Port { memory, from, to, program, named: 0 })
+}
+
+impl Port {
+    fn signal(&self) {
+        ringway_host::signal_once(self.program.descriptors()[2]);
+    }
+}
+
+/// Carries frames from one port to the other, and loses each `loses`th. Whether there were any.
+fn carry([one, two]: [&mut Port; 2], frame: &mut [u8], count: &mut usize, loses: usize) -> bool {
+    let mut some = false;
+    while one.from.available(&one.memory, 64).unwrap() > 0 {
+        let second =
+            one.from.available(&one.memory, 2).unwrap() > 1 && one.from.slot(&one.memory, 0).has_more();
+        if second && one.memory.extra().contains(&one.from.slot(&one.memory, 1).buf_idx) {
+            one.named += 1;
+        }
+        let received = one.from.pop(&one.memory, frame).unwrap().unwrap();
+        some = true;
+        *count += 1;
+        if !count.is_multiple_of(loses) {
+            // A full ring drops it.
+            let _ = two.to.push(&two.memory, &frame[..received.len], received.offload).unwrap();
+        }
+    }
+    if one.from.publish(&one.memory) {
+        one.signal();
+    }
+    if two.to.publish(&two.memory) {
+        two.signal();
+    }
+    some
+}
+
+fn config(last: u8) -> Config {
+    Config::new(format!("10.0.0.{last}/24").parse().unwrap())
+}
+
+/// Sends bytes there and back over a switch with losses; the ports, to look at.
+fn exchange(name: &str, extra: u32) -> [Port; 2] {
+    const LEN: usize = 6 << 20;
+    let ((one, mut first), (two, mut second)) =
+        (port(&format!("{name}-one"), extra), port(&format!("{name}-two"), extra));
+    let (stop, mut frame, mut count) = (AtomicBool::new(false), vec![0; 1 << 17], 0);
+    std::thread::scope(|scope| {
+        let _ending = Ending(&stop);
+        let switch = scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let there = carry([&mut first, &mut second], &mut frame, &mut count, 41);
+                let back = carry([&mut second, &mut first], &mut frame, &mut count, 41);
+                if !there && !back {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let (client, server) = (Network::new(one, config(1)).unwrap(), Network::new(two, config(2)).unwrap());
+        let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
+        let stream = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        for end in [&stream, &accepted] {
+            end.set_read_timeout(Some(BOUND)).unwrap();
+            end.set_write_timeout(Some(BOUND)).unwrap();
+        }
+        let sent: Vec<u8> = (0..LEN).map(|at| (at * 7 % 251) as u8 ^ (at >> 12) as u8).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Calls of many lengths, so that segments begin anywhere in a buffer.
+                let (mut rest, mut len) = (&sent[..], 1);
+                while !rest.is_empty() {
+                    let (part, after) = rest.split_at(len.min(rest.len()));
+                    (&stream).write_all(part).unwrap();
+                    (rest, len) = (after, len * 3 % 140_001 + 1);
+                }
+            });
+            scope.spawn(|| {
+                let mut block = vec![0; 100_000];
+                let mut left = LEN;
+                while left > 0 {
+                    let count = (&accepted).read(&mut block).unwrap();
+                    (&accepted).write_all(&block[..count]).unwrap();
+                    left -= count;
+                }
+            });
+            let mut received = vec![0; LEN];
+            (&stream).read_exact(&mut received).unwrap();
+            assert!(received == sent, "the bytes are those that were sent");
+        });
+        drop((client, server, listener, stream, accepted));
+        drop(Ending(&stop));
+        switch.join().unwrap();
+    });
+    [first, second]
+}
+
+#[test]
+fn bytes_are_sent_from_the_rings_memory() {
+    for port in exchange("many", 0) {
+        assert!(port.named > 50, "{} frames name buffers", port.named);
+    }
+}
+
+#[test]
+fn bytes_without_a_buffer_are_copied() {
+    let ports = exchange("few", 3);
+    assert!(ports[0].named > 0);
+}
+
+#[test]
+fn a_buffer_is_used_again_when_nobody_needs_it_and_its_frame_was_read() {
+    let (mut device, mut port) = port("again", 4);
+    let bytes = [7; 4096];
+    let mut all: Vec<_> = std::iter::from_fn(|| device.store(&bytes)).collect();
+    assert_eq!(all.len(), 4);
+    assert!(all.iter().all(|(_, len)| *len == 4096));
+    let (last, _) = all.pop().unwrap();
+    assert!(device.frame(Default::default(), &[1; 14], &[last.span(0..4096)]));
+    device.flush().unwrap();
+    // A peer that acknowledges what it can't have received yet.
+    drop(last);
+    assert!(device.store(&bytes).is_none(), "its frame is still in the ring");
+    let mut frame = vec![0; 8192];
+    let received = port.from.pop(&port.memory, &mut frame).unwrap().unwrap();
+    assert_eq!((received.len, &frame[..15], frame[4109]), (4110, &[&[1; 14][..], &[7]].concat()[..], 7));
+    port.from.publish(&port.memory);
+    let (again, _) = device.store(&[9; 4096]).unwrap();
+    assert!(device.store(&bytes).is_none());
+    drop(all);
+    assert!(device.store(&bytes).is_some(), "no frame has these");
+    // Part of a buffer that does not begin where the buffer does is copied.
+    let part = again.span(100..4000);
+    assert!(device.frame(Default::default(), &[2; 14], &[part, Span::of(&[5; 10])]));
+    device.flush().unwrap();
+    assert!(!port.memory.extra().contains(&port.from.slot(&port.memory, 0).buf_idx));
+    let received = port.from.pop(&port.memory, &mut frame).unwrap().unwrap();
+    let expected = [&[2; 14][..], &[9; 3900], &[5; 10]].concat();
+    assert!(frame[..received.len] == expected[..]);
+}
