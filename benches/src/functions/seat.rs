@@ -170,6 +170,7 @@ fn function(text: String) -> Function {
         burst: 64,
         start: true,
         first_frame: false,
+        instance: None,
     }
 }
 

@@ -186,7 +186,11 @@ impl Rig {
         let events: Vec<Event> = ready.filter_map(|(id, _)| self.fabric.serve(id)).collect();
         Ok(events.into_iter().find_map(|event| match event {
             Event::Detached { port, reason, .. } => Some(format!("port {port}: {reason}")),
-            Event::Changed(_) | Event::Wanted { .. } | Event::Worker { .. } | Event::Function { .. } => None,
+            Event::Changed(_)
+            | Event::Wanted { .. }
+            | Event::Pressed { .. }
+            | Event::Worker { .. }
+            | Event::Function { .. } => None,
         }))
     }
 

@@ -361,6 +361,7 @@ fn started(
         burst: 64,
         start: true,
         first_frame: false,
+        instance: None,
     };
     let mut start = Start::of(&function, "bench", path.display().to_string());
     start.snapshot = plan.snapshot.map(|(state, _)| state.clone());

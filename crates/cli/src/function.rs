@@ -272,6 +272,8 @@ mod tests {
         let path = |handler| handler_path("f", handler).ok();
         assert_eq!(path("in/c@1.count").as_deref(), Some("/v1/functions/f/handlers/in/c@1.count"));
         assert_eq!(path("a b?").as_deref(), Some("/v1/functions/f/handlers/a%20b%3F"));
+        let further = handler_path("fw/2", "c.count").ok();
+        assert_eq!(further.as_deref(), Some("/v1/functions/fw%2F2/handlers/c.count"));
         assert!(handler_path("../x", "a").is_err());
     }
 }

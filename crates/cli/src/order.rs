@@ -36,10 +36,11 @@ impl ObjectKind {
 
     /// The API's path of the object `name`.
     pub fn object(&self, name: &str) -> Result<String, Fail> {
-        if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+        // Further instances of a function have a `/` in their names.
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c)) {
             return Err(self.unknown(name));
         }
-        Ok(format!("{}/{name}", self.all))
+        Ok(format!("{}/{}", self.all, name.replace('/', "%2F")))
     }
 
     /// The error for an unknown name.

@@ -201,7 +201,7 @@ fn joining<'t>(from: &Fabric, to: &'t Fabric, kept: &HashSet<&str>) -> (Vec<Chan
     let started = functions.iter().filter(|function| function.start && !function.first_frame);
     join.awaited = started.map(|function| function.name.clone()).collect();
     for chain in &from.chains {
-        let functions = chain.functions.iter().filter_map(|name| from.function(name));
+        let functions = chain.functions.iter().flat_map(|name| from.members(name));
         let inner: Vec<String> = functions.flat_map(Function::fabric_ports).collect();
         if join.ports.iter().any(|(port, _)| chain.ports.contains(port) || inner.contains(port)) {
             join.held.extend(chain.ports.iter().filter(|port| kept.contains(&***port)).cloned());

@@ -130,6 +130,8 @@ struct Record {
     photo: Option<Photo>,
     /// The memory of a function that stands still, to go on in another fabric.
     leaving: Option<OwnedFd>,
+    /// Whether it is an instance that gets no new flows.
+    draining: bool,
 }
 
 impl Record {
@@ -207,6 +209,30 @@ pub enum Late {
     No,
 }
 
+/// What a function is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It was stopped, or never started.
+    Stopped,
+    /// It starts when it is needed.
+    Dormant,
+    /// It starts.
+    Starting,
+    /// Its configuration runs.
+    Up,
+    /// It keeps its state.
+    Suspended,
+    /// It ended, and is restarted after a delay.
+    Ended,
+}
+
+impl Phase {
+    /// Whether it has, or will soon have, a process or a place on a worker.
+    pub fn runs(self) -> bool {
+        !matches!(self, Phase::Stopped | Phase::Dormant)
+    }
+}
+
 /// All functions of a fabric.
 pub struct Functions {
     records: BTreeMap<String, Record>,
@@ -230,7 +256,7 @@ impl Functions {
 
     /// Adds a function whose ports are in `fabric`, and starts it if its `start` is set.
     pub fn add(&mut self, function: &Function, fabric: &Fabric, folder: &Path) -> Result<(), FunctionError> {
-        let socket = folder.join(format!("{}.sock", function.name));
+        let socket = folder.join(format!("{}.sock", function.file_name()));
         let listener = listen(folder, &socket).map_err(|error| FunctionError::Socket {
             name: function.name.clone(),
             path: socket.clone(),
@@ -253,6 +279,7 @@ impl Functions {
             origin: None,
             photo: None,
             leaving: None,
+            draining: false,
         };
         self.records.insert(function.name.clone(), record);
         if function.isolation == Isolation::Vm {
@@ -264,6 +291,10 @@ impl Functions {
                 Ok(())
             }
             Function { start: true, .. } => self.start(&function.name),
+            _ if function.is_further_instance() => {
+                self.record(&function.name)?.life = Life::Dormant;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -363,7 +394,7 @@ impl Functions {
         if record.function.isolation == Isolation::Vm {
             self.spares.refill(&self.arguments);
         }
-        record.turn = turn;
+        (record.turn, record.draining) = (turn, false);
         record.fallback.clear();
         record.started = Instant::now();
         match started {
@@ -622,10 +653,37 @@ impl Functions {
         }
     }
 
-    /// A frame for a function waits: it starts if that is what it starts with.
+    /// What a function is doing; an unknown one is stopped.
+    pub fn phase(&self, name: &str) -> Phase {
+        match self.records.get(name).map(|record| &record.life) {
+            Some(Life::Stopped) | None => Phase::Stopped,
+            Some(Life::Dormant) => Phase::Dormant,
+            Some(Life::Waiting) => Phase::Ended,
+            Some(Life::Running { suspended: true, .. }) => Phase::Suspended,
+            Some(Life::Running { up: true, .. }) => Phase::Up,
+            Some(Life::Running { up: false, .. }) => Phase::Starting,
+        }
+    }
+
+    /// Stops an instance until it is needed again.
+    pub fn rest(&mut self, name: &str) {
+        if self.stop(name).is_ok()
+            && let Some(record) = self.records.get_mut(name)
+        {
+            (record.life, record.draining) = (Life::Dormant, false);
+        }
+    }
+
+    /// Records whether an instance gets no new flows.
+    pub fn set_draining(&mut self, name: &str, draining: bool) {
+        self.records.get_mut(name).into_iter().for_each(|record| record.draining = draining);
+    }
+
+    /// A frame for a function waits, or there is more to do than other instances can: it starts if that is what it
+    /// starts with.
     pub fn wanted(&mut self, name: &str) {
         if self.records.get(name).is_some_and(|record| matches!(record.life, Life::Dormant)) {
-            tracing::info!(function = name, "its first frame is there");
+            tracing::info!(function = name, "it is needed");
             // It can't run already.
             let _ = self.start(name);
         }
@@ -656,6 +714,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
         Life::Stopped => ("stopped", 0),
         Life::Dormant => ("dormant", 0),
         Life::Running { runner, suspended: true, .. } => ("suspended", runner.pid()),
+        Life::Running { runner, up: true, .. } if record.draining => ("draining", runner.pid()),
         Life::Running { runner, up: true, .. } => ("running", runner.pid()),
         Life::Running { runner, up: false, .. } => ("starting", runner.pid()),
         Life::Waiting => ("ended", 0),

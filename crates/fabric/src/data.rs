@@ -315,6 +315,10 @@ impl Data {
             Request::Hold { ports, held, watched } => fabric.hold(&ports, held, watched),
             Request::Quiet { ports } => return Ok(Reply::Quiet(fabric.is_quiet(&ports))),
             Request::Join { ports, held } => fabric.join_ports(&ports, &held)?,
+            Request::Assign { function, open, there } => fabric.assign_instances(&function, open, there)?,
+            Request::Load { function, counts } => {
+                return Ok(Reply::Load(fabric.instance_load(&function, counts)?));
+            }
             Request::State => return Ok(Reply::State(fabric.state())),
             Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),

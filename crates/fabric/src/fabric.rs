@@ -1,6 +1,7 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
 mod functions;
+mod instances;
 mod work;
 
 pub use work::{Done, Job};
@@ -8,6 +9,7 @@ pub use work::{Done, Job};
 use crate::bell::{Line, QUEUES};
 use crate::forward::Source;
 use crate::function::Reports;
+use crate::instances::{Instances, Place};
 use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::watchdog::Watchdog;
@@ -92,6 +94,7 @@ struct Record {
     session: Option<Arc<OwnedFd>>,
     /// Limit of the peer's cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
+    place: Option<Place>,
     faults: CountersRef,
     /// Its state as last reported.
     reported: (ringway_port::State, String),
@@ -125,6 +128,8 @@ pub struct Fabric {
     /// Functions that run on workers, by number.
     functions: BTreeMap<u64, FunctionRecord>,
     reports: Reports,
+    /// Functions that multiply, by name.
+    instances: BTreeMap<String, Arc<Instances>>,
 }
 
 impl Fabric {
@@ -168,6 +173,7 @@ impl Fabric {
             leftovers,
             functions,
             reports,
+            instances: BTreeMap::new(),
         })
     }
 
@@ -231,9 +237,11 @@ impl Fabric {
         let steer = (counters.len() > 1).then(|| Arc::new(Steer::default()));
         let budget = peer.shares_memory().then(|| self.budget(id));
         let faults = counters.first().cloned().unwrap_or_else(CountersRef::private);
+        let place = spec.instance.as_ref().map(|end| self.place_of(end));
         let (mut rx, mut sources) = (Vec::new(), Vec::new());
         for ((number, queue), counters) in (0..).zip(queues).zip(counters) {
-            rx.push(Arc::new(RxSlot::new(queue.rx, id, counters.clone(), budget.clone())));
+            let slot = RxSlot::new(queue.rx, id, counters.clone(), budget.clone());
+            rx.push(Arc::new(RxSlot { place: place.clone(), ..slot }));
             sources.push(Source::new(queue.tx, id, number, counters));
         }
         let wake_bits: Vec<(usize, usize)> = slots.iter().map(|slot| (slot.worker, slot.bit)).collect();
@@ -253,6 +261,7 @@ impl Fabric {
             held: None,
             session: None,
             budget,
+            place,
             faults,
             reported,
             log,
@@ -383,6 +392,7 @@ impl Fabric {
     fn publish(&mut self) {
         let mut world = World::default();
         let switches = self.members();
+        let ends = self.instance_ports();
         for record in self.ports.values().filter(|record| !record.leaving) {
             let target = match &record.spec.to {
                 Some(To::Switch(name)) => switches
@@ -390,7 +400,10 @@ impl Fabric {
                     .map_or(Target::Nowhere, |switch| Target::Switch(switch.clone())),
                 Some(To::Patch(name)) => {
                     let peer = self.ports.get(name).filter(|peer| !peer.leaving);
-                    peer.map_or(Target::Nowhere, |peer| Target::Patch(peer.id))
+                    peer.map_or(Target::Nowhere, |peer| match &peer.spec.instance {
+                        Some(end) => self.ends(end, &ends),
+                        None => Target::Patch(peer.id),
+                    })
                 }
                 None => Target::Nowhere,
             };
@@ -406,6 +419,7 @@ impl Fabric {
                 held: record.held.clone(),
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
+                place: record.place.clone(),
             }));
             world.rx.extend(record.rx.iter().cloned());
         }

@@ -88,7 +88,10 @@ impl Forwarder {
             held.wait();
             return Served::Waiting;
         }
-        let flood = look_up(&port.target, &burst, source.port, turn.now, verdicts);
+        if let Some(place) = &port.place {
+            place.sent(&burst, *hash, turn.now);
+        }
+        let flood = look_up(&port.target, &burst, (source.port, *hash), turn.now, verdicts);
         let (survey, bytes) = Survey::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
             (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
@@ -215,7 +218,7 @@ pub enum Served {
 fn look_up<'w>(
     target: &'w Target,
     burst: &Burst<'_>,
-    from: PortId,
+    (from, hash): (PortId, FlowHash),
     now: u64,
     verdicts: &mut Verdicts,
 ) -> Option<&'w Switch> {
@@ -225,6 +228,7 @@ fn look_up<'w>(
             return Some(switch);
         }
         Target::Patch(peer) => verdicts[..burst.len()].fill(*peer),
+        Target::Instances(ends) => ends.look_up(burst, hash, now, verdicts),
         Target::Nowhere => verdicts[..burst.len()].fill(NOWHERE),
     }
     None
@@ -398,12 +402,21 @@ impl<'d> Delivery<'d, '_, '_> {
     fn reserve_suited(&self, mut to: Destination<'d>, list: &List, cut: &mut Cut) -> Destination<'d> {
         let frames = list.frames();
         to.reserve(self.turn, self.burst, frames);
+        self.see(&mut to);
         if to.fits == frames.len() {
             to.fits_all(self.turn.now, self.port.hold);
         } else if self.waits_for(to.slot) {
             cut.lower(usize::from(frames[to.fits]), Some(Full::of(&to, list)));
         }
         to
+    }
+
+    /// Records how much of its room an instance of a function has left.
+    #[inline]
+    fn see(&self, to: &mut Destination<'_>) {
+        if let Some(place) = &to.slot.place {
+            place.see(self.turn.now, to.queue.is_half_full(self.turn));
+        }
     }
 
     /// As `reserve_suited`, for a destination that lacks an offload or accepts only shorter frames.
@@ -426,6 +439,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
         let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
         unsuited.reserve(self.turn);
+        self.see(&mut unsuited.to);
         let inputs = unsuited.whole.inputs;
         if inputs == unsuited.completed.outcomes.len() {
             unsuited.to.fits_all(self.turn.now, self.port.hold);

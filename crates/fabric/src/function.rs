@@ -389,6 +389,7 @@ mod tests {
             burst: 64,
             start: true,
             first_frame: false,
+            instance: None,
         }
     }
 

@@ -10,6 +10,7 @@ pub mod data;
 mod fabric;
 mod forward;
 mod function;
+mod instances;
 mod link;
 mod log_limit;
 mod meter;

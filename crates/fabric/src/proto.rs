@@ -124,6 +124,22 @@ pub enum Request {
         /// Held ports.
         held: Vec<String>,
     },
+    /// Changes the instances of a function that multiplies.
+    Assign {
+        /// The function's name in the file.
+        function: String,
+        /// Instances that get new flows, a bit each from the lowest.
+        open: u32,
+        /// Instances that keep the flows that they have.
+        there: u32,
+    },
+    /// Requests [`Reply::Load`].
+    Load {
+        /// The function's name in the file.
+        function: String,
+        /// Whether flows are counted.
+        counts: bool,
+    },
     /// Requests [`Reply::State`].
     State,
     /// Requests [`Reply::Exits`].
@@ -169,6 +185,8 @@ pub enum Reply {
     Exits(Option<Exits>),
     /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
+    /// The load of a function's instances.
+    Load(InstanceLoad),
     /// Whether no frame waits in the ports' rings, and no function of this process that has one has anything to do.
     Quiet(bool),
 }
@@ -188,6 +206,11 @@ pub enum Event {
         /// Nanoseconds for which no other peer may be attached.
         #[serde(default)]
         rest: u64,
+    },
+    /// Every instance of a function has had more to do for a while than it could: another one is needed.
+    Pressed {
+        /// The function's name in the file.
+        function: String,
     },
     /// A worker has started.
     Worker {
@@ -231,6 +254,15 @@ pub struct State {
     pub ports: Vec<PortState>,
     /// Every worker.
     pub workers: Vec<WorkerState>,
+}
+
+/// The load of a function's instances.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceLoad {
+    /// Flows that each instance has; none if they were not counted.
+    pub flows: Vec<u32>,
+    /// Nanoseconds since one of them last had more to do for a while than it could.
+    pub calm: u64,
 }
 
 /// State of a port.

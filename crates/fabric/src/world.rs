@@ -1,5 +1,6 @@
 //! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new world.
 
+use crate::instances::{Ends, Place};
 use crate::patience::Patience;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_host::{Budget, EventFd};
@@ -40,6 +41,8 @@ pub struct Port {
     pub steer: Option<Arc<Steer>>,
     /// Budget of its peer; only if the peer shares memory.
     pub budget: Option<Arc<Budget>>,
+    /// Its place, if it is an end of a function that multiplies.
+    pub place: Option<Place>,
 }
 
 /// A port whose frames stay where they are for now.
@@ -83,6 +86,8 @@ pub enum Target {
     Switch(Arc<Switch>),
     /// To another port.
     Patch(PortId),
+    /// To an end of a function that multiplies.
+    Instances(Ends),
     /// Nowhere: the other end of its patch does not exist.
     Nowhere,
 }
@@ -109,6 +114,8 @@ pub struct RxSlot {
     pub patience: Patience,
     /// Whether senders no longer wait for the worker that has the queue locked now.
     pub given_up: AtomicBool,
+    /// The place of its port, if that is an end of a function that multiplies.
+    pub place: Option<Place>,
 }
 
 impl RxSlot {
@@ -120,7 +127,8 @@ impl RxSlot {
         budget: Option<Arc<Budget>>,
     ) -> RxSlot {
         let (patience, given_up) = (Patience::default(), AtomicBool::new(false));
-        RxSlot { queue: Mutex::new(queue), port, counters, budget, patience, given_up }
+        let queue = Mutex::new(queue);
+        RxSlot { queue, port, counters, budget, patience, given_up, place: None }
     }
 }
 

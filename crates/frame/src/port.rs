@@ -89,6 +89,11 @@ pub trait RxQueue: Send {
     /// defers the notification.
     fn publish(&mut self, turn: &Turn<'_>);
 
+    /// Whether at least half of its room is taken.
+    fn is_half_full(&mut self, _turn: &Turn<'_>) -> bool {
+        false
+    }
+
     /// Whether the last `reserve` found too little room because of an outstanding IOTLB miss. Senders then
     /// wait longer, since the peer is not a slow receiver.
     fn awaits_translation(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Functions: Click configurations that run on ring ports.
 
+use crate::Instance;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -37,6 +38,9 @@ pub struct Function {
     /// Whether it starts with the first frame for it instead, which waits until it runs.
     #[serde(default)]
     pub first_frame: bool,
+    /// Which instance it is, if the function multiplies under load.
+    #[serde(default)]
+    pub instance: Option<Instance>,
 }
 
 /// What separates a function from the rest of the fabric.
@@ -84,6 +88,16 @@ impl Function {
     pub fn fabric_ports(&self) -> Vec<String> {
         let name = |port: &String| if self.chained { self.end(port) } else { port.clone() };
         self.ports.iter().map(name).collect()
+    }
+
+    /// The name of its files.
+    pub fn file_name(&self) -> String {
+        self.name.replace('/', "@")
+    }
+
+    /// Whether it is another instance than the first one.
+    pub fn is_further_instance(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.number > 1)
     }
 
     /// The name in the fabric of an end of a function in a chain.

@@ -1,6 +1,6 @@
 //! Ports: where frames enter and leave the fabric.
 
-use crate::Notify;
+use crate::{InstanceEnd, Notify};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -25,13 +25,16 @@ pub struct Port {
     pub hold: Option<u64>,
     /// When the peer is notified.
     pub notify: Notify,
+    /// Whose end it is, if that is a function that multiplies.
+    #[serde(default)]
+    pub instance: Option<InstanceEnd>,
 }
 
 impl Port {
     /// A port with one queue pair, no socket, and default settings.
     pub fn new(name: &str, kind: Kind, to: Option<To>) -> Port {
         let (name, notify) = (name.into(), Notify::default());
-        Port { name, kind, socket: None, queues: 1, to, worker: None, hold: None, notify }
+        Port { name, kind, socket: None, queues: 1, to, worker: None, hold: None, notify, instance: None }
     }
 }
 

@@ -42,6 +42,12 @@ impl FlowHash {
     pub fn of(self, head: &[u8; HEAD]) -> u32 {
         Flow::parse(head).map_or(0, |flow| (flow.symmetric_hash(self.0) >> 32) as u32)
     }
+
+    /// The whole hash of a flow, the same for both directions.
+    #[inline]
+    pub fn wide(self, flow: &Flow) -> u64 {
+        flow.symmetric_hash(self.0)
+    }
 }
 
 /// A load balancer: frames from a member go to the uplink, all others to the member chosen by the hash of

@@ -6,17 +6,21 @@
 //! workers share a lookup, so its state is atomic. Read this file first, then `learning.rs` and `table.rs`.
 
 pub mod fixed;
+mod flow_key;
 pub mod hash;
 pub mod learning;
 mod lookups;
 mod sorter;
+mod spread;
 mod table;
 
 pub use fixed::Static;
+pub use flow_key::flow_key;
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
 pub use lookups::{LOOKUPS, LookupContext, LookupFactory, LookupKind};
 pub use sorter::{List, Run, Sorter};
+pub use spread::{INSTANCES, Spread, Tick};
 pub use table::{Entry, Table};
 
 use ringway_frame::{BURST, Burst, HEAD};

@@ -486,14 +486,27 @@ async fn update_function(
     new: Result<Json<NewConfiguration>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(NewConfiguration { configuration }) = new.map_err(unread)?;
-    let socket = ask(&inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
-    let written = handlers::write(&socket, "hotconfig", configuration.as_bytes()).await;
-    written.map_err(|error| match error {
-        HandlerError::Refused(why) => Failure::Wrong(trouble(refusal(&name, &why))),
-        error => error.into(),
-    })?;
-    ask(&inbox, |answer| Ask::UpdatedFunction(name, configuration, answer)).await?;
+    let further = format!("{name}/");
+    let is_further = |one: &FunctionView| one.name.starts_with(&further);
+    let all: Vec<FunctionView> = ask(&inbox, Ask::Functions).await?;
+    update_one(&inbox, name, &configuration, true).await?;
+    for FunctionView { name, state, .. } in all.into_iter().filter(is_further) {
+        update_one(&inbox, name, &configuration, matches!(&*state, "running" | "draining")).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Replaces the configuration of one instance of a function.
+async fn update_one(inbox: &Inbox, name: String, configuration: &str, runs: bool) -> Result<(), Failure> {
+    if runs {
+        let socket = ask(inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
+        let written = handlers::write(&socket, "hotconfig", configuration.as_bytes()).await;
+        written.map_err(|error| match error {
+            HandlerError::Refused(why) => Failure::Wrong(trouble(refusal(&name, &why))),
+            error => error.into(),
+        })?;
+    }
+    ask(inbox, |answer| Ask::UpdatedFunction(name, configuration.into(), answer)).await
 }
 
 /// How long packets are counted.

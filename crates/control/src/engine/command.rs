@@ -163,7 +163,7 @@ impl Engine {
             Ask::Depart(name, answer) => self.depart(&name, answer),
             Ask::Arrive(departure, answer) => self.arrive(departure, answer),
             Ask::SuspendFunction(name, suspend, answer) => {
-                drop(answer.send(self.functions.suspend(&name, suspend).map_err(Failure::from)))
+                drop(answer.send(self.suspend_function(&name, suspend).map_err(Failure::from)))
             }
             Ask::UpdatedFunction(name, text, answer) => {
                 drop(answer.send(self.updated_function(&name, text).map_err(Failure::from)))
@@ -289,6 +289,16 @@ impl Engine {
         }
         self.functions.remove(name)?;
         self.fabric.functions.retain(|function| function.name != name);
+        Ok(())
+    }
+
+    /// Suspends a function, or lets it go on, with all its instances.
+    fn suspend_function(&mut self, name: &str, suspend: bool) -> Result<(), FunctionError> {
+        self.functions.suspend(name, suspend)?;
+        for other in self.fabric.members(name).filter(|other| other.name != name) {
+            // It may not run.
+            let _ = self.functions.suspend(&other.name, suspend);
+        }
         Ok(())
     }
 

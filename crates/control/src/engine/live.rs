@@ -132,6 +132,9 @@ impl Engine {
             }
         }
         self.live.insert(port.name.clone(), live);
+        if let Some(end) = &port.instance {
+            self.forget_assignment(Some(&end.of));
+        }
         Ok(())
     }
 
@@ -279,6 +282,7 @@ impl Engine {
                 live.state = Some(state);
             }
             Event::Wanted { port } => self.wanted(&port),
+            Event::Pressed { function } => self.pressed(&function),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
             Event::Function { number, report } => {
                 let gone = self.functions.reported(number, report);

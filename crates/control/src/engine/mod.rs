@@ -2,6 +2,7 @@
 
 mod chain;
 mod command;
+mod instances;
 mod link;
 mod live;
 mod show;
@@ -16,6 +17,7 @@ use crate::functions::{FunctionError, FunctionEvent, Functions};
 use crate::guests::{GuestError, GuestEvent, Guests};
 use crate::open::{OpenError, PeerEvent};
 use crate::run_dir::RunDir;
+use instances::Multiplied;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
@@ -75,6 +77,8 @@ pub enum Message {
         /// Its descriptors.
         descriptors: Vec<OwnedFd>,
     },
+    /// Functions may have more instances than they need.
+    LookAtInstances,
     /// Shut the fabric down.
     Down,
 }
@@ -143,6 +147,10 @@ pub struct Engine {
     place: Placer,
     /// Ports whose frames wait for functions that start with them.
     held: BTreeSet<String>,
+    /// Functions that multiply, by name.
+    multiplied: BTreeMap<String, Multiplied>,
+    /// Whether [`Message::LookAtInstances`] comes.
+    looks_at_instances: bool,
 }
 
 impl Engine {
@@ -187,6 +195,8 @@ impl Engine {
             known: proto::State::default(),
             place,
             held: BTreeSet::new(),
+            multiplied: BTreeMap::new(),
+            looks_at_instances: false,
         };
         engine.start_data(1).await?;
         Ok(engine)
@@ -207,6 +217,7 @@ impl Engine {
                 event => self.happened(event).await,
             }
             self.hold_first_frames();
+            self.assign_instances();
         }
         self.down().await;
         if let Some(answer) = farewell {
@@ -241,6 +252,7 @@ impl Engine {
                     }
                 });
             }
+            Message::LookAtInstances => self.look_at_instances().await,
             // `serve` handles requests.
             Message::Ask(_) | Message::Down => {}
         }
@@ -339,6 +351,7 @@ impl Engine {
         }
         change::apply(&mut self.fabric, change);
         self.hold_first_frames();
+        self.assign_instances();
         Ok(())
     }
 
@@ -397,6 +410,7 @@ impl Engine {
         data.call(start, vec![self.page.share()?]).map_err(failed)?.await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
         self.data = Some(data);
+        self.forget_assignment(None);
         Ok(())
     }
 

@@ -77,9 +77,15 @@ impl Engine {
     pub(super) fn chain_views(&self) -> Vec<ChainView> {
         let functions = self.functions.view();
         let view = |chain: &Chain| {
-            let its =
-                chain.functions.iter().filter_map(|name| functions.iter().find(|one| one.name == *name));
-            let down = its.clone().find(|function| !matches!(&*function.state, "running" | "dormant"));
+            // Of a function that multiplies, one instance is enough.
+            let best = |name: &String| {
+                let its = self.fabric.members(name);
+                let its = its.filter_map(|own| functions.iter().find(|one| one.name == own.name));
+                let its: Vec<&FunctionView> = its.collect();
+                its.iter().find(|one| one.state == "running").or(its.first()).copied()
+            };
+            let mut its = chain.functions.iter().filter_map(best);
+            let down = its.find(|function| !matches!(&*function.state, "running" | "dormant"));
             let why = |function: &FunctionView| {
                 let because = if function.reason.is_empty() { "" } else { ": " };
                 format!("function {} is {}{because}{}", function.name, function.state, function.reason)

@@ -2,6 +2,7 @@
 
 use super::cross::unknown;
 use super::desired::Fabric;
+use super::instances;
 use super::{NAME, Patch, good_name, joined, named};
 use crate::kinds::ring;
 use crate::run_dir::FUNCTIONS;
@@ -129,19 +130,27 @@ pub fn join(fabric: &mut Fabric, chains: Vec<Chain>, assigned: &BTreeMap<String,
         for port in fabric.ports.iter_mut().filter(|port| chain.ports.contains(&port.name)) {
             port.to = Some(next(&port.name));
         }
+        let mut added = Vec::new();
         for function in &functions {
-            for (index, name) in function.fabric_ports().iter().enumerate() {
-                let port = ring::of_function(name, socket(function, index), next(name));
-                fabric.ports.push(ringway_spec::Port { worker: worker.clone(), ..port });
+            let first = function.fabric_ports();
+            for own in fabric.members(&function.name) {
+                let worker = instances::worker(fabric, own, worker.as_ref());
+                for (index, name) in own.fabric_ports().iter().enumerate() {
+                    // A further instance sends where the first one does.
+                    let port = ring::of_function(name, socket(own, index), next(&first[index]));
+                    let instance = instances::end(own, index);
+                    added.push(ringway_spec::Port { worker: worker.clone(), instance, ..port });
+                }
             }
         }
+        fabric.ports.extend(added);
     }
     fabric.chains = chains;
 }
 
 /// The socket of a function's end, in the folder of functions' sockets; a function of the data process needs none.
 fn socket(function: &Function, index: usize) -> Option<Socket> {
-    let path = Path::new(FUNCTIONS).join(format!("{}.{index}.sock", function.name));
+    let path = Path::new(FUNCTIONS).join(format!("{}.{index}.sock", function.file_name()));
     let socket = Socket { path, mode: Some(0o600), ..Socket::default() };
     (function.isolation != Isolation::Worker).then_some(socket)
 }

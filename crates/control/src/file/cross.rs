@@ -1,7 +1,7 @@
 //! Checks between tables of the file, and against the host.
 
 use super::desired::Fabric;
-use super::{Host, Patch, SOCKET_PATH, chain, link};
+use super::{Host, Patch, SOCKET_PATH, chain, instances, link};
 use crate::kinds::{self, GuestSide, KINDS};
 use crate::lookups;
 use ringway_guests::Attachment;
@@ -31,6 +31,8 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     patches(fabric, &joined, diagnostics);
     joins(fabric, &joined, host, diagnostics);
     link::join(fabric, partial.links);
+    instances::check(fabric, diagnostics);
+    instances::multiply(fabric);
     chain::join(fabric, chains, &partial.assigned);
     workers(fabric, &partial.assigned, host, diagnostics);
     named_by_lookups(fabric, diagnostics);

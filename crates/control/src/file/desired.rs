@@ -59,9 +59,18 @@ impl Fabric {
         self.functions.iter().find(|function| function.name == name)
     }
 
+    /// The function of this name in the file, and its further instances.
+    pub fn members<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f Function> {
+        let is_its = move |function: &&Function| {
+            function.name == name || function.instance.as_ref().is_some_and(|instance| instance.of == name)
+        };
+        self.functions.iter().filter(is_its)
+    }
+
     /// The chain of which a function is.
     pub fn chain_of(&self, function: &str) -> Option<&Chain> {
-        self.chains.iter().find(|chain| chain.functions.iter().any(|own| own == function))
+        let of = |own: &String| self.members(own).any(|member| member.name == function);
+        self.chains.iter().find(|chain| chain.functions.iter().any(of))
     }
 
     /// The guest of this name.

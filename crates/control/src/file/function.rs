@@ -72,6 +72,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         section.error("memory", "a function in a VM has less than 2 GB", format!("use up to {most}"));
     }
     let (start, first_frame) = start(&mut section);
+    let instance = super::instances::instances(&mut section, &name);
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
@@ -87,6 +88,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         burst: section.number("burst", BURSTS).unwrap_or(*BURSTS.end()) as u32,
         start,
         first_frame,
+        instance,
     };
     section.finish(|key| match key {
         "socket" | "switch" => Some("it belongs to the function's port".into()),
@@ -131,7 +133,7 @@ fn devices(section: &mut Section<'_>, ports: &[String]) -> Vec<(String, String)>
 
 /// Reads and checks the configurations of all functions.
 pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, diagnostics: &Diagnostics) {
-    for function in &mut fabric.functions {
+    for function in fabric.functions.iter_mut().filter(|function| !function.is_further_instance()) {
         let path = format!("function.{}", function.name);
         let inline = function.configuration.file.is_none();
         let key = if inline { format!("{path}.click") } else { format!("{path}.config") };
@@ -171,6 +173,7 @@ pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, di
             }
         }
     }
+    super::instances::copy_configurations(fabric);
 }
 
 /// The path of the configuration's file, for messages.

@@ -6,6 +6,7 @@ mod cross;
 mod desired;
 mod function;
 mod guest;
+mod instances;
 mod link;
 mod notify;
 mod outside;

@@ -40,7 +40,7 @@ pub fn port(
         (!having.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", either(having)))
     });
     let Described { kind, socket, queues } = described;
-    Some(Port { name, kind, socket, queues, to, worker: None, hold, notify })
+    Some(Port { name, kind, socket, queues, to, worker: None, hold, notify, instance: None })
 }
 
 /// Reads the key `socket` and the keys for its owner, group and mode.

@@ -24,6 +24,8 @@ pub(super) struct FunctionRecord {
     ports: Vec<(String, Arc<Inside>)>,
     /// Whether it is in a chain.
     chained: bool,
+    /// Whether it is an instance of a function that multiplies.
+    multiplies: bool,
     /// Whether it has nothing to do.
     idle: Arc<AtomicBool>,
 }
@@ -67,6 +69,7 @@ impl Fabric {
         let lanes: Vec<Arc<Inside>> = names.iter().zip(&function.ports).map(inside).collect();
         line.watch(Arc::new(watched));
         let (chained, idle) = (function.chained, Arc::new(AtomicBool::new(false)));
+        let multiplies = function.instance.is_some();
         let order = Order {
             number,
             bit,
@@ -79,7 +82,7 @@ impl Fabric {
         let ports: Vec<_> = names.into_iter().zip(lanes).collect();
         let jobs = ports.iter().map(|(port, inside)| (port.clone(), Job::Join(inside.clone()))).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
-        self.functions.insert(number, FunctionRecord { worker, bit, line, ports, chained, idle });
+        self.functions.insert(number, FunctionRecord { worker, bit, line, ports, chained, multiplies, idle });
         self.link_functions();
         Ok(jobs)
     }
@@ -146,9 +149,10 @@ impl Fabric {
     }
 
     /// Makes neighbours in chains hand frames on by ownership: those of a function go to the lane of the function at
-    /// the port that its own port is joined to, if that is in this process too; else its port takes them.
+    /// the port that its own port is joined to, if that is in this process too; else its port takes them. Frames from
+    /// and to functions that multiply pass their ports, which know the flows.
     pub(super) fn link_functions(&self) {
-        let chained = || self.functions.values().filter(|record| record.chained);
+        let chained = || self.functions.values().filter(|record| record.chained && !record.multiplies);
         for (port, inside) in chained().flat_map(|record| &record.ports) {
             let record = self.ports.get(port).filter(|record| !record.leaving);
             let next = match record.and_then(|record| record.spec.to.as_ref()) {

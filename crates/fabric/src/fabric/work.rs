@@ -245,6 +245,7 @@ impl Fabric {
             let reason = "its worker failed; see the log".to_string();
             event = Some(Event::Detached { port: name.into(), reason, fault: false, rest: 0 });
         }
+        self.forget_instances();
         done.push(Done { call, result: Ok(()), event });
         done
     }
@@ -283,6 +284,7 @@ impl Fabric {
         let mut events = self.new_workers();
         events.extend(self.function_events());
         events.extend(self.wanted());
+        events.extend(self.pressed());
         let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
         jobs.extend(self.ports.keys().map(|name| (name.clone(), Job::Check)));

@@ -149,6 +149,7 @@ impl Bench {
                 held: None,
                 steer,
                 budget: None,
+                place: None,
             };
             world.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));

@@ -188,6 +188,16 @@ impl RxQueue for RingRx {
         frames
     }
 
+    fn is_half_full(&mut self, turn: &Turn<'_>) -> bool {
+        let Some(open) = self.open(turn) else {
+            return self.inside(turn).is_some_and(InsideRx::is_half_full);
+        };
+        let Some(producer) = &mut self.producer else { return false };
+        let half = producer.slots() / 2;
+        // An invalid index is detected by the next `reserve`.
+        producer.room(&open.memory, half).is_ok_and(|room| room <= half)
+    }
+
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let Some(open) = self.open(turn) else {
             if let Some(inside) = self.inside(turn) {

@@ -1,0 +1,237 @@
+//! The instances of a function that multiplies, as workers see them: which flows each has, and whether it keeps up.
+
+use crate::world::Target;
+use ringway_frame::Burst;
+use ringway_host::EventFd;
+use ringway_spec::InstanceEnd;
+use ringway_switch::{FlowHash, INSTANCES, NOWHERE, PortId, Spread, Tick, Verdicts, flow_key};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// How long, in nanoseconds, at least half of the room for frames of every instance must be taken until another
+/// instance is needed. A burst of frames is shorter.
+pub const PRESSED: u64 = 20_000_000;
+/// Nanoseconds after which what was last seen of an instance says nothing about it any more.
+const STALE: u64 = 50_000_000;
+/// Nanoseconds between two reports. Attack: a load that makes `control` read reports all the time.
+const REPORTS: u64 = 10_000_000;
+
+/// What was seen at an end of an instance when frames were last put there.
+#[derive(Debug, Default)]
+struct Gauge {
+    /// When that was.
+    last: AtomicU64,
+    /// When less than half of its room was last taken.
+    calm: AtomicU64,
+}
+
+impl Gauge {
+    fn is_fresh(&self, now: u64) -> bool {
+        now.saturating_sub(self.last.load(Relaxed)) <= STALE
+    }
+
+    /// Whether frames wait: half of its room is taken.
+    fn waits(&self, now: u64) -> bool {
+        self.is_fresh(now) && self.calm.load(Relaxed) < self.last.load(Relaxed)
+    }
+
+    /// Whether that has been so for a while.
+    fn is_pressed(&self, now: u64) -> bool {
+        self.is_fresh(now) && now.saturating_sub(self.calm.load(Relaxed)) >= PRESSED
+    }
+}
+
+/// The instances of a function.
+pub struct Instances {
+    /// The function's name.
+    pub function: String,
+    spread: Spread,
+    gauges: [[Gauge; 2]; INSTANCES],
+    alarm: Arc<EventFd>,
+    /// Whether another instance is needed, and was not reported.
+    news: AtomicBool,
+    /// When that was last reported.
+    reported: AtomicU64,
+    /// When an instance was last seen pressed.
+    pressed: AtomicU64,
+}
+
+impl Instances {
+    /// The instances of the function of which `end` is one's end. `alarm` is signalled when it needs more.
+    pub fn new(end: &InstanceEnd, alarm: Arc<EventFd>, now: u64) -> Arc<Instances> {
+        Arc::new(Instances {
+            function: end.of.clone(),
+            spread: Spread::new(end.flows, end.idle, end.drain),
+            gauges: Default::default(),
+            alarm,
+            news: AtomicBool::new(false),
+            reported: AtomicU64::new(0),
+            pressed: AtomicU64::new(now),
+        })
+    }
+
+    /// Changes the instances that get new flows, and those that keep the ones that they have.
+    pub fn assign(&self, open: u32, there: u32, now: u64) {
+        self.spread.assign(open, there, Tick::at(now));
+    }
+
+    /// Number of flows of each instance.
+    pub fn flows(&self, now: u64) -> [u32; INSTANCES] {
+        self.spread.flows(Tick::at(now))
+    }
+
+    /// Nanoseconds since an instance was last pressed.
+    pub fn calm(&self, now: u64) -> u64 {
+        now.saturating_sub(self.pressed.load(Relaxed))
+    }
+
+    /// Whether another instance is needed that was not reported.
+    pub fn take_news(&self) -> bool {
+        self.news.swap(false, Relaxed)
+    }
+
+    /// Called when frames for an end of an instance were reserved, with the end's queue locked. `half`: at least half
+    /// of its room is taken.
+    #[inline]
+    pub fn see(&self, instance: usize, side: usize, now: u64, half: bool) {
+        let Some(gauge) = self.gauges.get(instance).and_then(|both| both.get(side)) else { return };
+        // Where nothing was put meanwhile, half of the room was taken all the time if it is now.
+        if !half || gauge.last.load(Relaxed) == 0 {
+            gauge.calm.store(now, Relaxed);
+        }
+        gauge.last.store(now, Relaxed);
+        if half && gauge.is_pressed(now) {
+            self.press(now);
+        }
+    }
+
+    /// An instance is pressed: another one is needed if all are.
+    #[cold]
+    fn press(&self, now: u64) {
+        self.pressed.store(now, Relaxed);
+        let open = self.spread.open();
+        let all = (0..INSTANCES)
+            .filter(|instance| open >> instance & 1 != 0)
+            .all(|instance| self.gauges[instance].iter().any(|gauge| gauge.is_pressed(now)));
+        if all && now.saturating_sub(self.reported.load(Relaxed)) >= REPORTS {
+            self.reported.store(now, Relaxed);
+            self.news.store(true, Relaxed);
+            self.alarm.signal();
+        }
+    }
+
+    /// The instance for a new flow: the one of its bucket, or while frames wait there one where none do.
+    #[cold]
+    fn lighter(&self, own: usize, now: u64) -> usize {
+        let waits = |instance: usize| self.gauges[instance].iter().any(|gauge| gauge.waits(now));
+        if own >= INSTANCES || !waits(own) {
+            return own;
+        }
+        let open = self.spread.open();
+        let mut others = (0..INSTANCES).filter(|instance| open >> instance & 1 != 0);
+        others.find(|other| !waits(*other)).unwrap_or(own)
+    }
+}
+
+/// Where the frames for one end of a function go: the instances, and the port of each.
+#[derive(Clone)]
+pub struct Ends {
+    /// The instances.
+    pub instances: Arc<Instances>,
+    /// Their ports.
+    pub ports: Arc<[PortId; INSTANCES]>,
+}
+
+impl Ends {
+    /// The ports of an end of the instances.
+    pub fn new(instances: Arc<Instances>, ports: impl Iterator<Item = (u16, PortId)>) -> Target {
+        let mut all = [NOWHERE; INSTANCES];
+        for (number, port) in ports {
+            if let Some(slot) = all.get_mut(usize::from(number)) {
+                *slot = port;
+            }
+        }
+        Target::Instances(Ends { instances, ports: Arc::new(all) })
+    }
+
+    /// Finds the port of each frame of a burst.
+    pub fn look_up(&self, burst: &Burst<'_>, hash: FlowHash, now: u64, verdicts: &mut Verdicts) {
+        let (tick, instances) = (Tick::at(now), &*self.instances);
+        for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+            let key = flow_key(hash, burst, index);
+            let instance = instances.spread.to(key, tick, |own| instances.lighter(own, now));
+            *verdict = self.ports.get(instance).copied().unwrap_or(NOWHERE);
+        }
+    }
+}
+
+/// The place of a port among a function's ends.
+#[derive(Clone)]
+pub struct Place {
+    /// The function's instances.
+    pub instances: Arc<Instances>,
+    /// The instance.
+    pub number: usize,
+    /// Its end.
+    pub side: usize,
+}
+
+impl Place {
+    /// Remembers the flows of frames that the instance sent.
+    pub fn sent(&self, burst: &Burst<'_>, hash: FlowHash, now: u64) {
+        let tick = Tick::at(now);
+        for index in 0..burst.len() {
+            self.instances.spread.sent(flow_key(hash, burst, index), self.number, tick);
+        }
+    }
+
+    /// Frames for the end were reserved.
+    #[inline]
+    pub fn see(&self, now: u64, half: bool) {
+        self.instances.see(self.number, self.side, now, half);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn instances() -> Arc<Instances> {
+        let end = InstanceEnd {
+            of: "fw".into(),
+            number: 0,
+            side: 0,
+            flows: 64,
+            idle: 60_000 * MS,
+            drain: 60_000 * MS,
+        };
+        Instances::new(&end, Arc::new(EventFd::new().unwrap()), 0)
+    }
+
+    #[test]
+    fn another_instance_is_needed_once_all_are_pressed_for_a_while() {
+        let own = instances();
+        let see = |instance, from: u64, to: u64, half| {
+            (from..to).for_each(|at| own.see(instance, 0, at * MS, half));
+            own.take_news()
+        };
+        assert!(!see(0, 100, 119, true), "a burst");
+        assert!(see(0, 119, 122, true));
+        assert!(!see(0, 122, 125, true), "it was reported just now");
+        assert!(see(0, 125, 140, true), "it is reported again");
+        assert_eq!(own.calm(145 * MS), 6 * MS);
+        assert!(!see(0, 140, 150, false) && !see(0, 150, 169, true), "there was room meanwhile");
+        own.assign(0b11, 0b11, 0);
+        assert!(!see(0, 169, 220, true), "the second instance has nothing to do");
+        assert_eq!((own.lighter(0, 219 * MS), own.lighter(1, 219 * MS)), (1, 1));
+        for at in 220..250 {
+            own.see(0, 0, at * MS, true);
+            own.see(1, 1, at * MS, true);
+        }
+        assert!(own.take_news());
+        assert_eq!(own.lighter(0, 249 * MS), 0, "frames wait at both");
+        assert!(!see(0, 300, 301, true), "what was seen long ago does not count");
+    }
+}
