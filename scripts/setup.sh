@@ -12,9 +12,11 @@ needed=(
 wanted=(
   linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump tshark:tshark
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
+  pppd:ppp freeradius:freeradius nginx:nginx-light
 )
-# Benchmarks run an Open vSwitch of their own: the service of a newly installed one is turned off again.
-had_switch=$(ls /usr/sbin/ovs-vswitchd 2>/dev/null || true)
+# Benchmarks and tests run their own: the services of newly installed ones are turned off again.
+declare -A services=([freeradius]=freeradius [nginx-light]=nginx)
+[ -e /usr/sbin/ovs-vswitchd ] || services[openvswitch-switch-dpdk]=openvswitch-switch
 # For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
 [ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)
 
@@ -61,8 +63,9 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
     for package in "${optional[@]}"; do
       echo "setup: installing $package"
       install "$package" || echo "setup: $package is not available here; what needs it is left out" >&2
-      if [ "$package" = openvswitch-switch-dpdk ] && [ -z "$had_switch" ] && [ -d /run/systemd/system ]; then
-        as_root systemctl disable --now --quiet openvswitch-switch || true
+      service=${services[$package]:-}
+      if [ -n "$service" ] && [ -d /run/systemd/system ]; then
+        as_root systemctl disable --now --quiet "$service" || true
       fi
     done
   fi

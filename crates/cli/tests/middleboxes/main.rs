@@ -7,6 +7,7 @@ mod ids;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod lb;
+mod nginx;
 mod router;
 
 use lab::net::tap;
