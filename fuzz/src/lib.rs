@@ -18,6 +18,7 @@ pub mod place_inventory;
 pub mod place_policy;
 pub mod place_trace;
 pub mod ring;
+pub mod ring_device;
 pub mod summary_dump;
 pub mod tcp_segments;
 pub mod vfio_user_session;
@@ -54,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "place_policy", run: place_policy::run, seeds: place_policy::seeds },
     Target { name: "place_trace", run: place_trace::run, seeds: place_trace::seeds },
     Target { name: "ring", run: ring::run, seeds: ring::seeds },
+    Target { name: "ring_device", run: ring_device::run, seeds: ring_device::seeds },
     Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
     Target { name: "tcp_segments", run: tcp_segments::run, seeds: tcp_segments::seeds },
     Target { name: "vfio_user_session", run: vfio_user_session::run, seeds: vfio_user_session::seeds },

@@ -100,6 +100,6 @@ macro_rules! targets {
 
 targets! {
     click_language control_socket fabric_file headers iotlb ip_filter nic_registers nic_rtl8139 offload pcap
-    pcapng place_expression place_inventory place_policy place_trace ring summary_dump tcp_segments
-    vfio_user_session vhost_user virtq vm_channel
+    pcapng place_expression place_inventory place_policy place_trace ring ring_device summary_dump
+    tcp_segments vfio_user_session vhost_user virtq vm_channel
 }

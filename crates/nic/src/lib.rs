@@ -11,7 +11,7 @@
 //! segmented frame counts once in the statistics; missed frames (MPC) are counted by the worker instead.
 //!
 //! A model of that family is a folder as [`i82540em`]; another family is a folder beside [`e1000`], as [`rtl8139`] is.
-//! Read `e1000/nic.rs` first.
+//! [`shared_ring`] is no card: a device whose memory is a program's ring. Read `e1000/nic.rs` first.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ pub mod pci;
 mod pieces;
 mod ring;
 pub mod rtl8139;
+pub mod shared_ring;
 mod techniques;
 
 pub use chip::{Chip, Receive, Settings, Transmit};

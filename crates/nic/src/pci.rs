@@ -18,6 +18,8 @@ const HAS_CAPABILITIES: u8 = 1 << 4;
 pub enum Space {
     /// Memory below 4 GB.
     Memory,
+    /// Memory anywhere, without side effects of reads; it takes the next register too.
+    Memory64,
     /// I/O ports.
     Io,
 }
@@ -44,6 +46,11 @@ pub enum Capability {
     Express,
 }
 
+/// The class of an Ethernet controller.
+pub const ETHERNET: [u8; 2] = [2, 0];
+/// The class of memory.
+pub const MEMORY: [u8; 2] = [5, 0];
+
 /// What identifies a device and its resources.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
@@ -55,6 +62,10 @@ pub struct Identity {
     pub subsystem: u16,
     /// Revision.
     pub revision: u8,
+    /// Base class and subclass.
+    pub class: [u8; 2],
+    /// Whether it has an interrupt pin.
+    pub pin: bool,
     /// Base address registers by number.
     pub bars: [Option<Bar>; 6],
     /// Capabilities and their offsets, in the order of the list.
@@ -79,18 +90,27 @@ impl ConfigSpace {
         let mut config = ConfigSpace { bytes: vec![0; len], writable: vec![0; len], msi: None, msix: None };
         config.set(0x00, &identity.vendor.to_le_bytes());
         config.set(0x02, &identity.device.to_le_bytes());
-        // An Ethernet controller.
-        config.set(0x08, &[identity.revision, 0, 0, 2]);
+        let [class, subclass] = identity.class;
+        config.set(0x08, &[identity.revision, 0, subclass, class]);
         config.set(0x2c, &identity.vendor.to_le_bytes());
         config.set(0x2e, &identity.subsystem.to_le_bytes());
-        // Interrupt pin A.
-        config.set(0x3d, &[1]);
+        // Interrupt pin A, or none.
+        config.set(0x3d, &[u8::from(identity.pin)]);
         config.allow(COMMAND, &COMMAND_BITS.to_le_bytes());
         config.allow(0x0c, &[0xff, 0xff]);
         config.allow(0x3c, &[0xff]);
         for (number, bar) in identity.bars.iter().enumerate() {
             let Some(bar) = bar else { continue };
-            config.set(0x10 + 4 * number, &[u8::from(bar.space == Space::Io)]);
+            let kind = match bar.space {
+                Space::Memory => 0,
+                Space::Io => 1,
+                // 64 bits, prefetchable.
+                Space::Memory64 => 0xc,
+            };
+            config.set(0x10 + 4 * number, &[kind]);
+            if bar.space == Space::Memory64 && number < 5 {
+                config.allow(0x14 + 4 * number, &[0xff; 4]);
+            }
             // The bits below the size read as zero, so the guest finds the size.
             config.allow(0x10 + 4 * number, &(!(bar.size.max(16) - 1)).to_le_bytes());
         }
@@ -209,9 +229,10 @@ mod tests {
         bars[1] = Some(Bar { space: Space::Io, size: 64 });
         let capabilities =
             &[(0xc8, Capability::Power), (0xd0, Capability::Msi), (0xa0, Capability::MsiX(5, 3))];
-        let identity =
-            Identity { vendor: 0x8086, device: 0x10d3, subsystem: 0, revision: 0, bars, capabilities };
-        ConfigSpace::new(&identity)
+        bars[4] = Some(Bar { space: Space::Memory64, size: 1 << 22 });
+        let (vendor, device, subsystem, revision) = (0x8086, 0x10d3, 0, 0);
+        let (class, pin) = (ETHERNET, true);
+        ConfigSpace::new(&Identity { vendor, device, subsystem, revision, class, pin, bars, capabilities })
     }
 
     fn word(config: &ConfigSpace, at: u64) -> u32 {
@@ -228,6 +249,8 @@ mod tests {
         assert_eq!(word(&config, 0x10), 0xfffe_0000);
         assert_eq!(word(&config, 0x14), 0xffff_ffc1);
         assert_eq!(word(&config, 0x18), 0);
+        assert_eq!((word(&config, 0x20), word(&config, 0x24)), (0xffc0_000c, u32::MAX));
+        assert_eq!((word(&config, 8), word(&config, 0x3c)), (0x0200_0000, 0x01ff), "Ethernet, pin A");
         config.write(u64::MAX, &[0xff; 4]);
         config.write(0xfe, &[0xff; 9]);
         assert_eq!(word(&config, u64::MAX), 0);

@@ -1,7 +1,15 @@
 //! The kinds of port in the data path, one row each.
 
-use crate::{PortKind, e1000, link, null, ring, source, tap, vhost_user};
+use crate::{PortKind, e1000, link, null, ring, ring_pci, source, tap, vhost_user};
 
 /// Every kind. A pipe has no row: its programs' frames do not pass the data path.
-pub const KINDS: &[PortKind] =
-    &[vhost_user::KIND, e1000::KIND, tap::KIND, ring::KIND, link::KIND, null::KIND, source::KIND];
+pub const KINDS: &[PortKind] = &[
+    vhost_user::KIND,
+    e1000::KIND,
+    tap::KIND,
+    ring::KIND,
+    ring_pci::KIND,
+    link::KIND,
+    null::KIND,
+    source::KIND,
+];

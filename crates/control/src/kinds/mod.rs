@@ -7,6 +7,7 @@ pub(crate) mod link;
 mod null;
 mod pipe;
 pub(crate) mod ring;
+mod ring_pci;
 mod source;
 mod tap;
 mod vhost_user;
@@ -27,6 +28,7 @@ pub const KINDS: &[&dyn PortControl] = &[
     &e1000::E1000,
     &tap::Tap,
     &ring::Ring,
+    &ring_pci::RingPci,
     &link::Link,
     &pipe::Pipe,
     &null::Null,

@@ -2,7 +2,7 @@
 
 use crate::e1000::registers::COMMON;
 use crate::e1000::{Model, Pins};
-use crate::pci::{Bar, Capability, Identity, Space};
+use crate::pci::{Bar, Capability, ETHERNET, Identity, Space};
 
 /// The model.
 pub static MODEL: Model = Model {
@@ -13,6 +13,8 @@ pub static MODEL: Model = Model {
         device: 0x100e,
         subsystem: 0x001e,
         revision: 2,
+        class: ETHERNET,
+        pin: true,
         bars: [
             Some(Bar { space: Space::Memory, size: 128 << 10 }),
             Some(Bar { space: Space::Io, size: 64 }),

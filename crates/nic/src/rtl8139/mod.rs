@@ -16,7 +16,7 @@ mod signal;
 mod stats;
 mod tx;
 
-use crate::pci::{Bar, Capability, Identity, Space};
+use crate::pci::{Bar, Capability, ETHERNET, Identity, Space};
 pub use nic::Nic;
 pub use rx::RxEngine;
 pub use shared::Shared;
@@ -43,6 +43,8 @@ pub static MODEL: Model = Model {
         subsystem: 0x8139,
         // From 0x20 on it is a C+.
         revision: 0x20,
+        class: ETHERNET,
+        pin: true,
         bars: [
             Some(Bar { space: Space::Io, size: registers::SIZE }),
             Some(Bar { space: Space::Memory, size: registers::SIZE }),

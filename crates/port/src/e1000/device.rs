@@ -1,9 +1,9 @@
 //! The device behind a session: the model's registers, the client's memory, and its interrupts.
 
-use super::backend::BackendError;
 use super::card::{Calls, Card};
 use super::rx::CardRx;
 use super::tx::CardTx;
+use crate::pci_session::{BackendError, Served};
 use crate::vhost_user::{Mapped, SharedMemory};
 use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::{Counters, CountersRef};
@@ -135,80 +135,6 @@ impl<N: Chip> CardDevice<N> {
         Ok((device, queue))
     }
 
-    /// What the session offers.
-    pub fn offer(&self) -> Offer {
-        let identity = self.nic.identity().1;
-        let flags = RegionInfo::READ | RegionInfo::WRITE;
-        let mut regions = vec![Region::default(); pci::REGIONS];
-        let area =
-            |(offset, size): (u32, u32)| ringway_vfio_user::Area { offset: offset.into(), size: size.into() };
-        let areas: Vec<_> = self.nic.mappable().into_iter().map(area).collect();
-        for (region, bar) in regions.iter_mut().zip(identity.bars) {
-            if let Some(bar) = bar {
-                *region = Region { size: bar.size.into(), flags, ..Region::default() };
-            }
-        }
-        // The file begins where the region does.
-        let mapping = |file: &Arc<OwnedFd>| Mapping { file: file.clone(), offset: 0, areas };
-        regions[pci::BAR0 as usize].mapping = self.pages.as_ref().map(mapping);
-        let doorbell = |(kick, offset): (&Arc<OwnedFd>, u32)| RegionDoorbell {
-            offset: offset.into(),
-            size: 4,
-            eventfd: kick.clone(),
-        };
-        regions[pci::BAR0 as usize].doorbells = self.kick.iter().zip(N::KICK).map(doorbell).collect();
-        regions[pci::CONFIG as usize] =
-            Region { size: self.nic.config().len() as u64, flags, ..Region::default() };
-        let mut irqs = vec![IrqType::default(); pci::IRQS];
-        let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
-        irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
-        for (_, capability) in identity.capabilities {
-            let (index, count) = match capability {
-                Capability::Msi => (pci::MSI, 1),
-                Capability::MsiX(vectors, _) => (pci::MSIX, u32::from(*vectors)),
-                _ => continue,
-            };
-            irqs[index as usize] = IrqType { count, flags: IrqType::EVENTFD | IrqType::NORESIZE };
-        }
-        Offer { regions, irqs, maps: REGIONS as u32 }
-    }
-
-    /// Begins a session on `socket`, with a card as after power-on.
-    ///
-    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`, if
-    /// it may map any.
-    pub fn begin_session(
-        &mut self,
-        socket: BorrowedFd<'_>,
-        pages: Option<OwnedFd>,
-    ) -> Result<(), BackendError> {
-        let epoll = Epoll::new().map_err(SocketError::from)?;
-        epoll.add_level(socket, SOCKET).map_err(SocketError::from)?;
-        let Config { model, mac, carrier, techniques, .. } = self.config;
-        let pages = pages.filter(|_| N::PAGES.1 > 0);
-        let techniques = techniques.of(self.nic.identity().1, pages.is_some());
-        let is_mapped = techniques.doorbells == Doorbells::Mapped || techniques.in_place;
-        self.pages = pages.filter(|_| is_mapped).map(Arc::new);
-        let mapped = match &self.pages {
-            Some(pages) => {
-                let (offset, len) = N::PAGES;
-                let mapping = host::Mapping::shared(pages, offset.into(), len as usize);
-                Some(Arc::new(mapping.map_err(SocketError::from)?).region_at(0, 0))
-            }
-            None => None,
-        };
-        let has_kick = N::KICK.is_some() && techniques.csb && techniques.doorbells == Doorbells::Trapped;
-        let kick = has_kick.then(EventFd::new).transpose().map_err(SocketError::from)?;
-        self.kick = kick.map(|kick| Arc::new(kick.into_fd()));
-        self.kick.iter().for_each(|kick| self.doorbell.watch(kick.clone()));
-        self.nic = N::new(Settings { model, mac, techniques, link: carrier, pages: mapped })?;
-        self.before = self.frames();
-        self.publish();
-        self.budget.renew();
-        self.epoll = Some(epoll);
-        Ok(())
-    }
-
     /// Frames that the guest sent and received.
     fn frames(&self) -> [u64; 2] {
         [&self.counters.tx_frames, &self.counters.rx_frames].map(|count| count.load(Ordering::Relaxed))
@@ -238,107 +164,6 @@ impl<N: Chip> CardDevice<N> {
         // The worker also sends interrupts that were deferred.
         if kick || self.nic.next_due().is_some() {
             self.doorbell.wake();
-        }
-    }
-
-    /// Where accesses and interrupts went since the client connected.
-    pub fn exits(&self) -> Exits {
-        let row = |(name, mapped, count): (&str, bool, Accesses)| RegisterExits {
-            name: name.into(),
-            reads: count.reads,
-            writes: count.writes,
-            mapped,
-        };
-        let [tx_frames, rx_frames] = self.frames();
-        let [tx_doorbells, rx_doorbells] = self.nic.doorbells();
-        let (raised, held) = self.nic.interrupts();
-        Exits {
-            registers: self.nic.accesses().into_iter().map(row).collect(),
-            tx_frames: tx_frames.wrapping_sub(self.before[0]),
-            rx_frames: rx_frames.wrapping_sub(self.before[1]),
-            tx_doorbells,
-            rx_doorbells,
-            raised,
-            held,
-        }
-    }
-
-    /// Resets the card and clears all state of the client. When this returns, no worker accesses its memory.
-    pub fn clear(&mut self) {
-        self.reset();
-        self.memory.clear();
-        self.calls.clear();
-        (self.unmask, self.epoll) = (None, None);
-        if self.kick.take().is_some() {
-            self.doorbell.unwatch();
-        }
-        self.publish();
-    }
-
-    /// The session's epoll.
-    pub fn epoll(&self) -> Option<&Epoll> {
-        self.epoll.as_ref()
-    }
-
-    /// The client's descriptors in use.
-    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.calls.values().map(|call| call.fd.as_fd()).chain(self.unmask.iter().map(AsFd::as_fd))
-    }
-
-    /// The budget of the client.
-    pub fn budget(&self) -> &Arc<Budget> {
-        &self.budget
-    }
-
-    /// Whether the driver enabled a ring.
-    pub fn is_running(&self) -> bool {
-        self.nic.is_running()
-    }
-
-    /// The model, the interrupt type and the techniques in use, for people.
-    pub fn detail(&self) -> String {
-        let interrupts = match self.active {
-            Some(pci::INTX) => " intx",
-            Some(pci::MSI) => " msi",
-            Some(_) => " msi-x",
-            None => "",
-        };
-        let nic::Techniques { moderate, timers, combine, batch, doorbells, in_place, csb, cached, .. } =
-            self.nic.techniques();
-        let mut detail = format!("{}{interrupts}", self.nic.identity().0);
-        let words = [
-            (!self.config.carrier, " no-carrier"),
-            (doorbells == Doorbells::Mapped, " mapped"),
-            (in_place, " in-place"),
-            (csb, " csb"),
-            (combine > 0, " combine"),
-            (!timers, " no-timers"),
-            (!batch, " no-batch"),
-            (!cached, " no-cache"),
-        ];
-        words.iter().filter(|(on, _)| *on).for_each(|(_, word)| detail += word);
-        if moderate > 0 {
-            detail += &format!(" moderate={}us", moderate / 1000);
-        }
-        detail
-    }
-
-    /// Whether a file behind the client's memory shrank.
-    pub fn is_lost(&self) -> bool {
-        self.memory.is_lost()
-    }
-
-    /// Whether the files behind the client's memory grew by more than permitted.
-    pub fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
-        self.memory.has_grown(now, counters)
-    }
-
-    /// Unmasks the pin if the client signalled so by an eventfd.
-    pub fn drain_unmask(&mut self) {
-        let mut unmasked = false;
-        self.epoll.iter().for_each(|epoll| epoll.wait(Some(0), |key| unmasked |= key == UNMASK));
-        if unmasked {
-            self.unmask();
         }
     }
 
@@ -403,6 +228,179 @@ impl<N: Chip> CardDevice<N> {
         self.publish();
         drop(former);
         Ok(())
+    }
+}
+
+impl<N: Chip> Served for CardDevice<N> {
+    /// What the session offers.
+    fn offer(&self) -> Offer {
+        let identity = self.nic.identity().1;
+        let flags = RegionInfo::READ | RegionInfo::WRITE;
+        let mut regions = vec![Region::default(); pci::REGIONS];
+        let area =
+            |(offset, size): (u32, u32)| ringway_vfio_user::Area { offset: offset.into(), size: size.into() };
+        let areas: Vec<_> = self.nic.mappable().into_iter().map(area).collect();
+        for (region, bar) in regions.iter_mut().zip(identity.bars) {
+            if let Some(bar) = bar {
+                *region = Region { size: bar.size.into(), flags, ..Region::default() };
+            }
+        }
+        // The file begins where the region does.
+        let mapping = |file: &Arc<OwnedFd>| Mapping { file: file.clone(), offset: 0, areas };
+        regions[pci::BAR0 as usize].mapping = self.pages.as_ref().map(mapping);
+        let doorbell = |(kick, offset): (&Arc<OwnedFd>, u32)| RegionDoorbell {
+            offset: offset.into(),
+            size: 4,
+            eventfd: kick.clone(),
+        };
+        regions[pci::BAR0 as usize].doorbells = self.kick.iter().zip(N::KICK).map(doorbell).collect();
+        regions[pci::CONFIG as usize] =
+            Region { size: self.nic.config().len() as u64, flags, ..Region::default() };
+        let mut irqs = vec![IrqType::default(); pci::IRQS];
+        let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
+        irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
+        for (_, capability) in identity.capabilities {
+            let (index, count) = match capability {
+                Capability::Msi => (pci::MSI, 1),
+                Capability::MsiX(vectors, _) => (pci::MSIX, u32::from(*vectors)),
+                _ => continue,
+            };
+            irqs[index as usize] = IrqType { count, flags: IrqType::EVENTFD | IrqType::NORESIZE };
+        }
+        Offer { regions, irqs, maps: REGIONS as u32 }
+    }
+
+    /// Begins a session on `socket`, with a card as after power-on.
+    ///
+    /// Attack: a client that keeps its mapping of registers after it disconnected. Each client gets other `pages`, if
+    /// it may map any.
+    fn begin_session(&mut self, socket: BorrowedFd<'_>, pages: Option<OwnedFd>) -> Result<(), BackendError> {
+        let epoll = Epoll::new().map_err(SocketError::from)?;
+        epoll.add_level(socket, SOCKET).map_err(SocketError::from)?;
+        let Config { model, mac, carrier, techniques, .. } = self.config;
+        let pages = pages.filter(|_| N::PAGES.1 > 0);
+        let techniques = techniques.of(self.nic.identity().1, pages.is_some());
+        let is_mapped = techniques.doorbells == Doorbells::Mapped || techniques.in_place;
+        self.pages = pages.filter(|_| is_mapped).map(Arc::new);
+        let mapped = match &self.pages {
+            Some(pages) => {
+                let (offset, len) = N::PAGES;
+                let mapping = host::Mapping::shared(pages, offset.into(), len as usize);
+                Some(Arc::new(mapping.map_err(SocketError::from)?).region_at(0, 0))
+            }
+            None => None,
+        };
+        let has_kick = N::KICK.is_some() && techniques.csb && techniques.doorbells == Doorbells::Trapped;
+        let kick = has_kick.then(EventFd::new).transpose().map_err(SocketError::from)?;
+        self.kick = kick.map(|kick| Arc::new(kick.into_fd()));
+        self.kick.iter().for_each(|kick| self.doorbell.watch(kick.clone()));
+        self.nic = N::new(Settings { model, mac, techniques, link: carrier, pages: mapped })?;
+        self.before = self.frames();
+        self.publish();
+        self.budget.renew();
+        self.epoll = Some(epoll);
+        Ok(())
+    }
+
+    /// Where accesses and interrupts went since the client connected.
+    fn exits(&self) -> Exits {
+        let row = |(name, mapped, count): (&str, bool, Accesses)| RegisterExits {
+            name: name.into(),
+            reads: count.reads,
+            writes: count.writes,
+            mapped,
+        };
+        let [tx_frames, rx_frames] = self.frames();
+        let [tx_doorbells, rx_doorbells] = self.nic.doorbells();
+        let (raised, held) = self.nic.interrupts();
+        Exits {
+            registers: self.nic.accesses().into_iter().map(row).collect(),
+            tx_frames: tx_frames.wrapping_sub(self.before[0]),
+            rx_frames: rx_frames.wrapping_sub(self.before[1]),
+            tx_doorbells,
+            rx_doorbells,
+            raised,
+            held,
+        }
+    }
+
+    /// Resets the card and clears all state of the client. When this returns, no worker accesses its memory.
+    fn clear(&mut self) {
+        self.reset();
+        self.memory.clear();
+        self.calls.clear();
+        (self.unmask, self.epoll) = (None, None);
+        if self.kick.take().is_some() {
+            self.doorbell.unwatch();
+        }
+        self.publish();
+    }
+
+    /// The session's epoll.
+    fn epoll(&self) -> Option<&Epoll> {
+        self.epoll.as_ref()
+    }
+
+    /// The client's descriptors in use.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.calls.values().map(|call| call.fd.as_fd()).chain(self.unmask.iter().map(AsFd::as_fd))
+    }
+
+    /// The budget of the client.
+    fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Whether the driver enabled a ring.
+    fn is_running(&self) -> bool {
+        self.nic.is_running()
+    }
+
+    /// The model, the interrupt type and the techniques in use, for people.
+    fn detail(&self) -> String {
+        let interrupts = match self.active {
+            Some(pci::INTX) => " intx",
+            Some(pci::MSI) => " msi",
+            Some(_) => " msi-x",
+            None => "",
+        };
+        let nic::Techniques { moderate, timers, combine, batch, doorbells, in_place, csb, cached, .. } =
+            self.nic.techniques();
+        let mut detail = format!("{}{interrupts}", self.nic.identity().0);
+        let words = [
+            (!self.config.carrier, " no-carrier"),
+            (doorbells == Doorbells::Mapped, " mapped"),
+            (in_place, " in-place"),
+            (csb, " csb"),
+            (combine > 0, " combine"),
+            (!timers, " no-timers"),
+            (!batch, " no-batch"),
+            (!cached, " no-cache"),
+        ];
+        words.iter().filter(|(on, _)| *on).for_each(|(_, word)| detail += word);
+        if moderate > 0 {
+            detail += &format!(" moderate={}us", moderate / 1000);
+        }
+        detail
+    }
+
+    /// Whether a file behind the client's memory shrank.
+    fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+    }
+
+    /// Whether the files behind the client's memory grew by more than permitted.
+    fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
+        self.memory.has_grown(now, counters)
+    }
+
+    /// Unmasks the pin if the client signalled so by an eventfd.
+    fn drain(&mut self) {
+        let mut unmasked = false;
+        self.epoll.iter().for_each(|epoll| epoll.wait(Some(0), |key| unmasked |= key == UNMASK));
+        if unmasked {
+            self.unmask();
+        }
     }
 }
 
@@ -508,10 +506,4 @@ impl<N: Chip> Device for CardDevice<N> {
         self.masked.store(false, Ordering::SeqCst);
         self.select_interrupts();
     }
-}
-
-/// An eventfd that wakes the session thread when the budget is spent.
-pub(super) fn budget(check: &Arc<EventFd>) -> Arc<Budget> {
-    let check = check.clone();
-    Arc::new(Budget::new(move || check.signal()))
 }

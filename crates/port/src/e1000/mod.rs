@@ -1,11 +1,10 @@
 //! A guest's port: an emulated network card that the guest's monitor attaches over a vfio-user socket.
 //!
-//! The session thread owns the model's registers ([`device`]) and serves the socket ([`backend`]); workers own the
+//! The session thread owns the model's registers ([`device`]) and serves the socket (`pci_session.rs`); workers own the
 //! engines of the rings. Both share the model's atomics, so a register write takes effect without a lock. The client's
 //! memory and its interrupts are a [`card::Card`], published by pointer and replaced as a whole; a stopped ring and
 //! unmapped memory are no longer used when every worker's turn in progress has ended.
 
-mod backend;
 mod card;
 mod device;
 mod peer;
@@ -20,6 +19,9 @@ use ringway_nic::pci::{Capability, Identity};
 use ringway_nic::{self as nic, Doorbells, i82540em, i82574l, rtl8139};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
+
+/// The connection to a card's client.
+type Backend<N> = crate::pci_session::Backend<device::CardDevice<N>>;
 
 /// A model, by its family.
 #[derive(Clone, Copy, Debug)]

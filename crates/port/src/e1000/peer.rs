@@ -1,8 +1,8 @@
 //! Clients as peers of a port.
 
-use super::backend::Backend;
-use super::device::{CardDevice, Config, budget};
-use super::{Model, Settings};
+use super::device::{CardDevice, Config};
+use super::{Backend, Model, Settings};
+use crate::pci_session::budget;
 use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Exits, Silent};
 use ringway_frame::CountersRef;
@@ -33,7 +33,7 @@ fn open_as<N: Chip>(model: N::Model, settings: Settings, context: Context<'_>) -
     let config = Config { model, mac: mac.0, mtu, memory, carrier, techniques };
     let (device, queue) = CardDevice::<N>::new(&config, doorbell, counters.clone(), budget(context.check))
         .map_err(PeerError::kind)?;
-    Ok((Box::new(Backend::new(device, counters)), vec![queue]))
+    Ok((Box::new(Backend::<N>::new(device, counters)), vec![queue]))
 }
 
 impl<N: Chip> Peer for Backend<N> {
@@ -60,7 +60,7 @@ impl<N: Chip> Peer for Backend<N> {
     }
 
     fn refused(&mut self) -> Option<String> {
-        Backend::refused(self).map(|refused| refused.to_string())
+        Backend::<N>::refused(self).map(|refused| refused.to_string())
     }
 
     fn shares_memory(&self) -> bool {
@@ -75,10 +75,10 @@ impl<N: Chip> Peer for Backend<N> {
     }
 
     fn exits(&self) -> Option<Exits> {
-        Some(Backend::exits(self))
+        Some(Backend::<N>::exits(self))
     }
 
     fn state(&self) -> (State, String) {
-        (Backend::state(self), self.detail())
+        (Backend::<N>::state(self), self.detail())
     }
 }

@@ -1,9 +1,9 @@
 //! Clients that drive, kill and attack a card.
 
-use super::backend::{Backend, BackendError};
-use super::device::{CardDevice, Config, budget};
-use super::{MEMORY, PAGES, Techniques};
+use super::device::{CardDevice, Config};
+use super::{Backend, MEMORY, PAGES, Techniques};
 use crate::SocketError;
+use crate::pci_session::{BackendError, budget};
 use crate::{Doorbell, Queue, Silent, State};
 use ringway_frame::{Burst, CountersRef, Storage};
 use ringway_host::{EventFd, Mapping, memfd};

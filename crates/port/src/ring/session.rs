@@ -35,12 +35,13 @@ pub(super) struct Session {
 pub(super) struct Open {
     pub memory: RingMemory,
     pub caps: Caps,
-    call: Signal,
+    /// Wakes the program, if it can be woken.
+    call: Option<Arc<Signal>>,
     broken: AtomicBool,
 }
 
 impl Open {
-    fn new(memory: RingMemory, call: Signal) -> Open {
+    fn new(memory: RingMemory, call: Option<Arc<Signal>>) -> Open {
         let header = memory.header();
         let offloads = [Needs::CSUM, Needs::TSO4, Needs::TSO6, Needs::ECN, Needs::USO];
         let offloads = offloads
@@ -60,8 +61,9 @@ impl Open {
 
     /// Notifies the program.
     pub fn signal(&self, counters: &Counters) {
+        let Some(call) = &self.call else { return };
         add(&counters.interrupts, 1);
-        self.call.send();
+        call.send();
     }
 }
 
@@ -132,12 +134,40 @@ impl RingPort {
     /// Attaches a program: its ring, the eventfd that it writes and the eventfd that we write. Replaces the previous
     /// one.
     pub fn attach(&mut self, memory: RingMemory, kick: OwnedFd, call: OwnedFd) -> Result<(), SignalError> {
-        let call = Signal::charged_to(Arc::new(call), &self.budget)?;
+        let call = self.signal(Arc::new(call))?;
         self.budget.renew();
-        self.replace(Some(Open::new(memory, call)));
-        self.doorbell.watch(Arc::new(kick));
-        self.doorbell.wake();
+        self.open(memory, Arc::new(kick), Some(call));
         Ok(())
+    }
+
+    /// As [`RingPort::attach`], for a program whose budget goes on, and that is woken by `call`, if by anything.
+    pub(crate) fn open(&mut self, memory: RingMemory, kick: Arc<OwnedFd>, call: Option<Arc<Signal>>) {
+        self.number += 1;
+        self.replace(Some(Open::new(memory, call)));
+        self.doorbell.watch(kick);
+        self.doorbell.wake();
+    }
+
+    /// Wakes the program by another descriptor from now on, or by none; its ring stays.
+    pub(crate) fn set_call(&mut self, call: Option<Arc<Signal>>) {
+        let former = self.current.clone();
+        let Some(open) = &former.open else { return };
+        let (memory, broken) = (open.memory.clone(), AtomicBool::new(open.is_broken()));
+        self.replace(Some(Open { memory, caps: open.caps, call, broken }));
+        // A worker may have found the fault in the turn that has just ended.
+        if open.is_broken() {
+            self.current.open.iter().for_each(|open| open.broken.store(true, Ordering::Relaxed));
+        }
+    }
+
+    /// A signal by an eventfd of the program, at the expense of its budget.
+    pub(crate) fn signal(&self, call: Arc<OwnedFd>) -> Result<Arc<Signal>, SignalError> {
+        Ok(Arc::new(Signal::charged_to(call, &self.budget)?))
+    }
+
+    /// What waking its program may cost.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// Nanoseconds for which no program may attach, since the last one exceeded its budget.
@@ -152,6 +182,7 @@ impl RingPort {
             return;
         }
         self.doorbell.unwatch();
+        self.number += 1;
         self.replace(None);
         // A function of this process may have frames already.
         self.doorbell.wake();
@@ -166,6 +197,7 @@ impl RingPort {
         if attached {
             return;
         }
+        self.number += 1;
         self.replace(None);
         self.doorbell.wake();
     }
@@ -195,8 +227,8 @@ impl RingPort {
         self.shared.session(turn).1.is_some()
     }
 
+    /// Publishes a session; the queues begin anew if its number is new.
     fn replace(&mut self, open: Option<Open>) {
-        self.number += 1;
         let session = Arc::new(Session { number: self.number, open, inside: self.inside.clone() });
         self.current = session.clone();
         let retired = self.shared.session.replace(session);

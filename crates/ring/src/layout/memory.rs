@@ -30,7 +30,7 @@ pub(super) enum Word {
 }
 
 /// A ring's mapped memory, whose header was checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RingMemory {
     region: Region,
     header: Header,
@@ -60,6 +60,16 @@ impl RingMemory {
             }
         }
         Ok(memory)
+    }
+
+    /// As [`RingMemory::create`], in memory that had a ring, and that its program may still write. Attack: it writes
+    /// meanwhile; then it finds what it wrote.
+    pub fn create_again(region: Region, geometry: &Geometry) -> Result<RingMemory, LayoutError> {
+        let memory = RingMemory::within(region, geometry.header()?, geometry.kind)?;
+        for index in 0..PAGE as usize / size_of::<u64>() {
+            memory.any_word(index).store(0, Ordering::Relaxed);
+        }
+        RingMemory::create(memory.region, geometry)
     }
 
     /// Attaches to a ring in memory that the other side initialized, and may still write.
@@ -254,7 +264,12 @@ impl RingMemory {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        let index = index.min(Header::WORDS - 1);
+        self.any_word(index.min(Header::WORDS - 1))
+    }
+
+    /// A word of the first page.
+    fn any_word(&self, index: usize) -> &AtomicU64 {
+        let index = index.min(PAGE as usize / size_of::<u64>() - 1);
         // SAFETY: within the first page and aligned, as for `cell`.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().cast::<u64>().add(index)) }
     }

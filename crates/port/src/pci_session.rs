@@ -1,14 +1,14 @@
-//! The connection to a client.
+//! The connection of a port that is a PCI device to its client, over vfio-user.
 
-use super::device::CardDevice;
 use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
 use crate::{Exits, State};
-use ringway_frame::{CountersRef, add};
-use ringway_host::{Clock, FdKind};
+use ringway_frame::{Counters, CountersRef, add};
+use ringway_host::{Budget, Clock, Epoll, EventFd, FdKind};
 use ringway_mem::MemoryError;
-use ringway_nic::Chip;
-use ringway_vfio_user::{CodecError, DESCRIPTORS, Inbox, Session, SessionError};
+use ringway_ring::LayoutError;
+use ringway_vfio_user::{CodecError, DESCRIPTORS, Device, Inbox, Offer, Session, SessionError};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// Receive calls before other ports are served. Attack: a client that sends endlessly would block the session thread
 /// for all other ports.
@@ -22,7 +22,7 @@ const ACCEPTED: Accepted = Accepted { most: DESCRIPTORS, kinds: &[FdKind::EventF
 
 /// Why a connection ended. The text is for people.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BackendError {
+pub(crate) enum BackendError {
     /// The socket is of no more use.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -35,9 +35,12 @@ pub(super) enum BackendError {
     /// The files that it shared grew too much.
     #[error("the files behind the guest's memory grew by more than twice the port's `memory`")]
     Grown,
-    /// The memory for mapped registers is of no use.
-    #[error("the card's registers: {0}")]
+    /// The memory that the client maps is of no use.
+    #[error("the device's memory: {0}")]
     Pages(#[from] MemoryError),
+    /// The memory has no room for the ring.
+    #[error("the device's memory: {0}")]
+    Ring(#[from] LayoutError),
     /// The file behind the guest's memory shrank.
     #[error("the guest's memory was lost: its file shrank")]
     Lost,
@@ -56,6 +59,56 @@ impl From<CodecError> for BackendError {
     }
 }
 
+/// A device that a [`Backend`] serves.
+pub(crate) trait Served: Device {
+    /// Begins a session on `socket`, with a device as after power-on. `file`: new memory that the client may map, if
+    /// it may map any.
+    fn begin_session(&mut self, socket: BorrowedFd<'_>, file: Option<OwnedFd>) -> Result<(), BackendError>;
+
+    /// What the session offers.
+    fn offer(&self) -> Offer;
+
+    /// The session's epoll.
+    fn epoll(&self) -> Option<&Epoll>;
+
+    /// The client's descriptors in use.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>>;
+
+    /// The budget of the client.
+    fn budget(&self) -> &Arc<Budget>;
+
+    /// Handles what the client signals by eventfds.
+    fn drain(&mut self) {}
+
+    /// Whether a file behind the client's memory shrank.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
+    /// Whether the files behind the client's memory grew by more than permitted.
+    fn has_grown(&mut self, _now: u64, _counters: &Counters) -> bool {
+        false
+    }
+
+    /// Resets the device and clears all state of the client. When this returns, no worker accesses its memory.
+    fn clear(&mut self);
+
+    /// Whether frames can pass.
+    fn is_running(&self) -> bool;
+
+    /// Where accesses and interrupts went since the client connected.
+    fn exits(&self) -> Exits;
+
+    /// For people: what it is, and its settings in use.
+    fn detail(&self) -> String;
+}
+
+/// An eventfd that wakes the session thread when the budget is spent.
+pub(crate) fn budget(check: &Arc<EventFd>) -> Arc<Budget> {
+    let check = check.clone();
+    Arc::new(Budget::new(move || check.signal()))
+}
+
 struct Connection {
     inbox: Inbox,
     session: Session,
@@ -64,25 +117,24 @@ struct Connection {
 }
 
 /// The back-end of a port, which serves its client. Owned by one thread.
-pub(super) struct Backend<N: Chip> {
-    device: CardDevice<N>,
+pub(crate) struct Backend<D: Served> {
+    device: D,
     counters: CountersRef,
     connection: Option<Connection>,
     refused: Option<SessionError>,
     socket: SessionSocket,
 }
 
-impl<N: Chip> Backend<N> {
-    pub fn new(device: CardDevice<N>, counters: CountersRef) -> Self {
+impl<D: Served> Backend<D> {
+    pub fn new(device: D, counters: CountersRef) -> Self {
         let (connection, refused, socket) = (None, None, SessionSocket::default());
         Backend { device, counters, connection, refused, socket }
     }
 
-    /// Connects a client and disconnects a former one. `pages`: new memory of [`super::PAGES`] bytes,
-    /// if the client may map registers.
-    pub fn connect(&mut self, stream: OwnedFd, pages: Option<OwnedFd>) -> Result<(), BackendError> {
+    /// Connects a client and disconnects a former one. `file`: as for [`Served::begin_session`].
+    pub fn connect(&mut self, stream: OwnedFd, file: Option<OwnedFd>) -> Result<(), BackendError> {
         self.disconnect();
-        self.device.begin_session(self.socket.connect(stream)?, pages)?;
+        self.device.begin_session(self.socket.connect(stream)?, file)?;
         let (inbox, session) = (Inbox::default(), Session::new(self.device.offer()));
         self.connection = Some(Connection { inbox, session, received: 0 });
         Ok(())
@@ -108,7 +160,7 @@ impl<N: Chip> Backend<N> {
 
     fn receive(&mut self) -> Result<(), BackendError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        self.device.drain_unmask();
+        self.device.drain();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
         for _ in 0..RECEIVES {
@@ -158,7 +210,7 @@ impl<N: Chip> Backend<N> {
         Ok(())
     }
 
-    /// Disconnects the client. When this returns, the card is reset and no worker accesses the guest's memory.
+    /// Disconnects the client. When this returns, the device is reset and no worker accesses the guest's memory.
     pub fn disconnect(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             self.device.clear();
@@ -188,7 +240,12 @@ impl<N: Chip> Backend<N> {
     }
 
     /// The device behind the session.
-    pub fn device(&mut self) -> &mut CardDevice<N> {
+    pub fn device_ref(&self) -> &D {
+        &self.device
+    }
+
+    /// The device behind the session, for changes.
+    pub fn device(&mut self) -> &mut D {
         &mut self.device
     }
 
@@ -197,13 +254,13 @@ impl<N: Chip> Backend<N> {
         self.device.exits()
     }
 
-    /// The model, the interrupts and the techniques in use, for display.
+    /// What the device is, for display.
     pub fn detail(&self) -> String {
         self.device.detail()
     }
 }
 
-impl<N: Chip> Drop for Backend<N> {
+impl<D: Served> Drop for Backend<D> {
     fn drop(&mut self) {
         self.disconnect();
     }

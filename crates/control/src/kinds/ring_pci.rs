@@ -1,0 +1,61 @@
+//! `kind = "ring-pci"`: a program of a guest, by a PCI device.
+
+use super::{Described, PortControl};
+use crate::file::{shape, socket};
+use crate::open::{self, EngineHandle, OpenError};
+use ringway_host::PageChoice;
+use ringway_port::ring_pci::{KIND, POLL, Settings};
+use ringway_spec::file::{Diagnostics, Section};
+use ringway_spec::{Kind, Port};
+use std::io;
+use std::os::fd::OwnedFd;
+use tokio::task::JoinHandle;
+
+pub struct RingPci;
+
+/// Shortest and longest interval at which a sleeping worker looks at the ring.
+const POLLS: std::ops::RangeInclusive<u64> = 50_000..=200_000;
+/// Words for where doorbells go: whether a worker looks for them.
+const DOORBELLS: &[(&str, bool)] = &[("trapped", false), ("mapped", true)];
+
+impl PortControl for RingPci {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn keys(&self) -> &'static [&'static str] {
+        &["socket", "slots", "slot-size", "doorbells", "poll", "notify", "owner", "group", "mode"]
+    }
+
+    fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
+        let socket = Some(socket(section));
+        let ring = shape(section);
+        let settings = Settings {
+            slots: ring.slots,
+            slot_size: ring.slot_size,
+            mapped: section.word("doorbells", DOORBELLS).unwrap_or(false),
+            poll: section.duration("poll", POLLS, "100us").unwrap_or(POLL),
+        };
+        Described { kind: Kind::new(self.name(), &settings), socket, queues: 1 }
+    }
+
+    fn open(
+        &self,
+        port: &Port,
+        engine: EngineHandle,
+        _pages: PageChoice,
+    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+        let listener = engine.listen(port)?;
+        Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))
+    }
+
+    fn complete(&self, port: &Port, descriptors: &mut Vec<OwnedFd>) -> io::Result<()> {
+        let settings: Settings = port.kind.settings().map_err(io::Error::other)?;
+        descriptors.push(settings.memory().map_err(io::Error::other)?);
+        Ok(())
+    }
+
+    fn notifies(&self) -> bool {
+        true
+    }
+}
