@@ -97,7 +97,7 @@ impl Attachment {
             State::Away => Vec::new(),
             State::Requested(coming) => vec![coming.as_fd()],
             // The socket hangs up when the ring is revoked.
-            State::Up(ring) => vec![ring.as_fd(), ring.socket()],
+            State::Up(ring) => [ring.as_fd()].into_iter().chain(ring.socket()).collect(),
         }
     }
 
@@ -146,14 +146,14 @@ impl Attachment {
         self.reason = error.to_string();
         // A pipe's next program may already be connected to this end, which must not leave.
         self.kept = match (self.become_as(State::Away), error) {
-            (State::Up(ring), RingError::Closed) if ring.kind() == RingKind::Pipe => Some(ring.another()),
+            (State::Up(ring), RingError::Closed) if ring.kind() == RingKind::Pipe => ring.another(),
             _ => None,
         };
     }
 
     /// The ring is lost if its socket hung up.
     pub fn check_socket(&mut self, now: u64) {
-        if matches!(&self.state, State::Up(ring) if is_readable(ring.socket())) {
+        if matches!(&self.state, State::Up(ring) if ring.socket().is_some_and(is_readable)) {
             self.lose(&RingError::Closed, now);
         }
     }

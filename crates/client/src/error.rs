@@ -48,6 +48,17 @@ pub enum RingError {
         /// Largest possible length in bytes.
         most: usize,
     },
+    /// The PCI device is another one.
+    #[error("the PCI device is {vendor:04x}:{device:04x}, not one of a port of kind ring-pci (1af4:1110)")]
+    Device {
+        /// Its vendor.
+        vendor: u16,
+        /// Its number.
+        device: u16,
+    },
+    /// The device's registers have another size, or it made no ring.
+    #[error("the PCI device made no ring: is it one of a port of kind ring-pci, and is its port up?")]
+    NoRing,
     /// An error of the operating system.
     #[error(transparent)]
     Host(#[from] HostError),

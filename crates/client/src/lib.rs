@@ -27,6 +27,7 @@
 
 pub mod attachment;
 mod connect;
+mod device;
 mod error;
 mod link;
 mod ring;

@@ -2,8 +2,12 @@
 
 use crate::RingError;
 use ringway_host::Signal;
+use ringway_mem::{Kept, Words};
 use ringway_ring::RingMemory;
 use rustix::event::epoll;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,14 +17,34 @@ use std::time::Duration;
 const CALL: u64 = 0;
 const SOCKET: u64 = 1;
 
+/// How long a program sleeps that nobody wakes, in nanoseconds.
+const NAP: i64 = 100_000;
+
+/// What notifies the other side.
+#[derive(Debug)]
+enum Kick {
+    Eventfd(Signal, Arc<OwnedFd>),
+    /// A register of a device, the first word of these.
+    Register(Kept),
+}
+
 /// The memory and the descriptors of a ring.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub memory: RingMemory,
-    kick: Signal,
-    pub kick_fd: Arc<OwnedFd>,
+    kick: Kick,
+    /// Readable when the other side notifies us, or by a timer if it can't.
     pub call: OwnedFd,
+    naps: bool,
     epoll: OwnedFd,
+}
+
+/// An epoll that watches `call`. Edge-triggered, so that it never has to be read.
+fn watch(call: &OwnedFd) -> Result<OwnedFd, RingError> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&epoll, call, epoll::EventData::new_u64(CALL), edge)?;
+    Ok(epoll)
 }
 
 impl Link {
@@ -30,29 +54,59 @@ impl Link {
         call: OwnedFd,
         socket: &UnixStream,
     ) -> Result<Link, RingError> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        // Edge-triggered, so that the eventfd never has to be read.
-        let edge = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&epoll, &call, epoll::EventData::new_u64(CALL), edge)?;
+        let epoll = watch(&call)?;
         let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), interest)?;
-        let kick_fd = Arc::new(kick);
-        let kick = Signal::of(kick_fd.clone())?;
-        Ok(Link { memory, kick, kick_fd, call, epoll })
+        let kick = Arc::new(kick);
+        let kick = Kick::Eventfd(Signal::of(kick.clone())?, kick);
+        Ok(Link { memory, kick, call, naps: false, epoll })
+    }
+
+    /// A link to a device, by its doorbell. Without `call`, nobody wakes the program.
+    pub fn to_device(memory: RingMemory, doorbell: Kept, call: Option<OwnedFd>) -> Result<Link, RingError> {
+        let naps = call.is_none();
+        let timer =
+            || timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK);
+        let call = call.map_or_else(timer, Ok)?;
+        let epoll = watch(&call)?;
+        Ok(Link { memory, kick: Kick::Register(doorbell), call, naps, epoll })
     }
 
     /// Notifies the other side.
     #[cold]
     pub fn kick(&self) {
-        self.kick.send();
+        match &self.kick {
+            Kick::Eventfd(signal, _) => signal.send(),
+            Kick::Register(doorbell) => {
+                if let Some(words) = Words::<u32>::new(doorbell.span()) {
+                    words.store_release(0, 1);
+                }
+            }
+        }
+    }
+
+    /// The eventfd that notifies the other side, if there is one.
+    pub fn kick_fd(&self) -> Option<&Arc<OwnedFd>> {
+        match &self.kick {
+            Kick::Eventfd(_, fd) => Some(fd),
+            Kick::Register(_) => None,
+        }
+    }
+
+    /// Before sleeping: starts the timer of a program that nobody wakes.
+    pub fn arm(&self) -> Result<(), RingError> {
+        if self.naps {
+            let time = |tv_nsec| Timespec { tv_sec: 0, tv_nsec };
+            let once = Itimerspec { it_interval: time(0), it_value: time(NAP) };
+            timerfd_settime(&self.call, TimerfdTimerFlags::empty(), &once)?;
+        }
+        Ok(())
     }
 
     /// Sleeps until the other side notifies us; `false` after `timeout`.
     pub fn sleep(&self, timeout: Option<Duration>) -> Result<bool, RingError> {
-        let timeout = timeout.map(|time| rustix::time::Timespec {
-            tv_sec: time.as_secs() as i64,
-            tv_nsec: i64::from(time.subsec_nanos()),
-        });
+        let timeout = timeout
+            .map(|time| Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) });
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 2];
         let (events, _) = match epoll::wait(self.epoll.as_fd(), &mut events, timeout.as_ref()) {
             Ok(events) => events,

@@ -1,13 +1,14 @@
 //! A ring with both directions, and waiting for it.
 
 use crate::connect::{Map, RingOptions, anywhere, ask, connect, get};
+use crate::device;
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
 use ringway_mem::Region;
 use ringway_ring::{RX, RingKind, TX};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,12 +36,35 @@ pub struct Ring {
     /// The receiving direction.
     pub rx: Rx,
     link: Arc<Link>,
-    socket: UnixStream,
+    origin: Origin,
     spin: Duration,
     is_second: bool,
 }
 
+/// Where a ring comes from.
+#[derive(Debug)]
+enum Origin {
+    Socket(UnixStream),
+    Device(PathBuf, device::Registers),
+}
+
 impl Ring {
+    /// The ring of the port at `path`, a socket, or of the PCI device whose folder in sysfs is `path`.
+    pub fn open(path: &Path) -> Result<Ring, RingError> {
+        if path.is_dir() { Ring::open_device(path) } else { Ring::connect(path) }
+    }
+
+    /// In a guest: the ring of a port of kind `ring-pci`, whose device has the folder `path`,
+    /// `/sys/bus/pci/devices/ADDRESS`. The sizes are the port's. If vfio-pci has the device, its interrupt wakes this
+    /// program; otherwise nobody does, so that [`Ring::wait`] looks every 100 us, and root's rights are needed.
+    pub fn open_device(path: &Path) -> Result<Ring, RingError> {
+        let (link, registers) = device::open(path)?;
+        let link = Arc::new(link);
+        let (tx, rx) = (Tx::new(link.clone(), TX), Rx::new(link.clone(), RX));
+        let origin = Origin::Device(path.into(), registers);
+        Ok(Ring { tx, rx, link, origin, spin: Duration::ZERO, is_second: false })
+    }
+
     /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end.
     pub fn connect(path: &Path) -> Result<Ring, RingError> {
         Ring::connect_with(path, RingOptions::default(), None)
@@ -59,18 +83,32 @@ impl Ring {
         let got = get(&socket, timeout, map)?;
         let (tx, rx) = (Tx::new(got.link.clone(), got.rings[0]), Rx::new(got.link.clone(), got.rings[1]));
         let is_second = got.rings == [RX, TX];
-        Ok(Ring { tx, rx, link: got.link, socket, spin: Duration::ZERO, is_second })
+        let origin = Origin::Socket(socket);
+        Ok(Ring { tx, rx, link: got.link, origin, spin: Duration::ZERO, is_second })
     }
 
-    /// Waits for a pipe's new other end after [`RingError::Closed`]; frames in the old memory are lost.
+    /// Waits for a pipe's new other end after [`RingError::Closed`], or opens the device again; frames in the old
+    /// memory are lost.
     pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
         let spin = self.spin;
-        Ok(Ring { spin, ..self.another().ring(timeout)? })
+        let new = match self.origin {
+            Origin::Socket(socket) => Ring::over(socket, timeout, &anywhere)?,
+            Origin::Device(path, registers) => {
+                // vfio-pci lets one program have the device.
+                drop((self.tx, self.rx, self.link, registers));
+                Ring::open_device(&path)?
+            }
+        };
+        Ok(Ring { spin, ..new })
     }
 
-    /// Drops the ring, and prepares to receive another from the pipe's new other end over the same socket.
-    pub fn another(self) -> Coming {
-        Coming { socket: self.socket }
+    /// Drops the ring, and prepares to receive another from the pipe's new other end over the same socket, if it came
+    /// over a socket.
+    pub fn another(self) -> Option<Coming> {
+        match self.origin {
+            Origin::Socket(socket) => Some(Coming { socket }),
+            Origin::Device(..) => None,
+        }
     }
 
     /// The kind of ring: to a port, or a pipe.
@@ -88,9 +126,9 @@ impl Ring {
         self.link.memory.region()
     }
 
-    /// The eventfd that notifies the other side.
-    pub fn kick_fd(&self) -> BorrowedFd<'_> {
-        (*self.link.kick_fd).as_fd()
+    /// The eventfd that notifies the other side; none for a device, which has a register.
+    pub fn kick_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.link.kick_fd().map(|kick| kick.as_fd())
     }
 
     /// Bytes of a slot's buffer.
@@ -152,8 +190,10 @@ impl Ring {
         let tx = wait.tx == 0 || self.tx.arm(wait.tx)?;
         if !(rx && tx) {
             self.disarm(wait);
+            return Ok(false);
         }
-        Ok(rx && tx)
+        self.link.arm()?;
+        Ok(true)
     }
 
     /// Cancels [`Ring::arm`].
@@ -171,14 +211,17 @@ impl Ring {
         Ok(rx || wait.tx != 0 && self.tx.room(wait.tx)? >= wait.tx.min(self.tx.slots()))
     }
 
-    /// The socket that delivered the ring. It hangs up when the ring is closed.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// The socket that delivered the ring, if it came over one. It hangs up when the ring is closed.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.origin {
+            Origin::Socket(socket) => Some(socket.as_fd()),
+            Origin::Device(..) => None,
+        }
     }
 }
 
-/// The eventfd that the other side writes after [`Ring::arm`]. It stays readable until it is read, so watch
-/// it edge-triggered, or read it.
+/// The eventfd that the other side writes after [`Ring::arm`], or a timer in its place. It stays readable until it is
+/// read, so watch it edge-triggered, or read it.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.call.as_fd()

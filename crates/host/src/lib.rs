@@ -23,6 +23,7 @@ pub mod listener;
 mod machine;
 mod memory;
 mod packet_socket;
+mod pci_device;
 mod poll;
 mod preload;
 mod program_pages;
@@ -57,6 +58,7 @@ pub use memory::{
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
+pub use pci_device::PciDevice;
 pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
 pub use program_pages::forget_program_pages;

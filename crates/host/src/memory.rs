@@ -315,6 +315,15 @@ impl Mapping {
         Ok(Mapping::new(0, len, watched, Held { place, emptied: 0, origin: None, _share: share }))
     }
 
+    /// Maps `len` bytes at `offset` of a device's file, both in whole pages: a part of a PCI device, which exists as
+    /// long as the mapping. The driver of its bus must be trusted, since an access waits for the device.
+    pub fn of_device(file: impl AsFd, offset: u64, len: usize) -> Result<Arc<Mapping>, HostError> {
+        let place = Reservation::new(len, PAGE as usize)?;
+        place.map_as(MapFlags::SHARED, 0, len, file.as_fd(), offset)?;
+        let held = Held { place, emptied: 0, origin: None, _share: Share::nothing() };
+        Ok(Arc::new(Mapping::new(0, len, Watched::nothing(), held)))
+    }
+
     /// As [`Mapping::shared`], charged to a port's `account`.
     fn counted(
         file: BorrowedFd<'_>,

@@ -6,9 +6,9 @@ use ringway_host::EventFd;
 use std::os::fd::AsFd;
 
 /// Where the guest finds the memory: behind the largest memory of its own.
-const MEMORY: u64 = 0x8000_0000;
+pub(crate) const MEMORY: u64 = 0x8000_0000;
 /// Where a write notifies the port: beyond the memory of the largest ring.
-const DOORBELL: u64 = 0xd000_0000;
+pub(crate) const DOORBELL: u64 = 0xd000_0000;
 
 /// Why a ring can't be attached.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,8 @@ impl Vm {
         let mut memory = ring.region().clone();
         memory.guest = MEMORY;
         self.add_memory(&memory)?;
-        self.add_doorbell(DOORBELL, ring.kick_fd().try_clone_to_owned()?)?;
+        let kick = ring.kick_fd().ok_or(std::io::ErrorKind::Unsupported).map_err(std::io::Error::from)?;
+        self.add_doorbell(DOORBELL, kick.try_clone_to_owned()?)?;
         self.add_wake(EventFd::from(ring.as_fd().try_clone_to_owned()?))?;
         let (len, end) = (memory.len, u8::from(ring.is_second()));
         Ok(format!("ring={MEMORY} ring-len={len} ring-end={end} kick={DOORBELL}"))

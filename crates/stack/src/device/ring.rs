@@ -121,7 +121,7 @@ impl Device for RingDevice {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.ring.as_fd(), self.ring.socket()]
+        [self.ring.as_fd()].into_iter().chain(self.ring.socket()).collect()
     }
 
     fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError> {

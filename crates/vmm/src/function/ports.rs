@@ -204,7 +204,7 @@ impl Ports {
                 State::Away => {}
                 State::Requested(coming) => poll_fds.push(readable(&coming.as_fd())),
                 // The guest itself is woken by the ring.
-                State::Up(ring) => poll_fds.push(readable(&ring.socket())),
+                State::Up(ring) => poll_fds.extend(ring.socket().iter().map(readable)),
             }
         }
         next
@@ -226,7 +226,8 @@ fn place(
     let mut memory = ring.region().clone();
     let len = memory.len;
     let call = ring.as_fd().try_clone_to_owned()?;
-    let kick = ring.kick_fd().try_clone_to_owned()?;
+    let kick =
+        ring.kick_fd().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?.try_clone_to_owned()?;
     let slot = match window.offset_of(&memory) {
         Some(offset) => {
             memory.guest = WINDOW + offset;
