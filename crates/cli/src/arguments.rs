@@ -572,8 +572,8 @@ Examples:
     },
     /// Move a function in a VM to another fabric of this host, with its state.
     #[command(after_help = "\
-The other fabric needs ring ports of the same names that no function has. If the function can't run there, it goes on
-here.
+The other fabric needs ring ports of the same names that no function has. If the function can't run there, it
+goes on here.
 
 Examples:
   ringway function migrate wall --to /run/ringway/other/api.sock")]

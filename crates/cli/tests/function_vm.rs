@@ -133,8 +133,9 @@ fn what_can_not_be_snapshotted_or_cloned_is_refused_with_a_reason() {
 /// A function that keeps frames until its handler `u.active` says otherwise.
 fn keeper(name: &str) -> String {
     format!(
-        "[function.{name}]\nisolation = \"vm\"\nmemory = \"32MB\"\nport = \"{name}\"\nclick = \"FromPort({name}) \
-         -> c :: Counter -> Queue(1000) -> u :: Unqueue(ACTIVE false) -> ToPort({name});\"\n"
+        "[function.{name}]\nisolation = \"vm\"\nmemory = \"32MB\"\nport = \"{name}\"\n\
+         click = \"FromPort({name}) -> c :: Counter -> Queue(1000) -> u :: Unqueue(ACTIVE false) \
+         -> ToPort({name});\"\n"
     )
 }
 

@@ -233,8 +233,8 @@ impl Space {
         let slot = kvm_userspace_memory_region { slot: free as u32, ..slot };
         // SAFETY: a region is mapped readable and writable as long as its clone in `slots`, which is dropped after the
         // slot was emptied or the machine is gone; a guest is one of the peers that may write it. A window is reserved
-        // as long: nothing but what is meant for the guest is mapped there. Constants are mapped as long as this process
-        // runs, and the flag forbids the guest to write them.
+        // as long: nothing but what is meant for the guest is mapped there. Constants are mapped as long as this
+        // process runs, and the flag forbids the guest to write them.
         unsafe { self.vm.set_user_memory_region(slot) }.map_err(error("KVM_SET_USER_MEMORY_REGION"))?;
         if free == slots.len() {
             slots.push(None);

@@ -41,8 +41,8 @@ pub fn forget_program_pages(except: &[u8]) {
     let except = begin..begin + except.len();
     for part in found.0.iter().flat_map(|range| pages(range, &except)).filter(|part| !part.is_empty()) {
         let at = std::ptr::with_exposed_provenance_mut(part.start);
-        // SAFETY: a part of the program's file that is mapped without the right to write: the kernel maps the same bytes
-        // again when they are used.
+        // SAFETY: a part of the program's file that is mapped without the right to write: the kernel maps the same
+        // bytes again when they are used.
         unsafe { libc::madvise(at, part.len(), libc::MADV_DONTNEED) };
     }
 }

@@ -7,8 +7,10 @@ mod common;
 use common::lab::{Lab, MEMORY, begin, nobody, read, run};
 use common::pipes::{SMALL, exchange, joined, pipe};
 use ringway_host::memfd;
-use ringway_vmm::{FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError};
-use std::io::Write;
+use ringway_vmm::{
+    Blank, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError,
+};
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
@@ -109,6 +111,44 @@ fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
     assert_eq!(read(&mut original.connect(), "c.count"), "3");
     stop(clone);
     stop(original);
+}
+
+#[test]
+fn a_frozen_guest_stands_still_until_it_is_thawed_and_one_that_moved_has_its_state() {
+    let Some(original) =
+        begin("Idle -> Discard; t :: TimedSource(0.001) -> c :: Counter -> Discard;", &[], nobody)
+    else {
+        return;
+    };
+    up(&original);
+    let mut program = original.connect();
+    let number = |program: &mut _| read(program, "c.count").parse::<u64>().unwrap();
+    while number(&mut program) == 0 {}
+    let file = memfd("memory", MEMORY).unwrap();
+    let (sender, answer) = channel();
+    original.camera.freeze(file.try_clone().unwrap(), move |result| drop(sender.send(result)));
+    let snapshot = answer.recv_timeout(common::BOUND).unwrap().unwrap();
+    // Nobody answers.
+    let mut other = UnixStream::connect(&original.socket).unwrap();
+    other.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
+    assert!(other.read(&mut [0; 8]).is_err());
+    let vm = FunctionVm::moved(Blank::new().unwrap(), &snapshot, file, 0).unwrap();
+    let moved = run(vm, nobody);
+    up(&moved);
+    let mut far = moved.connect();
+    let before = number(&mut far);
+    assert!(before > 0);
+    while number(&mut far) == before {}
+    // Its memory is its own, and so it can be snapshotted.
+    let (again, file) = moved.snapshot().unwrap();
+    let clone = run(clone_of(&again, &file, 0), nobody);
+    up(&clone);
+    assert!(number(&mut clone.connect()) > before);
+    original.camera.thaw();
+    let before = number(&mut program);
+    while number(&mut program) == before {}
+    drop((program, far, other));
+    [clone, moved, original].into_iter().for_each(stop);
 }
 
 #[test]

@@ -443,8 +443,8 @@ async fn clone_snapshot(
     ask(&inbox, |answer| Ask::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
 }
 
-/// Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the answer
-/// is posted as an arrival. It is suspended: resuming it lets it go on here after all, removing it ends it.
+/// Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the
+/// answer is posted as an arrival. It is suspended: resuming it lets it go on here after all, removing it ends it.
 #[utoipa::path(post, path = "/v1/functions/{name}/depart",
     params(("name" = String, Path, description = "The function")),
     responses((status = 200, body = Departure), (status = 404, body = Trouble),
