@@ -68,6 +68,9 @@ struct Arguments {
     /// Relay datagrams between standard input and output.
     #[arg(long, hide = true)]
     relay: bool,
+    /// Print the resident bytes of an idle connection's end.
+    #[arg(long, hide = true)]
+    idle_connections: bool,
 }
 
 fn subject(name: &str) -> Result<&'static str, String> {
@@ -92,6 +95,9 @@ fn main() -> ExitCode {
     }
     if arguments.relay {
         return ExitCode::from(u8::from(peer::relay::relay().is_err()));
+    }
+    if arguments.idle_connections {
+        return ExitCode::from(u8::from(tcp::memory::print().is_err()));
     }
     if arguments.markdown {
         print!("{}", report::markdown(&report::read(&report)));

@@ -1,14 +1,14 @@
 //! How long after its due time a timer is handled: those that pace a connection, for a program that polls our stack and
-//! for one that sleeps. Its peer is a thread that does nothing but sleep until the same kind of times.
+//! for one that sleeps. Their peers are threads that do nothing else: one reads the clock, the other sleeps.
 
 use super::flow::{PATIENCE, Traffic, accept, receive};
 use super::lab::{Bench, Cell};
 use super::{Rows, scaled};
 use crate::Failure;
-use crate::entry::{Better, Slices};
+use crate::entry::{Better, Entry, Mark, Slices};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER};
+use crate::rig::{LOAD, Pinned, WORKER, clock};
 use hdrhistogram::Histogram;
 use ringway_stack::{Cidr, Config, Host, TcpListener};
 use ringway_tcp::congestion::Algorithm::Bbr1;
@@ -76,6 +76,14 @@ fn sleeper(time: Duration) -> Result<Times, Failure> {
     Ok(times)
 }
 
+/// The lateness of a thread that only reads the clock: what the machine takes from any that polls.
+fn reader(time: Duration) -> Result<Times, Failure> {
+    let mut times = times()?;
+    let count = (time.as_nanos() / GAP.as_nanos()) as u32;
+    clock::late(Instant::now(), GAP, count).for_each(|late| times.saturating_record(late));
+    Ok(times)
+}
+
 /// p50 and p99 of each slice, in us, and all times.
 #[derive(Default)]
 struct Kind {
@@ -115,6 +123,7 @@ pub fn rows(plan: &Plan) -> Rows {
     listener.set_nonblocking(true)?;
     let (stop, traffic) = (AtomicBool::new(false), Traffic::default());
     let [mut polling, mut asleep, mut peer] = [Kind::default(), Kind::default(), Kind::default()];
+    let (mut bare, stolen) = (Kind::default(), clock::Stolen::begin()?);
     let (warm, slice) = (scaled(plan, 1.0), scaled(plan, 1.0));
     std::thread::scope(|scope| {
         let receiver = scope.spawn(|| -> Result<(), Failure> {
@@ -134,6 +143,7 @@ pub fn rows(plan: &Plan) -> Rows {
                 // What waited for the note would count as late.
                 sender.run(slice / 10, false)?;
                 polling.add(sender.run(slice, false)?)?;
+                bare.add(reader(slice)?)?;
                 sender.run(slice / 10, true)?;
                 asleep.add(sender.run(slice, true)?)?;
                 peer.add(sleeper(slice)?)?;
@@ -145,28 +155,32 @@ pub fn rows(plan: &Plan) -> Rows {
         receiver.join().map_err(|_| "a thread failed")??;
         result
     })?;
-    let [p50, p99] = polling.slices.clone().map(|slices| Slices::of(&slices, &[]));
-    let p50 = p50.entry("us", Better::Less).at_most(1.0);
-    let mut first = p99.entry("us", Better::Less).at_most(5.0);
-    first = first.with("p50", p50.ours.unwrap_or(f64::NAN));
-    first.marks.extend(
-        p50.marks.into_iter().map(|mark| crate::entry::Mark { mark: format!("p50 {}", mark.mark), ..mark }),
-    );
-    first.series = [("polling", &polling), ("asleep", &asleep), ("a thread that only sleeps", &peer)]
-        .map(|(name, kind)| (name.to_string(), kind.curve()))
-        .into();
-    let second = Slices::of(&asleep.slices[1], &peer.slices[1]).entry("us", Better::Less).ratio_at_most(2.0);
-    let middle = Slices::of(&asleep.slices[0], &peer.slices[0]).entry("us", Better::Less);
-    let second = second.with("p50", middle.ours.unwrap_or(f64::NAN));
-    let second = second.with("peer's p50", middle.peer.unwrap_or(f64::NAN));
-    Ok(vec![
-        (
-            "lateness",
-            first.note("p99; pacing timers of one connection at 400 Mb/s, polled on a core of its own"),
-        ),
-        (
-            "lateness.asleep",
-            second.note("p99; peer: a thread that sleeps for 1 ms, in a loop; 50 us are timer slack"),
-        ),
-    ])
+    Ok(entries([&polling, &bare, &asleep, &peer], stolen.end()?))
+}
+
+/// The rows of a program that polls, a loop that reads the clock, a program that sleeps, and a thread that does;
+/// `stolen` is the part of the cores' time that the hypervisor took, in percent.
+fn entries([polling, bare, asleep, peer]: [&Kind; 4], stolen: f64) -> Vec<(&'static str, Entry)> {
+    let of = |ours: &Kind, peer: &Kind, part: usize| {
+        Slices::of(&ours.slices[part], &peer.slices[part]).entry("us", Better::Less)
+    };
+    let with_p50 = |entry: Entry, p50: &Entry| {
+        let entry = entry.with("p50", p50.ours.unwrap_or(f64::NAN));
+        entry.with("peer's p50", p50.peer.unwrap_or(f64::NAN)).with("stolen, %", stolen)
+    };
+    let p50 = of(polling, bare, 0).at_most(1.0);
+    let mut first = with_p50(of(polling, bare, 1).at_most(5.0), &p50);
+    first.marks.extend(p50.marks.into_iter().map(|mark| Mark { mark: format!("p50 {}", mark.mark), ..mark }));
+    let kinds = [
+        ("polling", polling),
+        ("a thread that only reads the clock", bare),
+        ("asleep", asleep),
+        ("a thread that only sleeps", peer),
+    ];
+    first.series = kinds.map(|(name, kind)| (name.to_string(), kind.curve())).into();
+    let second = with_p50(of(asleep, peer, 1).ratio_at_most(2.0), &of(asleep, peer, 0));
+    let polls =
+        "p99; pacing timers at 400 Mb/s, polled on a core of its own; peer: a loop that only reads the clock";
+    let sleeps = "p99; peer: a thread that sleeps for 1 ms, in a loop; 50 us are timer slack";
+    vec![("lateness", first.note(polls)), ("lateness.asleep", second.note(sleeps))]
 }

@@ -7,7 +7,7 @@ use crate::peer::relay::Relay;
 use crate::plan::Plan;
 use crate::rig::fabric::Rig;
 use crate::rig::program::{connected, on_port};
-use crate::rig::{LOAD, Pinned, WORKER, times, two_cores};
+use crate::rig::{LOAD, Pinned, WORKER, clock, times, two_cores};
 use crate::run::Output;
 use hdrhistogram::Histogram;
 use ringway_client::{Ring, RingOptions, Wait};
@@ -49,13 +49,18 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         let slices = lateness(plan);
         output.put(
             "link.lateness",
-            slices.map(|[p99, p50, most]| {
-                let value = |slices: Slices| slices.entry("us", Better::Less).ours.unwrap_or(f64::NAN);
-                let entry = p99.entry("us", Better::Less).at_most(20.0);
+            slices.map(|([p99, p50, most], stolen)| {
+                let [p50, most] = [p50, most].map(|slices| slices.entry("us", Better::Less));
+                let value = |value: Option<f64>| value.unwrap_or(f64::NAN);
+                let note =
+                    "p99, as the receiving program sees it; all poll; peer: loops that only read the clock";
+                let entry = p99.entry("us", Better::Less).at_most(20.0).note(note);
                 entry
-                    .with("p50", value(p50))
-                    .with("longest of a slice", value(most))
-                    .note("p99, as the receiving program sees it; all threads poll")
+                    .with("p50", value(p50.ours))
+                    .with("longest of a slice", value(most.ours))
+                    .with("peer's p50", value(p50.peer))
+                    .with("peer's longest of a slice", value(most.peer))
+                    .with("stolen, %", stolen)
             }),
         );
     }
@@ -68,8 +73,33 @@ const DELAY: Duration = Duration::from_millis(1);
 const GAP: Duration = Duration::from_micros(20);
 
 /// p99, p50 and maximum of the time after its due time at which a frame of a link with a constant delay arrives at a
-/// program that polls, in microseconds.
-fn lateness(plan: &Plan) -> Result<[Slices; 3], Failure> {
+/// program that polls, in microseconds; and how much of both cores' time the hypervisor took meanwhile, in percent. The
+/// peer is what a frame would pass if nothing had to be done: on each core, a loop that only reads the clock.
+fn lateness(plan: &Plan) -> Result<([Slices; 3], f64), Failure> {
+    let mut all = [Slices::default(), Slices::default(), Slices::default()];
+    let before = clock::Stolen::begin()?;
+    for _ in 0..plan.slices(2 * SLICE) {
+        machine::note();
+        let times = on_line()?;
+        let mut bare = empty()?;
+        let count = (SLICE.as_nanos() / GAP.as_nanos()) as u32;
+        for late in clock::late_on([WORKER, LOAD], Instant::now(), GAP, count)? {
+            bare.saturating_record(late);
+        }
+        for (slices, part) in all.iter_mut().zip([0.99, 0.5, 1.0]) {
+            slices.ours.push(times.value_at_quantile(part) as f64 / 1e3);
+            slices.peer.push(bare.value_at_quantile(part) as f64 / 1e3);
+        }
+    }
+    Ok((all, before.end()?))
+}
+
+fn empty() -> Result<Histogram<u64>, Failure> {
+    Ok(Histogram::new_with_max(10_000_000_000, 3)?)
+}
+
+/// A slice of frames over a link of its own, whose worker polls until the end.
+fn on_line() -> Result<Histogram<u64>, Failure> {
     let mut rig = Rig::start(&[WORKER], 3, Poll::Always)?;
     let ring = |name: &str, to: &str| Port::new(name, Kind::new("ring", &()), Some(To::Patch(to.into())));
     let mut from = connected(&mut rig, ring("from", "line"), RingOptions::default())?;
@@ -79,39 +109,30 @@ fn lateness(plan: &Plan) -> Result<[Slices; 3], Failure> {
     rig.add_port(Port::new("line", kind, Some(To::Patch("to".into()))))?;
     let (from, to, mut out) = (&mut from.ring, &mut to.ring, [0; 64]);
     let _pinned = Pinned::to(LOAD)?;
-    let mut all = [Slices::default(), Slices::default(), Slices::default()];
-    let (clock, mut next) = (Instant::now(), Duration::ZERO);
-    for _ in 0..plan.slices(SLICE) {
-        machine::note();
-        let mut times = Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
-        let begin = clock.elapsed();
-        // Frames that waited for the note above would count as late.
-        let fresh = (begin + 2 * DELAY).as_nanos() as u64;
-        loop {
-            let now = clock.elapsed();
-            if now >= begin + SLICE {
-                break;
-            }
-            if now >= next {
-                next = now + GAP;
-                let mut sent = frame(2, 1);
-                sent[16..24].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
-                from.tx.push(&sent)?;
-                from.tx.sync()?;
-            }
-            while to.rx.pop(&mut out)?.is_some() {
-                let sent = out[16..24].try_into().map_or(0, u64::from_le_bytes);
-                if sent >= fresh {
-                    let late = clock.elapsed().as_nanos() as u64 - sent;
-                    times.saturating_record(late.saturating_sub(DELAY.as_nanos() as u64));
-                }
-            }
-            to.rx.sync()?;
+    let (clock, mut next, mut times) = (Instant::now(), Duration::ZERO, empty()?);
+    // Frames of the first milliseconds meet a worker that begins.
+    let fresh = (5 * DELAY).as_nanos() as u64;
+    loop {
+        let now = clock.elapsed();
+        if now >= SLICE + 5 * DELAY {
+            return Ok(times);
         }
-        let figures = [times.value_at_quantile(0.99), times.value_at_quantile(0.5), times.max()];
-        all.iter_mut().zip(figures).for_each(|(slices, figure)| slices.ours.push(figure as f64 / 1e3));
+        if now >= next {
+            next = now + GAP;
+            let mut sent = frame(2, 1);
+            sent[16..24].copy_from_slice(&(now.as_nanos() as u64).to_le_bytes());
+            from.tx.push(&sent)?;
+            from.tx.sync()?;
+        }
+        while to.rx.pop(&mut out)?.is_some() {
+            let sent = out[16..24].try_into().map_or(0, u64::from_le_bytes);
+            if sent >= fresh {
+                let late = clock.elapsed().as_nanos() as u64 - sent;
+                times.saturating_record(late.saturating_sub(DELAY.as_nanos() as u64));
+            }
+        }
+        to.rx.sync()?;
     }
-    Ok(all)
 }
 
 fn frame(to: u8, from: u8) -> [u8; 64] {

@@ -1,6 +1,7 @@
 //! The building blocks of benchmarks: a fabric in this process, and the peers of its ports.
 
 pub mod bare;
+pub mod clock;
 pub mod fabric;
 pub mod fan;
 pub mod front;

@@ -50,7 +50,6 @@ pub fn ring() -> RingOptions {
         extra: 1024,
         offloads: true,
         largest: 65_535 + 22,
-        ..RingOptions::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod bulk;
 pub mod ends;
-mod memory;
+pub mod memory;
 mod transactions;
 
 use crate::Failure;
