@@ -61,8 +61,8 @@ impl Stream {
 }
 
 /// 10 Gb/s, 100 ms, 1% lost: bytes that are lost, and whose retransmission is lost too, hold up the stream for three
-/// round trips, and one of a hundred of these for four. Each round trip needs 125 MB in both windows, and there are eight
-/// such losses in it, so that windows of 250 MB are full for a part of the time. With 500 MB the line is the limit.
+/// round trips, and one of a hundred of these for four. Each round trip needs 125 MB in both windows, and there are
+/// eight such losses in it, so that windows of 250 MB are full for a part of the time. With 500 MB the line limits it.
 #[test]
 fn bbr_fills_ten_gigabits_of_which_a_percent_is_lost_as_far_as_its_windows_do() {
     const RATE: u64 = 1_250_000_000;

@@ -108,7 +108,7 @@ impl Connection {
             tcpi_total_retrans: self.counts.retrans,
             tcpi_pacing_rate: self.window.pacing_rate,
             tcpi_delivery_rate: self.delivery_rate(),
-            tcpi_delivery_rate_app_limited: self.recovery.last_sample.is_app_limited,
+            tcpi_delivery_rate_app_limited: self.recovery.last_rate.is_app_limited,
             tcpi_bytes_acked: self.counts.bytes_acked,
             tcpi_bytes_received: self.counts.bytes_received,
             tcpi_bytes_sent: self.counts.bytes_sent,
@@ -130,7 +130,7 @@ impl Connection {
     }
 
     fn delivery_rate(&self) -> u64 {
-        let sample = &self.recovery.last_sample;
+        let sample = &self.recovery.last_rate;
         (u128::from(sample.delivered) * 1_000_000_000 / u128::from(sample.interval.max(1))) as u64
     }
 
@@ -157,7 +157,7 @@ impl Connection {
             in_flight: self.in_flight(),
             pacing_rate: value(self.window.pacing_rate),
             delivery_rate: self.delivery_rate(),
-            app_limited: self.recovery.last_sample.is_app_limited,
+            app_limited: self.recovery.last_rate.is_app_limited,
             rtt: self.rtt.latest,
             srtt: self.rtt.srtt,
             min_rtt: self.rtt.min().unwrap_or(0),

@@ -587,3 +587,14 @@ impl Connection {
 fn near(base: u64, difference: u32) -> u64 {
     base.wrapping_add_signed(i64::from(difference as i32))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A million idle connections need less than 2 GB: this, the controller, and some 150 bytes of the stack's tables.
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Connection>() <= 1632, "{} bytes", size_of::<Connection>());
+    }
+}

@@ -58,9 +58,17 @@ pub(crate) struct Recovery {
     /// `nxt` when a tail loss probe was sent, and whether it was a retransmission.
     pub tail_probe: Option<(u64, bool)>,
     pub tail_probe_sent: bool,
-    pub last_sample: RateSample,
+    pub last_rate: LastRate,
     /// The timestamp that the peer echoed last.
     echo: u32,
+}
+
+/// What is told of the last delivery-rate sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LastRate {
+    pub delivered: u64,
+    pub interval: u64,
+    pub is_app_limited: bool,
 }
 
 /// What one acknowledgment changed.
@@ -529,7 +537,8 @@ impl Connection {
         }
         acked.sample.rtt = acked.rtt;
         if acked.sample.interval > 0 {
-            self.recovery.last_sample = acked.sample;
+            let RateSample { delivered, interval, is_app_limited, .. } = acked.sample;
+            self.recovery.last_rate = LastRate { delivered, interval, is_app_limited };
         }
         self.update_window();
         self.window.cwnd_limited =

@@ -49,7 +49,7 @@ impl Connection {
 
     /// Bytes arrived. While some are missing, the program can't read those after them, so that what it reads tells too
     /// little: the window must hold them until the missing ones were sent again, a round trip or more, and what arrives
-    /// meanwhile. Attack: a peer that leaves a hole makes the buffer grow to `tcp_rmem[2]`, as one that sends fast does.
+    /// meanwhile. Attack: a peer that leaves a hole makes the buffer grow to `tcp_rmem[2]`, as one that is fast does.
     pub(super) fn moderate_holes(&mut self, now: u64, count: u64, settings: &Settings) {
         self.tuning.arrived += count;
         let rtt = self.receiver_rtt();
