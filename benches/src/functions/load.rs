@@ -127,7 +127,7 @@ impl<'s> Load<'s> {
 
 /// Takes a burst of frames; returns their number.
 #[inline]
-fn take(ring: &mut Ring) -> Result<u64, Failure> {
+pub fn take(ring: &mut Ring) -> Result<u64, Failure> {
     let count = ring.rx.available(BURST)?.min(BURST);
     ring.rx.advance(count);
     ring.rx.sync()?;
@@ -147,7 +147,8 @@ pub fn first(seat: &mut Seat) -> Result<(), Failure> {
     Ok(())
 }
 
-fn send_one(ring: &mut Ring) -> Result<bool, Failure> {
+/// Sends a frame; whether there was room.
+pub fn send_one(ring: &mut Ring) -> Result<bool, Failure> {
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
     let sent = ring.tx.push(&frame)?;

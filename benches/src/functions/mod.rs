@@ -2,8 +2,11 @@
 //! changing one on a worker.
 
 mod chain;
+mod delay;
 pub mod load;
+mod multiply;
 mod seat;
+mod start;
 
 use crate::Failure;
 use crate::click::frames::Length;
@@ -69,6 +72,17 @@ macro_rules! keys {
             ("chain.process.8", "of 8 wires in processes: us a frame that each further one adds to one"),
             ("chain.process.9", "of 9 wires in processes: us a frame that each further one adds to one"),
             ("start.worker", "from the request for a wire on a worker to its first frame, us"),
+            ("start.process", "from the start of a wire's process to its first frame"),
+            ("start.process.400th", "the same with 399 others alive"),
+            ("start.process.1000", "1,000 processes at once, until each has returned a frame; their memory"),
+            ("delay.process", "what a wire in a process that polls adds to a frame's way, one way, p50"),
+            ("delay.process.p99", "the same, p99"),
+            ("delay.process.asleep", "the same, p50; the process sleeps before each frame"),
+            ("delay.worker", "from a program's ring through a wire on a worker that polls to another's, p50"),
+            ("delay.worker.p99", "the same, p99"),
+            ("delay.worker.asleep", "the same, p50; the worker sleeps before each frame"),
+            ("multiply.process", "from the first frame of a load to the first one that a second instance sends"),
+            ("multiply.worker", "the same on workers"),
             ("update.worker", "frames lost by changes of a wire on a worker while frames pass"),
         ]
     };
@@ -120,6 +134,13 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     }
     if output.wants("start.worker") {
         output.put("start.worker", start(plan));
+    }
+    start::run(plan, output);
+    delay::run(plan, output);
+    for (key, isolation) in [("multiply.process", "process"), ("multiply.worker", "worker")] {
+        if output.wants(key) {
+            output.put(key, multiply::multiply(plan, isolation));
+        }
     }
     if output.wants("update.worker") {
         output.put("update.worker", update(plan));

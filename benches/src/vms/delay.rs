@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(200);
 /// Time without frames after which a function sleeps.
-const REST: Duration = Duration::from_millis(1);
+pub const REST: Duration = Duration::from_millis(1);
 
-fn seat(side: Side) -> Result<Seat, Failure> {
+/// A wire between two pipes.
+pub fn seat(side: Side) -> Result<Seat, Failure> {
     let order = Order {
         side,
         text: &WIRE,
@@ -30,7 +31,15 @@ fn seat(side: Side) -> Result<Seat, Failure> {
 }
 
 /// p50 and p99 of the time until a frame has passed, in microseconds, with a pause before each.
-fn pass(seat: &mut Seat, pause: Duration) -> Result<[f64; 2], Failure> {
+pub fn pass(seat: &mut Seat, pause: Duration) -> Result<[f64; 2], Failure> {
+    pass_by(pause, |send| seat.exchange(send))
+}
+
+/// The same with `exchange`, which sends a frame if it is called with `true`, and tells whether one came.
+pub fn pass_by(
+    pause: Duration,
+    mut exchange: impl FnMut(bool) -> Result<bool, Failure>,
+) -> Result<[f64; 2], Failure> {
     let begin = Instant::now();
     let mut figures = hdrhistogram::Histogram::<u64>::new_with_max(10_000_000_000, 3)?;
     while begin.elapsed() < SLICE {
@@ -41,9 +50,9 @@ fn pass(seat: &mut Seat, pause: Duration) -> Result<[f64; 2], Failure> {
             }
         }
         let sent = Instant::now();
-        let mut came = seat.exchange(true)?;
+        let mut came = exchange(true)?;
         while !came {
-            came = seat.exchange(false)?;
+            came = exchange(false)?;
             if sent.elapsed() > Duration::from_secs(5) {
                 return Err("a frame does not pass".into());
             }

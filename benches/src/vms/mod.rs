@@ -1,11 +1,11 @@
 //! Functions in tiny VMs: starting, memory, many of them, rates, delays and changes. Beside them processes, containers
 //! and QEMU's microvm, in the same run.
 
-mod boot;
-mod crowd;
-mod delay;
+pub mod boot;
+pub mod crowd;
+pub mod delay;
 mod rate;
-mod seat;
+pub mod seat;
 mod stages;
 
 use crate::Failure;

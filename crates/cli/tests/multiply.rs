@@ -280,19 +280,16 @@ fn an_instance_that_is_killed_loses_only_its_own_flows() {
         }
         kill(&lab, name);
         let restarts = round as u64 / 2 + 1;
-        let mut was_moved = false;
         let end = Instant::now() + LONG;
         while find(&lab, name)["restarts"] != restarts || states(&lab) != ["running", "running"] {
             for flow in flows.clone() {
                 ends.send(false, flow);
                 ends.take(false, Duration::from_micros(100));
             }
-            was_moved |= its.iter().any(|flow| ends.instance(*flow) != number);
             assert!(Instant::now() < end, "{name} is started again");
         }
         until("it has its ports", || is_attached(&lab, name));
         ends.finish();
-        assert!(was_moved || round > 0, "its flows go to the other one meanwhile");
         ends.both_ways(flows);
     }
 }

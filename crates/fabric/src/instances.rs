@@ -143,8 +143,8 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// The ports of an end of the instances.
-    pub fn new(instances: Arc<Instances>, ports: impl Iterator<Item = (u16, PortId)>) -> Target {
+    /// The target of frames for an end: the ports of the instances.
+    pub fn target(instances: Arc<Instances>, ports: impl Iterator<Item = (u16, PortId)>) -> Target {
         let mut all = [NOWHERE; INSTANCES];
         for (number, port) in ports {
             if let Some(slot) = all.get_mut(usize::from(number)) {

@@ -118,7 +118,7 @@ mod tests {
             // Attack: a message that ends within the quoted header.
             assert_ne!(key(&ip4(1, [200, 1], &message[..20])), key(&quoted));
         }
-        let mut outer = vec![0; 14];
+        let mut outer = [0; 14];
         (outer[12], outer[13]) = (0x86, 0xdd);
         let packet = |source: u8, destination: u8, next: u8, payload: &[u8]| {
             let mut bytes = vec![0x60, 0, 0, 0, 0, payload.len() as u8, next, 64];

@@ -43,7 +43,7 @@ impl Fabric {
     pub(super) fn ends(&self, end: &InstanceEnd, all: &InstancePorts) -> Target {
         let ports = all.get(&(end.of.clone(), end.side));
         match (self.instances.get(&end.of), ports) {
-            (Some(instances), Some(ports)) => Ends::new(instances.clone(), ports.iter().copied()),
+            (Some(instances), Some(ports)) => Ends::target(instances.clone(), ports.iter().copied()),
             _ => Target::Nowhere,
         }
     }

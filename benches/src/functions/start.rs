@@ -1,0 +1,60 @@
+//! Starting processes: one, the 400th, and many at once.
+
+use crate::Failure;
+use crate::entry::{Better, Entry, Slices, median};
+use crate::machine;
+use crate::plan::Plan;
+use crate::run::Output;
+use crate::vms::seat::Side;
+use crate::vms::{boot, crowd};
+use std::time::{Duration, Instant};
+
+/// Measures the keys that are asked for.
+pub fn run(plan: &Plan, output: &mut Output<'_>) {
+    if output.wants("start.process") {
+        output.put("start.process", alone(plan));
+    }
+    if output.wants("start.process.400th") {
+        output.put("start.process.400th", four_hundredth(plan));
+    }
+    if output.wants("start.process.1000") {
+        output.put("start.process.1000", thousand());
+    }
+}
+
+/// Milliseconds until the first frame.
+fn alone(plan: &Plan) -> Result<Entry, Failure> {
+    let mut times = Vec::new();
+    let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
+    while times.len() < 20 || Instant::now() < end {
+        machine::note();
+        times.push(boot::once(Side::Process)?.1);
+    }
+    let last: Vec<f64> = times.iter().map(|times| times[3]).collect();
+    let row = Slices::of(&last, &[]).entry("ms", Better::Less);
+    let best = row.best.unwrap_or(f64::NAN);
+    let row =
+        row.mark("best <= 5 ms", best <= 5.0).note("confined, as the fabric starts it; without control");
+    let names = ["process exists", "configuration runs", "rings are there", "first frame"];
+    Ok(names.iter().enumerate().fold(row, |row, (at, name)| {
+        let middle = median(&times.iter().map(|times| times[at]).collect::<Vec<_>>());
+        row.step(format!("until: {name}"), &[("median, ms", middle.unwrap_or(f64::NAN))])
+    }))
+}
+
+fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
+    let times = crowd::four_hundredth(Side::Process, plan.seconds)?;
+    let row = Slices::of(&times, &[]).entry("ms", Better::Less);
+    let best = row.best.unwrap_or(f64::NAN);
+    Ok(row.mark("best <= 10 ms", best <= 10.0).note("399 others sleep"))
+}
+
+/// Seconds until each has returned a frame.
+fn thousand() -> Result<Entry, Failure> {
+    let (memory, time) = crowd::thousand(Side::Process)?;
+    let [proportional, own] = memory.map(|kb| kb / 1024.0);
+    let row = Slices::of(&[time], &[]).entry("s", Better::Less);
+    let row = row.with("PSS of each, MB", proportional).with("private, MB", own);
+    let row = row.mark("<= 2 MB each", proportional <= 2.0);
+    Ok(row.note("all are asked for before the first is awaited"))
+}
