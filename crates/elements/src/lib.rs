@@ -24,6 +24,7 @@ mod ip6;
 mod packet;
 mod perflow;
 pub mod platform;
+mod ppp;
 mod printout;
 mod rate;
 mod rewriter;
@@ -55,6 +56,7 @@ const GROUPS: &[&[&Class]] = &[
     ids::CLASSES,
     tcpudp::CLASSES,
     tunnel::CLASSES,
+    ppp::CLASSES,
 ];
 
 /// The documentation of this crate's classes.

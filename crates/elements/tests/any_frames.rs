@@ -33,6 +33,7 @@ const MULTIPLY: &[&str] = &[
     "FlowMonitor",
     "IP6Fragmenter",
     "IPHealthCheck",
+    "PPPoEServer",
     "Hub",
     "InfiniteSource",
     "ListenEtherSwitch",
@@ -113,7 +114,9 @@ fn frames() -> impl Strategy<Value = Vec<Vec<u8>>> {
         000000074500001c00000000401100000a0000010a00000200070009";
     let session = "0200000000020200000000028864110001020016002145000014000000004001000001020304\
         050607080000";
-    let seeds = [arp, udp, tcp, six, tag, vxlan, gre, session];
+    let discovery = "020000000002020000000001886311190000000c010100000104000461626364";
+    let link = "020000000002020000000001886411000102000cc0210101000601020304";
+    let seeds = [arp, udp, tcp, six, tag, vxlan, gre, session, discovery, link];
     let seeds: Vec<Vec<u8>> = seeds.iter().map(|text| bytes(text)).collect();
     let seed = prop_oneof![prop::sample::select(seeds), prop::collection::vec(any::<u8>(), 0..120),];
     let changed =

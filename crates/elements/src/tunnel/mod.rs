@@ -6,7 +6,7 @@ pub mod gre_decap;
 pub mod gre_encap;
 pub mod gtp_decap;
 pub mod gtp_encap;
-mod pppoe;
+pub(crate) mod pppoe;
 pub mod pppoe_concentrator;
 pub mod pppoe_decap;
 pub mod pppoe_encap;

@@ -5,18 +5,18 @@ use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, MacAddress};
 
 /// The headers of a session frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SessionFrame {
-    pub(super) destination: MacAddress,
-    pub(super) source: MacAddress,
-    pub(super) session: u16,
-    pub(super) protocol: u16,
+pub(crate) struct SessionFrame {
+    pub(crate) destination: MacAddress,
+    pub(crate) source: MacAddress,
+    pub(crate) session: u16,
+    pub(crate) protocol: u16,
     /// Length of the PPP payload.
-    pub(super) length: usize,
+    pub(crate) length: usize,
 }
 
 /// Why a frame is not a session frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(crate) enum Wrong {
     /// It has another EtherType.
     Other,
     /// Its headers are invalid.
@@ -26,7 +26,7 @@ pub(super) enum Wrong {
 impl SessionFrame {
     /// Parses a packet that begins with its Ethernet header.
     #[inline]
-    pub(super) fn of(data: &[u8]) -> Result<Self, Wrong> {
+    pub(crate) fn of(data: &[u8]) -> Result<Self, Wrong> {
         if Ethernet::of(data).is_none_or(|header| header.ethertype != EtherType::PPPOE_SESSION) {
             return Err(Wrong::Other);
         }
@@ -46,7 +46,7 @@ impl SessionFrame {
 
     /// Removes all headers before the PPP payload, and marks the network header of IPv4 or IPv6.
     #[inline]
-    pub(super) fn strip(&self, packet: &mut Packet) {
+    pub(crate) fn strip(&self, packet: &mut Packet) {
         packet.set_mac_header(0);
         packet.pull(Pppoe::LEN);
         packet.take(packet.len().saturating_sub(self.length));

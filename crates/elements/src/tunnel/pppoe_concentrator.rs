@@ -24,7 +24,7 @@
 //! number, then the same, one session per line; `count` (sessions), `capacity`, `unknown`, `spoofed`, `limited`,
 //! `malformed` (read).
 use super::pppoe::{self, SessionFrame, Wrong};
-use super::sessions::{Delegation, Refused, Session, Sessions, name, parts};
+use super::sessions::{Delegation, Direction, Refused, Session, Sessions, name, parts};
 use crate::flow::table::USUAL;
 use crate::packet::mac_text;
 use alloc::boxed::Box;
@@ -88,6 +88,26 @@ enum Verdict {
     Drop,
 }
 
+/// Packets and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Count {
+    fn of(direction: &Direction) -> Self {
+        Self { packets: direction.packets, bytes: direction.bytes }
+    }
+}
+
+/// What passed in a session, from the subscriber and to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) up: Count,
+    pub(crate) down: Count,
+}
+
 #[derive(Debug, Default)]
 pub struct PppoeConcentrator {
     ethernet: MacAddress,
@@ -107,6 +127,42 @@ impl PppoeConcentrator {
             Refused::PrefixTaken => format!("{delegation} is another session's"),
             Refused::Number => "session number must be between 1 and 65534".to_string(),
         })
+    }
+
+    /// Its own Ethernet address.
+    pub(crate) fn address(&self) -> MacAddress {
+        self.ethernet
+    }
+
+    /// Adds a session for a server, which also removes it; it is kept when the configuration is replaced.
+    pub(crate) fn open(
+        &mut self,
+        (peer, number): (MacAddress, u16),
+        (address, prefix): (Ipv4Addr, Option<Prefix6>),
+        rate: u32,
+        now: u64,
+    ) -> Result<(), String> {
+        let name = name(peer, number);
+        self.sessions.remove(name);
+        let delegation = prefix.and_then(Delegation::new).unwrap_or_default();
+        self.add(&SessionArg { name, address, delegation, rate }, now)?;
+        let number = self.sessions.sessions.find_one(name);
+        if let Some(session) = number.and_then(|number| self.sessions.sessions.get_mut(number)) {
+            session.is_served = true;
+        }
+        Ok(())
+    }
+
+    /// Removes a server's session.
+    pub(crate) fn close(&mut self, peer: MacAddress, number: u16) {
+        self.sessions.remove(name(peer, number));
+    }
+
+    /// What passed in a session.
+    pub(crate) fn traffic(&self, peer: MacAddress, number: u16) -> Option<Traffic> {
+        let number = self.sessions.sessions.find_one(name(peer, number))?;
+        let (_, session) = self.sessions.sessions.get(number)?;
+        Some(Traffic { up: Count::of(&session.up), down: Count::of(&session.down) })
     }
 
     /// Handles a frame from a subscriber.
@@ -266,7 +322,7 @@ impl Verdict {
 }
 
 fn line(session: &Session) -> String {
-    let Session { address, rate, delegation, up, down } = session;
+    let Session { address, rate, delegation, up, down, .. } = session;
     let prefix = if *delegation == Delegation::default() { "-".to_string() } else { delegation.to_string() };
     format!(
         "{} {prefix} {rate} {} {} {} {} {} {}",
@@ -352,6 +408,12 @@ impl Element for PppoeConcentrator {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         for (name, old) in from.sessions.sessions.iter() {
+            if old.is_served && from.ethernet == self.ethernet {
+                let (peer, number) = parts(*name);
+                let prefix = (old.delegation != Delegation::default()).then(|| old.delegation.prefix());
+                // A session that the new configuration has no room for, or whose address it gives to another.
+                let _ = self.open((peer, number), (Ipv4Addr::from_bits(old.address), prefix), old.rate, 0);
+            }
             let number = self.sessions.sessions.find_one(*name);
             if let Some(session) = number.and_then(|number| self.sessions.sessions.get_mut(number)) {
                 (session.up, session.down) = (old.up, old.down);

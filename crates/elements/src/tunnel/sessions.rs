@@ -77,6 +77,11 @@ impl Delegation {
         self.length > 0 && address & mask(self.length) == self.bits
     }
 
+    /// The prefix.
+    pub(super) fn prefix(self) -> Prefix6 {
+        Prefix6 { address: Ipv6Addr::from_bits(u128::from(self.bits) << 64), length: self.length }
+    }
+
     fn is_none(self) -> bool {
         self.length == 0
     }
@@ -106,6 +111,8 @@ pub(super) struct Session {
     pub(super) down: Direction,
     /// The subscriber's IPv6 prefix.
     pub(super) delegation: Delegation,
+    /// A server opened it, and ends it.
+    pub(super) is_served: bool,
 }
 
 const _: () = assert!(core::mem::offset_of!(Session, down) == 40);

@@ -73,6 +73,10 @@ pub const ARGUMENTS: &[(&str, &str)] = &[
     ("PaintTee", "1"),
     ("PortBlockMapper", "10.0.0.0/24, 9.9.9.9, 0, 0"),
     ("PPPoEConcentrator", "02:00:00:00:00:02, 02:00:00:00:00:02 0x0102 1.2.3.4 1Mbps"),
+    (
+        "PPPoEServer",
+        "other, 10.0.0.1, 10.0.0.0/24, USER a:b, RADIUS 1.2.3.4, SRC 5.6.7.8, SECRET x, PER_HOST 2",
+    ),
     ("PPPoEEncap", "1:1:1:1:1:1, 2:2:2:2:2:2, 258"),
     ("RandomBitErrors", "0.01"),
     ("RandomSample", "0.5"),
@@ -131,6 +135,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("FTPPortMapper", "Idle -> other :: TCPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
     ("RED", "Idle -> other :: Queue -> Idle"),
     ("IPHealthCheck", "Idle -> other :: IPLoadBalancer(5.6.7.8, 10.0.0.1) -> Idle"),
+    (
+        "PPPoEServer",
+        "Idle -> other :: PPPoEConcentrator(02:00:00:00:00:02) -> Discard; Idle -> [1] other [1] -> Discard",
+    ),
     ("ICMPRewriter", "Idle -> other :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0) -> Idle"),
     ("AdaptiveRED", "Idle -> other :: Queue -> Idle"),
     ("SpinlockAcquire", "SpinlockInfo(lock)"),
