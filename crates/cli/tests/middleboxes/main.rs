@@ -1,6 +1,7 @@
 //! The example functions on real traffic: programs of the host in network namespaces, with the kernel's TCP/IP.
 #![allow(clippy::unwrap_used)]
 
+mod bras;
 mod cgnat;
 mod firewall;
 mod ids;
