@@ -17,6 +17,7 @@ pub mod place_expression;
 pub mod place_inventory;
 pub mod place_policy;
 pub mod place_trace;
+pub mod pppoe_server;
 pub mod ring;
 pub mod ring_device;
 pub mod summary_dump;
@@ -54,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "place_inventory", run: place_inventory::run, seeds: place_inventory::seeds },
     Target { name: "place_policy", run: place_policy::run, seeds: place_policy::seeds },
     Target { name: "place_trace", run: place_trace::run, seeds: place_trace::seeds },
+    Target { name: "pppoe_server", run: pppoe_server::run, seeds: pppoe_server::seeds },
     Target { name: "ring", run: ring::run, seeds: ring::seeds },
     Target { name: "ring_device", run: ring_device::run, seeds: ring_device::seeds },
     Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
