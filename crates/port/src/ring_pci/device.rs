@@ -183,7 +183,8 @@ impl Served for RingDevice {
         self.model = SharedRing::new(memory, ring.header().bytes);
         let kick = Arc::new(EventFd::new().map_err(SocketError::from)?.into_fd());
         self.before = self.counted();
-        (self.faults.take(), self.ended.take());
+        self.faults.take();
+        self.ended = None;
         self.port.budget().renew();
         self.session = Some(Session { epoll, file: Arc::new(file), region, ring, kick, call: None });
         Ok(())

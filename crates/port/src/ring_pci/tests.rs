@@ -58,7 +58,8 @@ fn rig(settings: Settings) -> Rig {
     let port = ringway_spec::Port::new("p", Kind::new(KIND.name, &settings), None);
     assert_eq!(port.notify, Notify::default());
     let doorbells = vec![bell.clone() as Arc<dyn Doorbell>];
-    let context = Context { port: &port, doorbells, counters: &[counters.clone()], check: &check };
+    let context =
+        Context { port: &port, doorbells, counters: std::slice::from_ref(&counters), check: &check };
     let (port, queues) = Port::new(context).unwrap();
     let queue = queues.into_iter().next().unwrap();
     Rig { port, queue, settings, counters, bell, reader: Reader::register().unwrap() }
@@ -211,7 +212,7 @@ fn frames_pass_both_ways_by_memory_with_a_doorbell_only_for_a_sleeping_worker() 
     for (number, len) in [14, 60, 256, 257, 1500].into_iter().enumerate() {
         let sent = frame(len, number as u8);
         assert!(!program.send(&sent), "the worker polls");
-        assert_eq!(client.transport().rig.take(0), [sent.clone()]);
+        assert_eq!(client.transport().rig.take(0), std::slice::from_ref(&sent));
         assert!(client.transport().rig.put(&sent));
         assert_eq!(program.receive(), Some(sent));
     }
@@ -392,7 +393,7 @@ proptest! {
                 2 => _ = client.read(which, offset, &mut vec![0; len]),
                 3 => _ = client.write(pci::BAR0, RESET.into(), &bytes[..1]),
                 4 => {
-                    let at = offset % region.len & !7;
+                    let at = (offset % region.len) & !7;
                     memory.span_mut(at, 8, &mut Hint::default()).unwrap().write(&value.to_le_bytes());
                 }
                 5 => prop_assert!(client.transport().rig.take(value).len() <= 64),
