@@ -3,6 +3,7 @@
 //! Everything that it starts ends with it, and does not conflict with concurrent testbeds.
 pub mod arping;
 pub mod bridge;
+pub mod c_library;
 pub mod card;
 pub mod dpdk;
 pub mod e1000;
@@ -15,6 +16,7 @@ pub mod plugging;
 pub mod qemu;
 pub mod qmp;
 pub mod qtest;
+pub mod returned;
 pub mod sleeper;
 pub mod talk;
 pub mod traffic;
