@@ -20,7 +20,8 @@ step "a kind of port of one's own" env CARGO_TARGET_DIR="$target" \
 # Together with the program, so that its libraries are not compiled again with other features. Only the riskiest
 # migration test; the others are in `make soak`.
 step "real peers" cargo test --release -p ringway-cli -p ringway-tests --no-fail-fast \
-  --lib --test e1000 --test iommu_guests --test linux_guests --test migration --test nic_guests \
-  --test notifications --test tcp_kernel --test tcp_uml --test vfio_user --test virtio_user -- \
+  --lib --test c_library --test e1000 --test iommu_guests --test linux_guests --test migration \
+  --test nic_guests --test notifications --test ring_guests --test tcp_kernel --test tcp_uml \
+  --test vfio_user --test virtio_user -- \
   --test-threads=2 --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while
 summary
