@@ -70,13 +70,13 @@ pub enum CardError {
 
 /// A connection to a port, whose messages take at most a time. Signals must not prolong it: the guest's alarm repeats.
 #[derive(Debug)]
-struct Stream {
+pub(crate) struct Stream {
     socket: UnixStream,
     timeout: Duration,
 }
 
 impl Stream {
-    fn connect(path: &Path, timeout: Duration) -> io::Result<Stream> {
+    pub fn connect(path: &Path, timeout: Duration) -> io::Result<Stream> {
         let socket = UnixStream::connect(path)?;
         socket.set_write_timeout(Some(timeout))?;
         Ok(Stream { socket, timeout })

@@ -1,9 +1,10 @@
 //! The monitor of tiny guests: one virtual machine with one CPU, on KVM.
 //!
 //! It is no general hypervisor. A machine has memory, a console of one port, an exit port, a port to sleep at, and
-//! what is added to it: more memory, such as a ring port's, doorbells, and the card of an `e1000` port. There is no
-//! interrupt controller and no firmware: an image begins at its PVH entry, and a device wakes a guest that sleeps. Read
-//! `vm.rs` first. [`FunctionVm`] runs a Click configuration in such a machine; read `function/mod.rs` first.
+//! what is added to it: more memory, such as a ring port's, doorbells, and the card of an `e1000` port or the ring of a
+//! `ring-pci` port. There is no interrupt controller and no firmware: an image begins at its PVH entry, and a device
+//! wakes a guest that sleeps. Read `vm.rs` first. [`FunctionVm`] runs a Click configuration in such a machine; read
+//! `function/mod.rs` first.
 //!
 //! The guest is not trusted. What it does is bounded by its memory and its time; any access that the machine does not
 //! have ends it with a reason.
@@ -13,6 +14,7 @@ mod card;
 mod function;
 mod load;
 mod ring;
+mod ring_device;
 mod snapshot;
 mod vm;
 
@@ -22,6 +24,7 @@ pub use function::{
 };
 pub use load::{Image, LoadError, Shared};
 pub use ring::RingError;
+pub use ring_device::RingDevice;
 pub use ringway_tiny::{FunctionStart, channel};
 pub use snapshot::Snapshot;
 pub use vm::{Blank, Console, Counts, End, Vm, VmError};

@@ -5,11 +5,11 @@
 mod common;
 
 use common::machine;
-use common::network::{Device, Network, mac};
+use common::network::{Device, Network, RING, mac};
 use ringway_port::e1000::Techniques;
 use ringway_vmm::{Counts, End};
 
-fn devices() -> [Device; 7] {
+fn devices() -> [Device; 9] {
     let usual = Techniques::default();
     let plain = Techniques { timers: false, batch: false, cached: false, ..usual };
     let combined = Techniques { moderate: 50_000, combine: true, ..usual };
@@ -22,6 +22,8 @@ fn devices() -> [Device; 7] {
         ("csb", Some(("82540em", shared)), "csb=true"),
         ("mapped", Some(("82540em", Techniques { mapped: Some(true), ..usual })), "slots=1024 polls=10"),
         ("all", Some(("82574l", all)), "csb=true combine=true"),
+        ("ring", Some((RING, usual)), ""),
+        ("ring", Some((RING, Techniques { mapped: Some(true), ..usual })), "polls=10"),
         ("deferred", Some(("82540em", shared)), "csb=true defer=true polls=20"),
     ]
 }

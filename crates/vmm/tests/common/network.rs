@@ -7,6 +7,7 @@ use ringway_host::listener::{Access, Listener};
 use ringway_host::{memfd, wait_readable};
 use ringway_port::e1000::{self, PAGES, Techniques};
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
+use ringway_port::ring_pci;
 use ringway_ring::Geometry;
 use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
 use ringway_switch::learning;
@@ -18,11 +19,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How a guest is attached: a ring, or a card's model and techniques. With the words of its command line.
+/// How a guest is attached: a ring, or a card's model and techniques, of which [`RING`] has `mapped` only. With the
+/// words of its command line.
 pub type Device = (&'static str, Option<(&'static str, Techniques)>, &'static str);
+
+/// In place of a model: a ring in a PCI device.
+pub const RING: &str = ring_pci::KIND.name;
 
 /// Where guests connect to a port.
 pub enum Door {
+    Device(Listener, ring_pci::Settings),
     Ring(RingListener, Option<Newcomer>, Option<Box<Program>>),
     Card(Listener),
 }
@@ -67,6 +73,13 @@ impl Network {
                     let listener = RingListener::bind(&path, Access::default()).unwrap();
                     (Kind::new("ring", &()), Door::Ring(listener, None, None))
                 }
+                Some((RING, techniques)) => {
+                    let mapped = techniques.mapped == Some(true);
+                    let settings =
+                        ring_pci::Settings { slots: 512, slot_size: 2048, mapped, poll: ring_pci::POLL };
+                    let listener = Listener::bind(&path, Access::default()).unwrap();
+                    (Kind::new(RING, &settings), Door::Device(listener, settings))
+                }
                 Some((model, techniques)) => {
                     let (model, mac, memory) = (model.into(), Some(mac(name)), e1000::MEMORY);
                     let (mtu, carrier) = (None, true);
@@ -98,6 +111,11 @@ impl Network {
                     // A port that is closed for a while takes no program.
                     let _ = self.fabric.attach(name, fds.into_iter().collect());
                     *program = Some(Box::new(new));
+                }
+                Door::Device(listener, settings) => {
+                    if let Some(socket) = listener.accept().unwrap() {
+                        let _ = self.fabric.attach(name, vec![socket, settings.memory().unwrap()]);
+                    }
                 }
                 Door::Card(listener) => {
                     if let Some(socket) = listener.accept().unwrap() {
@@ -186,13 +204,20 @@ pub fn boot(
         let mut vm = Vm::new(MEMORY).unwrap();
         let ring =
             card.is_none().then(|| Ring::connect_with(&path, RingOptions::default(), Some(BOUND)).unwrap());
-        let device = match &ring {
-            Some(ring) => vm.attach_ring(ring).unwrap(),
-            None => vm.attach_card(&path, BOUND).unwrap(),
+        let mut connection = None;
+        let device = match (&ring, card) {
+            (Some(ring), _) => vm.attach_ring(ring).unwrap(),
+            (None, Some((RING, _))) => {
+                let (device, words) = vm.attach_ring_device(&path, BOUND).unwrap();
+                connection = Some(device);
+                words
+            }
+            (None, _) => vm.attach_card(&path, BOUND).unwrap(),
         };
         vm.load(&image, &format!("{device} {line}")).unwrap();
         let mut output = Vec::new();
         let end = vm.run(time, &mut |bytes| output.extend_from_slice(bytes)).unwrap();
+        drop(connection);
         Outcome { end, output: String::from_utf8_lossy(&output).into_owned(), counts: vm.counts() }
     })
 }
