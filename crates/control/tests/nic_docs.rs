@@ -1,4 +1,5 @@
-//! The examples of docs/nic.md: the fabric file, and libvirt's domain, which `virt-xml-validate` checks if it is there.
+//! The examples of docs/nic.md: the fabric files, and libvirt's domain, which `virt-xml-validate` checks if it is
+//! there.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use ringway_control::file::{Host, read};
@@ -14,11 +15,15 @@ fn block(language: &str) -> &'static str {
 }
 
 #[test]
-fn the_fabric_file_is_good() {
+fn the_fabric_files_are_good() {
     let base = Some(PathBuf::from("/run/ringway"));
     let host = Host { cores: vec![0, 1], base, run: None, find: None, kinds: &[] };
-    let read = read("lab.toml", block("toml"), &host);
-    assert!(read.is_ok(), "{}", read.err().unwrap().render(true));
+    let files: Vec<&str> = PAGE.split("\n```toml\n").skip(1).collect();
+    assert_eq!(files.len(), 2);
+    for file in files {
+        let read = read("lab.toml", file.split_once("\n```").unwrap().0, &host);
+        assert!(read.is_ok(), "{}", read.err().unwrap().render(true));
+    }
 }
 
 #[test]
