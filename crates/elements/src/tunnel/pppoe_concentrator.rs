@@ -28,6 +28,7 @@ use super::sessions::{Delegation, Direction, Refused, Session, Sessions, name, p
 use crate::flow::table::USUAL;
 use crate::packet::mac_text;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -112,6 +113,8 @@ pub(crate) struct Traffic {
 pub struct PppoeConcentrator {
     ethernet: MacAddress,
     sessions: Sessions,
+    /// Keys of the sessions that a server opened, and ends.
+    served: BTreeSet<u64>,
     unknown: u64,
     spoofed: u64,
     limited: u64,
@@ -146,16 +149,14 @@ impl PppoeConcentrator {
         self.sessions.remove(name);
         let delegation = prefix.and_then(Delegation::new).unwrap_or_default();
         self.add(&SessionArg { name, address, delegation, rate }, now)?;
-        let number = self.sessions.sessions.find_one(name);
-        if let Some(session) = number.and_then(|number| self.sessions.sessions.get_mut(number)) {
-            session.is_served = true;
-        }
+        self.served.insert(name);
         Ok(())
     }
 
     /// Removes a server's session.
     pub(crate) fn close(&mut self, peer: MacAddress, number: u16) {
         self.sessions.remove(name(peer, number));
+        self.served.remove(&name(peer, number));
     }
 
     /// What passed in a session.
@@ -322,7 +323,7 @@ impl Verdict {
 }
 
 fn line(session: &Session) -> String {
-    let Session { address, rate, delegation, up, down, .. } = session;
+    let Session { address, rate, delegation, up, down } = session;
     let prefix = if *delegation == Delegation::default() { "-".to_string() } else { delegation.to_string() };
     format!(
         "{} {prefix} {rate} {} {} {} {} {} {}",
@@ -408,7 +409,7 @@ impl Element for PppoeConcentrator {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         for (name, old) in from.sessions.sessions.iter() {
-            if old.is_served && from.ethernet == self.ethernet {
+            if from.served.contains(name) && from.ethernet == self.ethernet {
                 let (peer, number) = parts(*name);
                 let prefix = (old.delegation != Delegation::default()).then(|| old.delegation.prefix());
                 // A session that the new configuration has no room for, or whose address it gives to another.

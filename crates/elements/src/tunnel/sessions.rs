@@ -111,8 +111,6 @@ pub(super) struct Session {
     pub(super) down: Direction,
     /// The subscriber's IPv6 prefix.
     pub(super) delegation: Delegation,
-    /// A server opened it, and ends it.
-    pub(super) is_served: bool,
 }
 
 const _: () = assert!(core::mem::offset_of!(Session, down) == 40);
