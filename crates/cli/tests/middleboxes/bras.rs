@@ -105,7 +105,7 @@ impl Site {
         within(outside, "ip link set lo up; ip route add 198.51.100.0/24 via 192.0.2.1");
         std::fs::write(
             lab.folder.join("file"),
-            (0..FILE).map(|at| (at * at >> 7) as u8).collect::<Vec<u8>>(),
+            (0..FILE).map(|at| ((at * at) >> 7) as u8).collect::<Vec<u8>>(),
         )
         .unwrap();
         let server = file_server(outside, &lab.folder, "192.0.2.254");
