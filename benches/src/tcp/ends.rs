@@ -45,9 +45,9 @@ pub type Ends = (Box<dyn Stream>, Box<dyn Stream>);
 pub fn ring() -> RingOptions {
     RingOptions {
         slots: [512; 2],
-        slot_size: 4096,
+        slot_size: 16_384,
         // For bytes until they are acknowledged: as much as a send buffer has at most.
-        extra: 1024,
+        extra: 256,
         offloads: true,
         largest: 65_535 + 22,
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The fewest bytes that are copied to the device's memory: fewer are not worth a buffer there.
-const STORED: usize = 4096;
+const STORED: usize = 8192;
 
 /// Addresses and settings of a host.
 #[derive(Clone, Debug)]

@@ -40,7 +40,7 @@ fn port(name: &str, extra: u32) -> (RingDevice, Port) {
     let path = std::env::temp_dir().join(format!("ringway-stack-rings-{}-{name}", std::process::id()));
     let listener = RingListener::bind(&path, Default::default()).unwrap();
     let path = PathBuf::from(listener.path());
-    let options = RingOptions { slots: [256, 256], slot_size: 4096, extra, ..RingOptions::default() };
+    let options = RingOptions { slots: [256, 256], slot_size: 16_384, extra, ..RingOptions::default() };
     let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
     ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
     let mut newcomer = listener.accept().unwrap().unwrap();
@@ -165,25 +165,25 @@ fn bytes_without_a_buffer_are_copied() {
 #[test]
 fn a_buffer_is_used_again_when_nobody_needs_it_and_its_frame_was_read() {
     let (mut device, mut port) = port("again", 4);
-    let bytes = [7; 4096];
+    let bytes = vec![7; 16_384];
     let mut all: Vec<_> = std::iter::from_fn(|| device.store(&bytes)).collect();
     assert_eq!(all.len(), 4);
-    assert!(all.iter().all(|(_, len)| *len == 4096));
+    assert!(all.iter().all(|(_, len)| *len == 16_384));
     let (last, _) = all.pop().unwrap();
-    assert!(device.frame(Default::default(), &[1; 14], &[last.span(0..4096)]));
+    assert!(device.frame(Default::default(), &[1; 14], &[last.span(0..16_384)]));
     device.flush().unwrap();
     // A peer that acknowledges what it can't have received yet.
     drop(last);
     assert!(device.store(&bytes).is_none(), "its frame is still in the ring");
-    let mut frame = vec![0; 8192];
+    let mut frame = vec![0; 20_000];
     let received = port.from.pop(&port.memory, &mut frame).unwrap().unwrap();
-    assert_eq!((received.len, &frame[..15], frame[4109]), (4110, &[&[1; 14][..], &[7]].concat()[..], 7));
+    assert_eq!((received.len, &frame[..15], frame[16_397]), (16_398, &[&[1; 14][..], &[7]].concat()[..], 7));
     port.from.publish(&port.memory);
-    let (again, _) = device.store(&[9; 4096]).unwrap();
+    let (again, _) = device.store(&vec![9; 16_384]).unwrap();
     assert!(device.store(&bytes).is_none());
     drop(all);
     assert!(device.store(&bytes).is_some(), "no frame has these");
-    // Part of a buffer that does not begin where the buffer does is copied.
+    // A part of a buffer that does not begin where the buffer does is copied.
     let part = again.span(100..4000);
     assert!(device.frame(Default::default(), &[2; 14], &[part, Span::of(&[5; 10])]));
     device.flush().unwrap();

@@ -14,7 +14,7 @@ const HEADERS: usize = 14 + 40 + 60;
 /// Longest frame that is copied as a whole.
 const SHORT: usize = 1024;
 /// Buffers for bytes to send, if the program does not choose their number.
-const EXTRA: u32 = 1024;
+const EXTRA: u32 = 256;
 /// The number of the socket among the descriptors.
 const SOCKET: usize = 1;
 
