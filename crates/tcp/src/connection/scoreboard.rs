@@ -46,6 +46,9 @@ pub(crate) struct Scoreboard {
     pub retransmitted: u64,
     /// Whether the maps have memory, which they keep when they are empty.
     has_memory: bool,
+    /// Records that SACK blocks and acknowledgments looked at.
+    #[cfg(test)]
+    looked_at: u64,
 }
 
 impl Scoreboard {
@@ -169,6 +172,10 @@ impl Scoreboard {
     pub(crate) fn acknowledge(&mut self, una: u64, mut delivered: impl FnMut(Record)) {
         self.split(una);
         while let Some(first) = self.first().filter(|first| first.end <= una) {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
             self.take(first.start);
             delivered(first);
         }
@@ -183,6 +190,10 @@ impl Scoreboard {
         while at < end
             && let Some((_, &record)) = self.records.range(at..end).next()
         {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
             at = record.end;
             if record.fate == Fate::Sacked || record.end <= start {
                 continue;
@@ -278,6 +289,40 @@ mod tests {
         assert_eq!((board.first_lost().map(|record| record.end), board.lost_bytes), (Some(200), 200));
         board.resent(0, 100, stamp(2));
         assert_eq!((board.in_flight, board.first_lost().map(|record| record.start)), (600, Some(100)));
+    }
+
+    #[test]
+    fn the_cost_of_an_acknowledgment_does_not_grow_with_the_holes() {
+        const COUNT: u64 = 50_000;
+        let mut board = Scoreboard::default();
+        // Frames of 40 segments, as a device segments them.
+        for frame in 0..COUNT / 40 {
+            board.sent(frame * 40, frame * 40 + 40, stamp(frame));
+        }
+        let (mut acknowledgments, mut lost) = (0, 0);
+        // Each tenth segment is lost; each acknowledgment has the last three blocks, and RACK's look follows.
+        for segment in (0..COUNT).filter(|segment| segment % 10 != 0) {
+            let block = segment - segment % 10;
+            for before in [0, 10, 20] {
+                if let Some(start) = block.checked_sub(before) {
+                    let end = if before == 0 { segment + 1 } else { start + 10 };
+                    board.sack(start + 1, end, 1, |_| ());
+                }
+            }
+            while let Some(first) = board.oldest()
+                && first.end <= segment
+            {
+                board.mark(first.start, Fate::Lost);
+                lost += 1;
+            }
+            acknowledgments += 1;
+        }
+        assert_eq!((lost, board.lost_bytes), (COUNT / 10, COUNT / 10));
+        assert_eq!(board.records.len() as u64, COUNT / 5, "runs of SACKed segments are one record each");
+        let looks = board.looked_at / acknowledgments;
+        assert!(looks <= 8, "{looks} records for an acknowledgment with {lost} holes");
+        board.acknowledge(COUNT, |_| ());
+        assert!(board.is_empty());
     }
 
     proptest! {
