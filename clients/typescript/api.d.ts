@@ -167,6 +167,8 @@ export interface Departure {
   descriptor: number;
   /** Its description, as JSON of this version of the program. */
   function: string;
+  /** The memory's inode, since the number may be another file's by the time it is opened. */
+  inode: number;
   /** Its name. */
   name: string;
   /** The process that has its memory. */

@@ -217,6 +217,8 @@ class Departure(TypedDict):
     """The number of that process's descriptor of the memory."""
     function: str
     """Its description, as JSON of this version of the program."""
+    inode: int
+    """The memory's inode, since the number may be another file's by the time it is opened."""
     name: str
     """Its name."""
     process: int

@@ -91,7 +91,9 @@ fn migrate(target: &Target, name: &str, to: PathBuf) -> Result<(), Fail> {
     let (mut here, mut there) = (Client::connect(target)?, Client::to(to)?);
     let departure: Departure = here.answer(&FUNCTION.path(name, "depart")?)?;
     if let Err(wrong) = there.post_only("/v1/arrivals", &departure) {
-        here.post(&FUNCTION.path(name, "resume")?)?;
+        if let Err(error) = here.post(&FUNCTION.path(name, "resume")?) {
+            text::warn(&format!("{name} does not go on here: {error}"));
+        }
         return Err(wrong);
     }
     here.delete(&FUNCTION.object(name)?)

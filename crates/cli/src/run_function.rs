@@ -57,7 +57,10 @@ pub fn run() -> Result<(), Fail> {
                 tether(&link, vm::camera(&vm))?;
                 return vm::run(vm, &listener.into(), &doors.into(), say);
             }
-            Err(error) if start.fallback => say(FunctionMessage::Fallback(error)),
+            // A clone, or a function that moves, has its state in that memory only.
+            Err(error) if start.fallback && start.snapshot.is_none() => {
+                say(FunctionMessage::Fallback(error));
+            }
             Err(error) => {
                 say(FunctionMessage::Wrong(error.clone()));
                 return Err(Fail::Failed(error));

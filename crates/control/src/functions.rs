@@ -461,6 +461,7 @@ impl Functions {
             }
             (What::Runner(Said::Ended(Ended { status, last })), Life::Running { .. }) => {
                 record.lose_photo();
+                record.leaving = None;
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
                 if record.awaited.is_some() {
                     return self.abandon(&name, reason);
@@ -524,6 +525,7 @@ impl Functions {
         let record = self.record(name)?;
         record.reason.clear();
         record.lose_photo();
+        record.leaving = None;
         if let Some(answer) = record.awaited.take() {
             let _ = answer.send(Err(FunctionError::Stillborn(name.into(), "it was stopped".into()).into()));
         }
@@ -602,6 +604,10 @@ impl Functions {
     /// can't run, nothing changes.
     pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
         let record = self.record(name)?;
+        if record.leaving.is_some() {
+            // It would go on here, while the other fabric takes it over.
+            return Err(FunctionError::Suspended(name.into()));
+        }
         let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
         if let Life::Running { up: true, runner, suspended } = &record.life {
             // A suspended process would not answer.

@@ -114,5 +114,14 @@ pub fn function_of(taken: &Taken, name: &str, ports: Vec<String>) -> Result<Func
     if has != given {
         return Err(SnapshotError::Ports { has, given });
     }
-    Ok(Function { name: name.into(), ports, core: None, start: true, ..taken.function.clone() })
+    let function = taken.function.clone();
+    Ok(Function {
+        name: name.into(),
+        ports,
+        core: None,
+        start: true,
+        chained: false,
+        instance: None,
+        ..function
+    })
 }

@@ -52,8 +52,8 @@ pub use file_mapping::FileMapping;
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{
-    FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, map_region, map_region_for, memfd, memfd_in,
-    memfd_of, resident, stitch,
+    FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
+    memfd_in, memfd_of, resident, stitch,
 };
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,

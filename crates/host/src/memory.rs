@@ -26,10 +26,14 @@ pub fn memfd(name: &str, size: usize) -> Result<OwnedFd, HostError> {
     Ok(file)
 }
 
+/// Whether a file is a memfd that is sealed against shrinking and growing.
+pub fn is_sealed(file: &OwnedFd) -> bool {
+    rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW))
+}
+
 /// The size of a memfd that is sealed against shrinking and growing.
 pub(crate) fn memfd_size(file: &OwnedFd) -> Result<usize, HostError> {
-    let seals = rustix::fs::fcntl_get_seals(file).named("reading the seals of shared memory")?;
-    if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+    if !is_sealed(file) {
         return Err(HostError::NotSealed);
     }
     Ok(rustix::fs::fstat(file).named("fstat of shared memory")?.st_size as usize)

@@ -10,7 +10,7 @@ use crate::engine::{Ask, Failure, Inbox, Message};
 use crate::fabric_graph::{self as whole, Parts, Totals};
 use crate::function::graph;
 use crate::function::handlers::{self, HandlerError};
-use crate::functions::refusal;
+use crate::functions::{FunctionError, refusal};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
@@ -489,9 +489,15 @@ async fn update_function(
     let further = format!("{name}/");
     let is_further = |one: &FunctionView| one.name.starts_with(&further);
     let all: Vec<FunctionView> = ask(&inbox, Ask::Functions).await?;
+    let others: Vec<FunctionView> = all.into_iter().filter(is_further).collect();
+    if let Some(one) = others.iter().find(|one| one.state == "suspended") {
+        return Err(FunctionError::Suspended(one.name.clone()).into());
+    }
     update_one(&inbox, name, &configuration, true).await?;
-    for FunctionView { name, state, .. } in all.into_iter().filter(is_further) {
-        update_one(&inbox, name, &configuration, matches!(&*state, "running" | "draining")).await?;
+    for FunctionView { name, state, .. } in others {
+        // One that starts has read the former configuration, and its socket answers once it runs.
+        let runs = !matches!(&*state, "dormant" | "stopped" | "ended");
+        update_one(&inbox, name, &configuration, runs).await?;
     }
     Ok(StatusCode::NO_CONTENT)
 }

@@ -423,6 +423,8 @@ pub struct Departure {
     pub process: u32,
     /// The number of that process's descriptor of the memory.
     pub descriptor: u32,
+    /// The memory's inode, since the number may be another file's by the time it is opened.
+    pub inode: u64,
 }
 
 /// A chain of functions between two ports.

@@ -2,7 +2,7 @@
 
 use super::{Engine, EngineError, Message};
 use crate::change::Join;
-use crate::functions::{BIRTH, FunctionError, Late};
+use crate::functions::{BIRTH, FunctionError, Late, Phase};
 use ringway_fabric::proto::{Reply, Request};
 use ringway_spec::{Function, Isolation, To};
 use std::collections::BTreeSet;
@@ -102,7 +102,11 @@ impl Engine {
     fn is_late(&self, function: &Function) -> bool {
         let has_peer = |port: &String| self.live.get(port).is_some_and(|live| live.attached);
         let in_data = function.isolation == Isolation::Worker;
+        let is_up =
+            |one: &Function| one.name != function.name && self.functions.phase(&one.name) == Phase::Up;
         function.first_frame
+            // Other instances pass frames on while this one is restarted.
+            && !self.fabric.members(&function.name).any(is_up)
             && match self.functions.is_late(&function.name) {
                 Late::Yes => true,
                 Late::No => false,
@@ -158,5 +162,7 @@ impl Engine {
             Message::Down => self.backlog.push_back(Message::Down),
             event => self.happened(event).await,
         }
+        // An instance may have begun, or ended.
+        self.assign_instances();
     }
 }

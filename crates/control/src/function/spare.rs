@@ -115,11 +115,9 @@ impl Spares {
             spare.iter().for_each(Spare::prepare);
             let mut next = place.lock().unwrap_or_else(PoisonError::into_inner);
             // Without one, functions start as fast as their program is loaded.
-            *next = if matches!(*next, Next::Coming) {
-                spare.map_or(Next::None, Next::Ready)
-            } else {
-                Next::None
-            };
+            if matches!(*next, Next::Coming) {
+                *next = spare.map_or(Next::None, Next::Ready);
+            }
         });
         *next = if made.is_ok() { Next::Coming } else { Next::None };
     }

@@ -5,9 +5,10 @@ use crate::api::Departure;
 use crate::engine::Answer;
 use crate::file::Fabric;
 use crate::snapshots::{SnapshotError, Taken};
-use ringway_spec::Function;
+use ringway_host::is_sealed;
+use ringway_spec::{Function, Isolation};
 use std::fs::OpenOptions;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,6 +85,7 @@ impl Functions {
                     state,
                     process: std::process::id(),
                     descriptor: memory.as_raw_fd().unsigned_abs(),
+                    inode: rustix::fs::fstat(&memory).map_or(0, |stat| stat.st_ino),
                 };
                 record.leaving = Some(memory);
                 if answer.send(Ok(departure)).is_err() {
@@ -96,15 +98,24 @@ impl Functions {
 
     /// The function that arrives from another fabric, and how it goes on.
     pub fn arriving(departure: Departure) -> Result<(Function, Arc<Taken>), String> {
-        let Departure { function, state, process, descriptor, .. } = departure;
+        let Departure { function, state, process, descriptor, inode, .. } = departure;
         let function: Function = serde_json::from_str(&function)
             .map_err(|error| format!("the function's description: {error}"))?;
         // Both fabrics are on this host, and the memory is not copied again.
         let path = format!("/proc/{process}/fd/{descriptor}");
         let memory = OpenOptions::new().read(true).write(true).open(&path);
-        let memory = memory.map_err(|error| format!("the function's memory, {path}: {error}"))?;
-        let function = Function { start: true, first_frame: false, ..function };
-        let taken = Taken { function: function.clone(), state, memory: memory.into(), moved: true };
+        let memory =
+            OwnedFd::from(memory.map_err(|error| format!("the function's memory, {path}: {error}"))?);
+        let is_it = rustix::fs::fstat(&memory).is_ok_and(|stat| stat.st_ino == inode);
+        if !is_it || !is_sealed(&memory) {
+            return Err(format!("{path} is not the function's memory: it no longer waits there to move"));
+        }
+        if function.isolation != Isolation::Vm {
+            return Err(format!("{} is not in a VM", function.name));
+        }
+        let function =
+            Function { start: true, first_frame: false, chained: false, instance: None, ..function };
+        let taken = Taken { function: function.clone(), state, memory, moved: true };
         Ok((function, Arc::new(taken)))
     }
 
