@@ -73,8 +73,13 @@ fn mutate(name: &str) {
     (target.run)(&[]);
     let cases: u32 =
         std::env::var("RINGWAY_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(20_000);
-    // Unlike the others, these targets create a store and make decisions, or run a connection, in each case.
-    let cases = if name.starts_with("place_") || name.starts_with("tcp_") { cases / 4 } else { cases };
+    // Unlike the others, these targets create a store and make decisions, run a connection, or build two routers that
+    // run for minutes of simulated time, in each case.
+    let cases = match name {
+        "pppoe_server" => cases / 20,
+        _ if name.starts_with("place_") || name.starts_with("tcp_") => cases / 4,
+        _ => cases,
+    };
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |(seed in any::<Index>(), edits in vec(edit(), 0..12))| {
         let mut bytes = seeds[seed.index(seeds.len())].clone();
@@ -100,6 +105,6 @@ macro_rules! targets {
 
 targets! {
     click_language control_socket fabric_file headers iotlb ip_filter nic_registers nic_rtl8139 offload pcap
-    pcapng place_expression place_inventory place_policy place_trace ring ring_device summary_dump
-    tcp_segments vfio_user_session vhost_user virtq vm_channel
+    pcapng place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
+    summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel
 }
