@@ -49,7 +49,7 @@ pub fn multiply(plan: &Plan, isolation: &str) -> Result<Entry, Failure> {
         lost += load.finish(&mut two)?;
     }
     let row = slices.entry("ms", Better::Less).at_most(MARK).with("frames lost", lost as f64);
-    Ok(row.note("20 ms of these are the time for which all instances must have too much to do"))
+    Ok(row.note("40 ms of these are the time for which all instances must have too much to do"))
 }
 
 /// Waits until only the first instance runs.

@@ -128,7 +128,7 @@ impl Ends {
         let (end, mut next, mut look) = (Instant::now() + 3 * LONG, flows.start, Instant::now());
         while look > Instant::now() || !so() {
             if look <= Instant::now() {
-                look = Instant::now() + Duration::from_millis(50);
+                look = Instant::now() + Duration::from_millis(250);
             }
             assert!(Instant::now() < end, "{what}");
             while self.under_way < UNDER_WAY {

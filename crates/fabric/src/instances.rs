@@ -8,36 +8,49 @@ use ringway_switch::{FlowHash, INSTANCES, NOWHERE, PortId, Spread, Tick, Verdict
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// How long, in nanoseconds, at least half of the room for frames of every instance must be taken until another
-/// instance is needed. A burst of frames is shorter.
-pub const PRESSED: u64 = 20_000_000;
+/// How long, in nanoseconds, frames must wait at every instance until another instance is needed: half of the room is
+/// taken. A burst of frames is shorter.
+pub const PRESSED: u64 = 40_000_000;
+/// Nanoseconds without waiting frames after which that begins anew. A function on a worker has room again after each of
+/// its tasks, however much waits for it where it comes from.
+const GAP: u64 = 20_000_000;
 /// Nanoseconds after which what was last seen of an instance says nothing about it any more.
 const STALE: u64 = 50_000_000;
 /// Nanoseconds between two reports. Attack: a load that makes `control` read reports all the time.
 const REPORTS: u64 = 10_000_000;
 
-/// What was seen at an end of an instance when frames were last put there.
+/// What was seen at an end of an instance when frames were put there.
 #[derive(Debug, Default)]
 struct Gauge {
-    /// When that was.
+    /// When frames were last put.
     last: AtomicU64,
-    /// When less than half of its room was last taken.
-    calm: AtomicU64,
+    /// When frames last waited.
+    waited: AtomicU64,
+    /// Since when they wait again and again.
+    since: AtomicU64,
 }
 
 impl Gauge {
-    fn is_fresh(&self, now: u64) -> bool {
-        now.saturating_sub(self.last.load(Relaxed)) <= STALE
+    fn see(&self, now: u64, waits: bool) {
+        self.last.store(now, Relaxed);
+        if waits {
+            if now.saturating_sub(self.waited.load(Relaxed)) > GAP {
+                self.since.store(now, Relaxed);
+            }
+            self.waited.store(now, Relaxed);
+        }
     }
 
-    /// Whether frames wait: half of its room is taken.
+    /// Whether frames waited when some were last put.
     fn waits(&self, now: u64) -> bool {
-        self.is_fresh(now) && self.calm.load(Relaxed) < self.last.load(Relaxed)
+        let (last, waited) = (self.last.load(Relaxed), self.waited.load(Relaxed));
+        last == waited && now.saturating_sub(last) <= STALE
     }
 
-    /// Whether that has been so for a while.
+    /// Whether they have waited for a while.
     fn is_pressed(&self, now: u64) -> bool {
-        self.is_fresh(now) && now.saturating_sub(self.calm.load(Relaxed)) >= PRESSED
+        let (waited, since) = (self.waited.load(Relaxed), self.since.load(Relaxed));
+        now.saturating_sub(waited) <= STALE && waited.saturating_sub(since) >= PRESSED
     }
 }
 
@@ -95,11 +108,7 @@ impl Instances {
     #[inline]
     pub fn see(&self, instance: usize, side: usize, now: u64, half: bool) {
         let Some(gauge) = self.gauges.get(instance).and_then(|both| both.get(side)) else { return };
-        // Where nothing was put meanwhile, half of the room was taken all the time if it is now.
-        if !half || gauge.last.load(Relaxed) == 0 {
-            gauge.calm.store(now, Relaxed);
-        }
-        gauge.last.store(now, Relaxed);
+        gauge.see(now, half);
         if half && gauge.is_pressed(now) {
             self.press(now);
         }
@@ -217,21 +226,28 @@ mod tests {
             (from..to).for_each(|at| own.see(instance, 0, at * MS, half));
             own.take_news()
         };
-        assert!(!see(0, 100, 119, true), "a burst");
-        assert!(see(0, 119, 122, true));
-        assert!(!see(0, 122, 125, true), "it was reported just now");
-        assert!(see(0, 125, 140, true), "it is reported again");
-        assert_eq!(own.calm(145 * MS), 6 * MS);
-        assert!(!see(0, 140, 150, false) && !see(0, 150, 169, true), "there was room meanwhile");
+        assert!(!see(0, 100, 139, true), "a burst");
+        assert!(see(0, 139, 142, true));
+        assert!(!see(0, 142, 145, true), "it was reported just now");
+        assert!(see(0, 145, 160, true), "it is reported again");
+        assert_eq!(own.calm(165 * MS), 6 * MS);
+        assert!(!see(0, 160, 185, false) && !see(0, 185, 224, true), "there was room meanwhile");
         own.assign(0b11, 0b11, 0);
-        assert!(!see(0, 169, 220, true), "the second instance has nothing to do");
-        assert_eq!((own.lighter(0, 219 * MS), own.lighter(1, 219 * MS)), (1, 1));
-        for at in 220..250 {
+        assert!(!see(0, 224, 260, true), "the second instance has nothing to do");
+        assert_eq!((own.lighter(0, 259 * MS), own.lighter(1, 259 * MS)), (1, 1));
+        for at in 260..310 {
             own.see(0, 0, at * MS, true);
             own.see(1, 1, at * MS, true);
         }
         assert!(own.take_news());
-        assert_eq!(own.lighter(0, 249 * MS), 0, "frames wait at both");
-        assert!(!see(0, 300, 301, true), "what was seen long ago does not count");
+        assert_eq!(own.lighter(0, 309 * MS), 0, "frames wait at both");
+        assert!(!see(0, 370, 371, true), "what was seen long ago does not count");
+        // A worker's function has room after each of its tasks.
+        own.assign(0b1, 0b1, 0);
+        for task in 0..5 {
+            own.see(0, 0, (400 + 15 * task) * MS, false);
+            own.see(0, 0, (401 + 15 * task) * MS, true);
+        }
+        assert!(own.take_news());
     }
 }

@@ -173,6 +173,15 @@ impl Sender {
         self.room.saturating_sub(self.staged.len())
     }
 
+    /// Whether at least half of the lane's buffers hold frames that wait; `blanks` more without frames are the sender's.
+    /// The receiver replaces buffers as it takes frames, so that a busy lane has fewer than [`LANE`].
+    pub fn is_half_full(&self, blanks: usize) -> bool {
+        self.lane.stock().is_some_and(|stock| {
+            let (waiting, ready) = (stock.frames.len() + self.staged.len(), stock.blanks.len() + blanks);
+            waiting > 0 && waiting >= ready
+        })
+    }
+
     /// Makes the receiver wake the sender when there is room; `false` if there is some already, or if the lane is
     /// locked now: the receiver may just have taken frames, and does not wake the sender for those.
     pub fn wait_for_room(&mut self) -> bool {

@@ -139,7 +139,8 @@ pub fn join(fabric: &mut Fabric, chains: Vec<Chain>, assigned: &BTreeMap<String,
                     // A further instance sends where the first one does.
                     let port = ring::of_function(name, socket(own, index), next(&first[index]));
                     let instance = instances::end(own, index);
-                    added.push(ringway_spec::Port { worker: worker.clone(), instance, ..port });
+                    let hold = instance.is_some().then_some(instances::HOLD);
+                    added.push(ringway_spec::Port { worker: worker.clone(), hold, instance, ..port });
                 }
             }
         }

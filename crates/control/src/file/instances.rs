@@ -11,6 +11,9 @@ const PORTS: (u32, u32) = (1024, 65_536);
 /// Flows that are remembered by default, and at least and at most.
 const FLOWS: (u32, u64, u64) = (1 << 17, 64, 1 << 24);
 const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds that frames of an instance wait for a full port, or for one that another worker has locked: instances
+/// of several workers contend for their neighbours' ports, and a worker may be preempted meanwhile.
+pub const HOLD: u64 = SECOND / 10;
 /// The longest of the times.
 const HOUR: u64 = 3600 * SECOND;
 

@@ -1,7 +1,7 @@
 //! The queues of a port that a function of this process has: frames are copied once into owned buffers, and once out of
 //! them.
 
-use crate::lane::{Inside, LANE, Receiver, Sender};
+use crate::lane::{Inside, Receiver, Sender};
 use ringway_frame::packet::{Lent, Parcel};
 use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
 use ringway_mem::Turn;
@@ -40,9 +40,9 @@ impl InsideRx {
         self.blanks.len().min(wanted).min(self.sender.room(wanted))
     }
 
-    /// Whether at least half of its room is taken.
-    pub fn is_half_full(&mut self) -> bool {
-        self.sender.room(LANE / 2) <= LANE / 2
+    /// Whether at least half of its buffers hold frames that wait.
+    pub fn is_half_full(&self) -> bool {
+        self.sender.is_half_full(self.blanks.len())
     }
 
     /// Copies frame `index`, for which room was reserved.

@@ -190,7 +190,7 @@ impl RxQueue for RingRx {
 
     fn is_half_full(&mut self, turn: &Turn<'_>) -> bool {
         let Some(open) = self.open(turn) else {
-            return self.inside(turn).is_some_and(InsideRx::is_half_full);
+            return self.inside(turn).is_some_and(|inside| inside.is_half_full());
         };
         let Some(producer) = &mut self.producer else { return false };
         let half = producer.slots() / 2;
