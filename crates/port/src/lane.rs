@@ -173,7 +173,7 @@ impl Sender {
         self.room.saturating_sub(self.staged.len())
     }
 
-    /// Whether at least half of the lane's buffers hold frames that wait; `blanks` more without frames are the sender's.
+    /// Whether at least half of the lane's buffers hold frames that wait; the sender has `blanks` more without frames.
     /// The receiver replaces buffers as it takes frames, so that a busy lane has fewer than [`LANE`].
     pub fn is_half_full(&self, blanks: usize) -> bool {
         self.lane.stock().is_some_and(|stock| {
