@@ -57,6 +57,13 @@ struct Seen {
     attached: bool,
 }
 
+impl Seen {
+    /// Whether it gets new flows.
+    fn serves(&self, going: &BTreeMap<u16, Going>) -> bool {
+        self.phase == Phase::Up && self.attached && !going.contains_key(&self.number)
+    }
+}
+
 impl Engine {
     /// First instances of functions that multiply.
     fn multiplying(&self) -> Vec<(Instance, Isolation)> {
@@ -95,6 +102,9 @@ impl Engine {
                 if going.remove(&one.number).is_some() {
                     self.functions.rest(&one.name);
                 }
+            }
+            for number in kept(&seen, &mut going) {
+                self.functions.set_draining(&Instance::name(&instance.of, number), false);
             }
             let masks = masks(&seen, &going);
             let runs = |one: &&Seen| one.phase.runs() && !going.contains_key(&one.number);
@@ -233,9 +243,8 @@ impl Multiplied {
         let patience = self.patience(instances);
         let is_calm = Duration::from_nanos(load.calm) >= patience;
         let is_long_ago = self.shrunk.is_none_or(|shrunk| shrunk.elapsed() >= patience);
-        let runs =
-            |one: &&Seen| one.phase == Phase::Up && one.attached && !self.going.contains_key(&one.number);
-        let running: Vec<u16> = seen.iter().filter(runs).map(|one| one.number).collect();
+        let running = seen.iter().filter(|one| one.serves(&self.going));
+        let running: Vec<u16> = running.map(|one| one.number).collect();
         if !is_calm || !is_long_ago || running.len() <= usize::from(instances.min) || !self.going.is_empty() {
             return None;
         }
@@ -247,6 +256,14 @@ impl Multiplied {
         self.going.insert(number, Going::Drains(Instant::now()));
         Some(number)
     }
+}
+
+/// Instances that would leave and stay instead, since no other one gets new flows.
+fn kept(seen: &[Seen], going: &mut BTreeMap<u16, Going>) -> Vec<u16> {
+    if seen.iter().any(|one| one.serves(going)) {
+        return Vec::new();
+    }
+    std::mem::take(going).into_keys().collect()
 }
 
 /// The instances that get new flows, and those that have flows. Where none runs, the first one is down.
@@ -302,6 +319,17 @@ mod tests {
         );
         let leaves = BTreeMap::from([(2, Going::Leaves)]);
         assert_eq!(masks(&seen(&[Up, Up, Dormant]), &leaves), (0b001, 0b001));
+    }
+
+    #[test]
+    fn the_only_instance_that_runs_does_not_leave() {
+        use Phase::{Dormant, Ended, Up};
+        let drains = BTreeMap::from([(2, Going::Drains(Instant::now()))]);
+        let mut going = drains.clone();
+        assert!(kept(&seen(&[Up, Up, Dormant]), &mut going).is_empty());
+        assert_eq!(going, drains);
+        assert_eq!(kept(&seen(&[Ended, Up, Dormant]), &mut going), [2]);
+        assert!(going.is_empty());
     }
 
     #[test]
