@@ -53,6 +53,14 @@ impl Timers {
         })
     }
 
+    /// Moves the deadline of `number` to `least` if it is before that.
+    pub(crate) fn postpone(&mut self, number: u32, least: u64) {
+        let at = self.place.get(number as usize).copied().unwrap_or(NONE);
+        if self.heap.get(at as usize).is_some_and(|&(deadline, _)| deadline < least) {
+            self.set(number, Some(least));
+        }
+    }
+
     fn remove(&mut self, at: usize) {
         let (_, number) = self.heap.swap_remove(at);
         self.place[number as usize] = NONE;
@@ -99,6 +107,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn only_a_deadline_that_is_earlier_is_postponed() {
+        let mut timers = Timers::default();
+        timers.postpone(0, 5);
+        assert_eq!(timers.next(), None);
+        timers.set(0, Some(3));
+        timers.set(1, Some(7));
+        for number in 0..3 {
+            timers.postpone(number, 5);
+        }
+        assert_eq!((timers.pop(4), timers.next()), (None, Some(5)));
+        assert_eq!([timers.pop(6), timers.pop(6), timers.pop(7)], [Some(0), None, Some(1)]);
+    }
 
     proptest! {
         #[test]

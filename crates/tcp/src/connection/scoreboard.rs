@@ -90,9 +90,12 @@ impl Scoreboard {
     /// Of the records in flight that were sent before the one that was sent at `sent_at` and ends at `end`, the one
     /// that was sent last.
     pub(crate) fn newest_before(&self, (sent_at, end): (u64, u64)) -> Option<Record> {
-        // Records do not overlap, so that one that begins before `end` also ends before it.
-        let (_, start) = self.by_time.range(..(sent_at, end)).next_back()?;
-        self.records.get(start).copied()
+        // Records do not overlap: of those that begin before `end`, only the last one may end there or after it.
+        let mut starts = self.by_time.range(..(sent_at, end)).rev().map(|(_, start)| start);
+        let is_before = |record: &&Record| (record.stamp.sent_at, record.end) < (sent_at, end);
+        let first = self.records.get(starts.next()?);
+        let record = first.filter(is_before).or_else(|| self.records.get(starts.next()?));
+        record.copied()
     }
 
     fn index(&mut self, record: &Record) {
@@ -282,9 +285,10 @@ mod tests {
         assert_eq!(board.oldest().map(|record| (record.start, record.end)), Some((0, 200)));
         let before = |sent_at, end| board.newest_before((sent_at, end)).map(|record| record.start);
         assert_eq!(
-            [before(1, 200), before(1, 1000), before(2, 0), before(0, 9)],
+            [before(1, 201), before(1, 1001), before(2, 0), before(0, 9)],
             [Some(0), Some(500), Some(500), None]
         );
+        assert_eq!([before(1, 1000), before(1, 200)], [Some(0), None], "a record is not before its own end");
         board.mark(0, Fate::Lost);
         assert_eq!((board.first_lost().map(|record| record.end), board.lost_bytes), (Some(200), 200));
         board.resent(0, 100, stamp(2));

@@ -279,6 +279,8 @@ impl Stack {
         self.now = self.now.max(now);
         while let Some(index) = self.timers.pop(self.now) {
             self.with(index, |connection, cx| connection.expire(cx));
+            // A connection that set a deadline in the past would be handled again and again.
+            self.timers.postpone(index, self.now + 1);
         }
         for interface in 0..self.interfaces.len() {
             self.expire_neighbors(interface);
