@@ -3,12 +3,18 @@
 use crate::RingError;
 use crate::link::Link;
 use ringway_mem::{Span, SpanMut};
-use ringway_ring::{Part, Producer, Slot};
+use ringway_ring::{Part, Producer, RingKind, RingMemory, Slot};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The shortest part of a frame for which a slot of its own costs less than a copy.
 const WORTH: usize = 1024;
+
+/// The buffer that is named in place of copying a part of a frame.
+#[inline]
+fn lent(memory: &RingMemory, span: Span<'_>) -> Option<u16> {
+    if span.len() < WORTH { None } else { memory.lent(span) }
+}
 
 /// A buffer that belongs to no slot. It keeps the ring's memory.
 #[derive(Debug)]
@@ -84,14 +90,18 @@ impl Tx {
 
     /// As [`Tx::push_gathered`], but parts that are in buffers of [`Tx::lend`] from their begin on are not copied. Such
     /// a buffer must not change until [`Tx::consumed`] has passed [`Tx::head`] after the call. All frames must be
-    /// pushed so, and [`Tx::set_slot`] is not to be used.
+    /// pushed so, and [`Tx::set_slot`] is not to be used. On a pipe everything is copied: its other end may exchange
+    /// the buffers of slots, so that it is not known which ones are free.
     pub fn push_lent<'p>(
         &mut self,
         parts: impl Iterator<Item = Span<'p>> + Clone,
         offload: [u8; 10],
     ) -> Result<bool, RingError> {
         let memory = &self.link.memory;
-        let parts = parts.map(|span| match memory.lent(span).filter(|_| span.len() >= WORTH) {
+        if memory.kind() == RingKind::Pipe {
+            return self.push_gathered(parts, offload);
+        }
+        let parts = parts.map(|span| match lent(memory, span) {
             Some(buf_idx) => Part::Lent { buf_idx, len: span.len() as u16 },
             None => Part::Bytes(span),
         });
@@ -108,10 +118,11 @@ impl Tx {
         self.link.memory.extra()
     }
 
-    /// The number of the buffer of [`Tx::extra`] at the begin of which a span begins.
+    /// The number of the buffer of [`Tx::extra`] that [`Tx::push_lent`] names for a part of a frame, if it is not to be
+    /// copied.
     #[inline]
     pub fn lent(&self, span: Span<'_>) -> Option<u16> {
-        self.link.memory.lent(span)
+        if self.link.memory.kind() == RingKind::Pipe { None } else { lent(&self.link.memory, span) }
     }
 
     /// A buffer of [`Tx::extra`], to be named by frames; `None`: it is not one of them.

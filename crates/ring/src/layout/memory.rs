@@ -156,11 +156,14 @@ impl RingMemory {
     /// The buffer at the start of which a span begins, if it is one of [`RingMemory::extra`].
     #[inline]
     pub fn lent(&self, span: Span<'_>) -> Option<u16> {
-        let offset = span.address().checked_sub(self.buffers.addr().get())?;
-        let stride = self.header.stride as usize;
-        let buf_idx = u16::try_from(offset / stride).ok()?;
-        (offset % stride == 0 && self.extra().contains(&buf_idx) && span.len() <= self.slot_size() as usize)
-            .then_some(buf_idx)
+        let (extra, stride) = (self.extra(), self.header.stride as usize);
+        // Most spans lie elsewhere, which comparisons tell sooner than a division.
+        let first = self.buffers.addr().get() + usize::from(extra.start) * stride;
+        let offset = span.address().checked_sub(first)?;
+        if offset >= extra.len() * stride || span.len() > self.slot_size() as usize {
+            return None;
+        }
+        (offset % stride == 0).then(|| extra.start + (offset / stride) as u16)
     }
 
     /// Reads slot `index` (taken modulo the ring's slots) once.

@@ -172,6 +172,10 @@ fn only_the_begin_of_an_extra_buffer_is_lent() {
     assert_eq!([128, 135].map(|number| made.lent(buffer(number))), [Some(128), Some(135)]);
     assert_eq!(made.lent(buffer(127)), None, "it is a slot's");
     assert_eq!(made.lent(buffer(130).split(1).1), None);
+    let after = ring(Geometry { slots: [128, 64], ..small() });
+    assert_eq!(after.lent(after.buffer(191, 128).unwrap().as_span()), None, "it is a slot's");
+    assert_eq!(after.lent(after.buffer(192, 128).unwrap().as_span()), Some(192));
+    assert_eq!(ring(Geometry { extra: 0, ..small() }).lent(buffer(128)), None, "it is another ring's");
     assert_eq!(made.lent(Span::of(&[0; 10])), None);
 }
 
