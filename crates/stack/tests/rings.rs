@@ -2,10 +2,12 @@
 //! switch's place.
 #![allow(clippy::unwrap_used)]
 
+use ringway_client::{Ring, RingKind};
 use ringway_host::Mapping;
 use ringway_mem::Span;
-use ringway_port::ring::open::{Program, RingListener};
-use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
+use ringway_port::pipe::Pipe;
+use ringway_port::ring::open::{Newcomer, Program, RingListener};
+use ringway_ring::{Consumer, Geometry, Hello, Producer, RX, RingMemory, TX};
 use ringway_stack::{Config, Device, Network, RingDevice, RingOptions, TcpListener, TcpStream};
 use ringway_tcp::Transmit;
 use std::io::{Read, Write};
@@ -36,20 +38,28 @@ struct Port {
     named: usize,
 }
 
-fn port(name: &str, extra: u32) -> (RingDevice, Port) {
+fn bind(name: &str) -> RingListener {
     let path = std::env::temp_dir().join(format!("ringway-stack-rings-{}-{name}", std::process::id()));
-    let listener = RingListener::bind(&path, Default::default()).unwrap();
-    let path = PathBuf::from(listener.path());
-    let options = RingOptions { slots: [256, 256], slot_size: 16_384, extra, ..RingOptions::default() };
-    let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
+    RingListener::bind(&path, Default::default()).unwrap()
+}
+
+/// The next program that connects.
+fn accept(listener: &RingListener) -> (Newcomer, Hello) {
     ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
     let mut newcomer = listener.accept().unwrap().unwrap();
-    let hello = loop {
+    loop {
         ringway_host::wait_readable(&[newcomer.as_fd()], None).unwrap();
         if let Some(hello) = newcomer.hello().unwrap() {
-            break hello;
+            return (newcomer, hello);
         }
-    };
+    }
+}
+
+fn port(name: &str, options: RingOptions) -> (RingDevice, Port) {
+    let listener = bind(name);
+    let path = PathBuf::from(listener.path());
+    let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
+    let (newcomer, hello) = accept(&listener);
     let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
     let file = program.descriptors()[0].try_clone_to_owned().unwrap();
     let memory = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
@@ -93,11 +103,16 @@ fn config(last: u8) -> Config {
     Config::new(format!("10.0.0.{last}/24").parse().unwrap())
 }
 
+/// Slots that are large enough for bytes to stay in the ring's memory.
+fn large(extra: u32) -> RingOptions {
+    RingOptions { slots: [256, 256], slot_size: 16_384, extra, ..RingOptions::default() }
+}
+
 /// Sends bytes there and back over a switch with losses; the ports, to look at.
 fn exchange(name: &str, extra: u32) -> [Port; 2] {
     const LEN: usize = 6 << 20;
     let ((one, mut first), (two, mut second)) =
-        (port(&format!("{name}-one"), extra), port(&format!("{name}-two"), extra));
+        (port(&format!("{name}-one"), large(extra)), port(&format!("{name}-two"), large(extra)));
     let (stop, mut frame, mut count) = (AtomicBool::new(false), vec![0; 1 << 17], 0);
     std::thread::scope(|scope| {
         let _ending = Ending(&stop);
@@ -164,7 +179,7 @@ fn bytes_without_a_buffer_are_copied() {
 
 #[test]
 fn a_buffer_is_used_again_when_nobody_needs_it_and_its_frame_was_read() {
-    let (mut device, mut port) = port("again", 4);
+    let (mut device, mut port) = port("again", large(4));
     let bytes = vec![7; 16_384];
     let mut all: Vec<_> = std::iter::from_fn(|| device.store(&bytes)).collect();
     assert_eq!(all.len(), 4);
@@ -191,4 +206,84 @@ fn a_buffer_is_used_again_when_nobody_needs_it_and_its_frame_was_read() {
     let received = port.from.pop(&port.memory, &mut frame).unwrap().unwrap();
     let expected = [&[2; 14][..], &[9; 3900], &[5; 10]].concat();
     assert!(frame[..received.len] == expected[..]);
+}
+
+#[test]
+fn a_buffer_is_not_used_again_while_its_frame_waits_behind_many_others() {
+    let (mut device, mut port) = port("behind", large(1));
+    let (bytes, mut frame) = (vec![7; 16_384], vec![0; 20_000]);
+    // More frames than the ring has slots, all read, before the first bytes are stored.
+    for _ in 0..1000 {
+        assert!(device.frame(Default::default(), &[1; 60], &[]));
+        device.flush().unwrap();
+        assert_eq!(port.from.pop(&port.memory, &mut frame).unwrap().unwrap().len, 60);
+        port.from.publish(&port.memory);
+    }
+    let (stored, _) = device.store(&bytes).unwrap();
+    assert!(device.frame(Default::default(), &[1; 14], &[stored.span(0..16_384)]));
+    device.flush().unwrap();
+    drop(stored);
+    assert!(device.store(&bytes).is_none(), "its frame is still in the ring");
+    port.from.pop(&port.memory, &mut frame).unwrap().unwrap();
+    port.from.publish(&port.memory);
+    assert!(device.store(&bytes).is_some());
+}
+
+#[test]
+fn buffers_are_not_requested_where_slots_are_too_small_for_them() {
+    let extra = |name, options| port(name, options).1.memory.extra().len();
+    let small = RingOptions { slot_size: 4096, ..RingOptions::default() };
+    assert_eq!([extra("none", small), extra("all", large(0))], [0, 256]);
+    assert_eq!(extra("own", RingOptions { extra: 5, ..small }), 5, "the program's choice");
+}
+
+#[test]
+fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
+    let (listener, mut pipe) = (bind("pipe"), Pipe::new(Geometry::default()));
+    let path = PathBuf::from(listener.path());
+    let options = RingOptions { slots: [64, 64], ..large(0) };
+    let device = std::thread::spawn({
+        let path = path.clone();
+        move || RingDevice::connect_with(&path, options)
+    });
+    let (newcomer, hello) = accept(&listener);
+    pipe.join(newcomer, hello).unwrap();
+    let other = std::thread::spawn(move || Ring::connect_with(&path, options, Some(BOUND)));
+    let (newcomer, hello) = accept(&listener);
+    pipe.join(newcomer, hello).unwrap();
+    let (mut device, mut other) = (device.join().unwrap().unwrap(), other.join().unwrap().unwrap());
+    assert_eq!((other.kind(), other.tx.slots(), other.rx.slots()), (RingKind::Pipe, 64, 64));
+    // The other end returns each frame without a copy: it exchanges the buffers of a slot that it received and of one
+    // that it sends.
+    let mut number = 0u8;
+    for round in 0..3u8 {
+        for _ in 0..64 {
+            number += 1;
+            let payload = [number; 2000];
+            assert!(device.frame(Default::default(), &[number; 54], &[Span::of(&payload)]));
+        }
+        device.flush().unwrap();
+        assert_eq!(other.rx.available(64).unwrap(), 64);
+        if round > 0 {
+            // Those of the round before are received only now.
+            for expected in number - 127..=number - 64 {
+                let received = device.receive().unwrap().unwrap();
+                let mut bytes = received.head.to_vec();
+                for piece in &received.rest {
+                    bytes.resize(bytes.len() + piece.len(), 0);
+                    let at = bytes.len() - piece.len();
+                    piece.read(&mut bytes[at..]);
+                }
+                assert!(bytes == [expected; 2054], "frame {expected} is another one");
+            }
+            device.flush().unwrap();
+        }
+        assert_eq!(other.tx.room(64).unwrap(), 64);
+        for _ in 0..64 {
+            let slot = other.rx.swap(0, other.tx.slot(0).buf_idx);
+            other.tx.set_slot(0, slot);
+            (other.tx.advance(1), other.rx.advance(1));
+        }
+        other.sync().unwrap();
+    }
 }

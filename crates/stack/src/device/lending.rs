@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Buffers that are looked at for each that is needed.
 const LOOKS: usize = 4;
 /// The smallest buffers that are worth their management: with 4 KB it takes longer than the copy that it saves.
-const LEAST: usize = 8192;
+pub(super) const LEAST: u32 = 8192;
 
 /// A buffer with bytes of a connection.
 #[derive(Debug)]
@@ -43,20 +43,27 @@ pub(super) struct Lending {
     first: u16,
     /// For each: the slot before which the last frame with its bytes ends.
     until: Vec<u32>,
-    /// Up to which slot the switch has read, at least.
+    /// Up to which slot the switch has read, at least; never further behind than the ring has slots.
     consumed: u32,
 }
 
+/// Whether the frame that ends before the slot `until` is among the `slots` after `consumed`. Only then it is not read
+/// yet: a buffer may be kept for any number of frames, so that `until` may be anywhere else.
+fn is_pending(until: u32, consumed: u32, slots: u32) -> bool {
+    until.wrapping_sub(consumed).wrapping_sub(1) < slots
+}
+
 impl Lending {
-    /// The buffers of a ring. Those of a pipe are not used, since the program at its other end may exchange them.
+    /// The buffers of a ring, if they are large enough. Those of a pipe are not used, since the program at its other end
+    /// may exchange them.
     pub fn new(ring: &Ring) -> Lending {
-        if ring.kind() == RingKind::Pipe {
+        if ring.kind() == RingKind::Pipe || ring.slot_size() < LEAST {
             return Lending::default();
         }
         let tx = &ring.tx;
         let (numbers, consumed) = (tx.extra(), tx.head());
         let (first, until) = (numbers.start, vec![consumed; numbers.len()]);
-        let buffers = numbers.rev().filter_map(|number| tx.lend(number)).filter(|lent| lent.size() >= LEAST);
+        let buffers = numbers.rev().filter_map(|number| tx.lend(number));
         let free = buffers.map(|lent| Arc::new(Stored(lent))).collect();
         Lending { free, lent: VecDeque::new(), first, until, consumed }
     }
@@ -88,10 +95,10 @@ impl Lending {
         };
         let until = self.until.get(usize::from(buffer.0.number() - self.first)).copied();
         let until = until.unwrap_or(self.consumed);
-        if (self.consumed.wrapping_sub(until) as i32) < 0 {
+        if is_pending(until, self.consumed, tx.slots()) {
             self.consumed = tx.consumed()?;
         }
-        let is_read = self.consumed.wrapping_sub(until) as i32 >= 0;
+        let is_read = !is_pending(until, self.consumed, tx.slots());
         if is_read {
             self.free.extend(self.lent.pop_front());
         }
@@ -100,10 +107,32 @@ impl Lending {
 
     /// A frame was pushed that ends before the slot `head`.
     pub fn pushed(&mut self, tx: &Tx, payload: &[Span<'_>], head: u32) {
+        if self.until.is_empty() {
+            return;
+        }
+        if head.wrapping_sub(self.consumed) > tx.slots() {
+            // The ring had room, so what is further behind was read.
+            self.consumed = head.wrapping_sub(tx.slots());
+        }
         for number in payload.iter().filter_map(|span| tx.lent(*span)) {
             if let Some(until) = self.until.get_mut(usize::from(number - self.first)) {
                 *until = head;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_pending;
+
+    #[test]
+    fn a_frame_is_pending_only_within_the_slots_that_are_not_read() {
+        for consumed in [0u32, 100, u32::MAX - 3, 1 << 31] {
+            let pending = |after: u32| is_pending(consumed.wrapping_add(after), consumed, 256);
+            assert!(!pending(0) && pending(1) && pending(256) && !pending(257));
+            // Its buffer was kept while billions of slots were sent.
+            assert!([1 << 31, (1 << 31) + 1, u32::MAX - 256].iter().all(|kept| !pending(*kept)));
         }
     }
 }

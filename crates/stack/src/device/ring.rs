@@ -1,6 +1,6 @@
 //! A ring port, or one end of a pipe.
 
-use super::lending::Lending;
+use super::lending::{LEAST, Lending};
 use super::{Device, DeviceError, Received, StoredBytes};
 use ringway_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
 use ringway_frame::{LARGEST, Needs, Offload};
@@ -39,12 +39,15 @@ impl RingDevice {
     }
 
     /// As [`RingDevice::connect`], with other parameters. Frames are received unsegmented in any case. `extra` buffers
-    /// hold bytes to send until they are acknowledged; what finds none there is copied once more.
+    /// hold bytes to send until they are acknowledged; what finds none there is copied once more. If `extra` is 0, 256
+    /// are requested, and none if `slot_size` is too small for them to be used, less than 8 KB.
     ///
     /// # Errors
     /// As [`RingDevice::connect`].
     pub fn connect_with(path: &Path, options: RingOptions) -> Result<RingDevice, DeviceError> {
-        let extra = if options.extra == 0 { EXTRA } else { options.extra };
+        // Without a size, the port's is used, which is not known yet.
+        let is_small = options.slot_size != 0 && options.slot_size < LEAST;
+        let extra = if options.extra == 0 && !is_small { EXTRA } else { options.extra };
         let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
         Ok(Ring::connect_with(path, options, None)?.into())
     }
