@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -34,6 +35,8 @@ enum { PRODUCER, CONSUMER };
 enum { INDEX, WAKE, WAKE_AT };
 /* Microseconds between two looks at a ring that nobody wakes us for. */
 enum { NAP = 100 };
+/* Calls of ringway_sync() without anything to publish until the descriptors are looked at. */
+enum { IDLE_SYNCS = 1024 };
 
 static const char MAGIC[8] = "Ringway";
 
@@ -61,8 +64,14 @@ struct ringway {
 	struct header header;
 	struct side tx, rx;
 	int socket, kick, call;
+	/* An epoll descriptor for `call`, edge-triggered so that it need not be read, and `socket`. */
+	int fd;
+	/* Whether ringway_arm() asked for a notification since the descriptors were looked at. */
+	bool armed, hung_up;
+	unsigned idle_syncs;
 	/* A device's. */
 	uint8_t *registers;
+	size_t registers_size;
 	int vfio[3];
 };
 
@@ -331,18 +340,48 @@ static void notify(struct ringway *ring)
 		return;
 }
 
-static bool is_closed(const struct ringway *ring)
+static int watch(struct ringway *ring, int fd, uint32_t events)
 {
-	return __atomic_load_n((uint32_t *)(ring->memory + CLOSED), __ATOMIC_ACQUIRE);
+	struct epoll_event event = { .events = events, .data.fd = fd };
+
+	if (ring->fd < 0)
+		ring->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (ring->fd < 0 || epoll_ctl(ring->fd, EPOLL_CTL_ADD, fd, &event))
+		return fail(errno, "watching the ring's descriptors");
+	return 0;
+}
+
+/* Takes the events of the descriptors, so that ringway_fd() is not readable any more unless the ring is closed. */
+static void drain_events(struct ringway *ring)
+{
+	struct epoll_event events[2];
+	int count = ring->fd < 0 ? 0 : epoll_wait(ring->fd, events, 2, 0);
+
+	ring->armed = false;
+	ring->idle_syncs = 0;
+	/* The socket only becomes readable when the ring is closed, or for a pipe's new end. */
+	for (int at = 0; at < count; at++)
+		ring->hung_up |= events[at].data.fd == ring->socket;
+}
+
+static int check_open(const struct ringway *ring)
+{
+	if (ring->hung_up || __atomic_load_n((uint32_t *)(ring->memory + CLOSED), __ATOMIC_ACQUIRE))
+		return fail(ECONNRESET, "the ring is closed");
+	return 0;
 }
 
 int ringway_sync(struct ringway *ring)
 {
+	uint32_t tx_before = ring->tx.published, rx_before = ring->rx.published;
 	bool tx = publish(ring, &ring->tx, PRODUCER), rx = publish(ring, &ring->rx, CONSUMER);
+	bool idle = ring->tx.published == tx_before && ring->rx.published == rx_before;
 
 	if (tx || rx)
 		notify(ring);
-	return is_closed(ring) ? fail(ECONNRESET, "the ring is closed") : 0;
+	if (ring->armed || (idle && ++ring->idle_syncs >= IDLE_SYNCS))
+		drain_events(ring);
+	return check_open(ring);
 }
 
 unsigned ringway_unsent(struct ringway *ring)
@@ -380,7 +419,8 @@ static void request(struct ringway *ring, int events, uint32_t wake)
 		set_wake(ring, &ring->tx, PRODUCER, ring->tx.next + most_slots(ring) - ring->tx.slots - 1, wake);
 }
 
-int ringway_arm(struct ringway *ring, int events)
+/* Asks for a notification unless one of `events` is there already: 1. */
+static int arm(struct ringway *ring, int events)
 {
 	int found;
 
@@ -391,9 +431,20 @@ int ringway_arm(struct ringway *ring, int events)
 	return found < 0 ? -1 : found != 0;
 }
 
+int ringway_arm(struct ringway *ring, int events)
+{
+	int found;
+
+	if (ringway_sync(ring))
+		return -1;
+	found = arm(ring, events);
+	ring->armed = !found;
+	return found;
+}
+
 int ringway_fd(const struct ringway *ring)
 {
-	return ring->call;
+	return ring->fd;
 }
 
 static int64_t now(void)
@@ -407,26 +458,20 @@ static int64_t now(void)
 /* Sleeps until we are notified, at most until `end` if that is not negative. */
 static int sleep_until(struct ringway *ring, int64_t end)
 {
-	struct pollfd fds[2] = {
-		{ .fd = ring->call, .events = POLLIN },
-		{ .fd = ring->socket, .events = POLLIN | POLLRDHUP },
-	};
+	struct pollfd poll_fd = { .fd = ring->fd, .events = POLLIN };
 	int64_t left = end < 0 ? -1 : end - now();
 	struct timespec time;
-	uint64_t count;
 
 	if (end >= 0 && left < 0)
 		left = 0;
-	if (ring->call < 0 && (left < 0 || left > NAP * 1000))
+	if (ring->fd < 0 && (left < 0 || left > NAP * 1000))
 		left = NAP * 1000;
 	time.tv_sec = left / 1000000000;
 	time.tv_nsec = left % 1000000000;
-	if (ppoll(fds, 2, left < 0 ? NULL : &time, NULL) < 0 && errno != EINTR)
+	if (ppoll(&poll_fd, 1, left < 0 ? NULL : &time, NULL) < 0 && errno != EINTR)
 		return fail(errno, "poll");
-	if (fds[0].revents & POLLIN && read(ring->call, &count, sizeof count) < 0 && errno != EAGAIN)
-		return fail(errno, "the ring's eventfd");
-	/* The socket only becomes readable when the ring is closed, or for a pipe's new end. */
-	return fds[1].revents ? fail(ECONNRESET, "the ring is closed") : 0;
+	drain_events(ring);
+	return 0;
 }
 
 int ringway_poll(struct ringway *ring, int events, int timeout)
@@ -440,14 +485,14 @@ int ringway_poll(struct ringway *ring, int events, int timeout)
 		found = look(ring, events);
 		if (found || (end >= 0 && now() >= end))
 			return found;
-		found = ringway_arm(ring, events);
+		found = arm(ring, events);
 		if (found < 0)
 			return -1;
 		if (!found && sleep_until(ring, end))
 			return -1;
 		request(ring, events, 0);
-		if (is_closed(ring))
-			return fail(ECONNRESET, "the ring is closed");
+		if (check_open(ring))
+			return -1;
 	}
 }
 
@@ -547,7 +592,8 @@ static int open_socket(struct ringway *ring, const char *path)
 	} else {
 		fcntl(ring->kick, F_SETFL, O_NONBLOCK);
 		fcntl(ring->call, F_SETFL, O_NONBLOCK);
-		done = map_file(ring, fds[0]) || attach(ring, end) ? -1 : 0;
+		done = map_file(ring, fds[0]) || attach(ring, end) || watch(ring, ring->call, EPOLLIN | EPOLLET)
+			|| watch(ring, ring->socket, EPOLLIN | EPOLLRDHUP) ? -1 : 0;
 	}
 out:
 	if (fds[0] >= 0)
@@ -686,7 +732,7 @@ static int open_vfio(struct ringway *ring, const char *path)
 	memcpy(irq.set.data, &ring->call, sizeof(int));
 	if (ring->call < 0 || become_master(ring->vfio[2]) || ioctl(ring->vfio[2], VFIO_DEVICE_SET_IRQS, &irq))
 		return fail(errno, "the device's interrupt");
-	return 0;
+	return watch(ring, ring->call, EPOLLIN | EPOLLET);
 }
 
 /* Lets the device be accessed, if no driver does. */
@@ -710,20 +756,27 @@ static int open_device(struct ringway *ring, const char *path)
 {
 	unsigned vendor, device;
 	char driver[64] = "";
+	static const char OTHER[] = "the PCI device is not one of a port of kind ring-pci";
 	bool by_vfio;
-	size_t size = 0;
+	size_t *size = &ring->registers_size;
 
 	if (read_number(path, "vendor", &vendor) || read_number(path, "device", &device))
 		return -1;
 	if (vendor != 0x1af4 || device != 0x1110)
-		return broken("the PCI device is not one of a port of kind ring-pci");
+		return broken(OTHER);
 	link_name(path, "driver", driver, sizeof driver);
 	by_vfio = !strcmp(driver, "vfio-pci");
 	if (by_vfio ? open_vfio(ring, path) : (enable(path), 0))
 		return -1;
-	ring->registers = by_vfio ? map_region(ring->vfio[2], 0, &size) : map_resource(path, 0, &size);
-	if (!ring->registers || size < REGISTERS)
+	ring->registers = by_vfio ? map_region(ring->vfio[2], 0, size) : map_resource(path, 0, size);
+	if (!ring->registers)
 		return -1;
+	/* Another device of this number has other registers, to which ringway_close() must not write. */
+	if (*size < REGISTERS) {
+		munmap(ring->registers, *size);
+		ring->registers = NULL;
+		return broken(OTHER);
+	}
 	__atomic_store_n((uint32_t *)(ring->registers + RESET), 1, __ATOMIC_RELEASE);
 	if (__atomic_load_n((uint32_t *)(ring->registers + STATUS), __ATOMIC_ACQUIRE) != 1)
 		return broken("the PCI device made no ring: is its port up?");
@@ -741,7 +794,7 @@ struct ringway *ringway_open(const char *path)
 		fail(ENOMEM, path);
 		return NULL;
 	}
-	ring->socket = ring->kick = ring->call = -1;
+	ring->socket = ring->kick = ring->call = ring->fd = -1;
 	ring->vfio[0] = ring->vfio[1] = ring->vfio[2] = -1;
 	if (stat(path, &stat_of))
 		done = fail(errno, path);
@@ -759,17 +812,17 @@ struct ringway *ringway_open(const char *path)
 
 void ringway_close(struct ringway *ring)
 {
-	int fds[6];
+	int fds[7];
 
 	if (!ring)
 		return;
 	if (ring->registers) {
 		__atomic_store_n((uint32_t *)(ring->registers + STATUS), 0, __ATOMIC_RELEASE);
-		munmap(ring->registers, REGISTERS);
+		munmap(ring->registers, ring->registers_size);
 	}
 	if (ring->memory)
 		munmap(ring->memory, ring->mapped);
-	memcpy(fds, (int[]){ ring->socket, ring->kick, ring->call, ring->vfio[2], ring->vfio[1], ring->vfio[0] },
+	memcpy(fds, (int[]){ ring->fd, ring->socket, ring->kick, ring->call, ring->vfio[2], ring->vfio[1], ring->vfio[0] },
 	       sizeof fds);
 	for (size_t at = 0; at < sizeof fds / sizeof *fds; at++)
 		if (fds[at] >= 0)

@@ -37,16 +37,18 @@ int ringway_tx(struct ringway *ring, const void *frame, size_t len);
 ssize_t ringway_rx(struct ringway *ring, void *frame, size_t size);
 
 /* Publishes what was sent and received since the last call, and notifies the other side if it asked for that. Fails with
- * ECONNRESET if the ring is closed: open it again. One call for many frames. */
+ * ECONNRESET if the ring is closed: open it again. One call for many frames. A port that ended without closing its rings is
+ * noticed after sleeping, and by a program that never sleeps within 1024 calls that publish nothing. */
 int ringway_sync(struct ringway *ring);
 
 /* Syncs, then waits at most `timeout` milliseconds (-1: without end) for one of `events`; returns those that came, 0 if none
  * did. A PCI device that vfio-pci does not have can't interrupt a program: then it looks every 100 us. */
 int ringway_poll(struct ringway *ring, int events, int timeout);
 
-/* For programs with a poll() of their own: ringway_arm() asks to be notified of `events` and returns 0; 1: one is there
- * already. Then poll ringway_fd(), read 8 bytes when it is readable, and look at the ring. -1 from ringway_fd(): the ring
- * has no such descriptor. */
+/* For programs with a poll() of their own: ringway_arm() syncs, asks to be notified of `events` and returns 0; 1: one is
+ * there already. Then poll ringway_fd() for POLLIN. It is readable until the next ringway_sync() or ringway_arm(), and is not
+ * to be read. It is readable too when the ring is closed: then these calls fail with ECONNRESET. ringway_fd() is -1 for a
+ * PCI device that vfio-pci does not have. */
 int ringway_arm(struct ringway *ring, int events);
 int ringway_fd(const struct ringway *ring);
 

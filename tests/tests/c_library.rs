@@ -17,6 +17,7 @@ const BOUND: Duration = Duration::from_secs(20);
 const FABRIC: &str = "[switch.main]\n\
     [port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nslot-size = \"256B\"\nswitch = \"main\"\n\
     [port.b]\nkind = \"ring\"\nsocket = \"b.sock\"\nswitch = \"main\"\n\
+    [port.c]\nkind = \"ring\"\nsocket = \"c.sock\"\nswitch = \"main\"\n\
     [port.p]\nkind = \"pipe\"\nsocket = \"p.sock\"\n";
 
 fn start(program: &Path, what: &str, path: &Path, count: u32) -> Child {
@@ -52,12 +53,13 @@ fn c_programs_exchange_frames_with_others_on_ports_and_pipes() {
     let folder = Folder::new("c").unwrap();
     let Some(program) = c_library::example(folder.path()) else { return };
     let fabric = Fabric::up(folder.path(), "c", FABRIC).unwrap();
-    let [a, b, pipe] = ["a.sock", "b.sock", "p.sock"].map(|name| fabric.socket(name));
-    for (one, other) in [(&a, &b), (&pipe, &pipe)] {
-        let returns = start(&program, "return", one, FRAMES);
-        if *one == a {
-            is_on(&fabric, "a");
-        }
+    let [a, b, c, pipe] = ["a.sock", "b.sock", "c.sock", "p.sock"].map(|name| fabric.socket(name));
+    // `poll`: with a poll() of its own.
+    for (one, other, what, port) in
+        [(&a, &b, "return", Some("a")), (&c, &b, "poll", Some("c")), (&pipe, &pipe, "poll", None)]
+    {
+        let returns = start(&program, what, one, FRAMES);
+        port.iter().for_each(|port| is_on(&fabric, port));
         works(start(&program, "send", other, FRAMES));
         works(returns);
     }
@@ -98,9 +100,22 @@ fn c_programs_are_told_why_there_is_no_ring_and_when_it_ends() {
     ] {
         fails(start(&program, "send", path.as_ref(), 1), why);
     }
-    let socket = fabric.socket("a.sock");
-    let waits = start(&program, "return", &socket, 1);
-    is_on(&fabric, "a");
+    // QEMU's ivshmem has the numbers of the device, but 256 bytes of registers.
+    let device = folder.path().join("ivshmem");
+    std::fs::create_dir(&device).unwrap();
+    let registers = [0x5a; 256];
+    for (file, bytes) in [("vendor", &b"0x1af4\n"[..]), ("device", b"0x1110\n"), ("resource0", &registers)] {
+        std::fs::write(device.join(file), bytes).unwrap();
+    }
+    fails(start(&program, "send", &device, 1), "the PCI device is not one of a port of kind ring-pci");
+    assert!(std::fs::read(device.join("resource0")).unwrap() == registers, "its registers are not written");
+    let programs = [("return", "a"), ("poll", "b")].map(|(what, port)| {
+        let waits = start(&program, what, &fabric.socket(&format!("{port}.sock")), 1);
+        is_on(&fabric, port);
+        waits
+    });
     fabric.crash();
-    fails(waits, "the ring is closed");
+    for waits in programs {
+        fails(waits, "the ring is closed");
+    }
 }

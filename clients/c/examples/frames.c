@@ -4,11 +4,13 @@
  *
  *	frames send PATH COUNT	sends COUNT frames, each of which must come back, in order and unchanged
  *	frames return PATH COUNT	returns COUNT frames to their senders
+ *	frames poll PATH COUNT	the same, with a poll() of its own
  *
  * PATH is the socket of a port, or in a guest the folder of the PCI device.
  */
 #include <ringway.h>
 
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +83,27 @@ static int send_all(struct ringway *ring, uint32_t count)
 	return 0;
 }
 
-static int return_all(struct ringway *ring, uint32_t count)
+/* Waits for one of `events`; negative: the ring is closed. */
+typedef int wait_for(struct ringway *ring, int events);
+
+static int by_library(struct ringway *ring, int events)
+{
+	return ringway_poll(ring, events, -1);
+}
+
+/* A program would poll other descriptors too. */
+static int by_poll(struct ringway *ring, int events)
+{
+	struct pollfd one = { .fd = ringway_fd(ring), .events = POLLIN };
+	int there;
+
+	while ((there = ringway_arm(ring, events)) == 0)
+		/* A device without a descriptor is looked at each millisecond. */
+		poll(&one, 1, one.fd < 0 ? 1 : -1);
+	return there;
+}
+
+static int return_all(struct ringway *ring, uint32_t count, wait_for *wait_for)
 {
 	uint8_t frame[LONGEST];
 	uint32_t returned = 0;
@@ -89,7 +111,7 @@ static int return_all(struct ringway *ring, uint32_t count)
 	while (returned < count) {
 		ssize_t got = 0;
 
-		if (ringway_poll(ring, RINGWAY_RX, -1) < 0)
+		if (wait_for(ring, RINGWAY_RX) < 0)
 			return failed();
 		while (returned < count && (got = ringway_rx(ring, frame, sizeof frame)) > 0) {
 			int done;
@@ -98,7 +120,7 @@ static int return_all(struct ringway *ring, uint32_t count)
 				continue;
 			memcpy(frame, RETURNED, HEADER);
 			while ((done = ringway_tx(ring, frame, (size_t)got)) == 0)
-				if (ringway_poll(ring, RINGWAY_TX, -1) < 0)
+				if (wait_for(ring, RINGWAY_TX) < 0)
 					return failed();
 			if (done < 0)
 				return failed();
@@ -119,17 +141,23 @@ static int return_all(struct ringway *ring, uint32_t count)
 
 int main(int count, char **words)
 {
+	const char *what = count == 4 ? words[1] : "";
 	struct ringway *ring;
+	uint32_t frames;
 	int status;
 
-	if (count != 4 || (strcmp(words[1], "send") && strcmp(words[1], "return"))) {
-		fprintf(stderr, "usage: frames send|return PATH COUNT\n");
+	if (strcmp(what, "send") && strcmp(what, "return") && strcmp(what, "poll")) {
+		fprintf(stderr, "usage: frames send|return|poll PATH COUNT\n");
 		return 2;
 	}
 	ring = ringway_open(words[2]);
 	if (!ring)
 		return failed();
-	status = (words[1][0] == 's' ? send_all : return_all)(ring, (uint32_t)strtoul(words[3], NULL, 10));
+	frames = (uint32_t)strtoul(words[3], NULL, 10);
+	if (!strcmp(what, "send"))
+		status = send_all(ring, frames);
+	else
+		status = return_all(ring, frames, strcmp(what, "poll") ? by_library : by_poll);
 	ringway_close(ring);
 	return status;
 }
