@@ -91,9 +91,16 @@ impl Builder {
 
     /// The options of a router with this text.
     pub(super) fn options(&self, clock: Clock, source: String) -> Options {
-        let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
-        Options { burst: self.burst, clock, console: (self.console)(), seed, source }
+        Options { burst: self.burst, clock, console: (self.console)(), seed: seed(), source }
     }
+}
+
+/// A seed for a router's random numbers.
+/// Attack: elements make their secrets from these numbers, and a seed taken from the clock could be guessed. The clock
+/// is only used if the operating system has no random numbers.
+fn seed() -> u64 {
+    let clock = || std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
+    ringway_host::random().unwrap_or_else(|_| clock())
 }
 
 impl Rebuild for Builder {
@@ -108,5 +115,17 @@ impl Rebuild for Builder {
             router.pool().limit(resident.memory);
         }
         Ok(router)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_do_not_follow_the_clock() {
+        let seeds: Vec<u64> = (0..16).map(|_| seed()).collect();
+        // Seeds of the clock have the same highest bits for hours.
+        assert!(seeds.iter().any(|other| other >> 44 != seeds[0] >> 44), "{seeds:x?}");
     }
 }
