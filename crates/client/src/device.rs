@@ -40,17 +40,19 @@ impl Drop for Registers {
 
 /// Resets the device, and maps the ring that it makes.
 pub(crate) fn open(path: &Path) -> Result<(Link, Registers), RingError> {
-    let device = PciDevice::open(path)?;
-    let [vendor, number] = device.identity()?;
+    let [vendor, number] = PciDevice::identity(path)?;
     if [vendor, number] != IDENTITY {
         return Err(RingError::Device { vendor, device: number });
     }
+    let device = PciDevice::open(path)?;
     let registers = Memory::new(vec![device.map(REGISTERS)?.region()]).map_err(|_| RingError::NoRing)?;
     let registers = Arc::new(registers);
     let keep = |at: u64, len: u64| registers.keep_user(at, len as u32).ok_or(RingError::NoRing);
     let doorbell = keep(DOORBELL, 4)?;
+    // Another device of this number has fewer registers: QEMU's ivshmem.
+    let all = keep(0, REGISTERS_SIZE)?;
     let call = device.interrupt()?;
-    let all = Registers { all: keep(0, REGISTERS_SIZE)?, device };
+    let all = Registers { all, device };
     let words = all.words().ok_or(RingError::NoRing)?;
     words.store_release(RESET / 4, 1);
     if words.load_acquire(STATUS / 4) != 1 {

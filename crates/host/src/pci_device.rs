@@ -85,7 +85,8 @@ fn ioctl<T>(
 }
 
 impl PciDevice {
-    /// Opens the device whose folder is `path`, `/sys/bus/pci/devices/ADDRESS`.
+    /// Opens the device whose folder is `path`, `/sys/bus/pci/devices/ADDRESS`. This enables the device, and resets it
+    /// if vfio-pci has it: look at its identity first.
     pub fn open(path: &Path) -> Result<PciDevice, HostError> {
         let driver = std::fs::read_link(path.join("driver")).ok();
         let has_vfio = driver.is_some_and(|driver| driver.ends_with("vfio-pci"));
@@ -97,11 +98,10 @@ impl PciDevice {
         Ok(PciDevice { path: path.into(), vfio })
     }
 
-    /// Its vendor and device numbers.
-    pub fn identity(&self) -> Result<[u16; 2], HostError> {
+    /// The vendor and device numbers of the device whose folder is `path`, which need not be open and stays as it is.
+    pub fn identity(path: &Path) -> Result<[u16; 2], HostError> {
         let number = |name: &str| {
-            let text =
-                std::fs::read_to_string(self.path.join(name)).named("reading the PCI device's identity")?;
+            let text = std::fs::read_to_string(path.join(name)).named("reading the PCI device's identity")?;
             let digits = text.trim().trim_start_matches("0x");
             u16::from_str_radix(digits, 16)
                 .map_err(|_| Errno::INVAL)
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_no_device_is_refused_with_a_reason() {
-        let device = PciDevice::open(Path::new("/sys/kernel")).unwrap();
-        let error = device.identity().unwrap_err().to_string();
+        let error = PciDevice::identity(Path::new("/sys/kernel")).unwrap_err().to_string();
         assert!(error.contains("PCI device's identity"), "{error}");
+        let device = PciDevice::open(Path::new("/sys/kernel")).unwrap();
         let error = device.map(2).unwrap_err().to_string();
         assert!(error.contains("PCI device's memory"), "{error}");
         assert!(device.interrupt().unwrap().is_none());
