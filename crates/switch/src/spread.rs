@@ -151,13 +151,15 @@ impl Spread {
             let found = way.load(Relaxed);
             let instance = instance_of(found);
             let is_live = found != 0 && alive >> instance & 1 != 0 && now.since(found as u16) <= self.idle;
-            if (found ^ key) & TAG == 0 && is_live {
+            let is_own = found != 0 && (found ^ key) & TAG == 0;
+            if is_own && is_live {
                 if found as u16 != now.0 {
                     way.store(entry(key, instance, now), Relaxed);
                 }
                 return instance;
             }
-            if !is_live && free.is_none() {
+            // An entry of an instance that is gone is replaced: it would count again once that instance came back.
+            if !is_live && (is_own || free.is_none()) {
                 free = Some(way);
             }
         }
@@ -345,6 +347,23 @@ mod tests {
         }
         // After their idle time, flows may move.
         assert!((0..500).any(|flow| go(flow, 40) == 1));
+    }
+
+    #[test]
+    fn a_flow_stays_where_it_went_when_its_first_instance_comes_back() {
+        let spread = Spread::new(64, 30 * SECOND, 300 * SECOND);
+        let go = |flow: u64, now| spread.to(flow << 24, at(now), |owner| owner);
+        spread.assign(0b001, 0b001, at(1));
+        // The flow's entry is behind that of another one, which is forgotten first.
+        assert_eq!((go(1, 1), go(2, 30)), (0, 0));
+        spread.assign(0b010, 0b010, at(40));
+        assert_eq!(go(2, 40), 1);
+        spread.assign(0b011, 0b011, at(41));
+        assert_eq!(go(2, 41), 1);
+        spread.assign(0b001, 0b001, at(42));
+        assert_eq!(go(2, 42), 0);
+        spread.assign(0b011, 0b011, at(43));
+        assert_eq!(go(2, 43), 0);
     }
 
     #[test]
