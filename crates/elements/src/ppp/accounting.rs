@@ -1,5 +1,5 @@
 //! Counters of subscribers, as reported to a RADIUS server (RFC 2866) and as kept when a session has ended.
-use super::request::{Request, attribute};
+use super::request::{FRAMED, Request, attribute};
 use super::session::{Cause, Session};
 use crate::packet::mac_text;
 use crate::tunnel::pppoe_concentrator::Traffic;
@@ -8,8 +8,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::Ipv4Addr;
 
-/// Service-Type Framed, Framed-Protocol PPP, NAS-Port-Type Ethernet (RFC 2865, 5).
-const FRAMED: u32 = 2;
+/// Framed-Protocol PPP, NAS-Port-Type Ethernet (RFC 2865, 5).
 const PPP: u32 = 1;
 const ETHERNET: u32 = 15;
 /// Acct-Authentic: RADIUS or local.

@@ -55,20 +55,21 @@ pub(super) struct Link {
     methods: Methods,
     pub(super) method: Method,
     pub(super) magic: u32,
-    sends_mru: bool,
+    /// The receive unit to ask for, if any.
+    mru: Option<u16>,
     sends_magic: bool,
 }
 
 impl Link {
     pub(super) fn new(methods: Methods, magic: u32) -> Self {
-        Self { methods, method: methods.first(), magic, sends_mru: true, sends_magic: true }
+        Self { methods, method: methods.first(), magic, mru: Some(MRU), sends_magic: true }
     }
 }
 
 impl Layer for Link {
     fn request(&self, out: &mut Vec<u8>) {
-        if self.sends_mru {
-            put_option(out, OPTION_MRU, &MRU.to_be_bytes());
+        if let Some(mru) = self.mru {
+            put_option(out, OPTION_MRU, &mru.to_be_bytes());
         }
         put_option(out, OPTION_AUTH, self.method.value());
         if self.sends_magic {
@@ -99,7 +100,10 @@ impl Layer for Link {
     fn refused(&mut self, data: &[u8], rejected: bool, turn: &mut Turn<'_>) -> bool {
         for option in options(data) {
             match (option.kind, rejected) {
-                (OPTION_MRU, _) => self.sends_mru = false,
+                (OPTION_MRU, rejected) => {
+                    let wanted = <[u8; 2]>::try_from(option.value).map(u16::from_be_bytes);
+                    self.mru = wanted.ok().filter(|mru| !rejected && (LEAST..=MRU).contains(mru));
+                }
                 // Nobody gets in without authentication.
                 (OPTION_AUTH, true) => return false,
                 (OPTION_AUTH, false) => {

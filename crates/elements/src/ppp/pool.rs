@@ -31,6 +31,11 @@ impl Pool {
         at < self.size && self.taken.insert(at)
     }
 
+    /// Whether an address belongs to it.
+    pub(super) fn contains(&self, address: Ipv4Addr) -> bool {
+        address.to_bits().wrapping_sub(self.first) < self.size
+    }
+
     /// A free address.
     pub(super) fn get(&mut self) -> Option<Ipv4Addr> {
         if self.taken.len() as u32 >= self.size {

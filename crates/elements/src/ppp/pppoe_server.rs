@@ -33,9 +33,10 @@
 //! - `ACCOUNTING`: whether traffic is reported, if RADIUS is given; true by default. `INTERIM`: time between two
 //!   reports, 0 (none) by default.
 //!
-//! Handlers: `users` (read, write): their number; written lines `NAME:PASSWORD` replace them; `sessions` (read):
-//! number, Ethernet address, user, phase, address, seconds, packets and bytes from the subscriber, the same to it;
-//! `accounting` (read): the same of the last 1000 sessions that have ended, with the reason instead of the phase;
+//! Handlers: `users` (read, write): their number; written lines `NAME:PASSWORD` replace them until a restart;
+//! `sessions` (read): number, Ethernet address, user, phase, address, seconds, packets and bytes from the subscriber,
+//! the same to it; `accounting` (read): the same of the last 1000 sessions that have ended, with the reason instead of
+//! the phase;
 //! `disconnect` (write): ends the session with a number; `count` (sessions), `capacity`, `accepted`, `rejected`
 //! (logins), `refused` (sessions), `malformed`, `ignored`, `requests`, `timeouts`, `forged`, `full` (RADIUS) (read).
 use super::accounting::{Records, Status, describe, line, name_text, report};
@@ -45,9 +46,9 @@ use super::discovery::{self, DISCOVERY, Discovery, tag};
 use super::packet::{Nonce, Outbox, same};
 use super::pool::Pool;
 use super::radius::{Client, Outcome, Waiting};
-use super::request::{ACCESS_ACCEPT, Reply, attribute};
+use super::request::{Reply, attribute};
 use super::session::{Cause, Effect, Grant, Online, Phase, Session, Settings, Turn};
-use super::table::Table;
+use super::table::{LAST, Table};
 use super::users::{LONGEST_PASSWORD, Proof, Users};
 use crate::packet::mac_text;
 use crate::tunnel::pppoe::{SessionFrame, Wrong};
@@ -65,6 +66,10 @@ use ringway_click::{
 };
 use ringway_wire::tunnel::Pppoe;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress};
+
+#[cfg(test)]
+mod tests;
+mod update;
 
 pub static CLASS: Class = Class::new("PPPoEServer", || Box::<PppoeServer>::default())
     .ports("1-2/1-3")
@@ -98,7 +103,6 @@ struct Counts {
 #[derive(Debug)]
 pub struct PppoeServer {
     concentrator: Option<ElementId>,
-    ethernet: MacAddress,
     settings: Settings,
     service: String,
     capacity: usize,
@@ -108,6 +112,8 @@ pub struct PppoeServer {
     accounts: bool,
     pool: Pool,
     users: Users,
+    /// The users were written by the handler.
+    are_written: bool,
     client: Option<Client>,
     table: Table,
     nonce: Nonce,
@@ -119,13 +125,14 @@ pub struct PppoeServer {
     quiet_until: u64,
     /// Number of the last session that was online.
     number: u32,
+    /// The first of the sessions, taken over from another configuration, that are still to be settled.
+    unsettled: Option<u16>,
 }
 
 impl Default for PppoeServer {
     fn default() -> Self {
         Self {
             concentrator: None,
-            ethernet: MacAddress::default(),
             settings: Settings::default(),
             service: String::new(),
             capacity: 4096,
@@ -135,6 +142,7 @@ impl Default for PppoeServer {
             accounts: true,
             pool: Pool::default(),
             users: Users::default(),
+            are_written: false,
             client: None,
             table: Table::default(),
             nonce: Nonce::default(),
@@ -144,6 +152,7 @@ impl Default for PppoeServer {
             timer: None,
             quiet_until: 0,
             number: 0,
+            unsettled: None,
         }
     }
 }
@@ -157,7 +166,7 @@ impl PppoeServer {
         };
         match packet.code {
             discovery::PADI if packet.session == 0 => self.offer(&packet, now, cx),
-            discovery::PADR if packet.session == 0 && packet.destination == self.ethernet => {
+            discovery::PADR if packet.session == 0 && packet.destination == self.settings.ethernet => {
                 self.confirm(&packet, now, cx);
             }
             discovery::PADT => {
@@ -193,7 +202,7 @@ impl PppoeServer {
             (wanted != self.service.as_bytes()).then_some((tag::SERVICE_NAME, self.service.as_bytes()));
         let tags = [(tag::AC_NAME, self.settings.name.as_bytes()), (tag::SERVICE_NAME, wanted)];
         let tags = tags.into_iter().chain(more).chain([(tag::AC_COOKIE, &cookie[..])]);
-        let ends = (packet.source, self.ethernet);
+        let ends = (packet.source, self.settings.ethernet);
         emit(0, discovery::frame(ends, (discovery::PADO, 0), tags.chain(packet.repeated())), cx);
     }
 
@@ -206,7 +215,7 @@ impl PppoeServer {
             self.counts.refused += 1;
             return;
         }
-        let ends = (packet.source, self.ethernet);
+        let ends = (packet.source, self.settings.ethernet);
         let answer = match self.open(packet, now, cx) {
             Ok(id) => {
                 let service = packet.tag(tag::SERVICE_NAME).unwrap_or_default();
@@ -245,7 +254,7 @@ impl PppoeServer {
         {
             self.finish(oldest, Cause::LostCarrier, true, now, cx);
         }
-        let id = if self.table.len() < self.capacity { self.table.free() } else { None };
+        let id = if self.table.len() < self.capacity { self.free(packet.source, cx) } else { None };
         let id = id.ok_or((tag::AC_SYSTEM_ERROR, &b"too many sessions"[..]))?;
         let (settings, nonce, out) = (&self.settings, &mut self.nonce, &mut self.outbox);
         let mut turn = Turn { now, settings, nonce, out };
@@ -253,14 +262,33 @@ impl PppoeServer {
         Ok(id)
     }
 
+    /// A free number for a session of this host, that no session of the concentrator itself has.
+    fn free(&mut self, host: MacAddress, cx: &Context<'_>) -> Option<u16> {
+        let concentrator = self.concentrator(cx);
+        let is_own = |id: &u16| concentrator.is_none_or(|concentrator| !concentrator.has_own(host, *id));
+        let numbers = core::iter::repeat_with(|| self.table.free()).take(LAST.into());
+        numbers.map_while(|id| id).find(is_own)
+    }
+
+    fn concentrator<'a>(&self, cx: &'a Context<'_>) -> Option<&'a PppoeConcentrator> {
+        self.concentrator.and_then(|id| cx.element(id))
+    }
+
     /// Handles a session's frame. `false` if it is for others.
     fn receive(&mut self, data: &[u8], frame: SessionFrame, now: u64, cx: &mut Context<'_>) -> bool {
         let id = frame.session;
         let Some(session) = self.table.get(id).filter(|session| session.peer == frame.source) else {
+            if self.concentrator(cx).is_some_and(|concentrator| concentrator.has_own(frame.source, id)) {
+                return false;
+            }
             // A subscriber that missed the end of its session.
             self.counts.ignored += 1;
             if frame.source.is_unicast() {
-                emit(0, discovery::frame((frame.source, self.ethernet), (discovery::PADT, id), []), cx);
+                emit(
+                    0,
+                    discovery::frame((frame.source, self.settings.ethernet), (discovery::PADT, id), []),
+                    cx,
+                );
             }
             return true;
         };
@@ -308,7 +336,7 @@ impl PppoeServer {
             let header = Pppoe {
                 ethernet: Ethernet {
                     destination: peer,
-                    source: self.ethernet,
+                    source: self.settings.ethernet,
                     ethertype: EtherType::PPPOE_SESSION,
                 },
                 version_type: Pppoe::VERSION_TYPE,
@@ -339,7 +367,7 @@ impl PppoeServer {
             request.put_proof(proof, server.secret.as_bytes());
         });
         if packet.is_none() {
-            return self.decide(id, Err(b"busy, try again"), now, cx);
+            return self.undecided(id, b"busy, try again", now, cx);
         }
         emit_ip(packet, cx);
     }
@@ -361,7 +389,7 @@ impl PppoeServer {
         }
         let grant = decision.and_then(|reply| {
             self.release(id);
-            self.grant(reply).ok_or(&b"no address left"[..])
+            self.grant(reply)
         });
         let who = format!("{} ({})", name_text(self.table.get(id).map_or(b"", Session::name)), id);
         let name = cx.declaration();
@@ -386,19 +414,25 @@ impl PppoeServer {
         }
     }
 
-    /// What a subscriber gets.
-    fn grant(&mut self, reply: Option<&Reply<'_>>) -> Option<Grant> {
+    /// What a subscriber gets; a message if there is no address.
+    fn grant(&mut self, reply: Option<&Reply<'_>>) -> Result<Grant, &'static [u8]> {
         let seconds = |kind| reply.and_then(|reply| reply.number(kind)).map(u64::from);
         let told =
             reply.and_then(|reply| reply.number(attribute::FRAMED_IP_ADDRESS)).map(Ipv4Addr::from_bits);
         let told = told.filter(|address| !CHOOSE.contains(address));
         let (address, is_pooled) = match told {
-            Some(address) => (address, self.pool.take(address)),
-            None => (self.pool.get()?, true),
+            Some(address) => {
+                let is_pooled = self.pool.take(address);
+                if !is_pooled && self.pool.contains(address) {
+                    return Err(b"the address is in use");
+                }
+                (address, is_pooled)
+            }
+            None => (self.pool.get().ok_or(&b"no address left"[..])?, true),
         };
         let interim = seconds(attribute::ACCT_INTERIM_INTERVAL);
         let class = reply.and_then(|reply| reply.find(attribute::CLASS)).unwrap_or_default();
-        Some(Grant {
+        Ok(Grant {
             address,
             is_pooled,
             prefix: reply.and_then(Reply::prefix),
@@ -419,8 +453,8 @@ impl PppoeServer {
 
     /// A session's packets and bytes.
     fn traffic(&self, session: &Session, cx: &Context<'_>) -> Traffic {
-        let concentrator = self.concentrator.and_then(|id| cx.element::<PppoeConcentrator>(id));
-        let traffic = concentrator.and_then(|concentrator| concentrator.traffic(session.peer, session.id));
+        let traffic =
+            self.concentrator(cx).and_then(|concentrator| concentrator.traffic(session.peer, session.id));
         traffic.unwrap_or_default()
     }
 
@@ -487,9 +521,12 @@ impl PppoeServer {
     fn finish(&mut self, id: u16, cause: Cause, tells: bool, now: u64, cx: &mut Context<'_>) {
         self.shut_out(id, Some(cause), now, cx);
         self.release(id);
+        if let Some(client) = &mut self.client {
+            client.forget(id);
+        }
         let Some(session) = self.table.remove(id) else { return };
         if tells {
-            emit(0, discovery::frame((session.peer, self.ethernet), (discovery::PADT, id), []), cx);
+            emit(0, discovery::frame((session.peer, session.server), (discovery::PADT, id), []), cx);
         }
     }
 
@@ -501,8 +538,7 @@ impl PppoeServer {
             Outcome::Forged | Outcome::Accounted => {}
             Outcome::Answer(waiting, reply) => {
                 let message = reply.find(attribute::REPLY_MESSAGE).unwrap_or(b"wrong name or password");
-                let accepted = reply.code == ACCESS_ACCEPT;
-                let decision = if accepted { Ok(Some(&reply)) } else { Err(message) };
+                let decision = if reply.accepts() { Ok(Some(&reply)) } else { Err(message) };
                 if self.waits(waiting) {
                     self.decide(waiting.0, decision, now, cx);
                 }
@@ -517,12 +553,16 @@ impl PppoeServer {
 
     /// A request stays without an answer.
     fn unanswered(&mut self, waiting: Waiting, now: u64, cx: &mut Context<'_>) {
-        let id = waiting.0;
-        let Some(session) = self.table.get(id).filter(|_| self.waits(waiting)) else { return };
-        // A subscriber that was let in before stays, since the server is at fault.
-        let decision: Result<_, &[u8]> =
-            if session.phase == Phase::Network { Ok(None) } else { Err(b"no answer, try again") };
-        self.decide(id, decision, now, cx);
+        if self.waits(waiting) {
+            self.undecided(waiting.0, b"no answer, try again", now, cx);
+        }
+    }
+
+    /// Nobody can tell whether a proof is right. A subscriber that was let in before stays, since the server is at
+    /// fault.
+    fn undecided(&mut self, id: u16, message: &[u8], now: u64, cx: &mut Context<'_>) {
+        let is_in = self.table.get(id).is_some_and(|session| session.phase == Phase::Network);
+        self.decide(id, if is_in { Ok(None) } else { Err(message) }, now, cx);
     }
 
     /// Sets the timer to the next moment at which there is something to do.
@@ -530,6 +570,7 @@ impl PppoeServer {
         let Some(timer) = self.timer else { return };
         let sessions = self.table.first().map_or(NEVER, |(due, _)| due);
         let due = sessions.min(self.client.as_ref().map_or(NEVER, Client::due));
+        let due = if self.unsettled.is_some() { 0 } else { due };
         if due == NEVER {
             cx.cancel_timer(timer);
         } else if !cx.is_timer_set(timer) || cx.timer_expiry(timer) != due {
@@ -640,13 +681,15 @@ impl Element for PppoeServer {
         let Some(concentrator) = concentrator else {
             return Err(cx.error("CONCENTRATOR: element is not a PPPoEConcentrator"));
         };
-        self.ethernet = concentrator.address();
+        self.settings.ethernet = concentrator.address();
         let mut key = [0; 16];
         for part in key.as_chunks_mut().0 {
             *part = (cx.random() as u16).to_be_bytes();
         }
         self.nonce = Nonce::new(key);
         self.table = Table::new(self.nonce.number() as u16);
+        // Acct-Session-Id differs from those before a restart.
+        self.number = (cx.now() / SECOND) as u32;
         self.timer = Some(cx.new_timer());
         Ok(())
     }
@@ -657,14 +700,14 @@ impl Element for PppoeServer {
             let taken = match port {
                 0 if Ethernet::of(packet.data()).is_some_and(|header| header.ethertype == DISCOVERY) => {
                     let to = Ethernet::of(packet.data()).map(|header| header.destination);
-                    let own = to.is_some_and(|to| to == self.ethernet || to.is_broadcast());
+                    let own = to.is_some_and(|to| to == self.settings.ethernet || to.is_broadcast());
                     if own {
                         self.discover(packet.data(), now, cx);
                     }
                     own
                 }
                 0 => match SessionFrame::of(packet.data()) {
-                    Ok(frame) if frame.destination == self.ethernet => {
+                    Ok(frame) if frame.destination == self.settings.ethernet => {
                         self.receive(packet.data(), frame, now, cx)
                     }
                     Ok(_) | Err(Wrong::Other) => false,
@@ -684,6 +727,7 @@ impl Element for PppoeServer {
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
         let now = cx.steady();
+        self.settle(now, cx);
         for _ in 0..ROUNDS {
             let due = self.table.first().filter(|(due, _)| *due <= now);
             let asks = self.client.as_ref().is_some_and(|client| client.due() <= now);
@@ -706,6 +750,7 @@ impl Element for PppoeServer {
         [
             Handler::read("users", |e: &Self| e.users.len()).writes(|e: &mut Self, text, _| {
                 e.users = Users::parse(text).map_err(HandlerError::failed)?;
+                e.are_written = true;
                 Ok(())
             }),
             Handler::read_in_pieces("sessions", Self::sessions).expensive(),
@@ -737,23 +782,8 @@ impl Element for PppoeServer {
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn core::any::Any = from;
-        let Some(from) = from.downcast_mut::<Self>() else { return };
-        (self.counts, self.number) = (from.counts, from.number);
-        self.records = core::mem::take(&mut from.records);
-        if from.ethernet != self.ethernet {
-            return;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            self.take_over(from, cx);
         }
-        // Cookies and numbers of checks stay valid; the concentrator takes over its sessions by itself.
-        self.nonce = core::mem::take(&mut from.nonce);
-        self.table = core::mem::take(&mut from.table);
-        for session in self.table.onward_mut(0) {
-            if let Some(grant) = &mut session.grant {
-                grant.is_pooled = self.pool.take(grant.address);
-            }
-        }
-        if let (Some(client), Some(old)) = (&mut self.client, &mut from.client) {
-            client.take_state(old);
-        }
-        self.arm(cx);
     }
 }

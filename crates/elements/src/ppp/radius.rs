@@ -12,9 +12,9 @@ use core::net::Ipv4Addr;
 use ringway_click::SECOND;
 use ringway_wire::{Header, Ipv4, Protocol, Udp};
 
-/// Attack: logins faster than the server answers. Most requests without an answer: 16 source ports, since an
-/// identifier has 8 bits.
-const MOST: u16 = 16 << 8;
+/// Attack: logins faster than the server answers. Most requests without an answer, for logins and for reports, so that
+/// neither keeps the other from being sent: 8 source ports each, since an identifier has 8 bits.
+const MOST: u16 = 8 << 8;
 /// The first source port.
 const FIRST_PORT: u16 = 0xd000;
 /// Time after which a request is repeated, and how often it is sent: within the time for a login.
@@ -78,7 +78,10 @@ pub(super) struct Client {
     pub(super) server: Server,
     pending: BTreeMap<u16, Pending>,
     dues: BTreeSet<(u64, u16)>,
-    last: u16,
+    /// The number of the request that each session waits for.
+    asked: BTreeMap<u16, u16>,
+    /// The number used last for a login, and for a report.
+    last: [u16; 2],
     pub(super) requests: u64,
     pub(super) timeouts: u64,
     pub(super) forged: u64,
@@ -88,8 +91,9 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(server: Server) -> Self {
-        let (pending, dues) = (BTreeMap::new(), BTreeSet::new());
-        Self { server, pending, dues, last: 0, requests: 0, timeouts: 0, forged: 0, full: 0 }
+        let (pending, dues, asked) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let last = [0, MOST];
+        Self { server, pending, dues, asked, last, requests: 0, timeouts: 0, forged: 0, full: 0 }
     }
 
     /// Takes over what another client waits for, if it asks the same server.
@@ -97,6 +101,7 @@ impl Client {
         if self.server == from.server {
             self.pending = core::mem::take(&mut from.pending);
             self.dues = core::mem::take(&mut from.dues);
+            self.asked = core::mem::take(&mut from.asked);
             self.last = from.last;
         }
         (self.requests, self.timeouts) = (from.requests, from.timeouts);
@@ -116,7 +121,8 @@ impl Client {
         (now, nonce): (u64, &mut Nonce),
         fill: impl FnOnce(&mut Request, &Server),
     ) -> Option<Vec<u8>> {
-        let number = self.free()?;
+        self.forget(waiting.0);
+        let number = self.free(true)?;
         let mut request = Request::access(number as u8, nonce.next());
         fill(&mut request, &self.server);
         self.send(number, Some(waiting), request, now)
@@ -124,21 +130,48 @@ impl Client {
 
     /// Sends an Accounting-Request.
     pub(super) fn account(&mut self, now: u64, fill: impl FnOnce(&mut Request, &Server)) -> Option<Vec<u8>> {
-        let number = self.free()?;
+        let number = self.free(false)?;
         let mut request = Request::accounting(number as u8);
         fill(&mut request, &self.server);
         self.send(number, None, request, now)
     }
 
-    fn free(&mut self) -> Option<u16> {
-        if self.pending.len() >= MOST.into() {
+    /// Whether a session's check still waits for an answer.
+    pub(super) fn waits(&self, waiting: Waiting) -> bool {
+        let pending = self.asked.get(&waiting.0).and_then(|number| self.pending.get(number));
+        pending.is_some_and(|pending| pending.waiting == Some(waiting))
+    }
+
+    /// Forgets the request that a session waits for.
+    /// Attack: a subscriber that logs in and leaves again, each time for another request that is repeated.
+    pub(super) fn forget(&mut self, session: u16) {
+        if let Some(number) = self.asked.get(&session).copied() {
+            self.remove(number);
+        }
+    }
+
+    /// Removes a request; returns who waits for it.
+    fn remove(&mut self, number: u16) -> Option<Waiting> {
+        let pending = self.pending.remove(&number)?;
+        self.dues.remove(&(pending.due, number));
+        let waiting = pending.waiting?;
+        self.asked.remove(&waiting.0);
+        Some(waiting)
+    }
+
+    /// A free number for a login (below [`MOST`]) or for a report (from there on).
+    fn free(&mut self, is_login: bool) -> Option<u16> {
+        let reports = self.pending.len() - self.asked.len();
+        let (taken, first) = if is_login { (self.asked.len(), 0) } else { (reports, MOST) };
+        if taken >= MOST.into() {
             self.full += 1;
             return None;
         }
+        let last = &mut self.last[usize::from(!is_login)];
         loop {
-            self.last = (self.last + 1) % MOST;
-            if !self.pending.contains_key(&self.last) {
-                return Some(self.last);
+            *last = first + (*last - first + 1) % MOST;
+            if !self.pending.contains_key(last) {
+                return Some(*last);
             }
         }
     }
@@ -151,6 +184,9 @@ impl Client {
         let packet = self.packet(number, &payload);
         self.pending.insert(number, Pending { waiting, payload, due, left: tries - 1 });
         self.dues.insert((due, number));
+        if let Some((session, _)) = waiting {
+            self.asked.insert(session, number);
+        }
         packet
     }
 
@@ -186,12 +222,12 @@ impl Client {
         let Some((due, number)) = self.dues.first().copied().filter(|(due, _)| *due <= now) else {
             return Err(None);
         };
-        self.dues.remove(&(due, number));
         let Some(pending) = self.pending.get_mut(&number) else { return Err(None) };
         if pending.left == 0 {
             self.timeouts += 1;
-            return Err(self.pending.remove(&number).and_then(|pending| pending.waiting));
+            return Err(self.remove(number));
         }
+        self.dues.remove(&(due, number));
         pending.left -= 1;
         pending.due = now + REPEAT;
         self.dues.insert((pending.due, number));
@@ -219,9 +255,7 @@ impl Client {
             self.forged += 1;
             return Outcome::Forged;
         }
-        self.dues.remove(&(pending.due, number));
-        let waiting = self.pending.remove(&number).and_then(|pending| pending.waiting);
-        waiting.map_or(Outcome::Accounted, |waiting| Outcome::Answer(waiting, reply))
+        self.remove(number).map_or(Outcome::Accounted, |waiting| Outcome::Answer(waiting, reply))
     }
 
     /// The request's number and the reply in a packet from the server.
@@ -234,7 +268,8 @@ impl Client {
         let (udp, payload) = Udp::split(rest)?;
         let payload = payload.get(..usize::from(udp.length.get()).checked_sub(Udp::LEN)?)?;
         let reply = Reply::of(payload)?;
-        let port = udp.destination_port.get().checked_sub(FIRST_PORT).filter(|port| *port < MOST >> 8)?;
+        let port =
+            udp.destination_port.get().checked_sub(FIRST_PORT).filter(|port| *port < (2 * MOST) >> 8)?;
         let from = if reply.code == ACCOUNTING_RESPONSE {
             self.server.accounting_port
         } else {

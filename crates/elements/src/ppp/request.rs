@@ -46,6 +46,8 @@ pub(super) mod attribute {
     pub const DELEGATED_IPV6_PREFIX: u8 = 123;
 }
 
+/// The Service-Type of PPP (RFC 2865, 5.6).
+pub(super) const FRAMED: u32 = 2;
 /// Bytes of code, identifier, length and authenticator.
 pub(super) const HEADER: usize = 20;
 /// Attack: an answer of any length. Most bytes of a packet (RFC 2865, 3).
@@ -215,6 +217,13 @@ impl<'a> Reply<'a> {
             at += 2 + value.len();
         }
         lax || self.code == ACCOUNTING_RESPONSE
+    }
+
+    /// Whether the server lets the subscriber in. Another Service-Type than Framed means that it does not (RFC 2865,
+    /// 5.6): the account is for logins of another kind.
+    pub(super) fn accepts(&self) -> bool {
+        let is_framed = |value: &[u8]| value == FRAMED.to_be_bytes();
+        self.code == ACCESS_ACCEPT && self.find(attribute::SERVICE_TYPE).is_none_or(is_framed)
     }
 
     pub(super) fn find(&self, wanted: u8) -> Option<&'a [u8]> {

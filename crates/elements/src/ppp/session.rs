@@ -15,12 +15,17 @@ use ringway_wire::MacAddress;
 
 /// Attack: sessions that are opened and left. Time that a subscriber has to get an address.
 const LOGIN_TIME: u64 = 40 * SECOND;
+/// Attack: a subscriber that negotiates again and again, for a RADIUS request, two reports and a record each time. How
+/// often the link or IPCP of a session may go down.
+const MAX_DOWNS: u8 = 10;
 /// Echo requests without a reply after which a subscriber is gone.
 const MAX_ECHOES: u32 = 3;
 
 /// What all sessions share.
 #[derive(Debug)]
 pub(super) struct Settings {
+    /// The server's Ethernet address.
+    pub(super) ethernet: MacAddress,
     /// The server's name, in PADO and in challenges.
     pub(super) name: String,
     pub(super) methods: Methods,
@@ -36,6 +41,7 @@ pub(super) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            ethernet: MacAddress::default(),
             name: "ringway".into(),
             methods: Methods { pap: true, chap: true },
             gateway: Ipv4Addr::UNSPECIFIED,
@@ -137,6 +143,8 @@ pub(super) struct Session {
     pub(super) id: u16,
     /// The subscriber's Host-Uniq tag in discovery.
     pub(super) host_uniq: Vec<u8>,
+    /// The server's address when it was opened.
+    pub(super) server: MacAddress,
     /// The subscriber has sent a packet in this session.
     pub(super) has_talked: bool,
     pub(super) phase: Phase,
@@ -159,6 +167,8 @@ pub(super) struct Session {
     report: u64,
     echo: u64,
     unanswered: u32,
+    /// How often the link or IPCP went down.
+    downs: u8,
 }
 
 impl Session {
@@ -169,6 +179,7 @@ impl Session {
             peer,
             id,
             host_uniq: host_uniq.into(),
+            server: settings.ethernet,
             has_talked: false,
             phase: Phase::Link,
             grant: None,
@@ -188,6 +199,7 @@ impl Session {
             report: NEVER,
             echo: NEVER,
             unanswered: 0,
+            downs: 0,
         };
         session.lcp.open_later(turn.now);
         session
@@ -303,9 +315,11 @@ impl Session {
             }
             Change::Down => {
                 self.phase = Phase::Link;
+                // Another negotiation gives no more time to a subscriber that has not logged in yet.
+                let deadline = self.deadline.min(turn.now + LOGIN_TIME);
                 self.stop_network();
-                self.deadline = turn.now + LOGIN_TIME;
-                Effect::Down
+                self.deadline = deadline;
+                self.went_down(turn)
             }
             Change::Ended => Effect::End(self.cause.unwrap_or(Cause::UserRequest)),
             Change::GaveUp => Effect::End(self.cause.unwrap_or(Cause::LostCarrier)),
@@ -321,13 +335,18 @@ impl Session {
                 Effect::Up
             }
             Change::Down => {
-                self.deadline = turn.now + LOGIN_TIME;
+                self.deadline = self.deadline.min(turn.now + LOGIN_TIME);
                 self.report = NEVER;
-                Effect::Down
+                self.went_down(turn)
             }
             Change::Ended => self.close(Cause::UserRequest, turn),
             Change::GaveUp => self.close(Cause::UserError, turn),
         }
+    }
+
+    fn went_down(&mut self, turn: &mut Turn<'_>) -> Effect {
+        self.downs += 1;
+        if self.downs > MAX_DOWNS { self.close(Cause::UserError, turn) } else { Effect::Down }
     }
 
     fn stop_network(&mut self) {

@@ -477,8 +477,78 @@ fn requests_are_repeated_then_given_up_and_bounded() {
         sent += 1;
     };
     assert_eq!((sent, end, client.due()), (4, Some((5, 1)), NEVER));
-    let asked = (0..5000).filter(|_| client.ask((5, 1), (0, &mut nonce), |_, _| ()).is_some());
-    assert_eq!((asked.count(), client.full), (4096, 904));
+    // Another request of a session takes the place of its own one; a session that ends needs none.
+    for check in 0..5000 {
+        assert!(client.ask((5, check), (0, &mut nonce), |_, _| ()).is_some());
+    }
+    assert!(client.waits((5, 4999)) && !client.waits((5, 4998)));
+    client.forget(5);
+    assert_eq!((client.due(), client.waits((5, 4999))), (NEVER, false));
+    // Logins leave room for reports.
+    let asked = (0..5000).filter(|id| client.ask((*id, 1), (0, &mut nonce), |_, _| ()).is_some());
+    assert_eq!((asked.count(), client.full), (2048, 2952));
+    let reports: Vec<_> = (0..5000).filter_map(|_| client.account(0, |_, _| ())).collect();
+    assert_eq!((reports.len(), client.full), (2048, 5904));
+    let last = answer(reports.last().unwrap(), ACCOUNTING_RESPONSE, &[], b"secret");
+    assert_eq!(client.receive(&last), Outcome::Accounted);
+    assert!(client.account(0, |_, _| ()).is_some() && client.account(0, |_, _| ()).is_none());
+}
+
+#[test]
+fn only_framed_service_lets_a_subscriber_in() {
+    let accepts = |code: u8, attributes: &[u8]| {
+        let length = (HEADER + attributes.len()) as u8;
+        Reply::of(&[&[code, 1, 0, length], &[0; 16][..], attributes].concat()).unwrap().accepts()
+    };
+    assert!(accepts(2, &[]) && accepts(2, &[6, 6, 0, 0, 0, 2]));
+    assert!(!accepts(2, &[6, 6, 0, 0, 0, 6]) && !accepts(2, &[6, 2]) && !accepts(3, &[]));
+}
+
+#[test]
+fn negotiating_again_gives_no_more_time_and_no_more_sessions() {
+    // Before a login: the first deadline stays.
+    let mut talk = Talk::new(|_| ());
+    for round in 0..10 {
+        let sent = {
+            talk.send(LCP, 1, round, &MAGIC);
+            talk.sent()
+        };
+        let (_, _, id, request) = sent.iter().find(|sent| (sent.0, sent.1) == (LCP, 1)).unwrap();
+        talk.send(LCP, 2, *id, request);
+        talk.sent();
+        talk.now += 3 * SECOND;
+    }
+    assert_eq!(talk.session.phase, Phase::Authentication);
+    talk.now = 41 * SECOND;
+    let end = std::iter::repeat_with(|| talk.run(Session::tick)).take(9).find(|e| *e != Effect::Nothing);
+    assert_eq!((end, talk.session.cause()), (Some(Effect::Down), Some(Cause::UserError)));
+
+    // After it: IPCP may go down and up again, since an answer may be lost, but not without end.
+    let mut talk = Talk::new(|settings| settings.ipv6 = false);
+    talk.open();
+    let mut rounds = 0;
+    while talk.session.phase == Phase::Network {
+        assert_eq!(talk.send(IPCP, 1, 9, &[&[3, 6], &ADDRESS[..]].concat()), Effect::Down);
+        let sent = talk.sent();
+        let own = sent.iter().find(|sent| (sent.0, sent.1) == (IPCP, 1)).unwrap();
+        talk.send(IPCP, 2, own.2, &own.3);
+        rounds += 1;
+        assert!(rounds < 20);
+    }
+    assert_eq!((rounds, talk.session.cause()), (11, Some(Cause::UserError)));
+}
+
+#[test]
+fn a_smaller_receive_unit_is_accepted() {
+    let mut talk = Talk::new(|_| ());
+    talk.send(LCP, 1, 1, &MAGIC);
+    let (_, _, id, _) = talk.sent().remove(0);
+    talk.send(LCP, 3, id, &[1, 4, 0x05, 0xaa]);
+    let (_, code, id, request) = talk.one();
+    assert_eq!((code, &request[..4]), (1, &[1, 4, 0x05, 0xaa][..]));
+    // A larger one than fits, or none at all.
+    talk.send(LCP, 3, id, &[1, 4, 0x05, 0xdc]);
+    assert_eq!(talk.one().3[0], 3);
 }
 
 #[test]

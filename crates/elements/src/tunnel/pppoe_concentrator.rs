@@ -137,6 +137,16 @@ impl PppoeConcentrator {
         self.ethernet
     }
 
+    /// Whether a server opened this session.
+    pub(crate) fn serves(&self, peer: MacAddress, number: u16) -> bool {
+        self.served.contains(&name(peer, number))
+    }
+
+    /// Whether this session was configured here, and not opened by a server.
+    pub(crate) fn has_own(&self, peer: MacAddress, number: u16) -> bool {
+        self.sessions.sessions.find_one(name(peer, number)).is_some() && !self.serves(peer, number)
+    }
+
     /// Adds a session for a server, which also removes it; it is kept when the configuration is replaced.
     pub(crate) fn open(
         &mut self,
@@ -145,6 +155,9 @@ impl PppoeConcentrator {
         rate: u32,
         now: u64,
     ) -> Result<(), String> {
+        if self.has_own(peer, number) {
+            return Err(format!("session {number} is configured already"));
+        }
         let name = name(peer, number);
         self.sessions.remove(name);
         let delegation = prefix.and_then(Delegation::new).unwrap_or_default();
@@ -155,13 +168,15 @@ impl PppoeConcentrator {
 
     /// Removes a server's session.
     pub(crate) fn close(&mut self, peer: MacAddress, number: u16) {
-        self.sessions.remove(name(peer, number));
-        self.served.remove(&name(peer, number));
+        if self.served.remove(&name(peer, number)) {
+            self.sessions.remove(name(peer, number));
+        }
     }
 
-    /// What passed in a session.
+    /// What passed in a server's session.
     pub(crate) fn traffic(&self, peer: MacAddress, number: u16) -> Option<Traffic> {
-        let number = self.sessions.sessions.find_one(name(peer, number))?;
+        let number =
+            self.sessions.sessions.find_one(name(peer, number)).filter(|_| self.serves(peer, number))?;
         let (_, session) = self.sessions.sessions.get(number)?;
         Some(Traffic { up: Count::of(&session.up), down: Count::of(&session.down) })
     }
