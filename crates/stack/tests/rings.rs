@@ -282,7 +282,8 @@ fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
         for _ in 0..64 {
             let slot = other.rx.swap(0, other.tx.slot(0).buf_idx);
             other.tx.set_slot(0, slot);
-            (other.tx.advance(1), other.rx.advance(1));
+            other.tx.advance(1);
+            other.rx.advance(1);
         }
         other.sync().unwrap();
     }
