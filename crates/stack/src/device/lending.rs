@@ -54,8 +54,8 @@ fn is_pending(until: u32, consumed: u32, slots: u32) -> bool {
 }
 
 impl Lending {
-    /// The buffers of a ring, if they are large enough. Those of a pipe are not used, since the program at its other end
-    /// may exchange them.
+    /// The buffers of a ring, if they are large enough. Those of a pipe are not used, since the program at its other
+    /// end may exchange them.
     pub fn new(ring: &Ring) -> Lending {
         if ring.kind() == RingKind::Pipe || ring.slot_size() < LEAST {
             return Lending::default();
