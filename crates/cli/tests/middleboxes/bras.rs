@@ -89,7 +89,7 @@ impl Site {
     fn new(isolation: &'static str, plugin: PathBuf, outside: &str) -> Site {
         let function = function("bras", isolation, "", "");
         let parameters = "parameters = { RADIUS = \"192.0.2.254\", SECRET = \"testing123\", \
-            INTERIM = \"1s\", RECHALLENGE = \"1s\", ECHO = \"1s\" }";
+            INTERIM = \"1s\", RECHALLENGE = \"1s\", ECHO = \"10s\" }";
         let file = format!(
             "[patch.inner]\nports = [\"inside\", \"client\"]\n\
              [patch.outer]\nports = [\"outside\", \"server\"]\n\

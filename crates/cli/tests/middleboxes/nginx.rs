@@ -94,7 +94,9 @@ impl Nginx {
         );
         let file = folder.join("nginx.conf");
         std::fs::write(&file, text).unwrap();
-        let mut command = Command::new("nsenter");
+        // A group of its own, for a crash of all its processes; the signal ends them all if the test is interrupted.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "nsenter"]);
         command.arg(format!("--net={namespace}")).args(["--", "nginx", "-p"]).arg(&folder);
         command.arg("-c").arg(&file).arg("-e").arg(folder.join("logs/error.log"));
         let nginx = Nginx(command.stdin(Stdio::null()).process_group(0).spawn().unwrap());
