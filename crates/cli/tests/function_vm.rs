@@ -210,7 +210,7 @@ fn a_function_that_can_not_move_goes_on_where_it_is() {
     assert!(is_running(&here, "one"));
     exchange(&mut ring);
     // A memory that is none: the function is not created.
-    let body = r#"{"name":"x","function":"{}","state":"","process":1,"descriptor":999999}"#;
+    let body = r#"{"name":"x","function":"{}","state":"","process":1,"descriptor":999999,"inode":1}"#;
     let mut api = std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let head =
         "POST /v1/arrivals HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n";
