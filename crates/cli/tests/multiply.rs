@@ -212,7 +212,7 @@ fn drops(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn a_function_multiplies_and_shrinks_without_loss() {
-    for isolation in std::iter::once("worker").chain(isolations()) {
+    for isolation in isolations() {
         let instances = "min = 1, max = 3, idle = \"1s\", shrink = \"500ms\"";
         let lab = Lab::new(&format!("multiply-{isolation}"), &file(isolation, instances, 60));
         lab.ok(&["up", "lab.toml", "--detach"]);
@@ -259,6 +259,24 @@ fn a_function_multiplies_and_shrinks_without_loss() {
         ends.finish();
         assert!(drops(&lab).is_empty(), "{isolation}: {:?}", drops(&lab));
     }
+}
+
+#[test]
+fn instances_on_workers_keep_their_flows_without_loss() {
+    let lab = Lab::new("multiply-workers", &file("worker", "min = 2, max = 2", 60));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut ends = Ends::of(&lab);
+    until("both instances run", || is_attached(&lab, "fw/2") && states(&lab) == ["running", "running"]);
+    ends.both_ways(0..120);
+    let second: Vec<u16> = (0..120).filter(|flow| ends.instance(*flow) == 2).collect();
+    assert!((10..110).contains(&second.len()), "{second:?}");
+    ends.load(0..240, "flows", {
+        let end = Instant::now() + Duration::from_millis(300);
+        move || Instant::now() > end
+    });
+    ends.both_ways(0..240);
+    assert!((0..120).all(|flow| (ends.instance(flow) == 2) == second.contains(&flow)));
+    assert!(drops(&lab).is_empty(), "{:?}", drops(&lab));
 }
 
 #[test]
