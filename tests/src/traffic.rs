@@ -73,7 +73,9 @@ pub fn iperf(from: &impl Runs, to: &str, seconds: u64, options: &str) -> Result<
 
 fn transfer(text: &str) -> Result<Transfer, String> {
     let tail = || text.chars().rev().take(300).collect::<Vec<_>>().into_iter().rev().collect::<String>();
-    let value: Value = serde_json::from_str(text).map_err(|_| tail())?;
+    // It may print a warning first.
+    let json = text.find('{').and_then(|at| text.get(at..)).unwrap_or(text);
+    let value: Value = serde_json::from_str(json).map_err(|_| tail())?;
     if let Some(error) = value.get("error").and_then(Value::as_str) {
         return Err(error.to_string());
     }
@@ -114,6 +116,8 @@ mod tests {
         let udp = r#"{"end":{"sum":
             {"seconds":2,"bytes":1000000000,"packets":100,"lost_packets":50,"lost_percent":50}}}"#;
         assert_eq!(transfer(udp), Ok(Transfer { rate: 2.0, datagrams: 50.0, lost: 50.0 }));
+        let warned = "iperf3: warning: UDP block size 1458 exceeds TCP MSS 1448\n".to_string() + udp;
+        assert_eq!(transfer(&warned), transfer(udp));
         assert_eq!(transfer(r#"{"error":"refused"}"#), Err("refused".to_string()));
         assert_eq!(transfer("nonsense"), Err("nonsense".to_string()));
     }

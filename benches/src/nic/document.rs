@@ -79,6 +79,16 @@ fn render(report: &Report) -> (String, Vec<(&'static str, String)>) {
         let _ = writeln!(out, "### Linux guests, TCG: losses, and processor time of a frame (`{key}`)\n");
         steps(&mut out, entry);
     }
+    for (key, title) in [
+        ("sockets.udp.64", "Linux guests with sockets, TCG: UDP in frames of 64 B"),
+        ("sockets.udp.1500", "Linux guests with sockets, TCG: UDP in frames of 1500 B"),
+        ("sockets.tcp", "Linux guests with sockets, TCG: one TCP stream"),
+        ("sockets.rtt", "Linux guests with sockets, TCG: ping"),
+    ] {
+        let Some(entry) = report.get(key).filter(|entry| !entry.steps.is_empty()) else { continue };
+        let _ = writeln!(out, "### {title} (`{key}`)\n");
+        steps(&mut out, entry);
+    }
     if let Some(entry) = report.get("ablation").filter(|entry| !entry.steps.is_empty()) {
         let _ = writeln!(out, "### Parts of the back-end (`ablation`)\n");
         steps(&mut out, entry);

@@ -11,8 +11,9 @@ use ringway_host::memfd;
 use ringway_port::e1000::{self, MEMORY, PAGES, Settings, Techniques};
 use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use ringway_tests::bridge::Bridge;
-use ringway_tests::traffic::ping;
+use ringway_tests::traffic::{iperf, ping};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ const MARGIN: Duration = Duration::from_millis(400);
 const LOOKS: usize = 40;
 const LOOK: Duration = Duration::from_millis(50);
 const PINGS: usize = 60;
+/// Seconds that iperf3 sends for.
+const STREAM: u64 = 1;
 /// Where pktgen is told about its interface, and tells what it sent.
 const DEVICE: &str = "/proc/net/pktgen/eth0";
 /// How often pktgen sends a frame before it makes another.
@@ -32,6 +35,8 @@ const COPIES: u32 = 32;
 /// Bytes of a guest's console in an error message.
 const CONSOLE: usize = 400;
 const BRIDGE: &str = "rwbnic";
+/// Registers by which a driver announces descriptors.
+const DOORBELLS: [&str; 4] = ["TDT", "RDT", "CSBTXKICK", "CSBRXKICK"];
 /// The drivers' names, as QEMU names its own cards.
 pub const CARDS: &[&str] = &["e1000", "e1000e"];
 
@@ -48,6 +53,8 @@ pub enum Way {
     Own,
     /// QEMU's virtio-net, TAP interfaces and a Linux bridge.
     Virtio,
+    /// Our cards with trapped doorbells and a shared block, by our own driver.
+    Module,
 }
 
 impl Way {
@@ -58,6 +65,7 @@ impl Way {
             Way::Vhost => "vhost",
             Way::Own => "own",
             Way::Virtio => "virtio",
+            Way::Module => "module",
         }
     }
 
@@ -70,8 +78,9 @@ impl Way {
         !matches!(self, Way::Own | Way::Virtio)
     }
 
-    fn is_card(self) -> bool {
-        matches!(self, Way::Trapped | Way::Mapped)
+    /// Whether its ports are cards of ours.
+    pub fn is_card(self) -> bool {
+        matches!(self, Way::Trapped | Way::Mapped | Way::Module)
     }
 
     /// The names of its ports.
@@ -104,6 +113,10 @@ pub struct Common {
     /// The object file of the drop program, at the same path in the guests.
     drop: PathBuf,
     ip: PathBuf,
+    /// Our driver for Linux, and the stock driver that it replaces.
+    module: Option<(PathBuf, &'static str)>,
+    /// Virtual processors of a guest.
+    pub processors: u32,
 }
 
 /// What a run of pktgen showed.
@@ -152,7 +165,35 @@ impl Common {
         let (folder, drop) = (folder.to_path_buf(), folder.join("drop.o"));
         std::fs::write(&drop, drop::object())?;
         let program = ringway_tests::qemu::with_cards().ok_or("no QEMU with vfio-user is available")?;
-        Ok(Common { folder, program, kernel: image::qemu(CARDS)?, drop, ip: crate::peer::program("ip")? })
+        let (kernel, ip) = (image::qemu(CARDS)?, crate::peer::program("ip")?);
+        Ok(Common { folder, program, kernel, drop, ip, module: None, processors: 1 })
+    }
+
+    /// Builds our driver for the guests' kernel, for pairs that have it in place of the stock driver `stock`.
+    pub fn build_module(&mut self, benches: &Path, stock: &'static str) -> Result<(), Failure> {
+        let release = self.kernel.modules.file_name().ok_or("modules without a release")?.to_string_lossy();
+        let headers = PathBuf::from(format!("/usr/src/linux-headers-{release}"));
+        if !headers.is_dir() {
+            return Err(format!("{} is missing (package linux-headers-{release})", headers.display()).into());
+        }
+        let (source, built) = (benches.join("../drivers/linux"), self.folder.join("module"));
+        std::fs::create_dir_all(&built)?;
+        for name in ["Makefile", "ringway_e1000.c"] {
+            std::fs::copy(source.join(name), built.join(name))?;
+        }
+        let mut make = Command::new("make");
+        let made = make.arg(format!("KERNEL={}", headers.display())).current_dir(&built).output()?;
+        if !made.status.success() {
+            let errors = String::from_utf8_lossy(&made.stderr);
+            return Err(format!("our driver can't be built: {}", errors.trim()).into());
+        }
+        self.module = Some((built.join("ringway_e1000.ko"), stock));
+        Ok(())
+    }
+
+    /// Whether our driver has been built.
+    pub fn has_module(&self) -> bool {
+        self.module.is_some()
     }
 
     /// Starts the guests of a pair and waits until both have booted and reach each other.
@@ -171,12 +212,23 @@ impl Common {
             spec.modules = Some(self.kernel.modules.clone());
             spec.drivers = vec!["pktgen".into()];
             spec.carried = vec![self.ip.clone(), self.drop.clone()];
+            spec.carried.extend(self.module.iter().map(|(path, _)| path.clone()));
+            spec.processors = self.processors;
             Guest::start(spec, &self.folder.join(&name))
         });
         let [sender, receiver] = guests;
         let pair = Pair { way, guests: [sender?, receiver?], receiver: format!("10.99.{number}.2"), counter };
         for guest in &pair.guests {
             guest.ready(BOOT).map_err(|error| format!("{error}: {}", console(guest)))?;
+        }
+        if let (Way::Module, Some((module, stock))) = (way, &self.module) {
+            for (guest, host) in pair.guests.iter().zip(1..) {
+                let address = format!("10.99.{number}.{host}/24");
+                let module = module.display();
+                let load =
+                    format!("rmmod {stock} && insmod {module} csb=1 && ip address add {address} dev eth0");
+                asked(guest, &format!("{load} && ip link set eth0 up"))?;
+            }
         }
         let pings = ping(&pair.guests[0], &pair.receiver, 5, 56, 0.2)?;
         if pings.times.is_empty() {
@@ -347,6 +399,19 @@ impl Pairs<'_> {
     pub fn round_trip(&self, way: Way) -> Result<f64, Failure> {
         self.common.round_trip(self.of(way)?)
     }
+
+    /// Millions of datagrams with `bytes` bytes each that arrive in a second, sent by iperf3 as fast as it can.
+    pub fn datagrams(&self, way: Way, bytes: u32) -> Result<f64, Failure> {
+        let pair = self.of(way)?;
+        let transfer = iperf(&pair.guests[0], &pair.receiver, STREAM, &format!("-u -b 0 -l {bytes}"))?;
+        Ok(transfer.datagrams / 1e6 / STREAM as f64)
+    }
+
+    /// Gb/s of one TCP stream.
+    pub fn stream(&self, way: Way) -> Result<f64, Failure> {
+        let pair = self.of(way)?;
+        Ok(iperf(&pair.guests[0], &pair.receiver, STREAM, "")?.rate)
+    }
 }
 
 fn settings(model: &str, way: Way, host: u8, techniques: Techniques) -> Kind {
@@ -393,7 +458,7 @@ impl<'a> Bench<'a> {
             let sockets = way.ports().map(|name| common.folder.join(name));
             let tap = |index: usize, card: Option<String>| Interface { card, ..bridge.interface(index, 0) };
             let (interfaces, counter) = match way {
-                Way::Trapped | Way::Mapped => {
+                Way::Trapped | Way::Mapped | Way::Module => {
                     let card = |socket| Attachment::VfioUser { socket, driver: driver.into() };
                     (sockets.map(|socket| Interface::new(card(socket))), Counter::Port(first + 1))
                 }
@@ -436,24 +501,25 @@ impl<'a> Bench<'a> {
         rig.serve_while(|| work(&pairs))
     }
 
-    /// Changes the techniques of the pair with trapped doorbells.
-    pub fn set(&mut self, techniques: Techniques) -> Result<(), Failure> {
-        for (name, host) in Way::Trapped.ports().into_iter().zip(1..) {
-            let kind = settings(self.model, Way::Trapped, host, techniques);
+    /// Changes the techniques of a pair with our cards.
+    pub fn set(&mut self, way: Way, techniques: Techniques) -> Result<(), Failure> {
+        for (name, host) in way.ports().into_iter().zip(1..) {
+            let kind = settings(self.model, way, host, techniques);
             self.rig.fabric.change_port(Port::new(&name, kind, Some(To::Switch(SWITCH.into()))))?;
         }
         Ok(())
     }
 
-    /// Frames that the guests of a pair with our cards sent, their writes to tail registers that reached the model, and
-    /// their interrupts.
-    pub fn exits(&self, way: Way) -> Result<[f64; 3], Failure> {
-        let mut sums = [0; 3];
+    /// Frames that the guests of a pair with our cards sent, their writes to tail registers (or to the shared block's)
+    /// that reached the model, their interrupts, and all accesses to registers that reached the model.
+    pub fn exits(&self, way: Way) -> Result<[f64; 4], Failure> {
+        let mut sums = [0; 4];
         for port in way.ports() {
             let exits = self.rig.fabric.exits(&port)?.ok_or("a port without registers")?;
-            let tails = exits.registers.iter().filter(|register| ["TDT", "RDT"].contains(&&*register.name));
+            let tails = exits.registers.iter().filter(|register| DOORBELLS.contains(&&*register.name));
             let writes: u64 = tails.map(|register| register.writes).sum();
-            for (sum, count) in sums.iter_mut().zip([exits.tx_frames, writes, exits.raised]) {
+            let all: u64 = exits.registers.iter().map(|register| register.reads + register.writes).sum();
+            for (sum, count) in sums.iter_mut().zip([exits.tx_frames, writes, exits.raised, all]) {
                 *sum += count;
             }
         }

@@ -11,9 +11,9 @@ use ringway_guests::image;
 use ringway_port::e1000::Techniques;
 use std::time::Duration;
 
-const SLICE: Duration = Duration::from_secs(1);
+pub const SLICE: Duration = Duration::from_secs(1);
 /// The plain device: an interrupt and a publication for each frame.
-const PLAIN: Techniques = Techniques {
+pub const PLAIN: Techniques = Techniques {
     moderate: 0,
     timers: false,
     combine: false,
@@ -24,7 +24,7 @@ const PLAIN: Techniques = Techniques {
     csb: false,
     cached: false,
 };
-const ALL: Techniques =
+pub const ALL: Techniques =
     Techniques { moderate: 50_000, timers: true, combine: true, batch: true, cached: true, ..PLAIN };
 const MAPPED: Techniques = Techniques { mapped: Some(true), ..ALL };
 const NOTE: &str = "pktgen to an XDP drop, which judges each frame by its number; peer: QEMU's own \
@@ -52,7 +52,7 @@ pub const E1000E: Group = Group {
     ..LINUX
 };
 
-const LINUX: Group = Group { setup: 400.0, costs: 10.0, own_network: true, prepare: fetch, ..QUIET };
+pub const LINUX: Group = Group { setup: 400.0, costs: 10.0, own_network: true, prepare: fetch, ..QUIET };
 
 fn fetch() -> Result<(), Failure> {
     crate::peer::program("ip")?;
@@ -226,10 +226,10 @@ fn ladder(plan: &Plan, bench: &mut Bench<'_>) -> Result<Entry, Failure> {
     let own = [("Mpps", own.rate), ("lost, %", 100.0 * own.lost)];
     entry = entry.step("QEMU's own, TAP and bridge", &own);
     for (name, techniques) in rows {
-        bench.set(techniques)?;
+        bench.set(Way::Trapped, techniques)?;
         entry = entry.step(name, &cells(medians(plan, bench, Way::Trapped)?));
     }
-    bench.set(ALL)?;
+    bench.set(Way::Trapped, ALL)?;
     let mapped = medians(plan, bench, Way::Mapped)?;
     entry.ours = Some(mapped[0]);
     Ok(entry.step("+ all, mapped doorbells", &cells(mapped)))
@@ -238,7 +238,7 @@ fn ladder(plan: &Plan, bench: &mut Bench<'_>) -> Result<Entry, Failure> {
 fn delay(plan: &Plan, bench: &mut Bench<'_>) -> Result<Entry, Failure> {
     let mut entry = Entry { unit: "Mpps".into(), ..Entry::default() };
     for window in [0, 20, 50, 100, 200, 500, 1000] {
-        bench.set(Techniques { moderate: window * 1000, ..ALL })?;
+        bench.set(Way::Trapped, Techniques { moderate: window * 1000, ..ALL })?;
         let [rate, _, interrupts, lost] = medians(&plan.part(0.5), bench, Way::Trapped)?;
         let trip = bench.measure(|pairs| pairs.round_trip(Way::Trapped))?;
         let cells =
@@ -246,6 +246,6 @@ fn delay(plan: &Plan, bench: &mut Bench<'_>) -> Result<Entry, Failure> {
         entry = entry.step(format!("{window} us"), &cells);
         entry.ours = Some(entry.ours.map_or(rate, |best| best.max(rate)));
     }
-    bench.set(ALL)?;
+    bench.set(Way::Trapped, ALL)?;
     Ok(entry.note("moderation against rate and round-trip time; trapped doorbells"))
 }

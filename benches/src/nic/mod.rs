@@ -11,6 +11,7 @@ mod linux;
 mod pair;
 mod rings;
 mod size;
+mod sockets;
 
 use crate::Failure;
 use crate::entry::Entry;
@@ -27,7 +28,7 @@ const SLICE: Duration = Duration::from_millis(100);
 pub use document::write as document;
 
 /// All groups of benchmarks.
-pub const GROUPS: &[Group] = &[TINY, linux::E1000, linux::E1000E];
+pub const GROUPS: &[Group] = &[TINY, linux::E1000, linux::E1000E, sockets::GROUP];
 
 const TINY: Group = Group {
     name: "tiny",

@@ -192,7 +192,7 @@ impl Fabric {
         if let Some(refused) = peer.refused()
             && record.log.allows(name)
         {
-            tracing::info!(port = name, refused, "a front-end's request was refused");
+            tracing::info!(port = name, refused, "a request or a ring of the port's peer was refused");
         }
         let state = peer.state();
         if let Err(Gone { reason, fault, rest }) = checked {
