@@ -25,6 +25,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("client", &["ring", "host"]),
     ("stack", &["tcp", "client", "host", "frame", "mem"]),
     ("tiny", &["elements", "nic", "ring", "mem"]),
+    ("program", &["tcp", "tiny"]),
     ("vmm", &["client", "host", "tiny", "vfio-user"]),
     ("function", &["elements", "client", "port"]),
     ("fabric", &["switch", "port", "spec", "function"]),

@@ -17,6 +17,7 @@ const CRATES: &[&str] = &[
     "click",
     "elements",
     "tiny",
+    "program",
 ];
 
 /// Builds the crates; compiler errors are the findings.

@@ -5,16 +5,12 @@
 
 extern crate alloc;
 
-mod entry;
-mod heap;
-mod machine;
-
 use alloc::boxed::Box;
 use core::fmt::Write;
-use machine::{Guest, exit, region};
 use ringway_tiny::FunctionStart;
 use ringway_tiny::channel::Channel;
 use ringway_tiny::function::{FunctionEnd, Host, run};
+use ringway_tiny::image::{self, Guest, Start, exit, region};
 
 /// Codes with which the guest ends.
 mod code {
@@ -31,13 +27,11 @@ fn refuse(what: &str) -> ! {
     exit(code::MONITOR);
 }
 
-/// The guest's program, in ring 3. `start_info` is the address of PVH's start information.
-extern "C" fn user(start_info: u64) -> ! {
-    // SAFETY: the address is the one that the monitor passed to the entry.
-    let start = unsafe { entry::Start::read(start_info) };
-    heap::begin(start.memory_end.min(start.module_at()));
-    // SAFETY: the monitor wrote the module, and nobody changes it.
-    let Some(function) = FunctionStart::from_bytes(unsafe { start.module() }) else { refuse("function") };
+ringway_tiny::guest_main!(run_function);
+
+/// The guest's program, in ring 3.
+fn run_function(start: Start) -> ! {
+    let Some(function) = FunctionStart::from_bytes(start.module()) else { refuse("function") };
     let [address, len] = function.channel;
     let Some(channel) = region(address, len).and_then(|region| Channel::attach(region).ok()) else {
         refuse("channel")
@@ -45,7 +39,7 @@ extern "C" fn user(start_info: u64) -> ! {
     let doorbell = region(function.doorbell, 4).and_then(ringway_tiny::Doorbell::new);
     let Some(doorbell) = doorbell else { refuse("doorbell") };
     let notify = Box::new(move || doorbell.ring());
-    let host = Host { machine: Guest, notify, ticks: machine::ticks, map: region };
+    let host = Host { machine: Guest, notify, ticks: image::ticks, map: region };
     match run(host, channel, function) {
         FunctionEnd::Stopped => exit(code::STOPPED),
         FunctionEnd::Wrong => exit(code::WRONG),

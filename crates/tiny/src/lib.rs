@@ -11,11 +11,14 @@ extern crate alloc;
 #[cfg(target_arch = "x86_64")]
 mod bytes;
 pub mod channel;
+mod clock;
 mod e1000;
 mod frame;
 // Elsewhere there is no thread that owns a guest's state; only the image and tests run functions.
 #[cfg(all(feature = "click", any(test, feature = "image")))]
 pub mod function;
+#[cfg(all(feature = "image", target_arch = "x86_64"))]
+pub mod image;
 mod link;
 mod program;
 mod role;
@@ -23,10 +26,11 @@ mod settings;
 mod slot_ring;
 mod start;
 
+pub use clock::GuestTime;
 pub use e1000::{E1000, Mapped, Registers};
 pub use link::{Link, LinkError};
 pub use program::ProgramRing;
 pub use role::{Machine, run};
 pub use settings::{Role, Settings, SettingsError};
-pub use slot_ring::Doorbell;
-pub use start::FunctionStart;
+pub use slot_ring::{Doorbell, SlotRing};
+pub use start::{FunctionStart, NOTE, VERSION};

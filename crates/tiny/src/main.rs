@@ -3,15 +3,9 @@
 #![no_std]
 #![no_main]
 
-extern crate alloc;
-
-mod entry;
-mod heap;
-mod machine;
-
 use core::fmt::Write;
-use machine::{Guest, exit};
 use ringway_mem::Region;
+use ringway_tiny::image::{self, Guest, Start, exit};
 use ringway_tiny::{E1000, Link, LinkError, Mapped, ProgramRing, Role, Settings, run};
 
 /// Codes with which the guest ends.
@@ -45,7 +39,7 @@ impl Link for NoLink {
 
 /// Memory or registers that the role needs.
 fn region(address: u64, len: u64) -> Result<Region, LinkError> {
-    machine::region(address, len).ok_or(LinkError::Layout)
+    image::region(address, len).ok_or(LinkError::Layout)
 }
 
 /// Plays the role on the device that the machine has.
@@ -61,11 +55,10 @@ fn play(guest: &mut Guest, settings: &Settings) -> Result<(), LinkError> {
     }
 }
 
-/// The guest's program, in ring 3. `start_info` is the address of PVH's start information.
-extern "C" fn user(start_info: u64) -> ! {
-    // SAFETY: the address is the one that the monitor passed to the entry.
-    let start = unsafe { entry::Start::read(start_info) };
-    heap::begin(start.memory_end);
+ringway_tiny::guest_main!(play_role);
+
+/// The guest's program, in ring 3.
+fn play_role(start: Start) -> ! {
     let mut guest = Guest;
     let settings = match Settings::parse(start.line) {
         Ok(settings) => settings,

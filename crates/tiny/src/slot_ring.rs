@@ -24,9 +24,12 @@ impl Doorbell {
 
 /// Both directions of a ring.
 #[derive(Debug)]
-pub(crate) struct SlotRing {
+pub struct SlotRing {
+    /// Its memory.
     pub memory: RingMemory,
+    /// The direction that the guest fills.
     pub tx: Producer,
+    /// The direction that it empties.
     pub rx: Consumer,
     doorbell: Doorbell,
 }

@@ -3,7 +3,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A function: its configuration, and how it runs.
+/// The version of what a program's image and its monitor say to each other: of [`FunctionStart`], of the channel and of
+/// the ports that they serve. An image of another version is not started.
+pub const VERSION: u32 = 1;
+/// The name of the note in an image that has this version.
+pub const NOTE: &[u8] = b"Ringway\0";
+
+/// A function: its configuration, or else its program's settings, and how it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionStart {
     /// The configuration's text.
@@ -12,6 +18,8 @@ pub struct FunctionStart {
     pub title: String,
     /// Its parameters, names and values.
     pub parameters: Vec<(String, String)>,
+    /// What the file says of a program, names and values; a name may be there several times.
+    pub settings: Vec<(String, String)>,
     /// Names of the ports.
     pub ports: Vec<String>,
     /// Devices that the configuration names, and the port that each stands for.
@@ -91,6 +99,7 @@ impl FunctionStart {
         [&self.text, &self.title, &self.handlers].into_iter().for_each(|text| writer.text(text));
         writer.pairs(&self.parameters);
         writer.pairs(&self.devices);
+        writer.pairs(&self.settings);
         writer.number(self.ports.len() as u64);
         self.ports.iter().for_each(|port| writer.text(port));
         for number in [
@@ -116,6 +125,7 @@ impl FunctionStart {
             handlers: reader.text()?,
             parameters: reader.pairs()?,
             devices: reader.pairs()?,
+            settings: reader.pairs()?,
             ports: reader.list(Reader::text)?,
             burst: u32::try_from(reader.number()?).ok()?,
             seed: reader.number()?,
@@ -138,6 +148,7 @@ mod tests {
             text: "Idle;".into(),
             title: "f.click".into(),
             parameters: [pair("A"), pair("B")].into(),
+            settings: [pair("argument"), pair("argument")].into(),
             ports: ["in".into(), "out".into()].into(),
             devices: [pair("eth0")].into(),
             handlers: "/run/f.sock".into(),

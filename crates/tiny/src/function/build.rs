@@ -1,9 +1,9 @@
 //! Building routers from texts in a guest: the first one, and replacements at run time.
 
-use super::clock::GuestTime;
 use super::door::Door;
 use super::platform;
 use super::plug::Plug;
+use crate::clock::GuestTime;
 use crate::start::FunctionStart;
 use alloc::boxed::Box;
 use alloc::format;

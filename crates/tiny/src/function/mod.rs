@@ -12,13 +12,13 @@ pub use build::registry;
 pub use platform::Map;
 
 use crate::channel::{Channel, ToMonitor};
+use crate::clock::GuestTime;
 use crate::role::Machine;
 use crate::start::FunctionStart;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use build::Builder;
-use clock::GuestTime;
 use core::cell::RefCell;
 use ringway_click::{Driver, Interest, Router, Turn, drive};
 use ringway_elements::platform::Uses;

@@ -1,4 +1,4 @@
-//! PVH entry, static page tables, and the way to ring 3.
+//! PVH entry, static page tables, and the way to ring 3, where the image's `guest_main` goes on.
 
 use core::arch::global_asm;
 
@@ -13,6 +13,10 @@ global_asm!(
 .long 4, 4, 18
 .asciz "Xen"
 .long start32
+.align 4
+.long 8, 4, 1               // of a program's image: the version of what it and its monitor say
+.asciz "Ringway"
+.long {version}
 
 .section .text32, "ax"
 .code32
@@ -53,7 +57,7 @@ start64:
 user_entry:
   xor ebp, ebp
   and rsp, -16
-  call {user}
+  call guest_main
   ud2
 
 .section .data.tables, "aw"
@@ -87,7 +91,7 @@ directories:
 .endr
 
 "#,
-    user = sym crate::user
+    version = const crate::start::VERSION
 );
 
 /// What the monitor passes.
@@ -129,7 +133,7 @@ impl Start {
                 start.module = [long(list + 32), long(list + 40)];
             }
             let (map, entries) = (long(at + 40), word(at + 48));
-            let image = crate::heap::image_end();
+            let image = super::heap::image_end();
             for entry in (0..u64::from(entries)).map(|index| map + 24 * index) {
                 let (base, end) = (long(entry), long(entry) + long(entry + 8));
                 if word(entry + 16) == 1 && (base..end).contains(&image) {
@@ -141,20 +145,16 @@ impl Start {
     }
 
     /// Where the second module begins; the end of the addresses if there is none.
-    #[allow(dead_code, reason = "the image of roles has no second module")]
     pub fn module_at(&self) -> u64 {
         if self.module[1] == 0 { u64::MAX } else { self.module[0] }
     }
 
     /// The second module.
-    ///
-    /// # Safety
-    /// As for [`Start::read`].
-    #[allow(dead_code, reason = "as above")]
-    pub unsafe fn module(&self) -> &'static [u8] {
+    pub fn module(&self) -> &'static [u8] {
         match self.module {
             [0, _] | [_, 0] => &[],
-            // SAFETY: the monitor wrote the module before the guest began, and nobody changes it.
+            // SAFETY: the monitor wrote the module before the guest began, and nobody changes it. Only `read` makes a
+            // start.
             [at, len] => unsafe { core::slice::from_raw_parts(at as *const u8, len as usize) },
         }
     }

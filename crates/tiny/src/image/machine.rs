@@ -1,12 +1,12 @@
 //! The machine as the guest sees it: the clock, and the ports and addresses that the monitor serves.
 
+use crate::role::Machine;
 use alloc::sync::Arc;
 use core::arch::asm;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use ringway_mem::Region;
-use ringway_tiny::Machine;
 
 /// Port of the console: the first serial port's data register.
 const CONSOLE: u16 = 0x3f8;

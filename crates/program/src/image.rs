@@ -1,0 +1,50 @@
+//! The image: what runs before and after the main function.
+
+use crate::{Error, Program, runtime};
+use alloc::boxed::Box;
+use core::fmt::Write;
+use core::future::Future;
+use ringway_tiny::channel::Channel;
+use ringway_tiny::image::{Guest, Start, exit, region, ticks};
+use ringway_tiny::{Doorbell, FunctionStart};
+
+/// Codes with which the guest ends.
+mod code {
+    pub const RETURNED: u32 = 0;
+    pub const FAILED: u32 = 1;
+    pub const MONITOR: u32 = 2;
+    pub const PANIC: u32 = 3;
+}
+
+/// Ends the guest: what the monitor passed is not valid.
+fn refuse(what: &str) -> ! {
+    // The console accepts all text.
+    let _ = writeln!(Guest, "the monitor's {what} is not valid");
+    exit(code::MONITOR);
+}
+
+/// Runs the program; [`crate::main!`] calls it.
+pub fn start<F>(start: Start, main: impl FnOnce(Program) -> F) -> !
+where
+    F: Future<Output = Result<(), Error>> + 'static,
+{
+    let Some(function) = FunctionStart::from_bytes(start.module()) else { refuse("order") };
+    let [address, len] = function.channel;
+    let Some(channel) = region(address, len).and_then(|region| Channel::attach(region).ok()) else {
+        refuse("channel")
+    };
+    let Some(doorbell) = region(function.doorbell, 4).and_then(Doorbell::new) else { refuse("doorbell") };
+    let notify = Box::new(move || doorbell.ring());
+    let host = runtime::Host { machine: Guest, notify, ticks, map: region, memory: start.memory_end };
+    match runtime::run(host, channel, function, main) {
+        runtime::End::Returned => exit(code::RETURNED),
+        runtime::End::Failed => exit(code::FAILED),
+        runtime::End::Monitor => refuse("channel"),
+    }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    let _ = writeln!(Guest, "the program panicked: {info}");
+    exit(code::PANIC);
+}

@@ -1,0 +1,397 @@
+//! TCP/IP stacks on ports.
+
+use crate::port::{PortState, Use};
+use crate::state::Shared;
+use crate::{Error, Program, TcpListener, TcpStream, UdpSocket};
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::task::Waker;
+use ringway_frame::{BURST, Needs, Offload};
+use ringway_mem::Span;
+use ringway_tcp::{Cidr, InterfaceConfig, SECOND, Settings, SocketId, Stack, Transmit};
+use ringway_wire::MacAddress;
+
+/// Bytes that a stream may have in each direction, unless the program says otherwise.
+const BUFFER: usize = 256 << 10;
+/// Part of the memory that buffers of streams may take.
+const SHARE: u64 = 2;
+/// Least number of streams, and of sockets.
+const STREAMS: usize = 16;
+const SOCKETS: u64 = 256;
+/// Memory for each socket that may exist. Attack: connections that the program has closed, and whose peers do not end
+/// them: sockets without buffers, but sockets.
+const SOCKET: u64 = 16 << 10;
+/// Bytes of packets that lack fragments, and neighbours.
+const FRAGMENTS: usize = 256 << 10;
+const NEIGHBORS: usize = 512;
+/// Connections to accept, and connections to a listener whose handshake is not complete.
+const BACKLOG: usize = 64;
+const EMBRYOS: usize = 256;
+/// How long a closed connection is remembered: shorter than Linux's minute, since it takes memory.
+const TIME_WAIT: u64 = 10 * SECOND;
+
+/// How a network is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkConfig {
+    /// Its addresses.
+    pub addresses: Vec<Cidr>,
+    /// The next hop to other networks.
+    pub gateways: Vec<IpAddr>,
+    /// Whether a DHCP server gives it an address.
+    pub dhcp: bool,
+    /// Its Ethernet address; one that depends on the function's and the port's name if none.
+    pub mac: Option<[u8; 6]>,
+    /// Largest IP packet.
+    pub mtu: usize,
+    /// Bytes that each stream may have in each direction. The number of streams is so that all buffers take half of the
+    /// memory at most.
+    pub buffer: usize,
+}
+
+impl Default for NetworkConfig {
+    fn default() -> NetworkConfig {
+        NetworkConfig {
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+            dhcp: false,
+            mac: None,
+            mtu: 1500,
+            buffer: BUFFER,
+        }
+    }
+}
+
+impl Program {
+    /// The network of the fabric file: `address`, `gateway` and `mac`.
+    ///
+    /// # Errors
+    /// One of them is wrong.
+    pub fn network_config(&self) -> Result<NetworkConfig, Error> {
+        let mut config = NetworkConfig::default();
+        for text in self.settings("address") {
+            match text {
+                "dhcp" => config.dhcp = true,
+                _ => config.addresses.push(text.parse().map_err(|error| Error::setting("address", error))?),
+            }
+        }
+        for text in self.settings("gateway") {
+            config.gateways.push(text.parse().map_err(|error| Error::setting("gateway", error))?);
+        }
+        for text in self.settings("mac") {
+            let mac: MacAddress = text.parse().map_err(|error| Error::setting("mac", error))?;
+            config.mac = Some(mac.0);
+        }
+        Ok(config)
+    }
+
+    /// The network on the first port, as the fabric file describes it.
+    ///
+    /// # Errors
+    /// The file has no address, or the port is in use.
+    pub fn network(&self) -> Result<Network, Error> {
+        let config = self.network_config()?;
+        if config.addresses.is_empty() && !config.dhcp {
+            let why = "it is missing; add address = \"10.0.0.2/24\" or \"dhcp\" to the function";
+            return Err(Error::setting("address", why));
+        }
+        let port = self.ports().next().unwrap_or_default();
+        self.network_on(port, config)
+    }
+
+    /// A network on a port.
+    ///
+    /// # Errors
+    /// There is no such port, or it is in use.
+    pub fn network_on(&self, port: &str, config: NetworkConfig) -> Result<Network, Error> {
+        let number = self.claim(port, Use::Network)?;
+        let mut state = self.shared.state.borrow_mut();
+        let index = state.networks.len();
+        let now = self.shared.time.now();
+        state.networks.push(NetworkState::new(number, port, config, &self.shared, now));
+        Ok(Network { shared: self.shared.clone(), index })
+    }
+}
+
+/// The second half of a seed, from the first (SplitMix64's output function).
+fn mix(seed: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A locally administered address that stays the same when the program is restarted.
+fn address_of(function: &str, port: &str) -> [u8; 6] {
+    let bytes = function.bytes().chain([0]).chain(port.bytes());
+    let hash = bytes
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let [a, b, c, d, e, ..] = mix(hash).to_le_bytes();
+    [2, a, b, c, d, e]
+}
+
+/// Settings of a stack that keeps within the memory.
+fn settings(memory: u64, buffer: usize) -> Settings {
+    Settings {
+        tcp_rmem: [4 << 10, buffer.min(64 << 10), buffer],
+        tcp_wmem: [4 << 10, buffer.min(16 << 10), buffer],
+        tcp_max_syn_backlog: EMBRYOS,
+        tcp_fin_timeout: TIME_WAIT,
+        ipfrag_high_thresh: FRAGMENTS,
+        gc_thresh3: NEIGHBORS,
+        max_sockets: usize::try_from((memory / SOCKET).max(SOCKETS)).unwrap_or(usize::MAX),
+        ..Settings::default()
+    }
+}
+
+/// Who waits for a socket.
+#[derive(Default)]
+struct Waiters {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// A stack, its port, and who waits for its sockets.
+pub(crate) struct NetworkState {
+    pub port: usize,
+    pub stack: Stack,
+    waiters: BTreeMap<SocketId, Waiters>,
+    /// The port had no room for a frame.
+    full: bool,
+    /// Streams that the program has, and the most.
+    streams: usize,
+    most: usize,
+    /// Tasks that wait for a stream to be closed.
+    crowded: Vec<Waker>,
+}
+
+impl NetworkState {
+    fn new(port: usize, name: &str, config: NetworkConfig, shared: &Shared, now: u64) -> NetworkState {
+        let buffer = config.buffer.max(4 << 10);
+        let seed = shared.start.seed;
+        let mut stack = Stack::new(settings(shared.memory, buffer), [seed ^ port as u64, mix(seed)]);
+        let mac = config.mac.unwrap_or_else(|| address_of(&shared.start.handlers, name));
+        stack.add_interface(InterfaceConfig {
+            mac: mac.into(),
+            mtu: config.mtu,
+            addresses: config.addresses,
+            offloads: Needs::ALL,
+        });
+        for gateway in config.gateways {
+            let any: IpAddr = match gateway {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            stack.add_route(Cidr::new(any, 0), gateway, 0);
+        }
+        if config.dhcp {
+            stack.enable_dhcp(now, 0);
+        }
+        let most = shared.memory / SHARE / 2 / buffer as u64;
+        NetworkState {
+            port,
+            stack,
+            waiters: BTreeMap::new(),
+            full: false,
+            streams: 0,
+            most: usize::try_from(most).unwrap_or(usize::MAX).max(STREAMS),
+            crowded: Vec::new(),
+        }
+    }
+
+    /// Receives a burst; whether anything came.
+    pub fn take(&mut self, port: &mut PortState, now: u64, frame: &mut [u8]) -> bool {
+        let mut count = 0;
+        while count < BURST {
+            let Some(received) = port.pop(frame) else { break };
+            count += 1;
+            // Attack: a frame that is longer than any may be.
+            if received.len == received.whole {
+                self.stack.receive(now, 0, &frame[..received.len], Offload::from_bytes(&received.offload));
+            }
+        }
+        let due = self.stack.next_timer().is_some_and(|due| due <= now);
+        if due {
+            self.stack.expire(now);
+        }
+        self.tell();
+        count > 0 || due
+    }
+
+    /// Sends.
+    pub fn put(&mut self, port: &mut PortState, now: u64) {
+        let mut output = Output { port, full: false };
+        self.stack.transmit(now, 0, &mut output);
+        self.full = output.full;
+        self.tell();
+    }
+
+    /// Wakes tasks whose sockets are ready.
+    fn tell(&mut self) {
+        while let Some((id, ready)) = self.stack.next_event() {
+            let Some(waiters) = self.waiters.get_mut(&id) else { continue };
+            if ready.readable || ready.acceptable || ready.closed {
+                waiters.reader.take().into_iter().for_each(Waker::wake);
+            }
+            if ready.writable || ready.closed {
+                waiters.writer.take().into_iter().for_each(Waker::wake);
+            }
+            if waiters.reader.is_none() && waiters.writer.is_none() {
+                self.waiters.remove(&id);
+            }
+        }
+    }
+
+    /// When the next turn is due.
+    pub fn deadline(&self) -> Option<u64> {
+        if self.full { self.stack.next_timer() } else { self.stack.next_deadline() }
+    }
+
+    /// Whether the port had no room.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Whether the program has as many streams as the memory permits.
+    pub fn is_crowded(&self) -> bool {
+        self.streams >= self.most
+    }
+
+    /// Counts a stream that was opened.
+    pub fn open(&mut self) {
+        self.streams += 1;
+    }
+
+    /// Counts a stream that is closed.
+    pub fn close(&mut self) {
+        self.streams = self.streams.saturating_sub(1);
+        self.crowded.drain(..).for_each(Waker::wake);
+    }
+
+    /// Calls the waker when a stream is closed.
+    pub fn wait_for_close(&mut self, waker: &Waker) {
+        self.crowded.push(waker.clone());
+    }
+
+    /// Calls the waker when a socket can be read, or written.
+    pub fn wait(&mut self, id: SocketId, writes: bool, waker: &Waker) {
+        let waiters = self.waiters.entry(id).or_default();
+        let place = if writes { &mut waiters.writer } else { &mut waiters.reader };
+        *place = Some(waker.clone());
+    }
+
+    /// Forgets who waits for a socket.
+    pub fn forget(&mut self, id: SocketId) {
+        self.waiters.remove(&id);
+    }
+}
+
+/// A port as the stack sends to it.
+struct Output<'a> {
+    port: &'a mut PortState,
+    full: bool,
+}
+
+impl Transmit for Output<'_> {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
+        let headers = [Span::of(headers)];
+        match self.port.push(&[&headers, payload], offload.to_bytes()) {
+            Ok(sent) => {
+                self.full |= !sent;
+                sent
+            }
+            // One that no ring of this port can have is lost, as it would be on a line.
+            Err(_) => true,
+        }
+    }
+}
+
+/// A TCP/IP stack on a port, for sockets. Copies are the same one.
+#[derive(Clone)]
+pub struct Network {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) index: usize,
+}
+
+impl Network {
+    /// Uses the stack, at the time of now.
+    pub(crate) fn with<T>(&self, call: impl FnOnce(&mut NetworkState, u64) -> T) -> T {
+        let now = self.shared.time.now();
+        let mut state = self.shared.state.borrow_mut();
+        call(&mut state.networks[self.index], now)
+    }
+
+    /// Its addresses; with DHCP, those of the server.
+    pub fn addresses(&self) -> Vec<Cidr> {
+        self.with(|network, _| network.stack.interface_addresses(0).to_vec())
+    }
+
+    /// Whether its port has a ring, or else why not.
+    pub fn port_state(&self) -> Result<(), String> {
+        let state = self.shared.state.borrow();
+        let port = state.networks.get(self.index).and_then(|network| state.ports.get(network.port));
+        port.map_or(Ok(()), |port| port.state().map_err(String::from))
+    }
+
+    /// Listens on a TCP port of all addresses.
+    ///
+    /// # Errors
+    /// Another listener has the port.
+    pub fn listen(&self, port: u16) -> Result<TcpListener, Error> {
+        self.listen_on((Ipv4Addr::UNSPECIFIED, port).into())
+    }
+
+    /// Listens on an address, which may be unspecified.
+    ///
+    /// # Errors
+    /// Another listener has the address.
+    pub fn listen_on(&self, address: SocketAddr) -> Result<TcpListener, Error> {
+        let id = self.with(|network, _| network.stack.listen(address, BACKLOG))?;
+        Ok(TcpListener::new(self.clone(), id))
+    }
+
+    /// Connects to an address.
+    ///
+    /// # Errors
+    /// There is no route, nobody answers or listens, or there are as many streams as the memory permits.
+    pub async fn connect(&self, address: SocketAddr) -> Result<TcpStream, Error> {
+        TcpStream::connect(self, address).await
+    }
+
+    /// Opens a UDP socket on a port of all addresses; 0 chooses one.
+    ///
+    /// # Errors
+    /// Another socket has the port.
+    pub fn bind(&self, port: u16) -> Result<UdpSocket, Error> {
+        let address = (Ipv4Addr::UNSPECIFIED, port).into();
+        let id = self.with(|network, _| network.stack.bind(address))?;
+        Ok(UdpSocket::new(self.clone(), id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ethernet_address_is_of_a_function_and_its_port() {
+        let address = address_of("/run/a.sock", "in");
+        assert_eq!(address, address_of("/run/a.sock", "in"));
+        assert_ne!(address, address_of("/run/a.sock", "out"));
+        assert_ne!(address, address_of("/run/b.sock", "in"));
+        assert_eq!(address[0], 2, "locally administered, of one station");
+    }
+
+    #[test]
+    fn buffers_take_half_of_the_memory_at_most() {
+        for memory in [32_u64 << 20, 256 << 20, 2000 << 20] {
+            let buffer = BUFFER as u64;
+            assert!(2 * buffer * (memory / SHARE / 2 / buffer) <= memory / 2);
+            let settings = settings(memory, BUFFER);
+            assert!(settings.max_sockets as u64 * SOCKET <= memory);
+            assert_eq!((settings.tcp_rmem[2], settings.tcp_wmem[2]), (BUFFER, BUFFER));
+        }
+    }
+}

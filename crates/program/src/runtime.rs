@@ -1,0 +1,193 @@
+//! The turn: what came, the tasks that can go on, what they send, and sleep.
+
+use crate::executor::{Task, Tasks};
+use crate::state::{Shared, State};
+use crate::{Error, Program};
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use core::future::Future;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use ringway_ring::Broken;
+use ringway_tiny::channel::{Channel, ToMonitor};
+use ringway_tiny::{FunctionStart, GuestTime, Machine};
+
+/// Shortest sleep in nanoseconds: the exit takes as long. For so long it looks for more before it sleeps.
+const SHORTEST: u64 = 20_000;
+/// Longest sleep in microseconds.
+const SLEEP: u64 = 1_000_000;
+/// How often the channel is looked at while tasks are busy, in nanoseconds.
+const BUSY: u64 = 20_000;
+/// Sleeps until the last messages were taken, before a program ends anyway.
+const FAREWELL: u32 = 100;
+
+/// What a program has of its machine.
+pub(crate) struct Host<M> {
+    pub machine: M,
+    /// Notifies the monitor of messages.
+    pub notify: Box<dyn FnMut()>,
+    /// Reads the counter of ticks.
+    pub ticks: fn() -> u64,
+    /// How memory that the monitor names is reached.
+    pub map: crate::state::Map,
+    /// Bytes of the machine's memory.
+    pub memory: u64,
+}
+
+/// Why a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Its main function returned.
+    Returned,
+    /// Its main function returned an error, which the monitor knows.
+    Failed,
+    /// The monitor broke the channel's rules.
+    Monitor,
+}
+
+type Main = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+
+struct Runtime<M> {
+    machine: M,
+    notify: Box<dyn FnMut()>,
+    shared: Rc<Shared>,
+    main: Task<Main>,
+    tasks: Tasks,
+    /// Time of the last look at the channel, and of the last turn with something to do.
+    looked: u64,
+    busy: u64,
+}
+
+/// Runs a program until its main function returns.
+pub(crate) fn run<M, F>(
+    host: Host<M>,
+    channel: Channel,
+    start: FunctionStart,
+    main: impl FnOnce(Program) -> F,
+) -> End
+where
+    M: Machine,
+    F: Future<Output = Result<(), Error>> + 'static,
+{
+    let Host { machine, notify, ticks, map, memory } = host;
+    let time = GuestTime::new(ticks, start.hz, ticks(), start.wall);
+    let state = RefCell::new(State::new(channel, map, start.ports.len()));
+    let woken = Arc::new(AtomicBool::new(false));
+    let shared = Rc::new(Shared { state, start, time, memory, woken: woken.clone() });
+    let main: Main = Box::pin(main(Program { shared: shared.clone() }));
+    let (main, tasks) = (Task::new(main, &woken), Tasks::new(woken));
+    let mut runtime = Runtime { machine, notify, shared, main, tasks, looked: 0, busy: 0 };
+    match runtime.run() {
+        Ok(result) => {
+            if let Err(error) = &result {
+                runtime.shared.state.borrow_mut().wrong(&error.to_string());
+            }
+            runtime.farewell();
+            if result.is_ok() { End::Returned } else { End::Failed }
+        }
+        Err(Broken::Index | Broken::Buffer) => End::Monitor,
+    }
+}
+
+impl<M: Machine> Runtime<M> {
+    /// Takes turns until the main function returns.
+    fn run(&mut self) -> Result<Result<(), Error>, Broken> {
+        let mut told = false;
+        loop {
+            let now = self.shared.time.now();
+            let mut busy = false;
+            if now.saturating_sub(self.looked) >= BUSY || !told {
+                self.looked = now;
+                busy |= self.exchange()?;
+            }
+            {
+                let mut state = self.shared.state.borrow_mut();
+                state.now = now;
+                busy |= state.take();
+            }
+            busy |= self.shared.woken.swap(false, Ordering::Relaxed);
+            if let Some(result) = self.poll() {
+                return Ok(result);
+            }
+            if !told {
+                told = true;
+                self.shared.state.borrow_mut().send(&ToMonitor::Up([0; 3]));
+            }
+            {
+                let mut state = self.shared.state.borrow_mut();
+                state.now = self.shared.time.now();
+                state.put();
+            }
+            if busy || self.shared.woken.load(Ordering::Relaxed) {
+                self.busy = now;
+            } else if now.saturating_sub(self.busy) >= SHORTEST {
+                self.rest()?;
+            }
+        }
+    }
+
+    /// Polls tasks; the main function's result if it returned.
+    fn poll(&mut self) -> Option<Result<(), Error>> {
+        let result = self.main.poll();
+        let ended = self.tasks.round();
+        let mut state = self.shared.state.borrow_mut();
+        state.tasks -= ended;
+        let spawned = core::mem::take(&mut state.spawned);
+        drop(state);
+        spawned.into_iter().for_each(|job| self.tasks.add(job));
+        result
+    }
+
+    /// Exchanges messages with the monitor; whether any came.
+    fn exchange(&mut self) -> Result<bool, Broken> {
+        let mut state = self.shared.state.borrow_mut();
+        let came = state.receive()?;
+        if state.channel.flush()? {
+            (self.notify)();
+        }
+        Ok(came)
+    }
+
+    /// Sleeps until something comes, or a deadline is near.
+    fn rest(&mut self) -> Result<(), Broken> {
+        if self.exchange()? {
+            return Ok(());
+        }
+        let now = self.shared.time.now();
+        let mut state = self.shared.state.borrow_mut();
+        let left = state.deadline().map_or(u64::MAX, |due| due.saturating_sub(now));
+        if left < SHORTEST {
+            return Ok(());
+        }
+        if state.channel.arm()? && state.arm() {
+            self.machine.park((left / 1000).min(SLEEP) as u32);
+        }
+        state.channel.disarm();
+        state.disarm();
+        // What ended the sleep is looked at in the next turn.
+        (self.looked, self.busy) = (0, self.shared.time.now());
+        Ok(())
+    }
+
+    /// Waits until the monitor has taken the last messages, and the ports' other sides the last frames.
+    fn farewell(&mut self) {
+        for _ in 0..FAREWELL {
+            if self.exchange().is_err() {
+                return;
+            }
+            let mut state = self.shared.state.borrow_mut();
+            if state.channel.waiting() == 0 {
+                return;
+            }
+            match state.channel.arm() {
+                Ok(true) => self.machine.park((SLEEP / u64::from(FAREWELL)) as u32),
+                Ok(false) => {}
+                Err(Broken::Index | Broken::Buffer) => return,
+            }
+            state.channel.disarm();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Sockets: calls that wait are asynchronous.
+
+use crate::{Error, Network};
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::net::SocketAddr;
+use core::task::{Context, Poll};
+use ringway_tcp::{Accepted, ConnectionError, SocketError, SocketId, SocketOptions, Stack};
+
+/// A socket's place.
+struct Socket {
+    network: Network,
+    id: SocketId,
+}
+
+impl Socket {
+    /// Calls the stack; if that would block, the task is woken when the socket can be read or written.
+    fn attempt<T>(
+        &self,
+        writes: bool,
+        cx: &mut Context<'_>,
+        call: impl FnOnce(&mut Stack, u64) -> Result<T, SocketError>,
+    ) -> Poll<Result<T, Error>> {
+        self.network.with(|network, now| match call(&mut network.stack, now) {
+            Err(SocketError::WouldBlock) => {
+                network.wait(self.id, writes, cx.waker());
+                Poll::Pending
+            }
+            result => Poll::Ready(result.map_err(Error::from)),
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.network.with(|network, now| {
+            network.forget(self.id);
+            // What was sent is still delivered; a socket that has ended already is gone.
+            let _ = network.stack.close(now, self.id);
+        });
+    }
+}
+
+/// Accepts connections.
+pub struct TcpListener(Socket);
+
+impl TcpListener {
+    pub(crate) fn new(network: Network, id: SocketId) -> TcpListener {
+        TcpListener(Socket { network, id })
+    }
+
+    /// The next connection. Waits also while there are as many streams as the memory permits: peers wait then.
+    ///
+    /// # Errors
+    /// None that a program has to expect.
+    pub async fn accept(&mut self) -> Result<TcpStream, Error> {
+        let Socket { network, id } = &self.0;
+        let accepted: Accepted = poll_fn(|cx| {
+            // Attack: connections without end.
+            let crowded = network.with(|network, _| {
+                let crowded = network.is_crowded();
+                if crowded {
+                    network.wait_for_close(cx.waker());
+                }
+                crowded
+            });
+            if crowded {
+                return Poll::Pending;
+            }
+            self.0.attempt(false, cx, |stack, _| stack.accept(*id))
+        })
+        .await?;
+        Ok(TcpStream::counted(network, accepted.socket, accepted.peer))
+    }
+}
+
+/// A TCP connection. It is closed when it is dropped: what was written is still sent.
+pub struct TcpStream {
+    socket: Socket,
+    peer: SocketAddr,
+}
+
+impl TcpStream {
+    fn counted(network: &Network, id: SocketId, peer: SocketAddr) -> TcpStream {
+        network.with(|network, _| network.open());
+        TcpStream { socket: Socket { network: network.clone(), id }, peer }
+    }
+
+    pub(crate) async fn connect(network: &Network, peer: SocketAddr) -> Result<TcpStream, Error> {
+        let id = network.with(|network, now| {
+            if network.is_crowded() {
+                return Err(SocketError::TooManySockets);
+            }
+            network.stack.connect(now, peer)
+        })?;
+        let stream = TcpStream::counted(network, id, peer);
+        poll_fn(|cx| stream.socket.attempt(true, cx, |stack, _| is_connected(stack, id))).await?;
+        Ok(stream)
+    }
+
+    /// The address of the other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Reads bytes that came, and waits for some; 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection ended otherwise.
+    pub async fn read(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        let id = self.socket.id;
+        poll_fn(|cx| self.socket.attempt(false, cx, |stack, now| stack.recv(now, id, out))).await
+    }
+
+    /// Fills `out`.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] if the stream ends before.
+    pub async fn read_exact(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.read(&mut out[filled..]).await? {
+                0 => return Err(Error::Ended),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes bytes that came without copying them, at most so many; returns their number, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// The connection ended otherwise.
+    pub async fn skip(&mut self, most: usize) -> Result<usize, Error> {
+        let id = self.socket.id;
+        let skip = |stack: &mut Stack, now: u64| {
+            let count = stack.received(id)?.iter().map(|piece| piece.len()).sum::<usize>().min(most);
+            if count == 0 {
+                return stack.recv(now, id, &mut [0]);
+            }
+            stack.consume(now, id, count)?;
+            Ok(count)
+        };
+        poll_fn(|cx| self.socket.attempt(false, cx, skip)).await
+    }
+
+    /// Writes as many bytes as there is room for, and waits for room.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let id = self.socket.id;
+        poll_fn(|cx| self.socket.attempt(true, cx, |stack, now| stack.send(now, id, bytes))).await
+    }
+
+    /// Writes all bytes.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let count = self.write(bytes).await?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Ends the stream to the peer, after what was written; the other direction goes on.
+    ///
+    /// # Errors
+    /// The connection ended.
+    pub fn shutdown(&mut self) -> Result<(), Error> {
+        let Socket { network, id } = &self.socket;
+        Ok(network.with(|network, now| network.stack.shutdown(now, *id))?)
+    }
+
+    /// Whether short segments are sent at once (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    /// None that a program has to expect.
+    pub fn set_nodelay(&mut self, nodelay: bool) -> Result<(), Error> {
+        let Socket { network, id } = &self.socket;
+        let options = SocketOptions { tcp_nodelay: nodelay, ..SocketOptions::default() };
+        Ok(network.with(|network, now| network.stack.set_options(now, *id, options))?)
+    }
+
+    /// Gives the connection up: the peer gets a reset.
+    pub fn abort(self) {
+        let Socket { network, id } = &self.socket;
+        // It may have ended already.
+        let _ = network.with(|network, now| network.stack.abort(now, *id));
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        self.socket.network.with(|network, _| network.close());
+    }
+}
+
+fn is_connected(stack: &mut Stack, id: SocketId) -> Result<(), SocketError> {
+    use ringway_tcp::State;
+    if let Some(error) = stack.error(id)? {
+        return Err(error.into());
+    }
+    match stack.info(id)?.tcpi_state {
+        State::SynSent | State::SynReceived => Err(SocketError::WouldBlock),
+        State::Closed => Err(ConnectionError::Reset.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A UDP socket.
+pub struct UdpSocket(Socket);
+
+impl UdpSocket {
+    pub(crate) fn new(network: Network, id: SocketId) -> UdpSocket {
+        UdpSocket(Socket { network, id })
+    }
+
+    /// The address that it is bound to.
+    ///
+    /// # Errors
+    /// None that a program has to expect.
+    pub fn local_address(&self) -> Result<SocketAddr, Error> {
+        let Socket { network, id } = &self.0;
+        Ok(network.with(|network, _| network.stack.local_address(*id))?)
+    }
+
+    /// The next datagram, and its sender. What ICMP messages report about datagrams that were sent is ignored: a
+    /// server's socket has many peers.
+    ///
+    /// # Errors
+    /// None that a program has to expect.
+    pub async fn recv_from(&mut self) -> Result<(Vec<u8>, SocketAddr), Error> {
+        let id = self.0.id;
+        poll_fn(|cx| {
+            loop {
+                let received = self.0.attempt(false, cx, |stack, _| stack.recv_from(id));
+                if !matches!(received, Poll::Ready(Err(Error::Socket(SocketError::Connection(_))))) {
+                    return received;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Sends a datagram, which may be lost.
+    ///
+    /// # Errors
+    /// There is no route, the datagram is too long, or too many wait for the port
+    /// ([`SocketError::WouldBlock`]).
+    pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
+        let Socket { network, id } = &self.0;
+        Ok(network.with(|network, now| network.stack.send_to(now, *id, bytes, to))?)
+    }
+}

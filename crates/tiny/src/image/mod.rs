@@ -1,0 +1,37 @@
+//! What all images have: the entry, the heap, and the machine that the monitor serves.
+//!
+//! An image defines `guest_main`, the symbol that the entry calls in ring 3 with the address of PVH's start
+//! information, by [`guest_main!`](crate::guest_main), and a panic handler.
+
+mod entry;
+mod heap;
+mod machine;
+
+pub use entry::Start;
+pub use machine::{Guest, exit, region, ticks};
+
+/// What the monitor passed, after which the heap may be used.
+///
+/// # Safety
+/// `start_info` is what `guest_main` was called with, and this is called once.
+pub unsafe fn begin(start_info: u64) -> Start {
+    // SAFETY: the address is the one that the monitor passed to the entry.
+    let start = unsafe { Start::read(start_info) };
+    heap::begin(start.memory_end.min(start.module_at()));
+    start
+}
+
+/// Defines `guest_main`, which passes what the monitor passed to a function: `fn(Start) -> !`.
+#[macro_export]
+macro_rules! guest_main {
+    ($main:expr) => {
+        // SAFETY: an image has one such function.
+        #[unsafe(no_mangle)]
+        extern "C" fn guest_main(start_info: u64) -> ! {
+            // SAFETY: the entry calls this function once, with that address.
+            let start = unsafe { $crate::image::begin(start_info) };
+            let main: fn($crate::image::Start) -> ! = $main;
+            main(start)
+        }
+    };
+}
