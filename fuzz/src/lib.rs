@@ -26,6 +26,7 @@ pub mod vfio_user_session;
 pub mod vhost_user;
 pub mod virtq;
 pub mod vm_channel;
+pub mod vm_image;
 
 /// One target.
 #[derive(Clone, Copy)]
@@ -64,4 +65,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "vhost_user", run: vhost_user::run, seeds: vhost_user::seeds },
     Target { name: "virtq", run: virtq::run, seeds: virtq::seeds },
     Target { name: "vm_channel", run: vm_channel::run, seeds: vm_channel::seeds },
+    Target { name: "vm_image", run: vm_image::run, seeds: vm_image::seeds },
 ];

@@ -159,6 +159,7 @@ fn function(text: String) -> Function {
     Function {
         name: "bench".into(),
         configuration: Configuration { file: None, text },
+        program: None,
         isolation: Isolation::Worker,
         fallback: false,
         parameters: Vec::new(),

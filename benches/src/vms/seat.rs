@@ -350,6 +350,7 @@ fn started(
     let function = Function {
         name: "bench".into(),
         configuration: Configuration { file: None, text: (plan.text)(first, last) },
+        program: None,
         isolation: if plan.side == Side::Vm { Isolation::Vm } else { Isolation::Process },
         fallback: false,
         parameters: Vec::new(),

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
 use crate::order::{FUNCTION, SNAPSHOT};
+use crate::run_function;
 use crate::text::{self, Table, cell};
 use anstream::{eprintln, print, println};
 use ringway_control::api::{
@@ -24,6 +25,11 @@ const LARGEST_VALUE: usize = 16 << 20;
 
 /// All errors of a function's configuration.
 pub fn check(function: &Function) -> Vec<Complaint> {
+    if let Some(program) = &function.program {
+        let wrong = run_function::check_image(&program.image.0, function.memory).err();
+        let complaint = |what| Complaint { file: String::new(), line: 0, column: 0, what };
+        return wrong.map(complaint).into_iter().collect();
+    }
     let configuration = Configuration {
         text: &function.configuration.text,
         file: function.title(),

@@ -2,6 +2,8 @@
 
 mod vm;
 
+pub use vm::check_image;
+
 use crate::fail::Fail;
 use ringway_control::function::{First, FunctionMessage, Order, Start};
 use ringway_fabric::{Link, LinkError};

@@ -7,7 +7,7 @@ use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
 use crate::function::spare::Spares;
-use crate::function::{FunctionMessage, Start, handlers};
+use crate::function::{FunctionMessage, Start, handlers, image_of};
 use crate::snapshots::{SnapshotError, Snapshots, Taken, function_of};
 use ringway_fabric::proto::FunctionReport;
 use ringway_host::{SocketFile, SocketRights};
@@ -71,6 +71,9 @@ pub enum FunctionError {
     /// An operation on a snapshot failed.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// It has a program's image, and so no configuration.
+    #[error("function {0} is a program, which has no configuration and no handlers")]
+    Program(String),
     /// The running function refused a new configuration, and keeps the old one.
     #[error("function {0} goes on as it was: {1}")]
     Refused(String, String),
@@ -372,6 +375,7 @@ impl Functions {
         let mut start = Start::of(&record.function, &self.fabric, handlers);
         start.snapshot = record.origin.as_ref().map(|origin| origin.state.clone());
         start.moved = record.origin.as_ref().is_some_and(|origin| origin.moved);
+        let image = image_of(&record.function);
         let (inbox, told) = (self.inbox.clone(), name.to_string());
         let tell = move |what| {
             // Once nobody listens, the fabric is going down.
@@ -385,12 +389,15 @@ impl Functions {
             arguments: &self.arguments,
             spare: (record.function.isolation == Isolation::Vm).then(|| self.spares.take()).flatten(),
             listener: record.listener.socket(),
-            memory: record.origin.as_ref().map(|origin| &origin.memory),
+            memory: match &image {
+                Ok(Some(image)) => Some(image),
+                _ => record.origin.as_ref().map(|origin| &origin.memory),
+            },
             doors: record.doors.clone(),
             tell: Arc::new(tell),
             inbox: self.inbox.clone(),
         };
-        let started = runner::launch(launch);
+        let started = runner::launch(launch).and_then(|runner| image.map(|_| runner));
         if record.function.isolation == Isolation::Vm {
             self.spares.refill(&self.arguments);
         }
@@ -638,6 +645,7 @@ impl Functions {
     pub fn socket(&mut self, name: &str) -> Result<PathBuf, FunctionError> {
         let record = self.record(name)?;
         match record.life {
+            _ if record.function.program.is_some() => Err(FunctionError::Program(name.into())),
             Life::Stopped | Life::Dormant => Err(FunctionError::NotRunning(name.into())),
             Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } | Life::Waiting => Ok(record.socket.clone()),
@@ -734,10 +742,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
         },
         pid,
         ports: record.function.fabric_ports(),
-        configuration: match &record.function.configuration.file {
-            Some(file) => file.display().to_string(),
-            None => "inline".into(),
-        },
+        configuration: record.function.file().map_or("inline".into(), |file| file.display().to_string()),
         handlers: record.socket.display().to_string(),
         restarts: record.restarts,
         reason: match &*record.reason {

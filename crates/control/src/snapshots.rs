@@ -25,6 +25,9 @@ pub enum SnapshotError {
     /// Only virtual machines have snapshots.
     #[error("function {0} is not in a VM; only functions with isolation \"vm\" have snapshots")]
     NoVm(String),
+    /// A program's machine has no part in snapshots.
+    #[error("function {0} is a program; only functions with a configuration have snapshots, and move")]
+    Program(String),
     /// It can't be taken.
     #[error("there is no snapshot of {0}: {1}")]
     Failed(String, String),
@@ -65,6 +68,9 @@ impl Snapshots {
         is_vm: bool,
         name: Option<&str>,
     ) -> Result<OwnedFd, SnapshotError> {
+        if function.program.is_some() {
+            return Err(SnapshotError::Program(function.name.clone()));
+        }
         if function.isolation != Isolation::Vm || !is_vm {
             return Err(SnapshotError::NoVm(function.name.clone()));
         }

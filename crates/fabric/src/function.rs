@@ -378,6 +378,7 @@ mod tests {
         Function {
             name: "f".into(),
             configuration: Configuration { file: None, text: click.into() },
+            program: None,
             isolation: Isolation::Worker,
             fallback: false,
             parameters: Vec::new(),

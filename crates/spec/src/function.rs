@@ -2,15 +2,20 @@
 
 use crate::Instance;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// The name.
     pub name: String,
-    /// The configuration.
+    /// The configuration; empty if it is a program.
     pub configuration: Configuration,
+    /// What it runs instead of a configuration.
+    #[serde(default)]
+    pub program: Option<Program>,
     /// What separates it from the rest of the fabric.
     #[serde(default)]
     pub isolation: Isolation,
@@ -76,11 +81,37 @@ pub struct Configuration {
     pub text: String,
 }
 
+/// A program of its own, in a virtual machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// The file of its image.
+    pub file: PathBuf,
+    /// The image.
+    #[serde(skip)]
+    pub image: Image,
+    /// What it finds out about its network and its arguments, names and values; a name may be there several times.
+    pub settings: Vec<(String, String)>,
+}
+
+/// A program's image.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Image(pub Arc<Vec<u8>>);
+
+impl fmt::Debug for Image {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} bytes", self.0.len())
+    }
+}
+
 impl Function {
     /// The configuration's name in error messages: its file, or else the function's name.
     pub fn title(&self) -> &str {
-        let file = self.configuration.file.as_ref().and_then(|file| file.to_str());
-        file.unwrap_or(&self.name)
+        self.file().and_then(|file| file.to_str()).unwrap_or(&self.name)
+    }
+
+    /// The file of its configuration or of its program's image, if any.
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.program.as_ref().map(|program| &program.file).or(self.configuration.file.as_ref())
     }
 
     /// The names in the fabric of its ports, in the order of `ports`. No port of the file can have the name of a

@@ -16,7 +16,7 @@ mod switch;
 mod worker;
 
 pub use chain::Chain;
-pub use function::{Configuration, Function, Isolation};
+pub use function::{Configuration, Function, Image, Isolation, Program};
 pub use guest::{Guest, GuestKind};
 pub use instances::{Instance, InstanceEnd, Instances, MOST_INSTANCES};
 pub use ipnet::IpNet;

@@ -3,8 +3,8 @@
 //! It is no general hypervisor. A machine has memory, a console of one port, an exit port, a port to sleep at, and
 //! what is added to it: more memory, such as a ring port's, doorbells, and the card of an `e1000` port or the ring of a
 //! `ring-pci` port. There is no interrupt controller and no firmware: an image begins at its PVH entry, and a device
-//! wakes a guest that sleeps. Read `vm.rs` first. [`FunctionVm`] runs a Click configuration in such a machine; read
-//! `function/mod.rs` first.
+//! wakes a guest that sleeps. Read `vm.rs` first. [`FunctionVm`] runs a Click configuration, or a program's image, in
+//! such a machine; read `function/mod.rs` first.
 //!
 //! The guest is not trusted. What it does is bounded by its memory and its time; any access that the machine does not
 //! have ends it with a reason.
@@ -12,6 +12,7 @@
 
 mod card;
 mod function;
+mod image;
 mod load;
 mod ring;
 mod ring_device;
@@ -22,6 +23,7 @@ pub use card::CardError;
 pub use function::{
     Camera, Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Round,
 };
+pub use image::{ImageError, LARGEST_IMAGE, check_image};
 pub use load::{Image, LoadError, Shared};
 pub use ring::RingError;
 pub use ring_device::RingDevice;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 #[cfg(target_arch = "x86_64")]
-pub use machine::{Prepared, camera, prepare, run, shared_pages};
+pub use machine::{Prepared, camera, check_image, prepare, run, shared_pages};
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
@@ -15,10 +15,11 @@ mod machine {
     use ringway_function::handed;
     use ringway_host::MonitorFence;
     use ringway_vmm::{
-        Blank, CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, PhotoError,
-        Snapshot,
+        Blank, CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image,
+        LARGEST_IMAGE, PhotoError, Snapshot,
     };
-    use std::io;
+    use std::fs::File;
+    use std::io::{self, Read, Seek};
 
     /// Guests have whole pages of memory.
     const PAGE: u64 = 4096;
@@ -39,6 +40,20 @@ mod machine {
         }
     }
 
+    /// Whether a file is the image of a program that runs with so many bytes of memory; if not, why.
+    pub fn check_image(image: &[u8], memory: u64) -> Result<(), String> {
+        ringway_vmm::check_image(image, memory / PAGE * PAGE).map_err(|error| error.to_string())
+    }
+
+    /// The bytes of a program's image.
+    fn image(file: OwnedFd) -> io::Result<Vec<u8>> {
+        let mut file = File::from(file);
+        file.rewind()?;
+        let mut bytes = Vec::new();
+        file.take(LARGEST_IMAGE as u64 + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// The virtual machine of a function; nothing of its guest runs yet.
     pub fn prepare(
         blank: Option<Blank>,
@@ -49,7 +64,9 @@ mod machine {
             Some(blank) => blank,
             None => Blank::new().map_err(|error| FunctionError::from(error).to_string())?,
         };
-        if let (Some(text), Some(file)) = (&start.snapshot, memory) {
+        if let Some(text) = &start.snapshot
+            && let Some(file) = memory
+        {
             let snapshot: Snapshot = serde_json::from_str(text).map_err(|error| error.to_string())?;
             let ports = start.ports.len();
             let vm = match start.moved {
@@ -64,13 +81,22 @@ mod machine {
             parameters: start.parameters.clone(),
             ports: start.ports.clone(),
             devices: start.devices.clone(),
+            settings: start.program.clone().unwrap_or_default(),
             handlers: start.handlers.clone(),
             burst: start.burst,
             ..FunctionStart::default()
         };
-        let memory = start.memory / PAGE * PAGE;
-        FunctionVm::on(blank, usize::try_from(memory).unwrap_or(usize::MAX), function)
-            .map_err(|error| error.to_string())
+        let size = usize::try_from(start.memory / PAGE * PAGE).unwrap_or(usize::MAX);
+        let vm = match (&start.program, memory) {
+            (None, _) => FunctionVm::on(blank, size, function),
+            (Some(_), None) => return Err("its image did not come with its order".into()),
+            (Some(_), Some(file)) => {
+                let bytes = image(file).map_err(|error| format!("its image: {error}"))?;
+                check_image(&bytes, start.memory)?;
+                FunctionVm::load(blank, Image::of(&bytes), size, function)
+            }
+        };
+        vm.map_err(|error| error.to_string())
     }
 
     /// What guests use of this program.
@@ -104,13 +130,18 @@ mod machine {
         say: impl Fn(FunctionMessage),
     ) -> Result<(), Fail> {
         let connect = |port: usize| handed::ask(doors, u8::try_from(port).map_err(io::Error::other)?);
+        let mut wrong = None;
         let event = |event: FunctionEvent| match event {
             FunctionEvent::Up(_) => say(FunctionMessage::Up),
-            FunctionEvent::Wrong(why) => say(FunctionMessage::Wrong(why)),
+            FunctionEvent::Wrong(why) => {
+                wrong = Some(why.clone());
+                say(FunctionMessage::Wrong(why));
+            }
             FunctionEvent::Line(line) => eprintln!("{line}"),
         };
         match vm.run(listener, connect, event) {
             FunctionEnd::Stopped => Ok(()),
+            FunctionEnd::Wrong if wrong.is_some() => Err(Fail::Failed(wrong.unwrap_or_default())),
             end => Err(Fail::Failed(end.to_string())),
         }
     }
@@ -132,6 +163,12 @@ impl Prepared {
     pub fn take(self) -> (Option<()>, Option<ringway_host::MonitorFence>) {
         (None, None)
     }
+}
+
+/// There are no images for other processors.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn check_image(_: &[u8], _: u64) -> Result<(), String> {
+    Err("a program in a VM needs an x86-64 processor with KVM".into())
 }
 
 /// There are no virtual machines on other processors.

@@ -88,6 +88,10 @@ pub fn resolve(fabric: &mut Fabric, chains: Vec<Described>, diagnostics: &Diagno
 /// Checks the ends of a function in a chain.
 fn ends(function: &Function) -> Result<(), (String, String)> {
     let name = &function.name;
+    if function.program.is_some() {
+        let fix = "a chain has functions with configurations; patch the program's ports instead";
+        return Err((format!("function {name} is a program"), fix.into()));
+    }
     let [first, second] = &function.ports[..] else {
         let count = function.ports.len();
         let what = format!("function {name} has {count} port{}", if count == 1 { "" } else { "s" });

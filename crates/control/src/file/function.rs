@@ -34,12 +34,13 @@ pub struct Complaint {
 /// Reads a function.
 pub fn function(mut section: Section<'_>) -> Option<Function> {
     let name = section.path.strip_prefix("function.")?.to_string();
+    let has_program = section.has("image");
     let file = section.string("config", "firewall.click").map(PathBuf::from);
     let text = section.string("click", "FromPort(a) -> ToPort(b);");
     if section.has("config") && section.has("click") {
         section.error("click", format!("{} has both `config` and `click`", section.path), "keep one");
-    } else if !section.has("config") && !section.has("click") {
-        let fix = "add config = \"FILE\" or click = \"\"\"...\"\"\"";
+    } else if !section.has("config") && !section.has("click") && !has_program {
+        let fix = "add config = \"FILE\" or click = \"\"\"...\"\"\", or a program's image = \"FILE\"";
         section.missing("config", fix);
     }
     let ports = section.one_or_many("port", "ports", "a");
@@ -49,21 +50,19 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     if ports.len() > usize::from(u8::MAX) {
         section.error("ports", format!("{} has {} ports", section.path, ports.len()), "255 are the most");
     }
-    let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
-    for (index, (parameter, _)) in parameters.iter().enumerate() {
-        if !good_parameter(parameter) {
-            let what = format!("\"{}\" can't be a parameter", parameter.escape_debug());
-            section.error(&format!("parameters.{index}"), what, "use letters, digits and `_`");
-        }
-    }
+    let parameters = parameters(&mut section);
     let devices = devices(&mut section, &ports);
-    let isolation = section.word("isolation", Isolation::ALL).unwrap_or_default();
+    let program = super::program::program(&mut section);
+    let isolation = match has_program {
+        true => super::program::isolation(&mut section),
+        false => section.word("isolation", Isolation::ALL).unwrap_or_default(),
+    };
     if isolation == Isolation::Worker && section.has("core") {
         let what = format!("{} has a core, but isolation \"worker\"", section.path);
         section.error("core", what, "remove it; the core is its worker's");
     }
     let fallback = section.word("fallback", &[("process", Isolation::Process)]);
-    if fallback.is_some() && isolation != Isolation::Vm {
+    if fallback.is_some() && isolation != Isolation::Vm && !has_program {
         section.error("fallback", "only a VM may fail to start on a host", "remove `fallback`");
     }
     let memory = section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY);
@@ -76,6 +75,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
+        program,
         isolation,
         fallback: fallback.is_some(),
         parameters,
@@ -96,6 +96,18 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         _ => None,
     });
     Some(function)
+}
+
+/// Reads the parameters.
+fn parameters(section: &mut Section<'_>) -> Vec<(String, String)> {
+    let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
+    for (index, (parameter, _)) in parameters.iter().enumerate() {
+        if !good_parameter(parameter) {
+            let what = format!("\"{}\" can't be a parameter", parameter.escape_debug());
+            section.error(&format!("parameters.{index}"), what, "use letters, digits and `_`");
+        }
+    }
+    parameters
 }
 
 /// When the function starts: whether with the fabric, and whether with the first frame instead.
@@ -134,6 +146,10 @@ fn devices(section: &mut Section<'_>, ports: &[String]) -> Vec<(String, String)>
 /// Reads and checks the configurations of all functions.
 pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, diagnostics: &Diagnostics) {
     for function in fabric.functions.iter_mut().filter(|function| !function.is_further_instance()) {
+        if function.program.is_some() {
+            super::program::load(function, outside, diagnostics);
+            continue;
+        }
         let path = format!("function.{}", function.name);
         let inline = function.configuration.file.is_none();
         let key = if inline { format!("{path}.click") } else { format!("{path}.config") };

@@ -12,6 +12,7 @@ mod notify;
 mod outside;
 mod placement;
 mod port;
+mod program;
 
 pub use desired::Fabric;
 pub use function::{BURSTS, Complaint, MEMORY, MEMORY_RANGE, VM_MEMORY, good_parameter};

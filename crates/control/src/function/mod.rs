@@ -10,8 +10,12 @@ pub mod runner;
 pub mod spare;
 
 use ringway_host::jail::dynamic_user;
+use ringway_host::memfd;
 use ringway_spec::Isolation;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 
 /// Messages to a function's process before it runs one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,6 +59,9 @@ pub struct Start {
     pub snapshot: Option<String>,
     /// Whether that memory is its own from now on: it has moved.
     pub moved: bool,
+    /// What its program finds out, names and values; none of a configuration. The image comes with this message as a
+    /// third descriptor.
+    pub program: Option<Vec<(String, String)>>,
 }
 
 /// Messages to a function's process that runs one.
@@ -99,6 +106,19 @@ impl Start {
             user: dynamic_user(fabric, &function.name),
             snapshot: None,
             moved: false,
+            program: function.program.as_ref().map(|program| program.settings.clone()),
         }
     }
+}
+
+/// A file with the image of a function's program, if it has one.
+///
+/// # Errors
+/// The system's.
+pub fn image_of(function: &ringway_spec::Function) -> io::Result<Option<OwnedFd>> {
+    let Some(program) = &function.program else { return Ok(None) };
+    let bytes = &*program.image.0;
+    let mut file = File::from(memfd("image", bytes.len()).map_err(io::Error::other)?);
+    file.write_all(bytes)?;
+    Ok(Some(file.into()))
 }

@@ -74,6 +74,7 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
     Ok(Function {
         name,
         configuration: Configuration { file: None, text: configuration },
+        program: None,
         isolation,
         fallback: false,
         parameters: parameters.into_iter().collect(),

@@ -154,7 +154,8 @@ impl FunctionVm {
         FunctionVm::load(Blank::new()?, image, memory, start)
     }
 
-    fn load(
+    /// The same of a machine that was made before.
+    pub fn load(
         blank: Blank,
         image: Image<'_>,
         memory: usize,

@@ -1,0 +1,93 @@
+//! `image` in `[function.NAME]`: a program of its own in a virtual machine.
+
+use super::Outside;
+use super::port::station;
+use ringway_spec::file::{Diagnostics, Section};
+use ringway_spec::{Function, Image, IpNet, Isolation, Program};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Keys that only a program has.
+const OWN: [&str; 6] = ["address", "addresses", "gateway", "gateways", "mac", "arguments"];
+/// Keys that only a configuration has.
+const OTHERS: [&str; 6] = ["config", "click", "devices", "fallback", "burst", "instances"];
+/// The address that a DHCP server gives.
+const DHCP: &str = "dhcp";
+
+/// Reads the keys of a program; none if the function has a configuration.
+pub fn program(section: &mut Section<'_>) -> Option<Program> {
+    let file = section.string("image", "web.tiny").map(PathBuf::from);
+    let mut settings = Vec::new();
+    let addresses = section.one_or_many("address", "addresses", "10.0.0.2/24");
+    for (at, address) in addresses.iter().enumerate().filter(|(_, address)| *address != DHCP) {
+        if address.parse::<IpNet>().is_err() {
+            let key = if section.has("addresses") { format!("addresses.{at}") } else { "address".into() };
+            let what = format!("\"{}\" is no address with a prefix length", address.escape_debug());
+            section.error(&key, what, "write \"10.0.0.2/24\", \"fd00::2/64\" or \"dhcp\"");
+        }
+    }
+    let gateways = section.one_or_many("gateway", "gateways", "10.0.0.1");
+    for (at, gateway) in gateways.iter().enumerate() {
+        if gateway.parse::<IpAddr>().is_err() {
+            let key = if section.has("gateways") { format!("gateways.{at}") } else { "gateway".into() };
+            let what = format!("\"{}\" is no address", gateway.escape_debug());
+            section.error(&key, what, "write the next hop's address, such as \"10.0.0.1\"");
+        }
+    }
+    let mac = station(section, "mac").map(|mac| mac.to_string());
+    let arguments = section.strings("arguments", "[\"one\", \"two\"]").unwrap_or_default();
+    let mut set = |name: &str, values: Vec<String>| {
+        settings.extend(values.into_iter().map(|value| (name.to_string(), value)));
+    };
+    set("address", addresses);
+    set("gateway", gateways);
+    set("mac", mac.into_iter().collect());
+    set("argument", arguments);
+    if !section.has("image") {
+        for key in OWN.into_iter().filter(|key| section.has(key)) {
+            let what = format!("only a program has `{key}`, and {} has no `image`", section.path);
+            section.error(key, what, "add image = \"FILE\", made by `ringway tiny build`, or remove it");
+        }
+        return None;
+    }
+    for key in OTHERS.into_iter().filter(|key| section.has(key)) {
+        let what = format!("{} has an `image`, and `{key}`", section.path);
+        section.error(key, what, "keep one: a program has no configuration");
+    }
+    Some(Program { file: file?, image: Image::default(), settings })
+}
+
+/// What separates a program from the rest of the fabric.
+pub fn isolation(section: &mut Section<'_>) -> Isolation {
+    let isolation = section.word("isolation", Isolation::ALL).unwrap_or(Isolation::Vm);
+    if isolation != Isolation::Vm {
+        let what = format!("{} has an `image`, which runs in a VM", section.path);
+        section.error("isolation", what, "leave `isolation` out");
+    }
+    Isolation::Vm
+}
+
+/// Reads and checks the image of a program.
+pub fn load(function: &mut Function, outside: &Outside<'_>, diagnostics: &Diagnostics) {
+    let key = format!("function.{}.image", function.name);
+    let Some(program) = &mut function.program else { return };
+    let file = program.file.clone();
+    match (outside.read)(&outside.folder.join(&file)) {
+        Ok(bytes) => program.image = Image(Arc::new(bytes)),
+        Err(error) => {
+            let fix = match error.kind() {
+                ErrorKind::NotFound => {
+                    "it is relative to the folder of this file; `ringway tiny build` makes it"
+                }
+                _ => "name a file that `ringway tiny build` made",
+            };
+            return diagnostics.error(&diagnostics.of(&key), format!("{}: {error}", file.display()), fix);
+        }
+    }
+    for complaint in (outside.check)(function) {
+        let what = format!("{}: {}", file.display(), complaint.what);
+        diagnostics.error(&diagnostics.of(&key), what, "");
+    }
+}

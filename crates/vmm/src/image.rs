@@ -1,0 +1,275 @@
+//! Whether a file is the image of a program: an ELF file for this processor with a PVH entry, of this version of what
+//! images and monitors say to each other. Whoever wrote it is not trusted; what it does once it runs is bounded by the
+//! machine.
+
+use ringway_tiny::{NOTE, VERSION};
+
+/// Largest image in bytes. Attack: an endless file.
+pub const LARGEST_IMAGE: usize = 16 << 20;
+/// Memory that an image needs besides its own: its heap, and the order that it gets.
+const REST: u64 = 4 << 20;
+/// Where images begin: the monitor's tables and the stack are before.
+const FIRST: u64 = 1 << 20;
+/// Offsets, sizes and values of ELF (elf(5)).
+const HEADER: usize = 64;
+const ENTRY: usize = 56;
+const LOAD: u32 = 1;
+const NOTES: u32 = 4;
+const X86_64: u16 = 62;
+const EXECUTABLE: u16 = 2;
+/// Attack: a header that names sections without end.
+const SEGMENTS: u16 = 64;
+/// Xen's note with the entry of PVH, its number and the name with its zero.
+const PVH: (u32, &[u8]) = (18, b"Xen\0");
+/// The number of our own.
+const OWN: u32 = 1;
+
+/// Why a file is no image that can run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageError {
+    /// Another file.
+    #[error("it is no image of a program: it is no ELF file; `ringway tiny build` makes images")]
+    NoElf,
+    /// Too large.
+    #[error("it has {0} bytes; an image has at most {LARGEST_IMAGE}")]
+    Large(usize),
+    /// For other processors.
+    #[error("it is for another machine ({0}), not for x86-64; build it with `ringway tiny build`")]
+    Machine(String),
+    /// A library, an object file, or a program for an operating system that is loaded anywhere.
+    #[error("it is no program at fixed addresses; build it with `ringway tiny build`")]
+    NoExecutable,
+    /// It ends early, or contradicts itself.
+    #[error("it is damaged: {0}; build it again")]
+    Damaged(&'static str),
+    /// A program for an operating system.
+    #[error(
+        "it has no entry for a VM: it is a program for an operating system, or lacks \
+         `ringway_program::main!`; build it with `ringway tiny build`"
+    )]
+    NoEntry,
+    /// Another version.
+    #[error("it was built with another version of Ringway ({found}, this is {VERSION}); build it again")]
+    Version {
+        /// The image's.
+        found: String,
+    },
+    /// Not enough memory.
+    #[error("it needs {needed} MB of memory; the function has {has} MB: set a larger `memory`")]
+    Memory {
+        /// What it needs.
+        needed: u64,
+        /// What there is.
+        has: u64,
+    },
+}
+
+/// The name of a processor by ELF's number.
+fn machine(number: u16) -> String {
+    match number {
+        3 => "32-bit x86".into(),
+        40 => "32-bit ARM".into(),
+        183 => "ARM64".into(),
+        243 => "RISC-V".into(),
+        number => format!("ELF's number {number}"),
+    }
+}
+
+/// A file's bytes, of which none past the end are read.
+struct File<'a>(&'a [u8]);
+
+impl<'a> File<'a> {
+    fn part(&self, at: u64, len: u64) -> Option<&'a [u8]> {
+        let at = usize::try_from(at).ok()?;
+        self.0.get(at..at.checked_add(usize::try_from(len).ok()?)?)
+    }
+
+    fn number<const N: usize>(&self, at: usize) -> Result<[u8; N], ImageError> {
+        let bytes = self.0.get(at..).and_then(|rest| rest.first_chunk::<N>());
+        bytes.copied().ok_or(ImageError::Damaged("it ends within its headers"))
+    }
+
+    fn short(&self, at: usize) -> Result<u16, ImageError> {
+        Ok(u16::from_le_bytes(self.number(at)?))
+    }
+
+    fn word(&self, at: usize) -> Result<u32, ImageError> {
+        Ok(u32::from_le_bytes(self.number(at)?))
+    }
+
+    fn long(&self, at: usize) -> Result<u64, ImageError> {
+        Ok(u64::from_le_bytes(self.number(at)?))
+    }
+}
+
+/// What the notes say.
+#[derive(Default)]
+struct Notes {
+    entry: Option<u64>,
+    version: Option<u32>,
+}
+
+impl Notes {
+    /// Reads a segment of notes.
+    fn read(&mut self, mut rest: &[u8]) {
+        while let Some((head, after)) = rest.split_first_chunk::<12>() {
+            let file = File(head);
+            let number = |at| file.word(at).unwrap_or_default();
+            let (name, len, kind) = (number(0) as usize, number(4) as usize, number(8));
+            let (padded, whole) = (name.next_multiple_of(4), len.next_multiple_of(4));
+            let Some((named, after)) = after.split_at_checked(padded) else { return };
+            let Some(value) = after.get(..len) else { return };
+            let short = || value.first_chunk().map(|value| u32::from_le_bytes(*value));
+            match (kind, &named[..name]) {
+                own if own == PVH => {
+                    let long = value.first_chunk().map(|value| u64::from_le_bytes(*value));
+                    self.entry = long.or_else(|| short().map(u64::from));
+                }
+                own if own == (OWN, NOTE) => self.version = short(),
+                _ => {}
+            }
+            rest = after.get(whole..).unwrap_or_default();
+        }
+    }
+}
+
+/// Checks that a file is the image of a program that runs with so many bytes of memory.
+///
+/// # Errors
+/// Why not.
+pub fn check_image(bytes: &[u8], memory: u64) -> Result<(), ImageError> {
+    if bytes.len() > LARGEST_IMAGE {
+        return Err(ImageError::Large(bytes.len()));
+    }
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err(ImageError::NoElf);
+    }
+    let file = File(bytes);
+    let [class, order]: [u8; 2] = file.number(4)?;
+    let number = file.short(18)?;
+    if order == 1 && number != X86_64 {
+        return Err(ImageError::Machine(machine(number)));
+    }
+    if (class, order) != (2, 1) {
+        return Err(ImageError::Machine("not 64 bits, little-endian".into()));
+    }
+    if file.short(16)? != EXECUTABLE {
+        return Err(ImageError::NoExecutable);
+    }
+    let (first, size, count) = (file.long(32)?, file.short(54)?, file.short(56)?);
+    if first != HEADER as u64 || usize::from(size) != ENTRY || count > SEGMENTS {
+        return Err(ImageError::Damaged("its segments are listed elsewhere"));
+    }
+    let (mut notes, mut end, mut segments) = (Notes::default(), 0_u64, Vec::new());
+    for index in 0..usize::from(count) {
+        let at = HEADER + index * ENTRY;
+        let (kind, offset, address) = (file.word(at)?, file.long(at + 8)?, file.long(at + 24)?);
+        let (len, whole) = (file.long(at + 32)?, file.long(at + 40)?);
+        let part = file.part(offset, len).ok_or(ImageError::Damaged("it ends within a segment"))?;
+        if kind == NOTES {
+            notes.read(part);
+        }
+        if kind == LOAD && whole > 0 {
+            let last = address.checked_add(whole).filter(|_| len <= whole && address >= FIRST);
+            let last = last.ok_or(ImageError::Damaged("a segment has no place in the memory"))?;
+            segments.push(address..last);
+            end = end.max(last);
+        }
+    }
+    let entry = notes.entry.ok_or(ImageError::NoEntry)?;
+    if notes.version != Some(VERSION) {
+        let found = notes.version.map_or("none is named".into(), |version| version.to_string());
+        return Err(ImageError::Version { found });
+    }
+    if !segments.iter().any(|segment| segment.contains(&entry)) {
+        return Err(ImageError::Damaged("its entry is in no segment"));
+    }
+    match end.checked_add(REST) {
+        Some(needed) if needed <= memory => Ok(()),
+        needed => {
+            let mb = |bytes: u64| bytes.div_ceil(1 << 20);
+            Err(ImageError::Memory { needed: mb(needed.unwrap_or(u64::MAX)), has: memory >> 20 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMORY: u64 = 32 << 20;
+
+    fn note(kind: u32, name: &[u8], value: u32) -> Vec<u8> {
+        let mut note = [name.len() as u32, 4, kind].map(u32::to_le_bytes).concat();
+        note.extend_from_slice(name);
+        note.resize(note.len().next_multiple_of(4), 0);
+        note.extend(value.to_le_bytes());
+        note
+    }
+
+    /// An image with these notes, and a segment of so many bytes in memory.
+    fn image(notes: &[Vec<u8>], whole: u64) -> Vec<u8> {
+        let notes = notes.concat();
+        let mut image =
+            [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, 0x3e, 0, 1, 0, 0, 0], &[0; 8]].concat();
+        image.extend(64_u64.to_le_bytes());
+        image.extend([0; 12]);
+        image.extend([64, 0, 56, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        let at = (64 + 2 * 56) as u64;
+        let len = notes.len() as u64;
+        for (kind, offset, address, len, whole) in
+            [(4_u32, at, 0, len, len), (1, at + len, 1_u64 << 20, 4, whole)]
+        {
+            image.extend([kind, 7].map(u32::to_le_bytes).concat());
+            image.extend([offset, address, address, len, whole, 4].map(u64::to_le_bytes).concat());
+        }
+        image.extend(notes);
+        image.extend([0xf4; 4]);
+        image
+    }
+
+    fn good() -> Vec<u8> {
+        image(&[note(18, b"Xen\0", 1 << 20), note(1, NOTE, VERSION)], 4)
+    }
+
+    #[test]
+    fn an_image_of_this_version_is_good() {
+        assert_eq!(check_image(&good(), MEMORY), Ok(()));
+    }
+
+    #[test]
+    fn other_files_are_refused_with_a_reason() {
+        let why = |image: &[u8]| check_image(image, MEMORY).unwrap_err();
+        assert_eq!(why(b"#!/bin/sh\n"), ImageError::NoElf);
+        assert_eq!(why(b""), ImageError::NoElf);
+        assert_eq!(why(&vec![0; LARGEST_IMAGE + 1]), ImageError::Large(LARGEST_IMAGE + 1));
+        let changed = |at: usize, byte: u8| {
+            let mut image = good();
+            image[at] = byte;
+            image
+        };
+        assert_eq!(why(&changed(18, 183)), ImageError::Machine("ARM64".into()));
+        assert_eq!(why(&changed(18, 3)), ImageError::Machine("32-bit x86".into()));
+        assert!(matches!(why(&changed(5, 2)), ImageError::Machine(_)), "big-endian");
+        assert_eq!(why(&changed(16, 3)), ImageError::NoExecutable, "a library");
+        assert_eq!(why(&image(&[note(1, NOTE, VERSION)], 4)), ImageError::NoEntry);
+        let pvh = || note(18, b"Xen\0", 1 << 20);
+        let version = |found: &str| ImageError::Version { found: found.into() };
+        assert_eq!(why(&image(&[pvh()], 4)), version("none is named"));
+        assert_eq!(why(&image(&[pvh(), note(1, NOTE, 77)], 4)), version("77"));
+        let outside = [note(18, b"Xen\0", 2 << 20), note(1, NOTE, VERSION)];
+        assert_eq!(why(&image(&outside, 4)), ImageError::Damaged("its entry is in no segment"));
+        let notes = [pvh(), note(1, NOTE, VERSION)];
+        assert_eq!(why(&image(&notes, 40 << 20)), ImageError::Memory { needed: 45, has: 32 });
+        assert!(matches!(why(&image(&notes, u64::MAX)), ImageError::Damaged(_)));
+        assert!(matches!(why(&image(&notes, 3)), ImageError::Damaged(_)), "more in the file than in memory");
+    }
+
+    #[test]
+    fn an_image_that_ends_anywhere_is_refused() {
+        let good = good();
+        for len in 0..good.len() {
+            assert!(check_image(&good[..len], MEMORY).is_err(), "{len}");
+        }
+    }
+}
