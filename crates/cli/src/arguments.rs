@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::place::arguments::PlaceArguments;
+use crate::tiny::arguments::TinyCommand;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -193,6 +194,18 @@ Examples:
         /// What to do.
         #[command(subcommand)]
         command: FunctionCommand,
+    },
+    /// Make images of programs that run as tiny VMs.
+    #[command(after_help = "\
+docs/tiny-programs.md teaches how to write a program, and how a fabric file runs its image.
+
+Examples:
+  ringway tiny new web
+  ringway tiny build web   writes web/web.tiny")]
+    Tiny {
+        /// What to do.
+        #[command(subcommand)]
+        command: TinyCommand,
     },
     /// Run a Click configuration, with the options of Click's own program.
     #[command(

@@ -25,6 +25,7 @@ mod stats;
 mod table;
 mod target;
 mod text;
+mod tiny;
 mod top;
 mod up;
 
@@ -114,6 +115,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
         Command::Function { command } => function::function(&target, json, command),
+        Command::Tiny { command } => tiny::tiny(json, command),
         Command::Click { arguments } => click::run(&arguments),
         Command::Place(arguments) => place::place(&target, json, *arguments),
         Command::PluginHost(arguments) => plugin_host(arguments),

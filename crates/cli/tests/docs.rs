@@ -50,6 +50,10 @@ fn every_fabric_file_in_the_documentation_is_valid() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for page in pages() {
+        if page.ends_with("tiny-programs.md") {
+            // `tiny.rs` checks it, with the images that it names.
+            continue;
+        }
         for (line, text) in blocks(&page, "toml") {
             count += 1;
             let file = folder.join("shown.toml");

@@ -1,0 +1,38 @@
+//! Arguments of `ringway tiny`.
+
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// What to do with programs for tiny VMs.
+#[derive(Subcommand)]
+pub enum TinyCommand {
+    /// Make a folder with a program to begin with.
+    #[command(after_help = "\
+Examples:
+  ringway tiny new web
+  ringway tiny new web --library ringway/crates/program")]
+    New {
+        /// The folder.
+        folder: PathBuf,
+        /// The folder of the library ringway-program; by default it is looked for around this program.
+        #[arg(long, value_name = "DIR")]
+        library: Option<PathBuf>,
+    },
+    /// Build a folder's program with its Rust toolchain, and write its image.
+    #[command(after_help = "\
+A fabric file runs the image: [function.NAME] image = \"FILE\".
+
+Examples:
+  ringway tiny build web   writes web/web.tiny
+  ringway tiny build web --output /srv/web.tiny")]
+    Build {
+        /// The folder, a Rust package.
+        folder: PathBuf,
+        /// The image's file; by default NAME.tiny in the folder.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The program, if the package has several.
+        #[arg(long, value_name = "NAME")]
+        bin: Option<String>,
+    },
+}
