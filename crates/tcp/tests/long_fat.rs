@@ -45,7 +45,8 @@ impl Stream {
             while let Ok([one, two]) = host.received(self.server)
                 && !one.is_empty()
             {
-                let count = one.len() + two.len();
+                // As much as a program reads at once.
+                let count = (one.len() + two.len()).min(self.block.len());
                 host.consume(now, self.server, count).unwrap();
                 self.read += count as u64;
             }

@@ -11,6 +11,8 @@ pub(super) struct Tuning {
     /// Since when bytes are counted that the program reads; most in a round trip.
     pub since: u64,
     pub copied: u64,
+    /// When a round trip was over while the program had more to read; 0: it has read all.
+    pub over: u64,
     pub space: u64,
     /// Since when received bytes are counted.
     pub arrived_since: u64,
@@ -36,7 +38,19 @@ impl Connection {
         if rtt == 0 || now - self.tuning.since < rtt {
             return;
         }
-        let copied = self.tuning.copied;
+        // A program that reads what a hole held back, piece by piece, will have read it in a moment: without that, the
+        // first piece would count for the round trip, and the window stay small. One that is slow is given a round trip
+        // more, and its rate counts.
+        if self.receiving.readable() > 0 {
+            if self.tuning.over == 0 {
+                self.tuning.over = now;
+            }
+            if now - self.tuning.over < rtt {
+                return;
+            }
+        }
+        let more = if self.tuning.over == 0 { 0 } else { now - self.tuning.over };
+        let copied = (u128::from(self.tuning.copied) * u128::from(rtt) / u128::from(rtt + more)) as u64;
         if copied > self.tuning.space {
             let growing = copied.saturating_sub(self.tuning.space);
             let wanted = 2 * copied + 16 * self.rcv_mss;
@@ -44,7 +58,7 @@ impl Connection {
             self.grow_to(wanted, settings);
             self.tuning.space = copied;
         }
-        (self.tuning.since, self.tuning.copied) = (now, 0);
+        (self.tuning.since, self.tuning.copied, self.tuning.over) = (now, 0, 0);
     }
 
     /// Bytes arrived. While some are missing, the program can't read those after them, so that what it reads tells too
