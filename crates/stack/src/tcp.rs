@@ -168,19 +168,14 @@ impl TcpStream {
     /// As `read`.
     pub fn peek(&self, out: &mut [u8]) -> io::Result<usize> {
         self.0.socket.call(Interest::Read, |host| {
-            let mut count = 0;
-            for part in host.stack().received(self.0.socket.id)? {
-                let len = part.len().min(out.len() - count);
-                out[count..count + len].copy_from_slice(&part[..len]);
-                count += len;
-            }
+            let count = host.stack().peek(self.0.socket.id, out)?;
             // Tells an error, the end, or that there is nothing.
             if count == 0 { self.read_received(host, out) } else { Ok(count) }
         })
     }
 
-    /// Calls `use_bytes` with received bytes in place, in two pieces, until it returns how many to remove;
-    /// waits until there are some. At the end of the stream both pieces are empty.
+    /// Calls `use_bytes` with the first of the received bytes in place, in two pieces, and removes as many as it
+    /// returns; waits until there are some. The pieces have all of up to 64 KB, and maybe more.
     ///
     /// # Errors
     /// As `read`.

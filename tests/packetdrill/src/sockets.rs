@@ -361,7 +361,6 @@ impl Machine {
     /// Bytes that can be read.
     pub fn unread(&mut self, fd: i32) -> Result<i32, i32> {
         let id = self.socket(fd)?.stream()?;
-        let pieces = self.stack.received(id).map_err(errno)?;
-        Ok(pieces.iter().map(|piece| piece.len() as i32).sum())
+        Ok(self.stack.unread(id).map_err(errno)? as i32)
     }
 }

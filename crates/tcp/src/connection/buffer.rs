@@ -1,6 +1,7 @@
 //! The byte streams of a connection: sent bytes until they are acknowledged, received bytes until they are
 //! read.
 
+use super::chunks::Chunks;
 use super::payload::Payload;
 use super::shared::{Runs, Source};
 use alloc::boxed::Box;
@@ -191,10 +192,11 @@ impl SendBuffer {
     }
 }
 
-/// Received bytes: a ring in which segments are placed by their offset, in order or not.
+/// Received bytes: segments are placed by their offset, in order or not.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveBuffer {
-    ring: Vec<u8>,
+    /// Only while it is in use: most connections of a server are idle.
+    memory: Option<Box<Chunks>>,
     /// The first unread byte.
     start: u64,
     /// The first missing byte.
@@ -265,11 +267,16 @@ impl ReceiveBuffer {
         }
         let mut at = if offset == self.next { from.max(self.passed.min(end)) } else { from };
         if at < end {
-            self.reserve(end);
-        }
-        for piece in bytes.from((at - offset) as usize).pieces() {
-            self.write(at, piece);
-            at += piece.len() as u64;
+            let is_empty = self.is_empty();
+            let memory = self.memory.get_or_insert_with(|| Box::new(Chunks::new(self.start)));
+            if is_empty {
+                memory.restart(self.start);
+            }
+            memory.reserve(end);
+            for piece in bytes.from((at - offset) as usize).pieces() {
+                memory.write(at, piece);
+                at += piece.len() as u64;
+            }
         }
         let (mut low, mut high) = (from, end);
         if let Some((start, range_end)) = self.ranges.range(..=from).next_back().map(|(&s, &e)| (s, e))
@@ -343,14 +350,17 @@ impl ReceiveBuffer {
         self.unreported > 0
     }
 
-    /// The unread bytes, in two pieces.
-    pub(crate) fn slices(&self) -> [&[u8]; 2] {
-        self.pieces(self.start, self.readable())
+    /// The unread bytes, in order.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.memory.iter().flat_map(|memory| memory.pieces(self.start, self.next))
     }
 
     /// Removes `count` bytes that were read.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count.min(self.readable()) as u64;
+        if let Some(memory) = &mut self.memory {
+            memory.advance(self.start);
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -359,55 +369,15 @@ impl ReceiveBuffer {
 
     /// Whether it is empty, and has much memory.
     pub(crate) fn is_spare(&self) -> bool {
-        self.is_empty() && (self.ring.len() > FIRST || self.recent.capacity() > 0)
+        let is_large = self.memory.as_ref().is_some_and(|memory| memory.is_large());
+        self.is_empty() && (is_large || self.recent.capacity() > 0)
     }
 
     /// Returns the memory of an empty buffer.
     pub(crate) fn release(&mut self) {
         if self.is_empty() {
-            (self.ring, self.recent) = (Vec::new(), Vec::new());
+            (self.memory, self.recent) = (None, Vec::new());
         }
-    }
-
-    fn pieces(&self, offset: u64, len: usize) -> [&[u8]; 2] {
-        if self.ring.is_empty() {
-            return [&[], &[]];
-        }
-        let at = offset as usize & (self.ring.len() - 1);
-        let first = len.min(self.ring.len() - at);
-        [&self.ring[at..at + first], &self.ring[..len - first]]
-    }
-
-    /// Makes room for bytes up to `end`.
-    fn reserve(&mut self, end: u64) {
-        let needed = (end - self.start) as usize;
-        if needed > self.ring.len() {
-            self.grow(needed);
-        }
-    }
-
-    fn write(&mut self, offset: u64, bytes: Span<'_>) {
-        let at = offset as usize & (self.ring.len() - 1);
-        let first = bytes.len().min(self.ring.len() - at);
-        let (front, back) = bytes.split(first);
-        front.read(&mut self.ring[at..at + first]);
-        back.read(&mut self.ring[..back.len()]);
-    }
-
-    fn grow(&mut self, needed: usize) {
-        let capacity = needed.next_power_of_two().max(FIRST);
-        let old = core::mem::replace(self, ReceiveBuffer::new(self.start));
-        self.ring = alloc::vec![0; capacity];
-        let held = core::iter::once((old.start, old.next)).chain(old.ranges.iter().map(|(&s, &e)| (s, e)));
-        for (start, end) in held {
-            let mut at = start;
-            for piece in old.pieces(start, (end - start) as usize) {
-                self.write(at, Span::of(piece));
-                at += piece.len() as u64;
-            }
-        }
-        (self.next, self.ranges) = (old.next, old.ranges);
-        (self.recent, self.unreported) = (old.recent, old.unreported);
     }
 }
 
@@ -437,6 +407,10 @@ mod tests {
             bytes.extend(out);
         }
         bytes
+    }
+
+    fn unread(buffer: &ReceiveBuffer) -> Vec<u8> {
+        buffer.pieces().flatten().copied().collect()
     }
 
     #[test]
@@ -473,7 +447,7 @@ mod tests {
         assert!(sending.is_spare() && receiving.is_spare());
         sending.release();
         receiving.release();
-        assert_eq!((sending.bytes.capacity(), receiving.ring.len()), (0, 0));
+        assert_eq!((sending.bytes.capacity(), receiving.memory.is_none()), (0, true));
         assert!(!sending.is_spare() && !receiving.is_spare());
     }
 
@@ -530,16 +504,16 @@ mod tests {
         assert_eq!(buffer.place(STREAM, &[1; 30]).in_order, 40);
         buffer.consume(20);
         buffer.pass(0);
-        assert_eq!(buffer.slices().concat(), [[1; 10], [3; 10]].concat());
+        assert_eq!(unread(&buffer), [[1; 10], [3; 10]].concat());
         buffer.consume(20);
         buffer.pass(5);
         assert_eq!(buffer.place(STREAM + 35, &[4; 10]).in_order, 5);
-        assert_eq!(buffer.slices().concat(), [4; 5]);
+        assert_eq!(unread(&buffer), [4; 5]);
         buffer.consume(5);
         buffer.release();
         buffer.pass(5);
         assert_eq!(buffer.place(STREAM + 45, &[5; 5]).in_order, 5);
-        assert_eq!((buffer.readable(), buffer.ring.len()), (5, 0));
+        assert_eq!((buffer.readable(), buffer.memory.is_none()), (5, true));
     }
 
     proptest! {
@@ -595,7 +569,7 @@ mod tests {
                 model[from..from + len].fill(true);
                 let whole = model.iter().position(|&there| !there).unwrap_or(800);
                 prop_assert_eq!(buffer.next() - STREAM, whole as u64);
-                let bytes = buffer.slices().concat();
+                let bytes = unread(&buffer);
                 out.extend_from_slice(&bytes[..read.min(bytes.len())]);
                 buffer.consume(read);
                 for (start, end) in buffer.blocks(SACK_BLOCKS) {
@@ -603,7 +577,7 @@ mod tests {
                     prop_assert!(model[block].iter().all(|&there| there));
                 }
             }
-            out.extend(buffer.slices().concat());
+            out.extend(unread(&buffer));
             prop_assert_eq!(&out[..], &stream[..out.len()]);
         }
     }

@@ -4,6 +4,7 @@
 //! `wire` convert them to sequence numbers.
 
 pub(crate) mod buffer;
+mod chunks;
 mod fast_open;
 mod info;
 mod input;
@@ -413,9 +414,14 @@ impl Connection {
         self.sndbuf.saturating_sub(self.sending.len())
     }
 
-    /// The unread bytes.
-    pub(crate) fn received(&self) -> [&[u8]; 2] {
-        self.receiving.slices()
+    /// The unread bytes, in order.
+    pub(crate) fn received(&self) -> impl Iterator<Item = &[u8]> {
+        self.receiving.pieces()
+    }
+
+    /// How many there are.
+    pub(crate) fn unread(&self) -> usize {
+        self.receiving.readable()
     }
 
     /// Whether the peer sent everything, and all was read.

@@ -335,13 +335,8 @@ impl Stack {
     /// # Errors
     /// [`SocketError::WouldBlock`] if there are none yet; the connection's error if it ended.
     pub fn recv(&mut self, now: u64, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+        let count = self.peek(id, out)?;
         let connection = self.connection(id)?;
-        let mut count = 0;
-        for piece in connection.received() {
-            let len = piece.len().min(out.len() - count);
-            out[count..count + len].copy_from_slice(&piece[..len]);
-            count += len;
-        }
         if count == 0 && !out.is_empty() {
             return match connection.error {
                 Some(error) => Err(error.into()),
@@ -353,12 +348,38 @@ impl Stack {
         Ok(count)
     }
 
-    /// The received bytes, in two pieces, to be read in place.
+    /// The first of the received bytes, in two pieces, to be read in place: all of up to 64 KB, and maybe more.
     ///
     /// # Errors
     /// If the socket is not a connection.
     pub fn received(&self, id: SocketId) -> Result<[&[u8]; 2], SocketError> {
-        Ok(self.connection(id)?.received())
+        let mut pieces = self.connection(id)?.received();
+        Ok([(); 2].map(|()| pieces.next().unwrap_or_default()))
+    }
+
+    /// How many received bytes can be read.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn unread(&self, id: SocketId) -> Result<usize, SocketError> {
+        Ok(self.connection(id)?.unread())
+    }
+
+    /// Copies received bytes, and does not remove them; 0 if there are none.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn peek(&self, id: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+        let mut count = 0;
+        for piece in self.connection(id)?.received() {
+            let len = piece.len().min(out.len() - count);
+            if len == 0 {
+                break;
+            }
+            out[count..count + len].copy_from_slice(&piece[..len]);
+            count += len;
+        }
+        Ok(count)
     }
 
     /// Removes `count` received bytes.
