@@ -201,7 +201,7 @@ fn compile(folder: &Path, bin: &str, script: &Path) -> Result<PathBuf, Fail> {
         (message["target"]["name"] == bin).then_some(())?;
         Some(message["executable"].as_str()?.into())
     };
-    let built = lines.filter_map(executable).last();
+    let built = lines.filter_map(executable).next_back();
     built.ok_or_else(|| Fail::Failed(format!("{}: cargo built no program \"{bin}\"", folder.display())))
 }
 

@@ -350,6 +350,43 @@ fn iperf3_measures_a_program_in_both_directions() {
     assert!(last["sum_received"]["bytes"].as_f64().unwrap() > 1e6, "{last}");
 }
 
+/// A module with the functions `square`, which logs its number, and `spin`, which does not end.
+const MODULE: &[&[u8]] = &[
+    b"\0asm\x01\0\0\0",
+    // Types: (i64), (i64) -> i64, ().
+    b"\x01\x0d\x03\x60\x01\x7e\0\x60\x01\x7e\x01\x7e\x60\0\0",
+    b"\x02\x0c\x01\x04host\x03log\0\0",
+    b"\x03\x03\x02\x01\x02",
+    b"\x07\x11\x02\x06square\0\x01\x04spin\0\x02",
+    // local.get 0, call 0, local.get 0 twice, i64.mul; loop, br 0.
+    b"\x0a\x15\x02\x0b\0\x20\0\x10\0\x20\0\x20\0\x7e\x0b\x07\0\x03\x40\x0c\0\x0b\x0b",
+];
+
+#[test]
+fn a_program_hosts_webassembly() {
+    let (_keeper, namespace) = if can_run() { namespace() } else { return };
+    let lab = Lab::new("tiny-script", &fabric("script", &namespace, ""));
+    example(&lab, "script");
+    up(&lab, "script");
+    let folder = lab.folder.display().to_string();
+    std::fs::write(lab.folder.join("good.wasm"), MODULE.concat()).unwrap();
+    std::fs::write(lab.folder.join("wrong.wasm"), &MODULE.concat()[..40]).unwrap();
+    let curl = |words: &str| {
+        let retry = "--retry 20 --retry-connrefused --retry-all-errors --retry-delay 0";
+        text(&namespace, &format!("cd {folder}; curl -sS --max-time 60 {retry} {words}"))
+    };
+    assert_eq!(curl("http://10.0.0.2/square/2"), "there is no module\n");
+    let put = |file: &str| curl(&format!("-X PUT --data-binary @{file} http://10.0.0.2/"));
+    assert_eq!(put("good.wasm"), "2 exports\n");
+    assert_eq!(curl("http://10.0.0.2/square/12"), "144\n");
+    assert!(lab.log().contains("the module: 12"), "{}", lab.log());
+    assert_eq!(curl("http://10.0.0.2/square/x"), "square takes [I64]\n");
+    assert_eq!(curl("http://10.0.0.2/square"), "square takes 1 numbers\n");
+    assert!(curl("http://10.0.0.2/spin").contains("fuel"), "it ends");
+    assert_ne!(put("wrong.wasm"), "2 exports\n");
+    assert_eq!(curl("http://10.0.0.2/square/4"), "16\n", "the old one stays");
+}
+
 #[test]
 fn programs_send_frames_to_each_other() {
     if !isolations().contains(&"vm") {

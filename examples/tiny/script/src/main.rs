@@ -1,0 +1,101 @@
+//! A host of WebAssembly modules: `PUT /` on port 80 loads one, and `GET /FUNCTION/NUMBER/...` calls a function that it
+//! exports with numbers, and answers with its results.
+//!
+//! A module may import `host.log`, which takes a number of 64 bits and writes it to the fabric's log. It has no other
+//! way out; its memory and the steps of a call are bounded.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod module;
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::time::Duration;
+use module::{Host, MODULE};
+use ringway_program::{Error, Program, TcpStream, log};
+
+/// How long a peer may take for a request, and for room for the answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most bytes of a request's head.
+const HEAD: usize = 4 << 10;
+
+ringway_program::main!(main);
+
+async fn main(program: Program) -> Result<(), Error> {
+    let mut listener = program.network()?.listen(80)?;
+    let host = Rc::new(RefCell::new(Host::new(program.clone())));
+    log!(program, "PUT a module");
+    loop {
+        let stream = listener.accept().await?;
+        let (own, host) = (program.clone(), host.clone());
+        // Where there are as many tasks as there may be, the connection is closed.
+        let _ = program.spawn(async move {
+            // An error is the peer's, or it is late.
+            let _ = own.timeout(PATIENCE, serve(stream, &host)).await;
+        });
+    }
+}
+
+/// Answers one request.
+async fn serve(mut stream: TcpStream, host: &RefCell<Host>) -> Result<(), Error> {
+    let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        match stream.read(&mut part).await? {
+            0 => return Ok(()),
+            // Attack: a head without end.
+            _ if bytes.len() >= HEAD => return answer(&mut stream, Err("the head is too long".into())).await,
+            count => bytes.extend_from_slice(&part[..count]),
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let mut body = bytes.split_off(end);
+    let mut words = head.split(' ');
+    let answered = match (words.next(), words.next()) {
+        (Some("GET"), Some(path)) => host.borrow_mut().call(path),
+        (Some("PUT"), Some("/")) => match length(&head) {
+            Some(len) if len <= MODULE => {
+                if header(&head, "expect").is_some() {
+                    stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+                }
+                let had = body.len();
+                body.resize(len, 0);
+                if let Some(rest) = body.get_mut(had..) {
+                    stream.read_exact(rest).await?;
+                }
+                host.borrow_mut().load(&body)
+            }
+            _ => Err(format!("a module has a Content-Length of at most {MODULE} bytes")),
+        },
+        _ => Err("use PUT / and GET /FUNCTION/NUMBER/...".into()),
+    };
+    answer(&mut stream, answered).await
+}
+
+/// The value of a header.
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = head.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+fn length(head: &str) -> Option<usize> {
+    header(head, "content-length")?.parse().ok()
+}
+
+async fn answer(stream: &mut TcpStream, answered: Result<String, String>) -> Result<(), Error> {
+    let (status, body) = match answered {
+        Ok(body) => ("200 OK", body),
+        Err(why) => ("422 Unprocessable Content", why),
+    };
+    let len = body.len() + 1;
+    let text = format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{body}\n");
+    stream.write_all(text.as_bytes()).await?;
+    stream.shutdown()
+}
