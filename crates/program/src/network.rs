@@ -1,6 +1,7 @@
 //! TCP/IP stacks on ports.
 
 use crate::port::{PortState, Use};
+use crate::socket::Sockets;
 use crate::state::Shared;
 use crate::{Error, Program, TcpListener, TcpStream, UdpSocket};
 use alloc::collections::BTreeMap;
@@ -11,7 +12,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::task::Waker;
 use ringway_frame::{BURST, Needs, Offload};
 use ringway_mem::Span;
-use ringway_tcp::{Cidr, InterfaceConfig, SECOND, Settings, SocketId, Stack, Transmit};
+use ringway_tcp::{Cidr, InterfaceConfig, SECOND, Settings, SocketError, SocketId, Stack, Transmit};
 use ringway_wire::MacAddress;
 
 /// Bytes that a stream may have in each direction, unless the program says otherwise.
@@ -335,12 +336,13 @@ impl Network {
         port.map_or(Ok(()), |port| port.state().map_err(String::from))
     }
 
-    /// Listens on a TCP port of all addresses.
+    /// Listens on a TCP port of all addresses, IPv4 and IPv6.
     ///
     /// # Errors
     /// Another listener has the port.
     pub fn listen(&self, port: u16) -> Result<TcpListener, Error> {
-        self.listen_on((Ipv4Addr::UNSPECIFIED, port).into())
+        let listen = |stack: &mut Stack, address| stack.listen(address, BACKLOG);
+        Ok(TcpListener::new(self.clone(), self.both(port, listen)?))
     }
 
     /// Listens on an address, which may be unspecified.
@@ -349,7 +351,24 @@ impl Network {
     /// Another listener has the address.
     pub fn listen_on(&self, address: SocketAddr) -> Result<TcpListener, Error> {
         let id = self.with(|network, _| network.stack.listen(address, BACKLOG))?;
-        Ok(TcpListener::new(self.clone(), id))
+        Ok(TcpListener::new(self.clone(), Sockets::new(self, [id])))
+    }
+
+    /// Opens a socket for each family of addresses on a port; 0 chooses one.
+    fn both(
+        &self,
+        port: u16,
+        open: impl Fn(&mut Stack, SocketAddr) -> Result<SocketId, SocketError>,
+    ) -> Result<Sockets, Error> {
+        let (first, port) = self.with(|network, _| {
+            let id = open(&mut network.stack, (Ipv4Addr::UNSPECIFIED, port).into())?;
+            Ok::<_, SocketError>((id, network.stack.local_address(id)?.port()))
+        })?;
+        // It is closed if the second one fails.
+        let sockets = Sockets::new(self, [first]);
+        let second =
+            self.with(|network, _| open(&mut network.stack, (Ipv6Addr::UNSPECIFIED, port).into()))?;
+        Ok(sockets.and(Sockets::new(self, [second])))
     }
 
     /// Connects to an address.
@@ -360,14 +379,12 @@ impl Network {
         TcpStream::connect(self, address).await
     }
 
-    /// Opens a UDP socket on a port of all addresses; 0 chooses one.
+    /// Opens a UDP socket on a port of all addresses, IPv4 and IPv6; 0 chooses one.
     ///
     /// # Errors
     /// Another socket has the port.
     pub fn bind(&self, port: u16) -> Result<UdpSocket, Error> {
-        let address = (Ipv4Addr::UNSPECIFIED, port).into();
-        let id = self.with(|network, _| network.stack.bind(address))?;
-        Ok(UdpSocket::new(self.clone(), id))
+        Ok(UdpSocket::new(self.clone(), self.both(port, Stack::bind)?))
     }
 }
 

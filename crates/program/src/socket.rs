@@ -41,12 +41,42 @@ impl Drop for Socket {
     }
 }
 
+/// Sockets of one port, for each family of addresses that it serves.
+pub(crate) struct Sockets(Vec<Socket>);
+
+impl Sockets {
+    pub fn new(network: &Network, ids: impl IntoIterator<Item = SocketId>) -> Sockets {
+        Sockets(ids.into_iter().map(|id| Socket { network: network.clone(), id }).collect())
+    }
+
+    /// These and others.
+    pub fn and(mut self, others: Sockets) -> Sockets {
+        self.0.extend(others.0);
+        self
+    }
+
+    /// The first result of a call that does not block.
+    fn attempt<T>(
+        &self,
+        cx: &mut Context<'_>,
+        call: impl Fn(&mut Stack, SocketId) -> Result<T, SocketError>,
+    ) -> Poll<Result<T, Error>> {
+        for socket in &self.0 {
+            let done = socket.attempt(false, cx, |stack, _| call(stack, socket.id));
+            if done.is_ready() {
+                return done;
+            }
+        }
+        Poll::Pending
+    }
+}
+
 /// Accepts connections.
-pub struct TcpListener(Socket);
+pub struct TcpListener(Network, Sockets);
 
 impl TcpListener {
-    pub(crate) fn new(network: Network, id: SocketId) -> TcpListener {
-        TcpListener(Socket { network, id })
+    pub(crate) fn new(network: Network, sockets: Sockets) -> TcpListener {
+        TcpListener(network, sockets)
     }
 
     /// The next connection. Waits also while there are as many streams as the memory permits: peers wait then.
@@ -54,7 +84,7 @@ impl TcpListener {
     /// # Errors
     /// None that a program has to expect.
     pub async fn accept(&mut self) -> Result<TcpStream, Error> {
-        let Socket { network, id } = &self.0;
+        let TcpListener(network, sockets) = &*self;
         let accepted: Accepted = poll_fn(|cx| {
             // Attack: connections without end.
             let crowded = network.with(|network, _| {
@@ -67,7 +97,7 @@ impl TcpListener {
             if crowded {
                 return Poll::Pending;
             }
-            self.0.attempt(false, cx, |stack, _| stack.accept(*id))
+            sockets.attempt(cx, |stack, id| stack.accept(id))
         })
         .await?;
         Ok(TcpStream::counted(network, accepted.socket, accepted.peer))
@@ -211,20 +241,21 @@ fn is_connected(stack: &mut Stack, id: SocketId) -> Result<(), SocketError> {
 }
 
 /// A UDP socket.
-pub struct UdpSocket(Socket);
+pub struct UdpSocket(Network, Sockets);
 
 impl UdpSocket {
-    pub(crate) fn new(network: Network, id: SocketId) -> UdpSocket {
-        UdpSocket(Socket { network, id })
+    pub(crate) fn new(network: Network, sockets: Sockets) -> UdpSocket {
+        UdpSocket(network, sockets)
     }
 
-    /// The address that it is bound to.
-    ///
-    /// # Errors
-    /// None that a program has to expect.
-    pub fn local_address(&self) -> Result<SocketAddr, Error> {
-        let Socket { network, id } = &self.0;
-        Ok(network.with(|network, _| network.stack.local_address(*id))?)
+    /// The port that it is bound to.
+    pub fn port(&self) -> u16 {
+        let port = |socket: &Socket| {
+            self.0
+                .with(|network, _| network.stack.local_address(socket.id).ok())
+                .map(|address| address.port())
+        };
+        self.1.0.iter().find_map(port).unwrap_or_default()
     }
 
     /// The next datagram, and its sender. What ICMP messages report about datagrams that were sent is ignored: a
@@ -233,10 +264,9 @@ impl UdpSocket {
     /// # Errors
     /// None that a program has to expect.
     pub async fn recv_from(&mut self) -> Result<(Vec<u8>, SocketAddr), Error> {
-        let id = self.0.id;
         poll_fn(|cx| {
             loop {
-                let received = self.0.attempt(false, cx, |stack, _| stack.recv_from(id));
+                let received = self.1.attempt(cx, |stack, id| stack.recv_from(id));
                 if !matches!(received, Poll::Ready(Err(Error::Socket(SocketError::Connection(_))))) {
                     return received;
                 }
@@ -251,7 +281,14 @@ impl UdpSocket {
     /// There is no route, the datagram is too long, or too many wait for the port
     /// ([`SocketError::WouldBlock`]).
     pub fn send_to(&self, bytes: &[u8], to: SocketAddr) -> Result<(), Error> {
-        let Socket { network, id } = &self.0;
-        Ok(network.with(|network, now| network.stack.send_to(now, *id, bytes, to))?)
+        let UdpSocket(network, Sockets(sockets)) = self;
+        Ok(network.with(|network, now| {
+            let same = |socket: &&Socket| {
+                let local = network.stack.local_address(socket.id);
+                local.is_ok_and(|local| local.is_ipv4() == to.is_ipv4())
+            };
+            let socket = sockets.iter().find(same).ok_or(SocketError::AddressNotAvailable)?;
+            network.stack.send_to(now, socket.id, bytes, to)
+        })?)
     }
 }

@@ -93,7 +93,7 @@ impl World {
         peer.add_interface(InterfaceConfig {
             mac: [2, 0, 0, 0, 0, 1].into(),
             mtu: 1500,
-            addresses: vec![Cidr::new(PEER, 24)],
+            addresses: vec![Cidr::new(PEER, 24), Cidr::new([0xfd00, 0, 0, 0, 0, 0, 0, 1], 64)],
             offloads: Needs::NONE,
         });
         let far = (0..ports).map(|_| Far::new()).collect();
@@ -204,7 +204,7 @@ fn start(ports: usize, settings: &[(&str, &str)]) -> FunctionStart {
     }
 }
 
-const ADDRESS: &[(&str, &str)] = &[("address", "10.0.0.2/24")];
+const ADDRESS: &[(&str, &str)] = &[("address", "10.0.0.2/24"), ("address", "fd00::2/64")];
 
 /// Runs a program with a script; what it said, and how it ended.
 fn play<F: Future<Output = Result<(), Error>> + 'static>(
@@ -266,9 +266,10 @@ struct Client {
 }
 
 impl Client {
-    fn new(world: &mut World) -> Client {
+    fn new(world: &mut World, by_ip6: bool) -> Client {
         let now = world.now();
-        let id = world.peer.connect(now, ([10, 0, 0, 2], 7).into()).unwrap();
+        let to = if by_ip6 { "[fd00::2]:7" } else { "10.0.0.2:7" };
+        let id = world.peer.connect(now, to.parse().unwrap()).unwrap();
         Client { id, sent: 0, received: Vec::new() }
     }
 
@@ -303,7 +304,7 @@ fn streams_of_several_tasks_and_datagrams_pass() {
     let mut ended = false;
     let (how, said) = play(start(1, ADDRESS), echo_server, move |world| {
         if clients.is_empty() {
-            clients = (0..3).map(|_| Client::new(world)).collect();
+            clients = (0..3).map(|at| Client::new(world, at == 2)).collect();
         }
         let done = clients.iter_mut().filter_map(|client| client.step(world, &bytes).then_some(())).count();
         if done == clients.len() && !ended {
@@ -323,7 +324,7 @@ fn as_many_streams_are_accepted_as_the_memory_permits() {
     let (mut steps, mut ended) = (0, false);
     let (how, said) = play_with(start(1, ADDRESS), 0, echo_server, move |world| {
         if clients.is_empty() {
-            clients = (0..20).map(|_| Client::new(world)).collect();
+            clients = (0..20).map(|_| Client::new(world, false)).collect();
         }
         steps += 1;
         let answered = |clients: &mut Vec<Client>, world: &mut World| {
