@@ -20,6 +20,7 @@ pub mod returned;
 pub mod sleeper;
 pub mod talk;
 pub mod traffic;
+pub mod tshark;
 pub mod vfio;
 
 use std::io::Write;

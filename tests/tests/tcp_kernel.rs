@@ -14,15 +14,14 @@ use ringway_frame::packet::{Packet, Pool};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::{TAP_HEADER, TapSettings, open_tap, wait_readable};
 use ringway_link::{Capacity, Delay, Link, Loss, Profile, Queue, Reason};
-use ringway_tcp::{Frames, MS, SECOND, Settings, SocketId, Stack, TcpInfo};
+use ringway_tcp::{Frames, MS, Settings, SocketId, Stack, TcpInfo};
+use ringway_tests::tshark::{BUSY, Capture, LOSSES};
 use ringway_tests::{eventually, say};
-use ringway_wire::pcap::Header as Capture;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -78,6 +77,7 @@ fn unsegmented(pairing: Pairing) {
     let info = machine.exchange(8 << 20);
     assert!(info.tcpi_options_sack && info.tcpi_options_timestamps && info.tcpi_snd_wscale > 0, "{info:?}");
     assert!(info.tcpi_segs_in < (8 << 20) / 1448, "the kernel segments: {info:?}");
+    machine.analyse_unsegmented();
 }
 
 /// Every frame has at most 1514 bytes and valid checksums.
@@ -120,7 +120,7 @@ struct Machine {
     pool: Pool,
     /// To the kernel, and from it.
     links: Option<[Link<Packet>; 2]>,
-    capture: Vec<u8>,
+    capture: Capture,
     started: Instant,
 }
 
@@ -143,7 +143,7 @@ impl Machine {
             tap: tap.into(),
             pool: Pool::new(),
             links: profile.map(|profile| [link(&profile, 1), link(&profile, 2)]),
-            capture: Capture::ethernet().to_bytes().to_vec(),
+            capture: Capture::default(),
             started: Instant::now(),
         }
     }
@@ -244,7 +244,7 @@ impl Machine {
             };
             let now = self.now();
             let (header, frame) = bytes[..len].split_first_chunk().unwrap();
-            self.record(now, frame);
+            self.capture.record(now, frame);
             match &mut self.links {
                 Some([_, up]) => up.send(self.pool.copy(frame).unwrap(), now),
                 None => self.stack.receive(now, 0, frame, Offload::from_bytes(header)),
@@ -253,53 +253,24 @@ impl Machine {
     }
 
     fn write(&mut self, now: u64, frame: &[u8], offload: Offload) {
-        self.record(now, frame);
+        self.capture.record(now, frame);
         let bytes = [&offload.to_bytes()[..], frame].concat();
         assert_eq!(self.tap.write(&bytes).unwrap(), bytes.len());
     }
 
-    fn record(&mut self, now: u64, frame: &[u8]) {
-        let len = frame.len() as u32;
-        self.capture.extend(Capture::ethernet().record_header(SECOND + now, len, len));
-        self.capture.extend_from_slice(frame);
+    /// As [`Machine::analyse`], of frames whose checksums are not filled.
+    fn analyse_unsegmented(&self) {
+        let findings = self.capture.findings("kernel", false, &BUSY).unwrap().unwrap_or_default();
+        assert!(findings.is_empty(), "{:?}: {}", self.pairing, findings.join("\n"));
     }
 
-    /// Has tshark look for malformed frames and wrong checksums and, on a perfect wire, for bytes that were
-    /// acknowledged or skipped and never sent.
+    /// Has tshark look for malformed frames, wrong checksums and unexpected segments. Nothing is lost on its way to the
+    /// capture on a perfect wire; on a bad one, what the link loses, repeats and reorders before it is captured.
     fn analyse(&self, perfect: bool) {
-        let path = std::env::temp_dir().join(format!("ringway-kernel-{}.pcap", std::process::id()));
-        std::fs::write(&path, &self.capture).unwrap();
-        // On a busy machine, retransmissions are expected even there.
-        let unexpected = "tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment";
-        let mut filter = "_ws.malformed || _ws.expert.severity == error".to_string();
-        if perfect {
-            filter = format!("{filter} || {unexpected}");
-        }
-        let mut command = Command::new("tshark");
-        command.args([
-            "-n",
-            "-o",
-            "tcp.check_checksum:TRUE",
-            "-o",
-            "ip.check_checksum:TRUE",
-            // The payload is of no protocol, whatever it looks like.
-            "-d",
-            "tcp.port==1-65535,data",
-            "-Y",
-            &filter,
-            "-r",
-        ]);
-        match command.arg(&path).output() {
-            Err(error) if error.kind() == ErrorKind::NotFound => say("left out: tshark is not installed"),
-            found => {
-                let found = found.unwrap();
-                let [list, errors] =
-                    [found.stdout, found.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-                assert!(found.status.success(), "{errors}");
-                assert!(list.is_empty(), "{:?}: {list}in {}", self.pairing, path.display());
-            }
-        }
-        std::fs::remove_file(&path).unwrap();
+        let losses: &[&str] = if perfect { &[] } else { &LOSSES };
+        let explained = [&BUSY, losses].concat();
+        let findings = self.capture.findings("kernel", true, &explained).unwrap().unwrap_or_default();
+        assert!(findings.is_empty(), "{:?}: {}", self.pairing, findings.join("\n"));
     }
 }
 

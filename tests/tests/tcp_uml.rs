@@ -2,14 +2,22 @@
 //! losses, overtaking frames and marks. The guest sends back what it receives.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
+use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_guests::{Guest, Runner};
-use ringway_stack::{Config, Network, RingDevice, TcpListener, TcpStream};
+use ringway_mem::Span;
+use ringway_stack::{
+    Config, Device, DeviceError, Network, Received, RingDevice, StoredBytes, TcpListener, TcpStream,
+};
+use ringway_tcp::Transmit;
 use ringway_tests::fabric::{self, Fabric};
 use ringway_tests::folder::Folder;
 use ringway_tests::say;
 use ringway_tests::talk::ran;
+use ringway_tests::tshark::{BUSY, Capture, LOSSES};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const FABRIC: &str = r#"
@@ -31,6 +39,74 @@ ports = ["program", "linux"]
 const LEN: usize = 300_000;
 /// Longer than any exchange takes.
 const BOUND: Duration = Duration::from_secs(100);
+
+/// A ring whose frames are captured at the program.
+struct Captured {
+    ring: RingDevice,
+    capture: Arc<Mutex<Capture>>,
+    begin: Instant,
+    frame: Vec<u8>,
+}
+
+impl Captured {
+    fn record(&self, frame: &[u8]) {
+        self.capture.lock().unwrap().record(self.begin.elapsed().as_nanos() as u64, frame);
+    }
+}
+
+impl Transmit for Captured {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
+        let sent = self.ring.frame(offload, headers, payload);
+        if sent {
+            let mut frame = headers.to_vec();
+            for piece in payload {
+                let begin = frame.len();
+                frame.resize(begin + piece.len(), 0);
+                piece.read(&mut frame[begin..]);
+            }
+            self.record(&frame);
+        }
+        sent
+    }
+}
+
+impl Device for Captured {
+    fn offloads(&self) -> Needs {
+        self.ring.offloads()
+    }
+
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
+        let Some(received) = self.ring.receive()? else { return Ok(None) };
+        let len = received.read(&mut self.frame);
+        let now = self.begin.elapsed().as_nanos() as u64;
+        self.capture.lock().unwrap().record(now, &self.frame[..len]);
+        Ok(Some(received))
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Option<StoredBytes> {
+        self.ring.store(bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.ring.flush()
+    }
+
+    fn arm(&mut self, room: bool) -> Result<bool, DeviceError> {
+        self.ring.arm(room)
+    }
+
+    fn disarm(&mut self) {
+        self.ring.disarm();
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.ring.descriptors()
+    }
+
+    fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError> {
+        self.ring.notified(descriptor)
+    }
+}
 
 fn address(six: bool, last: u8) -> IpAddr {
     if six { [0xfd00, 0, 0, 0, 0, 0, 0, last.into()].into() } else { [10, 99, 0, last].into() }
@@ -108,7 +184,13 @@ fn streams_to_and_from_user_mode_linux() {
         say("left out: the guest has no IPv6");
     }
     config.settings.tcp_ecn = 1;
-    let device = RingDevice::connect(&fabric.socket("program.sock")).unwrap();
+    let capture = Arc::<Mutex<Capture>>::default();
+    let device = Captured {
+        ring: RingDevice::connect(&fabric.socket("program.sock")).unwrap(),
+        capture: capture.clone(),
+        begin: Instant::now(),
+        frame: vec![0; LARGEST as usize],
+    };
     let network = Network::new(device, config).unwrap();
     let families: &[bool] = if six { &[false, true] } else { &[false] };
     for bad in [false, true] {
@@ -119,6 +201,11 @@ fn streams_to_and_from_user_mode_linux() {
         }
         let again: u64 = families.iter().map(|&six| both_roles(&guest, &network, six, bad)).sum();
         assert!(!bad || again > 0);
+        // Frames of several segments are captured before they are cut and their checksums filled.
+        let explained = [&BUSY[..], if bad { &LOSSES } else { &[] }].concat();
+        let captured = std::mem::take(&mut *capture.lock().unwrap());
+        let findings = captured.findings("uml", false, &explained).unwrap().unwrap_or_default();
+        assert!(findings.is_empty(), "{}", findings.join("\n"));
     }
     let shown = fabric.ask(&["link", "show", "wan", "--json"]).unwrap().to_string();
     say(&shown);
