@@ -169,3 +169,54 @@ fn traces_of_the_file_are_read_beside_it() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     assert_eq!(direction(&lab, "a")["settings"]["delay-trace"], "1ms 2ms\n3ms");
 }
+
+/// A capture of Ethernet frames, each with its time in milliseconds.
+fn capture(frames: &[(u32, Vec<u8>)]) -> Vec<u8> {
+    // The classic format's header, little-endian.
+    let header = [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65_535, 1];
+    let mut bytes = header.map(u32::to_le_bytes).concat();
+    for (time, frame) in frames {
+        let len = frame.len() as u32;
+        bytes.extend([1 + time / 1000, time % 1000 * 1000, len, len].map(u32::to_le_bytes).concat());
+        bytes.extend(frame);
+    }
+    bytes
+}
+
+#[test]
+fn a_capture_is_replayed_into_a_link_on_its_schedule() {
+    let Ends { lab, a, mut b } = up("link-replay", FILE);
+    // The port is the replaying program's.
+    drop(a);
+    let frames: Vec<(u32, Vec<u8>)> =
+        (0..8).map(|number| (number * 60, vec![number as u8; 60 + 10 * number as usize])).collect();
+    std::fs::write(lab.folder.join("in.pcap"), capture(&frames)).unwrap();
+    let text = format!(
+        "capture :: FromDump($IN, TIMING true, STOP true, ACTIVE false) -> near :: ToPort({});
+         DriverManager(label again, wait 10ms, goto again $(ne $(near.state) up),
+                       write capture.active true, wait_stop, wait 100ms)",
+        lab.socket("a.sock").display(),
+    );
+    until("the port is free", || lab.state("a") != "up");
+    let begin = Instant::now();
+    let words = ["click", "-e", &text, "IN=in.pcap", "-h", "near.count", "-h", "near.drops"];
+    let (sent, arrivals) = std::thread::scope(|scope| {
+        let replay = scope.spawn(|| lab.ok(&words));
+        let mut arrivals = Vec::new();
+        let mut out = [0; 2048];
+        while arrivals.len() < frames.len() {
+            assert!(b.wait(Wait::RX, Some(Duration::from_secs(30))).unwrap(), "only {}", arrivals.len());
+            while let Some(received) = b.rx.pop(&mut out).unwrap() {
+                arrivals.push((begin.elapsed(), out[..received.len].to_vec()));
+            }
+            b.sync().unwrap();
+        }
+        (replay.join().unwrap(), arrivals)
+    });
+    assert_eq!(sent, "near.count:\n8\n\nnear.drops:\n0\n\n");
+    for ((time, frame), (arrived, bytes)) in frames.iter().zip(&arrivals) {
+        assert_eq!(bytes, frame);
+        let due = Duration::from_millis(u64::from(*time) + 20);
+        assert!(*arrived >= due, "{arrived:?} {due:?}");
+    }
+}
