@@ -118,6 +118,31 @@ pub(crate) fn is_valid<const N: usize>(header: &[u8; N]) -> bool {
     total != 0 && total.is_multiple_of(0xffff)
 }
 
+/// Changes of words that checksums cover. Applied at once, they give the same checksum as one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Change(u64);
+
+impl Change {
+    /// A word changed.
+    #[inline]
+    pub fn add_u16(&mut self, old: u16, new: u16) {
+        self.0 += u64::from(!old) + u64::from(new);
+    }
+
+    /// Two adjacent words changed, such as an IPv4 address.
+    #[inline]
+    pub fn add_u32(&mut self, old: u32, new: u32) {
+        let halves = |word: u32| u64::from(word >> 16) + u64::from(word & 0xffff);
+        self.0 += halves(!old) + halves(new);
+    }
+
+    /// A checksum after the changes (RFC 1624, equation 3).
+    #[inline]
+    pub fn of(self, checksum: u16) -> u16 {
+        !fold(u64::from(!checksum) + self.0)
+    }
+}
+
 /// The checksum after a covered word changed from `old` to `new` (RFC 1624, equation 3).
 #[inline]
 pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
@@ -230,6 +255,24 @@ pub(crate) mod tests {
                 [header[10], header[11]] = sum.to_be_bytes();
             }
             prop_assert_eq!(is_valid(&header), slow(&header) == 0 && header != [0; 20]);
+        }
+
+        #[test]
+        fn changes_at_once_give_the_same_checksum_as_one_after_the_other(
+            checksum in any::<u16>(),
+            words in any::<[[u16; 2]; 2]>(),
+            pairs in any::<[[u32; 2]; 2]>(),
+        ) {
+            let (mut change, mut expected) = (Change::default(), checksum);
+            for [old, new] in words {
+                change.add_u16(old, new);
+                expected = update(expected, old, new);
+            }
+            for [old, new] in pairs {
+                change.add_u32(old, new);
+                expected = update_u32(expected, old, new);
+            }
+            prop_assert_eq!(change.of(checksum), expected);
         }
 
         #[test]

@@ -2,8 +2,20 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Slots of a block.
-const BLOCK: usize = 1024;
+/// Slots of the first block.
+const FIRST: usize = 1024;
+/// Slots of each further one. The addresses of the blocks of a million slots fit into a few kilobytes of the cache.
+const BLOCK: usize = 4096;
+
+/// The block of a slot, and its place there.
+#[inline]
+fn place(number: u32) -> (usize, usize) {
+    let number = number as usize;
+    match number.checked_sub(FIRST) {
+        None => (0, number),
+        Some(further) => (1 + further / BLOCK, further % BLOCK),
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Blocks<T> {
@@ -21,19 +33,25 @@ impl<T: Default> Blocks<T> {
     /// Number of slots, free ones included.
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.blocks.last().map_or(0, |last| (self.blocks.len() - 1) * BLOCK + last.len())
+        match self.blocks.as_slice() {
+            [] => 0,
+            [first] => first.len(),
+            [.., last] => FIRST + (self.blocks.len() - 2) * BLOCK + last.len(),
+        }
     }
 
     /// The slot with this number, if it exists.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
-        self.blocks.get(number as usize / BLOCK)?.get(number as usize % BLOCK)
+        let (block, slot) = place(number);
+        self.blocks.get(block)?.get(slot)
     }
 
     /// The slot with this number, mutably, if it exists.
     #[inline]
     pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
-        self.blocks.get_mut(number as usize / BLOCK)?.get_mut(number as usize % BLOCK)
+        let (block, slot) = place(number);
+        self.blocks.get_mut(block)?.get_mut(slot)
     }
 
     /// All slots, free ones included.
@@ -46,10 +64,11 @@ impl<T: Default> Blocks<T> {
         if let Some(number) = self.free.pop() {
             return number;
         }
-        if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
-            self.blocks.push(Vec::with_capacity(BLOCK));
-        }
         let number = self.len() as u32;
+        let (block, slot) = place(number);
+        if slot == 0 {
+            self.blocks.push(Vec::with_capacity(if block == 0 { FIRST } else { BLOCK }));
+        }
         if let Some(block) = self.blocks.last_mut() {
             block.push(T::default());
         }
@@ -75,14 +94,16 @@ impl<T> Index<u32> for Blocks<T> {
 
     #[inline]
     fn index(&self, number: u32) -> &T {
-        &self.blocks[number as usize / BLOCK][number as usize % BLOCK]
+        let (block, slot) = place(number);
+        &self.blocks[block][slot]
     }
 }
 
 impl<T> IndexMut<u32> for Blocks<T> {
     #[inline]
     fn index_mut(&mut self, number: u32) -> &mut T {
-        &mut self.blocks[number as usize / BLOCK][number as usize % BLOCK]
+        let (block, slot) = place(number);
+        &mut self.blocks[block][slot]
     }
 }
 
@@ -93,13 +114,14 @@ mod tests {
     #[test]
     fn entries_keep_their_numbers_and_are_reused() {
         let mut blocks = Blocks::default();
-        for expected in 0..3000 {
+        for expected in 0..20_000 {
             let number = blocks.take();
             assert_eq!(number, expected);
             blocks[number] = number + 1;
         }
-        assert_eq!((blocks.len(), blocks.get(2999), blocks.get(3000)), (3000, Some(&3000), None));
-        assert_eq!((blocks.free(5), blocks[5], blocks.take(), blocks.len()), (6, 0, 5, 3000));
-        assert_eq!(blocks.iter().filter(|value| **value > 0).count(), 2999);
+        assert_eq!((blocks.len(), blocks.get(19_999), blocks.get(20_000)), (20_000, Some(&20_000), None));
+        assert_eq!((blocks.free(5), blocks[5], blocks.take(), blocks.len()), (6, 0, 5, 20_000));
+        assert_eq!(blocks.iter().filter(|value| **value > 0).count(), 19_999);
+        assert!((6..20_000).all(|number| blocks[number] == number + 1));
     }
 }

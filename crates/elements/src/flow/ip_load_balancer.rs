@@ -330,14 +330,14 @@ impl<A: Family> Balancer<A> {
         for (_, hash) in found.iter().flatten() {
             self.connections.near(*hash);
         }
-        for (mut packet, place) in burst.drain().zip(&found) {
-            let done = place.as_ref().is_some_and(|(headers, hash)| match port {
-                1 => self.back(&mut packet, headers, *hash, now),
-                _ => self.forth(&mut packet, headers, *hash, now),
+        cx.scatter(burst, |number, packet| {
+            let done = found[number].as_ref().is_some_and(|(headers, hash)| match port {
+                1 => self.back(packet, headers, *hash, now),
+                _ => self.forth(packet, headers, *hash, now),
             });
             self.other += u64::from(!done);
-            cx.push(if done { port } else { 2 }, packet);
-        }
+            Some(if done { port } else { 2 })
+        });
     }
 
     /// Removes connections that have ended.

@@ -55,12 +55,12 @@ pub struct Rewriter {
     /// The texts of the input specifications.
     specs: Vec<String>,
     /// The index in the flow set of each input's owner.
-    owners: Vec<u32>,
+    owners: Vec<u16>,
     /// The first slot that may hold flows of replaced patterns.
     stale: Option<u32>,
     flows: Rc<RefCell<FlowSet>>,
     /// Maps in the flow set: for TCP or the only protocol, and for UDP.
-    maps: [u32; 2],
+    maps: [u16; 2],
     capacity: u32,
     shares: Option<ElementId>,
     failures: u64,
@@ -130,7 +130,8 @@ impl Rewriter {
         }
     }
 
-    fn map(&self, protocol: Protocol) -> u32 {
+    #[inline]
+    fn map(&self, protocol: Protocol) -> u16 {
         self.maps[usize::from(self.kind == RewriterKind::Ip && protocol != Protocol::TCP)]
     }
 
@@ -160,7 +161,7 @@ impl Rewriter {
         for flow in piece.filter(|flow| self.maps.contains(&flow.map)) {
             let protocol = match self.kind {
                 RewriterKind::Ping => Protocol::ICMP,
-                _ if flow.tracking == Tracking::Tcp => Protocol::TCP,
+                _ if flow.tracking() == Tracking::Tcp => Protocol::TCP,
                 _ => Protocol::UDP,
             };
             flow.keys.iter().for_each(|key| see(protocol, key.source, key.source_port));
@@ -228,12 +229,10 @@ impl Rewriter {
             map,
             owner: self.owners.get(input).copied().unwrap_or(0),
             outputs,
-            tracking,
-            guaranteed,
             expiry: now.saturating_add(lifetime),
             ..Flow::default()
         };
-        let added = self.flows.borrow_mut().add(flow, now);
+        let added = self.flows.borrow_mut().add(flow.tracked(tracking, guaranteed), now);
         added.ok_or_else(|| {
             self.failures += 1;
             Verdict::Drop
@@ -327,22 +326,22 @@ impl Rewriter {
                 Err(verdict) => return verdict,
             },
         };
-        let mut flows = self.flows.borrow_mut();
-        let Some(flow) = flows.get_mut(number) else { return Verdict::Drop };
-        change::rewrite(packet, flow, reply, self.kind);
-        let to = flow.rewritten(reply).destination;
-        let output = flow.outputs[usize::from(reply)].into();
-        if self.note_destination && (self.kind != RewriterKind::Address || reply) {
-            packet.notes_mut().set_dst_ip(to.to_be_bytes());
-        }
-        if self.set_aggregate {
-            packet.notes_mut().set_u32(Annotations::AGGREGATE, number);
-        }
-        if let Some(at) = self.reply_note.filter(|_| reply) {
-            packet.notes_mut().set_u8(at, flow.reply_note);
-        }
-        flows.touch(number, cx.coarse_now());
-        Verdict::Out(output)
+        let (kind, aggregate) = (self.kind, self.set_aggregate);
+        let notes_destination = self.note_destination && (kind != RewriterKind::Address || reply);
+        let changed = self.flows.borrow_mut().pass(number, cx.coarse_now(), |flow| {
+            let to = change::rewrite(packet, flow, reply, kind);
+            if notes_destination {
+                packet.notes_mut().set_dst_ip(to.destination.to_be_bytes());
+            }
+            if aggregate {
+                packet.notes_mut().set_u32(Annotations::AGGREGATE, number);
+            }
+            if let Some(at) = self.reply_note.filter(|_| reply) {
+                packet.notes_mut().set_u8(at, flow.reply_note);
+            }
+            flow.outputs[usize::from(reply)].into()
+        });
+        changed.map_or(Verdict::Drop, Verdict::Out)
     }
 
     /// The verdict on packets that cannot be rewritten.
@@ -439,7 +438,7 @@ impl Rewriter {
         let flows = self.flows.borrow();
         let (piece, next) = flows.some(from, LINES);
         for flow in piece.filter(|flow| self.maps.contains(&flow.map)) {
-            let is_tcp = flow.tracking == Tracking::Tcp;
+            let is_tcp = flow.tracking() == Tracking::Tcp;
             if wanted.is_some_and(|wanted| (wanted == Protocol::TCP) != is_tcp) {
                 continue;
             }
@@ -477,7 +476,7 @@ impl Rewriter {
             let _ = write!(out, " seq {shift:+}");
         }
         let star = |on: bool| if on { "*" } else { "" };
-        let input = flows.owners.get(flow.owner as usize).map_or(0, |owner| owner.input);
+        let input = flows.owners.get(usize::from(flow.owner)).map_or(0, |owner| owner.input);
         let left = (flows.last_expiry(flow).saturating_sub(now) + SECOND / 2) / SECOND;
         let [forward, back] = flow.outputs;
         let _ = writeln!(out, " [{}{forward} {}{back}] i{input} exp{left}", star(!reply), star(reply));
@@ -490,7 +489,7 @@ impl Rewriter {
             if only.is_some_and(|only| only != input) {
                 continue;
             }
-            let owner = self.owners.get(input).and_then(|owner| flows.owners.get(*owner as usize));
+            let owner = self.owners.get(input).and_then(|owner| flows.owners.get(usize::from(*owner)));
             let _ = match owner.map_or(0, |owner| owner.count) {
                 0 => writeln!(out, "{action}"),
                 count => writeln!(out, "{action} [{count}]"),
@@ -552,7 +551,7 @@ impl Rewriter {
     /// Number of this rewriter's flows.
     fn table_size(&self) -> u32 {
         let flows = self.flows.borrow();
-        let own = self.owners.iter().filter_map(|owner| flows.owners.get(*owner as usize));
+        let own = self.owners.iter().filter_map(|owner| flows.owners.get(usize::from(*owner)));
         own.map(|owner| owner.count).sum()
     }
 
@@ -646,10 +645,11 @@ impl Element for Rewriter {
             super::mapper::announce(*mapper, cx);
         }
         let mut flows = self.flows.borrow_mut();
-        self.maps = [flows.new_map(), flows.new_map()];
+        let too_many = "too many rewriters share the capacity";
+        self.maps = flows.new_maps().ok_or_else(|| cx.error(too_many))?;
         for input in 0..self.actions.len() {
-            self.owners.push(flows.owners.len() as u32);
-            flows.owners.push(Owner { count: 0, input, epoch: 0, timeouts: self.timeouts });
+            let owner = Owner { count: 0, input, epoch: 0, timeouts: self.timeouts };
+            self.owners.push(flows.new_owner(owner).ok_or_else(|| cx.error(too_many))?);
         }
         let timer = cx.new_timer();
         if self.reap > 0 {
@@ -661,12 +661,14 @@ impl Element for Rewriter {
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let sought = self.approach(burst);
-        for (mut packet, sought) in burst.drain().zip(sought) {
-            match self.verdict(port, &mut packet, sought, cx) {
-                Verdict::Out(output) => cx.push(output, packet),
+        let mut outputs = [None; PACKETS];
+        for ((packet, sought), output) in burst.iter_mut().zip(sought).zip(&mut outputs) {
+            match self.verdict(port, packet, sought, cx) {
+                Verdict::Out(number) => *output = Some(number),
                 Verdict::Drop => self.drops += 1,
             }
         }
+        cx.scatter(burst, |number, _| outputs.get(number).copied().flatten());
     }
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {

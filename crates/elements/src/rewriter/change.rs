@@ -1,9 +1,10 @@
 //! Writing a flow's new addresses, ports and sequence numbers into a packet, with its checksums (RFC 1624).
 use super::base::RewriterKind;
+use super::key::FlowKey;
 use super::table::{Flow, Tracking};
 use core::mem::offset_of;
 use ringway_click::Packet;
-use ringway_wire::checksum::{update, update_u32};
+use ringway_wire::checksum::{Change, update, update_u32};
 use ringway_wire::tcp::{Flags, option};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, U16, U32, Udp};
 
@@ -53,10 +54,11 @@ impl Transport<'_> {
     }
 }
 
-/// Rewrites a packet of a flow, and updates the flow's state.
-pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: RewriterKind) {
+/// Rewrites a packet of a flow, and updates the flow's state. Returns the packet's new key.
+#[inline]
+pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: RewriterKind) -> FlowKey {
     let to = flow.rewritten(reply);
-    let Some((ip, _, transport)) = packet.network_data_mut().and_then(Ipv4::parse_mut) else { return };
+    let Some((ip, _, transport)) = packet.network_data_mut().and_then(Ipv4::parse_mut) else { return to };
     let (header, first) = (ip.header_len(), !ip.is_later_fragment());
     let total = usize::from(ip.total_length.get());
     let checksum = match (kind, ip.protocol) {
@@ -73,19 +75,18 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: R
         (RewriterKind::Address, true) => (None, Some(to.destination)),
         _ => (Some(to.source), Some(to.destination)),
     };
+    let mut change = Change::default();
     for (field, new) in [(&mut ip.source, source), (&mut ip.destination, destination)] {
         let (old, Some(new)) = (field.get(), new) else { continue };
         field.set(new);
-        ip.checksum.set(update_u32(ip.checksum.get(), old, new));
-        if kind != RewriterKind::Ping {
-            transport.adjust(|sum| update_u32(sum, old, new));
-        }
+        change.add_u32(old, new);
     }
+    ip.checksum.set(change.of(ip.checksum.get()));
     if !first {
-        return;
+        return to;
     }
     match kind {
-        RewriterKind::Address | RewriterKind::Pair => {}
+        RewriterKind::Address | RewriterKind::Pair => transport.adjust(|sum| change.of(sum)),
         RewriterKind::Ping => {
             transport.set16(
                 offset_of!(Icmp, identifier),
@@ -98,11 +99,18 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: R
             }
         }
         _ => {
-            transport.set16(offset_of!(Udp, source_port), to.source_port);
-            transport.set16(offset_of!(Udp, destination_port), to.destination_port);
+            for (at, new) in [
+                (offset_of!(Udp, source_port), to.source_port),
+                (offset_of!(Udp, destination_port), to.destination_port),
+            ] {
+                let Some(old) = get16(transport.bytes, at) else { continue };
+                set(transport.bytes, at, U16::new(new));
+                change.add_u16(old, new);
+            }
+            transport.adjust(|sum| change.of(sum));
         }
     }
-    match flow.tracking {
+    match flow.tracking() {
         Tracking::Plain => {}
         Tracking::Udp => {
             flow.flags |= u8::from(reply);
@@ -112,6 +120,7 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: R
         }
         Tracking::Tcp => track(&mut transport, flow, reply, total.saturating_sub(header)),
     }
+    to
 }
 
 /// Tracks a TCP connection by a segment of `length` bytes, and shifts sequence numbers.

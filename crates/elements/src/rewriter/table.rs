@@ -60,39 +60,79 @@ pub struct Owner {
     pub timeouts: [Timeouts; 3],
 }
 
-/// One flow and its reply.
+/// One flow and its reply, on one cache line: a packet reads nothing else of it.
 #[derive(Clone, Debug, Default)]
+#[repr(align(64))]
 pub struct Flow {
     /// Keys of incoming packets of the flow and of its reply.
     pub keys: [FlowKey; 2],
     /// The map that holds both keys.
-    pub map: u32,
+    pub map: u16,
     pub(super) next: [u32; 2],
     /// The input that added it, and the epoch of the input's pattern.
-    pub owner: u32,
+    pub owner: u16,
     pub(super) epoch: u8,
     /// Outputs for packets of the flow and of its reply.
     pub outputs: [u16; 2],
-    /// The tracked state.
-    pub tracking: Tracking,
+    /// Tracking, whether it is guaranteed, whether it is live.
+    pub(super) state: State,
     /// TCP: ended in either direction, data in either direction. UDP: a reply was seen, packets times two.
     pub flags: u8,
     /// The annotation set on replies.
     pub reply_note: u8,
-    /// Whether its expiry is guaranteed.
-    pub guaranteed: bool,
-    /// The time from which it may be removed, on the steady clock.
+    /// The time from which it may be removed, on the steady clock. Its entry in the heap has no later time.
     pub expiry: u64,
-    /// Its expiry in the heap, which is never later than `expiry`.
-    pub(super) listed: u64,
     pub(super) place: u32,
-    pub(super) live: bool,
     /// Shifts of sequence numbers.
     pub shifts: Option<Box<Shifts>>,
 }
 
+const _: () = assert!(size_of::<Flow>() == 64);
+
+/// Properties of a flow, in one byte.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State(u8);
+
+const TRACKING: u8 = 3;
+const GUARANTEED: u8 = 4;
+const LIVE: u8 = 8;
+
 impl Flow {
+    /// Sets the tracked state, and whether its expiry is guaranteed.
+    #[must_use]
+    pub fn tracked(self, tracking: Tracking, guaranteed: bool) -> Self {
+        let state = tracking as u8 | if guaranteed { GUARANTEED } else { 0 };
+        Self { state: State(state), ..self }
+    }
+
+    /// The tracked state.
+    #[inline]
+    pub fn tracking(&self) -> Tracking {
+        match self.state.0 & TRACKING {
+            1 => Tracking::Tcp,
+            2 => Tracking::Udp,
+            _ => Tracking::Plain,
+        }
+    }
+
+    /// Whether its expiry is guaranteed.
+    #[inline]
+    pub fn is_guaranteed(&self) -> bool {
+        self.state.0 & GUARANTEED != 0
+    }
+
+    #[inline]
+    fn guarantee(&mut self, guaranteed: bool) {
+        self.state.0 = self.state.0 & !GUARANTEED | if guaranteed { GUARANTEED } else { 0 };
+    }
+
+    #[inline]
+    fn is_live(&self) -> bool {
+        self.state.0 & LIVE != 0
+    }
+
     /// The key to which packets of a direction are rewritten.
+    #[inline]
     pub fn rewritten(&self, reply: bool) -> FlowKey {
         self.keys[usize::from(!reply)].reverse()
     }
@@ -100,8 +140,9 @@ impl Flow {
 
 impl Timeouts {
     /// The timeout of a flow in its present state.
+    #[inline]
     pub fn of(&self, flow: &Flow) -> u64 {
-        match flow.tracking {
+        match flow.tracking() {
             Tracking::Tcp if flow.flags & 3 == 3 => self.done,
             Tracking::Tcp if flow.flags & 12 == 12 => self.busy,
             Tracking::Udp if flow.flags > 6 => self.busy,
@@ -126,7 +167,7 @@ pub struct FlowSet {
     pub evictions: u64,
     /// Inputs.
     pub owners: Vec<Owner>,
-    maps: u32,
+    maps: u16,
     /// The first slot that may hold a flow marked for removal.
     old: u32,
 }
@@ -148,10 +189,17 @@ impl FlowSet {
         }
     }
 
-    /// Allocates a map.
-    pub fn new_map(&mut self) -> u32 {
-        self.maps += 1;
-        self.maps
+    /// Allocates maps; `None` if there are too many.
+    pub fn new_maps(&mut self) -> Option<[u16; 2]> {
+        self.maps = self.maps.checked_add(2)?;
+        Some([self.maps - 1, self.maps])
+    }
+
+    /// Adds an input; returns its number. `None` if there are too many.
+    pub fn new_owner(&mut self, owner: Owner) -> Option<u16> {
+        let number = u16::try_from(self.owners.len()).ok()?;
+        self.owners.push(owner);
+        Some(number)
     }
 
     /// Number of flows.
@@ -161,13 +209,13 @@ impl FlowSet {
 
     /// A flow.
     pub fn get(&self, flow: u32) -> Option<&Flow> {
-        self.flows.get(flow).filter(|flow| flow.live)
+        self.flows.get(flow).filter(|flow| flow.is_live())
     }
 
     /// A flow, mutably.
     #[inline]
     pub fn get_mut(&mut self, flow: u32) -> Option<&mut Flow> {
-        self.flows.get_mut(flow).filter(|flow| flow.live)
+        self.flows.get_mut(flow).filter(|flow| flow.is_live())
     }
 
     #[inline]
@@ -180,7 +228,7 @@ impl FlowSet {
         let end = from.saturating_add(places as u32);
         let flows = (from..end).map_while(|number| self.flows.get(number));
         (
-            flows.filter(|flow| flow.live && self.is_fresh(flow)),
+            flows.filter(|flow| flow.is_live() && self.is_fresh(flow)),
             Some(end).filter(|end| (*end as usize) < self.flows.len()),
         )
     }
@@ -188,18 +236,18 @@ impl FlowSet {
     /// All flows.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Flow> {
-        self.flows.iter().filter(|flow| flow.live)
+        self.flows.iter().filter(|flow| flow.is_live())
     }
 
     /// The flow to which a packet of a map belongs, and whether the packet is a reply.
     #[inline]
-    pub fn find(&self, map: u32, key: FlowKey) -> Option<(u32, bool)> {
-        self.find_hashed(map, key, key.hash(map, self.seed))
+    pub fn find(&self, map: u16, key: FlowKey) -> Option<(u32, bool)> {
+        self.find_hashed(map, key, key.hash(map.into(), self.seed))
     }
 
     /// [`FlowSet::find`] with the key's hash already computed.
     #[inline]
-    pub fn find_hashed(&self, map: u32, key: FlowKey, hash: u64) -> Option<(u32, bool)> {
+    pub fn find_hashed(&self, map: u16, key: FlowKey, hash: u64) -> Option<(u32, bool)> {
         let mut entry = *self.buckets.get(hash);
         while entry != 0 {
             let (flow, number, way) = self.entry(entry);
@@ -221,8 +269,8 @@ impl FlowSet {
     /// Computes a key's hash and prefetches its bucket. A burst calls this for all its packets, then
     /// [`FlowSet::near`], and then looks up the keys.
     #[inline]
-    pub fn approach(&self, map: u32, key: FlowKey) -> u64 {
-        let hash = key.hash(map, self.seed);
+    pub fn approach(&self, map: u16, key: FlowKey) -> u64 {
+        let hash = key.hash(map.into(), self.seed);
         prefetch(self.buckets.get(hash));
         hash
     }
@@ -238,7 +286,7 @@ impl FlowSet {
 
     /// Prefetches the second flow of a bucket, unless the first has the key.
     #[inline]
-    pub fn nearer(&self, map: u32, key: FlowKey, hash: u64) {
+    pub fn nearer(&self, map: u16, key: FlowKey, hash: u64) {
         let entry = *self.buckets.get(hash);
         if entry != 0 {
             let (flow, _, way) = self.entry(entry);
@@ -252,7 +300,7 @@ impl FlowSet {
     fn link(&mut self, number: u32, way: usize) {
         let seed = self.seed;
         let flow = self.at(number);
-        let hash = flow.keys[way].hash(flow.map, seed);
+        let hash = flow.keys[way].hash(flow.map.into(), seed);
         let head = self.buckets.get_mut(hash);
         let next = core::mem::replace(head, number * 2 + way as u32 + 1);
         self.at(number).next[way] = next;
@@ -262,7 +310,7 @@ impl FlowSet {
         let seed = self.seed;
         let flow = self.at(number);
         let next = flow.next[way];
-        let hash = flow.keys[way].hash(flow.map, seed);
+        let hash = flow.keys[way].hash(flow.map.into(), seed);
         let own = number * 2 + way as u32 + 1;
         let head = self.buckets.get_mut(hash);
         if *head == own {
@@ -298,13 +346,14 @@ impl FlowSet {
     /// flow.
     pub fn add(&mut self, flow: Flow, now: u64) -> Option<u32> {
         let number = self.flows.take();
-        let (owner, guaranteed, expiry) = (flow.owner, flow.guaranteed, flow.expiry);
+        let (owner, guaranteed, expiry) = (flow.owner, flow.is_guaranteed(), flow.expiry);
         let (map, reply, same) = (flow.map, flow.keys[1], flow.keys[0] == flow.keys[1]);
         if let Some((other, _)) = self.find(map, reply) {
             self.forget(other);
         }
-        let epoch = self.owners.get(owner as usize).map_or(0, |owner| owner.epoch);
-        *self.at(number) = Flow { live: true, epoch, ..flow };
+        let epoch = self.owners.get(usize::from(owner)).map_or(0, |owner| owner.epoch);
+        let state = State(flow.state.0 | LIVE);
+        *self.at(number) = Flow { state, epoch, ..flow };
         self.live += 1;
         // A flow with equal keys: its packets count as replies, except the first.
         if !same {
@@ -312,7 +361,7 @@ impl FlowSet {
         }
         self.link(number, 1);
         self.push(usize::from(guaranteed), expiry, number);
-        if let Some(owner) = self.owners.get_mut(owner as usize) {
+        if let Some(owner) = self.owners.get_mut(usize::from(owner)) {
             owner.count += 1;
         }
         self.grow();
@@ -343,7 +392,7 @@ impl FlowSet {
         let slots = if fresh < self.live { self.old..self.old.saturating_add(PATIENCE) } else { 0..0 };
         for number in slots {
             let flow = self.flows.get(number)?;
-            if flow.live && !self.is_fresh(flow) {
+            if flow.is_live() && !self.is_fresh(flow) {
                 return Some(number);
             }
             self.old = number + 1;
@@ -380,17 +429,14 @@ impl FlowSet {
 
     /// Moves the first entry of a heap to the place of its expiry.
     fn relist(&mut self, heap: usize, expiry: u64) {
-        let (listed, number) = &mut self.heaps[heap][0];
-        *listed = expiry;
-        let number = *number;
-        self.at(number).listed = expiry;
+        self.heaps[heap][0].0 = expiry;
         self.down(heap, 0);
     }
 
     fn timeouts(&self, number: u32) -> Timeouts {
         let flow = &self.flows[number];
-        let owner = self.owners.get(flow.owner as usize);
-        owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize])
+        let owner = self.owners.get(usize::from(flow.owner));
+        owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking() as usize])
     }
 
     /// Removes expired flows, and further ones while there are more than `capacity`, in about `most` steps at most.
@@ -414,19 +460,19 @@ impl FlowSet {
 
     /// Marks all flows for removal; lookups no longer find them.
     pub fn renew_all(&mut self) {
-        (0..self.owners.len() as u32).for_each(|owner| self.renew_owner(owner));
+        (0..self.owners.len() as u16).for_each(|owner| self.renew_owner(owner));
     }
 
     /// Marks the flows of an owner for removal; lookups no longer find them.
-    pub fn renew_owner(&mut self, owner: u32) {
-        if let Some(owner) = self.owners.get_mut(owner as usize) {
+    pub fn renew_owner(&mut self, owner: u16) {
+        if let Some(owner) = self.owners.get_mut(usize::from(owner)) {
             (owner.count, owner.epoch) = (0, owner.epoch.wrapping_add(1));
             self.old = 0;
         }
     }
 
     fn is_fresh(&self, flow: &Flow) -> bool {
-        self.owners.get(flow.owner as usize).is_none_or(|owner| owner.epoch == flow.epoch)
+        self.owners.get(usize::from(flow.owner)).is_none_or(|owner| owner.epoch == flow.epoch)
     }
 
     /// Removes flows marked for removal in up to `places` slots from `from` on. Returns the slot to continue from, if
@@ -435,7 +481,7 @@ impl FlowSet {
         let end = from.saturating_add(places);
         for number in from..end {
             let flow = self.flows.get(number)?;
-            if flow.live && !self.is_fresh(flow) {
+            if flow.is_live() && !self.is_fresh(flow) {
                 self.forget(number);
             }
         }
@@ -450,44 +496,55 @@ impl FlowSet {
         self.flows.give_up()
     }
 
-    /// Updates a flow's expiry after a packet.
+    /// Calls `change` on the flow of a packet that arrives now, and postpones the flow's expiry.
     #[inline]
-    pub fn touch(&mut self, number: u32, now: u64) {
-        let timeouts = self.timeouts(number);
-        if timeouts.guarantee > 0 {
-            self.set_expiry(number, true, now.saturating_add(timeouts.guarantee));
+    pub fn pass<R>(&mut self, number: u32, now: u64, change: impl FnOnce(&mut Flow) -> R) -> Option<R> {
+        let flow = self.flows.get_mut(number).filter(|flow| flow.is_live())?;
+        let result = change(flow);
+        let owner = self.owners.get(usize::from(flow.owner));
+        let (guarantee, timeout) = owner.map_or((0, 0), |owner| {
+            let timeouts = &owner.timeouts[flow.tracking() as usize];
+            (timeouts.guarantee, timeouts.of(flow))
+        });
+        let guaranteed = guarantee > 0;
+        let expiry = now.saturating_add(if guaranteed { guarantee } else { timeout });
+        if guaranteed == flow.is_guaranteed() && expiry >= flow.expiry {
+            flow.expiry = expiry;
         } else {
-            let timeout = timeouts.of(self.at(number));
-            self.set_expiry(number, false, now.saturating_add(timeout));
+            self.set_expiry(number, guaranteed, expiry);
         }
+        Some(result)
+    }
+
+    /// Updates a flow's expiry after a packet.
+    #[cfg(test)]
+    fn touch(&mut self, number: u32, now: u64) {
+        self.pass(number, now, |_| ());
     }
 
     /// The time at which a flow may be removed if no further packet arrives.
     pub fn last_expiry(&self, flow: &Flow) -> u64 {
-        if !flow.guaranteed {
+        if !flow.is_guaranteed() {
             return flow.expiry;
         }
-        let owner = self.owners.get(flow.owner as usize);
-        let timeouts = owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking as usize]);
+        let owner = self.owners.get(usize::from(flow.owner));
+        let timeouts = owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking() as usize]);
         flow.expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee)
     }
 
-    #[inline]
     fn set_expiry(&mut self, number: u32, guaranteed: bool, expiry: u64) {
         let flow = self.at(number);
-        let (place, was) = (flow.place as usize, flow.guaranteed);
-        (flow.expiry, flow.guaranteed) = (expiry, guaranteed);
+        let (place, was) = (flow.place as usize, flow.is_guaranteed());
+        flow.expiry = expiry;
+        flow.guarantee(guaranteed);
         if was != guaranteed {
             self.remove_from_heap(usize::from(was), place);
             self.push(usize::from(guaranteed), expiry, number);
             return;
         }
         let heap = usize::from(guaranteed);
-        if expiry < self.at(number).listed
-            && let Some(item) = self.heaps[heap].get_mut(place)
-        {
+        if let Some(item) = self.heaps[heap].get_mut(place).filter(|item| expiry < item.0) {
             item.0 = expiry;
-            self.at(number).listed = expiry;
             self.up(heap, place);
         }
     }
@@ -495,7 +552,7 @@ impl FlowSet {
     /// Removes a flow.
     pub fn forget(&mut self, number: u32) {
         let Some(flow) = self.get_mut(number) else { return };
-        let (heap, place) = (usize::from(flow.guaranteed), flow.place as usize);
+        let (heap, place) = (usize::from(flow.is_guaranteed()), flow.place as usize);
         let (owner, epoch) = (flow.owner, flow.epoch);
         let same = flow.keys[0] == flow.keys[1];
         if !same {
@@ -505,7 +562,7 @@ impl FlowSet {
         self.remove_from_heap(heap, place);
         self.flows.free(number);
         self.live -= 1;
-        if let Some(owner) = self.owners.get_mut(owner as usize).filter(|owner| owner.epoch == epoch) {
+        if let Some(owner) = self.owners.get_mut(usize::from(owner)).filter(|owner| owner.epoch == epoch) {
             owner.count = owner.count.saturating_sub(1);
         }
     }
@@ -513,8 +570,7 @@ impl FlowSet {
     fn push(&mut self, heap: usize, expiry: u64, number: u32) {
         self.heaps[heap].push((expiry, number));
         let place = self.heaps[heap].len() - 1;
-        let flow = self.at(number);
-        (flow.place, flow.listed) = (place as u32, expiry);
+        self.at(number).place = place as u32;
         self.up(heap, place);
     }
 
@@ -598,7 +654,7 @@ mod tests {
     fn add(set: &mut FlowSet, number: u32, guaranteed: bool, now: u64) -> Option<u32> {
         let keys = [key(number), key(number + (1 << 31)).reverse()];
         let expiry = now + if guaranteed { 5 } else { 100 };
-        set.add(Flow { keys, guaranteed, expiry, ..Flow::default() }, now)
+        set.add(Flow { keys, expiry, ..Flow::default() }.tracked(Tracking::Plain, guaranteed), now)
     }
 
     #[test]
@@ -687,8 +743,8 @@ mod tests {
                 for flow in set.iter() {
                     assert!(set.find(0, flow.keys[0]).is_some() && set.find(0, flow.keys[1]).is_some());
                     let number = set.find(0, flow.keys[0]).unwrap().0;
-                    let listed = (flow.listed, number);
-                    assert_eq!(set.heaps[usize::from(flow.guaranteed)][flow.place as usize], listed);
+                    let listed = set.heaps[usize::from(flow.is_guaranteed())][flow.place as usize];
+                    assert!(listed.1 == number && listed.0 <= flow.expiry);
                 }
             }
         }

@@ -148,7 +148,7 @@ fn the_next_router_continues_removing_flows() {
 fn flows_of_a_replaced_router_are_removed_in_steps() {
     let more = "; s :: UDPRewriter(drop, CAPACITY r); Idle -> s -> Discard;";
     let mut router = build(&(text([0, 1], "") + more));
-    (0..5000).for_each(|number| assert!(send(&mut router, 0, number).is_some()));
+    (0..20_000).for_each(|number| assert!(send(&mut router, 0, number).is_some()));
     let pieces = (0..1000).take_while(|_| router.dispose() == Progress::More).count();
     assert!((4..1000).contains(&pieces), "{pieces}");
     assert!(router.is_empty());
