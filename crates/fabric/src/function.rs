@@ -102,6 +102,8 @@ struct Hosted {
 /// The functions of a worker.
 #[derive(Default)]
 pub struct Functions {
+    /// Nanoseconds for which a function polls its ports after the last frame.
+    spin: u64,
     all: Vec<Hosted>,
     /// Number of those that have something to do.
     active: usize,
@@ -121,6 +123,11 @@ pub struct Ran {
 }
 
 impl Functions {
+    /// None yet. Each polls its ports for `spin` nanoseconds after the last frame, before it waits to be woken.
+    pub fn new(spin: u64) -> Functions {
+        Functions { spin, ..Functions::default() }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
@@ -139,7 +146,8 @@ impl Functions {
             let limit = LogLimit::new(LINES, Duration::from_secs(1));
             Box::new(Log { function: name.clone(), limit }) as Box<dyn Console>
         });
-        let build = Build::first(&function, Seat { ports: ports.clone(), handlers, console });
+        let build =
+            Build::first(&function, Seat { ports: ports.clone(), handlers, console, spin: self.spin });
         self.all.push(Hosted {
             number,
             bit,
@@ -427,7 +435,7 @@ mod tests {
         if let Some(console) = console {
             let (_, theirs) = UnixStream::pair().unwrap();
             let handlers = ("handlers".to_string(), theirs);
-            let seat = Seat { ports: vec![inside.clone()], handlers, console: Box::new(console) };
+            let seat = Seat { ports: vec![inside.clone()], handlers, console: Box::new(console), spin: 0 };
             functions.all[0].life = Life::Unbuilt(Box::new(Build::first(&function, seat)));
         }
         let (number, next) = functions.next_build().unwrap();
@@ -488,6 +496,26 @@ mod tests {
         let (sent, received) = (&rig.inside.counters, &second.counters);
         assert_eq!((sent.tx_frames.load(SeqCst), received.rx_bytes.load(SeqCst)), (1, 60));
         assert!(rig.functions.all.iter().all(|hosted| hosted.idle.load(SeqCst)));
+    }
+
+    #[test]
+    fn a_function_polls_its_ports_for_a_while() {
+        let clock = Clock::new();
+        for (spin, polls) in [(0, false), (u64::MAX, true)] {
+            let mut functions = Functions::new(spin);
+            let (inside, _reports, _callers) =
+                added(&mut functions, (7, 3), "FromPort(a) -> ToPort(a);", None);
+            let mut rest = |functions: &mut Functions| {
+                (0..1000).any(|_| !functions.turn(clock.now(), &clock, false).busy)
+            };
+            functions.wake(3);
+            assert!(rest(&mut functions), "no frame came yet");
+            let mut sender = Sender::new(inside.to.clone());
+            sender.push(Pool::new().copy(&[5; 60]).unwrap().into_parcel());
+            assert!(sender.flush());
+            functions.wake(3);
+            assert_eq!(rest(&mut functions), !polls);
+        }
     }
 
     #[test]

@@ -242,7 +242,10 @@ impl Worker {
                  end what takes asynchronous I/O, and start the fabric again"
             );
         }
-        let mut functions = Functions::default();
+        let mut functions = Functions::new(match self.policy.poll {
+            Poll::Never => 0,
+            Poll::Adaptive | Poll::Always => self.policy.spin,
+        });
         while self.round(&mut functions, true) {
             if let Some((number, next)) = functions.next_build() {
                 (self, functions) = match self.build(functions, number, *next) {

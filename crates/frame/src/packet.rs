@@ -9,20 +9,21 @@ mod buffer;
 mod burst;
 mod complete;
 mod parcel;
+mod pending;
 mod pool;
 
 pub use annotation::{ANNOTATION_BYTES, Annotations, PacketType};
 pub use burst::{PACKETS, PacketBurst};
-pub use parcel::{Lent, Parcel};
-pub use pool::{PACKET, Pool, SMALL};
+pub use parcel::{Lent, Parcel, Unpacked};
+pub use pool::{Blank, PACKET, Pool, SMALL};
 
-use crate::Offload;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use buffer::Buffer;
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
+use pending::Pending;
 use pool::FreeList;
 use ringway_mem::prefetch_value;
 use ringway_wire::Header;
@@ -36,10 +37,15 @@ pub const LARGEST_BUFFER: usize = 1 << 24;
 /// Size of a cache line.
 const LINE: usize = 64;
 
-/// A packet: a cache line that describes the data, and a cache line of annotations.
+/// A packet: a cache line that describes the data, and a cache line of annotations, which most packets of a function
+/// that only passes frames on do without.
 #[repr(C, align(64))]
 struct Inner {
     buffer: Buffer,
+    free_list: Rc<FreeList>,
+    /// Nanoseconds since 1970; 0 if unknown.
+    timestamp: u64,
+    pending: Pending,
     /// The buffer's capacity, copied so that accessing the data does not touch the buffer's header.
     capacity: u32,
     /// At most `end`.
@@ -49,14 +55,12 @@ struct Inner {
     mac: u32,
     network: u32,
     transport: u32,
-    /// Offset of the first checksummed byte of a pending checksum; `offload`'s own `csum_start` is not used.
+    /// Offset of the first checksummed byte of a pending checksum.
     csum_start: u32,
-    offload: Offload,
     /// Whether the packet was cloned, so that clones may exist.
     cloned: Cell<bool>,
     /// Whether annotations may be set. If not, reusing the packet does not touch their cache line.
     annotated: bool,
-    free_list: Rc<FreeList>,
     notes: Annotations,
 }
 
@@ -68,9 +72,13 @@ impl Inner {
         Inner::count_buffer(&free_list, &buffer, 1);
         let (capacity, notes) = (buffer.capacity() as u32, Annotations::default());
         let (mac, network, transport, csum_start) = (UNSET, UNSET, UNSET, UNSET);
-        let (offload, cloned, annotated) = (Offload::default(), Cell::new(false), false);
+        let (timestamp, pending) = (0, Pending::default());
+        let (cloned, annotated) = (Cell::new(false), false);
         Self {
             buffer,
+            free_list,
+            timestamp,
+            pending,
             capacity,
             start: 0,
             end: 0,
@@ -78,10 +86,8 @@ impl Inner {
             network,
             transport,
             csum_start,
-            offload,
             cloned,
             annotated,
-            free_list,
             notes,
         }
     }
@@ -93,7 +99,7 @@ impl Inner {
         self.start = headroom;
         self.end = headroom + length;
         (self.mac, self.network, self.transport) = (UNSET, UNSET, UNSET);
-        (self.csum_start, self.offload) = (UNSET, Offload::default());
+        (self.csum_start, self.pending, self.timestamp) = (UNSET, Pending::default(), 0);
         self.cloned.set(false);
         if core::mem::take(&mut self.annotated) {
             self.notes = Annotations::default();
@@ -385,6 +391,24 @@ impl Packet {
         (all, inner.start as usize..inner.end as usize)
     }
 
+    /// When it was received, in nanoseconds since 1970; 0 if unknown.
+    #[inline]
+    pub fn timestamp(&self) -> u64 {
+        self.0.timestamp
+    }
+
+    /// Sets the time at which it was received.
+    #[inline]
+    pub fn set_timestamp(&mut self, nanoseconds: u64) {
+        self.0.timestamp = nanoseconds;
+    }
+
+    /// Copies another packet's annotations and timestamp.
+    pub fn copy_notes(&mut self, from: &Packet) {
+        self.0.timestamp = from.0.timestamp;
+        *self.notes_mut() = from.notes().clone();
+    }
+
     /// Annotations of elements.
     #[inline]
     pub fn notes(&self) -> &Annotations {
@@ -537,7 +561,7 @@ impl Clone for Packet {
         inner.start = from.start;
         inner.end = from.end;
         (inner.mac, inner.network, inner.transport) = (from.mac, from.network, from.transport);
-        (inner.csum_start, inner.offload) = (from.csum_start, from.offload);
+        (inner.csum_start, inner.pending, inner.timestamp) = (from.csum_start, from.pending, from.timestamp);
         if from.annotated || inner.annotated {
             inner.notes = from.notes.clone();
             inner.annotated = from.annotated;

@@ -4,7 +4,7 @@
 //! lane locked tries again in its next turn.
 
 use crate::Doorbell;
-use ringway_frame::packet::{Parcel, SMALL};
+use ringway_frame::packet::{Blank, Parcel, SMALL};
 use ringway_frame::{CountersRef, Reason};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -22,7 +22,7 @@ const LONG: usize = 4 << 20;
 struct Stock {
     frames: Vec<Parcel>,
     /// Buffers without frames, on their way from the receiver to the sender.
-    blanks: Vec<Parcel>,
+    blanks: Vec<Blank>,
     /// Bytes of the frames that need a larger buffer than a usual one.
     long: usize,
 }
@@ -198,7 +198,7 @@ impl Sender {
 
     /// Moves up to `most` empty buffers that the receiver gave back to `to`.
     #[inline]
-    pub fn blanks(&mut self, most: usize, to: &mut Vec<Parcel>) {
+    pub fn blanks(&mut self, most: usize, to: &mut Vec<Blank>) {
         if let Some(mut stock) = self.lane.stock() {
             let kept = stock.blanks.len().saturating_sub(most);
             to.extend(stock.blanks.drain(kept..));
@@ -212,6 +212,12 @@ impl Sender {
             self.long += parcel.len();
         }
         self.staged.push(parcel);
+    }
+
+    /// Appends frames of the usual size by `append`, which returns what it did; there is room for them.
+    #[inline]
+    pub fn push_all<R>(&mut self, append: impl FnOnce(&mut Vec<Parcel>) -> R) -> R {
+        append(&mut self.staged)
     }
 
     /// Makes the frames visible, and wakes the receiver if it waits; `false` if the lane is locked now.
@@ -249,9 +255,9 @@ impl Receiver {
     }
 
     /// Moves up to `most` frames, in order, to `to`, and the empty buffers `blanks` to the sender, as many as it can
-    /// use. Returns how many more of them it can use; `None` if the lane is locked now, and nothing is moved.
+    /// use. Returns what is left; `None` if the lane is locked now, and nothing is moved.
     #[inline]
-    pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Parcel>) -> Option<usize> {
+    pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Blank>) -> Option<Left> {
         let mut stock = self.lane.stock()?;
         let count = most.min(stock.frames.len());
         stock.leave(count);
@@ -262,13 +268,22 @@ impl Receiver {
         }
         let room = LANE.saturating_sub(stock.blanks.len());
         stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
-        let missing = LANE.saturating_sub(stock.blanks.len() + stock.frames.len());
+        let (frames, ready) = (stock.frames.len(), stock.blanks.len());
         drop(stock);
         if count > 0 && self.lane.starved.load(SeqCst) && self.lane.starved.swap(false, SeqCst) {
             ring(&self.lane.sender);
         }
-        Some(missing)
+        Some(Left { frames, missing: LANE.saturating_sub(ready + frames) })
     }
+}
+
+/// A lane after a look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Number of frames that wait.
+    pub frames: usize,
+    /// Number of empty buffers that the sender can use in addition.
+    pub missing: usize,
 }
 
 /// What a port shares with the function of this process that has it.
@@ -407,7 +422,7 @@ mod tests {
         assert_eq!(bell.0.load(SeqCst), 1, "the second frame finds the receiver awake");
         assert!(!lane.arm() && lane.has_frames());
         let (mut got, mut blanks) = (Vec::new(), vec![pool.blank()]);
-        assert_eq!(receiver.receive(64, &mut got, &mut blanks), Some(LANE - 1));
+        assert_eq!(receiver.receive(64, &mut got, &mut blanks), Some(Left { frames: 0, missing: LANE - 1 }));
         assert_eq!(got.iter().map(|parcel| parcel.data()[0]).collect::<Vec<_>>(), [0, 1]);
         sender.blanks(64, &mut blanks);
         assert_eq!(blanks.len(), 1);
@@ -425,7 +440,10 @@ mod tests {
         assert!(sender.flush() && sender.room(1) == 0);
         assert!(sender.wait_for_room() && !lane.has_room());
         let mut got = Vec::new();
-        assert_eq!(receiver.receive(1, &mut got, &mut Vec::new()), Some(1));
+        assert_eq!(
+            receiver.receive(1, &mut got, &mut Vec::new()),
+            Some(Left { frames: LANE - 1, missing: 1 })
+        );
         assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(2) == 1 && got.len() == 1);
     }
 
@@ -480,7 +498,7 @@ mod tests {
         }
         assert!(!lane.starved.load(SeqCst) && lane.has_room());
         let pool = Pool::new();
-        (0..LANE).for_each(|_| sender.push(pool.blank()));
+        (0..LANE).for_each(|_| sender.push(pool.blank().into()));
         assert!(sender.flush() && sender.wait_for_room(), "the lane is full");
         assert!(lane.starved.load(SeqCst));
     }

@@ -61,7 +61,7 @@ impl AggregateIpAddrPair {
     fn tag(&mut self, packet: &Packet) -> Option<(u32, u8)> {
         let (ip, ..) = Ipv4::parse(packet.network_data()?).filter(|(ip, ..)| ip.version() == 4)?;
         let (source, destination) = (ip.source.get(), ip.destination.get());
-        let now = packet.notes().timestamp;
+        let now = packet.timestamp();
         if now >= self.reap_at {
             self.forget(now);
             self.reap_at = now.saturating_add(self.reap.max(1));

@@ -276,7 +276,7 @@ impl Element for AggregateIpFlows {
             return self.action(burst, cx);
         }
         for packet in burst.drain() {
-            let now = packet.notes().timestamp;
+            let now = packet.timestamp();
             self.housekeeping(now, cx);
             let lookup = self.lookup(&packet, now, cx);
             let mut out = |tag, packet| emit(tag, packet, cx);
@@ -290,7 +290,7 @@ impl Element for AggregateIpFlows {
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         burst.filter_map(|mut packet| {
-            let now = packet.notes().timestamp;
+            let now = packet.timestamp();
             self.housekeeping(now, cx);
             match self.lookup(&packet, now, cx) {
                 Lookup::Tag(tag) => {

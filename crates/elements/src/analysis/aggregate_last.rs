@@ -90,7 +90,7 @@ impl Element for AggregateLast {
             let more = packet.notes().u32(Annotations::EXTRA_PACKETS).wrapping_add(1);
             let length = packet.notes().u32(Annotations::EXTRA_LENGTH).wrapping_add(packet.len() as u32);
             let number = self.aggregates.find_one(aggregate).unwrap_or_else(|| {
-                let seen = Seen { first: packet.notes().timestamp, ..Seen::default() };
+                let seen = Seen { first: packet.timestamp(), ..Seen::default() };
                 let (number, evicted) = self.aggregates.add_one(aggregate, seen, now);
                 if let Some(packet) = evicted.and_then(|(_, seen)| finished(seen)) {
                     cx.push(0, packet);

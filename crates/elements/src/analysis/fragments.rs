@@ -47,7 +47,7 @@ fn datagram(packet: &Packet) -> Datagram {
 fn release(queue: &mut VecDeque<Held>, until: u64, out: Out<'_>) -> usize {
     let mut released = 0;
     while let Some(first) = queue.pop_front() {
-        if first.tag.is_none() && first.packet.notes().timestamp >= until {
+        if first.tag.is_none() && first.packet.timestamp() >= until {
             queue.push_front(first);
             break;
         }
@@ -73,7 +73,7 @@ impl Fragments {
         let datagram = datagram(&packet);
         let more = packet.network_data().is_some_and(|ip| Ipv4::padded(ip).more_fragments());
         if more && self.known.len() < MOST_KNOWN {
-            self.known.insert(datagram, (tag, packet.notes().timestamp));
+            self.known.insert(datagram, (tag, packet.timestamp()));
         }
         let pair = (datagram.0.min(datagram.1), datagram.0.max(datagram.1));
         let Some(queue) = self.held.get_mut(&pair) else { return out(Some(tag), packet) };

@@ -173,7 +173,7 @@ impl Element for TimeFilter {
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         burst.filter_map(|packet| {
-            if self.passes(packet.notes().timestamp, cx) {
+            if self.passes(packet.timestamp(), cx) {
                 return Some(packet);
             }
             cx.push(1, packet);

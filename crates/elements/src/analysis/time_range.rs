@@ -28,7 +28,7 @@ impl Element for TimeRange {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         for packet in burst.iter() {
-            let time = packet.notes().timestamp;
+            let time = packet.timestamp();
             let (first, last) = self.range.unwrap_or((time, time));
             self.range = Some((first.min(time), last.max(time)));
         }

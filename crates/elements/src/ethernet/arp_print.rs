@@ -78,7 +78,7 @@ impl ArpPrint {
             let _ = write!(line, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(line, "{}: ", Timestamp(packet.notes().timestamp));
+            let _ = write!(line, "{}: ", Timestamp(packet.timestamp()));
         }
         let mac = packet.mac_header().unwrap_or(0);
         let bytes = packet.mac_data().unwrap_or_else(|| packet.data());

@@ -295,7 +295,7 @@ impl ArpQuerier {
             ..Arp::new(REQUEST)
         };
         if let Some(mut frame) = arp::make(to, &request, Some(packet), cx) {
-            frame.notes_mut().timestamp = packet.notes().timestamp;
+            frame.set_timestamp(packet.timestamp());
             self.queries += 1;
             let port = cx.noutputs().saturating_sub(1);
             cx.push(port, frame);

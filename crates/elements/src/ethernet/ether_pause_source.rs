@@ -57,7 +57,7 @@ impl EtherPauseSource {
         *header = Ethernet { destination, source, ethertype: EtherType::MAC_CONTROL };
         *<[U16; 2]>::of_mut(control)? = [PAUSE.into(), self.time.into()];
         let mut packet = cx.packet(&frame)?;
-        packet.notes_mut().timestamp = cx.packet_time();
+        packet.set_timestamp(cx.packet_time());
         packet.set_mac_header(0);
         self.count += 1;
         Some(packet)

@@ -206,7 +206,7 @@ impl IcmpError {
         if self.fix {
             notes.set_u8(Annotations::FIX_IP_SRC, 1);
         }
-        notes.timestamp = cx.now();
+        made.set_timestamp(cx.now());
         Some(made)
     }
 }

@@ -282,7 +282,7 @@ impl IcmpPingSource {
         self.message.encap.id = self.message.sequence;
         self.sent[usize::from(self.message.sequence) % WINDOW] = Request { at, answered: false };
         self.message.wrap(&mut packet);
-        packet.notes_mut().timestamp = at;
+        packet.set_timestamp(at);
         self.count += 1;
         Some(packet)
     }
@@ -302,7 +302,7 @@ impl IcmpPingSource {
             return Some(payload);
         }
         self.trips.duplicates += u64::from(core::mem::replace(&mut request.answered, true));
-        let arrived = Some(packet.notes().timestamp).filter(|arrived| *arrived > 0);
+        let arrived = Some(packet.timestamp()).filter(|arrived| *arrived > 0);
         let trip = arrived.map(|arrived| arrived.saturating_sub(request.at) / 1000);
         self.trips.add(trip);
         if self.verbose {

@@ -140,7 +140,7 @@ impl IpFragmenter {
             head[Ipv4::LEN..].copy_from_slice(options);
             tail.copy_from_slice(&data[header + offset..header + offset + piece]);
             made.set_network_header(0, own);
-            *made.notes_mut() = whole.notes().clone();
+            made.copy_notes(whole);
             self.fragments += 1;
             cx.push(0, made);
             offset += piece;

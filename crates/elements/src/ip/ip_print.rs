@@ -135,7 +135,7 @@ impl IpPrint {
             let _ = write!(line, "{}: ", self.label);
         }
         if self.timestamp {
-            let _ = write!(line, "{}: ", Timestamp(packet.notes().timestamp));
+            let _ = write!(line, "{}: ", Timestamp(packet.timestamp()));
         }
         if self.aggregate {
             let _ = write!(line, "#{}", packet.notes().u32(Annotations::AGGREGATE));

@@ -151,10 +151,10 @@ impl IpReassembler {
     /// Adds a fragment; returns the packet if that completes it.
     fn add(&mut self, mut packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
         self.seen += 1;
-        if packet.notes().timestamp == 0 {
-            packet.notes_mut().timestamp = cx.now();
+        if packet.timestamp() == 0 {
+            packet.set_timestamp(cx.now());
         }
-        let now = packet.notes().timestamp;
+        let now = packet.timestamp();
         if now >= self.next_reap {
             self.reap(now, cx);
         }
@@ -193,7 +193,7 @@ impl IpReassembler {
         self.good += 1;
         let largest = assembly.largest;
         let mut whole = self.emit(assembly)?;
-        whole.notes_mut().timestamp = now;
+        whole.set_timestamp(now);
         if let Some(at) = self.mtu_annotation {
             whole.notes_mut().set_u16(at, largest);
         }

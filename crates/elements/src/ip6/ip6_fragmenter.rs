@@ -111,7 +111,7 @@ impl Ip6Fragmenter {
             out[own + cut.headers..front].copy_from_slice(header.bytes());
             out[front..].copy_from_slice(piece);
             made.set_network_header(own as isize, cut.headers);
-            *made.notes_mut() = packet.notes().clone();
+            made.copy_notes(&packet);
             self.fragments += 1;
             cx.push(0, made);
             offset += piece.len();

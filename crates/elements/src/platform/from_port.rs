@@ -196,7 +196,7 @@ impl<P: Plug> Element for FromPort<P> {
         let time = if self.timestamp { cx.packet_time() } else { 0 };
         for packet in burst.iter_mut() {
             self.bytes += packet.len() as u64;
-            packet.notes_mut().timestamp = time;
+            packet.set_timestamp(time);
         }
         cx.push_burst(0, &mut burst);
         cx.reschedule(task);

@@ -55,16 +55,16 @@ impl Element for AdjustTimestamp {
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         for packet in burst.iter_mut() {
-            let notes = packet.notes_mut();
-            let old = if self.first { notes.u64(Annotations::FIRST_TIMESTAMP) } else { notes.timestamp };
+            let first = packet.notes().u64(Annotations::FIRST_TIMESTAMP);
+            let old = if self.first { first } else { packet.timestamp() };
             if old == 0 && !self.all {
                 continue;
             }
             let new = self.shift.apply(old);
             if self.first {
-                notes.set_u64(Annotations::FIRST_TIMESTAMP, new);
+                packet.notes_mut().set_u64(Annotations::FIRST_TIMESTAMP, new);
             } else {
-                notes.timestamp = new;
+                packet.set_timestamp(new);
             }
         }
     }

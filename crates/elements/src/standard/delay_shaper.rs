@@ -49,7 +49,7 @@ impl Element for DelayShaper {
         let now = cx.now();
         if self.held.is_none() {
             self.held = cx.lend(self, |cx| cx.pull_one(0)).map(|packet| {
-                let stamp = packet.notes().timestamp;
+                let stamp = packet.timestamp();
                 // As in Click, a timestamp in the first second counts as unset.
                 let began = if stamp < SECOND { now } else { stamp };
                 (began.saturating_add(self.delay), packet)
@@ -57,7 +57,7 @@ impl Element for DelayShaper {
         }
         match self.held.take() {
             Some((when, mut packet)) if when <= now => {
-                packet.notes_mut().timestamp = now;
+                packet.set_timestamp(now);
                 burst.push(packet);
             }
             Some((when, packet)) => {

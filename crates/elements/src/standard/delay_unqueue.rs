@@ -46,10 +46,10 @@ impl Element for DelayUnqueue {
             if self.held.is_none() {
                 self.held = cx.lend(self, |cx| cx.pull_one(0));
                 if let Some(packet) = &mut self.held {
-                    let stamp = packet.notes().timestamp;
+                    let stamp = packet.timestamp();
                     // As in Click, a timestamp in the first second counts as unset.
                     let began = if stamp < SECOND { cx.now() } else { stamp };
-                    packet.notes_mut().timestamp = began.saturating_add(self.delay);
+                    packet.set_timestamp(began.saturating_add(self.delay));
                 }
             }
             let Some(packet) = self.held.take() else {
@@ -59,7 +59,7 @@ impl Element for DelayUnqueue {
                 return worked;
             };
             let now = cx.now();
-            let when = packet.notes().timestamp;
+            let when = packet.timestamp();
             if when > now {
                 self.held = Some(packet);
                 if let Some(timer) = self.timer {

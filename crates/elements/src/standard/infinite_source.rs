@@ -85,7 +85,7 @@ impl InfiniteSource {
                 }
             }
             if self.timestamp {
-                packet.notes_mut().timestamp = cx.packet_time();
+                packet.set_timestamp(cx.packet_time());
             }
             give(self, cx, packet);
             self.count += 1;

@@ -47,7 +47,7 @@ impl LinkUnqueue {
     }
 
     fn last(&self) -> Option<u64> {
-        self.link.back().map(|packet| packet.notes().timestamp)
+        self.link.back().map(|packet| packet.timestamp())
     }
 
     fn take_in(&mut self, now: u64, cx: &mut Context<'_>) -> bool {
@@ -61,7 +61,7 @@ impl LinkUnqueue {
             let length = packet.len() as u64 + u64::from(packet.notes().u32(Annotations::EXTRA_LENGTH));
             let from = self.last().filter(|_| self.back_to_back).unwrap_or(arrives);
             let time = length.saturating_mul(SECOND) / u64::from(self.bandwidth);
-            packet.notes_mut().timestamp = from.saturating_add(time);
+            packet.set_timestamp(from.saturating_add(time));
             self.link.push_back(packet);
             (worked, self.back_to_back) = (true, true);
         }
@@ -92,14 +92,14 @@ impl Element for LinkUnqueue {
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
         let now = cx.now();
         let mut worked = self.take_in(now, cx);
-        while let Some(packet) = self.link.pop_front_if(|packet| packet.notes().timestamp <= now) {
+        while let Some(packet) = self.link.pop_front_if(|packet| packet.timestamp() <= now) {
             cx.lend(self, |cx| cx.push(0, packet));
             worked = true;
         }
         let active = cx.is_active(&self.signal);
         match (self.link.front(), self.last(), self.timer) {
             (Some(first), Some(last), Some(timer)) => {
-                let leaves = first.notes().timestamp;
+                let leaves = first.timestamp();
                 let room = last.saturating_sub(self.latency);
                 let next = if active { leaves.min(room) } else { leaves };
                 match next.checked_sub(now) {

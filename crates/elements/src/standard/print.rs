@@ -90,7 +90,7 @@ impl Print {
         let separator = |line: &str| if line.is_empty() { "" } else { ": " };
         if self.timestamp {
             let before = separator(&line);
-            let _ = write!(line, "{before}{}", Timestamp(packet.notes().timestamp));
+            let _ = write!(line, "{before}{}", Timestamp(packet.timestamp()));
         }
         let before = separator(&line);
         let _ = write!(line, "{before}{:4}", packet.len());

@@ -69,7 +69,7 @@ impl RatedSource {
             return None;
         }
         let mut packet = cx.packet(&self.template)?;
-        packet.notes_mut().timestamp = cx.now();
+        packet.set_timestamp(cx.now());
         Some(packet)
     }
 

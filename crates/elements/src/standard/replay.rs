@@ -77,7 +77,7 @@ impl Replay {
                 return Err(port);
             }
         }
-        let times = self.inputs.iter().map(|(packet, _)| packet.as_ref().map(|p| p.notes().timestamp));
+        let times = self.inputs.iter().map(|(packet, _)| packet.as_ref().map(|p| p.timestamp()));
         Ok(times.enumerate().min_by_key(|(_, time)| *time).map_or(0, |(port, _)| port))
     }
 
@@ -128,7 +128,7 @@ impl Replay {
         let (first, next) = (self.kept.first()?, self.kept.get(self.next)?);
         let now = cx.steady();
         let began = *self.began.get_or_insert(now);
-        let offset = next.0.notes().timestamp.saturating_sub(first.0.notes().timestamp);
+        let offset = next.0.timestamp().saturating_sub(first.0.timestamp());
         let offset = u128::from(offset) * 100 / u128::from(self.timing);
         let due = began.saturating_add(u64::try_from(offset).unwrap_or(u64::MAX));
         (due > now).then_some(due)

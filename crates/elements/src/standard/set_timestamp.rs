@@ -32,11 +32,11 @@ impl Element for SetTimestamp {
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.iter_mut() {
             let now = self.timestamp.unwrap_or_else(|| cx.packet_time());
-            let old = packet.notes().timestamp;
+            let old = packet.timestamp();
             let new = if self.delta { now.saturating_sub(old) } else { now };
             match self.first {
                 true => packet.notes_mut().set_u64(Annotations::FIRST_TIMESTAMP, new),
-                false => packet.notes_mut().timestamp = new,
+                false => packet.set_timestamp(new),
             }
         }
     }

@@ -46,12 +46,12 @@ impl Element for SetTimestampDelta {
 
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.iter_mut() {
-            let stamp = packet.notes().timestamp;
-            packet.notes_mut().timestamp = match self.base {
+            let stamp = packet.timestamp();
+            packet.set_timestamp(match self.base {
                 Base::Range => stamp.saturating_sub(*self.first.get_or_insert(stamp)),
                 Base::Now => cx.packet_time().saturating_sub(stamp),
                 Base::First => stamp.saturating_sub(packet.notes().u64(Annotations::FIRST_TIMESTAMP)),
-            };
+            });
         }
     }
 

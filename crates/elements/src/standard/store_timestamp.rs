@@ -35,7 +35,7 @@ impl StoreTimestamp {
         if !grow(packet, missing) {
             return false;
         }
-        let time = packet.notes().timestamp;
+        let time = packet.timestamp();
         let data = packet.data_mut();
         put(data, at, ((time / SECOND) as u32).to_be_bytes());
         put(data, at + 4, ((time % SECOND) as u32).to_be_bytes());

@@ -43,7 +43,7 @@ impl TimeSortedSched {
                 let Some(packet) = cx.pull_one(input) else { break };
                 self.arrivals += 1;
                 self.inputs[input].1 += 1;
-                self.held.insert((packet.notes().timestamp, self.arrivals), (input, packet));
+                self.held.insert((packet.timestamp(), self.arrivals), (input, packet));
             }
         }
         waiting

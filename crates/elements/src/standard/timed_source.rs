@@ -83,7 +83,7 @@ impl Element for TimedSource {
         }
         if let Some(mut packet) = cx.make_packet(usize::from(self.headroom), self.data.len(), 0) {
             packet.data_mut().copy_from_slice(&self.data);
-            packet.notes_mut().timestamp = cx.now();
+            packet.set_timestamp(cx.now());
             cx.lend(self, |cx| cx.push(0, packet));
             self.count += 1;
         }

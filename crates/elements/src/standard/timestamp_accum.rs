@@ -19,7 +19,7 @@ pub struct TimestampAccum {
 impl Element for TimestampAccum {
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         for packet in burst.iter() {
-            let passed = cx.packet_time().saturating_sub(packet.notes().timestamp);
+            let passed = cx.packet_time().saturating_sub(packet.timestamp());
             self.time = self.time.saturating_add(passed);
             self.count += 1;
         }

@@ -26,6 +26,7 @@ pub(super) struct Maker {
     /// Length of the IP header.
     pub(super) header: usize,
     pub(super) notes: Annotations,
+    pub(super) timestamp: u64,
     /// Whether another EtherType was requested.
     other: bool,
     pub(super) icmp_type: Option<u8>,
@@ -205,18 +206,18 @@ impl Maker {
 
     fn note(&mut self, field: Field, number: u64) {
         let notes = &mut self.notes;
-        let time = notes.timestamp as i64;
+        let time = self.timestamp as i64;
         match field {
-            Field::Timestamp | Field::NanoTimestamp => notes.timestamp = number,
+            Field::Timestamp | Field::NanoTimestamp => self.timestamp = number,
             Field::Seconds => {
                 let rest = time.rem_euclid(1_000_000_000);
-                notes.timestamp = (i64::from(number as u32) * 1_000_000_000 + rest) as u64;
+                self.timestamp = (i64::from(number as u32) * 1_000_000_000 + rest) as u64;
             }
             Field::Microseconds => {
                 let whole = time.div_euclid(1_000_000_000) * 1_000_000_000;
-                notes.timestamp = (whole + number as i64 % 1_000_000 * 1000) as u64;
+                self.timestamp = (whole + number as i64 % 1_000_000 * 1000) as u64;
             }
-            Field::AllMicroseconds => notes.timestamp = number.wrapping_mul(1000),
+            Field::AllMicroseconds => self.timestamp = number.wrapping_mul(1000),
             Field::FirstTimestamp | Field::FirstNanoTimestamp => {
                 notes.set_u64(Annotations::FIRST_TIMESTAMP, number);
             }

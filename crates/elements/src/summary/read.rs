@@ -319,6 +319,7 @@ impl Reader {
         front.copy_from_slice(link);
         back.copy_from_slice(&maker.network);
         *packet.notes_mut() = maker.notes.clone();
+        packet.set_timestamp(maker.timestamp);
         if !link.is_empty() {
             packet.set_mac_header(0);
         }

@@ -189,12 +189,12 @@ impl<'a> View<'a> {
     }
 
     fn noted(&self, field: Field) -> Option<u64> {
-        let notes = self.packet.notes();
+        let (notes, time) = (self.packet.notes(), self.packet.timestamp());
         Some(match field {
-            Field::Timestamp | Field::NanoTimestamp => notes.timestamp,
-            Field::Seconds => (notes.timestamp as i64).div_euclid(1_000_000_000) as u32 as u64,
-            Field::Microseconds => (notes.timestamp as i64).rem_euclid(1_000_000_000) as u64 / 1000,
-            Field::AllMicroseconds => (notes.timestamp as i64).div_euclid(1000) as u64,
+            Field::Timestamp | Field::NanoTimestamp => time,
+            Field::Seconds => (time as i64).div_euclid(1_000_000_000) as u32 as u64,
+            Field::Microseconds => (time as i64).rem_euclid(1_000_000_000) as u64 / 1000,
+            Field::AllMicroseconds => (time as i64).div_euclid(1000) as u64,
             Field::FirstTimestamp | Field::FirstNanoTimestamp => notes.u64(Annotations::FIRST_TIMESTAMP),
             Field::Count => 1 + u64::from(notes.u32(Annotations::EXTRA_PACKETS)),
             Field::Link | Field::Paint | Field::Direction => notes.paint().into(),

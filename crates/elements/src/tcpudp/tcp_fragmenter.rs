@@ -78,7 +78,7 @@ impl TcpFragmenter {
         head.copy_from_slice(data.get(..parts.payload)?);
         rest.copy_from_slice(data.get(parts.payload + from..parts.payload + to)?);
         piece.set_network_header(parts.ip as isize, parts.tcp - parts.ip);
-        *piece.notes_mut() = whole.notes().clone();
+        piece.copy_notes(whole);
         if whole.mac_header().is_some_and(|at| at >= 0) {
             piece.set_mac_header(whole.mac_header().unwrap_or(0));
         }

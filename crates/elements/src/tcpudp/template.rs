@@ -153,7 +153,7 @@ impl Template {
         packet.set_mac_header(0);
         packet.set_network_header(Ethernet::LEN as isize, Ipv4::LEN);
         packet.notes_mut().set_dst_ip(self.destination.octets());
-        packet.notes_mut().timestamp = cx.packet_time();
+        packet.set_timestamp(cx.packet_time());
         Some(packet)
     }
 }

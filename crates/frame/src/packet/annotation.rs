@@ -29,8 +29,6 @@ pub enum PacketType {
 #[repr(align(64))]
 pub struct Annotations {
     bytes: [u8; ANNOTATION_BYTES],
-    /// Nanoseconds since 1970; 0 if unknown.
-    pub timestamp: u64,
     /// How the packet was addressed.
     pub packet_type: PacketType,
     /// Number of the packet's input device, assigned by the element that received it; 0 if none.
@@ -39,7 +37,7 @@ pub struct Annotations {
 
 impl Default for Annotations {
     fn default() -> Self {
-        Self { bytes: [0; ANNOTATION_BYTES], timestamp: 0, packet_type: PacketType::Host, device: 0 }
+        Self { bytes: [0; ANNOTATION_BYTES], packet_type: PacketType::Host, device: 0 }
     }
 }
 

@@ -16,13 +16,32 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() <= BASE && usize::BITS == 64);
 
+/// The buffer without bytes, as long as the header and what precedes the first byte of any buffer.
+#[repr(C, align(64))]
+struct Empty(Head, [u8; LINE - size_of::<Head>()]);
+
+// SAFETY: a buffer without bytes is never counted, so no thread writes to the cell.
+unsafe impl Sync for Empty {}
+
+/// Its count says that it is shared, so that nothing writes to it.
+static EMPTY: Empty = Empty(Head { count: Cell::new(2), capacity: 0 }, [0; LINE - size_of::<Head>()]);
+
 /// Bytes, initially zero. Clones share the bytes; only a buffer without clones may be written to.
 pub(super) struct Buffer(NonNull<Head>);
 
 impl Buffer {
+    /// The buffer without bytes. It counts as shared; dropping it costs nothing.
+    #[inline]
+    pub(super) fn none() -> Self {
+        Self(NonNull::from(&EMPTY).cast())
+    }
+
     /// A buffer of `capacity` bytes; the caller limits the size.
     pub(super) fn new(capacity: usize) -> Self {
         let capacity = capacity.min(u32::MAX as usize);
+        if capacity == 0 {
+            return Self::none();
+        }
         let layout = Self::layout(capacity);
         // SAFETY: the layout's size is not zero.
         let memory = unsafe { alloc_zeroed(layout) };
@@ -66,9 +85,11 @@ impl Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Self {
-        let count = &self.head().count;
-        // No overflow: each clone belongs to a packet of 128 bytes, so memory runs out first.
-        count.set(count.get() + 1);
+        let Head { count, capacity } = self.head();
+        if *capacity > 0 {
+            // No overflow: each clone belongs to a packet of 128 bytes, so memory runs out first.
+            count.set(count.get() + 1);
+        }
         Self(self.0)
     }
 }
@@ -76,6 +97,9 @@ impl Clone for Buffer {
 impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
+        if self.capacity() == 0 {
+            return;
+        }
         let count = self.head().count.get() - 1;
         self.head().count.set(count);
         if count == 0 {

@@ -33,6 +33,17 @@ impl PacketBurst {
         self.packets.is_empty()
     }
 
+    /// Number of packets that fit in addition.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.packets.remaining_capacity()
+    }
+
+    #[inline]
+    pub(super) fn packets(&self) -> &[Packet] {
+        &self.packets
+    }
+
     /// Whether the burst is full.
     #[inline]
     pub fn is_full(&self) -> bool {
@@ -64,6 +75,29 @@ impl PacketBurst {
             let (from, to) = (nodes.as_ptr().add(kept).cast(), self.packets.as_mut_ptr().add(own));
             core::ptr::copy_nonoverlapping(from, to, count);
             self.packets.set_len(own + count);
+        }
+    }
+
+    /// Moves all packets to the end of a list of nodes.
+    #[expect(clippy::vec_box, reason = "nodes do not move")]
+    #[inline]
+    pub(super) fn abandon(&mut self, nodes: &mut Vec<Box<Inner>>) {
+        Self::abandon_to(&mut self.packets, nodes);
+    }
+
+    /// The same, without the burst around them.
+    #[expect(clippy::vec_box, reason = "nodes do not move")]
+    #[inline]
+    pub(super) fn abandon_to(packets: &mut ArrayVec<Packet, PACKETS>, nodes: &mut Vec<Box<Inner>>) {
+        let (count, there) = (packets.len(), nodes.len());
+        nodes.reserve(count);
+        // SAFETY: a `Packet` has the representation of a `Box<Inner>`. The boxes move from the burst to the list, which
+        // has room for them.
+        unsafe {
+            packets.set_len(0);
+            let (from, to) = (packets.as_ptr().cast(), nodes.as_mut_ptr().add(there));
+            core::ptr::copy_nonoverlapping(from, to, count);
+            nodes.set_len(there + count);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Offload metadata of packets, and completing packets in software.
 
-use super::{Packet, Pool, UNSET};
+use super::{Packet, Pending, Pool, UNSET};
 use crate::{Gso, HEADERS, Headers, Needs, Offload, OffloadError, Part, Reason};
 use ringway_wire::Sum;
 
@@ -10,7 +10,7 @@ const BEFORE: usize = 256;
 impl Packet {
     /// The pending offloads, with offsets from the first byte of the data.
     pub fn offload(&self) -> Offload {
-        let offload = self.0.offload;
+        let offload = self.0.pending.at(0);
         if !offload.needs_checksum() {
             return offload;
         }
@@ -23,8 +23,7 @@ impl Packet {
     /// Whether the packet has offload metadata.
     #[inline]
     pub fn has_offload(&self) -> bool {
-        let Offload { flags, gso_type, .. } = self.0.offload;
-        flags | gso_type != 0
+        self.0.pending.any()
     }
 
     /// Sets the pending offloads, with offsets from the first byte of the data.
@@ -36,7 +35,7 @@ impl Packet {
         let inner = &mut **self.0;
         inner.csum_start =
             if offload.needs_checksum() { inner.start + u32::from(offload.csum_start) } else { UNSET };
-        inner.offload = Offload { csum_start: 0, ..offload };
+        inner.pending = Pending::of(offload);
         if offload != Offload::default() {
             inner.free_list.offloads.set(true);
         }
@@ -44,7 +43,7 @@ impl Packet {
     }
 
     fn clear_offload(&mut self) {
-        (self.0.csum_start, self.0.offload) = (UNSET, Offload::default());
+        (self.0.csum_start, self.0.pending) = (UNSET, Pending::default());
     }
 
     /// Fills the pending checksum, whose field has the sum of the pseudo header (virtio 1.3, 5.1.6.2), over
@@ -54,7 +53,7 @@ impl Packet {
     /// [`Reason::BadOffload`] if the packet ends before the field, since bytes were removed from its end.
     #[cold]
     pub(super) fn fill_checksum(&mut self) -> Result<(), Reason> {
-        let (offload, at) = (self.0.offload, self.0.csum_start);
+        let (offload, at) = (self.0.pending.at(0), self.0.csum_start);
         self.clear_offload();
         if !offload.needs_checksum() {
             return Ok(());
@@ -79,7 +78,7 @@ impl Packet {
     fn headers(&self, bytes: &[u8], gso: Gso) -> Result<Headers, Reason> {
         let base = self.base() as u32;
         let start = u16::try_from(self.0.csum_start.wrapping_sub(base)).map_err(|_| Reason::BadOffload)?;
-        let offload = Offload { csum_start: start, ..self.0.offload };
+        let offload = self.0.pending.at(start);
         let first = &bytes[..bytes.len().min(HEADERS)];
         let at = |l3: u32| Headers::parse_at(l3 as usize, first, bytes.len(), offload, gso);
         at(self.0.network.wrapping_sub(base))
@@ -98,7 +97,7 @@ impl Pool {
     /// are longer than [`HEADERS`]; `next` is not called, and the packet is dropped.
     pub fn complete(&self, packet: Packet, mut next: impl FnMut(Packet)) -> Result<(), Reason> {
         let mut packet = packet;
-        match packet.0.offload.gso() {
+        match packet.0.pending.at(0).gso() {
             Ok(Some(gso)) => self.segment(&packet, gso, next),
             _ => {
                 packet.fill_checksum()?;
@@ -112,7 +111,7 @@ impl Pool {
         let (buffer, data) = whole.buffer();
         let bytes = buffer.get(whole.base()..data.end).ok_or(Reason::BadOffload)?;
         let headers = whole.headers(bytes, gso)?;
-        let size = usize::from(whole.0.offload.gso_size);
+        let size = usize::from(whole.0.pending.gso_size);
         let payload = bytes.get(headers.len()..).ok_or(Reason::BadOffload)?;
         for part in headers.parts(payload.len(), size)? {
             let payload = &payload[part.offset..part.offset + part.len];
@@ -140,7 +139,7 @@ impl Pool {
         segment.0.start = (data.start as u32).min(segment.0.end);
         (segment.0.mac, segment.0.network, segment.0.transport) =
             (whole.0.mac, whole.0.network, whole.0.transport);
-        *segment.notes_mut() = whole.notes().clone();
+        segment.copy_notes(whole);
         Some(segment)
     }
 }

@@ -1,7 +1,7 @@
 //! Owned frames between threads: a packet's bytes and offloads, without its annotations.
 
 use super::pool::FreeList;
-use super::{Buffer, HEADROOM, Packet, Pool, SMALL};
+use super::{Blank, Buffer, HEADROOM, Packet, PacketBurst, Pool, SMALL};
 use crate::{Burst, Full, Offload};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 use ringway_mem::{Span, SpanMut, Turn, TurnMark};
 
-/// An owned frame that may change threads, or an empty buffer for one.
+/// An owned frame that may change threads.
 pub struct Parcel {
     /// Not shared.
     buffer: Buffer,
@@ -60,6 +60,12 @@ impl Parcel {
         self.offload
     }
 
+    /// Its buffer, if that has the usual size.
+    #[inline]
+    pub fn into_blank(self) -> Option<Blank> {
+        (self.capacity as usize == SMALL).then_some(Blank(self.buffer))
+    }
+
     /// The bytes.
     #[inline]
     pub fn data(&self) -> &[u8] {
@@ -82,6 +88,14 @@ impl Parcel {
         (self.start, self.end) = (HEADROOM as u32, (HEADROOM + length) as u32);
         self.offload = meta.offload;
         true
+    }
+}
+
+impl From<Blank> for Parcel {
+    /// An empty one.
+    #[inline]
+    fn from(Blank(buffer): Blank) -> Parcel {
+        Parcel::of(buffer, SMALL as u32)
     }
 }
 
@@ -118,19 +132,98 @@ impl Packet {
     }
 }
 
+/// What became of parcels that a pool made packets of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Bytes of the packets.
+    pub bytes: u64,
+    /// Number of parcels that became no packet.
+    pub refused: u64,
+}
+
 impl Pool {
-    /// An empty parcel, for a frame that leaves room for the usual headroom in [`SMALL`] bytes.
+    /// A buffer for a frame.
     #[inline]
-    pub fn blank(&self) -> Parcel {
-        Parcel::of(self.0.buffer(SMALL), SMALL as u32)
+    pub fn blank(&self) -> Blank {
+        Blank(self.0.buffer(SMALL))
     }
 
-    /// Takes a parcel's memory for later packets.
+    /// Takes buffers for later packets; the list is empty afterwards.
     #[inline]
-    pub fn keep(&self, parcel: Parcel) {
-        if parcel.capacity as usize == SMALL {
-            self.0.put_small(parcel.buffer);
+    pub fn keep(&self, blanks: &mut Vec<Blank>) {
+        self.0.put_blanks(blanks);
+    }
+
+    /// Appends `count` buffers to a list.
+    #[inline]
+    pub fn blanks(&self, count: usize, to: &mut Vec<Blank>) {
+        let missing = count - self.0.take_blanks(count, to);
+        to.extend((0..missing).map(|_| self.blank()));
+    }
+
+    /// Moves all packets of a burst, in order, to the end of `to`, and returns the number of their bytes; `None`, with
+    /// nothing moved, unless all are this pool's, are not shared, have usual buffers and no pending offloads. Then
+    /// [`Packet::into_parcel`] does.
+    #[inline]
+    pub fn pack(&self, burst: &mut PacketBurst, to: &mut Vec<Parcel>) -> Option<u64> {
+        let pending = burst.iter().fold(false, |any, packet| any | packet.has_offload());
+        if pending || !self.0.owns(burst.packets()) {
+            return None;
         }
+        let (mut bytes, count) = (0, burst.len());
+        let mut nodes = self.0.room_for_bare(count)?;
+        to.reserve(count);
+        for packet in burst.iter_mut() {
+            let node = &mut **packet.0;
+            let (start, end) = (node.start, node.end);
+            bytes += u64::from(end - start);
+            let (capacity, offload) = (SMALL as u32, Offload::default());
+            to.push(Parcel { buffer: node.leave(), start, end, capacity, offload });
+        }
+        burst.abandon(&mut nodes);
+        Some(bytes)
+    }
+
+    /// Makes packets, received at `timestamp`, of parcels, and appends them to a burst, in order, as far as they fit.
+    /// Parcels with invalid offloads, and those beyond the pool's limit, are refused; the list is empty afterwards.
+    #[inline]
+    pub fn unpack_all(&self, from: &mut Vec<Parcel>, burst: &mut PacketBurst, timestamp: u64) -> Unpacked {
+        let is_usual = |parcel: &Parcel| {
+            (parcel.capacity as usize == SMALL) & (parcel.offload.flags | parcel.offload.gso_type == 0)
+        };
+        let all_are = from.iter().fold(true, |all, parcel| all & is_usual(parcel));
+        let mut nodes = self.0.bare_nodes();
+        let (at, fit) = (nodes.len().checked_sub(from.len()), burst.room() >= from.len());
+        let Some(at) = at.filter(|_| all_are & fit) else {
+            drop(nodes);
+            return self.unpack_each(from, burst, timestamp);
+        };
+        let mut bytes = 0;
+        for (node, parcel) in nodes[at..].iter_mut().zip(from.drain(..)) {
+            let Parcel { buffer, start, end, .. } = parcel;
+            node.enter(buffer);
+            node.reset(start, end - start);
+            node.timestamp = timestamp;
+            bytes += u64::from(end - start);
+        }
+        burst.adopt(&mut nodes, at);
+        Unpacked { bytes, refused: 0 }
+    }
+
+    #[cold]
+    fn unpack_each(&self, from: &mut Vec<Parcel>, burst: &mut PacketBurst, timestamp: u64) -> Unpacked {
+        let mut unpacked = Unpacked::default();
+        for parcel in from.drain(..) {
+            match self.unpack(parcel).filter(|_| burst.room() > 0) {
+                Some(mut packet) => {
+                    packet.set_timestamp(timestamp);
+                    unpacked.bytes += packet.len() as u64;
+                    burst.push(packet);
+                }
+                None => unpacked.refused += 1,
+            }
+        }
+        unpacked
     }
 
     /// A packet with the parcel's bytes and offloads. `None` if the offloads are invalid, or at the pool's limit.
@@ -211,11 +304,11 @@ impl Lent {
         self.released.extend(self.held.drain(..frames.min(self.held.len())));
     }
 
-    /// Moves the released parcels that no burst borrows any more to `to`.
+    /// Moves the usual buffers of released parcels that no burst borrows any more to `to`; frees others.
     #[inline]
-    pub fn reclaim(&mut self, to: &mut Vec<Parcel>) {
+    pub fn reclaim(&mut self, to: &mut Vec<Blank>) {
         if !self.released.is_empty() && self.mark.is_none_or(|mark| mark.has_ended()) {
-            to.append(&mut self.released);
+            to.extend(self.released.drain(..).filter_map(Parcel::into_blank));
         }
     }
 }
@@ -272,9 +365,9 @@ mod tests {
         pool.limit(2 * PACKET);
         let packets = [pool.copy(&[1]), pool.copy(&[2])];
         assert!(packets.iter().all(Option::is_some) && pool.copy(&[3]).is_none());
-        assert!(pool.unpack(pool.blank()).is_none());
+        assert!(pool.unpack(pool.blank().into()).is_none());
         drop(packets);
-        assert!(pool.copy(&[3]).is_some() && pool.unpack(pool.blank()).is_some());
+        assert!(pool.copy(&[3]).is_some() && pool.unpack(pool.blank().into()).is_some());
     }
 
     #[test]
@@ -284,7 +377,7 @@ mod tests {
         let [dropped, _kept] = [pool.copy(&[1]), pool.copy(&[2])];
         let blank = pool.blank();
         drop(dropped);
-        let packet = pool.unpack(blank);
+        let packet = pool.unpack(blank.into());
         assert!(packet.is_some() && pool.copy(&[3]).is_none(), "there are two packets, and no third");
         drop(packet);
         assert!(pool.copy(&[3]).is_some());

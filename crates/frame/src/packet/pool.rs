@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, RefCell, RefMut};
 use core::mem::ManuallyDrop;
 
 /// Size of the buffers that are kept for reuse; larger ones are freed.
@@ -19,6 +19,19 @@ const HANDLE: usize = 192;
 /// What a packet counts for a pool's limit, besides a buffer larger than [`SMALL`].
 pub const PACKET: usize = SMALL + HANDLE;
 
+/// An unshared buffer of [`SMALL`] bytes, on its way between pools.
+#[repr(transparent)]
+pub struct Blank(pub(super) Buffer);
+
+// SAFETY: a buffer belongs to one thread because its clones count themselves in a cell; this one has no clones.
+unsafe impl Send for Blank {}
+
+impl core::fmt::Debug for Blank {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Blank")
+    }
+}
+
 /// Free memory of packets. Each packet, free ones included, refers to the list that it returns to, so the
 /// pool must empty the list when it is dropped.
 #[expect(clippy::vec_box, reason = "handles are one pointer; nodes do not move")]
@@ -27,10 +40,8 @@ pub(super) struct FreeList {
     nodes: RefCell<Vec<Box<Inner>>>,
     /// Nodes without a buffer.
     bare_nodes: RefCell<Vec<Box<Inner>>>,
-    /// Buffers of [`SMALL`] bytes without a node.
-    buffers: RefCell<Vec<Buffer>>,
-    /// The empty buffer, which is shared by all nodes without a buffer.
-    none: Buffer,
+    /// Buffers without a node.
+    buffers: RefCell<Vec<Blank>>,
     /// Whether the pool was dropped: memory is freed instead of kept.
     closed: Cell<bool>,
     /// Whether any packet ever had offload metadata.
@@ -44,12 +55,6 @@ pub(super) struct FreeList {
 }
 
 impl FreeList {
-    /// The empty buffer.
-    #[inline]
-    pub(super) fn none(&self) -> Buffer {
-        self.none.clone()
-    }
-
     /// Counts new or freed nodes.
     pub(super) fn count(&self, change: isize) {
         self.count.set(self.count.get().saturating_add_signed(change));
@@ -103,7 +108,7 @@ impl FreeList {
         if size > SMALL {
             return Buffer::new(size);
         }
-        if let Some(buffer) = self.buffers.borrow_mut().pop() {
+        if let Some(Blank(buffer)) = self.buffers.borrow_mut().pop() {
             return buffer;
         }
         self.buffer_of_node()
@@ -115,7 +120,7 @@ impl FreeList {
         let nodes = self.nodes.borrow_mut().pop();
         match nodes {
             Some(mut node) => {
-                let buffer = node.set_buffer(self.none.clone());
+                let buffer = node.set_buffer(Buffer::none());
                 keep(&self.bare_nodes, node);
                 buffer
             }
@@ -125,28 +130,57 @@ impl FreeList {
 
     pub(super) fn put_buffer(&self, buffer: Buffer) {
         if buffer.capacity() == SMALL && !buffer.is_shared() {
-            self.put_small(buffer);
+            self.put_small(Blank(buffer));
         }
     }
 
-    /// Keeps an unshared buffer of [`SMALL`] bytes.
+    /// Keeps a buffer.
     #[inline]
-    pub(super) fn put_small(&self, buffer: Buffer) {
+    pub(super) fn put_small(&self, blank: Blank) {
         if !self.closed.get() {
-            keep(&self.buffers, buffer);
+            keep(&self.buffers, blank);
         }
+    }
+
+    /// Keeps buffers, as many as may be; the list is empty afterwards.
+    #[inline]
+    pub(super) fn put_blanks(&self, blanks: &mut Vec<Blank>) {
+        let mut own = self.buffers.borrow_mut();
+        blanks.truncate(KEPT.saturating_sub(own.len()));
+        own.append(blanks);
+    }
+
+    /// Moves up to `count` buffers to the end of a list; returns their number.
+    #[inline]
+    pub(super) fn take_blanks(&self, count: usize, to: &mut Vec<Blank>) -> usize {
+        let mut own = self.buffers.borrow_mut();
+        let at = own.len().saturating_sub(count);
+        let count = own.len() - at;
+        to.extend(own.drain(at..));
+        count
+    }
+
+    /// The nodes without a buffer.
+    #[expect(clippy::vec_box, reason = "nodes do not move")]
+    #[inline]
+    pub(super) fn bare_nodes(&self) -> RefMut<'_, Vec<Box<Inner>>> {
+        self.bare_nodes.borrow_mut()
+    }
+
+    /// The same, if `count` more of them may be kept.
+    #[expect(clippy::vec_box, reason = "nodes do not move")]
+    #[inline]
+    pub(super) fn room_for_bare(&self, count: usize) -> Option<RefMut<'_, Vec<Box<Inner>>>> {
+        let nodes = self.bare_nodes.borrow_mut();
+        (nodes.len() + count <= KEPT).then_some(nodes)
     }
 
     /// The buffer of a node, which no clone shares; the node is kept without one.
     #[inline]
     pub(super) fn take_buffer(mut node: Box<Inner>) -> Buffer {
         let free_list = node.free_list.clone();
-        let buffer = if node.capacity as usize > SMALL {
-            node.set_buffer(free_list.none())
-        } else {
-            (node.capacity, node.cloned) = (0, Cell::new(true));
-            core::mem::replace(&mut node.buffer, free_list.none())
-        };
+        let buffer =
+            if node.capacity as usize > SMALL { node.set_buffer(Buffer::none()) } else { node.leave() };
         if !free_list.closed.get() {
             keep(&free_list.bare_nodes, node);
         }
@@ -163,9 +197,7 @@ impl FreeList {
             return Err(buffer);
         }
         let Some(mut node) = self.bare_nodes.borrow_mut().pop() else { return Err(buffer) };
-        node.capacity = capacity;
-        node.cloned.set(false);
-        node.buffer = buffer;
+        node.enter(buffer);
         Ok(node)
     }
 
@@ -192,7 +224,7 @@ impl FreeList {
     #[cold]
     fn node_of_another(self: &Rc<Self>, buffer: Buffer) -> Box<Inner> {
         let nodes = self.nodes.borrow_mut().pop();
-        let mut node = nodes.unwrap_or_else(|| Box::new(Inner::new(self.none(), self.clone())));
+        let mut node = nodes.unwrap_or_else(|| Box::new(Inner::new(Buffer::none(), self.clone())));
         let own = node.set_buffer(buffer);
         self.put_buffer(own);
         node
@@ -207,14 +239,14 @@ impl FreeList {
         if node.has_small_buffer() {
             keep(&free_list.nodes, node);
         } else {
-            node.set_buffer(free_list.none.clone());
+            node.set_buffer(Buffer::none());
             keep(&free_list.bare_nodes, node);
         }
     }
 
     /// Whether all packets belong to this list and have a small unshared buffer.
     #[inline]
-    fn owns(self: &Rc<Self>, packets: &[Packet]) -> bool {
+    pub(super) fn owns(self: &Rc<Self>, packets: &[Packet]) -> bool {
         // Without branches, since nearly all packets belong here; `cloned` may be outdated, so check again.
         let fault = |packet: &Packet| {
             let Inner { free_list, capacity, cloned, .. } = packet.inner();
@@ -237,17 +269,7 @@ impl FreeList {
         let mut nodes = free_list.nodes.borrow_mut();
         let count = packets.len();
         if nodes.len() + count <= KEPT && free_list.owns(packets) {
-            nodes.reserve(count);
-            // SAFETY: a `Packet` has the representation of a `Box<Inner>`. The boxes move from the burst to
-            // the list, which has room for them.
-            unsafe {
-                packets.set_len(0);
-                let (from, to) = (packets.as_ptr().cast(), nodes.as_mut_ptr().add(nodes.len()));
-                core::ptr::copy_nonoverlapping(from, to, count);
-                let length = nodes.len() + count;
-                nodes.set_len(length);
-            }
-            return;
+            return PacketBurst::abandon_to(packets, &mut nodes);
         }
         drop(nodes);
         packets.clear();
@@ -255,6 +277,22 @@ impl FreeList {
 }
 
 impl Inner {
+    /// Takes the node's small buffer, which no clone shares, and leaves it without one.
+    #[inline]
+    pub(super) fn leave(&mut self) -> Buffer {
+        self.capacity = 0;
+        self.cloned.set(true);
+        core::mem::replace(&mut self.buffer, Buffer::none())
+    }
+
+    /// Gives a node without a buffer an unshared one of [`SMALL`] bytes.
+    #[inline]
+    pub(super) fn enter(&mut self, buffer: Buffer) {
+        self.capacity = SMALL as u32;
+        self.cloned.set(false);
+        self.buffer = buffer;
+    }
+
     /// Whether the node has an unshared buffer of [`SMALL`] bytes.
     #[inline]
     fn has_small_buffer(&self) -> bool {
@@ -294,7 +332,6 @@ impl Pool {
             nodes: RefCell::default(),
             bare_nodes: RefCell::default(),
             buffers: RefCell::default(),
-            none: Buffer::new(0),
             closed: Cell::new(false),
             offloads: Cell::new(false),
             count: Cell::new(0),

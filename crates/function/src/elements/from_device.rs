@@ -110,7 +110,7 @@ impl FromDevice {
         }
         packet.notes_mut().packet_type = packet_type(received.kind);
         if self.timestamp {
-            packet.notes_mut().timestamp = if received.time > 0 { received.time } else { cx.packet_time() };
+            packet.set_timestamp(if received.time > 0 { received.time } else { cx.packet_time() });
         }
         Some(packet)
     }

@@ -115,7 +115,7 @@ impl Capture {
     fn packet(&self, cx: &mut Context<'_>) -> Option<Packet> {
         let (record, _) = self.header?.record(&self.record).ok()??;
         let mut packet = cx.packet(record.data)?;
-        packet.notes_mut().timestamp = record.time;
+        packet.set_timestamp(record.time);
         let extra = record.original_len.saturating_sub(record.data.len() as u32);
         packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, extra);
         packet.set_mac_header(0);

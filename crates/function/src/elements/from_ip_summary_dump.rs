@@ -187,10 +187,10 @@ impl Several {
         let notes = packet.notes();
         let total = packet.len() as u64 + u64::from(notes.u32(Annotations::EXTRA_LENGTH));
         let length = (total / u64::from(count)).max(packet.len() as u64);
-        let (first, end) = (notes.u64(Annotations::FIRST_TIMESTAMP), notes.timestamp);
+        let (first, end) = (notes.u64(Annotations::FIRST_TIMESTAMP), packet.timestamp());
         let step = if first > 0 { end.saturating_sub(first) / u64::from(count - 1).max(1) } else { 0 };
         if first > 0 {
-            packet.notes_mut().timestamp = first;
+            packet.set_timestamp(first);
         }
         packet.notes_mut().set_u32(Annotations::EXTRA_PACKETS, 0);
         Self { packet, left: count, length: length as u32, step, end }
@@ -200,10 +200,10 @@ impl Several {
         let mut packet = self.packet.clone();
         self.left -= 1;
         if self.left == 0 {
-            packet.notes_mut().timestamp = self.end;
+            packet.set_timestamp(self.end);
         }
-        let time = self.packet.notes().timestamp.saturating_add(self.step);
-        self.packet.notes_mut().timestamp = time;
+        let time = self.packet.timestamp().saturating_add(self.step);
+        self.packet.set_timestamp(time);
         let extra = self.length.saturating_sub(packet.len() as u32);
         packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, extra);
         let length = (self.length.min(0xffff) as u16).to_be_bytes();

@@ -192,7 +192,7 @@ impl Element for McastSocket {
                 packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, (length - kept) as u32);
             }
             if self.timestamp {
-                packet.notes_mut().timestamp = cx.packet_time();
+                packet.set_timestamp(cx.packet_time());
             }
             cx.push(0, packet);
         }

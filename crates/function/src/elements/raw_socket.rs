@@ -84,7 +84,7 @@ impl RawSocket {
         };
         let Some(mut packet) = cx.make_packet(self.headroom as usize, count, 0) else { return false };
         packet.data_mut().copy_from_slice(&self.buffer[..count]);
-        packet.notes_mut().timestamp = cx.packet_time();
+        packet.set_timestamp(cx.packet_time());
         packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, whole.saturating_sub(count) as u32);
         if mark_ip(&mut packet, RAW) {
             cx.push(0, packet);

@@ -85,7 +85,7 @@ impl Replay {
 
     /// Returns a packet if it is due, else keeps it until then; the puller may sleep.
     pub(super) fn when_due(&mut self, packet: Packet, cx: &mut Context<'_>) -> Option<Packet> {
-        if self.timing && !self.is_due(packet.notes().timestamp, cx) {
+        if self.timing && !self.is_due(packet.timestamp(), cx) {
             self.waiting = Some(packet);
             return None;
         }

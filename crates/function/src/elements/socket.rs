@@ -179,7 +179,7 @@ impl Socket {
         let Some(mut packet) = cx.make_packet(self.headroom as usize, length, 0) else { return true };
         packet.data_mut().copy_from_slice(&self.buffer[..length]);
         if self.timestamp {
-            packet.notes_mut().timestamp = cx.packet_time();
+            packet.set_timestamp(cx.packet_time());
         }
         cx.push(0, packet);
         true

@@ -68,7 +68,7 @@ impl ToDump {
         let kept = &data[..data.len().min(self.length)];
         let extra = if self.extra_length { packet.notes().u32(Annotations::EXTRA_LENGTH) } else { 0 };
         let original = (data.len() as u32).saturating_add(extra);
-        let time = match packet.notes().timestamp {
+        let time = match packet.timestamp() {
             0 => cx.now(),
             time => time,
         };

@@ -101,11 +101,11 @@ impl ToIpSummaryDump {
         let length = packet.len() as u64;
         let extra = if self.writer.extra_length { packet.notes().u32(Annotations::EXTRA_LENGTH) } else { 0 };
         let mut total = (length + u64::from(extra)).max(length * u64::from(count));
-        let end = packet.notes().timestamp;
+        let end = packet.timestamp();
         let first = packet.notes().u64(Annotations::FIRST_TIMESTAMP);
         let step = if first > 0 { end.saturating_sub(first) / u64::from(count - 1).max(1) } else { 0 };
         if first > 0 {
-            packet.notes_mut().timestamp = first;
+            packet.set_timestamp(first);
         }
         packet.notes_mut().set_u32(Annotations::EXTRA_PACKETS, 0);
         for left in (1..=count).rev() {
@@ -113,8 +113,8 @@ impl ToIpSummaryDump {
             total -= share;
             packet.notes_mut().set_u32(Annotations::EXTRA_LENGTH, (share - length) as u32);
             self.writer.packet(packet, &mut self.record);
-            let time = packet.notes().timestamp.saturating_add(step);
-            packet.notes_mut().timestamp = if left <= 2 { end } else { time };
+            let time = packet.timestamp().saturating_add(step);
+            packet.set_timestamp(if left <= 2 { end } else { time });
         }
     }
 }

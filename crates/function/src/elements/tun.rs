@@ -144,7 +144,7 @@ impl Tun {
             return Taken::Nothing;
         };
         packet.data_mut().copy_from_slice(&self.buffer[..count]);
-        packet.notes_mut().timestamp = cx.packet_time();
+        packet.set_timestamp(cx.packet_time());
         if self.frames {
             packet.set_mac_header(0);
             mark_ip(&mut packet, ETHERNET);

@@ -66,7 +66,7 @@ impl Frames {
                 else {
                     continue;
                 };
-                let at = packet.notes().timestamp;
+                let at = packet.timestamp();
                 let link: &[u8] = if packet.mac_header().is_some() { &[] } else { &ETHERNET };
                 ((at > 0).then_some(at), [link, packet.data()].concat())
             } else {
@@ -202,7 +202,7 @@ impl Form {
         };
         let Some(mut packet) = Pool::new().copy(&frame.data) else { return line };
         packet.set_mac_header(0);
-        packet.notes_mut().timestamp = frame.time;
+        packet.set_timestamp(frame.time);
         // All fields of frames other than IP are shown as `-`, except the time.
         let _ = mark_ip(&mut packet, pcap::ETHERNET);
         let mut shown = Vec::new();

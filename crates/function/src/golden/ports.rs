@@ -66,7 +66,7 @@ impl Element for Source {
         let now = cx.coarse_now();
         while let Some(frame) = self.frames.pop_front_if(|frame| frame.time <= now) {
             if let Some(mut packet) = cx.packet(&frame.data) {
-                packet.notes_mut().timestamp = if self.timestamp { frame.time } else { 0 };
+                packet.set_timestamp(if self.timestamp { frame.time } else { 0 });
                 cx.push(0, packet);
             }
         }

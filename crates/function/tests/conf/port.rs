@@ -126,7 +126,7 @@ struct Port {
 impl Port {
     fn packet(&self, frame: &[u8], cx: &mut Context<'_>) -> Option<Packet> {
         let mut packet = cx.packet(frame)?;
-        packet.notes_mut().timestamp = cx.now();
+        packet.set_timestamp(cx.now());
         packet.set_mac_header(0);
         if self.packets {
             packet.pull(ETHERNET);

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::lane::{Inside, Receiver, Sender};
-use ringway_frame::packet::{Lent, Parcel};
+use ringway_frame::packet::{Blank, Lent, Parcel};
 use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
 use ringway_mem::Turn;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct InsideRx {
     inside: Arc<Inside>,
     sender: Sender,
     /// Buffers for the next frames.
-    blanks: Vec<Parcel>,
+    blanks: Vec<Blank>,
 }
 
 impl InsideRx {
@@ -47,7 +47,7 @@ impl InsideRx {
 
     /// Copies frame `index`, for which room was reserved.
     pub fn put(&mut self, burst: &Burst<'_>, index: usize) {
-        let Some(mut parcel) = self.blanks.pop() else { return };
+        let Some(mut parcel) = self.blanks.pop().map(Parcel::from) else { return };
         if !parcel.fill(burst, index) {
             parcel = Parcel::large(burst.meta(index).len as usize);
             if !parcel.fill(burst, index) {
@@ -76,7 +76,7 @@ pub(super) struct InsideTx {
     lent: Lent,
     taken: Vec<Parcel>,
     /// Buffers that go back to the function.
-    blanks: Vec<Parcel>,
+    blanks: Vec<Blank>,
 }
 
 impl InsideTx {

@@ -2,8 +2,8 @@
 
 use ringway_click::Pool;
 use ringway_frame::add;
-use ringway_frame::packet::Parcel;
-use ringway_port::lane::{Inside, LANE, Receiver, Sender};
+use ringway_frame::packet::{Blank, PacketBurst, Parcel, Unpacked};
+use ringway_port::lane::{Inside, LANE, Left, Receiver, Sender};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,6 +17,8 @@ thread_local! {
 
 /// Both lanes of a port. Elements of successive configurations share it.
 pub(super) struct Ends {
+    /// Nanoseconds for which FromPort polls after the last frame.
+    pub spin: u64,
     /// Stands for a descriptor: reported as readable when there are frames, as writable when there is room.
     pub descriptor: i32,
     pub inside: Arc<Inside>,
@@ -32,12 +34,13 @@ pub(super) struct Ends {
     /// Number of buffers that the lane to the function lacks, at the last look.
     missing: usize,
     taken: Vec<Parcel>,
-    blanks: Vec<Parcel>,
+    blanks: Vec<Blank>,
 }
 
 impl Ends {
-    pub fn new(number: usize, inside: Arc<Inside>) -> Ends {
+    pub fn new(number: usize, inside: Arc<Inside>, spin: u64) -> Ends {
         Ends {
+            spin,
             // Descriptors of the system are not negative.
             descriptor: -2 - i32::try_from(number).unwrap_or(0),
             receiver: Receiver::new(inside.to.clone()),
@@ -53,26 +56,35 @@ impl Ends {
         }
     }
 
-    /// Takes up to `most` frames; buffers of `pool` take their places.
+    /// Appends up to `most` frames, received at `timestamp`, to a burst with room for them; buffers of `pool` take
+    /// their places. Returns whether more wait.
     #[inline]
-    pub fn receive(&mut self, most: usize, pool: &Pool) -> std::vec::Drain<'_, Parcel> {
-        let more = self.missing.saturating_sub(self.blanks.len()).min(most.max(1));
-        self.blanks.extend((0..more).map(|_| pool.blank()));
-        if let Some(missing) = self.receiver.receive(most, &mut self.taken, &mut self.blanks) {
-            self.missing = missing;
-            // What the lane can't use is not lost.
-            self.blanks.drain(..).for_each(|blank| pool.keep(blank));
-        }
-        self.taken.drain(..)
+    pub fn receive(
+        &mut self,
+        most: usize,
+        burst: &mut PacketBurst,
+        pool: &Pool,
+        timestamp: u64,
+    ) -> (Unpacked, bool) {
+        let more = self.missing.saturating_sub(self.blanks.len()).min(most);
+        pool.blanks(more, &mut self.blanks);
+        let left = self.exchange(most);
+        // What the lane can't use is not lost.
+        pool.keep(&mut self.blanks);
+        (pool.unpack_all(&mut self.taken, burst, timestamp), left.is_none_or(|left| left.frames > 0))
+    }
+
+    #[inline]
+    fn exchange(&mut self, most: usize) -> Option<Left> {
+        let left = self.receiver.receive(most, &mut self.taken, &mut self.blanks);
+        self.missing = left.map_or(self.missing, |left| left.missing);
+        left
     }
 
     /// Gives the port all buffers that frames for the function may use.
     pub fn stock(&mut self, pool: &Pool) {
-        let more = self.missing.saturating_sub(self.blanks.len());
-        self.blanks.extend((0..more).map(|_| pool.blank()));
-        if let Some(missing) = self.receiver.receive(0, &mut self.taken, &mut self.blanks) {
-            self.missing = missing;
-        }
+        pool.blanks(self.missing.saturating_sub(self.blanks.len()), &mut self.blanks);
+        self.exchange(0);
     }
 
     /// Whether all buffers that frames may use are there.
@@ -133,6 +145,19 @@ impl Ends {
         self.sender.push(parcel);
     }
 
+    /// Appends the packets of a burst, for which there is room, if all are of the usual kind ([`Pool::pack`]). Returns
+    /// the number of their bytes.
+    #[inline]
+    pub fn push_all(&mut self, burst: &mut PacketBurst, pool: &Pool) -> Option<u64> {
+        let count = burst.len() as u64;
+        let bytes = self.sender.push_all(|staged| pool.pack(burst, staged))?;
+        if self.next.is_some() {
+            self.handed.0 += count;
+            self.handed.1 += bytes;
+        }
+        Some(bytes)
+    }
+
     /// Sends the frames, and returns buffers of frames that were sent to `pool`. `false` if it must be called again.
     pub fn flush(&mut self, pool: &Pool) -> bool {
         if self.sender.staged() == 0 {
@@ -140,8 +165,8 @@ impl Ends {
         }
         self.follow();
         // As many buffers as leave: another function that gets frames replaces each.
-        self.sender.blanks(self.sender.staged(), &mut self.taken);
-        self.taken.drain(..).for_each(|parcel| pool.keep(parcel));
+        self.sender.blanks(self.sender.staged(), &mut self.blanks);
+        pool.keep(&mut self.blanks);
         let is_flushed = self.sender.flush();
         if is_flushed && let Some(next) = &self.next {
             // As if the ports had passed them on; nobody else writes these counters meanwhile.
@@ -196,7 +221,7 @@ mod tests {
     #[test]
     fn a_panic_leaves_no_ends_behind() {
         let bell: Arc<dyn Doorbell> = Arc::new(Silent);
-        let ends = Ends::new(0, Inside::new("f", "a", &bell, CountersRef::private()));
+        let ends = Ends::new(0, Inside::new("f", "a", &bell, CountersRef::private()), 0);
         let ends = [Rc::new(RefCell::new(ends))];
         let handed = || Some(Handed { ports: vec!["a".into()], ..Handed::default() });
         let build = || {

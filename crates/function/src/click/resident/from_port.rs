@@ -1,4 +1,7 @@
 //! FromPort of a resident function. Arguments and handlers are those of the element for a ring.
+//!
+//! It polls its lane for a while after the last frame, as workers poll queues: to be woken costs as much as to pass on
+//! many frames.
 
 use super::plug::Plug;
 use ringway_click::arg::{Args, Nanoseconds};
@@ -16,6 +19,8 @@ pub(super) struct FromPort {
     timestamp: bool,
     task: Option<Task>,
     timer: Option<Timer>,
+    /// When frames last came.
+    last: Option<u64>,
     count: u64,
     bytes: u64,
     drops: u64,
@@ -27,22 +32,25 @@ impl FromPort {
         Self { plug: Plug::of_device(), ..Self::default() }
     }
 
-    /// Takes frames off the lane. Frames with invalid metadata, and those beyond the pool's limit, are counted.
-    fn take(&mut self, burst: &mut PacketBurst, cx: &Context<'_>) {
-        let Self { plug, drops, .. } = self;
-        let (most, pool) = (cx.burst(), cx.pool());
-        let Some(mut ends) = plug.ends() else { return };
-        for parcel in ends.receive(most, pool) {
-            match pool.unpack(parcel) {
-                Some(packet) => burst.push(packet),
-                None => *drops += 1,
-            }
-        }
+    /// Takes frames off the lane; whether more wait there. Frames with invalid metadata, and those beyond the pool's
+    /// limit, are counted.
+    #[inline]
+    fn take(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) -> bool {
+        let time = if self.timestamp { cx.packet_time() } else { 0 };
+        let Some(mut ends) = self.plug.ends() else { return false };
+        let (unpacked, more) = ends.receive(cx.burst().min(burst.room()), burst, cx.pool(), time);
+        drop(ends);
+        self.count += burst.len() as u64;
+        self.bytes += unpacked.bytes;
+        self.drops += unpacked.refused;
+        more
     }
 
-    /// Ends the task until there are frames.
+    /// Ends the task until there are frames, if there were none for a while.
     fn rest(&self, task: Task, cx: &mut Context<'_>) {
-        let is_armed = self.plug.ends().is_some_and(|ends| ends.is_stocked() && ends.arm());
+        let (now, spin) = (cx.coarse_now(), self.plug.spin());
+        let is_over = self.last.is_none_or(|last| now.saturating_sub(last) >= spin);
+        let is_armed = is_over && self.plug.ends().is_some_and(|ends| ends.is_stocked() && ends.arm());
         if !is_armed {
             cx.reschedule(task);
         }
@@ -84,21 +92,15 @@ impl Element for FromPort {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let mut burst = PacketBurst::default();
-        self.take(&mut burst, cx);
-        if burst.is_empty() {
+        let (mut more, before) = (false, self.count);
+        cx.push_with(0, |cx, burst| more = self.take(burst, cx));
+        if self.count == before {
             self.rest(task, cx);
             return false;
         }
-        self.count += burst.len() as u64;
-        let time = if self.timestamp { cx.packet_time() } else { 0 };
-        for packet in burst.iter_mut() {
-            self.bytes += packet.len() as u64;
-            packet.notes_mut().timestamp = time;
-        }
-        cx.push_burst(0, &mut burst);
+        self.last = Some(cx.coarse_now());
         cx.reschedule(task);
-        true
+        more
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

@@ -57,6 +57,8 @@ pub struct Seat {
     pub handlers: (String, UnixStream),
     /// Makes its console.
     pub console: Box<dyn Fn() -> Box<dyn Console>>,
+    /// Nanoseconds for which it polls its ports after the last frame.
+    pub spin: u64,
 }
 
 /// A configuration to be built, while the function's current one, if any, goes on.
@@ -102,7 +104,7 @@ pub enum Next {
 impl Build {
     /// The first configuration of `function`.
     pub fn first(function: &Function, seat: Seat) -> Build {
-        let Seat { ports, handlers, console } = seat;
+        let Seat { ports, handlers, console, spin } = seat;
         let (place, callers) = handlers;
         let lanes = LANE * 2 * ports.len() * PACKET;
         let memory = usize::try_from(function.memory).unwrap_or(usize::MAX).max(lanes);
@@ -118,7 +120,7 @@ impl Build {
             console,
             resident: Some(builder::Resident { title: function.title().into(), memory }),
         };
-        let ends = |(number, inside)| Rc::new(RefCell::new(Ends::new(number, inside)));
+        let ends = |(number, inside)| Rc::new(RefCell::new(Ends::new(number, inside, spin)));
         let clock = Clock::Real(Box::new(Machine::default()));
         Build {
             replacement: Replacement::first(function.configuration.text.clone(), Box::new(builder), clock),

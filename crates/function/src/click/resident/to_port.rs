@@ -39,6 +39,13 @@ impl ToPort {
             return burst.clear();
         };
         let mut room = ends.room(burst.len());
+        let count = burst.len() as u64;
+        if room >= burst.len()
+            && let Some(all) = ends.push_all(burst, pool)
+        {
+            (*frames, *bytes) = (*frames + count, *bytes + all);
+            return;
+        }
         let is_complete = !pool.has_offloads() || ends.takes_offloads();
         for packet in burst.drain() {
             if !is_complete && packet.has_offload() {
