@@ -101,6 +101,13 @@ struct Record {
     log: LogLimit,
 }
 
+impl Record {
+    /// The worker of its first queue.
+    fn worker(&self) -> Option<usize> {
+        self.slots.first().map(|slot| slot.worker)
+    }
+}
+
 struct SwitchRecord {
     lookup: Box<dyn LookupFactory>,
     /// The switch as last published.
@@ -401,7 +408,7 @@ impl Fabric {
                 Some(To::Patch(name)) => {
                     let peer = self.ports.get(name).filter(|peer| !peer.leaving);
                     peer.map_or(Target::Nowhere, |peer| match &peer.spec.instance {
-                        Some(end) => self.ends(end, &ends),
+                        Some(end) => self.ends(end, &ends, record.worker()),
                         None => Target::Patch(peer.id),
                     })
                 }

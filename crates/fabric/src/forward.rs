@@ -4,6 +4,8 @@ mod destination;
 mod drops;
 mod flood;
 mod own;
+#[cfg(test)]
+mod pressure;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -92,6 +94,7 @@ impl Forwarder {
             place.sent(&burst, *hash, turn.now);
         }
         let flood = look_up(&port.target, &burst, (source.port, *hash), turn.now, verdicts);
+        let crowded = source.crowded(turn, &burst, &port.target);
         let (survey, bytes) = Survey::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
             (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
@@ -102,6 +105,7 @@ impl Forwarder {
             burst: &burst,
             verdicts,
             survey,
+            crowded,
             source,
             port,
             hash: *hash,
@@ -167,6 +171,9 @@ impl Forwarder {
     }
 }
 
+/// Full bursts in a row after which a queue counts as half full: a thousand frames, and not once fewer than a burst.
+const FULL: u32 = 16;
+
 /// A TX queue and its worker's state for it.
 pub struct Source {
     /// The queue.
@@ -183,12 +190,29 @@ pub struct Source {
     pub flooded: usize,
     /// Ports that still need a copy of its first frames, since another worker had their queue locked.
     pub missed: Missed,
+    /// Number of full bursts in a row, while anything depends on it.
+    full: u32,
 }
 
 impl Source {
     /// Source `tx` of queue `queue` of a port.
     pub fn new(tx: Box<dyn TxQueue>, port: PortId, queue: u16, counters: CountersRef) -> Source {
-        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed: Missed::default() }
+        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed: Missed::default(), full: 0 }
+    }
+
+    /// The instances of its worker to which its frames go, as a mask, if at least half of the queue is full. Where that
+    /// is unknown, several bursts in a row must have been full.
+    #[inline]
+    fn crowded(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, target: &Target) -> u32 {
+        match target {
+            Target::Instances(ends) if ends.near > 0 && self.is_half_full(turn, burst) => ends.near,
+            _ => 0,
+        }
+    }
+
+    fn is_half_full(&mut self, turn: &Turn<'_>, burst: &Burst<'_>) -> bool {
+        self.full = if burst.room() == 0 { self.full.saturating_add(1) } else { 0 };
+        self.tx.is_half_full(turn).unwrap_or(self.full >= FULL)
     }
 }
 
@@ -245,6 +269,8 @@ struct Delivery<'d, 'b, 't> {
     burst: &'d Burst<'b>,
     verdicts: &'d Verdicts,
     survey: Survey,
+    /// Instances of the source's worker, as a mask, while half of the source is full.
+    crowded: u32,
     source: &'d mut Source,
     port: &'d Port,
     hash: FlowHash,
@@ -411,11 +437,13 @@ impl<'d> Delivery<'d, '_, '_> {
         to
     }
 
-    /// Records how much of its room an instance of a function has left.
+    /// Records whether frames wait for an instance of a function: in its own queue, or, if it takes turns with this
+    /// worker, where they come from.
     #[inline]
     fn see(&self, to: &mut Destination<'_>) {
         if let Some(place) = &to.slot.place {
-            place.see(self.turn.now, to.queue.is_half_full(self.turn));
+            let is_crowded = self.crowded >> place.number & 1 != 0 && to.queue.is_emptied_by_worker();
+            place.see(self.turn.now, is_crowded || to.queue.is_half_full(self.turn));
         }
     }
 

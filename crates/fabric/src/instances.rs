@@ -149,18 +149,22 @@ pub struct Ends {
     pub instances: Arc<Instances>,
     /// Their ports.
     pub ports: Arc<[PortId; INSTANCES]>,
+    /// Instances whose ports are served by the worker of the port that frames come from, as a mask.
+    pub near: u32,
 }
 
 impl Ends {
-    /// The target of frames for an end: the ports of the instances.
-    pub fn target(instances: Arc<Instances>, ports: impl Iterator<Item = (u16, PortId)>) -> Target {
-        let mut all = [NOWHERE; INSTANCES];
-        for (number, port) in ports {
+    /// The target of frames for an end: the ports of the instances, each with whether the worker of the port that the
+    /// frames come from serves it.
+    pub fn target(instances: Arc<Instances>, ports: impl Iterator<Item = (u16, PortId, bool)>) -> Target {
+        let (mut all, mut near) = ([NOWHERE; INSTANCES], 0);
+        for (number, port, is_near) in ports {
             if let Some(slot) = all.get_mut(usize::from(number)) {
                 *slot = port;
+                near |= u32::from(is_near) << number;
             }
         }
-        Target::Instances(Ends { instances, ports: Arc::new(all) })
+        Target::Instances(Ends { instances, ports: Arc::new(all), near })
     }
 
     /// Finds the port of each frame of a burst.

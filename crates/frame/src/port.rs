@@ -66,6 +66,11 @@ pub trait TxQueue: Send {
     /// Disables kicks: the queue is polled from now on.
     fn disarm(&mut self, turn: &Turn<'_>);
 
+    /// Whether frames that were not released take at least half of its room; `None` if that is unknown.
+    fn is_half_full(&mut self, _turn: &Turn<'_>) -> Option<bool> {
+        None
+    }
+
     /// When `take` must be called although the queue is armed, in nanoseconds of the turn's clock.
     fn next_due(&self) -> Option<u64> {
         None
@@ -91,6 +96,12 @@ pub trait RxQueue: Send {
 
     /// Whether at least half of its room is taken.
     fn is_half_full(&mut self, _turn: &Turn<'_>) -> bool {
+        false
+    }
+
+    /// Whether a worker's own turns empty the queue. Frames then wait in the queues that the worker takes them from, if
+    /// it has too much to do.
+    fn is_emptied_by_worker(&self) -> bool {
         false
     }
 

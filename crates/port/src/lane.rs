@@ -103,6 +103,11 @@ impl Lane {
         self.stock().is_some_and(|stock| stock.frames.is_empty())
     }
 
+    /// Number of frames that wait; 0 if it is locked now.
+    pub fn waiting(&self) -> usize {
+        self.stock().map_or(0, |stock| stock.frames.len())
+    }
+
     /// Frees its frames; returns their number.
     pub fn clear(&self) -> usize {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,8 +9,8 @@ use ringway_switch::PortId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Ports by function and end, each with its instance.
-pub(super) type InstancePorts = BTreeMap<(String, u16), Vec<(u16, PortId)>>;
+/// Ports by function and end, each with its instance and its worker.
+pub(super) type InstancePorts = BTreeMap<(String, u16), Vec<(u16, PortId, Option<usize>)>>;
 
 impl Fabric {
     /// The place of an end's port; the first one of a function begins its flow table.
@@ -33,17 +33,21 @@ impl Fabric {
         let mut all = InstancePorts::new();
         for record in self.ports.values().filter(|record| !record.leaving) {
             if let Some(end) = &record.spec.instance {
-                all.entry((end.of.clone(), end.side)).or_default().push((end.number, record.id));
+                let ports = all.entry((end.of.clone(), end.side)).or_default();
+                ports.push((end.number, record.id, record.worker()));
             }
         }
         all
     }
 
-    /// The target of frames for an end of a function.
-    pub(super) fn ends(&self, end: &InstanceEnd, all: &InstancePorts) -> Target {
+    /// The target of frames for an end of a function, which `worker` takes where they come from.
+    pub(super) fn ends(&self, end: &InstanceEnd, all: &InstancePorts, worker: Option<usize>) -> Target {
         let ports = all.get(&(end.of.clone(), end.side));
         match (self.instances.get(&end.of), ports) {
-            (Some(instances), Some(ports)) => Ends::target(instances.clone(), ports.iter().copied()),
+            (Some(instances), Some(ports)) => {
+                let ports = ports.iter().map(|(number, port, own)| (*number, *port, *own == worker));
+                Ends::target(instances.clone(), ports)
+            }
             _ => Target::Nowhere,
         }
     }

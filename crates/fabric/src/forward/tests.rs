@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const HOLD: u64 = 100_000;
 
 /// Frames have static lifetime, so that spans of them are valid during the whole test.
-fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
+pub(super) fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
     let mut bytes = vec![0xa5; len.max(14)];
     bytes[..14].copy_from_slice(&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 8, 0]);
     if to == 0xff {
@@ -25,7 +25,7 @@ fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
 }
 
 #[derive(Default)]
-struct Peer {
+pub(super) struct Peer {
     sends: VecDeque<&'static [u8]>,
     got: Vec<Vec<u8>>,
     room: usize,
@@ -42,6 +42,10 @@ struct Peer {
     lost: Lost,
     /// Metadata of the frames it sends.
     offload: Offload,
+    /// Whether half of its queue is full, if that is known.
+    pub(super) half: Option<bool>,
+    /// Whether it is a function on a worker.
+    pub(super) by_worker: bool,
 }
 
 #[derive(Clone, Default)]
@@ -66,6 +70,10 @@ impl TxQueue for Shared {
     }
 
     fn disarm(&mut self, _turn: &Turn<'_>) {}
+
+    fn is_half_full(&mut self, _turn: &Turn<'_>) -> Option<bool> {
+        self.0.lock().unwrap().half
+    }
 }
 
 impl RxQueue for Shared {
@@ -96,6 +104,10 @@ impl RxQueue for Shared {
         peer.held = peer.can_hold;
     }
 
+    fn is_emptied_by_worker(&self) -> bool {
+        self.0.lock().unwrap().by_worker
+    }
+
     fn awaits_translation(&self) -> bool {
         self.0.lock().unwrap().asks
     }
@@ -115,13 +127,13 @@ impl RxQueue for Shared {
     }
 }
 
-struct Bench {
+pub(super) struct Bench {
     peers: Vec<Shared>,
     world: World,
     sources: Vec<Source>,
     forwarder: Forwarder,
     reader: Reader,
-    now: u64,
+    pub(super) now: u64,
 }
 
 impl Bench {
@@ -132,7 +144,7 @@ impl Bench {
         Bench::with(ports, |_| Target::Switch(switch.clone()))
     }
 
-    fn with(ports: u16, target: impl Fn(u16) -> Target) -> Bench {
+    pub(super) fn with(ports: u16, target: impl Fn(u16) -> Target) -> Bench {
         let peers: Vec<Shared> = (0..ports).map(|_| Shared::default()).collect();
         let mut world = World::default();
         let mut sources = Vec::new();
@@ -159,13 +171,23 @@ impl Bench {
         Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1), meter), reader, now: 1 }
     }
 
-    fn send(&self, port: usize, frames: &[&'static [u8]]) {
+    pub(super) fn send(&self, port: usize, frames: &[&'static [u8]]) {
         self.peers[port].0.lock().unwrap().sends.extend(frames);
     }
 
-    fn serve(&mut self, port: usize) -> Served {
+    pub(super) fn serve(&mut self, port: usize) -> Served {
         let turn = self.reader.turn(self.now);
         self.forwarder.serve(&turn, &self.world, &mut self.sources[port])
+    }
+
+    pub(super) fn change(&self, port: usize, change: impl FnOnce(&mut Peer)) {
+        change(&mut self.peers[port].0.lock().unwrap());
+    }
+
+    pub(super) fn set_place(&mut self, port: usize, place: crate::instances::Place) {
+        if let Some(slot) = Arc::get_mut(&mut self.world.rx[port]) {
+            slot.place = Some(place);
+        }
     }
 
     fn got(&self, port: usize) -> Vec<Vec<u8>> {

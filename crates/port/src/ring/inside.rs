@@ -1,7 +1,7 @@
 //! The queues of a port that a function of this process has: frames are copied once into owned buffers, and once out of
 //! them.
 
-use crate::lane::{Inside, Receiver, Sender};
+use crate::lane::{Inside, LANE, Receiver, Sender};
 use ringway_frame::packet::{Blank, Lent, Parcel};
 use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
 use ringway_mem::Turn;
@@ -122,6 +122,11 @@ impl InsideTx {
     pub fn abandon(&self) -> usize {
         self.inside.lent.store(0, Release);
         self.lent.len() + self.receiver.lane().clear()
+    }
+
+    /// Whether at least half of the frames that the lane can hold wait.
+    pub fn is_half_full(&self) -> bool {
+        2 * (self.lent.len() + self.receiver.lane().waiting()) >= LANE
     }
 
     pub fn release(&mut self, frames: usize) {

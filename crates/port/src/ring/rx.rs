@@ -198,6 +198,10 @@ impl RxQueue for RingRx {
         producer.room(&open.memory, half).is_ok_and(|room| room <= half)
     }
 
+    fn is_emptied_by_worker(&self) -> bool {
+        self.inside.is_some()
+    }
+
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         let Some(open) = self.open(turn) else {
             if let Some(inside) = self.inside(turn) {

@@ -238,6 +238,15 @@ impl TxQueue for RingTx {
         }
     }
 
+    fn is_half_full(&mut self, turn: &Turn<'_>) -> Option<bool> {
+        let Some((open, consumer)) = self.open(turn) else {
+            return self.inside(turn).map(|inside| inside.is_half_full());
+        };
+        let half = consumer.slots() / 2;
+        // An invalid index is detected by the next `take`.
+        Some(consumer.available(&open.memory, half).is_ok_and(|filled| filled >= half))
+    }
+
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
         let Some((open, consumer)) = self.open(turn) else {
             return self.inside(turn).is_none_or(|inside| inside.arm());
