@@ -10,8 +10,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const TINY: [&str; 2] = ["tiny", "image"];
 const CLICK: [&str; 2] = ["click", "image,click"];
 /// Crates of which the images consist.
-const SOURCES: [&str; 10] =
-    ["tiny", "wire", "click-lang", "mem", "frame", "click", "link", "ring", "elements", "nic"];
+const SOURCES: [&str; 11] =
+    ["tiny", "wire", "click-lang", "mem", "frame", "click", "link", "ring", "elements", "nic", "virtq"];
 
 fn main() -> ExitCode {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());

@@ -3,7 +3,7 @@
 use crate::span::{SpanMut, prefetch, prefetch_write};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 mod sealed {
     /// An integer with an atomic type of its size.
@@ -43,6 +43,7 @@ macro_rules! number {
 }
 
 number! {
+    u8, AtomicU8;
     u16, AtomicU16;
     u32, AtomicU32;
     u64, AtomicU64;

@@ -5,11 +5,14 @@
 
 extern crate alloc;
 
+mod pc;
+
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt::Write;
 use ringway_tiny::FunctionStart;
 use ringway_tiny::channel::Channel;
-use ringway_tiny::function::{FunctionEnd, Host, run};
+use ringway_tiny::function::{FunctionEnd, Host, Monitor, run};
 use ringway_tiny::image::{self, Guest, Start, exit, region};
 
 /// Codes with which the guest ends.
@@ -31,6 +34,9 @@ ringway_tiny::guest_main!(run_function);
 
 /// The guest's program, in ring 3.
 fn run_function(start: Start) -> ! {
+    if start.is_other {
+        pc::function(start.line, start.module());
+    }
     let Some(function) = FunctionStart::from_bytes(start.module()) else { refuse("function") };
     let [address, len] = function.channel;
     let Some(channel) = region(address, len).and_then(|region| Channel::attach(region).ok()) else {
@@ -40,7 +46,7 @@ fn run_function(start: Start) -> ! {
     let Some(doorbell) = doorbell else { refuse("doorbell") };
     let notify = Box::new(move || doorbell.ring());
     let host = Host { machine: Guest, notify, ticks: image::ticks, map: region };
-    match run(host, channel, function) {
+    match run(host, Monitor::Channel(channel), Vec::new(), function) {
         FunctionEnd::Stopped => exit(code::STOPPED),
         FunctionEnd::Wrong => exit(code::WRONG),
     }
@@ -48,6 +54,10 @@ fn run_function(start: Start) -> ! {
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    if pc::is_active() {
+        let _ = writeln!(pc::Serial, "click: the guest panicked: {info}");
+        pc::end(code::PANIC);
+    }
     let _ = writeln!(Guest, "the guest panicked: {info}");
     exit(code::PANIC);
 }

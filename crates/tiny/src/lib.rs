@@ -4,6 +4,7 @@
 //! A role: the guest's command line names a [`Role`] and its settings; [`run`] plays the role on a [`Link`] and reports
 //! with one line of text. Read `role.rs` first. A function: [`FunctionStart`] has a Click configuration, which
 //! `function` runs between ring ports; [`channel`] is how it and the monitor talk. Read `function/mod.rs` first.
+//! [`stock`] is its machine under another monitor.
 #![cfg_attr(not(test), no_std)]
 
 extern crate alloc;
@@ -25,6 +26,8 @@ mod role;
 mod settings;
 mod slot_ring;
 mod start;
+#[cfg(feature = "click")]
+pub mod stock;
 
 pub use clock::GuestTime;
 pub use e1000::{E1000, Mapped, Registers};

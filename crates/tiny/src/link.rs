@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use ringway_mem::{Kept, Memory, Region, Span, SpanMut};
 use ringway_ring::Broken;
+use ringway_virtq::QueueError;
 
 /// A device that sends and receives frames.
 pub trait Link {
@@ -37,6 +38,10 @@ pub enum LinkError {
     Closed,
     /// The card does not leave its reset.
     Reset,
+    /// A virtqueue's device broke its rules.
+    Queue(QueueError),
+    /// A virtio device reports a frame of a length that its buffer does not have.
+    Length,
 }
 
 /// Copies in blocks of 64 bytes, then the rest: the length of a short frame decides only how often.
@@ -87,6 +92,8 @@ impl core::fmt::Display for LinkError {
             LinkError::Broken(broken) => broken.fmt(out),
             LinkError::Closed => out.write_str("the ring was closed"),
             LinkError::Reset => out.write_str("the card does not leave its reset"),
+            LinkError::Queue(error) => error.fmt(out),
+            LinkError::Length => out.write_str("the device reports a frame that its buffer can't have"),
         }
     }
 }
@@ -94,6 +101,12 @@ impl core::fmt::Display for LinkError {
 impl From<Broken> for LinkError {
     fn from(broken: Broken) -> LinkError {
         LinkError::Broken(broken)
+    }
+}
+
+impl From<QueueError> for LinkError {
+    fn from(error: QueueError) -> LinkError {
+        LinkError::Queue(error)
     }
 }
 

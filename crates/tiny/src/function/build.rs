@@ -85,13 +85,15 @@ impl Builder {
         let source = Source { variables: &self.start.parameters, ..Source::new(text, file) };
         let mut parsed = source.read(&mut Image(&self.registry));
         if parsed.diagnostics.errors() == 0 {
-            let place = config::quote(self.start.handlers.as_bytes());
-            parsed.graph.elements.push(Element {
-                name: "click_driver@@ControlSocket".into(),
-                class: "ControlSocket".into(),
-                configuration: format!("UNIX, {place}"),
-                landmark: Landmark::new("click", 0),
-            });
+            if !self.start.handlers.is_empty() {
+                let place = config::quote(self.start.handlers.as_bytes());
+                parsed.graph.elements.push(Element {
+                    name: "click_driver@@ControlSocket".into(),
+                    class: "ControlSocket".into(),
+                    configuration: format!("UNIX, {place}"),
+                    landmark: Landmark::new("click", 0),
+                });
+            }
             self.uses.check(&parsed.graph, file, &mut parsed.diagnostics);
         }
         match parsed.diagnostics.errors() {

@@ -9,12 +9,13 @@ mod plug;
 mod tests;
 
 pub use build::registry;
-pub use platform::Map;
+pub use platform::{Map, Monitor};
 
 use crate::channel::{Channel, ToMonitor};
 use crate::clock::GuestTime;
 use crate::role::Machine;
 use crate::start::FunctionStart;
+use crate::stock::Net;
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -56,10 +57,15 @@ pub enum FunctionEnd {
     Wrong,
 }
 
-/// Runs a function until it ends.
-pub fn run<M: Machine + 'static>(host: Host<M>, channel: Channel, start: FunctionStart) -> FunctionEnd {
+/// Runs a function until it ends. `nets`: the devices of its ports, if the machine has them.
+pub fn run<M: Machine + 'static>(
+    host: Host<M>,
+    monitor: Monitor,
+    nets: Vec<Net<'static>>,
+    start: FunctionStart,
+) -> FunctionEnd {
     let uses = Uses { ports: start.ports.clone(), devices: start.devices.clone() };
-    platform::begin(channel, uses.clone(), &start.handlers, host.map);
+    platform::begin(monitor, uses.clone(), nets, &start.handlers, host.map);
     let time = GuestTime::new(host.ticks, start.hz, (host.ticks)(), start.wall);
     let (ticks, hz, place) = (host.ticks, start.hz, start.channel);
     let surroundings =
@@ -100,7 +106,7 @@ struct Surroundings<M> {
 impl<M: Machine> Surroundings<M> {
     /// Exchanges messages; stops the router if the channel can't be used. Whether messages came.
     fn exchange(&mut self) -> bool {
-        let exchanged = platform::with(|platform| Ok((platform.receive()?, platform.channel.flush()?)));
+        let exchanged = platform::with(|platform| Ok((platform.receive()?, platform.monitor.flush()?)));
         match exchanged {
             None => false,
             Some(Ok((came, notify))) => {
@@ -170,7 +176,7 @@ impl<M: Machine> Surroundings<M> {
     }
 
     fn arm(&mut self) -> Result<bool, Broken> {
-        platform::with(|platform| platform.channel.arm()).unwrap_or(Ok(true))
+        platform::with(|platform| platform.monitor.arm()).unwrap_or(Ok(true))
     }
 
     /// Sleeps for so long, or until the monitor or a port notifies the guest.
@@ -180,14 +186,14 @@ impl<M: Machine> Surroundings<M> {
             Ok(false) => {}
             Err(_) => self.broken = true,
         }
-        platform::with(|platform| platform.channel.disarm());
+        platform::with(|platform| platform.monitor.disarm());
     }
 
     /// Waits until the monitor has taken the last messages.
     fn farewell(&mut self) {
         for _ in 0..FAREWELL {
             self.exchange();
-            let waiting = platform::with(|platform| platform.channel.waiting());
+            let waiting = platform::with(|platform| platform.monitor.waiting());
             if self.broken || waiting == Some(0) {
                 return;
             }

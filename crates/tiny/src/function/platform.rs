@@ -2,6 +2,7 @@
 
 use crate::channel::{CONNECTIONS, CONTENTS, Channel, ToGuest, ToMonitor, WINDOW};
 use crate::function::plug::Port;
+use crate::stock::Net;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -19,6 +20,74 @@ pub(super) const CONNECTION: i32 = 1 << 8;
 pub(super) const PORT: i32 = 1 << 16;
 /// Attack: a configuration that prints faster than the monitor reads. Messages that wait for room.
 const PRINTS: usize = 1000;
+
+/// Who gets the guest's messages.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
+pub enum Monitor {
+    /// The crate `vmm`.
+    Channel(Channel),
+    /// Another monitor, which has a console only: messages for users are lines there, others go nowhere.
+    Console(fn(&str)),
+}
+
+impl Monitor {
+    fn send(&mut self, message: &ToMonitor<'_>) {
+        let write = match self {
+            Monitor::Channel(channel) => return channel.send(message.to_bytes()),
+            Monitor::Console(write) => write,
+        };
+        match *message {
+            ToMonitor::Print(last, part) | ToMonitor::Wrong(last, part) => {
+                part.utf8_chunks().for_each(|chunk| write(chunk.valid()));
+                if last {
+                    write("\n");
+                }
+            }
+            ToMonitor::Released(port, reason) => {
+                let reason = core::str::from_utf8(reason).unwrap_or_default();
+                write(&alloc::format!("port {port} can't be used any more: {reason}\n"));
+            }
+            ToMonitor::Up([classes, read, build]) => {
+                write(&alloc::format!(
+                    "running: {classes} us for the element classes, {read} us for reading the configuration, \
+                     {build} us for building it\n"
+                ));
+            }
+            ToMonitor::Wanted(..) | ToMonitor::Data(..) | ToMonitor::Taken(..) | ToMonitor::Closed(_) => {}
+        }
+    }
+
+    /// Number of messages that wait.
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            Monitor::Channel(channel) => channel.waiting(),
+            Monitor::Console(_) => 0,
+        }
+    }
+
+    /// Publishes messages; whether the monitor must be notified.
+    pub(super) fn flush(&mut self) -> Result<bool, Broken> {
+        match self {
+            Monitor::Channel(channel) => channel.flush(),
+            Monitor::Console(_) => Ok(false),
+        }
+    }
+
+    /// Asks to be notified of messages; `false`: there is one.
+    pub(super) fn arm(&mut self) -> Result<bool, Broken> {
+        match self {
+            Monitor::Channel(channel) => channel.arm(),
+            Monitor::Console(_) => Ok(true),
+        }
+    }
+
+    /// Cancels [`Monitor::arm`].
+    pub(super) fn disarm(&mut self) {
+        if let Monitor::Channel(channel) = self {
+            channel.disarm();
+        }
+    }
+}
 
 /// How memory that the monitor names is reached.
 pub type Map = fn(u64, u64) -> Option<Region>;
@@ -43,7 +112,7 @@ pub(crate) struct Platform {
     pub uses: Uses,
     /// Path of the socket for handlers.
     pub handlers: String,
-    pub channel: Channel,
+    pub monitor: Monitor,
     pub ports: Vec<Rc<RefCell<Port>>>,
     pub(super) connections: BTreeMap<u16, Connection>,
     /// Connections that ControlSocket has not accepted.
@@ -84,14 +153,15 @@ mod place {
     }
 }
 
-/// Sets the platform up.
-pub(crate) fn begin(channel: Channel, uses: Uses, handlers: &str, map: Map) {
-    let port = |at: usize| Rc::new(RefCell::new(Port::new(at)));
+/// Sets the platform up; `nets` are the devices of the ports, as far as the machine has some.
+pub(crate) fn begin(monitor: Monitor, uses: Uses, nets: Vec<Net<'static>>, handlers: &str, map: Map) {
+    let mut nets = nets.into_iter();
+    let port = |at: usize| nets.next().map_or_else(|| Port::new(at), |net| Port::with(at, net));
     let platform = Platform {
-        ports: (0..uses.ports.len()).map(port).collect(),
+        ports: (0..uses.ports.len()).map(port).map(|port| Rc::new(RefCell::new(port))).collect(),
         uses,
         handlers: handlers.into(),
-        channel,
+        monitor,
         connections: BTreeMap::new(),
         opened: VecDeque::new(),
         suppressed: 0,
@@ -108,12 +178,12 @@ pub(crate) fn with<R>(use_it: impl FnOnce(&mut Platform) -> R) -> Option<R> {
 
 impl Platform {
     pub(super) fn send(&mut self, message: &ToMonitor<'_>) {
-        self.channel.send(message.to_bytes());
+        self.monitor.send(message);
     }
 
     /// Prints a line, in parts.
     pub(super) fn print(&mut self, line: &[u8]) {
-        if self.channel.waiting() > PRINTS {
+        if self.monitor.waiting() > PRINTS {
             self.suppressed += 1;
             return;
         }
@@ -142,7 +212,12 @@ impl Platform {
 
     /// Handles messages of the monitor; whether there were any.
     pub(super) fn receive(&mut self) -> Result<bool, Broken> {
-        let Platform { channel, connections, opened, ports, map, snapshot, .. } = self;
+        let Platform {
+            monitor: Monitor::Channel(channel), connections, opened, ports, map, snapshot, ..
+        } = self
+        else {
+            return Ok(false);
+        };
         let (mut answers, mut any) = (Vec::new(), false);
         while let Some(message) = channel.receive()? {
             any = true;
@@ -203,17 +278,17 @@ impl Platform {
 
     /// This guest is a clone: its channel is a new one, its connections have ended, and its ports are away.
     pub(super) fn begin_clone(&mut self, channel: Channel) {
-        self.channel = channel;
+        self.monitor = Monitor::Channel(channel);
         self.opened.clear();
         for connection in self.connections.values_mut() {
             *connection = Connection { ended: true, gone: true, stale: true, ..Connection::default() };
         }
         self.send(&ToMonitor::Up([0; 3]));
         let wanted = |(number, port): (u16, &Rc<RefCell<Port>>)| {
-            Some(ToMonitor::Wanted(number, port.borrow_mut().begin_clone()?).to_bytes())
+            Some(ToMonitor::Wanted(number, port.borrow_mut().begin_clone()?))
         };
-        let wanted: Vec<Vec<u8>> = (0..).zip(&self.ports).filter_map(wanted).collect();
-        wanted.into_iter().for_each(|message| self.channel.send(message));
+        let wanted: Vec<ToMonitor<'_>> = (0..).zip(&self.ports).filter_map(wanted).collect();
+        wanted.iter().for_each(|message| self.monitor.send(message));
     }
 
     /// The port of this name.

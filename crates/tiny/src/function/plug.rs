@@ -4,6 +4,8 @@ use super::platform::{self, Map, PORT};
 use crate::channel::{RingPlace, ToMonitor};
 use crate::link::LinkError;
 use crate::slot_ring::SlotRing;
+use crate::stock::Net;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use core::cell::{RefCell, RefMut};
@@ -11,11 +13,24 @@ use ringway_click::{Context, Failed, Timer};
 use ringway_elements::platform::{self as elements, PortRing, Pushed};
 use ringway_ring::{PushError, Received};
 
+/// What a port's frames pass.
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there are few ports, and a ring's frames take the shortest way"
+)]
+pub(crate) enum Device {
+    /// A ring port's memory.
+    Slots(SlotRing),
+    /// A virtio device.
+    Net(Box<Net<'static>>),
+}
+
 /// A port, and its ring if there is one.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    ring: Option<SlotRing>,
+    ring: Option<Device>,
     /// Whether the guest waits for a frame, and for how many free slots.
     armed_rx: bool,
     armed_tx: u32,
@@ -42,6 +57,11 @@ impl Port {
         }
     }
 
+    /// A port with a device of the machine, which no monitor takes away.
+    pub fn with(number: usize, net: Net<'static>) -> Port {
+        Port { ring: Some(Device::Net(Box::new(net))), asked: true, ..Port::new(number) }
+    }
+
     /// The ring is here. An error says why it can't be used.
     pub fn arrive(&mut self, place: RingPlace, map: Map) -> Result<(), String> {
         self.changed = true;
@@ -50,7 +70,7 @@ impl Port {
             || SlotRing::new(region(place.address, place.len)?, place.is_second, region(place.doorbell, 4)?);
         match attach() {
             Ok(ring) => {
-                (self.ring, self.armed_rx, self.armed_tx) = (Some(ring), false, 0);
+                (self.ring, self.armed_rx, self.armed_tx) = (Some(Device::Slots(ring)), false, 0);
                 Ok(())
             }
             Err(error) => {
@@ -81,11 +101,21 @@ impl Port {
         if core::mem::take(&mut self.changed) {
             return true;
         }
-        let Some(SlotRing { memory, tx, rx, .. }) = &mut self.ring else { return false };
+        let (armed_rx, armed_tx) = (self.armed_rx, self.armed_tx);
         // What is broken is noticed by its user.
-        self.armed_rx && !matches!(rx.available(memory, 1), Ok(0))
-            || self.armed_tx > 0 && tx.room(memory, self.armed_tx).map_or(true, |room| room >= self.armed_tx)
-            || (self.armed_rx || self.armed_tx > 0) && memory.is_closed()
+        match &mut self.ring {
+            Some(Device::Slots(SlotRing { memory, tx, rx, .. })) => {
+                armed_rx && !matches!(rx.available(memory, 1), Ok(0))
+                    || armed_tx > 0 && tx.room(memory, armed_tx).map_or(true, |room| room >= armed_tx)
+                    || (armed_rx || armed_tx > 0) && memory.is_closed()
+            }
+            Some(Device::Net(net)) if armed_rx || armed_tx > 0 => {
+                net.acknowledge();
+                // An interrupt comes once: it is asked for again if too few buffers came back.
+                armed_rx && net.has_frame() || armed_tx > 0 && !matches!(net.arm_tx(armed_tx), Ok(true))
+            }
+            Some(Device::Net(_)) | None => false,
+        }
     }
 
     fn give_up(&mut self, reason: &str) {
@@ -174,7 +204,7 @@ impl elements::Plug for Plug {
     fn selected(&mut self, _: i32, _: &mut Context<'_>) {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
-        if port.ring.as_ref().is_some_and(|ring| ring.memory.is_closed()) {
+        if matches!(&port.ring, Some(Device::Slots(ring)) if ring.memory.is_closed()) {
             port.give_up(&LinkError::Closed.to_string());
         }
     }
@@ -204,7 +234,7 @@ pub(crate) struct Borrowed<'a>(RefMut<'a, Port>);
 
 impl Borrowed<'_> {
     #[inline]
-    fn ring(&mut self) -> Result<&mut SlotRing, LinkError> {
+    fn device(&mut self) -> Result<&mut Device, LinkError> {
         self.0.ring.as_mut().ok_or(LinkError::Closed)
     }
 }
@@ -214,68 +244,95 @@ impl PortRing for Borrowed<'_> {
 
     #[inline]
     fn frame_len(&mut self) -> Result<Option<usize>, LinkError> {
-        let SlotRing { memory, rx, .. } = self.ring()?;
-        Ok(rx.frame_len(memory)?)
+        match self.device()? {
+            Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.frame_len(memory)?),
+            Device::Net(net) => net.frame_len(),
+        }
     }
 
     #[inline]
     fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, LinkError> {
-        let SlotRing { memory, rx, .. } = self.ring()?;
-        Ok(rx.pop(memory, out)?)
+        match self.device()? {
+            Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.pop(memory, out)?),
+            Device::Net(net) => net.pop(out),
+        }
     }
 
     #[inline]
     fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
-        let SlotRing { memory, tx, .. } = self.ring()?;
-        match tx.push(memory, frame, offload) {
-            Ok(true) => Ok(Pushed::Done),
-            Ok(false) => Ok(Pushed::Full),
-            Err(PushError::TooLong { .. }) => Ok(Pushed::TooLong),
-            Err(PushError::Broken(broken)) => Err(broken.into()),
+        match self.device()? {
+            Device::Slots(SlotRing { memory, tx, .. }) => match tx.push(memory, frame, offload) {
+                Ok(true) => Ok(Pushed::Done),
+                Ok(false) => Ok(Pushed::Full),
+                Err(PushError::TooLong { .. }) => Ok(Pushed::TooLong),
+                Err(PushError::Broken(broken)) => Err(broken.into()),
+            },
+            Device::Net(net) => net.push(frame, offload),
         }
     }
 
     #[inline]
     fn sync(&mut self) -> Result<(), LinkError> {
-        let ring = self.ring()?;
-        ring.publish();
-        if ring.memory.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+        match self.device()? {
+            Device::Slots(ring) => {
+                ring.publish();
+                if ring.memory.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+            }
+            Device::Net(net) => {
+                net.sync();
+                Ok(())
+            }
+        }
     }
 
     fn tx_slots(&self) -> u32 {
-        self.0.ring.as_ref().map_or(0, |ring| ring.tx.slots())
+        match &self.0.ring {
+            Some(Device::Slots(ring)) => ring.tx.slots(),
+            Some(Device::Net(net)) => net.tx_slots(),
+            None => 0,
+        }
     }
 
     fn room(&mut self, wanted: u32) -> Result<u32, LinkError> {
-        let SlotRing { memory, tx, .. } = self.ring()?;
-        Ok(tx.room(memory, wanted)?)
+        match self.device()? {
+            Device::Slots(SlotRing { memory, tx, .. }) => Ok(tx.room(memory, wanted)?),
+            Device::Net(net) => net.room(wanted),
+        }
     }
 
     fn arm_rx(&mut self) -> Result<bool, LinkError> {
-        let SlotRing { memory, rx, .. } = self.ring()?;
-        let armed = rx.arm(memory, 1)?;
+        let armed = match self.device()? {
+            Device::Slots(SlotRing { memory, rx, .. }) => rx.arm(memory, 1)?,
+            Device::Net(net) => net.arm_rx(),
+        };
         self.0.armed_rx = armed;
         Ok(armed)
     }
 
     fn disarm_rx(&mut self) {
         self.0.armed_rx = false;
-        if let Some(SlotRing { memory, rx, .. }) = &mut self.0.ring {
-            rx.disarm(memory);
+        match &mut self.0.ring {
+            Some(Device::Slots(SlotRing { memory, rx, .. })) => rx.disarm(memory),
+            Some(Device::Net(net)) => net.disarm_rx(),
+            None => {}
         }
     }
 
     fn arm_tx(&mut self, slots: u32) -> Result<bool, LinkError> {
-        let SlotRing { memory, tx, .. } = self.ring()?;
-        let armed = tx.arm(memory, slots)?;
+        let armed = match self.device()? {
+            Device::Slots(SlotRing { memory, tx, .. }) => tx.arm(memory, slots)?,
+            Device::Net(net) => net.arm_tx(slots)?,
+        };
         self.0.armed_tx = if armed { slots } else { 0 };
         Ok(armed)
     }
 
     fn disarm_tx(&mut self) {
         self.0.armed_tx = 0;
-        if let Some(SlotRing { memory, tx, .. }) = &mut self.0.ring {
-            tx.disarm(memory);
+        match &mut self.0.ring {
+            Some(Device::Slots(SlotRing { memory, tx, .. })) => tx.disarm(memory),
+            Some(Device::Net(net)) => net.disarm_tx(),
+            None => {}
         }
     }
 }

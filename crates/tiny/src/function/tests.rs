@@ -1,7 +1,7 @@
 //! A function with a scripted monitor: each sleep of the guest is a step of the script, and time is a counter.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::{FunctionEnd, Host, run};
+use super::{FunctionEnd, Host, Monitor as Messages, run};
 use crate::channel::{Channel, RingPlace, ToGuest, ToMonitor};
 use crate::role::Machine;
 use crate::start::FunctionStart;
@@ -152,7 +152,8 @@ fn play(text: &str, steps: Vec<Step>) -> (FunctionEnd, Rc<RefCell<Monitor>>) {
     let monitor = Rc::new(RefCell::new(monitor));
     let machine = Scripted { monitor: monitor.clone(), steps, sleeps: 0 };
     let host = Host { machine, notify: Box::new(|| ()), ticks, map };
-    let end = run(host, Channel::attach(region).unwrap(), start(text));
+    let messages = Messages::Channel(Channel::attach(region).unwrap());
+    let end = run(host, messages, Vec::new(), start(text));
     monitor.borrow_mut().listen();
     (end, monitor)
 }

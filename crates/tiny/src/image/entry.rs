@@ -4,8 +4,9 @@ use core::arch::global_asm;
 
 // The entry runs in protected mode without paging. It enables long mode with all of the first 4 GB identity-mapped in
 // pages of 2 MB that ring 3 may use, and returns into ring 3, which may use I/O ports by the bitmap of the task state
-// segment: KVM without hardware virtualization keeps no I/O privilege level. There is no interrupt table: a fault is a
-// triple fault, which ends the machine.
+// segment: KVM without hardware virtualization keeps no I/O privilege level. A monitor that passes a command line by
+// its address is another one than the crate `vmm`: the image of functions fills the interrupt table there. Otherwise
+// there is none: a fault is a triple fault, which ends the machine.
 global_asm!(
     r#"
 .section .note.pvh, "a", @note
@@ -40,6 +41,10 @@ start32:
 .code64
 start64:
   mov edi, ebx              // the start information
+  cmp qword ptr [rdi + 24], 0
+  je 2f
+  lidt [idt_pointer]
+2:
   mov eax, offset task      // the task state segment's address, in its descriptor
   mov [task_descriptor + 2], ax
   shr eax, 16
@@ -70,16 +75,23 @@ gdt_pointer:
   .word 55
   .quad gdt
 .align 8
-task:                       // ring 3 may use I/O ports up to 0x3ff
-  .skip 102
+task:                       // ring 3 may use I/O ports up to 0xfff
+  .long 0
+  .quad kernel_stack_end    // the stack of ring 0
+  .skip 90
   .word 104
-  .skip 128
+  .skip 512
 task_end:
   .byte 0xff
+idt_pointer:
+  .word 4095
+  .quad ringway_idt
 .align 4096
 pml4:
   .quad pdpt + 7
   .skip 4088
+.global ringway_pdpt
+ringway_pdpt:
 pdpt:
   .quad directories + 7, directories + 0x1007, directories + 0x2007, directories + 0x3007
   .skip 4064
@@ -90,16 +102,26 @@ directories:
   .set i, i + 1
 .endr
 
+.section .bss.tables, "aw", @nobits
+.align 4096
+.global ringway_idt
+ringway_idt:
+  .skip 4096
+  .skip 16384
+kernel_stack_end:
 "#,
     version = const crate::start::VERSION
 );
 
 /// What the monitor passes.
 pub struct Start {
-    /// The command line: the first module.
+    /// The command line: the first module; or the text that another monitor passes.
     pub line: &'static str,
-    /// Address and length of the second module; zeros if there is none.
+    /// Address and length of the second module, another monitor's first one; zeros if there is none.
     module: [u64; 2],
+    /// The monitor is another one than the crate `vmm`.
+    #[allow(dead_code, reason = "the image of roles has one monitor")]
+    pub is_other: bool,
     /// The end of the memory that contains the image.
     pub memory_end: u64,
 }
@@ -108,6 +130,8 @@ pub struct Start {
 const MAGIC: u32 = 0x336e_c578;
 /// Longest command line.
 const LINE: u64 = 4096;
+/// The end of the memory that is mapped.
+const MAPPED: u64 = 1 << 32;
 
 impl Start {
     /// Reads the start information.
@@ -115,7 +139,7 @@ impl Start {
     /// # Safety
     /// `at` is the address that the monitor passed in EBX, or memory of other contents.
     pub unsafe fn read(at: u64) -> Start {
-        let mut start = Start { line: "", module: [0; 2], memory_end: 0 };
+        let mut start = Start { line: "", module: [0; 2], is_other: false, memory_end: 0 };
         // SAFETY: the monitor wrote the tables before the guest began, and nobody changes them.
         unsafe {
             let word = |at: u64| (at as *const u32).read_unaligned();
@@ -123,21 +147,29 @@ impl Start {
             if word(at) != MAGIC {
                 return start;
             }
-            let (modules, list) = (word(at + 12), long(at + 16));
-            if modules > 0 {
-                let (text, len) = (long(list), long(list + 8).min(LINE));
-                let bytes = core::slice::from_raw_parts(text as *const u8, len as usize);
+            let (modules, list, line) = (word(at + 12), long(at + 16), long(at + 24));
+            let module = |index: u32| {
+                let at = list + 32 * u64::from(index);
+                if index < modules { [long(at), long(at + 8)] } else { [0; 2] }
+            };
+            start.is_other = line != 0;
+            let [text, len] = if start.is_other {
+                let ends = |len: &u64| ((line + len) as *const u8).read() == 0;
+                [line, (0..LINE).find(ends).unwrap_or(LINE)]
+            } else {
+                module(0)
+            };
+            start.module = module(if start.is_other { 0 } else { 1 });
+            if text != 0 {
+                let bytes = core::slice::from_raw_parts(text as *const u8, len.min(LINE) as usize);
                 start.line = core::str::from_utf8(bytes).unwrap_or("line=invalid");
-            }
-            if modules > 1 {
-                start.module = [long(list + 32), long(list + 40)];
             }
             let (map, entries) = (long(at + 40), word(at + 48));
             let image = super::heap::image_end();
             for entry in (0..u64::from(entries)).map(|index| map + 24 * index) {
                 let (base, end) = (long(entry), long(entry) + long(entry + 8));
                 if word(entry + 16) == 1 && (base..end).contains(&image) {
-                    start.memory_end = end;
+                    start.memory_end = end.min(MAPPED);
                 }
             }
         }

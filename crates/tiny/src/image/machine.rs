@@ -23,7 +23,8 @@ static CLONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// What is added to the counter of ticks: a clone's CPU begins to count anew.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 
-fn out(port: u16, value: u32) {
+/// Writes to an I/O port.
+pub fn out(port: u16, value: u32) {
     // SAFETY: the monitor only acts on the value; no memory is accessed.
     unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) };
 }

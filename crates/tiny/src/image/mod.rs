@@ -8,7 +8,7 @@ mod heap;
 mod machine;
 
 pub use entry::Start;
-pub use machine::{Guest, exit, region, ticks};
+pub use machine::{Guest, exit, out, region, ticks};
 
 /// What the monitor passed, after which the heap may be used.
 ///
