@@ -637,6 +637,19 @@ Examples:
         /// The configuration's file; `-` is standard input.
         file: PathBuf,
     },
+    /// Write the image of functions in VMs, for another monitor such as QEMU.
+    #[command(after_help = "\
+It boots where a monitor loads PVH images, with the Click configuration as the initrd; docs/vms.md has the
+commands.
+
+Examples:
+  ringway function image --output function.elf
+  qemu-system-x86_64 -M q35 -kernel function.elf -initrd wall.click -append 'port=inside port=outside' ...")]
+    Image {
+        /// The image's file; `-` is standard output.
+        #[arg(long, value_name = "FILE")]
+        output: PathBuf,
+    },
     /// Draw the graph of a running function as SVG, with packets and rates on its edges.
     #[command(after_help = "\
 Packets are counted for some seconds, or since the handler `profile` was set to true.

@@ -85,11 +85,30 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
             Client::connect(target)?
                 .put_only(&FUNCTION.path(&name, "configuration")?, &NewConfiguration { configuration })
         }
+        FunctionCommand::Image { output } => image(&output),
         FunctionCommand::Graph { name, seconds } => graph(target, json, &name, seconds),
         FunctionCommand::Test { files, write } => test(json, &files, write),
         FunctionCommand::Read { name, handler } => read(target, json, &name, &handler),
         FunctionCommand::Write { name, handler, value } => write(target, &name, &handler, value),
     }
+}
+
+/// Writes the image of functions.
+#[cfg(target_arch = "x86_64")]
+fn image(output: &Path) -> Result<(), Fail> {
+    use std::io::Write as _;
+    let elf = ringway_vmm::CLICK.elf();
+    let (written, name) = if output == Path::new("-") {
+        (std::io::stdout().write_all(&elf), "standard output".to_string())
+    } else {
+        (std::fs::write(output, &elf), output.display().to_string())
+    };
+    written.map_err(|error| Fail::Failed(format!("{name}: {error}")))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn image(_: &Path) -> Result<(), Fail> {
+    Err(Fail::Failed("there is no image of functions for this processor".into()))
 }
 
 /// Moves a function; it goes on here if it can't there.
