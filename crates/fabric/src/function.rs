@@ -505,7 +505,7 @@ mod tests {
             let mut functions = Functions::new(spin);
             let (inside, _reports, _callers) =
                 added(&mut functions, (7, 3), "FromPort(a) -> ToPort(a);", None);
-            let mut rest = |functions: &mut Functions| {
+            let rest = |functions: &mut Functions| {
                 (0..1000).any(|_| !functions.turn(clock.now(), &clock, false).busy)
             };
             functions.wake(3);
