@@ -20,6 +20,7 @@ pub mod place_trace;
 pub mod pppoe_server;
 pub mod ring;
 pub mod ring_device;
+pub mod stock_machine;
 pub mod summary_dump;
 pub mod tcp_segments;
 pub mod vfio_user_session;
@@ -59,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pppoe_server", run: pppoe_server::run, seeds: pppoe_server::seeds },
     Target { name: "ring", run: ring::run, seeds: ring::seeds },
     Target { name: "ring_device", run: ring_device::run, seeds: ring_device::seeds },
+    Target { name: "stock_machine", run: stock_machine::run, seeds: stock_machine::seeds },
     Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
     Target { name: "tcp_segments", run: tcp_segments::run, seeds: tcp_segments::seeds },
     Target { name: "vfio_user_session", run: vfio_user_session::run, seeds: vfio_user_session::seeds },
