@@ -85,7 +85,7 @@ impl Builder {
         let source = Source { variables: &self.start.parameters, ..Source::new(text, file) };
         let mut parsed = source.read(&mut Image(&self.registry));
         if parsed.diagnostics.errors() == 0 {
-            if !self.start.handlers.is_empty() {
+            if platform::with(|platform| platform.has_programs()).unwrap_or_default() {
                 let place = config::quote(self.start.handlers.as_bytes());
                 parsed.graph.elements.push(Element {
                     name: "click_driver@@ControlSocket".into(),

@@ -177,6 +177,11 @@ pub(crate) fn with<R>(use_it: impl FnOnce(&mut Platform) -> R) -> Option<R> {
 }
 
 impl Platform {
+    /// Whether programs can connect for handlers.
+    pub(super) fn has_programs(&self) -> bool {
+        matches!(self.monitor, Monitor::Channel(_))
+    }
+
     pub(super) fn send(&mut self, message: &ToMonitor<'_>) {
         self.monitor.send(message);
     }
