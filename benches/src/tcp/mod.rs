@@ -2,6 +2,7 @@
 
 mod bulk;
 pub mod ends;
+mod flood;
 pub mod memory;
 mod transactions;
 
@@ -27,6 +28,7 @@ pub const GROUPS: &[Group] = &[Group {
         ("rr", "request and response of 1 byte, p50; the kernel over veth, polled in the same way"),
         ("rr.p99", "the same, p99"),
         ("crr", "connections a second, each with a request and a response; the kernel over veth"),
+        ("synflood", "the same beside 200,000 SYNs a second of others"),
         ("many", "1000 of 10,000 connections with a request each; transactions a second of one connection"),
         ("idle.memory", "bytes of an idle connection's end; the kernel's slabs"),
     ],
@@ -42,11 +44,12 @@ type Measure = fn(&Plan) -> Result<Entry, Failure>;
 
 fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     two_cores()?;
-    let each: [(&str, Measure); 6] = [
+    let each: [(&str, Measure); 7] = [
         ("bulk.mtu1500", bulk::segmented),
         ("bulk.kernel", bulk::to_kernel),
         ("bulk.kernel.back", bulk::from_kernel),
         ("crr", transactions::connections),
+        ("synflood", flood::connections),
         ("many", transactions::many),
         ("idle.memory", memory::idle),
     ];

@@ -1,6 +1,6 @@
 //! Requests and responses of one byte.
 
-use super::ends::{Ends, SERVER, VETH, Veth, connect, host};
+use super::ends::{Ends, SERVER, Veth, connect, host};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::machine;
@@ -9,21 +9,23 @@ use crate::rig::fabric::Rig;
 use crate::rig::{LOAD, Pinned, WORKER, times};
 use ringway_port::ring::open::Program;
 use ringway_spec::Poll;
-use ringway_stack::{Host, Network, SocketOptions};
+use ringway_stack::{Config, Host, Network, SocketOptions};
 use ringway_tcp::{SocketError, SocketId};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(200);
 /// Another byte than the one that was sent arrived, or none.
 const WRONG: &str = "a wrong byte arrived";
+/// Looks at the receiver after which the sender is polled too: longer than a byte takes in most cases.
+const LOOKS: u32 = 256;
 /// Connections of `many`, and those with requests.
 const CONNECTIONS: usize = 10_000;
 const ACTIVE: usize = 1000;
 
-/// Two hosts polled by one thread, and their switch.
-struct Polled {
+/// Two hosts polled by one thread, a client and a server, and their switch.
+pub struct Polled {
     hosts: [Host; 2],
     listener: SocketId,
     /// The last byte that was passed.
@@ -34,13 +36,21 @@ struct Polled {
 
 impl Polled {
     fn new() -> Result<Polled, Failure> {
-        let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
-        let ((one, first), (mut two, second)) = (host(&mut rig, 1, |_| {})?, host(&mut rig, 2, |_| {})?);
+        Polled::with(Rig::start(&[WORKER], 2, Poll::Adaptive)?, |_| {})
+    }
+
+    /// On a fabric with room for two more ports; `change`: the server's settings.
+    pub fn with(mut rig: Rig, change: impl Fn(&mut Config)) -> Result<Polled, Failure> {
+        let ((one, first), (mut two, second)) = (host(&mut rig, 1, |_| {})?, host(&mut rig, 2, change)?);
         let listener = two.stack().listen(SERVER.into(), 1024)?;
         Ok(Polled { hosts: [one, two], listener, byte: 0, _programs: [first, second], _rig: rig })
     }
 
-    fn poll(&mut self) -> Result<(), Failure> {
+    pub fn server(&mut self) -> &mut Host {
+        &mut self.hosts[1]
+    }
+
+    pub fn poll(&mut self) -> Result<(), Failure> {
         for host in &mut self.hosts {
             host.poll()?;
         }
@@ -77,9 +87,11 @@ impl Polled {
         let now = host.now();
         host.stack().send(now, sockets[from], &byte)?;
         host.poll()?;
-        let (host, socket) = (&mut self.hosts[1 - from], sockets[1 - from]);
+        let socket = sockets[1 - from];
         byte = [!self.byte];
+        let mut looks = 0_u32;
         loop {
+            let host = &mut self.hosts[1 - from];
             host.poll()?;
             let now = host.now();
             match host.stack().recv(now, socket, &mut byte) {
@@ -87,6 +99,11 @@ impl Polled {
                 Ok(_) => return Err(WRONG.into()),
                 Err(SocketError::WouldBlock) => std::hint::spin_loop(),
                 Err(error) => return Err(error.into()),
+            }
+            looks += 1;
+            // What found no room, or was lost, is sent by its sender.
+            if looks % LOOKS == 0 {
+                self.hosts[from].poll()?;
             }
         }
     }
@@ -97,7 +114,7 @@ impl Polled {
     }
 
     /// Connects, exchanges a byte, and closes: the server first, as one of HTTP/1.0.
-    fn connection(&mut self) -> Result<(), Failure> {
+    pub fn connection(&mut self) -> Result<(), Failure> {
         let sockets = self.connect()?;
         self.transaction(sockets)?;
         let now = self.hosts[1].now();
@@ -217,6 +234,23 @@ fn answered((client, server): &mut Ends, time: Duration) -> Result<[f64; 2], Fai
     })
 }
 
+/// A connection of the kernel's to a server of the same thread, as [`Polled::connection`].
+pub fn connection_of_kernel(listener: &TcpListener) -> Result<(), Failure> {
+    let mut client = TcpStream::connect(listener.local_addr()?)?;
+    let (mut server, _peer) = listener.accept()?;
+    for byte in [1, 2] {
+        let mut received = [0];
+        client.write_all(&[byte])?;
+        server.read_exact(&mut received)?;
+        std::mem::swap(&mut client, &mut server);
+        if received != [byte] {
+            return Err(WRONG.into());
+        }
+    }
+    drop(server);
+    if client.read(&mut [0])? == 0 { Ok(()) } else { Err(WRONG.into()) }
+}
+
 /// `crr`.
 pub fn connections(plan: &Plan) -> Result<Entry, Failure> {
     let veth = Veth::new(true)?;
@@ -225,25 +259,10 @@ pub fn connections(plan: &Plan) -> Result<Entry, Failure> {
     let slices = veth.spaces[0].within(|| {
         let mut ours = Polled::new()?;
         let _pinned = Pinned::to(LOAD)?;
-        let mut peer = || -> Result<(), Failure> {
-            let mut client = TcpStream::connect(SocketAddr::from(VETH))?;
-            let (mut server, _peer) = listener.accept()?;
-            for byte in [1, 2] {
-                let mut received = [0];
-                client.write_all(&[byte])?;
-                server.read_exact(&mut received)?;
-                std::mem::swap(&mut client, &mut server);
-                if received != [byte] {
-                    return Err(WRONG.into());
-                }
-            }
-            drop(server);
-            if client.read(&mut [0])? == 0 { Ok(()) } else { Err(WRONG.into()) }
-        };
         plan.pairs(
             SLICE,
             |time| Ok(times(time, || ours.connection())?[2]),
-            |time| Ok(times(time, &mut peer)?[2]),
+            |time| Ok(times(time, || connection_of_kernel(&listener))?[2]),
         )
     })?;
     let entry = slices.entry("thousand/s", Better::More).ratio_at_least(2.0);
