@@ -66,10 +66,11 @@ impl Chunks {
         if let Some(Some(first)) = self.used.front_mut()
             && first.len() < size
         {
-            let mut larger = allocate(size);
+            let used_before = if size == CHUNK { self.free.pop() } else { None };
+            let mut larger = used_before.unwrap_or_else(|| allocate(size));
             larger[..first.len()].copy_from_slice(first);
             *first = larger;
-        } else if self.used.is_empty() && size < CHUNK {
+        } else if self.used.is_empty() && size < CHUNK && self.free.is_empty() {
             self.used.push_back(Some(allocate(size)));
         }
         let count = needed.div_ceil(CHUNK);
