@@ -102,7 +102,7 @@ impl Polled {
             }
             looks += 1;
             // What found no room, or was lost, is sent by its sender.
-            if looks % LOOKS == 0 {
+            if looks.is_multiple_of(LOOKS) {
                 self.hosts[from].poll()?;
             }
         }

@@ -9,7 +9,6 @@ mod clock;
 mod devices;
 mod ports;
 
-use ringway_tiny::image::{out, ticks};
 use alloc::boxed::Box;
 use alloc::string::ToString;
 use core::arch::{asm, global_asm};
@@ -18,6 +17,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use ports::{in8, out8};
 use ringway_tiny::Machine;
 use ringway_tiny::function::{FunctionEnd, Host, Monitor, run};
+use ringway_tiny::image::{out, ticks};
 use ringway_tiny::stock::{Line, assign};
 
 global_asm!(
