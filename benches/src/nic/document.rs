@@ -15,7 +15,7 @@ const PAGE: &str = "nic.md";
 /// Characters of the reason why a key was left out.
 const NOTE: usize = 200;
 
-/// The rows of the ladder in the seed's order, slowest first.
+/// The rows of the ladder in the order of netmap's figures, slowest first.
 const ORDER: [&str; 7] = ["plain", "+ moderation", "+ combining", "+ both", "+ CSB", "+ all", "+ rings"];
 
 /// Rewrites the tables and plots in the folder `docs`.
@@ -163,7 +163,7 @@ fn steps(out: &mut String, entry: &Entry) {
     }
 }
 
-/// Which rows are not in the seed's order.
+/// Which rows are not in the order of netmap's figures.
 fn order(out: &mut String, entry: &Entry) {
     let rate = |name: &str| entry.steps.iter().find(|step| step.name == name)?.figures.get("Mpps").copied();
     let known: Vec<_> = ORDER.iter().filter_map(|name| Some((*name, rate(name)?))).collect();
@@ -173,8 +173,8 @@ fn order(out: &mut String, entry: &Entry) {
     let swapped = known.windows(2).filter(|pair| pair[0].1 > pair[1].1);
     let swapped: Vec<_> = swapped.map(|pair| format!("*{}* is below *{}*", pair[1].0, pair[0].0)).collect();
     let _ = match swapped.as_slice() {
-        [] => writeln!(out, "The rows are in the seed's order.\n"),
-        some => writeln!(out, "Not in the seed's order: {}.\n", some.join("; ")),
+        [] => writeln!(out, "The rows are in the order of netmap's figures.\n"),
+        some => writeln!(out, "Not in the order of netmap's figures: {}.\n", some.join("; ")),
     };
 }
 
@@ -219,7 +219,7 @@ mod tests {
         assert!(tables.contains("| `ladder.tiny.64` | 4.000 Mpps | - | - | ratio >= 20 | no |"), "{tables}");
         assert!(tables.contains("| `delay` | - | - | - |  | left out: no KVM |"), "{tables}");
         assert!(tables.contains("| + both | 0.040 | 2.000 |"), "{tables}");
-        let order = "Not in the seed's order: *+ combining* is below *+ moderation*.";
+        let order = "Not in the order of netmap's figures: *+ combining* is below *+ moderation*.";
         assert!(tables.contains(order), "{tables}");
         assert_eq!(
             plots.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
