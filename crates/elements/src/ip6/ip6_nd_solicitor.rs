@@ -86,7 +86,7 @@ impl Element for Ip6NdSolicitor {
         [
             Handler::read_with("table", |e: &mut Self, _, cx| Ok(e.table(cx.steady()))),
             Handler::read("stats", |e: &Self| {
-                format!("{} packets killed\n{} ND queries sent\n", e.drops, e.queries)
+                format!("{} packets killed\n{} ND Solicitation Message sent\n", e.drops, e.queries)
             }),
             Handler::read("length", |e: &Self| {
                 e.neighbors.values().filter(|known| known.waiting.is_some()).count()

@@ -171,6 +171,9 @@ impl LookupIp6Route {
     fn table(&self, pieces: &mut Pieces) -> Progress {
         // Length and address of the last route read.
         let last: Option<(u8, u128)> = pieces.kept();
+        if last.is_none() {
+            pieces.text.push_str("# Active routes\n");
+        }
         let lengths = self.lengths.range(..=last.map_or(u8::MAX, |(length, _)| length)).rev();
         let routes = lengths.flat_map(|(length, routes)| {
             let behind =
@@ -180,7 +183,7 @@ impl LookupIp6Route {
         let mut count = 0;
         let mut next = None;
         for (length, address, hop) in routes.take(LINES) {
-            let gateway = hop.gateway.map_or("-".to_string(), |gateway| gateway.to_string());
+            let gateway = hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED);
             let _ =
                 writeln!(pieces.text, "{}/{length}\t{gateway}\t{}", Ipv6Addr::from_bits(address), hop.port);
             (count, next) = (count + 1, Some((length, address)));
