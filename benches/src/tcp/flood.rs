@@ -25,6 +25,8 @@ const SLICE: Duration = Duration::from_millis(200);
 /// SYNs a second of the row, and of the steps. 1 Gb/s of shortest frames has 1.5 million.
 const ROW: u32 = 200_000;
 const STEPS: [u32; 3] = [0, 50_000, 800_000];
+/// Floods whose rates differ by more than this are not the same: figures beside them have no ratio.
+const SAME: f64 = 0.05;
 /// SYNs between two connections at most, and those that are sent at once.
 const MOST: u64 = 256;
 const BURST: u64 = 64;
@@ -232,10 +234,15 @@ fn beside(plan: &Plan, rate: u32, ours: &mut Ours, kernel: &mut Kernel<'_>) -> R
 pub fn connections(plan: &Plan) -> Result<Entry, Failure> {
     let veth = Veth::new(true)?;
     let (mut ours, mut kernel) = (Ours::new()?, Kernel::new(&veth)?);
-    let [connections, syns] = beside(plan, ROW, &mut ours, &mut kernel)?;
+    let [mut connections, syns] = beside(plan, ROW, &mut ours, &mut kernel)?;
     let median = |list: &[f64]| crate::entry::median(list).unwrap_or(f64::NAN);
+    let kernels = median(&connections.peer);
+    if (median(&syns.ours) / median(&syns.peer) - 1.0).abs() > SAME {
+        connections.peer.clear();
+    }
     let mut entry = connections
         .entry("thousand/s", Better::More)
+        .with("peer, thousand/s", kernels)
         .with("SYNs, thousand/s", median(&syns.ours))
         .with("peer, SYNs, thousand/s", median(&syns.peer))
         .with("SYN cookies, %", ours.cookies());
@@ -250,6 +257,7 @@ pub fn connections(plan: &Plan) -> Result<Entry, Failure> {
         entry = entry.step(format!("{} thousand SYNs a second", rate / 1000), &figures);
     }
     Ok(entry.note(
-        "`crr` beside SYNs that one thread sends between its connections; the kernel's arrive at a TAP",
+        "`crr` beside SYNs that one thread sends between its connections, none while it makes one; the \
+         kernel's arrive at a TAP; no ratio if the rates of SYNs differ by more than 5%",
     ))
 }

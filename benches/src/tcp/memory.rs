@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::plan::Plan;
 use ringway_frame::Needs;
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, Settings, Stack};
+use ringway_tcp::{Cidr, Frames, InterfaceConfig, SECOND, Settings, SocketId, Stack};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -57,6 +57,23 @@ fn settle(now: u64, hosts: &mut [Stack; 2], frames: &mut Frames) {
     }
 }
 
+/// Sends a byte from each socket of the first host, and reads one from each of the second.
+fn pass(
+    now: u64,
+    hosts: &mut [Stack; 2],
+    frames: &mut Frames,
+    sockets: [&[SocketId]; 2],
+) -> Result<(), Failure> {
+    for &socket in sockets[0] {
+        hosts[0].send(now, socket, &[1])?;
+    }
+    settle(now, hosts, frames);
+    for &socket in sockets[1] {
+        hosts[1].recv(now, socket, &mut [0])?;
+    }
+    Ok(())
+}
+
 /// Resident bytes for each socket, of a process of its own: memory that an earlier key or slice has freed may stay
 /// resident, and would be used again without being counted.
 fn ours() -> Result<f64, Failure> {
@@ -74,19 +91,33 @@ pub fn print() -> Result<(), Failure> {
         .collect::<Result<_, _>>()?;
     let mut frames = Frames::new(2 * TOGETHER);
     for number in 0..OURS / TOGETHER {
-        // What was set up a second ago is idle.
-        let now = number as u64 * 100 * MS;
+        // What was set up two seconds ago is idle.
+        let now = number as u64 * SECOND;
+        let mut clients = Vec::with_capacity(TOGETHER);
         for number in 0..TOGETHER as u16 {
-            hosts[0].connect(now, SocketAddr::from(([10, 96, 0, 2], number % PORTS + 1)))?;
+            clients.push(hosts[0].connect(now, SocketAddr::from(([10, 96, 0, 2], number % PORTS + 1)))?);
         }
         settle(now, &mut hosts, &mut frames);
+        let mut servers = Vec::with_capacity(TOGETHER);
         for &listener in &listeners {
-            while hosts[1].accept(listener).is_ok() {}
+            while let Ok(accepted) = hosts[1].accept(listener) {
+                servers.push(accepted.socket);
+            }
         }
+        // A request and its answer, so that all buffers were used.
+        pass(now, &mut hosts, &mut frames, [&clients, &servers])?;
+        hosts.reverse();
+        pass(now, &mut hosts, &mut frames, [&servers, &clients])?;
+        hosts.reverse();
         for host in &mut hosts {
             while host.next_event().is_some() {}
             host.expire(now);
         }
+    }
+    for second in 0..3 {
+        let now = ((OURS / TOGETHER) as u64 + second) * SECOND;
+        hosts.iter_mut().for_each(|host| host.expire(now));
+        settle(now, &mut hosts, &mut frames);
     }
     println!("{}", (resident()? - before) / (2 * OURS) as f64);
     Ok(())

@@ -175,7 +175,11 @@ impl TcpStream {
     }
 
     /// Calls `use_bytes` with the first of the received bytes in place, in two pieces, and removes as many as it
-    /// returns; waits until there are some. The pieces have all of up to 64 KB, and maybe more.
+    /// returns, but none that it was not shown; waits until there are some. The pieces have at least 64 KB if there are
+    /// as many, or half of a smaller third value of `tcp_rmem`.
+    ///
+    /// Returns how many were removed. 0 is the end of the stream if `use_bytes` was not called; otherwise nothing was
+    /// removed, and the next call shows the same bytes again at once.
     ///
     /// # Errors
     /// As `read`.
@@ -188,7 +192,7 @@ impl TcpStream {
                 // A buffer of one byte tells an error, the end, or that there is nothing.
                 return self.read_received(host, &mut [0]);
             }
-            let count = use_bytes(parts);
+            let count = use_bytes(parts).min(parts[0].len() + parts[1].len());
             host.stack().consume(now, id, count)?;
             Ok(count)
         })

@@ -134,7 +134,11 @@ fn modes_and_timeouts_are_those_of_std() {
     server.write_all(b"twice").unwrap();
     assert_eq!(client.peek(&mut bytes).unwrap(), 5);
     assert_eq!(client.read_in_place(|parts| parts[0].len().min(2)).unwrap(), 2);
+    assert_eq!(client.read_in_place(|_| 0).unwrap(), 0);
     assert_eq!((client.read(&mut bytes).unwrap(), &bytes[..3]), (3, &b"ice"[..]));
+    server.write_all(b"more").unwrap();
+    // What it was not shown is not removed.
+    assert_eq!(client.read_in_place(|_| usize::MAX).unwrap(), 4);
     // What the peer does not read fills the buffers.
     client.set_nonblocking(true).unwrap();
     let mut sent = 0;

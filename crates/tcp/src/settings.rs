@@ -1,6 +1,7 @@
 //! Settings, with Linux's names, units and defaults (`Documentation/networking/ip-sysctl.rst`) unless stated.
 
 use crate::congestion::Algorithm;
+use crate::connection::buffer::most_memory;
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
@@ -108,6 +109,15 @@ pub struct Settings {
     pub gc_thresh3: usize,
     /// Sockets of the stack.
     pub max_sockets: usize,
+}
+
+impl Settings {
+    /// The bytes of memory that a connection's receive buffer takes at most: the third value of `tcp_rmem`, rounded up
+    /// to whole chunks, and one chunk more. A chunk has 64 KB, or the largest power of two that is not more than that
+    /// value.
+    pub fn receive_memory(&self) -> usize {
+        most_memory(self.tcp_rmem[2])
+    }
 }
 
 impl Default for Settings {

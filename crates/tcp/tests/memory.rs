@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{LONG, Line, Network, drain, fill};
+use common::{LONG, Line, Network, byte, drain, fill};
 use ringway_frame::Needs;
-use ringway_tcp::{MS, SECOND, Settings};
+use ringway_tcp::{MS, SECOND, Settings, SocketId};
 
 #[test]
 fn an_idle_connection_is_looked_at_once_to_return_the_memory_of_its_buffers() {
@@ -31,6 +31,82 @@ fn an_idle_connection_is_looked_at_once_to_return_the_memory_of_its_buffers() {
     }
 }
 
+/// Two hosts, the sockets of a connection, and a program that reads each byte.
+struct Pair {
+    network: Network,
+    sockets: [SocketId; 2],
+    sent: u64,
+    read: u64,
+}
+
+impl Pair {
+    fn new(settings: &Settings) -> Pair {
+        let line = Line { delay: MS, ..Line::default() };
+        let mut network = Network::with_offloads(settings, line, 1, Needs::ALL);
+        let (client, server) = network.connect("10.0.0.2:80");
+        Pair { network, sockets: [client, server], sent: 0, read: 0 }
+    }
+
+    /// Sends so many bytes; waits until they were read.
+    fn pass(&mut self, len: u64) {
+        let end = self.read + len;
+        while self.read < end {
+            let now = self.network.now;
+            self.sent = fill(&mut self.network.hosts[0], now, self.sockets[0], self.sent, end);
+            self.read = drain(&mut self.network.hosts[1], now, self.sockets[1], self.read);
+            assert!(self.read == end || self.network.step(LONG), "the stream stops at {}", self.read);
+        }
+    }
+
+    fn wait(&mut self, time: u64) {
+        let until = self.network.now + time;
+        self.network.run(until);
+    }
+
+    fn memory(&self) -> [usize; 2] {
+        [0, 1].map(|side| self.network.hosts[side].buffer_memory(self.sockets[side]).unwrap())
+    }
+}
+
+#[test]
+fn an_idle_connection_has_no_memory_for_bytes() {
+    for len in [1, 100, 1 << 20] {
+        let mut pair = Pair::new(&Settings::default());
+        pair.pass(len);
+        pair.wait(MS);
+        let used = pair.memory();
+        assert!(used.iter().all(|used| *used > 0), "{used:?}");
+        pair.wait(3 * SECOND);
+        assert_eq!(pair.memory(), [0, 0], "after {len} bytes");
+    }
+}
+
+#[test]
+fn a_peer_that_sends_a_byte_now_and_then_does_not_keep_memory() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.pass(16 << 20);
+    for _ in 0..4 {
+        pair.wait(SECOND);
+        pair.pass(1);
+    }
+    let [_, receiving] = pair.memory();
+    assert!(receiving <= 128 << 10, "{receiving}");
+}
+
+#[test]
+fn a_small_buffer_takes_no_more_than_its_setting_permits() {
+    let buffer = 4096;
+    let settings = Settings { tcp_rmem: [buffer; 3], tcp_wmem: [buffer; 3], ..Settings::default() };
+    assert_eq!(settings.receive_memory(), 2 * buffer);
+    let mut pair = Pair::new(&settings);
+    let mut most = [0; 2];
+    for _ in 0..500 {
+        pair.pass(1000);
+        most = [0, 1].map(|side| most[side].max(pair.memory()[side]));
+    }
+    assert!(most[0] <= buffer && most[1] <= 2 * buffer, "{most:?}");
+}
+
 #[test]
 fn a_connection_that_sent_only_its_syn_returns_the_memory_of_its_scoreboard() {
     let line = Line { delay: MS, ..Line::default() };
@@ -44,4 +120,27 @@ fn a_connection_that_sent_only_its_syn_returns_the_memory_of_its_scoreboard() {
     for host in &network.hosts {
         assert_eq!(host.next_timer(), None);
     }
+}
+
+#[test]
+fn what_is_peeked_and_shown_in_place_is_what_is_read() {
+    const LEN: u64 = 200_000;
+    let settings = Settings { tcp_rmem: [4096, 256 << 10, 6 << 20], ..Settings::default() };
+    let mut pair = Pair::new(&settings);
+    // So that the bytes don't begin with a chunk.
+    pair.pass(30_001);
+    let end = pair.sent + LEN;
+    while pair.network.hosts[1].unread(pair.sockets[1]).unwrap() < LEN as usize {
+        let now = pair.network.now;
+        pair.sent = fill(&mut pair.network.hosts[0], now, pair.sockets[0], pair.sent, end);
+        assert!(pair.network.step(LONG), "the stream stops");
+    }
+    let (now, socket, host) = (pair.network.now, pair.sockets[1], &mut pair.network.hosts[1]);
+    let (mut peeked, mut received) = (vec![0; 2 * LEN as usize], vec![0; 2 * LEN as usize]);
+    let shown = host.received(socket).unwrap().concat();
+    assert_eq!(host.peek(socket, &mut peeked).unwrap() as u64, LEN);
+    assert_eq!(host.recv(now, socket, &mut received).unwrap() as u64, LEN);
+    assert!(peeked == received && received.starts_with(&shown) && shown.len() >= 64 << 10);
+    let first = pair.read;
+    assert!((first..first + LEN).zip(received).all(|(at, got)| byte(at) == got));
 }

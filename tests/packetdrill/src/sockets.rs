@@ -290,13 +290,11 @@ impl Machine {
             return Ok(0);
         }
         let peeks = flags & libc::MSG_PEEK != 0;
-        let peeked = self.stack.received(id).map_err(errno)?;
-        if peeks && !peeked[0].is_empty() {
-            let count = peeked[0].len().min(bytes.len());
-            bytes[..count].copy_from_slice(&peeked[0][..count]);
-            return Ok(count);
+        let unread = self.stack.unread(id).map_err(errno)?;
+        if peeks && unread > 0 {
+            return self.stack.peek(id, bytes).map_err(errno);
         }
-        if peeked[0].is_empty()
+        if unread == 0
             && let Some(error) = self.take_error(fd)?
         {
             return Err(error);

@@ -1,7 +1,7 @@
 //! The byte streams of a connection: sent bytes until they are acknowledged, received bytes until they are
 //! read.
 
-use super::chunks::Chunks;
+use super::chunks::{CHUNK, Chunks, FIRST};
 use super::payload::Payload;
 use super::shared::{Runs, Source};
 use alloc::boxed::Box;
@@ -12,10 +12,13 @@ use arrayvec::ArrayVec;
 use core::ops::Range;
 use ringway_mem::Span;
 
-/// Capacity of a buffer's first allocation.
-const FIRST: usize = 2048;
 /// Ranges of out-of-order bytes. Attack: every second byte of the window would cost an entry of 50 bytes.
 const RANGES: usize = 8192;
+/// Chunks of memory that out-of-order bytes may take, and bytes of memory for each byte that is held beyond them.
+/// Attack: a byte in each chunk of the window would take the memory of a full one. Of a stream whose segments are
+/// lost at random, even most of them, each chunk holds more.
+const SPARSE: usize = 4;
+const DENSITY: usize = 16;
 /// Changed ranges that are kept until they are reported. Attack: a peer that leaves holes, to a program that is late,
 /// would make a list without end; each acknowledgment reports three.
 const CHANGED: usize = 64;
@@ -65,6 +68,12 @@ impl SendBuffer {
     /// Appends bytes up to a length of `limit`; returns how many.
     pub(crate) fn push(&mut self, bytes: &[u8], limit: usize) -> usize {
         let count = bytes.len().min(limit.saturating_sub(self.len));
+        let needed = self.bytes.len() + count;
+        if needed > self.bytes.capacity() {
+            // Grows as a deque does, but not to more than the limit.
+            let capacity = (2 * self.bytes.capacity()).min(limit).max(needed);
+            self.bytes.reserve_exact(capacity - self.bytes.len());
+        }
         self.bytes.extend(&bytes[..count]);
         self.len += count;
         count
@@ -179,9 +188,14 @@ impl SendBuffer {
         }
     }
 
-    /// Whether it is empty, and has much memory.
+    /// The bytes of its memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Whether it is empty, and has memory.
     pub(crate) fn is_spare(&self) -> bool {
-        self.bytes.is_empty() && self.bytes.capacity() > FIRST
+        self.bytes.is_empty() && self.bytes.capacity() > 0
     }
 
     /// Returns the memory of an empty buffer.
@@ -203,10 +217,14 @@ pub(crate) struct ReceiveBuffer {
     next: u64,
     /// Received ranges after `next`: start and end.
     ranges: BTreeMap<u64, u64>,
+    /// The sum of their lengths: less than a window, which has 30 bits.
+    apart: u32,
     /// Starts of ranges, the most recently changed last (RFC 2018, 4).
     recent: Vec<u64>,
     /// How many of the last of them have not been reported since they changed.
-    unreported: usize,
+    unreported: u16,
+    /// The size of a chunk of its memory is 2 to the power of this.
+    chunk: u8,
     /// Bytes before this offset that arrive in order are not stored, since the caller of `place` has them.
     passed: u64,
 }
@@ -222,9 +240,22 @@ pub(crate) struct Placed {
     pub filled: bool,
 }
 
+/// The size of a chunk of a receive buffer that holds at most so many bytes.
+fn chunk_of(most: usize) -> usize {
+    1 << most.clamp(FIRST, CHUNK).ilog2()
+}
+
+/// The bytes of memory that the buffer of a window of `most` bytes takes at most.
+pub(crate) fn most_memory(most: usize) -> usize {
+    let chunk = chunk_of(most);
+    most.div_ceil(chunk).saturating_add(1).saturating_mul(chunk)
+}
+
 impl ReceiveBuffer {
-    pub(crate) fn new(start: u64) -> ReceiveBuffer {
-        ReceiveBuffer { start, next: start, ..ReceiveBuffer::default() }
+    /// `most`: bytes that it holds at most.
+    pub(crate) fn new(start: u64, most: usize) -> ReceiveBuffer {
+        let chunk = chunk_of(most).trailing_zeros() as u8;
+        ReceiveBuffer { start, next: start, chunk, ..ReceiveBuffer::default() }
     }
 
     /// The offset of the first missing byte.
@@ -248,9 +279,19 @@ impl ReceiveBuffer {
         !self.ranges.is_empty()
     }
 
-    /// Bytes from the first missing one to the last received one.
+    /// Bytes from the first missing one to the last received one, but at most twice of those that were received.
+    /// Attack: a byte at the end of the window would count as a whole window.
     pub(crate) fn held(&self) -> u64 {
-        self.ranges.last_key_value().map_or(0, |(_, end)| end - self.next)
+        let distance = self.ranges.last_key_value().map_or(0, |(_, end)| end - self.next);
+        distance.min(2 * u64::from(self.apart))
+    }
+
+    /// Whether bytes after a hole would take too much memory for their number.
+    fn is_sparse(&self, from: u64, end: u64) -> bool {
+        let Some(memory) = &self.memory else { return false };
+        let held = self.readable() + self.apart as usize;
+        let grows = memory.is_missing(from) || memory.is_missing(end - 1);
+        grows && memory.used() > (SPARSE << self.chunk) + DENSITY * held
     }
 
     /// Places bytes at `offset`; bytes after `limit` must have been cut off.
@@ -262,17 +303,19 @@ impl ReceiveBuffer {
         if from >= end {
             return placed;
         }
-        if from > self.next && self.ranges.len() >= RANGES && self.covering(from).is_none() {
+        let is_full = self.ranges.len() >= RANGES && self.covering(from).is_none();
+        if from > self.next && (is_full || self.is_sparse(from, end)) {
             return placed;
         }
         let mut at = if offset == self.next { from.max(self.passed.min(end)) } else { from };
         if at < end {
             let is_empty = self.is_empty();
-            let memory = self.memory.get_or_insert_with(|| Box::new(Chunks::new(self.start)));
+            let memory =
+                self.memory.get_or_insert_with(|| Box::new(Chunks::new(self.start, 1 << self.chunk)));
             if is_empty {
                 memory.restart(self.start);
             }
-            memory.reserve(end);
+            memory.reserve(self.start, end);
             for piece in bytes.from((at - offset) as usize).pieces() {
                 memory.write(at, piece);
                 at += piece.len() as u64;
@@ -286,6 +329,7 @@ impl ReceiveBuffer {
         }
         while let Some((&start, &range_end)) = self.ranges.range(low..=high).next() {
             self.ranges.remove(&start);
+            self.apart -= (range_end - start) as u32;
             self.forget(start);
             high = high.max(range_end);
         }
@@ -295,11 +339,12 @@ impl ReceiveBuffer {
             self.next = high;
         } else {
             self.ranges.insert(low, high);
+            self.apart += (high - low) as u32;
             if self.recent.len() == CHANGED {
                 self.recent.remove(0);
             }
             self.recent.push(low);
-            self.unreported = (self.unreported + 1).min(CHANGED);
+            self.unreported = (self.unreported + 1).min(CHANGED as u16);
         }
         placed
     }
@@ -307,7 +352,7 @@ impl ReceiveBuffer {
     /// A range is part of another one now, or was received up to its end.
     fn forget(&mut self, start: u64) {
         if let Some(at) = self.recent.iter().rposition(|recent| *recent == start) {
-            self.unreported -= usize::from(at + self.unreported >= self.recent.len());
+            self.unreported -= u16::from(at + usize::from(self.unreported) >= self.recent.len());
             self.recent.remove(at);
         }
     }
@@ -333,15 +378,15 @@ impl ReceiveBuffer {
     /// since the last acknowledgment, as when frames arrive in bursts, those that changed first: the peer would
     /// otherwise take for lost what is never reported.
     pub(crate) fn blocks(&self, most: usize) -> impl Iterator<Item = (u64, u64)> {
-        let later = self.unreported.saturating_sub(most);
+        let later = usize::from(self.unreported).saturating_sub(most);
         let now = self.recent.iter().rev().skip(later).take(most);
         now.filter_map(|start| Some((*start, *self.ranges.get(start)?)))
     }
 
     /// So many blocks were reported.
     pub(crate) fn blocks_sent(&mut self, count: usize) {
-        self.unreported = self.unreported.saturating_sub(count);
-        let kept = self.unreported.max(SACK_BLOCKS);
+        self.unreported = self.unreported.saturating_sub(count as u16);
+        let kept = usize::from(self.unreported).max(SACK_BLOCKS);
         self.recent.drain(..self.recent.len().saturating_sub(kept));
     }
 
@@ -367,10 +412,23 @@ impl ReceiveBuffer {
         self.start == self.next && self.ranges.is_empty()
     }
 
-    /// Whether it is empty, and has much memory.
+    /// The bytes of its memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory.as_ref().map_or(0, |memory| memory.memory())
+    }
+
+    /// Whether it is empty and has memory, or has memory that it does not use.
     pub(crate) fn is_spare(&self) -> bool {
-        let is_large = self.memory.as_ref().is_some_and(|memory| memory.is_large());
-        self.is_empty() && (is_large || self.recent.capacity() > 0)
+        let has_free = self.memory.as_ref().is_some_and(|memory| memory.has_free());
+        has_free || self.is_empty() && (self.memory.is_some() || self.recent.capacity() > 0)
+    }
+
+    /// Returns memory that was not used since it was called last, whether or not the buffer is empty. Attack: a peer
+    /// that fills the buffer once, and then leaves a hole open or sends a byte now and then.
+    pub(crate) fn age(&mut self) {
+        if let Some(memory) = &mut self.memory {
+            memory.age();
+        }
     }
 
     /// Returns the memory of an empty buffer.
@@ -435,7 +493,7 @@ mod tests {
 
     #[test]
     fn only_empty_buffers_return_their_memory() {
-        let (mut sending, mut receiving) = (SendBuffer::new(STREAM), ReceiveBuffer::new(STREAM));
+        let (mut sending, mut receiving) = (SendBuffer::new(STREAM), ReceiveBuffer::new(STREAM, 6 << 20));
         sending.push(&[1; 10_000], 1 << 20);
         receiving.place(STREAM, &[1; 10_000]);
         assert!(!sending.is_spare() && !receiving.is_spare());
@@ -453,7 +511,7 @@ mod tests {
 
     #[test]
     fn blocks_are_the_most_recent_first() {
-        let mut buffer = ReceiveBuffer::new(STREAM);
+        let mut buffer = ReceiveBuffer::new(STREAM, 6 << 20);
         for at in [10, 30, 50] {
             buffer.place(STREAM + at, &[0; 10]);
         }
@@ -466,7 +524,7 @@ mod tests {
 
     #[test]
     fn ranges_that_change_together_are_all_reported() {
-        let mut buffer = ReceiveBuffer::new(STREAM);
+        let mut buffer = ReceiveBuffer::new(STREAM, 6 << 20);
         for at in (10..=100).step_by(10) {
             buffer.place(STREAM + at, &[0; 5]);
         }
@@ -488,14 +546,14 @@ mod tests {
         for at in (200..600).step_by(4) {
             buffer.place(STREAM + at, &[0; 2]);
         }
-        assert_eq!((buffer.recent.len(), buffer.unreported), (CHANGED, CHANGED));
+        assert_eq!((buffer.recent.len(), buffer.unreported), (CHANGED, CHANGED as u16));
         buffer.place(STREAM, &[0; 602]);
         assert!(!buffer.has_unreported() && buffer.recent.is_empty());
     }
 
     #[test]
     fn bytes_that_are_passed_are_not_stored() {
-        let mut buffer = ReceiveBuffer::new(STREAM);
+        let mut buffer = ReceiveBuffer::new(STREAM, 6 << 20);
         buffer.pass(60);
         // Not in order, and then in part a duplicate.
         buffer.place(STREAM + 30, &[3; 10]);
@@ -556,22 +614,35 @@ mod tests {
 
         #[test]
         fn pieces_in_any_order_give_the_stream(
+            bits in 6u8..17, ages: bool,
             cuts in prop::collection::vec((0usize..600, 1usize..200), 1..60), read in 0usize..300,
         ) {
             let stream: Vec<u8> = (0..800).map(|at| (at * 7 % 251) as u8).collect();
-            let mut buffer = ReceiveBuffer::new(STREAM);
+            // Chunks that are small enough for pieces to cross them.
+            let mut buffer = ReceiveBuffer { chunk: bits, ..ReceiveBuffer::new(STREAM, 6 << 20) };
             let mut model = [false; 800];
             let mut out = Vec::new();
             for (from, len) in cuts {
                 let before = model[from..from + len].iter().any(|&there| there);
+                let (start, end) = (buffer.next().max(STREAM + from as u64), STREAM + (from + len) as u64);
+                let refused = start > buffer.next() && start < end && buffer.is_sparse(start, end);
                 let placed = buffer.place(STREAM + from as u64, &stream[from..from + len]);
                 prop_assert_eq!(placed.duplicate.is_some(), before);
-                model[from..from + len].fill(true);
+                if !refused {
+                    model[from..from + len].fill(true);
+                }
                 let whole = model.iter().position(|&there| !there).unwrap_or(800);
                 prop_assert_eq!(buffer.next() - STREAM, whole as u64);
+                let chunk = 1 << bits;
+                prop_assert!(buffer.memory() <= (800_usize.div_ceil(chunk) + 1) * chunk);
                 let bytes = unread(&buffer);
                 out.extend_from_slice(&bytes[..read.min(bytes.len())]);
                 buffer.consume(read);
+                if ages {
+                    buffer.age();
+                }
+                let held = model[whole..].iter().filter(|there| **there).count();
+                prop_assert_eq!(buffer.apart as usize, held);
                 for (start, end) in buffer.blocks(SACK_BLOCKS) {
                     let block = (start - STREAM) as usize..(end - STREAM) as usize;
                     prop_assert!(model[block].iter().all(|&there| there));
@@ -580,5 +651,85 @@ mod tests {
             out.extend(unread(&buffer));
             prop_assert_eq!(&out[..], &stream[..out.len()]);
         }
+
+        #[test]
+        fn memory_follows_the_window(
+            most in 1usize..20_000,
+            steps in prop::collection::vec((0usize..1000, 1usize..1500, 0usize..1000), 1..200),
+        ) {
+            let stream = [7; 1500];
+            let mut buffer = ReceiveBuffer::new(STREAM, most);
+            for (ahead, len, read) in steps {
+                // Segments within the window; every other one leaves a hole.
+                let left = most - buffer.readable();
+                let from = if ahead < 500 { 0 } else { left * (ahead - 500) / 500 };
+                let len = len.min(left - from);
+                buffer.place(buffer.next() + from as u64, &stream[..len]);
+                prop_assert!(buffer.memory() <= most_memory(most), "{} of {most}", buffer.memory());
+                buffer.consume(buffer.readable() * read / 1000);
+            }
+        }
+    }
+
+    #[test]
+    fn a_hole_that_is_always_open_takes_a_chunk_more_than_the_window() {
+        for most in [4 << 10, 6 << 10, 64 << 10, 256 << 10] {
+            let mut buffer = ReceiveBuffer::new(STREAM, most);
+            assert_eq!(most_memory(most), (most.div_ceil(chunk_of(most)) + 1) * chunk_of(most));
+            for _ in 0..2000 {
+                // The last byte of the window, and then those before it but the first.
+                buffer.place(buffer.next() + most as u64 - 1, &[2]);
+                buffer.place(buffer.next() + 1, &[1; 999]);
+                buffer.place(buffer.next(), &[1]);
+                assert!(buffer.memory() <= most_memory(most), "{} of {most}", buffer.memory());
+                buffer.consume(buffer.readable());
+                assert!(buffer.has_holes());
+            }
+        }
+        // A program that leaves a byte unread.
+        let mut buffer = ReceiveBuffer::new(STREAM, 4 << 10);
+        for _ in 0..1000 {
+            buffer.place(buffer.next(), &[1; 500]);
+            buffer.consume(buffer.readable() - 1);
+        }
+        assert_eq!(buffer.memory(), FIRST);
+    }
+
+    #[test]
+    fn memory_that_is_not_used_is_returned_though_a_hole_is_open() {
+        let most = 6 << 20;
+        let mut buffer = ReceiveBuffer::new(STREAM, most);
+        buffer.place(STREAM, &*alloc::vec![1; most]);
+        buffer.consume(most);
+        assert!(buffer.memory() >= most - CHUNK);
+        buffer.place(buffer.next() + 1, &[1]);
+        (0..2).for_each(|_| buffer.age());
+        assert_eq!((buffer.memory(), buffer.is_spare()), (CHUNK, false));
+        // A byte in each round.
+        buffer.place(buffer.next(), &*alloc::vec![1; most]);
+        for _ in 0..10 {
+            buffer.consume(buffer.readable());
+            buffer.place(buffer.next(), &[1]);
+            buffer.age();
+        }
+        assert!(buffer.memory() <= 2 * CHUNK, "{}", buffer.memory());
+    }
+
+    #[test]
+    fn a_byte_in_each_chunk_does_not_take_a_window_of_memory() {
+        let mut buffer = ReceiveBuffer::new(STREAM, 6 << 20);
+        for number in (1..96).rev() {
+            buffer.place(STREAM + number * CHUNK as u64, &[1]);
+            // Across a boundary, and beside what is there.
+            buffer.place(STREAM + number * CHUNK as u64 - 1, &[1; 2]);
+            buffer.place(STREAM + (number + 1) * CHUNK as u64 - 1, &[1]);
+        }
+        assert!(buffer.memory() <= (SPARSE + 2) * CHUNK, "{}", buffer.memory());
+        // One segment in ten of a window.
+        let mut buffer = ReceiveBuffer::new(STREAM, 6 << 20);
+        for number in (1..430).rev() {
+            buffer.place(STREAM + number * 14_480, &[1; 1448]);
+        }
+        assert_eq!((buffer.apart, buffer.held()), (429 * 1448, 2 * 429 * 1448));
     }
 }

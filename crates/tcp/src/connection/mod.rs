@@ -485,9 +485,19 @@ impl Connection {
         }
     }
 
-    /// Whether an empty buffer has much memory, or the scoreboard any.
+    /// The bytes of the buffers' memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.sending.memory() + self.receiving.memory()
+    }
+
+    /// Whether an empty buffer or scoreboard has memory, or the receive buffer more than it uses.
     pub(crate) fn has_spare(&self) -> bool {
         self.sending.is_spare() || self.receiving.is_spare() || self.board.is_spare()
+    }
+
+    /// Returns the memory that the receive buffer has not used since this was called last.
+    pub(crate) fn age_spare(&mut self) {
+        self.receiving.age();
     }
 
     /// Returns the memory of what is empty.

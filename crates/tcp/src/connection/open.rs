@@ -74,7 +74,7 @@ impl Connection {
             usage: Usage::default(),
             limits: Limits::default(),
             irs: 0,
-            receiving: ReceiveBuffer::new(FIRST + 1),
+            receiving: ReceiveBuffer::new(FIRST + 1, settings.tcp_rmem[2]),
             rcvbuf: settings.tcp_rmem[1],
             fin: None,
             rcv_adv: FIRST + 1 + settings.tcp_rmem[1].min(65535) as u64,

@@ -19,6 +19,16 @@ pub(super) struct Tuning {
     pub arrived: u64,
 }
 
+/// The size of a buffer for a program that read `copied` bytes in a round trip, and `space` in an earlier one: twice
+/// of that, and of its growth in the next two. Attack: a peer chooses how long its round trips seem, and so how much
+/// is read in one.
+fn wanted(copied: u64, space: u64, mss: u64) -> u64 {
+    let now = 2 * u128::from(copied) + 16 * u128::from(mss);
+    let growing = u128::from(copied.saturating_sub(space));
+    let wanted = now.saturating_add((2 * now).saturating_mul(growing) / u128::from(space.max(1)));
+    u64::try_from(wanted).unwrap_or(u64::MAX)
+}
+
 impl Connection {
     fn receiver_rtt(&self) -> u64 {
         if self.tuning.rtt > 0 { self.tuning.rtt } else { self.rtt.srtt }
@@ -26,7 +36,8 @@ impl Connection {
 
     fn grow_to(&mut self, wanted: u64, settings: &Settings) {
         if settings.tcp_moderate_rcvbuf {
-            let most = settings.tcp_rmem[2] as u64;
+            // Announced windows are rounded up; with that they are not larger than the setting either.
+            let most = settings.tcp_rmem[2].saturating_sub((1 << self.rcv_wscale) - 1) as u64;
             self.rcvbuf = self.rcvbuf.max(wanted.min(most) as usize);
         }
     }
@@ -52,10 +63,7 @@ impl Connection {
         let more = if self.tuning.over == 0 { 0 } else { now - self.tuning.over };
         let copied = (u128::from(self.tuning.copied) * u128::from(rtt) / u128::from(rtt + more)) as u64;
         if copied > self.tuning.space {
-            let growing = copied.saturating_sub(self.tuning.space);
-            let wanted = 2 * copied + 16 * self.rcv_mss;
-            let wanted = wanted + 2 * wanted * growing / self.tuning.space.max(1);
-            self.grow_to(wanted, settings);
+            self.grow_to(wanted(copied, self.tuning.space, self.rcv_mss), settings);
             self.tuning.space = copied;
         }
         (self.tuning.since, self.tuning.copied, self.tuning.over) = (now, 0, 0);
@@ -63,12 +71,19 @@ impl Connection {
 
     /// Bytes arrived. While some are missing, the program can't read those after them, so that what it reads tells too
     /// little: the window must hold them until the missing ones were sent again, a round trip or more, and what arrives
-    /// meanwhile. Attack: a peer that leaves a hole makes the buffer grow to `tcp_rmem[2]`, as one that is fast does.
+    /// meanwhile. Attack: a peer that leaves a hole makes the buffer grow to `tcp_rmem[2]`, as one that is fast does,
+    /// but only with as many bytes.
     pub(super) fn moderate_holes(&mut self, now: u64, count: u64, settings: &Settings) {
         self.tuning.arrived += count;
         let rtt = self.receiver_rtt();
         if rtt == 0 || now - self.tuning.arrived_since < rtt {
             return;
+        }
+        // The peer had nothing to send, and the program has read all: what arrives now begins a round trip. Else the
+        // one that is counted would end with the first of these bytes. The handshake's counts.
+        let is_first = self.receiving.readable() as u64 <= count && !self.receiving.has_holes();
+        if is_first && self.tuning.arrived_since > 0 && now - self.tuning.arrived_since >= 2 * rtt {
+            (self.tuning.since, self.tuning.copied) = (now, 0);
         }
         let held = self.receiving.held();
         // Not if it is the program that does not read.
@@ -76,5 +91,24 @@ impl Connection {
             self.grow_to(held + 2 * self.tuning.arrived + 16 * self.rcv_mss, settings);
         }
         (self.tuning.arrived_since, self.tuning.arrived) = (now, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_grows_with_what_is_read() {
+        assert_eq!(wanted(10_000, 10_000, 1000), 36_000);
+        // Twice as much as in the last round trip.
+        assert_eq!(wanted(20_000, 10_000, 1000), 56_000 * 3);
+    }
+
+    #[test]
+    fn a_round_trip_of_minutes_does_not_overflow() {
+        assert_eq!(wanted(1 << 40, 0, 1460), u64::MAX);
+        assert_eq!(wanted(u64::MAX, 1, 1460), u64::MAX);
+        assert_eq!(wanted(u64::MAX / 2, u64::MAX / 2, 0), u64::MAX - 1);
     }
 }

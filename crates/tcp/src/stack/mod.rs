@@ -39,7 +39,7 @@ use ringway_wire::MacAddress;
 const QUEUE: usize = 1024;
 /// Sockets that are served in one call of [`Stack::transmit`].
 const TURNS: usize = 4096;
-/// How long an empty buffer of an idle connection keeps its memory.
+/// How long an empty buffer of an idle connection keeps its memory, and a receive buffer what it does not use.
 const SPARE: u64 = crate::settings::SECOND;
 /// Largest frame that is read.
 const LARGEST: usize = ringway_frame::LARGEST as usize;
@@ -158,7 +158,7 @@ pub struct Stack {
     datagrams: BTreeMap<u16, Vec<u32>>,
     timers: Timers,
     events: VecDeque<u32>,
-    /// Sockets with large empty buffers, since when, and their progress then.
+    /// Sockets with empty buffers that have memory, or with more than they use; since when, and their progress then.
     spare: VecDeque<(u32, u64, u64)>,
     /// Frames to own addresses, and their interfaces; [`Stack::transmit`] receives them.
     looped: VecDeque<(usize, Vec<u8>, Offload)>,
@@ -294,6 +294,7 @@ impl Stack {
         {
             self.slots[index as usize].spare = false;
             if let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket {
+                connection.age_spare();
                 if connection.progress() == progress {
                     connection.release_spare();
                 }
@@ -302,7 +303,8 @@ impl Stack {
         }
     }
 
-    /// Remembers a socket whose empty buffers have much memory: it is returned if the connection stays idle.
+    /// Remembers a socket whose empty buffers have memory: it is returned if the connection stays idle. What a buffer
+    /// has and does not use is returned in any case.
     fn note_spare(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         if let Some(Socket::Tcp(connection)) = &slot.socket

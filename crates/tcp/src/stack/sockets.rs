@@ -348,13 +348,23 @@ impl Stack {
         Ok(count)
     }
 
-    /// The first of the received bytes, in two pieces, to be read in place: all of up to 64 KB, and maybe more.
+    /// The first of the received bytes, in two pieces, to be read in place: at least 64 KB if there are as many, or
+    /// half of a smaller third value of `tcp_rmem`.
     ///
     /// # Errors
     /// If the socket is not a connection.
     pub fn received(&self, id: SocketId) -> Result<[&[u8]; 2], SocketError> {
         let mut pieces = self.connection(id)?.received();
         Ok([(); 2].map(|()| pieces.next().unwrap_or_default()))
+    }
+
+    /// The bytes of memory that the connection's buffers have, at most [`Settings::receive_memory`] and the third value
+    /// of `tcp_wmem`.
+    ///
+    /// # Errors
+    /// If the socket is not a connection.
+    pub fn buffer_memory(&self, id: SocketId) -> Result<usize, SocketError> {
+        Ok(self.connection(id)?.memory())
     }
 
     /// How many received bytes can be read.
