@@ -208,6 +208,10 @@ fn what_can_not_be_built_is_refused_with_a_remedy() {
 
     assert!(tiny(&lab).args(["new", "web"]).status().unwrap().success());
     let web = lab.folder.join("web");
+    std::fs::remove_file(web.join("Cargo.toml")).unwrap();
+    assert!(why(&["new", "web"]).contains("web/src/main.rs: it exists already; choose another folder"));
+    std::fs::remove_dir_all(&web).unwrap();
+    assert!(tiny(&lab).args(["new", "web"]).status().unwrap().success());
     let wrong = why(&["build", "web", "--bin", "other"]);
     assert!(wrong.contains("web/Cargo.toml: it has no program \"other\"; it has web"), "{wrong}");
     // Tools that this host lacks, and a toolchain without the target.
@@ -267,6 +271,14 @@ fn what_is_no_image_is_refused_before_anything_runs() {
     write(&image);
     lab.write(&file("isolation = \"process\"\n"));
     assert!(why().contains("function.web has an `image`, which runs in a VM"), "{}", why());
+    lab.write(&file(&format!("arguments = [\"{}\"]\n", "x".repeat(65_512))));
+    lab.ok(&["check", "lab.toml"]);
+    lab.write(&file(&format!("arguments = [\"{}\"]\n", "x".repeat(65_513))));
+    assert!(
+        why().contains("settings and parameters have 65537 bytes; a program has at most 65536"),
+        "{}",
+        why()
+    );
 }
 
 #[test]
@@ -333,7 +345,9 @@ fn iperf3_measures_a_program_in_both_directions() {
     up(&lab, "iperf3");
     let measure = |words: &str| {
         let json = text(&namespace, &format!("iperf3 -c 10.0.0.2 --connect-timeout 20000 -J {words}"));
-        serde_json::from_str::<Value>(&json).unwrap()["end"].clone()
+        let all: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(all["error"], Value::Null, "{words}: {}", lab.log());
+        all["end"].clone()
     };
     for (words, streams) in [("-t 1", 1), ("-t 1 -R", 1), ("-n 20M -P 4", 4), ("-n 20M -P 4 -R", 4)] {
         let end = measure(words);

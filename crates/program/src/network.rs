@@ -4,27 +4,36 @@ use crate::port::{PortState, Use};
 use crate::socket::Sockets;
 use crate::state::Shared;
 use crate::{Error, Program, TcpListener, TcpStream, UdpSocket};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::task::Waker;
 use ringway_frame::{BURST, Needs, Offload};
 use ringway_mem::Span;
-use ringway_tcp::{Cidr, InterfaceConfig, SECOND, Settings, SocketError, SocketId, Stack, Transmit};
+use ringway_tcp::{Cidr, InterfaceConfig, SECOND, Settings, SocketError, SocketId, Stack, State, Transmit};
 use ringway_wire::MacAddress;
 
 /// Bytes that a stream may have in each direction, unless the program says otherwise.
 const BUFFER: usize = 256 << 10;
-/// Part of the memory that buffers of streams may take.
+/// Least bytes of it.
+const LEAST: usize = 4 << 10;
+/// Largest chunk of a receive buffer, which has whole chunks, and one more while one is read in part.
+const CHUNK: u64 = 64 << 10;
+/// Part of the memory that buffers of all streams may take.
 const SHARE: u64 = 2;
-/// Least number of streams, and of sockets.
-const STREAMS: usize = 16;
+/// Least number of streams of a network alone, and of sockets.
+const STREAMS: u64 = 16;
 const SOCKETS: u64 = 256;
 /// Memory for each socket that may exist. Attack: connections that the program has closed, and whose peers do not end
 /// them: sockets without buffers, but sockets.
 const SOCKET: u64 = 16 << 10;
+/// How long a stream that was closed may take to send what was written. Attack: a peer that answers, and takes nothing.
+pub(crate) const LINGER: u64 = 30 * SECOND;
+/// Streams that were closed are looked at so often while frames come.
+const LOOK: u64 = SECOND / 1000;
 /// Bytes of packets that lack fragments, and neighbours.
 const FRAGMENTS: usize = 256 << 10;
 const NEIGHBORS: usize = 512;
@@ -47,8 +56,8 @@ pub struct NetworkConfig {
     pub mac: Option<[u8; 6]>,
     /// Largest IP packet.
     pub mtu: usize,
-    /// Bytes that each stream may have in each direction. The number of streams is so that all buffers take half of the
-    /// memory at most.
+    /// Bytes that each stream may have in each direction. The number of streams is so that the buffers of all networks
+    /// take half of the memory at most; 16 streams must fit.
     pub buffer: usize,
 }
 
@@ -105,8 +114,13 @@ impl Program {
     /// A network on a port.
     ///
     /// # Errors
-    /// There is no such port, or it is in use.
+    /// There is no such port, or it is in use; or the memory is too small for 16 streams with such buffers.
     pub fn network_on(&self, port: &str, config: NetworkConfig) -> Result<Network, Error> {
+        let (cost, limit) = (cost(config.buffer), self.shared.budget.limit);
+        if cost > limit / STREAMS {
+            let why = format_args!("{STREAMS} streams with so much do not fit into half of the memory");
+            return Err(Error::setting("buffer", why));
+        }
         let number = self.claim(port, Use::Network)?;
         let mut state = self.shared.state.borrow_mut();
         let index = state.networks.len();
@@ -131,6 +145,49 @@ fn address_of(function: &str, port: &str) -> [u8; 6] {
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     let [a, b, c, d, e, ..] = mix(hash).to_le_bytes();
     [2, a, b, c, d, e]
+}
+
+/// Memory of a stream's buffers.
+fn cost(buffer: usize) -> u64 {
+    let buffer = buffer.max(LEAST) as u64;
+    let chunk = (1 << buffer.ilog2()).min(CHUNK);
+    buffer.div_ceil(chunk).saturating_add(1).saturating_mul(chunk).saturating_add(buffer)
+}
+
+/// Memory for buffers of streams, of all networks.
+pub(crate) struct Budget {
+    limit: u64,
+    used: Cell<u64>,
+    /// Tasks that wait for a stream to end.
+    crowded: RefCell<Vec<Waker>>,
+}
+
+impl Budget {
+    /// That of a machine with so much memory.
+    pub fn new(memory: u64) -> Budget {
+        Budget { limit: memory / SHARE, used: Cell::new(0), crowded: RefCell::default() }
+    }
+
+    fn is_crowded(&self, cost: u64) -> bool {
+        self.used.get().saturating_add(cost) > self.limit
+    }
+
+    fn take(&self, cost: u64) {
+        self.used.set(self.used.get().saturating_add(cost));
+    }
+
+    fn give(&self, cost: u64) {
+        self.used.set(self.used.get().saturating_sub(cost));
+        self.crowded.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    fn wait(&self, waker: &Waker) {
+        let mut crowded = self.crowded.borrow_mut();
+        // Attack: a task that is woken again and again while it waits.
+        if !crowded.iter().any(|own| own.will_wake(waker)) {
+            crowded.push(waker.clone());
+        }
+    }
 }
 
 /// Settings of a stack that keeps within the memory.
@@ -161,16 +218,19 @@ pub(crate) struct NetworkState {
     waiters: BTreeMap<SocketId, Waiters>,
     /// The port had no room for a frame.
     full: bool,
-    /// Streams that the program has, and the most.
-    streams: usize,
-    most: usize,
-    /// Tasks that wait for a stream to be closed.
-    crowded: Vec<Waker>,
+    /// Memory for buffers, and what a stream needs of it.
+    budget: Rc<Budget>,
+    cost: u64,
+    /// Streams that the program has closed, and whose bytes the peer has not acknowledged; until when it may.
+    closing: VecDeque<(SocketId, u64)>,
+    /// The last look at them, and whether frames came since.
+    looked: u64,
+    changed: bool,
 }
 
 impl NetworkState {
     fn new(port: usize, name: &str, config: NetworkConfig, shared: &Shared, now: u64) -> NetworkState {
-        let buffer = config.buffer.max(4 << 10);
+        let buffer = config.buffer.max(LEAST);
         let seed = shared.start.seed;
         let mut stack = Stack::new(settings(shared.memory, buffer), [seed ^ port as u64, mix(seed)]);
         let mac = config.mac.unwrap_or_else(|| address_of(&shared.start.handlers, name));
@@ -190,15 +250,16 @@ impl NetworkState {
         if config.dhcp {
             stack.enable_dhcp(now, 0);
         }
-        let most = shared.memory / SHARE / 2 / buffer as u64;
         NetworkState {
             port,
             stack,
             waiters: BTreeMap::new(),
             full: false,
-            streams: 0,
-            most: usize::try_from(most).unwrap_or(usize::MAX).max(STREAMS),
-            crowded: Vec::new(),
+            budget: shared.budget.clone(),
+            cost: cost(buffer),
+            closing: VecDeque::new(),
+            looked: 0,
+            changed: false,
         }
     }
 
@@ -216,6 +277,10 @@ impl NetworkState {
         let due = self.stack.next_timer().is_some_and(|due| due <= now);
         if due {
             self.stack.expire(now);
+        }
+        self.changed |= count > 0;
+        if self.look().is_some_and(|due| due <= now) {
+            self.end_closing(now);
         }
         self.tell();
         count > 0 || due
@@ -247,7 +312,31 @@ impl NetworkState {
 
     /// When the next turn is due.
     pub fn deadline(&self) -> Option<u64> {
-        if self.full { self.stack.next_timer() } else { self.stack.next_deadline() }
+        let stack = if self.full { self.stack.next_timer() } else { self.stack.next_deadline() };
+        stack.into_iter().chain(self.look()).min()
+    }
+
+    /// When streams that were closed are looked at.
+    fn look(&self) -> Option<u64> {
+        let (_, due) = self.closing.front()?;
+        Some(if self.changed { self.looked.saturating_add(LOOK).min(*due) } else { *due })
+    }
+
+    /// Gives streams to the stack that the peer has all bytes of, and aborts those that are late.
+    fn end_closing(&mut self, now: u64) {
+        (self.looked, self.changed) = (now, false);
+        let NetworkState { stack, closing, budget, cost, .. } = self;
+        closing.retain(|&(id, due)| {
+            if due <= now {
+                // It may have ended already.
+                let _ = stack.abort(now, id);
+            } else if !is_sent(stack, id) {
+                return true;
+            }
+            let _ = stack.close(now, id);
+            budget.give(*cost);
+            false
+        });
     }
 
     /// Whether the port had no room.
@@ -255,25 +344,38 @@ impl NetworkState {
         self.full
     }
 
-    /// Whether the program has as many streams as the memory permits.
+    /// Whether there are as many streams as the memory permits.
     pub fn is_crowded(&self) -> bool {
-        self.streams >= self.most
+        self.budget.is_crowded(self.cost)
     }
 
     /// Counts a stream that was opened.
     pub fn open(&mut self) {
-        self.streams += 1;
+        self.budget.take(self.cost);
     }
 
-    /// Counts a stream that is closed.
-    pub fn close(&mut self) {
-        self.streams = self.streams.saturating_sub(1);
-        self.crowded.drain(..).for_each(Waker::wake);
+    /// Closes a stream. It counts until its peer has all bytes, since it has buffers so long.
+    pub fn close(&mut self, now: u64, id: SocketId) {
+        self.waiters.remove(&id);
+        // One that has ended already is gone.
+        let _ = self.stack.shutdown(now, id);
+        if is_sent(&self.stack, id) {
+            let _ = self.stack.close(now, id);
+            return self.budget.give(self.cost);
+        }
+        // Attack: peers that take nothing keep others out. The oldest ones are given up for new ones.
+        if self.closing.len() as u64 >= self.budget.limit / 2 / self.cost
+            && let Some((oldest, _)) = self.closing.pop_front()
+        {
+            let _ = self.stack.abort(now, oldest);
+            self.budget.give(self.cost);
+        }
+        self.closing.push_back((id, now.saturating_add(LINGER)));
     }
 
-    /// Calls the waker when a stream is closed.
+    /// Calls the waker when a stream ends.
     pub fn wait_for_close(&mut self, waker: &Waker) {
-        self.crowded.push(waker.clone());
+        self.budget.wait(waker);
     }
 
     /// Calls the waker when a socket can be read, or written.
@@ -283,10 +385,24 @@ impl NetworkState {
         *place = Some(waker.clone());
     }
 
+    /// Memory of streams that are counted, and streams that are closing.
+    #[cfg(test)]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.budget.used.get() / self.cost, self.closing.len() as u64)
+    }
+
     /// Forgets who waits for a socket.
     pub fn forget(&mut self, id: SocketId) {
         self.waiters.remove(&id);
     }
+}
+
+/// Whether a stream that is shut down needs no program any more: the peer has everything, or is told that it does not,
+/// since bytes of its own came that nobody reads.
+fn is_sent(stack: &Stack, id: SocketId) -> bool {
+    let state = stack.info(id).map_or(State::Closed, |info| info.tcpi_state);
+    let has_all = matches!(state, State::Closed | State::SynSent | State::FinWait2 | State::TimeWait);
+    has_all || stack.unread(id).is_ok_and(|unread| unread > 0)
 }
 
 /// A port as the stack sends to it.
@@ -402,13 +518,30 @@ mod tests {
     }
 
     #[test]
-    fn buffers_take_half_of_the_memory_at_most() {
+    fn buffers_of_all_networks_take_half_of_the_memory_at_most() {
         for memory in [32_u64 << 20, 256 << 20, 2000 << 20] {
-            let buffer = BUFFER as u64;
-            assert!(2 * buffer * (memory / SHARE / 2 / buffer) <= memory / 2);
+            let (budget, costs) = (Budget::new(memory), [cost(BUFFER), cost(1)]);
+            assert_eq!(costs, [(512 + 64) << 10, (8 + 4) << 10]);
+            for cost in costs {
+                while !budget.is_crowded(cost) {
+                    budget.take(cost);
+                }
+                assert!(budget.used.get() <= memory / 2);
+            }
+            budget.give(costs[1]);
+            assert!(budget.is_crowded(costs[0]) && !budget.is_crowded(costs[1]));
             let settings = settings(memory, BUFFER);
             assert!(settings.max_sockets as u64 * SOCKET <= memory);
             assert_eq!((settings.tcp_rmem[2], settings.tcp_wmem[2]), (BUFFER, BUFFER));
         }
+    }
+
+    #[test]
+    fn a_task_that_waits_again_is_woken_once() {
+        let budget = Budget::new(0);
+        (0..100).for_each(|_| budget.wait(Waker::noop()));
+        assert_eq!(budget.crowded.borrow().len(), 1);
+        budget.give(1);
+        assert_eq!(budget.crowded.borrow().len(), 0);
     }
 }

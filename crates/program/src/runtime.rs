@@ -1,6 +1,7 @@
 //! The turn: what came, the tasks that can go on, what they send, and sleep.
 
 use crate::executor::{Task, Tasks};
+use crate::network::Budget;
 use crate::state::{Shared, State};
 use crate::{Error, Program};
 use alloc::boxed::Box;
@@ -76,7 +77,8 @@ where
     let time = GuestTime::new(ticks, start.hz, ticks(), start.wall);
     let state = RefCell::new(State::new(channel, map, start.ports.len()));
     let woken = Arc::new(AtomicBool::new(false));
-    let shared = Rc::new(Shared { state, start, time, memory, woken: woken.clone() });
+    let budget = Rc::new(Budget::new(memory));
+    let shared = Rc::new(Shared { state, start, time, memory, budget, woken: woken.clone() });
     let main: Main = Box::pin(main(Program { shared: shared.clone() }));
     let (main, tasks) = (Task::new(main, &woken), Tasks::new(woken));
     let mut runtime = Runtime { machine, notify, shared, main, tasks, looked: 0, busy: 0 };
@@ -85,6 +87,7 @@ where
             if let Err(error) = &result {
                 runtime.shared.state.borrow_mut().wrong(&error.to_string());
             }
+            runtime.put();
             runtime.farewell();
             if result.is_ok() { End::Returned } else { End::Failed }
         }
@@ -116,17 +119,20 @@ impl<M: Machine> Runtime<M> {
                 told = true;
                 self.shared.state.borrow_mut().send(&ToMonitor::Up([0; 3]));
             }
-            {
-                let mut state = self.shared.state.borrow_mut();
-                state.now = self.shared.time.now();
-                state.put();
-            }
+            self.put();
             if busy || self.shared.woken.load(Ordering::Relaxed) {
                 self.busy = now;
             } else if now.saturating_sub(self.busy) >= SHORTEST {
                 self.rest()?;
             }
         }
+    }
+
+    /// Sends what tasks have written.
+    fn put(&mut self) {
+        let mut state = self.shared.state.borrow_mut();
+        state.now = self.shared.time.now();
+        state.put();
     }
 
     /// Polls tasks; the main function's result if it returned.
@@ -172,7 +178,8 @@ impl<M: Machine> Runtime<M> {
         Ok(())
     }
 
-    /// Waits until the monitor has taken the last messages, and the ports' other sides the last frames.
+    /// Waits until the monitor has taken the last messages. Connections are cut: what has no room in the ports and
+    /// windows is lost, and the streams that tasks still have get no FIN.
     fn farewell(&mut self) {
         for _ in 0..FAREWELL {
             if self.exchange().is_err() {

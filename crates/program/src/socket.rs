@@ -11,6 +11,8 @@ use ringway_tcp::{Accepted, ConnectionError, SocketError, SocketId, SocketOption
 struct Socket {
     network: Network,
     id: SocketId,
+    /// It is a stream, which counts.
+    streams: bool,
 }
 
 impl Socket {
@@ -34,8 +36,11 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.network.with(|network, now| {
+            if self.streams {
+                return network.close(now, self.id);
+            }
             network.forget(self.id);
-            // What was sent is still delivered; a socket that has ended already is gone.
+            // A socket that has ended already is gone.
             let _ = network.stack.close(now, self.id);
         });
     }
@@ -46,7 +51,7 @@ pub(crate) struct Sockets(Vec<Socket>);
 
 impl Sockets {
     pub fn new(network: &Network, ids: impl IntoIterator<Item = SocketId>) -> Sockets {
-        Sockets(ids.into_iter().map(|id| Socket { network: network.clone(), id }).collect())
+        Sockets(ids.into_iter().map(|id| Socket { network: network.clone(), id, streams: false }).collect())
     }
 
     /// These and others.
@@ -104,7 +109,9 @@ impl TcpListener {
     }
 }
 
-/// A TCP connection. It is closed when it is dropped: what was written is still sent.
+/// A TCP connection. It is closed when it is dropped: what was written is still sent, for 30 s at most, unless bytes
+/// came that were not read. While it is, the stream counts among those that the memory permits; if half of them are
+/// such, the oldest one is aborted.
 pub struct TcpStream {
     socket: Socket,
     peer: SocketAddr,
@@ -113,7 +120,7 @@ pub struct TcpStream {
 impl TcpStream {
     fn counted(network: &Network, id: SocketId, peer: SocketAddr) -> TcpStream {
         network.with(|network, _| network.open());
-        TcpStream { socket: Socket { network: network.clone(), id }, peer }
+        TcpStream { socket: Socket { network: network.clone(), id, streams: true }, peer }
     }
 
     pub(crate) async fn connect(network: &Network, peer: SocketAddr) -> Result<TcpStream, Error> {
@@ -200,7 +207,7 @@ impl TcpStream {
     /// # Errors
     /// The connection ended.
     pub fn shutdown(&mut self) -> Result<(), Error> {
-        let Socket { network, id } = &self.socket;
+        let Socket { network, id, .. } = &self.socket;
         Ok(network.with(|network, now| network.stack.shutdown(now, *id))?)
     }
 
@@ -209,22 +216,16 @@ impl TcpStream {
     /// # Errors
     /// None that a program has to expect.
     pub fn set_nodelay(&mut self, nodelay: bool) -> Result<(), Error> {
-        let Socket { network, id } = &self.socket;
+        let Socket { network, id, .. } = &self.socket;
         let options = SocketOptions { tcp_nodelay: nodelay, ..SocketOptions::default() };
         Ok(network.with(|network, now| network.stack.set_options(now, *id, options))?)
     }
 
     /// Gives the connection up: the peer gets a reset.
     pub fn abort(self) {
-        let Socket { network, id } = &self.socket;
+        let Socket { network, id, .. } = &self.socket;
         // It may have ended already.
         let _ = network.with(|network, now| network.stack.abort(now, *id));
-    }
-}
-
-impl Drop for TcpStream {
-    fn drop(&mut self) {
-        self.socket.network.with(|network, _| network.close());
     }
 }
 

@@ -1,9 +1,10 @@
 //! What tasks share with the turn.
 
 use crate::executor::Job;
-use crate::network::NetworkState;
+use crate::network::{Budget, NetworkState};
 use crate::port::PortState;
 use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     pub time: GuestTime,
     /// Bytes of the machine's memory.
     pub memory: u64,
+    /// Memory for buffers of streams.
+    pub budget: Rc<Budget>,
     /// Set when a task was woken.
     pub woken: Arc<AtomicBool>,
 }

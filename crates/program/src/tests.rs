@@ -22,6 +22,8 @@ use std::vec::Vec;
 std::thread_local! {
     static NOW: Cell<u64> = const { Cell::new(0) };
     static MEMORY: RefCell<Vec<Region>> = const { RefCell::new(Vec::new()) };
+    /// Frames on the first port that nobody had taken when the program ended.
+    static LEFT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A counter that advances by 100 ns with each look.
@@ -228,6 +230,7 @@ fn play_with<F: Future<Output = Result<(), Error>> + 'static>(
     let host = Host { machine, notify: Box::new(|| ()), ticks, map, memory };
     let end = run(host, Channel::attach(region).unwrap(), start, main);
     world.borrow_mut().listen();
+    LEFT.set(core::iter::from_fn(|| Some(world.borrow_mut().far[0].next()?.0)).collect());
     let said = core::mem::take(&mut world.borrow_mut().said);
     (end, said)
 }
@@ -317,12 +320,14 @@ fn streams_of_several_tasks_and_datagrams_pass() {
     assert!(said.contains(&"Up([0, 0, 0])".into()) && said.contains(&"Wanted(0, true)".into()), "{said:?}");
 }
 
+/// Memory for the least number of streams: twice that of 16 with 256 KB for each direction, and 64 KB.
+const LEAST: u64 = 2 * 16 * (576 << 10);
+
 #[test]
 fn as_many_streams_are_accepted_as_the_memory_permits() {
-    // No memory to speak of: the least number of streams.
     let mut clients: Vec<Client> = Vec::new();
     let (mut steps, mut ended) = (0, false);
-    let (how, said) = play_with(start(1, ADDRESS), 0, echo_server, move |world| {
+    let (how, said) = play_with(start(1, ADDRESS), LEAST, echo_server, move |world| {
         if clients.is_empty() {
             clients = (0..20).map(|_| Client::new(world, false)).collect();
         }
@@ -343,6 +348,77 @@ fn as_many_streams_are_accepted_as_the_memory_permits() {
         }
     });
     assert_eq!(how, End::Returned, "{said:?}");
+}
+
+/// Closes streams to peers that take nothing, and waits until they are given up.
+async fn closer(program: Program) -> Result<(), Error> {
+    let network = program.network()?;
+    let mut listener = network.listen(7)?;
+    let counts = || network.with(|network, _| network.counts());
+    let bytes = vec![0; 1 << 20];
+    for number in 1..=20 {
+        let mut stream = listener.accept().await?;
+        let written = program.timeout(Duration::from_secs(1), stream.write_all(&bytes)).await;
+        assert_eq!(written, None, "the peer takes nothing");
+        drop(stream);
+        assert_eq!(counts(), (number.min(8), number.min(8)), "closed ones count, and are half at most");
+    }
+    program.sleep(Duration::from_nanos(crate::network::LINGER)).await;
+    program.sleep(Duration::from_millis(1)).await;
+    assert_eq!(counts(), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn closed_streams_to_peers_that_take_nothing_are_counted_and_given_up() {
+    let mut clients = Vec::new();
+    let (how, said) = play_with(start(1, ADDRESS), LEAST, closer, move |world| {
+        let now = world.now();
+        if clients.is_empty() {
+            clients = (0..20).map(|_| world.peer.connect(now, ([10, 0, 0, 2], 7).into()).unwrap()).collect();
+        }
+    });
+    assert_eq!(how, End::Returned, "{said:?}");
+}
+
+#[test]
+fn streams_with_buffers_for_which_there_is_no_memory_are_refused() {
+    let main = |program: Program| async move {
+        let config = program.network_config()?;
+        let why = program.network_on("a", crate::NetworkConfig { buffer: usize::MAX, ..config.clone() });
+        assert!(why.err().unwrap().to_string().starts_with("buffer: 16 streams with so much do not fit"));
+        program.network_on("a", crate::NetworkConfig { buffer: 4096, ..config }).map(drop)
+    };
+    assert_eq!(play_with(start(1, ADDRESS), LEAST, main, |_| ()).0, End::Returned);
+}
+
+#[test]
+fn what_the_last_turn_wrote_is_sent() {
+    let main = |program: Program| async move {
+        let mut port = program.port("a")?;
+        while port.state().is_err() {
+            program.sleep(Duration::from_millis(1)).await;
+        }
+        assert!(port.try_send(&[7; 60])?);
+        Ok(())
+    };
+    assert_eq!(play(start(1, &[]), main, |world| world.networked = false).0, End::Returned);
+    assert_eq!(LEFT.take(), [[7; 60]]);
+    // The bytes of a stream, and its end.
+    let main = |program: Program| async move {
+        let mut stream = program.network()?.connect((PEER, 80).into()).await?;
+        stream.write_all(b"last words").await
+    };
+    let mut listener = None;
+    let step = move |world: &mut World| {
+        listener.get_or_insert_with(|| world.peer.listen((PEER, 80).into(), 4).unwrap());
+    };
+    assert_eq!(play(start(1, ADDRESS), main, step).0, End::Returned);
+    let frames = LEFT.take();
+    let has = |frame: &Vec<u8>| frame.windows(10).any(|part| part == b"last words");
+    assert!(frames.iter().any(has), "{frames:?}");
+    // A header of TCP without options for Ethernet and IPv4: its flags.
+    assert!(frames.iter().any(|frame| frame[47] & 1 == 1), "a FIN: {frames:?}");
 }
 
 #[test]

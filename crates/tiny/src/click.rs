@@ -35,7 +35,7 @@ ringway_tiny::guest_main!(run_function);
 /// The guest's program, in ring 3.
 fn run_function(start: Start) -> ! {
     if start.is_other {
-        pc::function(start.line, start.module());
+        pc::function(start.line, start.module(), &start.ram);
     }
     let Some(function) = FunctionStart::from_bytes(start.module()) else { refuse("function") };
     let [address, len] = function.channel;

@@ -6,8 +6,10 @@ use ringway_tiny::{NOTE, VERSION};
 
 /// Largest image in bytes. Attack: an endless file.
 pub const LARGEST_IMAGE: usize = 16 << 20;
-/// Memory that an image needs besides its own: its heap, and the order that it gets.
-const REST: u64 = 4 << 20;
+/// Memory that an image needs besides its own: its heap, and the order that it gets, of whose settings a fabric file
+/// has at most 64 KB.
+const HEAP: u64 = 3 << 20;
+const ORDER: u64 = 1 << 20;
 /// Where images begin: the monitor's tables and the stack are before.
 const FIRST: u64 = 1 << 20;
 /// Offsets, sizes and values of ELF (elf(5)).
@@ -184,7 +186,7 @@ pub fn check_image(bytes: &[u8], memory: u64) -> Result<(), ImageError> {
     if !segments.iter().any(|segment| segment.contains(&entry)) {
         return Err(ImageError::Damaged("its entry is in no segment"));
     }
-    match end.checked_add(REST) {
+    match end.checked_add(HEAP + ORDER) {
         Some(needed) if needed <= memory => Ok(()),
         needed => {
             let mb = |bytes: u64| bytes.div_ceil(1 << 20);

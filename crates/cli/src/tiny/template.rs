@@ -26,11 +26,22 @@ async fn main(program: Program) -> Result<(), Error> {
 }
 "#;
 
-/// Makes the folder, which must not have a package yet.
+/// Names that cargo or the compiler refuses for a package with a program, or that its dependencies have.
+const RESERVED: &str = "\
+    alloc build core deps examples incremental proc-macro ringway-program std test \
+    abstract as async await become box break const continue crate do dyn else enum extern false final fn for \
+    gen if impl in let loop macro match mod move mut override priv pub ref return self static struct super \
+    trait true try type typeof unsafe unsized use virtual where while yield";
+
+/// The files of a new program.
+const FILES: [&str; 3] = ["Cargo.toml", "src/main.rs", ".cargo/config.toml"];
+
+/// Makes the folder, which must have none of the files yet.
 pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), Fail> {
-    let manifest = folder.join("Cargo.toml");
-    if manifest.exists() {
-        return Err(Fail::Failed(in_file(&manifest, "it exists already; choose another folder")));
+    let [manifest, main, config] = FILES.map(|file| folder.join(file));
+    // A link that leads nowhere is there, too.
+    if let Some(file) = [&manifest, &main, &config].into_iter().find(|file| file.symlink_metadata().is_ok()) {
+        return Err(Fail::Failed(in_file(file, "it exists already; choose another folder")));
     }
     let library = match library {
         Some(library) => library,
@@ -48,34 +59,40 @@ pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), Fail> {
         return Err(Fail::Failed(in_file(&library, why)));
     }
     let folder_name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("program");
-    write(&manifest, manifest_of(&package_name(folder_name), &library).as_bytes())?;
-    write(&folder.join("src/main.rs"), MAIN.as_bytes())?;
+    let text = manifest_of(&package_name(folder_name), &library).ok_or_else(|| {
+        Fail::Failed(in_file(&library, "the path is no plain text, as a manifest needs it"))
+    })?;
+    write(&manifest, text.as_bytes())?;
+    write(&main, MAIN.as_bytes())?;
     // So that `cargo check` and editors build for the target too.
-    let config = format!("[build]\ntarget = \"{TARGET}\"\n");
-    write(&folder.join(".cargo/config.toml"), config.as_bytes())?;
+    write(&config, format!("[build]\ntarget = \"{TARGET}\"\n").as_bytes())?;
     println!("{}: `ringway tiny build {}` makes its image", folder.display(), folder.display());
     Ok(())
 }
 
-/// A package's name from a folder's: what cargo does not accept becomes a hyphen.
+/// A package's name from a folder's: what cargo does not accept becomes a hyphen, or gets a prefix.
 fn package_name(folder: &str) -> String {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = folder.chars().map(|c| if good(c) { c } else { '-' }).collect();
+    // The compiler takes an underscore for a hyphen.
+    let plain = name.to_ascii_lowercase().replace('_', "-");
+    let is_reserved = RESERVED.split_whitespace().any(|reserved| reserved == plain);
     match name.chars().next() {
-        Some(first) if first.is_ascii_alphabetic() => name,
+        Some(first) if first.is_ascii_alphabetic() && !is_reserved => name,
         _ => format!("program-{name}"),
     }
 }
 
-fn manifest_of(name: &str, library: &Path) -> String {
-    // A TOML string.
-    let path = library.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
-    format!(
+/// The manifest; none if a TOML string can't have the library's path as it is.
+fn manifest_of(name: &str, library: &Path) -> Option<String> {
+    let path = library.to_str().filter(|path| !path.contains(char::is_control))?;
+    let path = path.replace('\\', "\\\\").replace('"', "\\\"");
+    Some(format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n\n\
          [dependencies]\n{LIBRARY} = {{ path = \"{path}\" }}\n\n\
          [profile.release]\npanic = \"abort\"\nlto = true\nopt-level = 3\ncodegen-units = 1\nstrip = true\n\n\
          # The folder may be in that of another workspace.\n[workspace]\n"
-    )
+    ))
 }
 
 fn is_library(folder: &Path) -> bool {
@@ -100,11 +117,37 @@ mod tests {
         {
             assert_eq!(package_name(folder), package);
         }
+        for reserved in ["deps", "build", "test", "Std", "ringway_program", "ringway-program", "fn"] {
+            assert_eq!(package_name(reserved), format!("program-{reserved}"));
+        }
+        assert_eq!(package_name("test-web"), "test-web");
+    }
+
+    #[test]
+    fn no_file_of_a_folder_is_overwritten() {
+        let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../program");
+        for (number, file) in FILES.into_iter().enumerate() {
+            let name = format!("ringway-tiny-new-{}-{number}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            let file = folder.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(&file, "mine").unwrap();
+            let why = new(&folder, Some(library.clone())).unwrap_err().to_string();
+            assert_eq!(why, in_file(&file, "it exists already; choose another folder"));
+            let there = FILES.iter().filter(|file| folder.join(file).exists()).count();
+            assert_eq!((there, std::fs::read_to_string(&file).unwrap().as_str()), (1, "mine"));
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
     }
 
     #[test]
     fn a_manifest_names_the_library() {
-        let manifest = manifest_of("web", Path::new("/a \"b\"/crates/program"));
+        let manifest = manifest_of("web", Path::new("/a \"b\"/crates/program")).unwrap();
         assert!(manifest.contains(r#"ringway-program = { path = "/a \"b\"/crates/program" }"#), "{manifest}");
+        use std::os::unix::ffi::OsStrExt;
+        let odd = std::ffi::OsStr::from_bytes(b"/a\xff/program");
+        for path in [Path::new("/a\n/program"), Path::new("/a\x7f/program"), Path::new(odd)] {
+            assert_eq!(manifest_of("web", path), None);
+        }
     }
 }

@@ -13,6 +13,10 @@ use std::sync::Arc;
 const OWN: [&str; 6] = ["address", "addresses", "gateway", "gateways", "mac", "arguments"];
 /// Keys that only a configuration has.
 const OTHERS: [&str; 6] = ["config", "click", "devices", "fallback", "burst", "instances"];
+/// Most bytes of settings and parameters, with their names and lengths: an image is checked with room for them.
+const SETTINGS: usize = 64 << 10;
+/// Bytes of the lengths of a name and a value.
+const LENGTHS: usize = 16;
 /// The address that a DHCP server gives.
 const DHCP: &str = "dhcp";
 
@@ -69,11 +73,22 @@ pub fn isolation(section: &mut Section<'_>) -> Isolation {
     Isolation::Vm
 }
 
+/// Bytes of settings in the order that a program gets.
+fn bytes(settings: &[(String, String)]) -> usize {
+    settings.iter().map(|(name, value)| name.len() + value.len() + LENGTHS).sum()
+}
+
 /// Reads and checks the image of a program.
 pub fn load(function: &mut Function, outside: &Outside<'_>, diagnostics: &Diagnostics) {
     let key = format!("function.{}.image", function.name);
     let Some(program) = &mut function.program else { return };
     let file = program.file.clone();
+    let bytes = bytes(&program.settings) + bytes(&function.parameters);
+    if bytes > SETTINGS {
+        let what =
+            format!("the settings and parameters have {bytes} bytes; a program has at most {SETTINGS}");
+        diagnostics.error(&diagnostics.of(&key), what, "make `arguments` or `parameters` shorter");
+    }
     match (outside.read)(&outside.folder.join(&file)) {
         Ok(bytes) => program.image = Image(Arc::new(bytes)),
         Err(error) => {

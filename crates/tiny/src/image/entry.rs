@@ -124,7 +124,13 @@ pub struct Start {
     pub is_other: bool,
     /// The end of the memory that contains the image.
     pub memory_end: u64,
+    /// All memory: begin and end; zeros behind the last part.
+    #[allow(dead_code, reason = "only the image of functions looks for devices")]
+    pub ram: [[u64; 2]; RAM],
 }
+
+/// Parts of the memory. Further ones count as one with the last one.
+const RAM: usize = 16;
 
 /// First number of the start information (Xen's `hvm_start_info`).
 const MAGIC: u32 = 0x336e_c578;
@@ -139,7 +145,8 @@ impl Start {
     /// # Safety
     /// `at` is the address that the monitor passed in EBX, or memory of other contents.
     pub unsafe fn read(at: u64) -> Start {
-        let mut start = Start { line: "", module: [0; 2], is_other: false, memory_end: 0 };
+        let mut start =
+            Start { line: "", module: [0; 2], is_other: false, memory_end: 0, ram: [[0; 2]; RAM] };
         // SAFETY: the monitor wrote the tables before the guest began, and nobody changes them.
         unsafe {
             let word = |at: u64| (at as *const u32).read_unaligned();
@@ -165,12 +172,20 @@ impl Start {
                 start.line = core::str::from_utf8(bytes).unwrap_or("line=invalid");
             }
             let (map, entries) = (long(at + 40), word(at + 48));
-            let image = super::heap::image_end();
+            let (image, mut parts) = (super::heap::image_end(), 0);
             for entry in (0..u64::from(entries)).map(|index| map + 24 * index) {
-                let (base, end) = (long(entry), long(entry) + long(entry + 8));
-                if word(entry + 16) == 1 && (base..end).contains(&image) {
+                let (base, end) = (long(entry), long(entry).saturating_add(long(entry + 8)));
+                if word(entry + 16) != 1 {
+                    continue;
+                }
+                if (base..end).contains(&image) {
                     start.memory_end = end.min(MAPPED);
                 }
+                match start.ram.get_mut(parts) {
+                    Some(part) => *part = [base, end],
+                    None => start.ram[RAM - 1][1] = start.ram[RAM - 1][1].max(end),
+                }
+                parts += 1;
             }
         }
         start

@@ -9,8 +9,8 @@ use ringway_tiny::image::ticks;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-/// The counter counts at least so fast; less is no measurement.
-const LEAST: u64 = 10_000_000;
+/// The counter counts so fast; anything else is no measurement.
+const SPEEDS: core::ops::RangeInclusive<u64> = 10_000_000..=100_000_000_000;
 
 /// The timer's frequency, and the ticks of a measurement, 10 ms.
 const TIMER_HZ: u64 = 1_193_182;
@@ -20,8 +20,9 @@ const CHANNEL_0: u16 = 0x40;
 const TIMER_CONTROL: u16 = 0x43;
 /// Looks at the timer, of which the one that took the shortest time counts: the machine may stand still meanwhile.
 const TRIES: u32 = 4;
-/// Looks until the timer is taken for missing.
+/// Looks until the timer is taken for missing, and such that find all ones, as where there is none.
 const LOOKS: u32 = 100_000;
+const ABSENT: u32 = 100;
 
 /// KVM's clock: its registers, its bit among KVM's features.
 const WALL_CLOCK: u32 = 0x4b56_4d00;
@@ -106,7 +107,7 @@ fn kvm_clock() -> Option<Clock> {
     let now = since + (u128::from(passed) * u128::from(SECOND) / u128::from(hz.max(1))) as u64;
     let wall = SHARED[1].ask(WALL_CLOCK, 0);
     let start = u64::from(wall[1]) * SECOND + u64::from(wall[2]);
-    (hz >= LEAST).then_some(Clock { hz, wall: start + now })
+    SPEEDS.contains(&hz).then_some(Clock { hz, wall: start + now })
 }
 
 /// The timer's count, and the ticks at that time.
@@ -130,11 +131,17 @@ fn measured() -> Option<u64> {
     out8(CHANNEL_0, 0xff);
     out8(CHANNEL_0, 0xff);
     let (first, begin) = timer();
+    let mut absent = 0;
+    let mut look = |_| {
+        let (count, at) = timer();
+        absent = if count == u16::MAX { absent + 1 } else { 0 };
+        (absent < ABSENT).then_some((count, at))
+    };
     let (last, end) =
-        (0..LOOKS).map(|_| timer()).find(|(count, _)| first.wrapping_sub(*count) >= TIMER_TICKS)?;
+        (0..LOOKS).map_while(&mut look).find(|(count, _)| first.wrapping_sub(*count) >= TIMER_TICKS)?;
     let (counted, passed) = (first.wrapping_sub(last), end.wrapping_sub(begin));
     let hz = (u128::from(passed) * u128::from(TIMER_HZ) / u128::from(counted)) as u64;
-    Some(hz).filter(|hz| *hz >= LEAST)
+    Some(hz).filter(|hz| SPEEDS.contains(hz))
 }
 
 /// Nanoseconds since 1970 by the real-time clock, whose time is the world's; 0 if there is none.
@@ -151,6 +158,10 @@ fn real_time() -> u64 {
         let _ = (0..1_000_000).any(|_| read(STATUS_A) & 0x80 == 0);
         [0, 2, 4, 7, 8, 9, CENTURY].map(read)
     };
+    // Where there is none, all reads are ones.
+    if read(STATUS_A) == u8::MAX {
+        return 0;
+    }
     let mut found = date();
     for _ in 0..10 {
         let again = date();

@@ -4,12 +4,13 @@ use super::ports::Pci as Space;
 use super::{APIC, DEVICE, ID, Serial, apic_read};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::arch::x86_64::__cpuid;
 use core::fmt::{Display, Write};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use ringway_mem::Region;
 use ringway_tiny::stock::{
     Bar, ConfigSpace, DeviceError, Found, Function, Line, Mmio, MmioDevice, Net, NetMemory, Pci, PciError,
-    Transport, functions,
+    Places, Transport, functions,
 };
 
 /// Registers of the interrupt controller for lines: a number, and what it selects.
@@ -41,15 +42,23 @@ struct Directory([AtomicPtr<()>; WINDOW]);
 static DIRECTORY: Directory = Directory([const { AtomicPtr::new(core::ptr::null_mut()) }; WINDOW]);
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The network devices: those of the command line, then those on PCI.
-pub fn find(line: &Line) -> Vec<Net<'static>> {
+/// Address bits of the processor; 0 if it does not tell.
+fn address_bits() -> u32 {
+    const LARGEST: u32 = 0x8000_0000;
+    const BITS: u32 = 0x8000_0008;
+    if __cpuid(LARGEST).eax < BITS { 0 } else { __cpuid(BITS).eax & 0xff }
+}
+
+/// The network devices of a machine with this memory: those of the command line, then those on PCI.
+pub fn find(line: &Line, ram: &[[u64; 2]]) -> Vec<Net<'static>> {
+    let places = Places::new(ram, address_bits());
     let mut nets = Vec::new();
     for device in &line.mmio {
-        note(&mut nets, &format_args!("{:#x}", device.address), mmio(device));
+        note(&mut nets, &format_args!("{:#x}", device.address), mmio(device, &places));
     }
     if let Some(space) = Space::find() {
         for function in functions(&space) {
-            note(&mut nets, &format_args!("PCI {function}"), pci(&space, function));
+            note(&mut nets, &format_args!("PCI {function}"), pci(&space, function, &places));
         }
     }
     nets
@@ -74,8 +83,12 @@ fn note<E: Display>(nets: &mut Vec<Net<'static>>, place: &dyn Display, found: Re
     };
 }
 
-/// Registers at an address.
-fn region(Bar { address, len }: Bar) -> Option<Region> {
+/// Registers at an address; none where registers can't be.
+fn region(bar: Bar, places: &Places<'_>) -> Option<Region> {
+    if !places.permit(bar) {
+        return None;
+    }
+    let Bar { address, len } = bar;
     let end = address.checked_add(len.into())?;
     if end <= MAPPED {
         return ringway_tiny::image::region(address, len.into());
@@ -96,9 +109,9 @@ fn region(Bar { address, len }: Bar) -> Option<Region> {
     ringway_tiny::image::region(MAPPED + PAGE * at as u64 + (address - first), len.into())
 }
 
-fn mmio(device: &MmioDevice) -> Result<Net<'static>, DeviceError> {
+fn mmio(device: &MmioDevice, places: &Places<'_>) -> Result<Net<'static>, DeviceError> {
     let &MmioDevice { address, len, interrupt } = device;
-    let region = region(Bar { address, len: len as u32 }).ok_or(DeviceError::Absent)?;
+    let region = region(Bar { address, len: len as u32 }, places).ok_or(DeviceError::Absent)?;
     start(Box::new(Mmio::new(region, route(interrupt))?))
 }
 
@@ -133,13 +146,12 @@ fn route(line: u32) -> bool {
     true
 }
 
-fn pci(space: &impl ConfigSpace, function: Function) -> Result<Net<'static>, PciError> {
+fn pci(space: &impl ConfigSpace, function: Function, places: &Places<'_>) -> Result<Net<'static>, PciError> {
     let found = Found::read(space, function)?;
-    let part = |bar| region(bar).ok_or(PciError::Device(DeviceError::Absent));
+    let part = |bar| region(bar, places).ok_or(PciError::Device(DeviceError::Absent));
     let parts = [part(found.common)?, part(found.notify)?, part(found.device)?];
-    let entry = found.vectors.and_then(region);
-    let interrupts = entry.is_some();
+    let entry = found.vectors.and_then(|bar| region(bar, places));
     let target = APIC as u32 | apic_read(ID) >> 24 << 12;
-    found.enable(space, function, entry.map(|entry| (target, DEVICE, entry)));
+    let interrupts = found.enable(space, function, entry.map(|entry| (target, DEVICE, entry)));
     Ok(start(Box::new(Pci::new(parts, found.multiplier, interrupts)?))?)
 }

@@ -285,8 +285,8 @@ fn refuse(reason: &dyn fmt::Display) -> ! {
     end(WRONG);
 }
 
-/// Runs the function of a command line and a module.
-pub fn function(line: &str, module: &[u8]) -> ! {
+/// Runs the function of a command line and a module, on a machine with this memory.
+pub fn function(line: &str, module: &[u8], ram: &[[u64; 2]]) -> ! {
     begin();
     // The monitor's memory for it is not the image's.
     let line = line.to_string();
@@ -300,7 +300,7 @@ pub fn function(line: &str, module: &[u8]) -> ! {
     let Some(clock) = clock::Clock::find(line.tsc) else {
         refuse(&"no clock: give the time stamp counter's ticks a second by tsc= on the command line")
     };
-    let nets = devices::find(&line);
+    let nets = devices::find(&line, ram);
     let polls = nets.iter().any(|net| !net.interrupts());
     let start = match assign(&line, module, nets) {
         Ok(start) => start,

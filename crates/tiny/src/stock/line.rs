@@ -13,6 +13,8 @@ const BURST: u32 = 64;
 const REGISTERS: u64 = 0x200;
 /// Attack: a line with more devices than there are addresses to look at. No machine has so many.
 const DEVICES: usize = 64;
+/// Ticks of the time stamp counter in a second.
+const TICKS: core::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 
 /// A port of the function, and the address of its device if the line names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,8 +113,8 @@ impl Line {
             }
             "seed" => self.seed = Some(value.parse().map_err(|_| "write a whole number")?),
             "tsc" => {
-                let hz = value.parse().ok().filter(|hz| *hz >= 1_000_000);
-                self.tsc = Some(hz.ok_or("write ticks a second, at least 1000000")?);
+                let hz = value.parse().ok().filter(|hz| TICKS.contains(hz));
+                self.tsc = Some(hz.ok_or("write ticks a second, from 1000000 to 100000000000")?);
             }
             "click" => self.click = Some(value.to_string()),
             "virtio_mmio.device" => {
@@ -249,6 +251,7 @@ mod tests {
             "burst=65",
             "seed=x",
             "tsc=5",
+            "tsc=100000000001",
             "virtio_mmio.device=512",
             "virtio_mmio.device=512@0xfeb00e01:12",
             "virtio_mmio.device=16@0xfeb00e00:12",

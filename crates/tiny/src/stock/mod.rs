@@ -1,13 +1,14 @@
 //! A function's machine under another monitor, such as QEMU: virtio devices, and the command line that describes the
 //! function. Read `line.rs` first, then `net.rs`.
 //!
-//! The monitor is trusted, as a machine's owner is; the devices may be other programs, and what they write into the
-//! rings is checked.
+//! The monitor is trusted, as a machine's owner is; the devices may be other programs: what they write into the rings,
+//! and where they say that their registers are, is checked.
 
 mod line;
 mod mmio;
 mod net;
 mod pci;
+mod places;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -17,5 +18,6 @@ pub use line::{Line, LineError, MmioDevice, PortWord};
 pub use mmio::Mmio;
 pub use net::{Net, NetMemory};
 pub use pci::{Bar, ConfigSpace, Found, Function, Pci, PciError, functions};
+pub use places::Places;
 pub use start::{Start, StartError, assign};
 pub use transport::{DeviceError, Place, Registers, Transport, Width};

@@ -19,8 +19,11 @@ const HEADER_TYPE: u8 = 0x0c;
 const BAR: u8 = 0x10;
 const SECONDARY_BUS: u8 = 0x18;
 const CAPABILITIES: u8 = 0x34;
-/// Bits of the command register: memory, bus master, no INTx. In the upper half: there are capabilities.
+/// Bits of the command register: memory, bus master, no INTx; those for access to BARs. In the upper half, whose bits
+/// are cleared by ones: there are capabilities.
 const MEMORY: u32 = 1 << 1 | 1 << 2 | 1 << 10;
+const DECODES: u32 = 0b11;
+const COMMAND_BITS: u32 = 0xffff;
 const HAS_CAPABILITIES: u32 = 1 << 20;
 /// Numbers of capabilities.
 const MSI_X: u8 = 0x11;
@@ -109,6 +112,8 @@ pub enum PciError {
     Unassigned(u8),
     /// A capability that points outside memory.
     Capability(u8),
+    /// A capability that points beyond the end of this BAR.
+    Beyond(u8),
     /// The device itself.
     Device(DeviceError),
 }
@@ -118,6 +123,7 @@ impl core::fmt::Display for PciError {
         match self {
             PciError::Unassigned(bar) => write!(out, "no firmware has given its BAR {bar} an address"),
             PciError::Capability(at) => write!(out, "its capability at {at:#x} is not valid"),
+            PciError::Beyond(bar) => write!(out, "a capability points beyond its BAR {bar}"),
             PciError::Device(error) => error.fmt(out),
         }
     }
@@ -230,11 +236,16 @@ impl Found {
     }
 
     /// Lets the device use its registers and the memory, and its first vector cause the message `data` at `address`
-    /// unless there is none.
-    pub fn enable(&self, space: &impl ConfigSpace, function: Function, message: Option<(u32, u32, Region)>) {
+    /// unless there is none. Returns whether the vector is on.
+    pub fn enable(
+        &self,
+        space: &impl ConfigSpace,
+        function: Function,
+        message: Option<(u32, u32, Region)>,
+    ) -> bool {
         space.write(function, COMMAND, MEMORY);
-        let Some((address, data, entry)) = message else { return };
-        let Some(entry) = registers(entry) else { return };
+        let Some((address, data, entry)) = message else { return false };
+        let Some(entry) = registers(entry) else { return false };
         let control = space.read(function, self.message);
         // The table is accessible once MSI-X is enabled.
         space.write(function, self.message, control | MSI_X_ENABLED | MSI_X_MASKED);
@@ -242,6 +253,7 @@ impl Found {
             entry.write(offset, Width::Word, value);
         }
         space.write(function, self.message, (control | MSI_X_ENABLED) & !MSI_X_MASKED);
+        space.read(function, self.message) & (MSI_X_ENABLED | MSI_X_MASKED) == MSI_X_ENABLED
     }
 }
 
@@ -260,12 +272,38 @@ fn bar(
     let is_long = low & 7 == 4;
     let high = if is_long && number < 5 { space.read(function, BAR + 4 * (number + 1)) } else { 0 };
     let base = u64::from(low & !0xf) | u64::from(high) << 32;
-    // An I/O port, or no address. All ones: not even one that could be given.
-    let end = base.checked_add(u64::from(offset)).and_then(|at| at.checked_add(len.into()));
-    if low & 1 != 0 || base == 0 || end.is_none() {
+    // An I/O port, half of an address, or none.
+    if low & 1 != 0 || is_long && number == 5 || base == 0 {
         return Err(PciError::Unassigned(number));
     }
+    let size = size(space, function, BAR + 4 * number, low, is_long.then_some(high));
+    // All ones are not even an address that could be given.
+    if size == 0 || base % size != 0 || base.checked_add(size).is_none() {
+        return Err(PciError::Unassigned(number));
+    }
+    // Attack: registers beyond the BAR are those of another device, or memory.
+    if u64::from(offset) + u64::from(len) > size {
+        return Err(PciError::Beyond(number));
+    }
     Ok(Bar { address: base + u64::from(offset), len })
+}
+
+/// Bytes of a BAR with these values; 0 if there is none. Bits of an address that are lower than the size can't be set.
+fn size(space: &impl ConfigSpace, function: Function, bar: u8, low: u32, high: Option<u32>) -> u64 {
+    let command = space.read(function, COMMAND) & COMMAND_BITS;
+    // Nothing is accessed where it is not.
+    space.write(function, COMMAND, command & !DECODES);
+    let ones = |at: u8, value: u32| {
+        space.write(function, at, u32::MAX);
+        let kept = space.read(function, at);
+        space.write(function, at, value);
+        kept
+    };
+    let mask = ones(bar, low) & !0xf;
+    let upper = high.map_or(u32::MAX, |high| ones(bar + 4, high));
+    space.write(function, COMMAND, command);
+    let mask = u64::from(mask) | u64::from(upper) << 32;
+    mask & mask.wrapping_neg()
 }
 
 /// A device on PCI.

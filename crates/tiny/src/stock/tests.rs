@@ -310,7 +310,17 @@ impl ConfigSpace for Space {
 
     fn write(&self, function: Function, offset: u8, value: u32) {
         if let Some((_, words)) = self.0.borrow_mut().iter_mut().find(|(own, _)| *own == function) {
-            words[usize::from(offset) / 4] = value;
+            let word = &mut words[usize::from(offset) / 4];
+            // The low bits of a BAR, of 4 KB, 16 KB and nothing, and the status beside the command.
+            let kept = match offset {
+                0x04 => 0xffff_0000,
+                0x14 => 0xfff,
+                0x20 => 0x3fff,
+                0x24 => 0,
+                0x10..0x28 => u32::MAX,
+                _ => 0,
+            };
+            *word = *word & kept | value & !kept;
         }
     }
 }
@@ -322,7 +332,7 @@ fn card() -> [u32; 64] {
     let mut words = [0; 64];
     let mut set = |at: usize, value: u32| words[at / 4] = value;
     set(0, 0x1041_1af4);
-    set(4, 1 << 20);
+    set(4, 1 << 20 | 7);
     set(0x14, 0xfebc_0000);
     set(0x20, 0x4 | 0x1000_0000);
     set(0x24, 0x3f);
@@ -400,6 +410,33 @@ fn capabilities_describe_a_device_or_are_refused() {
     assert_eq!(read(&|words| words[0x12] = 2), Err(PciError::Capability(0x40)));
     // MSI-X can be missing.
     assert_eq!(read(&|words| words[5] = 0).unwrap().vectors, None);
+    // A capability beyond its BAR of 16 KB, and a table beyond its one of 4 KB; a BAR without a size.
+    assert_eq!(read(&|words| words[0x13] = 0x4001), Err(PciError::Beyond(4)));
+    assert_eq!(read(&|words| words[0x16] = 0xffff_fffc), Err(PciError::Beyond(4)));
+    assert_eq!(read(&|words| words[0x1b] = 0x1001), Err(PciError::Beyond(4)));
+    assert_eq!(read(&|words| words[0x21] = 0x1000 | 1).unwrap().vectors, None);
+    assert_eq!(read(&|words| words[0x11] = 2), Err(PciError::Unassigned(2)));
     // Too short to be one.
     assert_eq!(read(&|words| words[0x13] = 55), Err(PciError::Device(DeviceError::Legacy)));
+}
+
+#[test]
+fn a_bar_s_address_stays_and_a_vector_is_on_only_if_the_device_says_so() {
+    let space = Space(RefCell::new([(CARD, card())].into()));
+    let found = Found::read(&space, CARD).unwrap();
+    assert_eq!(space.0.borrow()[0].1, card());
+    let message = || Some((0xfee0_0000, 0x41, Region::private(0, 0, 16)));
+    assert!(found.enable(&space, CARD, message()));
+    assert_eq!(space.0.borrow()[0].1[0x20] >> 30, 2, "enabled, and not masked");
+    assert!(!found.enable(&space, CARD, None));
+    // Configuration space that takes nothing.
+    struct Fixed(Space);
+    impl ConfigSpace for Fixed {
+        fn read(&self, function: Function, offset: u8) -> u32 {
+            self.0.read(function, offset)
+        }
+        fn write(&self, _: Function, _: u8, _: u32) {}
+    }
+    let fixed = Fixed(Space(RefCell::new([(CARD, card())].into())));
+    assert!(!found.enable(&fixed, CARD, message()));
 }

@@ -21,9 +21,10 @@ use core::time::Duration;
 use request::{Head, MOST, Method};
 use ringway_program::{Error, Program, TcpStream, log};
 
-/// How long a peer may take for a request. Attack: connections that send nothing keep those of others out.
+/// How long a peer may take for a request. Attack: connections that send nothing, or a byte now and then, keep those of
+/// others out.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a peer may take to make room for more.
+/// How long a peer may take for an answer, or for 16 KB of a long one. Attack: one that asks, and takes nothing.
 const STALL: Duration = Duration::from_secs(60);
 /// The most bytes of `/bytes/N`.
 const BYTES: u64 = 1 << 40;
@@ -64,31 +65,28 @@ async fn serve(program: &Program, mut stream: TcpStream, counts: &Counts) -> Res
     stream.set_nodelay(true)?;
     let (mut buffer, mut filled) = ([0; MOST], 0);
     loop {
-        let end = loop {
-            if let Some(end) = request::end(&buffer[..filled]) {
-                break end;
+        // One deadline for the whole head.
+        let read = program.timeout(PATIENCE, head(&mut stream, &mut buffer, &mut filled)).await;
+        let Some(read) = read.transpose()? else { return Ok(()) };
+        let end = match read {
+            Read::Head(end) => end,
+            Read::TooLong => {
+                return refuse(program, &mut stream, "431 Request Header Fields Too Large", "too long\n")
+                    .await;
             }
-            if filled == MOST {
-                return answer(&mut stream, "431 Request Header Fields Too Large", "too long\n", false).await;
-            }
-            let read = program.timeout(PATIENCE, stream.read(&mut buffer[filled..])).await;
-            match read.unwrap_or(Ok(0))? {
-                0 => return Ok(()),
-                count => filled += count,
-            }
+            Read::End => return Ok(()),
         };
         counts.requests.set(counts.requests.get() + 1);
         let Some(head) = Head::parse(&buffer[..end]) else {
-            return answer(&mut stream, "400 Bad Request", "no request\n", false).await;
+            return refuse(program, &mut stream, "400 Bad Request", "no request\n").await;
         };
         if head.method == Method::Other || head.has_body {
-            return answer(&mut stream, "405 Method Not Allowed", "only GET and HEAD\n", false).await;
+            return refuse(program, &mut stream, "405 Method Not Allowed", "only GET and HEAD\n").await;
         }
         let goes_on = head.keeps_alive;
         match head.path.strip_prefix("/bytes/").map(str::parse) {
             Some(Ok(count)) if count <= BYTES => bytes(program, &mut stream, &head, count).await?,
             _ => {
-                // Attack: a peer that asks for more and more, and takes nothing.
                 let answered = program.timeout(STALL, respond(program, &mut stream, &head, counts)).await;
                 answered.unwrap_or(Err(Error::Ended))?;
             }
@@ -98,6 +96,32 @@ async fn serve(program: &Program, mut stream: TcpStream, counts: &Counts) -> Res
         }
         buffer.copy_within(end..filled, 0);
         filled -= end;
+    }
+}
+
+/// What was read.
+enum Read {
+    /// A head of so many bytes.
+    Head(usize),
+    /// More than a head may have.
+    TooLong,
+    /// The end of the connection.
+    End,
+}
+
+/// Reads until there is a head.
+async fn head(stream: &mut TcpStream, buffer: &mut [u8; MOST], filled: &mut usize) -> Result<Read, Error> {
+    loop {
+        if let Some(end) = request::end(&buffer[..*filled]) {
+            return Ok(Read::Head(end));
+        }
+        if *filled == MOST {
+            return Ok(Read::TooLong);
+        }
+        match stream.read(&mut buffer[*filled..]).await? {
+            0 => return Ok(Read::End),
+            count => *filled += count,
+        }
     }
 }
 
@@ -136,8 +160,9 @@ async fn bytes(
     let part = [b'x'; 16 << 10];
     while head.method == Method::Get && count > 0 {
         let most = usize::try_from(count).unwrap_or(usize::MAX).min(part.len());
-        let written = program.timeout(STALL, stream.write(&part[..most])).await;
-        count -= written.unwrap_or(Err(Error::Ended))? as u64;
+        let written = program.timeout(STALL, stream.write_all(&part[..most])).await;
+        written.unwrap_or(Err(Error::Ended))?;
+        count -= most as u64;
     }
     Ok(())
 }
@@ -165,9 +190,12 @@ async fn finish(stream: &mut TcpStream, head: &Head<'_>, status: &str, body: &st
     }
 }
 
-/// Answers, and ends the connection unless it goes on.
-async fn answer(stream: &mut TcpStream, status: &str, body: &str, keeps_alive: bool) -> Result<(), Error> {
-    begin(stream, status, "text/plain", body.len() as u64, keeps_alive).await?;
-    stream.write_all(body.as_bytes()).await?;
-    stream.shutdown()
+/// Answers what is no request for a page, and ends the connection.
+async fn refuse(program: &Program, stream: &mut TcpStream, status: &str, body: &str) -> Result<(), Error> {
+    let answer = async {
+        begin(stream, status, "text/plain", body.len() as u64, false).await?;
+        stream.write_all(body.as_bytes()).await?;
+        stream.shutdown()
+    };
+    program.timeout(STALL, answer).await.unwrap_or(Err(Error::Ended))
 }

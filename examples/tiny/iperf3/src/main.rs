@@ -114,7 +114,7 @@ async fn greet(program: Program, mut stream: TcpStream, bench: Rc<Bench>) {
     let Err(mut stream) = bench.offer(&cookie, stream) else { return };
     if !bench.begin(cookie) {
         // The peer may be gone.
-        let _ = stream.write_all(&[ACCESS_DENIED]).await;
+        let _ = program.timeout(PATIENCE, stream.write_all(&[ACCESS_DENIED])).await;
         return;
     }
     let peer = stream.peer();

@@ -14,7 +14,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use module::{Host, MODULE};
 use ringway_program::{Error, Program, TcpStream, log};
@@ -26,23 +26,42 @@ const HEAD: usize = 4 << 10;
 
 ringway_program::main!(main);
 
+/// What connections share.
+struct Shared {
+    host: RefCell<Host>,
+    /// A module is on the way. Attack: many connections that send parts of modules fill the memory.
+    loads: Cell<bool>,
+}
+
 async fn main(program: Program) -> Result<(), Error> {
     let mut listener = program.network()?.listen(80)?;
-    let host = Rc::new(RefCell::new(Host::new(program.clone())));
+    let shared = Rc::new(Shared { host: RefCell::new(Host::new(program.clone())), loads: Cell::new(false) });
     log!(program, "PUT a module");
     loop {
         let stream = listener.accept().await?;
-        let (own, host) = (program.clone(), host.clone());
+        let (own, shared) = (program.clone(), shared.clone());
         // Where there are as many tasks as there may be, the connection is closed.
         let _ = program.spawn(async move {
             // An error is the peer's, or it is late.
-            let _ = own.timeout(PATIENCE, serve(stream, &host)).await;
+            let _ = own.timeout(PATIENCE, serve(stream, &shared)).await;
         });
     }
 }
 
+/// Status and text of an answer.
+type Answer = (&'static str, String);
+
+fn refusal(why: String) -> Answer {
+    ("422 Unprocessable Content", why)
+}
+
+/// What the host found.
+fn done(result: Result<String, String>) -> Answer {
+    result.map_or_else(refusal, |text| ("200 OK", text))
+}
+
 /// Answers one request.
-async fn serve(mut stream: TcpStream, host: &RefCell<Host>) -> Result<(), Error> {
+async fn serve(mut stream: TcpStream, shared: &Shared) -> Result<(), Error> {
     let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
     let end = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -51,32 +70,62 @@ async fn serve(mut stream: TcpStream, host: &RefCell<Host>) -> Result<(), Error>
         match stream.read(&mut part).await? {
             0 => return Ok(()),
             // Attack: a head without end.
-            _ if bytes.len() >= HEAD => return answer(&mut stream, Err("the head is too long".into())).await,
+            _ if bytes.len() >= HEAD => {
+                return answer(&mut stream, refusal("the head is too long".into())).await;
+            }
             count => bytes.extend_from_slice(&part[..count]),
         }
     };
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let mut body = bytes.split_off(end);
+    let body = bytes.split_off(end);
     let mut words = head.split(' ');
     let answered = match (words.next(), words.next()) {
-        (Some("GET"), Some(path)) => host.borrow_mut().call(path),
+        (Some("GET"), Some(path)) => done(shared.host.borrow_mut().call(path)),
         (Some("PUT"), Some("/")) => match length(&head) {
-            Some(len) if len <= MODULE => {
-                if header(&head, "expect").is_some() {
-                    stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
-                }
-                let had = body.len();
-                body.resize(len, 0);
-                if let Some(rest) = body.get_mut(had..) {
-                    stream.read_exact(rest).await?;
-                }
-                host.borrow_mut().load(&body)
+            Some(_) if shared.loads.get() => {
+                ("503 Service Unavailable", "another module is on the way".into())
             }
-            _ => Err(format!("a module has a Content-Length of at most {MODULE} bytes")),
+            Some(len) if len <= MODULE => load(&mut stream, shared, &head, body, len).await?,
+            _ => refusal(format!("a module has a Content-Length of at most {MODULE} bytes")),
         },
-        _ => Err("use PUT / and GET /FUNCTION/NUMBER/...".into()),
+        _ => refusal("use PUT / and GET /FUNCTION/NUMBER/...".into()),
     };
     answer(&mut stream, answered).await
+}
+
+/// Says that no module is on the way, also if the peer is late.
+struct Loads<'a>(&'a Cell<bool>);
+
+impl Drop for Loads<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// Receives a module of so many bytes, which begins with `body`, and runs it.
+async fn load(
+    stream: &mut TcpStream,
+    shared: &Shared,
+    head: &str,
+    mut body: Vec<u8>,
+    len: usize,
+) -> Result<Answer, Error> {
+    shared.loads.set(true);
+    let _loads = Loads(&shared.loads);
+    if header(head, "expect").is_some() {
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+    }
+    let mut part = [0; 4096];
+    // The memory grows with what came, not with what the peer announces.
+    while body.len() < len {
+        let most = part.len().min(len - body.len());
+        match stream.read(&mut part[..most]).await? {
+            0 => return Err(Error::Ended),
+            count => body.extend_from_slice(&part[..count]),
+        }
+    }
+    body.truncate(len);
+    Ok(done(shared.host.borrow_mut().load(&body)))
 }
 
 /// The value of a header.
@@ -89,11 +138,7 @@ fn length(head: &str) -> Option<usize> {
     header(head, "content-length")?.parse().ok()
 }
 
-async fn answer(stream: &mut TcpStream, answered: Result<String, String>) -> Result<(), Error> {
-    let (status, body) = match answered {
-        Ok(body) => ("200 OK", body),
-        Err(why) => ("422 Unprocessable Content", why),
-    };
+async fn answer(stream: &mut TcpStream, (status, body): Answer) -> Result<(), Error> {
     let len = body.len() + 1;
     let text = format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{body}\n");
     stream.write_all(text.as_bytes()).await?;

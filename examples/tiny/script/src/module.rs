@@ -8,8 +8,9 @@ use wasmi::{
     Caller, Config, Engine, Instance, Linker, Module, Store, StoreLimits, StoreLimitsBuilder, Val, ValType,
 };
 
-/// Largest module in bytes, and its largest memory and table. Attack: a module that takes all memory.
-pub const MODULE: usize = 1 << 20;
+/// Largest module in bytes. Attack: one that is compiled for long: nobody else has a turn until it is.
+pub const MODULE: usize = 128 << 10;
+/// Bytes of its memory, and elements of its table. Attack: a module that takes all memory; it has one of each.
 const MEMORY: usize = 8 << 20;
 const TABLE: usize = 10_000;
 /// Steps of a call, and of the module's start. Attack: one that never ends, while nobody else has a turn.
@@ -26,26 +27,35 @@ struct Data {
 /// A module that runs, and the host of it.
 pub struct Host {
     program: Program,
-    engine: Engine,
     running: Option<(Store<Data>, Instance)>,
 }
 
 impl Host {
     /// Without a module.
     pub fn new(program: Program) -> Host {
-        let mut config = Config::default();
-        config.consume_fuel(true);
-        Host { program, engine: Engine::new(&config), running: None }
+        Host { program, running: None }
     }
 
-    /// Replaces the module. If the new one is wrong, the old one stays.
+    /// Replaces the module. If the new one is no module, the old one stays; if it can't start, there is none.
     pub fn load(&mut self, bytes: &[u8]) -> Result<String, String> {
-        let module = Module::new(&self.engine, bytes).map_err(|error| error.to_string())?;
-        let limits = StoreLimitsBuilder::new().memory_size(MEMORY).table_elements(TABLE).instances(1).build();
-        let mut store = Store::new(&self.engine, Data { program: self.program.clone(), limits });
+        let mut config = Config::default();
+        config.consume_fuel(true).wasm_multi_memory(false);
+        // An engine keeps the code of all modules that it has compiled.
+        let engine = Engine::new(&config);
+        let module = Module::new(&engine, bytes).map_err(|error| error.to_string())?;
+        // There is no memory for two.
+        self.running = None;
+        let limits = StoreLimitsBuilder::new()
+            .memory_size(MEMORY)
+            .memories(1)
+            .table_elements(TABLE)
+            .tables(1)
+            .instances(1)
+            .build();
+        let mut store = Store::new(&engine, Data { program: self.program.clone(), limits });
         store.limiter(|data| &mut data.limits);
         store.set_fuel(FUEL).map_err(|error| error.to_string())?;
-        let mut linker = Linker::new(&self.engine);
+        let mut linker = Linker::new(&engine);
         let say = |caller: Caller<'_, Data>, number: i64| log!(caller.data().program, "the module: {number}");
         linker.func_wrap("host", "log", say).map_err(|error| error.to_string())?;
         let instance =
