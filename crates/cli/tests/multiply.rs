@@ -212,7 +212,7 @@ fn drops(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn a_function_multiplies_and_shrinks_without_loss() {
-    for isolation in isolations() {
+    for isolation in isolations().into_iter().chain(["worker"]) {
         let instances = "min = 1, max = 3, idle = \"1s\", shrink = \"500ms\"";
         let lab = Lab::new(&format!("multiply-{isolation}"), &file(isolation, instances, 60));
         lab.ok(&["up", "lab.toml", "--detach"]);
@@ -307,6 +307,13 @@ fn an_instance_that_is_killed_loses_only_its_own_flows() {
             assert!(Instant::now() < end, "{name} is started again");
         }
         until("it has its ports", || is_attached(&lab, name));
+        // Its flows have others by now. Once the last frame of each has come, none is under way.
+        its.iter().for_each(|flow| ends.send(false, *flow));
+        let end = Instant::now() + LONG;
+        while its.iter().any(|flow| ends.flows[0][flow].came < ends.flows[0][flow].sent) {
+            ends.take(false, Duration::from_millis(10));
+            assert!(Instant::now() < end, "{name}: its flows go on");
+        }
         ends.finish();
         ends.both_ways(flows);
     }

@@ -276,7 +276,7 @@ impl Fabric {
         self.ports.insert(name, record);
         self.publish();
         for ((worker, bit), source) in wake_bits.into_iter().zip(sources) {
-            self.workers[worker].handle.send(Command::Add { bit, source });
+            self.workers[worker].handle.send(Command::Add { bit, source: source.on(worker) });
         }
         Ok(())
     }
@@ -408,7 +408,7 @@ impl Fabric {
                 Some(To::Patch(name)) => {
                     let peer = self.ports.get(name).filter(|peer| !peer.leaving);
                     peer.map_or(Target::Nowhere, |peer| match &peer.spec.instance {
-                        Some(end) => self.ends(end, &ends, record.worker()),
+                        Some(end) => self.ends(end, &ends),
                         None => Target::Patch(peer.id),
                     })
                 }
@@ -431,6 +431,7 @@ impl Fabric {
             world.rx.extend(record.rx.iter().cloned());
         }
         self.published.replace(Arc::new(world)).leave();
+        self.limit_instances();
         self.link_functions();
     }
 

@@ -78,8 +78,7 @@ impl Forwarder {
         let burst = if meter.is_close() { own.copy(&burst) } else { burst };
         let count = burst.len();
         if count == 0 {
-            (source.waiting, source.flooded, source.missed.frames) = (None, 0, 0);
-            return Served::Idle;
+            return source.rest();
         }
         let Some(port) = port else {
             source.tx.release(turn, count);
@@ -88,6 +87,7 @@ impl Forwarder {
         };
         if let Some(held) = &port.held {
             held.wait();
+            source.backlog.is_blocked = true;
             return Served::Waiting;
         }
         if let Some(place) = &port.place {
@@ -124,6 +124,7 @@ impl Forwarder {
                 break;
             }
         }
+        source.backlog.end(done < count);
         let counters = &source.counters;
         add(&counters.bursts, 1);
         add(&counters.tx_frames, done as u64);
@@ -171,8 +172,54 @@ impl Forwarder {
     }
 }
 
-/// Full bursts in a row after which a queue counts as half full: a thousand frames, and not once fewer than a burst.
-const FULL: u32 = 16;
+/// Takes in a row that must find a source half full until its worker counts as too slow: it was not empty meanwhile,
+/// and a thousand frames left it.
+const TAKES: u32 = 16;
+/// How long that must last, in nanoseconds: a sender may fill a large ring at once, which a worker empties sooner.
+const LASTS: u64 = 5_000_000;
+
+/// Whether frames come faster than a source's worker passes them on.
+#[derive(Debug, Default)]
+struct Backlog {
+    /// Takes in a row that found the source half full, while anything depends on it.
+    takes: u32,
+    /// When the first of them was.
+    since: u64,
+    /// Whether the first frame waits for a destination, so that those behind it do, whatever the worker does.
+    is_blocked: bool,
+    /// Whether frames of the last burst will be taken again.
+    is_retaken: bool,
+}
+
+impl Backlog {
+    /// Another take. `half`: whether it found the source half full; `None`: no more is known than before.
+    #[inline]
+    fn see(&mut self, half: Option<bool>, now: u64) {
+        match half {
+            _ if self.is_blocked => self.takes = 0,
+            Some(false) => self.takes = 0,
+            Some(true) => {
+                if self.takes == 0 {
+                    self.since = now;
+                }
+                self.takes = self.takes.saturating_add(1);
+            }
+            None => {}
+        }
+    }
+
+    /// A burst was passed on. `rest`: some of its frames stay.
+    #[inline]
+    fn end(&mut self, rest: bool) {
+        self.is_retaken = rest;
+        self.is_blocked &= rest;
+    }
+
+    #[inline]
+    fn lasts(&self, now: u64) -> bool {
+        self.takes >= TAKES && now.saturating_sub(self.since) >= LASTS
+    }
+}
 
 /// A TX queue and its worker's state for it.
 pub struct Source {
@@ -190,29 +237,50 @@ pub struct Source {
     pub flooded: usize,
     /// Ports that still need a copy of its first frames, since another worker had their queue locked.
     pub missed: Missed,
-    /// Number of full bursts in a row, while anything depends on it.
-    full: u32,
+    /// The number of its worker.
+    worker: usize,
+    backlog: Backlog,
 }
 
 impl Source {
     /// Source `tx` of queue `queue` of a port.
     pub fn new(tx: Box<dyn TxQueue>, port: PortId, queue: u16, counters: CountersRef) -> Source {
-        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed: Missed::default(), full: 0 }
+        let (missed, backlog) = (Missed::default(), Backlog::default());
+        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog }
     }
 
-    /// The instances of its worker to which its frames go, as a mask, if at least half of the queue is full. Where that
-    /// is unknown, several bursts in a row must have been full.
+    /// The same on worker number `worker`.
+    pub fn on(self, worker: usize) -> Source {
+        Source { worker, backlog: Backlog::default(), ..self }
+    }
+
+    /// It has no frames.
+    fn rest(&mut self) -> Served {
+        (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
+        self.backlog = Backlog::default();
+        Served::Idle
+    }
+
+    /// The instances of its worker to which its frames go, as a mask, if the worker does not keep up: again and again
+    /// at least half of the queue is full. Where that is unknown, bursts must be full.
     #[inline]
     fn crowded(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, target: &Target) -> u32 {
         match target {
-            Target::Instances(ends) if ends.near > 0 && self.is_half_full(turn, burst) => ends.near,
+            Target::Instances(ends) => match ends.near(self.worker) {
+                near if near > 0 && self.is_behind(turn, burst) => near,
+                _ => 0,
+            },
             _ => 0,
         }
     }
 
-    fn is_half_full(&mut self, turn: &Turn<'_>, burst: &Burst<'_>) -> bool {
-        self.full = if burst.room() == 0 { self.full.saturating_add(1) } else { 0 };
-        self.tx.is_half_full(turn).unwrap_or(self.full >= FULL)
+    fn is_behind(&mut self, turn: &Turn<'_>, burst: &Burst<'_>) -> bool {
+        let half = match self.tx.is_half_full(turn) {
+            None => (!self.backlog.is_retaken).then_some(burst.room() == 0),
+            known => known,
+        };
+        self.backlog.see(half, turn.now);
+        self.backlog.lasts(turn.now)
     }
 }
 
@@ -269,7 +337,7 @@ struct Delivery<'d, 'b, 't> {
     burst: &'d Burst<'b>,
     verdicts: &'d Verdicts,
     survey: Survey,
-    /// Instances of the source's worker, as a mask, while half of the source is full.
+    /// Instances of the source's worker, as a mask, while that does not keep up with the source.
     crowded: u32,
     source: &'d mut Source,
     port: &'d Port,
@@ -310,6 +378,7 @@ impl<'d> Delivery<'d, '_, '_> {
         let mut cut = Cut { at: end, full: None, busy: 0 };
         let mut open: ArrayVec<Destination<'d>, BURST> = ArrayVec::new();
         let mut unsuited = self.reserve(lists, completer, &mut open, &mut cut);
+        self.source.backlog.is_blocked = cut.full.is_some();
         if cut.at == start {
             self.wait(&cut);
             return start;

@@ -92,6 +92,8 @@ struct Hosted {
     active: bool,
     /// `active`, inverted, for other threads.
     idle: Arc<AtomicBool>,
+    /// Whether frames don't wake it: it looks for them.
+    polls: bool,
     suspended: bool,
     /// Whether its doorbell rang.
     rung: bool,
@@ -105,8 +107,6 @@ pub struct Functions {
     /// Nanoseconds for which a function polls its ports after the last frame.
     spin: u64,
     all: Vec<Hosted>,
-    /// Number of those that have something to do.
-    active: usize,
     /// The one that comes first in the next turn.
     first: usize,
     /// While queues pass frames on, none runs before this time: as long after their last turn as that took.
@@ -157,6 +157,7 @@ impl Functions {
             life: Life::Unbuilt(Box::new(build)),
             active: false,
             idle,
+            polls: false,
             suspended: false,
             rung: false,
             due: None,
@@ -167,7 +168,6 @@ impl Functions {
     pub fn release(&mut self, number: u64) {
         let Some(at) = self.all.iter().position(|hosted| hosted.number == number) else { return };
         let hosted = self.all.swap_remove(at);
-        self.active -= usize::from(hosted.active);
         // An element's clean-up may panic.
         let (name, ports) = (hosted.name.clone(), hosted.ports.clone());
         if catch_unwind(AssertUnwindSafe(|| drop(hosted))).is_err() {
@@ -180,7 +180,7 @@ impl Functions {
     pub fn suspend(&mut self, number: u64, suspended: bool) {
         for hosted in self.all.iter_mut().filter(|hosted| hosted.number == number) {
             hosted.suspended = suspended;
-            self.active += usize::from(hosted.activate());
+            hosted.activate();
             hosted.rung = true;
         }
     }
@@ -189,7 +189,7 @@ impl Functions {
     pub fn wake(&mut self, bit: usize) -> bool {
         let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.bit == bit) else { return false };
         hosted.rung = true;
-        self.active += usize::from(hosted.activate());
+        hosted.activate();
         true
     }
 
@@ -204,18 +204,22 @@ impl Functions {
         let count = self.all.len();
         let mut may_run = !queues || self.resumes <= now;
         // Without the time of the queues in this turn.
-        let began = if self.active > 0 { clock.now() } else { now };
+        let mut began = None;
         self.first = self.first.checked_rem(count).unwrap_or(0);
         let first = self.first;
         for at in (first..count).chain(0..first) {
             let Some(hosted) = self.all.get_mut(at) else { continue };
             if hosted.due.is_some_and(|due| due <= now) {
                 hosted.due = None;
-                self.active += usize::from(hosted.activate());
+                hosted.activate();
+            }
+            if hosted.polls && !hosted.suspended && may_run && hosted.poll(now) {
+                hosted.activate();
             }
             if hosted.active && !hosted.suspended && may_run {
+                let began = *began.get_or_insert_with(|| clock.now());
                 hosted.due = None;
-                hosted.turn();
+                hosted.turn(now);
                 let ended = clock.now();
                 // All functions together get as much time as the queues.
                 let took = ended.saturating_sub(began);
@@ -225,10 +229,9 @@ impl Functions {
                     may_run = !queues;
                 }
                 hosted.due = hosted.due.map(|rest| ended.saturating_add(rest));
-                self.active -= usize::from(!hosted.active);
                 hosted.idle.store(!hosted.active, SeqCst);
             }
-            ran.busy |= hosted.active && !hosted.suspended;
+            ran.busy |= (hosted.active || hosted.polls) && !hosted.suspended;
             ran.due = ran.due.into_iter().chain(hosted.due.filter(|_| !hosted.suspended)).min();
         }
         ran
@@ -249,7 +252,7 @@ impl Functions {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| hosted.built(built))) {
             hosted.end(format!("an element panicked: {}", message(&*panic)));
         }
-        self.active += usize::from(hosted.activate());
+        hosted.activate();
     }
 }
 
@@ -259,14 +262,24 @@ pub fn build(build: Build, breath: Breath) -> Result<Built, Box<dyn Any + Send>>
 }
 
 impl Hosted {
-    /// Makes it active; `false` if it is.
-    fn activate(&mut self) -> bool {
+    fn activate(&mut self) {
         self.idle.store(false, SeqCst);
-        !std::mem::replace(&mut self.active, true)
+        self.active = true;
+    }
+
+    /// Looks for frames that don't wake it; whether there are any.
+    fn poll(&mut self, now: u64) -> bool {
+        let found;
+        (found, self.polls) = match &mut self.life {
+            Life::Running(resident) => resident.poll(now),
+            _ => (false, false),
+        };
+        found
     }
 
     /// A turn. Afterwards `due` is the time from now until it is due, if it is idle.
-    fn turn(&mut self) {
+    fn turn(&mut self, now: u64) {
+        self.polls = false;
         let Life::Running(resident) = &mut self.life else {
             self.active = false;
             return;
@@ -276,11 +289,12 @@ impl Hosted {
             if rung {
                 resident.rung();
             }
-            resident.turn(TASKS)
+            resident.turn(TASKS, now)
         }));
         match turned {
             Ok(Next::Busy) => {}
             Ok(Next::Idle(due)) => (self.active, self.due) = (false, due),
+            Ok(Next::Polls(due)) => (self.active, self.polls, self.due) = (false, true, due),
             Ok(Next::Greedy) => self.end("its packets exceed its memory".into()),
             Ok(Next::Stopped) => self.end("its configuration stopped it".into()),
             Err(panic) => {
@@ -295,7 +309,7 @@ impl Hosted {
         let former = std::mem::replace(&mut self.life, Life::Ended);
         // What a panic left behind may panic again.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(former)));
-        self.active = false;
+        (self.active, self.polls) = (false, false);
         self.reports.add(self.number, FunctionReport::Ended(reason));
     }
 
@@ -515,6 +529,13 @@ mod tests {
             assert!(sender.flush());
             functions.wake(3);
             assert_eq!(rest(&mut functions), !polls);
+            // While it polls, it has nothing to do.
+            assert!(functions.all[0].idle.load(SeqCst) && functions.all[0].polls == polls);
+            sender.push(Pool::new().copy(&[5; 60]).unwrap().into_parcel());
+            assert!(sender.flush());
+            assert_eq!(rest(&mut functions), !polls);
+            assert_eq!(inside.counters.rx_drops[Reason::Down as usize].load(SeqCst), 0);
+            assert_eq!(inside.from.waiting(), if polls { 2 } else { 1 }, "nobody rang for the second frame");
         }
     }
 

@@ -6,7 +6,7 @@ use ringway_host::EventFd;
 use ringway_spec::InstanceEnd;
 use ringway_switch::{FlowHash, INSTANCES, NOWHERE, PortId, Spread, Tick, Verdicts, flow_key};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// How long, in nanoseconds, frames must wait at every instance until another instance is needed: half of the room is
 /// taken. A burst of frames is shorter.
@@ -67,6 +67,8 @@ pub struct Instances {
     reported: AtomicU64,
     /// When an instance was last seen pressed.
     pressed: AtomicU64,
+    /// Number of instances from which on no other is needed.
+    most: AtomicU32,
 }
 
 impl Instances {
@@ -80,12 +82,18 @@ impl Instances {
             news: AtomicBool::new(false),
             reported: AtomicU64::new(0),
             pressed: AtomicU64::new(now),
+            most: AtomicU32::new(u32::MAX),
         })
     }
 
     /// Changes the instances that get new flows, and those that keep the ones that they have.
     pub fn assign(&self, open: u32, there: u32, now: u64) {
         self.spread.assign(open, there, Tick::at(now));
+    }
+
+    /// Sets the number of instances from which on no other is needed: that of the workers, if they run them.
+    pub fn limit(&self, most: u32) {
+        self.most.store(most, Relaxed);
     }
 
     /// Number of flows of each instance.
@@ -122,7 +130,8 @@ impl Instances {
         let all = (0..INSTANCES)
             .filter(|instance| open >> instance & 1 != 0)
             .all(|instance| self.gauges[instance].iter().any(|gauge| gauge.is_pressed(now)));
-        if all && now.saturating_sub(self.reported.load(Relaxed)) >= REPORTS {
+        let helps = open.count_ones() < self.most.load(Relaxed);
+        if all && helps && now.saturating_sub(self.reported.load(Relaxed)) >= REPORTS {
             self.reported.store(now, Relaxed);
             self.news.store(true, Relaxed);
             self.alarm.signal();
@@ -149,22 +158,33 @@ pub struct Ends {
     pub instances: Arc<Instances>,
     /// Their ports.
     pub ports: Arc<[PortId; INSTANCES]>,
-    /// Instances whose ports are served by the worker of the port that frames come from, as a mask.
-    pub near: u32,
+    /// The instances of each worker, as a mask.
+    near: Arc<[u32]>,
 }
 
 impl Ends {
-    /// The target of frames for an end: the ports of the instances, each with whether the worker of the port that the
-    /// frames come from serves it.
-    pub fn target(instances: Arc<Instances>, ports: impl Iterator<Item = (u16, PortId, bool)>) -> Target {
-        let (mut all, mut near) = ([NOWHERE; INSTANCES], 0);
-        for (number, port, is_near) in ports {
-            if let Some(slot) = all.get_mut(usize::from(number)) {
-                *slot = port;
-                near |= u32::from(is_near) << number;
-            }
+    /// The target of frames for an end: the ports of the instances, each with its instance's worker, of `workers`.
+    pub fn target(
+        instances: Arc<Instances>,
+        ports: impl Iterator<Item = (u16, PortId, Option<usize>)>,
+        workers: usize,
+    ) -> Target {
+        let (mut ends, mut near, mut all) = ([NOWHERE; INSTANCES], vec![0; workers], 0);
+        for (number, port, worker) in ports {
+            let Some(slot) = ends.get_mut(usize::from(number)) else { continue };
+            *slot = port;
+            all |= 1 << number;
+            worker.and_then(|worker| near.get_mut(worker)).into_iter().for_each(|near| *near |= 1 << number);
         }
-        Target::Instances(Ends { instances, ports: Arc::new(all), near })
+        // Where all instances share a worker, another one takes no work off it.
+        near.iter_mut().filter(|near| **near == all).for_each(|near| *near = 0);
+        Target::Instances(Ends { instances, ports: Arc::new(ends), near: near.into() })
+    }
+
+    /// The instances that run on a worker, as a mask; none if no other worker has any.
+    #[inline]
+    pub fn near(&self, worker: usize) -> u32 {
+        self.near.get(worker).copied().unwrap_or(0)
     }
 
     /// Finds the port of each frame of a burst.

@@ -111,7 +111,7 @@ pub fn end(function: &Function, side: usize) -> Option<InstanceEnd> {
 }
 
 /// The worker of an instance's ends, if the first one's is `worker`: instances in the data process are on different
-/// workers.
+/// workers, as long as there are enough.
 pub fn worker(fabric: &Fabric, function: &Function, worker: Option<&String>) -> Option<String> {
     let further = function.instance.as_ref().map_or(0, |instance| usize::from(instance.number - 1));
     let worker = worker?;

@@ -26,6 +26,7 @@ fn set<H: Header>(bytes: &mut [u8], at: usize, value: H) {
 struct Transport<'a> {
     bytes: &'a mut [u8],
     checksum: Option<usize>,
+    is_udp: bool,
 }
 
 impl Transport<'_> {
@@ -33,7 +34,12 @@ impl Transport<'_> {
         if let Some(at) = self.checksum
             && let Some(old) = get16(self.bytes, at)
         {
-            set(self.bytes, at, U16::new(change(old)));
+            let new = match change(old) {
+                // In UDP, 0 means no checksum (RFC 768).
+                0 if self.is_udp => u16::MAX,
+                new => new,
+            };
+            set(self.bytes, at, U16::new(new));
         }
     }
 
@@ -66,10 +72,10 @@ pub(super) fn rewrite(packet: &mut Packet, flow: &mut Flow, reply: bool, kind: R
         (_, protocol @ (Protocol::TCP | Protocol::UDP)) => protocol.checksum_at(),
         _ => None,
     };
-    // A UDP checksum of 0 means no checksum.
+    // UDP without a checksum stays without one.
     let is_udp = ip.protocol == Protocol::UDP;
     let checksum = checksum.filter(|at| first && !(is_udp && get16(transport, *at) == Some(0)));
-    let mut transport = Transport { bytes: transport, checksum };
+    let mut transport = Transport { bytes: transport, checksum, is_udp };
     let (source, destination) = match (kind, reply) {
         (RewriterKind::Address, false) => (Some(to.source), None),
         (RewriterKind::Address, true) => (None, Some(to.destination)),

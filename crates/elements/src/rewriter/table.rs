@@ -60,6 +60,13 @@ pub struct Owner {
     pub timeouts: [Timeouts; 3],
 }
 
+impl Owner {
+    /// Marks its flows for removal.
+    fn renew(&mut self) {
+        (self.count, self.epoch) = (0, self.epoch.wrapping_add(1));
+    }
+}
+
 /// One flow and its reply, on one cache line: a packet reads nothing else of it.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
@@ -460,13 +467,14 @@ impl FlowSet {
 
     /// Marks all flows for removal; lookups no longer find them.
     pub fn renew_all(&mut self) {
-        (0..self.owners.len() as u16).for_each(|owner| self.renew_owner(owner));
+        self.owners.iter_mut().for_each(Owner::renew);
+        self.old = 0;
     }
 
     /// Marks the flows of an owner for removal; lookups no longer find them.
     pub fn renew_owner(&mut self, owner: u16) {
         if let Some(owner) = self.owners.get_mut(usize::from(owner)) {
-            (owner.count, owner.epoch) = (0, owner.epoch.wrapping_add(1));
+            owner.renew();
             self.old = 0;
         }
     }
@@ -709,6 +717,15 @@ mod tests {
         // All are in use again.
         assert!(add(&mut set, 200, false, 60).is_some());
         assert_eq!((set.len(), set.evictions), (100, 1));
+    }
+
+    #[test]
+    fn all_owners_are_renewed() {
+        let mut set = set(1, 0);
+        let owner = set.owners[0].clone();
+        while set.new_owner(owner.clone()).is_some() {}
+        set.renew_all();
+        assert!(set.owners.len() == 1 << 16 && set.owners.iter().all(|owner| owner.epoch == 1));
     }
 
     #[test]

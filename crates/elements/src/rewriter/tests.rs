@@ -2,6 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use ringway_click::{HandlerCall, Options, Rebuild, Recorder, Router, Succession, Turn};
 use ringway_click_lang::{Anything, Source};
+use ringway_wire::checksum::Sum;
 
 /// A pattern whose new address identifies it.
 fn pattern(version: u32) -> String {
@@ -116,6 +117,36 @@ proptest! {
         let capacity: u32 = router.read("r.capacity").unwrap().parse().unwrap();
         prop_assert!(all <= capacity);
     }
+}
+
+#[test]
+fn a_udp_checksum_does_not_become_none() {
+    let keys = [key(5), key(0x0a00_0001).reverse()];
+    let mut flow = Flow { keys, ..Flow::default() };
+    let (pool, mut ones) = (ringway_frame::packet::Pool::new(), 0);
+    for kind in [RewriterKind::Udp, RewriterKind::Pair] {
+        for word in 0..=u16::MAX {
+            let udp = |key: FlowKey, checksum: u16| {
+                let ports = [key.source_port, key.destination_port, 10, checksum, word];
+                ports.map(u16::to_be_bytes).concat()
+            };
+            let sum = |key: FlowKey| {
+                let ends = [key.source, key.destination].map(Ipv4Addr::from_bits);
+                let mut sum = Sum::pseudo_v4(ends[0], ends[1], 17, 10);
+                sum.add(&udp(key, 0));
+                sum.finish_nonzero()
+            };
+            let mut bytes = vec![0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0];
+            bytes.extend([keys[0].source, keys[0].destination].map(u32::to_be_bytes).concat());
+            bytes.extend(udp(keys[0], sum(keys[0])));
+            let mut packet = pool.copy(&bytes).unwrap();
+            packet.set_network_header(0, 20);
+            let to = super::change::rewrite(&mut packet, &mut flow, false, kind);
+            assert_eq!(packet.data()[20..], udp(to, sum(to)), "{word}");
+            ones += usize::from(sum(to) == u16::MAX);
+        }
+    }
+    assert_eq!(ones, 2, "one with each kind");
 }
 
 #[test]

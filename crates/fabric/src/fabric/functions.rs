@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Where a function runs.
 pub(super) struct FunctionRecord {
-    worker: usize,
+    pub(super) worker: usize,
     bit: usize,
     /// Its doorbell, which watches the socket by which connections to its handlers come.
     line: Arc<Line>,
     /// Its lanes, by the names of its ports in the fabric.
-    ports: Vec<(String, Arc<Inside>)>,
+    pub(super) ports: Vec<(String, Arc<Inside>)>,
     /// Whether it is in a chain.
     chained: bool,
     /// Whether it is an instance of a function that multiplies.
-    multiplies: bool,
+    pub(super) multiplies: bool,
     /// Whether it has nothing to do.
     idle: Arc<AtomicBool>,
 }
@@ -83,18 +83,17 @@ impl Fabric {
         let jobs = ports.iter().map(|(port, inside)| (port.clone(), Job::Join(inside.clone()))).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
         self.functions.insert(number, FunctionRecord { worker, bit, line, ports, chained, multiplies, idle });
-        self.link_functions();
+        self.adapt(multiplies);
         Ok(jobs)
     }
 
     /// Ends a function. Returns the jobs that take its ports back.
     pub fn stop_function(&mut self, number: u64) -> Vec<(String, Job)> {
-        let Some(FunctionRecord { worker, bit, line, ports, .. }) = self.functions.remove(&number) else {
-            return Vec::new();
-        };
+        let Some(record) = self.functions.remove(&number) else { return Vec::new() };
+        let FunctionRecord { worker, bit, line, ports, multiplies, .. } = record;
         line.unwatch();
         // Before the function ends, so that its neighbours send nothing to it any more.
-        self.link_functions();
+        self.adapt(multiplies);
         ports.iter().for_each(|(_, inside)| inside.hand_to(None));
         self.workers[worker].handle.send(Command::RemoveFunction(number));
         self.free_bits([(worker, bit)]);
@@ -146,6 +145,15 @@ impl Fabric {
     /// The lanes of the function that has this port.
     pub(super) fn inside_of(&self, port: &str) -> Option<Arc<Inside>> {
         self.functions.values().find_map(|record| record.inside(port)).cloned()
+    }
+
+    /// Makes the others know that a function came or ended; where an instance runs is part of the world.
+    fn adapt(&mut self, multiplies: bool) {
+        if multiplies {
+            self.publish();
+        } else {
+            self.link_functions();
+        }
     }
 
     /// Makes neighbours in chains hand frames on by ownership: those of a function go to the lane of the function at

@@ -6,10 +6,10 @@ use crate::proto::{Event, InstanceLoad};
 use crate::world::Target;
 use ringway_spec::InstanceEnd;
 use ringway_switch::PortId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Ports by function and end, each with its instance and its worker.
+/// Ports by function and end, each with its instance and that one's worker.
 pub(super) type InstancePorts = BTreeMap<(String, u16), Vec<(u16, PortId, Option<usize>)>>;
 
 impl Fabric {
@@ -30,23 +30,42 @@ impl Fabric {
     }
 
     pub(super) fn instance_ports(&self) -> InstancePorts {
+        let hosts: BTreeMap<&str, usize> = self.hosts().collect();
         let mut all = InstancePorts::new();
-        for record in self.ports.values().filter(|record| !record.leaving) {
+        for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
             if let Some(end) = &record.spec.instance {
                 let ports = all.entry((end.of.clone(), end.side)).or_default();
-                ports.push((end.number, record.id, record.worker()));
+                // One that does not run will be where its ports are.
+                let own = hosts.get(name.as_str()).copied().or_else(|| record.worker());
+                ports.push((end.number, record.id, own));
             }
         }
         all
     }
 
-    /// The target of frames for an end of a function, which `worker` takes where they come from.
-    pub(super) fn ends(&self, end: &InstanceEnd, all: &InstancePorts, worker: Option<usize>) -> Target {
+    /// The ports of instances that run on workers, each with the instance's worker. A port may have been moved to
+    /// another one.
+    fn hosts(&self) -> impl Iterator<Item = (&str, usize)> {
+        let multiply = self.functions.values().filter(|record| record.multiplies);
+        multiply.flat_map(|record| record.ports.iter().map(|(port, _)| (port.as_str(), record.worker)))
+    }
+
+    /// Functions whose instances run on workers need no more of them than there are workers.
+    pub(super) fn limit_instances(&self) {
+        let of = |(port, _)| Some(self.ports.get(port)?.spec.instance.as_ref()?.of.as_str());
+        let hosted: BTreeSet<&str> = self.hosts().filter_map(of).collect();
+        for (function, instances) in &self.instances {
+            let is_hosted = hosted.contains(function.as_str());
+            instances.limit(if is_hosted { self.workers.len() as u32 } else { u32::MAX });
+        }
+    }
+
+    /// The target of frames for an end of a function.
+    pub(super) fn ends(&self, end: &InstanceEnd, all: &InstancePorts) -> Target {
         let ports = all.get(&(end.of.clone(), end.side));
         match (self.instances.get(&end.of), ports) {
             (Some(instances), Some(ports)) => {
-                let ports = ports.iter().map(|(number, port, own)| (*number, *port, *own == worker));
-                Ends::target(instances.clone(), ports)
+                Ends::target(instances.clone(), ports.iter().copied(), self.workers.len())
             }
             _ => Target::Nowhere,
         }
@@ -80,5 +99,55 @@ impl Fabric {
     pub(super) fn pressed(&self) -> impl Iterator<Item = Event> {
         let pressed = self.instances.values().filter(|instances| instances.take_news());
         pressed.map(|instances| Event::Pressed { function: instances.function.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_spec::{self as spec, Configuration, Function, Instance, Isolation, Kind, Poll, Port};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn an_instance_stays_on_its_worker_when_its_port_moves() {
+        let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
+        let worker = |name: &str| spec::Worker {
+            name: name.into(),
+            core: None,
+            poll: Poll::Adaptive,
+            spin: 0,
+            hold: 0,
+        };
+        let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page, 7, &[]).unwrap();
+        let end = InstanceEnd { of: "f".into(), number: 0, side: 0, flows: 64, idle: 1, drain: 1 };
+        let port = Port::new("a", Kind::new("null", &()), None);
+        let port = Port { worker: Some("w1".into()), instance: Some(end), ..port };
+        fabric.add_port(port, 0).unwrap();
+        let place = |fabric: &Fabric| fabric.instance_ports()[&("f".to_string(), 0)][0].2;
+        assert_eq!(place(&fabric), Some(1));
+        let instances = spec::Instances { min: 1, max: 2, flows: 64, idle: 1, shrink: 1, drain: 1 };
+        let function = Function {
+            name: "f".into(),
+            configuration: Configuration { file: None, text: "Idle -> Discard;".into() },
+            program: None,
+            isolation: Isolation::Worker,
+            fallback: false,
+            parameters: Vec::new(),
+            ports: vec!["a".into()],
+            chained: false,
+            devices: Vec::new(),
+            memory: 32 << 20,
+            core: None,
+            burst: 64,
+            start: true,
+            first_frame: false,
+            instance: Some(Instance { of: "f".into(), number: 1, instances }),
+        };
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        fabric.start_function(1, function, ("handlers".into(), theirs.into())).unwrap();
+        fabric.move_port("a", Some("w0")).unwrap();
+        assert_eq!(place(&fabric), Some(1), "the function did not move");
+        fabric.stop_function(1);
+        assert_eq!(place(&fabric), Some(0));
     }
 }

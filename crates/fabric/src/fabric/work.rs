@@ -268,6 +268,7 @@ impl Fabric {
             }
         }
         for (slot, source) in record.slots.iter().zip(sources) {
+            let source = source.on(slot.worker);
             self.workers[slot.worker].handle.send(Command::Add { bit: slot.bit, source });
         }
         found?;

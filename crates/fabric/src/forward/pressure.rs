@@ -1,5 +1,6 @@
 //! Tests of when a function on a worker needs another instance, in virtual time.
 
+use super::Served;
 use super::tests::{Bench, frame};
 use crate::instances::{Ends, Instances, Place};
 use crate::world::Target;
@@ -10,13 +11,17 @@ use std::sync::Arc;
 
 const MS: u64 = 1_000_000;
 
-/// Port 0 sends to the instances at ports 1 and 2 of a function; the first is `near` the source, and `by_worker`.
-fn bench(near: bool, by_worker: bool, half: Option<bool>) -> (Bench, Arc<Instances>) {
+/// Port 0, on worker 0, sends to the instances at ports 1 and 2 of a function, on these of three workers. They run
+/// there if `by_worker`.
+fn bench(workers: [usize; 2], by_worker: bool, half: Option<bool>) -> (Bench, Arc<Instances>) {
     let end =
         InstanceEnd { of: "fw".into(), number: 0, side: 0, flows: 64, idle: 60_000 * MS, drain: 60_000 * MS };
     let instances = Instances::new(&end, Arc::new(EventFd::new().unwrap()), 0);
     let all = instances.clone();
-    let ends = move || Ends::target(all.clone(), [(0, 1, near), (1, 2, false)].into_iter());
+    let ends = move || {
+        let ports = [(0, 1, Some(workers[0])), (1, 2, Some(workers[1]))];
+        Ends::target(all.clone(), ports.into_iter(), 3)
+    };
     let mut bench = Bench::with(3, |port| if port == 0 { ends() } else { Target::Nowhere });
     for number in 0..2 {
         let place = Place { instances: instances.clone(), number, side: 0 };
@@ -40,31 +45,109 @@ fn load(bench: &mut Bench, instances: &Instances, (bursts, step): (u64, u64), co
 
 #[test]
 fn frames_that_wait_at_their_source_press_a_function_on_its_worker() {
-    let (mut bench, instances) = bench(true, true, Some(true));
-    assert!(!load(&mut bench, &instances, (5, 9), 4), "not for long enough");
+    let (mut bench, instances) = bench([0, 1], true, Some(true));
+    assert!(!load(&mut bench, &instances, (20, 9), 4), "not for long enough");
     assert!(load(&mut bench, &instances, (1, 9), 4));
     bench.change(0, |peer| peer.half = Some(false));
     assert!(!load(&mut bench, &instances, (10, 9), 4), "it keeps up");
     assert!(instances.calm(bench.now) >= 90 * MS);
     bench.change(0, |peer| peer.half = Some(true));
-    assert!(!load(&mut bench, &instances, (5, 9), 4), "that begins anew");
-    assert!(load(&mut bench, &instances, (2, 9), 4));
+    assert!(!load(&mut bench, &instances, (20, 9), 4), "that begins anew");
+    assert!(load(&mut bench, &instances, (1, 9), 4));
+}
+
+#[test]
+fn a_worker_that_empties_its_source_keeps_up() {
+    for half in [Some(true), None] {
+        let (mut own, instances) = bench([0, 1], true, half);
+        for _ in 0..100 {
+            // The sender fills a ring of 1024 slots, or a large one, which is empty sooner than it fills it again.
+            for (bursts, step) in [(15, 1_000_000), (100, 40_000)] {
+                for _ in 0..bursts {
+                    own.now += step;
+                    own.send(0, &[frame(1, 0, 60); BURST]);
+                    own.serve(0);
+                }
+                assert_eq!(own.serve(0), Served::Idle);
+            }
+        }
+        assert!(!instances.take_news() && instances.calm(own.now) == own.now);
+    }
+}
+
+#[test]
+fn an_instance_is_not_pressed_by_frames_that_wait_for_another() {
+    for half in [Some(true), None] {
+        let (mut own, instances) = bench([0, 1], true, half);
+        instances.assign(0b11, 0b11, own.now);
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for flow in 0.. {
+            let sent = frame(flow, 0, 60);
+            own.send(0, &[sent]);
+            own.serve(0);
+            let mine = if own.got(1).is_empty() { &mut far } else { &mut near };
+            mine.push(sent);
+            if !near.is_empty() && !far.is_empty() {
+                break;
+            }
+        }
+        own.set_room(2, 0);
+        for _ in 0..200 {
+            own.now += MS;
+            own.send(0, &[[near[0]; BURST - 1].as_slice(), &[far[0]]].concat());
+            own.serve(0);
+            // As many frames leave as come, in parts of a burst.
+            own.set_room(2, 1);
+            own.serve(0);
+            own.set_room(2, 0);
+        }
+        assert_eq!(instances.calm(own.now), own.now);
+    }
+}
+
+#[test]
+fn instances_that_share_the_worker_do_not_help() {
+    for (workers, helps) in [([0, 0], false), ([0, 1], true)] {
+        let (mut own, instances) = bench(workers, true, Some(true));
+        assert_eq!(load(&mut own, &instances, (40, 9), 4), helps);
+    }
+    // With two workers there is no place for a third instance.
+    let (own, instances) = bench([0, 1], true, Some(true));
+    instances.limit(2);
+    instances.assign(0b11, 0b11, own.now);
+    let press = || {
+        for at in 0..60 {
+            (0..2).for_each(|instance| instances.see(instance, 0, own.now + at * MS, true));
+        }
+        instances.take_news()
+    };
+    assert!(!press());
+    instances.limit(3);
+    assert!(press());
+}
+
+#[test]
+fn what_counts_is_the_worker_of_the_source() {
+    let (mut own, instances) = bench([1, 2], true, Some(true));
+    assert!(!load(&mut own, &instances, (40, 9), 4));
+    own.set_worker(0, 1);
+    assert!(load(&mut own, &instances, (40, 9), 4));
 }
 
 #[test]
 fn waiting_frames_are_another_cause_for_functions_elsewhere() {
-    for (near, by_worker) in [(false, true), (true, false)] {
-        let (mut bench, instances) = bench(near, by_worker, Some(true));
-        assert!(!load(&mut bench, &instances, (20, 9), 4), "near {near}, by a worker {by_worker}");
+    for (workers, by_worker) in [([1, 2], true), ([0, 1], false)] {
+        let (mut bench, instances) = bench(workers, by_worker, Some(true));
+        assert!(!load(&mut bench, &instances, (40, 9), 4), "{workers:?}, by a worker {by_worker}");
     }
 }
 
 #[test]
 fn full_bursts_in_a_row_count_where_the_queue_is_unknown() {
-    let (mut own, instances) = bench(true, true, None);
+    let (mut own, instances) = bench([0, 1], true, None);
     assert!(!load(&mut own, &instances, (15, 9), BURST), "as many as one ring holds");
     assert!(load(&mut own, &instances, (7, 9), BURST));
-    let (mut own, instances) = bench(true, true, None);
+    let (mut own, instances) = bench([0, 1], true, None);
     for _ in 0..10 {
         let full = load(&mut own, &instances, (10, 9), BURST);
         assert!(!full & !load(&mut own, &instances, (1, 9), BURST - 1), "it was empty meanwhile");

@@ -190,11 +190,15 @@ impl Bench {
         }
     }
 
-    fn got(&self, port: usize) -> Vec<Vec<u8>> {
+    pub(super) fn set_worker(&mut self, port: usize, worker: usize) {
+        self.sources[port].worker = worker;
+    }
+
+    pub(super) fn got(&self, port: usize) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.peers[port].0.lock().unwrap().got)
     }
 
-    fn set_room(&self, port: usize, room: usize) {
+    pub(super) fn set_room(&self, port: usize, room: usize) {
         self.peers[port].0.lock().unwrap().room = room;
     }
 

@@ -49,7 +49,42 @@ impl TxQueue for TimedTx {
         self.ring.disarm(turn);
     }
 
+    fn is_half_full(&mut self, turn: &Turn<'_>) -> Option<bool> {
+        self.ring.is_half_full(turn)
+    }
+
     fn next_due(&self) -> Option<u64> {
         self.due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_mem::Reader;
+
+    struct Half;
+
+    impl TxQueue for Half {
+        fn take<'t>(&mut self, _turn: &'t Turn<'_>, _burst: &mut Burst<'t>) {}
+
+        fn release(&mut self, _turn: &Turn<'_>, _frames: usize) {}
+
+        fn arm(&mut self, _turn: &Turn<'_>) -> bool {
+            true
+        }
+
+        fn disarm(&mut self, _turn: &Turn<'_>) {}
+
+        fn is_half_full(&mut self, _turn: &Turn<'_>) -> Option<bool> {
+            Some(true)
+        }
+    }
+
+    #[test]
+    fn how_full_the_ring_is_is_known_with_a_timer_too() {
+        let mut reader = Reader::register().unwrap();
+        let mut timed = TimedTx::new(Box::new(Half), 1, Arc::new(AtomicBool::new(true)));
+        assert_eq!(timed.is_half_full(&reader.turn(0)), Some(true));
     }
 }

@@ -17,8 +17,14 @@ thread_local! {
 
 /// Both lanes of a port. Elements of successive configurations share it.
 pub(super) struct Ends {
-    /// Nanoseconds for which FromPort polls after the last frame.
-    pub spin: u64,
+    /// Nanoseconds for which the lane is polled after the last frame.
+    spin: u64,
+    /// When the function's turn began, on the machine's clock: a configuration may slow its own down.
+    pub now: u64,
+    /// When frames last came.
+    last: Option<u64>,
+    /// Whether FromPort waits for frames, and nothing wakes the function for them.
+    polls: bool,
     /// Stands for a descriptor: reported as readable when there are frames, as writable when there is room.
     pub descriptor: i32,
     pub inside: Arc<Inside>,
@@ -41,6 +47,9 @@ impl Ends {
     pub fn new(number: usize, inside: Arc<Inside>, spin: u64) -> Ends {
         Ends {
             spin,
+            now: 0,
+            last: None,
+            polls: false,
             // Descriptors of the system are not negative.
             descriptor: -2 - i32::try_from(number).unwrap_or(0),
             receiver: Receiver::new(inside.to.clone()),
@@ -56,22 +65,29 @@ impl Ends {
         }
     }
 
-    /// Appends up to `most` frames, received at `timestamp`, to a burst with room for them; buffers of `pool` take
-    /// their places. Returns whether more wait.
+    /// Takes up to `most` frames off the lane, of which none are left from before; buffers of `pool` take their places.
+    /// Returns whether more wait.
     #[inline]
-    pub fn receive(
-        &mut self,
-        most: usize,
-        burst: &mut PacketBurst,
-        pool: &Pool,
-        timestamp: u64,
-    ) -> (Unpacked, bool) {
+    pub fn receive(&mut self, most: usize, pool: &Pool) -> bool {
         let more = self.missing.saturating_sub(self.blanks.len()).min(most);
         pool.blanks(more, &mut self.blanks);
         let left = self.exchange(most);
         // What the lane can't use is not lost.
         pool.keep(&mut self.blanks);
-        (pool.unpack_all(&mut self.taken, burst, timestamp), left.is_none_or(|left| left.frames > 0))
+        left.is_none_or(|left| left.frames > 0)
+    }
+
+    /// Whether the last [`Ends::receive`] took frames.
+    #[inline]
+    pub fn has_frames(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
+    /// Appends those frames, received at `timestamp`, to a burst with room for them.
+    #[inline]
+    pub fn unpack(&mut self, burst: &mut PacketBurst, pool: &Pool, timestamp: u64) -> Unpacked {
+        self.last = Some(self.now);
+        pool.unpack_all(&mut self.taken, burst, timestamp)
     }
 
     #[inline]
@@ -92,9 +108,35 @@ impl Ends {
         self.missing == 0
     }
 
-    /// Arms the lane from the port; `false` if there are frames already.
-    pub fn arm(&self) -> bool {
-        self.receiver.lane().arm()
+    /// Call when there are no frames: they are polled for a while, then they wake the function. `false` if there are
+    /// some already.
+    pub fn rest(&mut self) -> bool {
+        self.polls = !self.is_over(self.now);
+        self.polls || self.receiver.lane().arm()
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        self.last.is_none_or(|last| now.saturating_sub(last) >= self.spin)
+    }
+
+    /// Whether the lane is polled.
+    pub fn polls(&self) -> bool {
+        self.polls
+    }
+
+    /// Looks at the lane, if it is polled; whether there are frames. After a while frames wake the function.
+    pub fn poll(&mut self, now: u64) -> bool {
+        if self.polls && self.is_over(now) && self.receiver.lane().arm() {
+            self.polls = false;
+        }
+        self.polls && !self.receiver.lane().is_empty()
+    }
+
+    /// The same, and ends that if there are frames.
+    pub fn found(&mut self) -> bool {
+        let found = self.polls && !self.receiver.lane().is_empty();
+        self.polls &= !found;
+        found
     }
 
     pub fn disarm(&self) {

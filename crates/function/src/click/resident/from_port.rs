@@ -1,7 +1,7 @@
 //! FromPort of a resident function. Arguments and handlers are those of the element for a ring.
 //!
-//! It polls its lane for a while after the last frame, as workers poll queues: to be woken costs as much as to pass on
-//! many frames.
+//! Once its lane is empty, the function looks at it for a while, as workers poll queues: to be woken costs as much as
+//! to pass on many frames.
 
 use super::plug::Plug;
 use ringway_click::arg::{Args, Nanoseconds};
@@ -19,8 +19,6 @@ pub(super) struct FromPort {
     timestamp: bool,
     task: Option<Task>,
     timer: Option<Timer>,
-    /// When frames last came.
-    last: Option<u64>,
     count: u64,
     bytes: u64,
     drops: u64,
@@ -36,9 +34,13 @@ impl FromPort {
     /// limit, are counted.
     #[inline]
     fn take(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) -> bool {
-        let time = if self.timestamp { cx.packet_time() } else { 0 };
         let Some(mut ends) = self.plug.ends() else { return false };
-        let (unpacked, more) = ends.receive(cx.burst().min(burst.room()), burst, cx.pool(), time);
+        let more = ends.receive(cx.burst().min(burst.room()), cx.pool());
+        if !ends.has_frames() {
+            return more;
+        }
+        let time = if self.timestamp { cx.packet_time() } else { 0 };
+        let unpacked = ends.unpack(burst, cx.pool(), time);
         drop(ends);
         self.count += burst.len() as u64;
         self.bytes += unpacked.bytes;
@@ -46,12 +48,9 @@ impl FromPort {
         more
     }
 
-    /// Ends the task until there are frames, if there were none for a while.
+    /// Ends the task until there are frames.
     fn rest(&self, task: Task, cx: &mut Context<'_>) {
-        let (now, spin) = (cx.coarse_now(), self.plug.spin());
-        let is_over = self.last.is_none_or(|last| now.saturating_sub(last) >= spin);
-        let is_armed = is_over && self.plug.ends().is_some_and(|ends| ends.is_stocked() && ends.arm());
-        if !is_armed {
+        if !self.plug.ends().is_some_and(|mut ends| ends.is_stocked() && ends.rest()) {
             cx.reschedule(task);
         }
     }
@@ -98,7 +97,6 @@ impl Element for FromPort {
             self.rest(task, cx);
             return false;
         }
-        self.last = Some(cx.coarse_now());
         cx.reschedule(task);
         more
     }

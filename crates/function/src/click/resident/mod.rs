@@ -95,6 +95,8 @@ pub enum Next {
     Busy,
     /// Nothing before this many nanoseconds have passed, unless it is woken.
     Idle(Option<u64>),
+    /// The same, or [`Resident::poll`] finds frames, which don't wake it.
+    Polls(Option<u64>),
     /// It has stopped by itself.
     Stopped,
     /// Its packets need more than its memory.
@@ -173,8 +175,31 @@ impl Resident {
         self.router.replaced(rebuild, router);
     }
 
-    /// Runs about `tasks` tasks, and the timers that are due.
-    pub fn turn(&mut self, tasks: usize) -> Next {
+    /// Looks for frames in the lanes that don't wake it. Returns whether there are any, and whether that goes on.
+    pub fn poll(&mut self, now: u64) -> (bool, bool) {
+        self.ends.iter().fold((false, false), |(found, polls), ends| {
+            let mut ends = ends.borrow_mut();
+            (ends.poll(now) | found, ends.polls() | polls)
+        })
+    }
+
+    /// Reports frames in those lanes to FromPort.
+    fn begin(&mut self, now: u64) {
+        for ends in &self.ends {
+            let (descriptor, found) = {
+                let mut ends = ends.borrow_mut();
+                ends.now = now;
+                (ends.descriptor, ends.found())
+            };
+            if found {
+                self.router.selected(descriptor, true, false);
+            }
+        }
+    }
+
+    /// Runs about `tasks` tasks, and the timers that are due. `now` is on the machine's clock.
+    pub fn turn(&mut self, tasks: usize, now: u64) -> Next {
+        self.begin(now);
         let turn = self.router.turn_of(tasks);
         let flushed = self.flush();
         if self.router.pool().is_over_limit() {
@@ -204,7 +229,8 @@ impl Resident {
             Turn::Idle => None,
         };
         let look = has_connections.then_some(CONNECTIONS);
-        Next::Idle(due.into_iter().chain(look).min())
+        let due = due.into_iter().chain(look).min();
+        if self.ends.iter().any(|ends| ends.borrow().polls()) { Next::Polls(due) } else { Next::Idle(due) }
     }
 
     /// The router that takes over, if there is one.

@@ -47,12 +47,6 @@ impl Plug {
         self.ends.as_ref()?.try_borrow_mut().ok()
     }
 
-    /// Nanoseconds for which FromPort polls after the last frame.
-    #[inline]
-    pub fn spin(&self) -> u64 {
-        self.ends().map_or(0, |ends| ends.spin)
-    }
-
     /// Call in `shares`.
     pub fn shares(&self) -> Option<String> {
         Some(format!("port {}", self.port))
