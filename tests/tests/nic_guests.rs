@@ -489,19 +489,28 @@ fn announced(bench: &Bench) -> [u64; 2] {
 
 #[test]
 fn our_driver_combines_doorbells_and_uses_the_shared_block() {
+    our_driver(Model { name: "82540em", driver: "e1000", interrupts: "intx", speed: 1000, others: &[] });
+}
+
+#[test]
+fn our_driver_drives_an_82574l() {
+    our_driver(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x", speed: 1000, others: &[] });
+}
+
+fn our_driver(model: Model) {
     let folder = Folder::new("driver").unwrap();
     let Some(module) = built_module(folder.path()) else { return };
-    let model = Model { name: "82540em", driver: "e1000", interrupts: "intx", speed: 1000, others: &[] };
+    let (name, stock) = (model.name, model.driver);
     let Some(bench) = Bench::new(model) else { return };
     bench.apply("csb = true");
     let peer = bench.peer();
     let guest = bench.guest_with(|spec| spec.carried.push(module.clone()));
-    ran(&guest, "rmmod e1000");
+    ran(&guest, &format!("rmmod {stock}"));
     for parameters in ["csb=1", "csb=0 combine=1", "csb=0 combine=0"] {
         ran(&guest, &format!("insmod {} {parameters}", module.display()));
         ran(&guest, &format!("ip address add {CARD}/24 dev eth0 && ip link set eth0 up"));
         assert!(reaches(&guest, PEER), "{parameters}: no ping");
-        assert!(bench.detail().starts_with("up 82540em msi csb"), "{}", bench.detail());
+        assert!(bench.detail().starts_with(&format!("up {name} msi csb")), "{}", bench.detail());
         let before = announced(&bench);
         for (from, to) in [(&guest, PEER), (&peer, CARD)] {
             let tcp = iperf(from, to, 1, "").unwrap_or_else(|error| panic!("{parameters}: {error}"));
