@@ -137,7 +137,8 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     }
     for ((key, traffic), table) in wanted.into_iter().zip(tables) {
         if output.wants(key) {
-            output.put(key, Ok(entry(&rows, traffic, &table).note(&why)));
+            let entry = entry(&rows, traffic, &table);
+            output.put(key, Ok(if why.is_empty() { entry } else { entry.note(&why) }));
         }
     }
     Ok(())

@@ -16,6 +16,7 @@ fn root() -> PathBuf {
 
 /// `ringway tiny`, whose builds go to a folder of their own beside this test's.
 fn tiny(lab: &Lab) -> Command {
+    // Shared by all tests, whose packages therefore have different names.
     let target = Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap().parent().unwrap().join("tiny");
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
     command.arg("tiny").current_dir(&lab.folder).env("CARGO_TARGET_DIR", target).env_remove("CARGO");
@@ -179,14 +180,14 @@ fn a_new_program_runs_as_a_function_does() {
 fn a_changed_image_restarts_the_program_and_an_equal_one_does_not() {
     let (_keeper, namespace) = if can_run() { namespace() } else { return };
     let lab = Lab::new("tiny-apply", &fabric("web", &namespace, ""));
-    assert!(tiny(&lab).args(["new", "web"]).status().unwrap().success());
-    build(&lab, &lab.folder.join("web"), "web");
+    assert!(tiny(&lab).args(["new", "applied"]).status().unwrap().success());
+    build(&lab, &lab.folder.join("applied"), "web");
     up(&lab, "web");
     let pid = function_of(&lab, "web")["pid"].clone();
     lab.ok(&["apply", "lab.toml"]);
     assert_eq!(function_of(&lab, "web")["pid"], pid);
-    std::fs::write(lab.folder.join("web/src/main.rs"), FAILING).unwrap();
-    build(&lab, &lab.folder.join("web"), "web");
+    std::fs::write(lab.folder.join("applied/src/main.rs"), FAILING).unwrap();
+    build(&lab, &lab.folder.join("applied"), "web");
     lab.ok(&["apply", "lab.toml"]);
     until("the new one runs", || is_running(&lab, "web") && lab.log().contains("started with []"));
     assert_ne!(function_of(&lab, "web")["pid"], pid);
@@ -206,30 +207,32 @@ fn what_can_not_be_built_is_refused_with_a_remedy() {
     assert!(why(&["build", "bare"]).contains("bare/Cargo.toml: it does not depend on ringway-program"));
     assert!(why(&["new", "x", "--library", "empty"]).contains("it is not the folder of ringway-program"));
 
-    assert!(tiny(&lab).args(["new", "web"]).status().unwrap().success());
-    let web = lab.folder.join("web");
+    assert!(tiny(&lab).args(["new", "refused"]).status().unwrap().success());
+    let web = lab.folder.join("refused");
     std::fs::remove_file(web.join("Cargo.toml")).unwrap();
-    assert!(why(&["new", "web"]).contains("web/src/main.rs: it exists already; choose another folder"));
+    assert!(
+        why(&["new", "refused"]).contains("refused/src/main.rs: it exists already; choose another folder")
+    );
     std::fs::remove_dir_all(&web).unwrap();
-    assert!(tiny(&lab).args(["new", "web"]).status().unwrap().success());
-    let wrong = why(&["build", "web", "--bin", "other"]);
-    assert!(wrong.contains("web/Cargo.toml: it has no program \"other\"; it has web"), "{wrong}");
+    assert!(tiny(&lab).args(["new", "refused"]).status().unwrap().success());
+    let wrong = why(&["build", "refused", "--bin", "other"]);
+    assert!(wrong.contains("refused/Cargo.toml: it has no program \"other\"; it has refused"), "{wrong}");
     // Tools that this host lacks, and a toolchain without the target.
     let tools = lab.folder.join("tools");
     std::fs::create_dir(&tools).unwrap();
-    let without = fails(tiny(&lab).args(["build", "web"]).env("PATH", &tools));
+    let without = fails(tiny(&lab).args(["build", "refused"]).env("PATH", &tools));
     assert!(without.contains("there is no `cargo` here; install Rust with rustup"), "{without}");
     std::fs::write(tools.join("rustc"), "#!/bin/sh\necho /nowhere\n").unwrap();
     assert!(Command::new("chmod").args(["+x"]).arg(tools.join("rustc")).status().unwrap().success());
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-    let without = fails(tiny(&lab).args(["build", "web"]).env("PATH", path));
+    let without = fails(tiny(&lab).args(["build", "refused"]).env("PATH", path));
     assert!(without.contains("`rustup target add x86_64-unknown-none` in the folder"), "{without}");
 
     std::fs::write(web.join("src/main.rs"), "#![no_std]\n#![no_main]\nuse ringway_program as _;\n").unwrap();
-    let without = why(&["build", "web"]);
+    let without = why(&["build", "refused"]);
     assert!(without.contains("guest_main") || without.contains("it has no entry"), "{without}");
     std::fs::write(web.join("src/main.rs"), "#![no_std]\n#![no_main]\nuse std::vec::Vec;\n").unwrap();
-    let with_std = why(&["build", "web"]);
+    let with_std = why(&["build", "refused"]);
     assert!(with_std.contains("`std`"), "{with_std}");
 }
 
