@@ -9,6 +9,7 @@ pub mod dpdk;
 pub mod e1000;
 pub mod fabric;
 pub mod folder;
+pub mod linux_driver;
 pub mod moving;
 pub mod numbered;
 pub mod pages;

@@ -5,11 +5,11 @@ use ringway_client::Ring;
 use ringway_guests::{Attachment, Guest, Runner, Spec, image};
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
+use ringway_tests::linux_driver::{self, NoDriver};
 use ringway_tests::talk::{BOUND, ran, reaches, talk};
 use ringway_tests::traffic::{iperf, ping};
 use ringway_tests::{eventually, qemu, say};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Modules for VLAN interfaces, in loading order.
 const VLAN: [&str; 5] = ["llc", "stp", "garp", "mrp", "8021q"];
@@ -456,27 +456,17 @@ fn linux_drives_an_rtl8139_by_8139cp() {
     assert!(!log.contains("refused"), "{log}");
 }
 
-/// Builds our driver in `folder`, against the headers of the guests' kernel. `None`, with a message: they are missing.
+/// Builds our driver in `folder`. `None`, with a message: the headers of the guests' kernel are missing.
 fn built_module(folder: &Path) -> Option<PathBuf> {
     let kernel = image::qemu(&["e1000"]).ok()?;
-    let release = kernel.modules.file_name()?.to_string_lossy().into_owned();
-    let headers = PathBuf::from(format!("/usr/src/linux-headers-{release}"));
-    if !headers.is_dir() {
-        say(&format!(
-            "our driver skipped: {} is missing (package linux-headers-{release})",
-            headers.display()
-        ));
-        return None;
+    match linux_driver::build(folder, &kernel.modules) {
+        Ok(module) => Some(module),
+        Err(why @ NoDriver::Headers(_)) => {
+            say(&format!("our driver skipped: {why}"));
+            None
+        }
+        Err(why) => panic!("{why}"),
     }
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drivers/linux");
-    for name in ["Makefile", "ringway_e1000.c"] {
-        std::fs::copy(source.join(name), folder.join(name)).unwrap();
-    }
-    let made = Command::new("make").arg(format!("KERNEL={}", headers.display())).current_dir(folder).output();
-    let made = made.unwrap();
-    let errors = String::from_utf8_lossy(&made.stderr).into_owned();
-    assert!(made.status.success() && !errors.contains("warning:"), "{errors}");
-    Some(folder.join("ringway_e1000.ko"))
 }
 
 /// Frames that the guest sent, and writes by which it announced them.

@@ -11,9 +11,9 @@ use ringway_host::memfd;
 use ringway_port::e1000::{self, MEMORY, PAGES, Settings, Techniques};
 use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use ringway_tests::bridge::Bridge;
+use ringway_tests::linux_driver;
 use ringway_tests::traffic::{iperf, ping};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -170,24 +170,11 @@ impl Common {
     }
 
     /// Builds our driver for the guests' kernel, for pairs that have it in place of the stock driver `stock`.
-    pub fn build_module(&mut self, benches: &Path, stock: &'static str) -> Result<(), Failure> {
-        let release = self.kernel.modules.file_name().ok_or("modules without a release")?.to_string_lossy();
-        let headers = PathBuf::from(format!("/usr/src/linux-headers-{release}"));
-        if !headers.is_dir() {
-            return Err(format!("{} is missing (package linux-headers-{release})", headers.display()).into());
-        }
-        let (source, built) = (benches.join("../drivers/linux"), self.folder.join("module"));
-        std::fs::create_dir_all(&built)?;
-        for name in ["Makefile", "ringway_e1000.c"] {
-            std::fs::copy(source.join(name), built.join(name))?;
-        }
-        let mut make = Command::new("make");
-        let made = make.arg(format!("KERNEL={}", headers.display())).current_dir(&built).output()?;
-        if !made.status.success() {
-            let errors = String::from_utf8_lossy(&made.stderr);
-            return Err(format!("our driver can't be built: {}", errors.trim()).into());
-        }
-        self.module = Some((built.join("ringway_e1000.ko"), stock));
+    pub fn build_module(&mut self, stock: &'static str) -> Result<(), Failure> {
+        let folder = self.folder.join("module");
+        std::fs::create_dir_all(&folder)?;
+        let module = linux_driver::build(&folder, &self.kernel.modules).map_err(|why| why.to_string())?;
+        self.module = Some((module, stock));
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use crate::keys::{Folder, Group};
 use crate::plan::Plan;
 use crate::run::Output;
 use ringway_port::e1000::Techniques;
-use std::path::Path;
 
 /// The 82540EM, for which there is a driver of ours as well.
 pub const GROUP: Group = Group {
@@ -100,7 +99,7 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     let folder = Folder::new()?;
     let mut common = Common::new(folder.path())?;
     let mut why = String::new();
-    if let Err(error) = common.build_module(Path::new(env!("CARGO_MANIFEST_DIR")), DRIVER) {
+    if let Err(error) = common.build_module(DRIVER) {
         why = format!("without rows of our driver: {error}");
     }
     let rows = rows(common.has_module());
