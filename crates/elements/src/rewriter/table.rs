@@ -101,6 +101,8 @@ const _: () = assert!(size_of::<Flow>() == 64);
 pub(super) struct State(u8);
 
 const TRACKING: u8 = 3;
+const TCP: u8 = Tracking::Tcp as u8;
+const UDP: u8 = Tracking::Udp as u8;
 const GUARANTEED: u8 = 4;
 const LIVE: u8 = 8;
 
@@ -116,8 +118,8 @@ impl Flow {
     #[inline]
     pub fn tracking(&self) -> Tracking {
         match self.state.0 & TRACKING {
-            1 => Tracking::Tcp,
-            2 => Tracking::Udp,
+            TCP => Tracking::Tcp,
+            UDP => Tracking::Udp,
             _ => Tracking::Plain,
         }
     }
@@ -177,6 +179,12 @@ pub struct FlowSet {
     maps: u16,
     /// The first slot that may hold a flow marked for removal.
     old: u32,
+}
+
+/// The timeouts of a flow, which its owner has.
+#[inline]
+fn timeouts_of<'a>(owners: &'a [Owner], flow: &Flow) -> Option<&'a Timeouts> {
+    owners.get(usize::from(flow.owner)).map(|owner| &owner.timeouts[flow.tracking() as usize])
 }
 
 impl FlowSet {
@@ -441,9 +449,7 @@ impl FlowSet {
     }
 
     fn timeouts(&self, number: u32) -> Timeouts {
-        let flow = &self.flows[number];
-        let owner = self.owners.get(usize::from(flow.owner));
-        owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking() as usize])
+        timeouts_of(&self.owners, &self.flows[number]).copied().unwrap_or_default()
     }
 
     /// Removes expired flows, and further ones while there are more than `capacity`, in about `most` steps at most.
@@ -509,11 +515,9 @@ impl FlowSet {
     pub fn pass<R>(&mut self, number: u32, now: u64, change: impl FnOnce(&mut Flow) -> R) -> Option<R> {
         let flow = self.flows.get_mut(number).filter(|flow| flow.is_live())?;
         let result = change(flow);
-        let owner = self.owners.get(usize::from(flow.owner));
-        let (guarantee, timeout) = owner.map_or((0, 0), |owner| {
-            let timeouts = &owner.timeouts[flow.tracking() as usize];
-            (timeouts.guarantee, timeouts.of(flow))
-        });
+        let timeouts = timeouts_of(&self.owners, flow);
+        let (guarantee, timeout) =
+            timeouts.map_or((0, 0), |timeouts| (timeouts.guarantee, timeouts.of(flow)));
         let guaranteed = guarantee > 0;
         let expiry = now.saturating_add(if guaranteed { guarantee } else { timeout });
         if guaranteed == flow.is_guaranteed() && expiry >= flow.expiry {
@@ -535,8 +539,7 @@ impl FlowSet {
         if !flow.is_guaranteed() {
             return flow.expiry;
         }
-        let owner = self.owners.get(usize::from(flow.owner));
-        let timeouts = owner.map_or_else(Timeouts::default, |owner| owner.timeouts[flow.tracking() as usize]);
+        let timeouts = timeouts_of(&self.owners, flow).copied().unwrap_or_default();
         flow.expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee)
     }
 
