@@ -1,12 +1,9 @@
 //! The image: what runs before and after the main function.
 
 use crate::{Error, Program, runtime};
-use alloc::boxed::Box;
 use core::fmt::Write;
 use core::future::Future;
-use ringway_tiny::channel::Channel;
-use ringway_tiny::image::{Guest, Start, exit, region, ticks};
-use ringway_tiny::{Doorbell, FunctionStart};
+use ringway_tiny::image::{self, Guest, Start, exit, region, ticks};
 
 /// Codes with which the guest ends.
 mod code {
@@ -28,13 +25,7 @@ pub fn start<F>(start: Start, main: impl FnOnce(Program) -> F) -> !
 where
     F: Future<Output = Result<(), Error>> + 'static,
 {
-    let Some(function) = FunctionStart::from_bytes(start.module()) else { refuse("order") };
-    let [address, len] = function.channel;
-    let Some(channel) = region(address, len).and_then(|region| Channel::attach(region).ok()) else {
-        refuse("channel")
-    };
-    let Some(doorbell) = region(function.doorbell, 4).and_then(Doorbell::new) else { refuse("doorbell") };
-    let notify = Box::new(move || doorbell.ring());
+    let (function, channel, notify) = image::function(&start).unwrap_or_else(|what| refuse(what));
     let host = runtime::Host { machine: Guest, notify, ticks, map: region, memory: start.memory_end };
     match runtime::run(host, channel, function, main) {
         runtime::End::Returned => exit(code::RETURNED),

@@ -20,8 +20,6 @@ use ringway_wire::MacAddress;
 const BUFFER: usize = 256 << 10;
 /// Least bytes of it.
 const LEAST: usize = 4 << 10;
-/// Largest chunk of a receive buffer, which has whole chunks, and one more while one is read in part.
-const CHUNK: u64 = 64 << 10;
 /// Part of the memory that buffers of all streams may take.
 const SHARE: u64 = 2;
 /// Least number of streams of a network alone, and of sockets.
@@ -116,8 +114,8 @@ impl Program {
     /// # Errors
     /// There is no such port, or it is in use; or the memory is too small for 16 streams with such buffers.
     pub fn network_on(&self, port: &str, config: NetworkConfig) -> Result<Network, Error> {
-        let (cost, limit) = (cost(config.buffer), self.shared.budget.limit);
-        if cost > limit / STREAMS {
+        let settings = settings(self.shared.memory, config.buffer);
+        if cost(&settings) > self.shared.budget.limit / STREAMS {
             let why = format_args!("{STREAMS} streams with so much do not fit into half of the memory");
             return Err(Error::setting("buffer", why));
         }
@@ -125,7 +123,7 @@ impl Program {
         let mut state = self.shared.state.borrow_mut();
         let index = state.networks.len();
         let now = self.shared.time.now();
-        state.networks.push(NetworkState::new(number, port, config, &self.shared, now));
+        state.networks.push(NetworkState::new(number, port, config, settings, &self.shared, now));
         Ok(Network { shared: self.shared.clone(), index })
     }
 }
@@ -148,10 +146,8 @@ fn address_of(function: &str, port: &str) -> [u8; 6] {
 }
 
 /// Memory of a stream's buffers.
-fn cost(buffer: usize) -> u64 {
-    let buffer = buffer.max(LEAST) as u64;
-    let chunk = (1 << buffer.ilog2()).min(CHUNK);
-    buffer.div_ceil(chunk).saturating_add(1).saturating_mul(chunk).saturating_add(buffer)
+fn cost(settings: &Settings) -> u64 {
+    (settings.receive_memory() as u64).saturating_add(settings.tcp_wmem[2] as u64)
 }
 
 /// Memory for buffers of streams, of all networks.
@@ -192,6 +188,7 @@ impl Budget {
 
 /// Settings of a stack that keeps within the memory.
 fn settings(memory: u64, buffer: usize) -> Settings {
+    let buffer = buffer.max(LEAST);
     Settings {
         tcp_rmem: [4 << 10, buffer.min(64 << 10), buffer],
         tcp_wmem: [4 << 10, buffer.min(16 << 10), buffer],
@@ -229,10 +226,16 @@ pub(crate) struct NetworkState {
 }
 
 impl NetworkState {
-    fn new(port: usize, name: &str, config: NetworkConfig, shared: &Shared, now: u64) -> NetworkState {
-        let buffer = config.buffer.max(LEAST);
-        let seed = shared.start.seed;
-        let mut stack = Stack::new(settings(shared.memory, buffer), [seed ^ port as u64, mix(seed)]);
+    fn new(
+        port: usize,
+        name: &str,
+        config: NetworkConfig,
+        settings: Settings,
+        shared: &Shared,
+        now: u64,
+    ) -> NetworkState {
+        let (seed, cost) = (shared.start.seed, cost(&settings));
+        let mut stack = Stack::new(settings, [seed ^ port as u64, mix(seed)]);
         let mac = config.mac.unwrap_or_else(|| address_of(&shared.start.handlers, name));
         stack.add_interface(InterfaceConfig {
             mac: mac.into(),
@@ -256,7 +259,7 @@ impl NetworkState {
             waiters: BTreeMap::new(),
             full: false,
             budget: shared.budget.clone(),
-            cost: cost(buffer),
+            cost,
             closing: VecDeque::new(),
             looked: 0,
             changed: false,
@@ -520,7 +523,8 @@ mod tests {
     #[test]
     fn buffers_of_all_networks_take_half_of_the_memory_at_most() {
         for memory in [32_u64 << 20, 256 << 20, 2000 << 20] {
-            let (budget, costs) = (Budget::new(memory), [cost(BUFFER), cost(1)]);
+            let (budget, costs) =
+                (Budget::new(memory), [BUFFER, 1].map(|buffer| cost(&settings(memory, buffer))));
             assert_eq!(costs, [(512 + 64) << 10, (8 + 4) << 10]);
             for cost in costs {
                 while !budget.is_crowded(cost) {

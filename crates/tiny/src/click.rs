@@ -7,11 +7,8 @@ extern crate alloc;
 
 mod pc;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use ringway_tiny::FunctionStart;
-use ringway_tiny::channel::Channel;
 use ringway_tiny::function::{FunctionEnd, Host, Monitor, run};
 use ringway_tiny::image::{self, Guest, Start, exit, region};
 
@@ -37,14 +34,7 @@ fn run_function(start: Start) -> ! {
     if start.is_other {
         pc::function(start.line, start.module(), &start.ram);
     }
-    let Some(function) = FunctionStart::from_bytes(start.module()) else { refuse("function") };
-    let [address, len] = function.channel;
-    let Some(channel) = region(address, len).and_then(|region| Channel::attach(region).ok()) else {
-        refuse("channel")
-    };
-    let doorbell = region(function.doorbell, 4).and_then(ringway_tiny::Doorbell::new);
-    let Some(doorbell) = doorbell else { refuse("doorbell") };
-    let notify = Box::new(move || doorbell.ring());
+    let (function, channel, notify) = image::function(&start).unwrap_or_else(|what| refuse(what));
     let host = Host { machine: Guest, notify, ticks: image::ticks, map: region };
     match run(host, Monitor::Channel(channel), Vec::new(), function) {
         FunctionEnd::Stopped => exit(code::STOPPED),

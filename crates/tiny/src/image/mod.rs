@@ -7,6 +7,10 @@ mod entry;
 mod heap;
 mod machine;
 
+use crate::channel::Channel;
+use crate::{Doorbell, FunctionStart};
+use alloc::boxed::Box;
+
 pub use entry::Start;
 pub use machine::{Guest, exit, out, region, ticks};
 
@@ -19,6 +23,19 @@ pub unsafe fn begin(start_info: u64) -> Start {
     let start = unsafe { Start::read(start_info) };
     heap::begin(start.memory_end.min(start.module_at()));
     start
+}
+
+/// What the monitor passed to a guest with a function: the function, the channel to the monitor, and what notifies it
+/// of messages there.
+///
+/// # Errors
+/// The name of what is not valid.
+pub fn function(start: &Start) -> Result<(FunctionStart, Channel, Box<dyn FnMut()>), &'static str> {
+    let function = FunctionStart::from_bytes(start.module()).ok_or("order")?;
+    let [address, len] = function.channel;
+    let channel = region(address, len).and_then(|region| Channel::attach(region).ok()).ok_or("channel")?;
+    let doorbell = region(function.doorbell, 4).and_then(Doorbell::new).ok_or("doorbell")?;
+    Ok((function, channel, Box::new(move || doorbell.ring())))
 }
 
 /// Defines `guest_main`, which passes what the monitor passed to a function: `fn(Start) -> !`.
