@@ -24,7 +24,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("client", &["ring", "host"]),
     ("stack", &["tcp", "client", "host", "frame", "mem"]),
-    ("tiny", &["elements", "nic", "ring", "virtq", "mem"]),
+    ("tiny", &["elements", "nic", "ring", "virtq", "mem", "wire"]),
     ("program", &["tcp", "tiny"]),
     ("vmm", &["client", "host", "tiny", "vfio-user"]),
     ("function", &["elements", "client", "port"]),

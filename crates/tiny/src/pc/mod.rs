@@ -220,7 +220,7 @@ fn begin() {
     gate(TIMER as usize, address(gate_wake));
     gate(DEVICE as usize, address(gate_wake));
     gate(PROTECTION, address(gate_protection));
-    // The interrupt controllers of old, which a firmware may have turned on.
+    // Masks all lines of both 8259 interrupt controllers, which a firmware may have turned on.
     out8(0x21, 0xff);
     out8(0xa1, 0xff);
     apic_write(LOCAL_0, MASKED);

@@ -6,6 +6,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::str::FromStr;
+use ringway_wire::MacAddress;
 
 /// Largest number of frames handled at once, and its default.
 const BURST: u32 = 64;
@@ -165,18 +166,10 @@ fn pair(value: &str) -> Option<(String, String)> {
 
 fn port(value: &str) -> Option<PortWord> {
     let (name, address) = match value.split_once(',') {
-        Some((name, address)) => (name, Some(mac(address)?)),
+        Some((name, address)) => (name, Some(address.parse::<MacAddress>().ok()?.0)),
         None => (value, None),
     };
     (!name.is_empty()).then(|| PortWord { name: name.to_string(), mac: address })
-}
-
-pub(super) fn mac(text: &str) -> Option<[u8; 6]> {
-    let (mut address, mut parts) = ([0; 6], text.split(':'));
-    for byte in &mut address {
-        *byte = u8::from_str_radix(parts.next()?, 16).ok()?;
-    }
-    parts.next().is_none().then_some(address)
 }
 
 /// `SIZE@ADDRESS:INTERRUPT`, with a number of the device behind it perhaps.
