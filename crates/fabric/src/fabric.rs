@@ -528,12 +528,12 @@ fn spawn_worker(
 
 /// How long frames wait if the port doesn't set `hold`: the value of the worker of its first queue.
 fn worker_hold(record: &Record, workers: &[WorkerRecord]) -> u64 {
-    record.slots.first().map_or(0, |slot| workers[slot.worker].spec.hold)
+    record.worker().map_or(0, |worker| workers[worker].spec.hold)
 }
 
 fn port_state(name: &str, record: &Record, workers: &[WorkerRecord]) -> PortState {
     let (state, detail) = record.peer.as_ref().map_or_else(|| record.reported.clone(), |peer| peer.state());
-    let worker = record.slots.first().map_or_else(String::new, |slot| workers[slot.worker].spec.name.clone());
+    let worker = record.worker().map_or_else(String::new, |worker| workers[worker].spec.name.clone());
     PortState {
         name: name.into(),
         kind: record.spec.kind.name().into(),
@@ -545,7 +545,7 @@ fn port_state(name: &str, record: &Record, workers: &[WorkerRecord]) -> PortStat
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::worker::tests::wrong;
     use ringway_port::source;
@@ -558,11 +558,26 @@ mod tests {
         }
     }
 
+    /// Counters of four ports.
+    pub fn page() -> Arc<Vec<ringway_frame::Counters>> {
+        Arc::new((0..4).map(|_| Default::default()).collect())
+    }
+
+    /// A fabric with these workers.
+    pub fn started(workers: &[&str], page: Arc<Vec<ringway_frame::Counters>>) -> Fabric {
+        let worker = |name: &&str| spec::Worker {
+            name: name.to_string(),
+            core: None,
+            poll: Poll::Adaptive,
+            spin: 0,
+            hold: 0,
+        };
+        Fabric::start(&workers.iter().map(worker).collect::<Vec<_>>(), page, 7, &[]).unwrap()
+    }
+
     #[test]
     fn a_change_does_not_affect_other_switches() {
-        let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
-        let worker = spec::Worker { name: "w".into(), core: None, poll: Poll::Adaptive, spin: 0, hold: 0 };
-        let mut fabric = Fabric::start(&[worker], page, 7, &[]).unwrap();
+        let mut fabric = started(&["w"], page());
         let entries = vec![(MacAddress([2, 0, 0, 0, 0, 1]), "a".into())];
         let learning = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         for (name, lookup) in [("s", Kind::new("static", &fixed::Settings { entries })), ("t", learning)] {
@@ -581,15 +596,8 @@ mod tests {
 
     #[test]
     fn a_failed_worker_is_replaced_and_its_ports_restart() {
-        let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
-        let worker = |name: &str| spec::Worker {
-            name: name.into(),
-            core: None,
-            poll: Poll::Adaptive,
-            spin: 0,
-            hold: 0,
-        };
-        let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page.clone(), 7, &[]).unwrap();
+        let page = page();
+        let mut fabric = started(&["w0", "w1"], page.clone());
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         fabric.add_switch(spec::Switch { name: "s".into(), lookup }).unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {

@@ -376,7 +376,7 @@ impl Console for Log {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use ringway_frame::packet::Pool;
     use ringway_frame::{CountersRef, Reason};
@@ -396,7 +396,7 @@ mod tests {
     }
 
     /// A function with one port.
-    fn function(click: &str) -> Function {
+    pub fn function(click: &str) -> Function {
         Function {
             name: "f".into(),
             configuration: Configuration { file: None, text: click.into() },

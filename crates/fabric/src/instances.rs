@@ -67,7 +67,7 @@ pub struct Instances {
     reported: AtomicU64,
     /// When an instance was last seen pressed.
     pressed: AtomicU64,
-    /// Number of instances from which on no other is needed.
+    /// With so many instances no other one is reported as needed.
     most: AtomicU32,
 }
 
@@ -91,7 +91,8 @@ impl Instances {
         self.spread.assign(open, there, Tick::at(now));
     }
 
-    /// Sets the number of instances from which on no other is needed: that of the workers, if they run them.
+    /// Sets the number of instances with which no other one is reported as needed: that of the workers, if workers run
+    /// them.
     pub fn limit(&self, most: u32) {
         self.most.store(most, Relaxed);
     }

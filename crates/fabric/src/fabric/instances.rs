@@ -105,44 +105,23 @@ impl Fabric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_spec::{self as spec, Configuration, Function, Instance, Isolation, Kind, Poll, Port};
+    use crate::fabric::tests::{page, started};
+    use crate::function::tests::function;
+    use ringway_spec::{Function, Instance, Instances, Kind, Port};
     use std::os::unix::net::UnixStream;
 
     #[test]
     fn an_instance_stays_on_its_worker_when_its_port_moves() {
-        let page: Arc<Vec<ringway_frame::Counters>> = Arc::new((0..4).map(|_| Default::default()).collect());
-        let worker = |name: &str| spec::Worker {
-            name: name.into(),
-            core: None,
-            poll: Poll::Adaptive,
-            spin: 0,
-            hold: 0,
-        };
-        let mut fabric = Fabric::start(&[worker("w0"), worker("w1")], page, 7, &[]).unwrap();
+        let mut fabric = started(&["w0", "w1"], page());
         let end = InstanceEnd { of: "f".into(), number: 0, side: 0, flows: 64, idle: 1, drain: 1 };
         let port = Port::new("a", Kind::new("null", &()), None);
         let port = Port { worker: Some("w1".into()), instance: Some(end), ..port };
         fabric.add_port(port, 0).unwrap();
         let place = |fabric: &Fabric| fabric.instance_ports()[&("f".to_string(), 0)][0].2;
         assert_eq!(place(&fabric), Some(1));
-        let instances = spec::Instances { min: 1, max: 2, flows: 64, idle: 1, shrink: 1, drain: 1 };
-        let function = Function {
-            name: "f".into(),
-            configuration: Configuration { file: None, text: "Idle -> Discard;".into() },
-            program: None,
-            isolation: Isolation::Worker,
-            fallback: false,
-            parameters: Vec::new(),
-            ports: vec!["a".into()],
-            chained: false,
-            devices: Vec::new(),
-            memory: 32 << 20,
-            core: None,
-            burst: 64,
-            start: true,
-            first_frame: false,
-            instance: Some(Instance { of: "f".into(), number: 1, instances }),
-        };
+        let instances = Instances { min: 1, max: 2, flows: 64, idle: 1, shrink: 1, drain: 1 };
+        let instance = Some(Instance { of: "f".into(), number: 1, instances });
+        let function = Function { instance, ..function("Idle -> Discard;") };
         let (_ours, theirs) = UnixStream::pair().unwrap();
         fabric.start_function(1, function, ("handlers".into(), theirs.into())).unwrap();
         fabric.move_port("a", Some("w0")).unwrap();
