@@ -105,16 +105,14 @@ impl Paced {
         mut flood: impl FnMut(u64) -> Result<(), Failure>,
         mut connection: impl FnMut() -> Result<(), Failure>,
     ) -> Result<[f64; 2], Failure> {
-        let (mut connections, mut syns) = (0, 0);
+        let mut connections = 0;
         while self.begin.elapsed() < time {
-            let count = self.due();
-            flood(count)?;
-            syns += count;
+            flood(self.due())?;
             connection()?;
             connections += 1;
         }
         let seconds = self.begin.elapsed().as_secs_f64();
-        Ok([connections, syns].map(|count| count as f64 / 1e3 / seconds))
+        Ok([connections, self.sent].map(|count| count as f64 / 1e3 / seconds))
     }
 }
 

@@ -139,10 +139,11 @@ mod machine {
             }
             FunctionEvent::Line(line) => eprintln!("{line}"),
         };
-        match vm.run(listener, connect, event) {
-            FunctionEnd::Stopped => Ok(()),
-            FunctionEnd::Wrong if wrong.is_some() => Err(Fail::Failed(wrong.unwrap_or_default())),
-            end => Err(Fail::Failed(end.to_string())),
+        let end = vm.run(listener, connect, event);
+        match (end, wrong) {
+            (FunctionEnd::Stopped, _) => Ok(()),
+            (FunctionEnd::Wrong, Some(why)) => Err(Fail::Failed(why)),
+            (end, _) => Err(Fail::Failed(end.to_string())),
         }
     }
 }

@@ -24,22 +24,18 @@ const DHCP: &str = "dhcp";
 pub fn program(section: &mut Section<'_>) -> Option<Program> {
     let file = section.string("image", "web.tiny").map(PathBuf::from);
     let mut settings = Vec::new();
-    let addresses = section.one_or_many("address", "addresses", "10.0.0.2/24");
-    for (at, address) in addresses.iter().enumerate().filter(|(_, address)| *address != DHCP) {
-        if address.parse::<IpNet>().is_err() {
-            let key = if section.has("addresses") { format!("addresses.{at}") } else { "address".into() };
-            let what = format!("\"{}\" is no address with a prefix length", address.escape_debug());
-            section.error(&key, what, "write \"10.0.0.2/24\", \"fd00::2/64\" or \"dhcp\"");
-        }
-    }
-    let gateways = section.one_or_many("gateway", "gateways", "10.0.0.1");
-    for (at, gateway) in gateways.iter().enumerate() {
-        if gateway.parse::<IpAddr>().is_err() {
-            let key = if section.has("gateways") { format!("gateways.{at}") } else { "gateway".into() };
-            let what = format!("\"{}\" is no address", gateway.escape_debug());
-            section.error(&key, what, "write the next hop's address, such as \"10.0.0.1\"");
-        }
-    }
+    let addresses = checked(
+        section,
+        ["address", "addresses", "10.0.0.2/24"],
+        |address| address == DHCP || address.parse::<IpNet>().is_ok(),
+        ["no address with a prefix length", "write \"10.0.0.2/24\", \"fd00::2/64\" or \"dhcp\""],
+    );
+    let gateways = checked(
+        section,
+        ["gateway", "gateways", "10.0.0.1"],
+        |gateway| gateway.parse::<IpAddr>().is_ok(),
+        ["no address", "write the next hop's address, such as \"10.0.0.1\""],
+    );
     let mac = station(section, "mac").map(|mac| mac.to_string());
     let arguments = section.strings("arguments", "[\"one\", \"two\"]").unwrap_or_default();
     let mut set = |name: &str, values: Vec<String>| {
@@ -61,6 +57,21 @@ pub fn program(section: &mut Section<'_>) -> Option<Program> {
         section.error(key, what, "keep one: a program has no configuration");
     }
     Some(Program { file: file?, image: Image::default(), settings })
+}
+
+/// The values of a key, whose other name is for several; `example` is one. Those that are not good are `what`.
+fn checked(
+    section: &mut Section<'_>,
+    [one, many, example]: [&'static str; 3],
+    is_good: impl Fn(&str) -> bool,
+    [what, fix]: [&str; 2],
+) -> Vec<String> {
+    let values = section.one_or_many(one, many, example);
+    for (at, value) in values.iter().enumerate().filter(|(_, value)| !is_good(value)) {
+        let key = if section.has(many) { format!("{many}.{at}") } else { one.into() };
+        section.error(&key, format!("\"{}\" is {what}", value.escape_debug()), fix);
+    }
+    values
 }
 
 /// What separates a program from the rest of the fabric.

@@ -21,7 +21,7 @@ const CREATE_STREAMS: u8 = 10;
 const CLIENT_TERMINATE: u8 = 12;
 const EXCHANGE_RESULTS: u8 = 13;
 const DISPLAY_RESULTS: u8 = 14;
-/// -2, and the number of "not implemented" among iperf3's errors.
+/// State -2, after which the number of an error follows; that of a parameter that the server lacks.
 const SERVER_ERROR: u8 = 0xfe;
 const UNIMPLEMENTED: u32 = 13;
 /// Attack: JSON without end.

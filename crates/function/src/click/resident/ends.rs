@@ -124,7 +124,8 @@ impl Ends {
         self.polls
     }
 
-    /// Looks at the lane, if it is polled; whether there are frames. After a while frames wake the function.
+    /// Whether the lane is polled and has frames. Polling ends some time after the last frame; then frames wake the
+    /// function.
     pub fn poll(&mut self, now: u64) -> bool {
         if self.polls && self.is_over(now) && self.receiver.lane().arm() {
             self.polls = false;
@@ -132,7 +133,7 @@ impl Ends {
         self.polls && !self.receiver.lane().is_empty()
     }
 
-    /// The same, and ends that if there are frames.
+    /// Whether the lane is polled and has frames, which end polling.
     pub fn found(&mut self) -> bool {
         let found = self.polls && !self.receiver.lane().is_empty();
         self.polls &= !found;
