@@ -146,6 +146,11 @@ impl Network {
         self.links[from].change(line.profile(&mut self.dice), self.now).unwrap();
     }
 
+    /// Bytes that wait for the line in the direction from a host.
+    pub fn waiting(&self, from: usize) -> usize {
+        self.links[from].backlog().1
+    }
+
     /// A connection from the first to the second host: its two sockets. Connects again if all requests for the
     /// address of the second were lost, or if the answer was damaged, since ARP has no checksum.
     pub fn connect(&mut self, address: &str) -> (SocketId, SocketId) {
