@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The fewest bytes that are copied to the device's memory: fewer are not worth a buffer there.
 const STORED: usize = 8192;
 
+/// Frames received between two looks at the clock: a timer that is due does not wait for the rest of a burst.
+const BETWEEN: usize = 8;
+
 /// Addresses and settings of a host.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -147,6 +150,7 @@ impl Host {
         self.error.take().map_or(Ok(()), Err)?;
         let now = self.now();
         let busy = receive && self.receive(now, None)?;
+        let now = if busy { self.now() } else { now };
         self.stack.expire(now);
         self.send(now)?;
         Ok(busy)
@@ -196,18 +200,23 @@ impl Host {
         sent
     }
 
-    /// Receives up to a burst of frames, or until the reader has enough. Returns whether frames were received.
+    /// Receives up to a burst of frames, until the reader has enough, or a timer is due. Returns whether frames were received.
     fn receive(&mut self, now: u64, mut reader: Option<&mut Reader<'_>>) -> Result<bool, DeviceError> {
         let (mut count, mut bytes) = (0, 0);
         while count < BURST
             && bytes < BURST_BYTES
             && !reader.as_ref().is_some_and(|reader| reader.is_full())
+            && !(count > 0 && count % BETWEEN == 0 && self.is_due())
             && let Some(received) = self.device.receive()?
         {
             let len = pass(&mut self.stack, now, &received, &mut self.frame, reader.as_deref_mut());
             (count, bytes) = (count + 1, bytes + len);
         }
         Ok(count > 0)
+    }
+
+    fn is_due(&self) -> bool {
+        self.stack.next_timer().is_some_and(|due| due <= self.now())
     }
 
     /// Sends what can be sent.
