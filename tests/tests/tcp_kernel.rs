@@ -14,6 +14,7 @@ use ringway_frame::packet::{Packet, Pool};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::{TAP_HEADER, TapSettings, open_tap, wait_readable};
 use ringway_link::{Capacity, Delay, Link, Loss, Profile, Queue, Reason};
+use ringway_stack::{Config, Network, TapDevice};
 use ringway_tcp::{Frames, MS, Settings, SocketId, Stack, TcpInfo};
 use ringway_tests::tshark::{BUSY, Capture, LOSSES};
 use ringway_tests::{eventually, say};
@@ -45,6 +46,7 @@ fn within() {
     if families.len() < 2 {
         say("left out: the kernel has no IPv6");
     }
+    sockets_on_a_tap();
     for &six in families {
         for stack_connects in [true, false] {
             let pairing = Pairing { six, stack_connects };
@@ -110,6 +112,51 @@ fn on_a_bad_wire(pairing: Pairing, ecn: bool) {
     }
     assert!(info.tcpi_options_ecn == ecn && info.tcpi_total_retrans > 0, "{info:?}");
     machine.analyse(false);
+}
+
+/// A program's sockets on a TAP of its own, in both roles.
+fn sockets_on_a_tap() {
+    const LEN: u64 = 4 << 20;
+    let settings = TapSettings {
+        name: "program0".into(),
+        queues: 1,
+        mtu: common::MTU as u16,
+        offloads: true,
+        mac: None,
+        address: Some(([10, 1, 0, 1].into(), 24)),
+        namespace: None,
+    };
+    let device = TapDevice::open(&settings).unwrap();
+    let network = Network::new(device, Config::new("10.1.0.2/24".parse().unwrap())).unwrap();
+    let kernel = bind(([10, 1, 0, 1], 0).into());
+    let address = kernel.local_addr().unwrap();
+    let program = std::thread::spawn(move || talk(kernel.accept().unwrap().0, LEN));
+    exchange(ringway_stack::TcpStream::connect(&network, address).unwrap(), LEN);
+    program.join().unwrap();
+    let listener = ringway_stack::TcpListener::bind(&network, format!("10.1.0.2:{PORT}")).unwrap();
+    let program = std::thread::spawn(|| talk(dial(([10, 1, 0, 2], PORT).into()), LEN));
+    exchange(listener.accept().unwrap().0, LEN);
+    program.join().unwrap();
+}
+
+/// The program's side of a connection, as [`talk`].
+fn exchange(mut stream: ringway_stack::TcpStream, len: u64) {
+    stream.set_read_timeout(Some(BOUND)).unwrap();
+    let mut sending = stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        let bytes: Vec<u8> = (0..len).map(byte).collect();
+        sending.write_all(&bytes).unwrap();
+        sending.shutdown(Shutdown::Write).unwrap();
+    });
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert_bytes(&bytes, len);
+    writer.join().unwrap();
+}
+
+fn assert_bytes(bytes: &[u8], len: u64) {
+    let is_right = bytes.iter().zip(0..).all(|(got, at)| *got == byte(at));
+    assert!(bytes.len() as u64 == len && is_right, "wrong bytes");
 }
 
 /// A stack with a TAP as its interface.
@@ -306,9 +353,6 @@ fn talk(mut stream: TcpStream, len: u64) {
     });
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    assert!(
-        bytes.len() as u64 == len && bytes.iter().zip(0..).all(|(got, at)| *got == byte(at)),
-        "wrong bytes"
-    );
+    assert_bytes(&bytes, len);
     writer.join().unwrap();
 }
