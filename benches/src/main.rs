@@ -68,9 +68,9 @@ struct Arguments {
     /// Relay datagrams between standard input and output.
     #[arg(long, hide = true)]
     relay: bool,
-    /// Print the resident bytes of an idle connection's end.
+    /// Print the resident bytes of an end of so many idle connections.
     #[arg(long, hide = true)]
-    idle_connections: bool,
+    idle_connections: Option<usize>,
 }
 
 fn subject(name: &str) -> Result<&'static str, String> {
@@ -96,8 +96,8 @@ fn main() -> ExitCode {
     if arguments.relay {
         return ExitCode::from(u8::from(peer::relay::relay().is_err()));
     }
-    if arguments.idle_connections {
-        return ExitCode::from(u8::from(tcp::memory::print().is_err()));
+    if let Some(connections) = arguments.idle_connections {
+        return ExitCode::from(u8::from(tcp::memory::print(connections).is_err()));
     }
     if arguments.markdown {
         print!("{}", report::markdown(&report::read(&report)));

@@ -1,7 +1,7 @@
 //! Experiments with one line.
 
 use super::lab::{Cell, Outcome, Schedule, Side, run};
-use super::{Rows, scaled};
+use super::{Rows, lateness, scaled};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::plan::Plan;
@@ -128,10 +128,15 @@ fn beside(plan: &Plan) -> Rows {
     let lossy = Cell { loss: 1.0, ..Cell::new(100, Duration::from_millis(100), Bbr1) };
     let long = Schedule { warm: scaled(plan, 3.0), time: scaled(plan, 5.0) };
     let short = Schedule { warm: scaled(plan, 0.5), time: scaled(plan, 1.5) };
+    let mut rows = vec![
+        ("hog.lossy", alternate(&lossy, long, 3, 1.0)?.entry("Mb/s", Better::More)),
+        ("hog.back", alternate(&back_to_back(Bbr1), short, 6, 1000.0)?.entry("Gb/s", Better::More)),
+    ];
+    let keys = ["hog.lateness", "hog.lateness.asleep"];
+    for (key, (_, entry)) in keys.into_iter().zip(lateness::rows(plan)?) {
+        // The marks are those of a core of its own.
+        rows.push((key, Entry { marks: Vec::new(), ..entry }));
+    }
     let note = "a thread of the same priority on each core";
-    let row = |entry: Entry| entry.note(note);
-    Ok(vec![
-        ("hog.lossy", row(alternate(&lossy, long, 3, 1.0)?.entry("Mb/s", Better::More))),
-        ("hog.back", row(alternate(&back_to_back(Bbr1), short, 6, 1000.0)?.entry("Gb/s", Better::More))),
-    ])
+    Ok(rows.into_iter().map(|(key, entry)| (key, entry.note(note))).collect())
 }

@@ -50,6 +50,8 @@ pub const GROUPS: &[Group] = &[Group {
         ("ablation", "BBRv1 with coarse timers, coarse stamps, small buffers or without pacing, 1 Gb/s"),
         ("hog.lossy", "as `lossy`, beside a thread on each core that computes"),
         ("hog.back", "as `back`, beside the same"),
+        ("hog.lateness", "as `lateness`, beside the same"),
+        ("hog.lateness.asleep", "as `lateness.asleep`, beside the same"),
     ],
     own_network: true,
     setup: 60.0,
@@ -87,7 +89,7 @@ const EXPERIMENTS: [Experiment; 10] = [
     (&["probe.rtt"], experiments::probe_rtt),
     (&["lateness", "lateness.asleep"], lateness::rows),
     (&["ablation"], ablation::rows),
-    (&["hog.lossy", "hog.back"], experiments::hog),
+    (&["hog.lossy", "hog.back", "hog.lateness", "hog.lateness.asleep"], experiments::hog),
 ];
 
 fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {

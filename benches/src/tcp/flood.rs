@@ -121,6 +121,7 @@ struct Ours {
     polled: Polled,
     ring: Ring,
     syns: Syns,
+    connections: u64,
     _program: Program,
 }
 
@@ -136,11 +137,11 @@ impl Ours {
             config.gateways = vec![[10, 96, 0, 1].into()];
         })?;
         let syns = Syns { to: MAC, server: SERVER, count: 0 };
-        Ok(Ours { polled, ring: port.ring, syns, _program: port.program })
+        Ok(Ours { polled, ring: port.ring, syns, connections: 0, _program: port.program })
     }
 
     fn slice(&mut self, rate: u32, time: Duration) -> Result<[f64; 2], Failure> {
-        let Ours { polled, ring, syns, .. } = self;
+        let Ours { polled, ring, syns, connections, .. } = self;
         let polled = std::cell::RefCell::new(polled);
         let flood = |mut count: u64| {
             while count > 0 {
@@ -158,13 +159,16 @@ impl Ours {
             }
             Ok(())
         };
-        Paced::new(rate).run(time, flood, || polled.borrow_mut().connection())
+        Paced::new(rate).run(time, flood, || {
+            *connections += 1;
+            polled.borrow_mut().connection()
+        })
     }
 
-    /// How many of the answers were SYN cookies, in percent.
+    /// How many of all SYNs were answered by SYN cookies, in percent.
     fn cookies(&mut self) -> f64 {
         let sent = self.polled.server().stack().statistics().syn_cookies_sent;
-        100.0 * sent as f64 / f64::from(self.syns.count.max(1))
+        100.0 * sent as f64 / (u64::from(self.syns.count) + self.connections).max(1) as f64
     }
 }
 

@@ -11,23 +11,27 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-/// Connections of ours; a stack has both ends' number of them, less those of the listener.
+/// Connections of ours, in each slice and once; both ends' stacks have so many of them.
 const OURS: usize = 100_000;
+const MANY: usize = 1_000_000;
 /// Connections of the kernel: two descriptors each.
 const PEERS: usize = 8000;
 /// Connections that are set up together.
 const TOGETHER: usize = 500;
 /// Ports of the server: a client has 28,232 for each.
-const PORTS: u16 = 8;
+const PORTS: u16 = 40;
 
 /// `idle.memory`.
 pub fn idle(plan: &Plan) -> Result<Entry, Failure> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit })?;
-    let slices = plan.pairs(Duration::from_secs(1), |_| ours(), |_| peer())?;
+    let slices = plan.pairs(Duration::from_secs(1), |_| ours(OURS), |_| peer())?;
     let entry = slices.entry("B", Better::Less).at_most(2000.0);
+    let many = ours(MANY)?;
+    let step = [("B", many), ("GB of an end", many * MANY as f64 / 1e9)];
     Ok(entry
         .with("connections", OURS as f64)
+        .step(format!("{MANY} connections"), &step)
         .note("a socket of either end; the kernel's slabs, file included"))
 }
 
@@ -76,13 +80,15 @@ fn pass(
 
 /// Resident bytes for each socket, of a process of its own: memory that an earlier key or slice has freed may stay
 /// resident, and would be used again without being counted.
-fn ours() -> Result<f64, Failure> {
-    let output = Command::new(std::env::current_exe()?).arg("--idle-connections").output()?;
-    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+fn ours(connections: usize) -> Result<f64, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.args(["--idle-connections", &connections.to_string()]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.trim().parse().map_err(|_| format!("no memory for {connections} connections"))?)
 }
 
 /// The process: prints the bytes.
-pub fn print() -> Result<(), Failure> {
+pub fn print(connections: usize) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let before = resident()?;
     let mut hosts = [host(1)?, host(2)?];
@@ -90,7 +96,7 @@ pub fn print() -> Result<(), Failure> {
         .map(|port| hosts[1].listen(SocketAddr::from(([10, 96, 0, 2], port + 1)), 2 * TOGETHER))
         .collect::<Result<_, _>>()?;
     let mut frames = Frames::new(2 * TOGETHER);
-    for number in 0..OURS / TOGETHER {
+    for number in 0..connections / TOGETHER {
         // What was set up two seconds ago is idle.
         let now = number as u64 * SECOND;
         let mut clients = Vec::with_capacity(TOGETHER);
@@ -115,11 +121,11 @@ pub fn print() -> Result<(), Failure> {
         }
     }
     for second in 0..3 {
-        let now = ((OURS / TOGETHER) as u64 + second) * SECOND;
+        let now = ((connections / TOGETHER) as u64 + second) * SECOND;
         hosts.iter_mut().for_each(|host| host.expire(now));
         settle(now, &mut hosts, &mut frames);
     }
-    println!("{}", (resident()? - before) / (2 * OURS) as f64);
+    println!("{}", (resident()? - before) / (2 * connections) as f64);
     Ok(())
 }
 
