@@ -168,6 +168,16 @@ fn addresses_end_with_their_lifetime_but_not_by_a_forged_one() {
 }
 
 #[test]
+fn an_address_that_was_never_preferred_leaves_no_deadline_behind() {
+    let mut host = with_local_address();
+    host.advertise(1800, 86_400, 0);
+    host.sent();
+    host.next();
+    assert_eq!(host.addresses().len(), 2);
+    assert!(host.stack.next_deadline().is_some_and(|at| at > host.now));
+}
+
+#[test]
 fn an_address_of_another_host_is_not_used() {
     for answers in [true, false] {
         let mut host = Host::new();

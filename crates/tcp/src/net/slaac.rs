@@ -131,11 +131,12 @@ impl Slaac {
                     actions.push(Action::Assign(auto.cidr()));
                     is_ready |= auto.address.is_unicast_link_local();
                 }
-                None if auto.tentative.is_none() && auto.preferred.is_some_and(|at| at <= now) => {
-                    auto.preferred = None;
-                    actions.push(Action::Deprecate(auto.cidr()));
-                }
                 None => {}
+            }
+            // Attack: an address that is deprecated before it is verified must not be due again and again.
+            if auto.tentative.is_none() && auto.preferred.is_some_and(|at| at <= now) {
+                auto.preferred = None;
+                actions.push(Action::Deprecate(auto.cidr()));
             }
         }
         self.addresses.retain(|auto| {
