@@ -20,6 +20,7 @@ pub mod place_trace;
 pub mod pppoe_server;
 pub mod ring;
 pub mod ring_device;
+pub mod stack_frames;
 pub mod stock_machine;
 pub mod summary_dump;
 pub mod tcp_segments;
@@ -60,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pppoe_server", run: pppoe_server::run, seeds: pppoe_server::seeds },
     Target { name: "ring", run: ring::run, seeds: ring::seeds },
     Target { name: "ring_device", run: ring_device::run, seeds: ring_device::seeds },
+    Target { name: "stack_frames", run: stack_frames::run, seeds: stack_frames::seeds },
     Target { name: "stock_machine", run: stock_machine::run, seeds: stock_machine::seeds },
     Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
     Target { name: "tcp_segments", run: tcp_segments::run, seeds: tcp_segments::seeds },

@@ -77,7 +77,8 @@ fn mutate(name: &str) {
     // run for minutes of simulated time, in each case.
     let cases = match name {
         "pppoe_server" => cases / 20,
-        _ if name.starts_with("place_") || name.starts_with("tcp_") => cases / 4,
+        "stack_frames" | "tcp_segments" => cases / 4,
+        _ if name.starts_with("place_") => cases / 4,
         _ => cases,
     };
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
@@ -106,5 +107,6 @@ macro_rules! targets {
 targets! {
     click_language control_socket fabric_file headers iotlb ip_filter nic_registers nic_rtl8139 offload pcap
     pcapng place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
-    stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel vm_image
+    stack_frames stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel
+    vm_image
 }

@@ -127,6 +127,8 @@ impl Neighbor {
     pub const ROUTER: u32 = 1 << 31;
     /// Flag: the advertisement is a reply to a solicitation.
     pub const SOLICITED: u32 = 1 << 30;
+    /// Flag: the advertised address replaces a known one.
+    pub const OVERRIDE: u32 = 1 << 29;
 }
 
 /// A source or target link-layer address option (RFC 4861, 4.6.1).

@@ -83,12 +83,12 @@ impl Stack {
                     let icmp = Icmp { kind: v6::NEIGHBOR_SOLICITATION, ..Icmp::default() };
                     let target = U128::new(address.to_bits());
                     let unspecified = Ipv6Addr::UNSPECIFIED.into();
-                    self.send_discovery(interface, icmp, target.bytes(), unspecified, group.into());
+                    self.send_discovery(interface, icmp, target.bytes(), (unspecified, group.into()), None);
                 }
                 slaac::Action::Solicit(source) => {
                     let icmp = Icmp { kind: v6::ROUTER_SOLICITATION, ..Icmp::default() };
                     let link = self.link_option(interface, LinkOption::SOURCE);
-                    self.send_discovery(interface, icmp, &link, source.into(), ALL_ROUTERS.into());
+                    self.send_discovery(interface, icmp, &link, (source.into(), ALL_ROUTERS.into()), None);
                 }
                 slaac::Action::Assign(cidr) => self.assign(interface, cidr),
                 slaac::Action::Deprecate(cidr) => {

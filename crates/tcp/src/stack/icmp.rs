@@ -1,10 +1,11 @@
 //! ICMP for both IP versions, and neighbour discovery.
 
-use super::input::answer;
+use super::input::{Arrival, answer};
 use super::{Socket, Stack};
 use crate::connection::{ConnectionError, MIN_MSS};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
+use crate::net::neighbor::{Claim, Lookup, Rank};
 use crate::net::{Network, pseudo};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -86,7 +87,10 @@ impl Stack {
         }
     }
 
-    pub(super) fn icmp_v6(&mut self, interface: usize, mac: MacAddress, packet: &Packet<'_>, group: bool) {
+    pub(super) fn icmp_v6(&mut self, arrival: Arrival, packet: &Packet<'_>) {
+        let Arrival { interface, group, fragmented, .. } = arrival;
+        // Attack: fragments hide a message of neighbour discovery from the link's filters (RFC 6980, 5).
+        let is_discovery = packet.ttl == HOP_LIMIT && !fragmented;
         let Some((icmp, body)) = Icmp::split(packet.payload) else {
             self.statistics.bad_header += 1;
             return;
@@ -99,11 +103,11 @@ impl Stack {
                 let reply = message(header, body, sum);
                 let _ = self.send_packet(source, packet.source, Protocol::ICMPV6, &reply);
             }
-            v6::ROUTER_ADVERTISEMENT if packet.ttl == HOP_LIMIT && icmp.code == 0 => {
+            v6::ROUTER_ADVERTISEMENT if is_discovery && icmp.code == 0 => {
                 self.router_advertised(interface, packet.source, icmp.sequence_number.get(), body);
             }
-            v6::NEIGHBOR_SOLICITATION | v6::NEIGHBOR_ADVERTISEMENT if packet.ttl == HOP_LIMIT => {
-                self.neighbor_discovery(interface, mac, packet);
+            v6::NEIGHBOR_SOLICITATION | v6::NEIGHBOR_ADVERTISEMENT if is_discovery => {
+                self.neighbor_discovery(interface, packet);
             }
             v6::UNREACHABLE | v6::PACKET_TOO_BIG => {
                 let Some(quoted) = Packet::parse_quoted_v6(body) else {
@@ -124,9 +128,9 @@ impl Stack {
     }
 
     /// RFC 4861, 7.1 and 7.2.
-    fn neighbor_discovery(&mut self, interface: usize, _mac: MacAddress, packet: &Packet<'_>) {
-        let Some((discovery, options)) = Neighbor::split(packet.payload).filter(|(d, _)| d.icmp.code == 0)
-        else {
+    fn neighbor_discovery(&mut self, interface: usize, packet: &Packet<'_>) {
+        let parsed = Neighbor::split(packet.payload).filter(|(discovery, _)| discovery.icmp.code == 0);
+        let Some((discovery, options)) = parsed else {
             self.statistics.bad_header += 1;
             return;
         };
@@ -134,60 +138,93 @@ impl Stack {
         if self.claims_tentative(interface, target, packet.source, discovery.icmp.kind) {
             return;
         }
-        if discovery.icmp.kind == v6::NEIGHBOR_ADVERTISEMENT {
-            // Only answers to own requests are stored; others may change what is known.
-            if let Some(Some(mac)) = LinkOption::find(LinkOption::TARGET, options)
-                && !self.interfaces[interface].has(target)
-            {
-                self.learned(interface, target, mac, false);
-            }
-            return;
-        }
-        if !self.interfaces[interface].has(target) {
-            return;
-        }
-        let Some(source_option) = LinkOption::find(LinkOption::SOURCE, options) else { return };
-        let IpAddr::V6(from) = packet.source else { return };
-        if from.is_unspecified() {
-            // Another host wants our address: it must not use it (RFC 4862, 5.4.3).
-            let all_nodes = IpAddr::V6((0xff02 << 112 | 1).into());
-            return self.advertise(interface, target, all_nodes, 0);
-        }
-        if let Some(mac) = source_option {
-            self.learned(interface, packet.source, mac, true);
-        }
-        self.advertise(interface, target, packet.source, Neighbor::SOLICITED);
+        let is_group = packet.destination.is_multicast();
+        let is_valid = if discovery.icmp.kind == v6::NEIGHBOR_ADVERTISEMENT {
+            self.advertised(interface, target, discovery.icmp.rest(), is_group, options)
+        } else {
+            self.solicited(interface, target, packet.source, is_group, options)
+        };
+        self.statistics.bad_header += u64::from(is_valid.is_none());
     }
 
-    /// Says our link-layer address.
-    fn advertise(&mut self, interface: usize, target: IpAddr, to: IpAddr, flags: u32) {
-        const OVERRIDE: u32 = 1 << 29;
-        let kind = v6::NEIGHBOR_ADVERTISEMENT;
-        self.discover(interface, kind, flags | OVERRIDE, target, to, (target, LinkOption::TARGET));
+    /// An advertisement. Only expected ones are stored; others may change what is known. `None`: it is invalid.
+    fn advertised(
+        &mut self,
+        interface: usize,
+        target: IpAddr,
+        flags: u32,
+        is_group: bool,
+        options: &[u8],
+    ) -> Option<()> {
+        let solicited = flags & Neighbor::SOLICITED != 0;
+        if target.is_multicast() || (solicited && is_group) {
+            return None;
+        }
+        if let Some(mac) = LinkOption::find(LinkOption::TARGET, options)?
+            && !self.interfaces[interface].has(target)
+        {
+            let overrides = flags & Neighbor::OVERRIDE != 0;
+            self.learned(interface, target, Claim { mac, solicited, overrides, asks: false });
+        }
+        Some(())
+    }
+
+    /// A solicitation. The answer goes to the address that it names, so that it needs no entry of the cache. Attack: a
+    /// source that is not on the link, of which there are any number. `None`: it is invalid.
+    fn solicited(
+        &mut self,
+        interface: usize,
+        target: IpAddr,
+        source: IpAddr,
+        is_group: bool,
+        options: &[u8],
+    ) -> Option<()> {
+        let named = LinkOption::find(LinkOption::SOURCE, options)?;
+        let is_probe = source.is_unspecified();
+        if target.is_multicast()
+            || (is_probe && (named.is_some() || !is_group))
+            || named.is_some_and(|mac| !mac.is_unicast())
+        {
+            return None;
+        }
+        if !self.interfaces[interface].has(target) {
+            return Some(());
+        }
+        if is_probe {
+            // Another host wants our address: it must not use it (RFC 4862, 5.4.3).
+            let all_nodes = IpAddr::V6((0xff02 << 112 | 1).into());
+            self.advertise(interface, target, all_nodes, None);
+        } else if self.interfaces[interface].is_near(source) {
+            if let Some(mac) = named {
+                let claim = Claim { mac, solicited: false, overrides: true, asks: true };
+                self.learned(interface, source, claim);
+            }
+            self.advertise(interface, target, source, named);
+        } else if named.is_some() {
+            self.advertise(interface, target, source, named);
+        }
+        Some(())
+    }
+
+    /// Says our link-layer address, to a host with a known one if there is a `mac`.
+    fn advertise(&mut self, interface: usize, target: IpAddr, to: IpAddr, mac: Option<MacAddress>) {
+        let IpAddr::V6(address) = target else { return };
+        let solicited = if to.is_multicast() { 0 } else { Neighbor::SOLICITED };
+        let mut icmp = Icmp { kind: v6::NEIGHBOR_ADVERTISEMENT, ..Icmp::default() };
+        icmp.set_rest(solicited | Neighbor::OVERRIDE);
+        let option = self.link_option(interface, LinkOption::TARGET);
+        let body = [U128::new(address.to_bits()).bytes(), &option].concat();
+        self.send_discovery(interface, icmp, &body, (target, to), mac);
     }
 
     /// Asks for the link-layer address of a neighbour (RFC 4861, 7.2.2).
     pub(super) fn solicit(&mut self, interface: usize, target: Ipv6Addr) {
-        let target = IpAddr::V6(target);
-        let (Ok(source), Some(group)) = (self.source_for(target), solicited(target)) else { return };
-        let kind = v6::NEIGHBOR_SOLICITATION;
-        self.discover(interface, kind, 0, target, IpAddr::V6(group), (source, LinkOption::SOURCE));
-    }
-
-    fn discover(
-        &mut self,
-        interface: usize,
-        kind: u8,
-        flags: u32,
-        target: IpAddr,
-        to: IpAddr,
-        (source, option): (IpAddr, u8),
-    ) {
-        let IpAddr::V6(target) = target else { return };
-        let mut icmp = Icmp { kind, ..Icmp::default() };
-        icmp.set_rest(flags);
-        let body = [U128::new(target.to_bits()).bytes(), &self.link_option(interface, option)].concat();
-        self.send_discovery(interface, icmp, &body, source, to);
+        let address = IpAddr::V6(target);
+        let (Ok(source), Some(group)) = (self.source_for(address), solicited(address)) else { return };
+        let icmp = Icmp { kind: v6::NEIGHBOR_SOLICITATION, ..Icmp::default() };
+        let option = self.link_option(interface, LinkOption::SOURCE);
+        let body = [U128::new(target.to_bits()).bytes(), &option].concat();
+        self.send_discovery(interface, icmp, &body, (source, IpAddr::V6(group)), None);
     }
 
     /// An option with the interface's link-layer address.
@@ -198,14 +235,14 @@ impl Stack {
         bytes
     }
 
-    /// Sends a message of neighbour discovery.
+    /// Sends a message of neighbour discovery, to a known link-layer address if there is a `mac`.
     pub(super) fn send_discovery(
         &mut self,
         interface: usize,
         icmp: Icmp,
         body: &[u8],
-        source: IpAddr,
-        to: IpAddr,
+        (source, to): (IpAddr, IpAddr),
+        mac: Option<MacAddress>,
     ) {
         let sum = pseudo(source, to, Protocol::ICMPV6, Icmp::LEN + body.len());
         let bytes = message(icmp, body, sum);
@@ -218,8 +255,12 @@ impl Stack {
             identification: 0,
             fragment: 0,
         };
+        let found = match mac {
+            Some(mac) => Lookup::Known(mac, false),
+            None => self.neighbor(interface, to, Rank::Answer),
+        };
         // An unknown neighbour that asked is asked itself first; without room the peer asks again.
-        let _ = self.send_frame(interface, to, &header, &bytes);
+        let _ = self.send_found(interface, (to, found), &header, &bytes);
     }
 
     /// An ICMP error about a packet that we sent, or that someone claims we did.

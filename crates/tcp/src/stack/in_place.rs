@@ -117,7 +117,7 @@ impl Stack {
             EtherType::IPV6 => Packet::head_v6(bytes, rest)?,
             _ => return None,
         };
-        let arrival = Arrival { interface, mac: ethernet.source, group: false, trusted, looped: false };
+        let arrival = Arrival { interface, group: false, trusted, looped: false, fragmented: false };
         if !self.is_for_us(arrival, packet.destination) || port.has(packet.source) {
             return None;
         }

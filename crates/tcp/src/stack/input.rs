@@ -6,12 +6,13 @@ use crate::connection::payload::Payload;
 use crate::connection::{Segment, State};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
+use crate::net::neighbor::Claim;
 use crate::net::{Network, pseudo};
 use core::net::{IpAddr, SocketAddr};
 use ringway_frame::Offload;
 use ringway_mem::Span;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, Protocol, Tcp, Udp, arp, bootp};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, Protocol, Tcp, Udp, arp, bootp};
 
 /// The CE codepoint (RFC 3168, 5).
 const CE: u8 = 3;
@@ -20,13 +21,14 @@ const CE: u8 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub interface: usize,
-    pub mac: MacAddress,
     /// Whether the frame was sent to a group.
     pub group: bool,
     /// Whether the checksum needs no check.
     pub trusted: bool,
     /// Whether this stack sent it.
     pub looped: bool,
+    /// Whether it came in fragments.
+    pub fragmented: bool,
 }
 
 impl Stack {
@@ -56,11 +58,11 @@ impl Stack {
         }
         let arrival = Arrival {
             interface,
-            mac: ethernet.source,
             group: ethernet.destination.is_group(),
             // A checksum that is still to be filled was never wrong: the frame did not leave this machine.
             trusted: offload.needs_checksum() || offload.is_checked(),
             looped,
+            fragmented: false,
         };
         match ethernet.ethertype {
             EtherType::ARP => self.arp(interface, payload),
@@ -86,11 +88,14 @@ impl Stack {
         let target = IpAddr::V4(packet.target_protocol.get().into());
         let port = &self.interfaces[interface];
         let own = port.has(target);
-        // Attack: a neighbour that claims one of our addresses, or one of another network.
-        let near = port.addresses.iter().any(|cidr| cidr.contains(sender)) && !port.has(sender);
-        if near {
-            let request = own && packet.operation.get() == arp::REQUEST;
-            self.learned(interface, sender, packet.sender_hardware, request);
+        if port.is_near(sender) {
+            let claim = Claim {
+                mac: packet.sender_hardware,
+                solicited: own && packet.operation.get() == arp::REPLY,
+                overrides: true,
+                asks: own && packet.operation.get() == arp::REQUEST,
+            };
+            self.learned(interface, sender, claim);
         }
         if own && packet.operation.get() == arp::REQUEST {
             let mac = self.interfaces[interface].mac;
@@ -103,18 +108,6 @@ impl Stack {
             };
             self.enqueue_arp(interface, packet.sender_hardware, &reply);
         }
-    }
-
-    /// A neighbour's link-layer address is known: what waited for it is sent.
-    pub(super) fn learned(&mut self, interface: usize, address: IpAddr, mac: MacAddress, wanted: bool) {
-        let waiting = self.interfaces[interface].neighbors.learn(self.now, address, mac, wanted);
-        for mut packet in waiting.into_iter().flatten() {
-            if let Some((ethernet, _)) = Ethernet::split_mut(&mut packet) {
-                ethernet.destination = mac;
-            }
-            self.enqueue(interface, packet);
-        }
-        self.unpark(interface);
     }
 
     fn packet(&mut self, arrival: Arrival, packet: &Packet<'_>) {
@@ -131,7 +124,7 @@ impl Stack {
         if let Some(whole) = self.reassembly.add(self.now, key, offset, more, packet.payload) {
             let whole = Packet { payload: &whole, fragment: None, ..packet.clone() };
             // The checksum covers the whole packet, so no device has verified it.
-            self.upper(Arrival { trusted: false, ..arrival }, &whole);
+            self.upper(Arrival { trusted: false, fragmented: true, ..arrival }, &whole);
         }
     }
 
@@ -160,7 +153,7 @@ impl Stack {
     }
 
     fn upper(&mut self, arrival: Arrival, packet: &Packet<'_>) {
-        let Arrival { interface, mac, group, trusted, .. } = arrival;
+        let Arrival { interface, group, trusted, .. } = arrival;
         let valid = |protocol: Protocol| {
             let mut sum = pseudo(packet.source, packet.destination, protocol, packet.payload.len());
             sum.add(packet.payload);
@@ -180,7 +173,7 @@ impl Stack {
             }
             Protocol::ICMP if packet.source.is_ipv4() => self.icmp_v4(interface, packet, group),
             Protocol::ICMPV6 if packet.source.is_ipv6() && valid(Protocol::ICMPV6) => {
-                self.icmp_v6(interface, mac, packet, group);
+                self.icmp_v6(arrival, packet);
             }
             Protocol::TCP | Protocol::ICMPV6 => self.statistics.bad_checksum += 1,
             _ => {

@@ -4,7 +4,7 @@ use super::{Socket, Stack};
 use crate::congestion::Algorithm;
 use crate::connection::{Connection, Context, Segment};
 use crate::demux::Tuple;
-use crate::net::neighbor::Lookup;
+use crate::net::neighbor::{Lookup, Rank};
 use crate::net::{Frames, Link};
 use crate::settings::SocketOptions;
 use alloc::boxed::Box;
@@ -185,7 +185,9 @@ impl Stack {
         let tuple = connection.tuple;
         let Some(hop) = self.routes.find(tuple.remote.ip()) else { return };
         // Without a known neighbour the peer sends its SYN again.
-        let Lookup::Known(destination, _) = self.neighbor(hop.interface, hop.next) else { return };
+        let Lookup::Known(destination, _) = self.neighbor(hop.interface, hop.next, Rank::Answer) else {
+            return;
+        };
         let mut frames = Frames::new(1);
         let port = &mut self.interfaces[hop.interface];
         let mut link = Link {

@@ -7,6 +7,7 @@ mod icmp;
 mod in_place;
 mod input;
 mod listen;
+mod neighbors;
 mod output;
 mod sockets;
 
@@ -18,7 +19,7 @@ use crate::demux::Demux;
 use crate::hash::{Random, Secret};
 use crate::net::dhcp::Dhcp;
 use crate::net::fragment::Reassembly;
-use crate::net::neighbor::{Lookup, Neighbors};
+use crate::net::neighbor::Neighbors;
 use crate::net::route::{Cidr, Routes};
 use crate::net::slaac::Slaac;
 use crate::net::{Frames, Link, Transmit};
@@ -112,8 +113,8 @@ pub(crate) struct Interface {
     pub queue: VecDeque<Vec<u8>>,
     /// Sockets with something to send.
     ready: VecDeque<u32>,
-    /// Sockets that wait for a neighbour.
-    parked: Vec<u32>,
+    /// Sockets that wait for neighbours.
+    parked: BTreeMap<IpAddr, neighbors::Parked>,
     slaac: Option<Box<Slaac>>,
     dhcp: Option<Box<Dhcp>>,
 }
@@ -223,7 +224,7 @@ impl Stack {
             identification: self.random.next() as u16,
             queue: VecDeque::new(),
             ready: VecDeque::new(),
-            parked: Vec::new(),
+            parked: BTreeMap::new(),
             slaac: None,
             dhcp: None,
         });
@@ -368,22 +369,7 @@ impl Stack {
     }
 
     fn transmit_socket(&mut self, index: u32, interface: usize, out: &mut dyn Transmit) -> Progress {
-        let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return Progress::Done };
-        let remote = connection.tuple.remote.ip();
-        let Some(hop) = self.routes.find(remote) else { return Progress::Done };
-        let destination = match self.neighbor(interface, hop.next) {
-            Lookup::Known(mac, _) => mac,
-            // Not in the ready list again until the neighbour answers or is given up.
-            Lookup::Pending(_) => {
-                self.slots[index as usize].queued = true;
-                self.interfaces[interface].parked.push(index);
-                return Progress::Done;
-            }
-            Lookup::Full => {
-                self.with(index, |connection, _| connection.end_with(Some(ConnectionError::Unreachable)));
-                return Progress::Done;
-            }
-        };
+        let Some(destination) = self.neighbor_of(index, interface) else { return Progress::Done };
         let (Some(Socket::Tcp(connection)), Some(port)) =
             (&mut self.slots[index as usize].socket, self.interfaces.get_mut(interface))
         else {
@@ -423,24 +409,6 @@ impl Stack {
         Progress::Done
     }
 
-    /// Looks up a neighbour; sends a request if necessary.
-    fn neighbor(&mut self, interface: usize, address: IpAddr) -> Lookup {
-        if let Some(mac) = output::group_mac(&self.interfaces[interface], address) {
-            return Lookup::Known(mac, false);
-        }
-        let port = &mut self.interfaces[interface];
-        if port.has(address) || address.is_loopback() {
-            return Lookup::Known(port.mac, false);
-        }
-        let found = port.neighbors.lookup(self.now, address);
-        match found {
-            Lookup::Known(_, true) | Lookup::Pending(true) => self.ask(interface, address),
-            Lookup::Known(_, false) | Lookup::Pending(false) => {}
-            Lookup::Full => self.statistics.neighbor_full += 1,
-        }
-        found
-    }
-
     /// A socket was taken from a list. `false`: it is closed, and its number is free now.
     fn unqueue(&mut self, index: u32) -> bool {
         let slot = &mut self.slots[index as usize];
@@ -449,41 +417,6 @@ impl Stack {
             self.free.push(index);
         }
         slot.socket.is_some()
-    }
-
-    /// Repeats requests, and reports neighbours that don't answer.
-    fn expire_neighbors(&mut self, interface: usize) {
-        let expired = self.interfaces[interface].neighbors.expire(self.now);
-        for address in expired.ask {
-            self.ask(interface, address);
-        }
-        if expired.failed.is_empty() {
-            return;
-        }
-        for index in core::mem::take(&mut self.interfaces[interface].parked) {
-            if !self.unqueue(index) {
-                continue;
-            }
-            if let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket
-                && self
-                    .routes
-                    .find(connection.tuple.remote.ip())
-                    .is_some_and(|hop| expired.failed.contains(&hop.next))
-                && connection.state == State::SynSent
-            {
-                connection.end_with(Some(ConnectionError::Unreachable));
-            }
-            self.touch(index);
-        }
-    }
-
-    /// Lets the sockets that wait for a neighbour try again.
-    fn unpark(&mut self, interface: usize) {
-        for index in core::mem::take(&mut self.interfaces[interface].parked) {
-            if self.unqueue(index) {
-                self.touch(index);
-            }
-        }
     }
 
     /// Calls a connection, and does what follows from its new state.

@@ -4,7 +4,7 @@ use super::{Interface, QUEUE, SocketError, Stack};
 use crate::connection::Reset;
 use crate::connection::options::{OPTIONS, Options};
 use crate::demux::Tuple;
-use crate::net::neighbor::Lookup;
+use crate::net::neighbor::{Lookup, Rank};
 use crate::net::{Network, pseudo};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -152,7 +152,18 @@ impl Stack {
         header: &Network,
         payload: &[u8],
     ) -> Result<(), SocketError> {
-        let found = self.neighbor(interface, next);
+        let found = self.neighbor(interface, next, Rank::Answer);
+        self.send_found(interface, (next, found), header, payload)
+    }
+
+    /// The same for a neighbour that was looked up.
+    pub(super) fn send_found(
+        &mut self,
+        interface: usize,
+        (next, found): (IpAddr, Lookup),
+        header: &Network,
+        payload: &[u8],
+    ) -> Result<(), SocketError> {
         let to = if let Lookup::Known(mac, _) = found { mac } else { MacAddress::default() };
         let len = Network::headers_len(header.source);
         let mut frame = alloc::vec![0; len + payload.len()];
