@@ -75,6 +75,7 @@ pub mod congestion;
 mod connection;
 mod demux;
 mod hash;
+mod memory;
 mod minmax;
 mod net;
 mod settings;

@@ -27,6 +27,11 @@ pub struct Settings {
     pub tcp_rmem: [usize; 3],
     /// Minimum, initial and maximum size of send buffers.
     pub tcp_wmem: [usize; 3],
+    /// Memory of the buffers of all connections, in bytes (Linux counts pages). Above the second value buffers no
+    /// longer grow, until it is below the first one again. Above the third one they get no more memory, except that
+    /// each connection may have the first value of `tcp_rmem` and `tcp_wmem`: what a peer was promised is not taken
+    /// back, but segments may be dropped, as by a network.
+    pub tcp_mem: [usize; 3],
     /// The congestion controller of new connections.
     pub tcp_congestion_control: Algorithm,
     /// Whether to use selective acknowledgments.
@@ -125,6 +130,8 @@ impl Default for Settings {
         Settings {
             tcp_rmem: [4 << 10, 128 << 10, 6 << 20],
             tcp_wmem: [4 << 10, 16 << 10, 4 << 20],
+            // Linux's values on a machine with 8 GB.
+            tcp_mem: [384 << 20, 512 << 20, 768 << 20],
             tcp_congestion_control: Algorithm::Cubic,
             tcp_sack: true,
             tcp_dsack: true,

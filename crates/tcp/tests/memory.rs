@@ -144,3 +144,68 @@ fn what_is_peeked_and_shown_in_place_is_what_is_read() {
     let first = pair.read;
     assert!((first..first + LEN).zip(received).all(|(at, got)| byte(at) == got));
 }
+
+/// Connections between two hosts, of which `limited` has little memory for all of them.
+struct Many {
+    network: Network,
+    sockets: Vec<[SocketId; 2]>,
+    sent: Vec<u64>,
+    read: Vec<u64>,
+    limited: usize,
+    most: usize,
+}
+
+const MANY: usize = 100;
+const LEN: u64 = 200_000;
+
+impl Many {
+    fn new(limited: usize) -> Many {
+        let line = Line { delay: MS, loss: 1000, ..Line::default() };
+        let settings = Settings { tcp_wmem: [4 << 10, 128 << 10, 4 << 20], ..Settings::default() };
+        let mut network = Network::with_offloads(&settings, line, 1, Needs::ALL);
+        let settings = Settings { tcp_mem: [1 << 20, 2 << 20, 4 << 20], ..settings };
+        network.hosts[limited].set_settings(settings);
+        let sockets = (0..MANY).map(|number| network.connect(&format!("10.0.0.2:{}", 1000 + number)).into());
+        let sockets = sockets.collect();
+        Many { network, sockets, sent: vec![0; MANY], read: vec![0; MANY], limited, most: 0 }
+    }
+
+    /// All programs write what has room, and those of the second host read, until a time, or until all was read.
+    fn run(&mut self, until: u64, reads: bool) {
+        while self.network.now < until && self.read.iter().any(|read| *read < LEN) {
+            let now = self.network.now;
+            for (number, [client, server]) in self.sockets.iter().enumerate() {
+                let [first, second] = &mut self.network.hosts;
+                self.sent[number] = fill(first, now, *client, self.sent[number], LEN);
+                if reads {
+                    self.read[number] = drain(second, now, *server, self.read[number]);
+                }
+            }
+            if !self.network.step(until) {
+                break;
+            }
+            // A frame and the least that each connection has may exceed the limit.
+            let memory = self.network.hosts[self.limited].memory();
+            assert!(memory <= (4 << 20) + (64 << 10) + MANY * (8 << 10), "{memory}");
+            self.most = self.most.max(memory);
+        }
+    }
+}
+
+#[test]
+fn the_memory_of_all_connections_is_bounded_though_peers_are_greedy() {
+    for limited in [0, 1] {
+        let mut many = Many::new(limited);
+        many.run(5 * SECOND, false);
+        let host = &many.network.hosts[limited];
+        assert!(many.most > 4 << 20 && host.statistics().memory_pressures > 0, "{}", many.most);
+        let counted: usize =
+            many.sockets.iter().map(|sockets| host.buffer_memory(sockets[limited]).unwrap()).sum();
+        assert_eq!(host.memory(), counted);
+        // Once the programs read, all of it arrives, and the memory is free again.
+        many.run(1000 * SECOND, true);
+        assert!(many.read.iter().all(|read| *read == LEN), "{:?}", many.read);
+        many.network.run(many.network.now + 10 * SECOND);
+        assert_eq!(many.network.hosts[limited].memory(), 0);
+    }
+}

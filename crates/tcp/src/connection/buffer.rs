@@ -417,6 +417,18 @@ impl ReceiveBuffer {
         self.memory.as_ref().map_or(0, |memory| memory.memory())
     }
 
+    /// How many bytes it holds, unread ones included, without further memory, or with `least` bytes.
+    pub(crate) fn capacity(&self, least: usize) -> usize {
+        // The first chunk was read in part.
+        self.memory().saturating_sub(1 << self.chunk).max(least)
+    }
+
+    /// The offset up to which it stores bytes without further memory, or with `least` bytes: at least that of the
+    /// first missing byte.
+    pub(crate) fn edge(&self, least: usize) -> u64 {
+        (self.start + self.capacity(least) as u64).max(self.next).max(self.passed)
+    }
+
     /// Whether it is empty and has memory, or has memory that it does not use.
     pub(crate) fn is_spare(&self) -> bool {
         let has_free = self.memory.as_ref().is_some_and(|memory| memory.has_free());

@@ -25,6 +25,8 @@ pub(super) struct Chunks {
     free: Vec<Box<[u8]>>,
     /// The fewest of them since [`Chunks::age`] was called last.
     unused: usize,
+    /// The bytes of all chunks.
+    memory: usize,
 }
 
 fn allocate(len: usize) -> Box<[u8]> {
@@ -34,7 +36,7 @@ fn allocate(len: usize) -> Box<[u8]> {
 impl Chunks {
     /// No memory yet; the first byte is at `base`. `size`: of a chunk, a power of two.
     pub(super) fn new(base: u64, size: usize) -> Chunks {
-        Chunks { used: VecDeque::new(), base, size, free: Vec::new(), unused: 0 }
+        Chunks { used: VecDeque::new(), base, size, free: Vec::new(), unused: 0, memory: 0 }
     }
 
     /// Whether it has chunks to be used again.
@@ -44,7 +46,9 @@ impl Chunks {
 
     /// Frees those chunks that have not been used since it was called last.
     pub(super) fn age(&mut self) {
-        self.free.truncate(self.free.len().saturating_sub(self.unused));
+        let kept = self.free.len().saturating_sub(self.unused);
+        self.memory -= (self.free.len() - kept) * self.size;
+        self.free.truncate(kept);
         self.unused = self.free.len();
         if self.free.is_empty() {
             self.free = Vec::new();
@@ -53,7 +57,7 @@ impl Chunks {
 
     /// The bytes of its memory.
     pub(super) fn memory(&self) -> usize {
-        self.used.iter().flatten().chain(&self.free).map(|memory| memory.len()).sum()
+        self.memory
     }
 
     /// The bytes of the chunks that hold something.
@@ -79,7 +83,11 @@ impl Chunks {
             && let Some(first) = self.used.pop_front()
         {
             // A smaller one was the only one, and what followed was never stored.
-            self.free.extend(first.filter(|memory| memory.len() == self.size));
+            match first {
+                Some(memory) if memory.len() == self.size => self.free.push(memory),
+                Some(memory) => self.memory -= memory.len(),
+                None => {}
+            }
             self.base += self.size as u64;
         }
         if self.used.is_empty() {
@@ -102,13 +110,16 @@ impl Chunks {
             } else {
                 let mut larger = allocate(held.next_power_of_two().clamp(2 * len, self.size));
                 larger[..unread.len()].copy_from_slice(&first[unread]);
+                self.memory += larger.len() - first.len();
                 *first = larger;
             }
             self.base = start;
         }
         let needed = (end - self.base) as usize;
         if self.used.is_empty() && needed <= self.size / 2 && self.free.is_empty() {
-            self.used.push_back(Some(allocate(needed.next_power_of_two().max(FIRST).min(self.size))));
+            let first = allocate(needed.next_power_of_two().max(FIRST).min(self.size));
+            self.memory += first.len();
+            self.used.push_back(Some(first));
         }
         let count = needed.div_ceil(self.size);
         if self.used.len() < count {
@@ -127,7 +138,10 @@ impl Chunks {
                     self.unused = self.unused.min(self.free.len());
                     memory
                 }
-                None => allocate(self.size),
+                None => {
+                    self.memory += self.size;
+                    allocate(self.size)
+                }
             });
             let begin = at % self.size;
             let (piece, later) = rest.split(rest.len().min(self.size - begin));
@@ -251,6 +265,8 @@ mod tests {
                 }
                 let whole = model[start..].iter().map_while(|byte| *byte).collect::<Vec<u8>>();
                 prop_assert_eq!(read(&chunks, start, start + whole.len()), whole);
+                let all = chunks.used.iter().flatten().chain(&chunks.free).map(|memory| memory.len());
+                prop_assert_eq!(chunks.memory(), all.sum::<usize>());
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::options::Options;
 use super::payload::Payload;
 use super::{Connection, ConnectionError, Context, FIRST, State};
+use crate::memory::Supply;
 use crate::settings::{MS, SECOND};
 use ringway_wire::tcp::Flags;
 
@@ -308,14 +309,14 @@ impl Connection {
         self.note_congestion(cx, segment);
         self.measure_peer(cx.now, segment);
         let limit = self.rcv_adv.max(start);
-        let kept = (limit - start).min(segment.payload.len() as u64);
+        let kept = self.kept(cx, start, (limit - start).min(segment.payload.len() as u64));
         let before = self.receiving.next();
         let placed = self.receiving.place(start, segment.payload.cut(kept as usize));
         if let Some(range) = placed.duplicate {
             self.dsack = Some(range);
             self.counts.dsack_dups += 1;
         }
-        self.moderate_holes(cx.now, kept, cx.settings);
+        self.moderate_holes(cx, kept);
         self.last_received_at = cx.now;
         self.counts.bytes_received += placed.in_order;
         self.ready.readable |= placed.in_order > 0;
@@ -331,6 +332,17 @@ impl Connection {
             return self.peer_is_done(cx);
         }
         self.schedule_ack(cx);
+    }
+
+    /// How many of `len` bytes from `start` on are stored: if there is no more memory, those that the buffer has some
+    /// for. Attack: peers that fill the windows that were announced while there was memory.
+    fn kept(&self, cx: &mut Context<'_>, start: u64, len: u64) -> u64 {
+        if cx.memory.supply() != Supply::Full {
+            return len;
+        }
+        let kept = len.min(self.receiving.edge(cx.settings.tcp_rmem[0]).saturating_sub(start));
+        cx.memory.dropped += u64::from(kept < len);
+        kept
     }
 
     /// Whether bytes can't reach the program any more.

@@ -29,6 +29,7 @@ pub(crate) use output::Progress;
 
 use crate::congestion::{Algorithm, Congestion, State as CaState, Window};
 use crate::demux::Tuple;
+use crate::memory::{Memory, Supply};
 use crate::settings::{MS, SECOND, Settings, SocketOptions};
 use crate::trace::Trace;
 use alloc::boxed::Box;
@@ -96,6 +97,7 @@ pub(crate) struct Context<'a> {
     pub now: u64,
     pub settings: &'a Settings,
     pub challenges: &'a mut Challenges,
+    pub memory: &'a mut Memory,
 }
 
 /// Limits challenge ACKs (RFC 5961, 10). Attack: spoofed segments would make a host flood its peer.
@@ -288,6 +290,8 @@ pub(crate) struct Counts {
     /// The largest distance, in segments, at which segments were reordered; and how often they were.
     pub reordering: u64,
     pub reord_seen: u64,
+    /// The buffers' memory when it was counted last.
+    pub memory: usize,
 }
 
 impl Connection {
@@ -376,14 +380,15 @@ impl Connection {
     }
 
     /// Appends bytes to the stream; returns how many had room. `more`: others follow soon.
-    pub(crate) fn send(&mut self, bytes: &Bytes<'_>, more: bool, settings: &Settings) -> usize {
+    pub(crate) fn send(&mut self, cx: &Context<'_>, bytes: &Bytes<'_>, more: bool) -> usize {
         if self.fin_queued || self.error.is_some() || self.state == State::Closed {
             return 0;
         }
-        let lowat = self.lowat_room(settings);
+        let lowat = self.lowat_room(cx.settings);
+        let limit = self.send_limit(cx.settings, cx.memory.supply());
         (self.hold.more_follows, self.hold.is_unfinished) = (more, more);
         let sent = match bytes {
-            Bytes::Copied(bytes) => self.sending.push(&bytes[..bytes.len().min(lowat)], self.sndbuf),
+            Bytes::Copied(bytes) => self.sending.push(&bytes[..bytes.len().min(lowat)], limit),
             Bytes::Shared(source, range) => {
                 let end = range.end.min(range.start.saturating_add(lowat)).min(source.len());
                 self.sending.push_run(source, range.start..end, self.sndbuf)
@@ -400,10 +405,19 @@ impl Connection {
         if own == 0 { settings.tcp_notsent_lowat } else { own }.saturating_sub(unsent)
     }
 
+    /// Most bytes that the send buffer holds if others are added. Attack: peers that acknowledge nothing.
+    fn send_limit(&self, settings: &Settings, supply: Supply) -> usize {
+        match supply {
+            Supply::Full => self.sndbuf.min(settings.tcp_wmem[0].max(self.sending.memory())),
+            Supply::Free | Supply::Pressure => self.sndbuf,
+        }
+    }
+
     /// How many bytes [`Connection::send`] would take now.
-    pub(crate) fn send_room_now(&self, settings: &Settings) -> usize {
+    pub(crate) fn send_room_now(&self, settings: &Settings, supply: Supply) -> usize {
         if self.may_send() && self.error.is_none() {
-            self.send_room().min(self.lowat_room(settings))
+            let room = self.send_limit(settings, supply).saturating_sub(self.sending.len());
+            room.min(self.lowat_room(settings))
         } else {
             0
         }
@@ -430,15 +444,15 @@ impl Connection {
     }
 
     /// Removes `count` bytes that were read; may schedule a window update.
-    pub(crate) fn consume(&mut self, now: u64, count: usize, settings: &Settings) {
+    pub(crate) fn consume(&mut self, cx: &Context<'_>, count: usize) {
         let count = count.min(self.receiving.readable());
         self.receiving.consume(count);
-        self.moderate(now, count as u64, settings);
+        self.moderate(cx, count as u64);
         if self.fin.is_some() || !self.is_synchronized() {
             return;
         }
         let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
-        let possible = self.right_edge() - self.rcv_nxt();
+        let possible = self.right_edge(cx) - self.rcv_nxt();
         let grows = possible >= 2 * left && possible >= left + self.window_step();
         self.ack_now |= grows && !self.has_first_window();
     }

@@ -5,6 +5,7 @@ use super::options::Options;
 use super::timers::{Kind, Probe};
 use super::{Connection, Context, FIRST, State, Usage};
 use crate::congestion::State as CaState;
+use crate::memory::Supply;
 use crate::net::{Link, Outgoing};
 use crate::settings::{MS, Pacing};
 use ringway_wire::tcp::Flags;
@@ -178,12 +179,16 @@ impl Connection {
         options
     }
 
-    /// The furthest right edge that the buffer permits.
-    pub(super) fn right_edge(&self) -> u64 {
+    /// The furthest right edge that the buffer permits, or its memory if there is no more.
+    pub(super) fn right_edge(&self, cx: &Context<'_>) -> u64 {
         let unread = self.receiving.readable() as u64;
         // As in a SYN, until the handshake is complete.
         let most = if self.is_synchronized() { u64::MAX } else { LARGEST_UNSCALED };
-        self.receiving.next() + (self.rcvbuf as u64).saturating_sub(unread).min(most)
+        let size = match cx.memory.supply() {
+            Supply::Full => self.rcvbuf.min(self.receiving.capacity(cx.settings.tcp_rmem[0])),
+            Supply::Free | Supply::Pressure => self.rcvbuf,
+        };
+        self.receiving.next() + (size as u64).saturating_sub(unread).min(most)
     }
 
     /// Whether no window was announced but that of a SYN, and more than half of what a SYN can announce is left:
@@ -199,8 +204,8 @@ impl Connection {
     }
 
     /// The window to announce. It never shrinks, and grows by whole segments (RFC 9293, 3.8.6.2.2).
-    fn take_window(&mut self) -> u16 {
-        let (edge, nxt) = (self.right_edge(), self.rcv_nxt());
+    fn take_window(&mut self, cx: &Context<'_>) -> u16 {
+        let (edge, nxt) = (self.right_edge(cx), self.rcv_nxt());
         let step = self.window_step();
         if edge >= self.rcv_adv + step
             || (edge > self.rcv_adv && self.rcv_adv - nxt.min(self.rcv_adv) >= step)
@@ -215,13 +220,13 @@ impl Connection {
     }
 
     /// A header with the current acknowledgment.
-    fn outgoing(&mut self, seq: u64, flags: Flags) -> Outgoing<'static> {
+    fn outgoing(&mut self, cx: &Context<'_>, seq: u64, flags: Flags) -> Outgoing<'static> {
         let echo = self.ecn.demand_cwr && self.ecn.ok;
         Outgoing {
             seq: self.wire(seq),
             ack: self.peer_wire(self.rcv_nxt()),
             flags: flags.with(Flags::ACK).with(if echo { Flags::ECE } else { Flags(0) }),
-            window: self.take_window(),
+            window: self.take_window(cx),
             ..Outgoing::default()
         }
     }
@@ -242,7 +247,7 @@ impl Connection {
     fn send_ack(&mut self, cx: &mut Context<'_>, link: &mut Link<'_>) -> bool {
         let options = self.options_of(cx.now);
         if let Some((ack, echo)) = self.timers.early_ack.take() {
-            let mut early = self.outgoing(self.nxt, Flags::ACK);
+            let mut early = self.outgoing(cx, self.nxt, Flags::ACK);
             let flags = if echo { early.flags.with(Flags::ECE) } else { early.flags.without(Flags::ECE) };
             (early.ack, early.flags) = (self.peer_wire(ack), flags);
             if ack > self.last_ack_sent && !link.tcp(&self.tuple, &early, &options) {
@@ -251,7 +256,7 @@ impl Connection {
         }
         loop {
             let options = self.options_of(cx.now);
-            let outgoing = self.outgoing(self.nxt, Flags::ACK);
+            let outgoing = self.outgoing(cx, self.nxt, Flags::ACK);
             if !link.tcp(&self.tuple, &outgoing, &options) {
                 return false;
             }
@@ -269,7 +274,7 @@ impl Connection {
             Some(Probe::Alive) => {
                 // A sequence number that was acknowledged: the peer must answer (RFC 9293, 3.8.4).
                 let options = self.options_of(cx.now);
-                let outgoing = self.outgoing(self.una - 1, Flags::ACK);
+                let outgoing = self.outgoing(cx, self.una - 1, Flags::ACK);
                 if !link.tcp(&self.tuple, &outgoing, &options) {
                     return false;
                 }
@@ -479,7 +484,7 @@ impl Connection {
             }
             options.sack.clear();
         }
-        let mut outgoing = self.outgoing(next.start, flags);
+        let mut outgoing = self.outgoing(cx, next.start, flags);
         if cwr {
             outgoing.flags = outgoing.flags.with(Flags::CWR);
         }

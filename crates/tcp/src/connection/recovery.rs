@@ -7,6 +7,7 @@ use super::scoreboard::{Fate, Record};
 use super::timers::Kind;
 use super::{Connection, Context, State};
 use crate::congestion::State as CaState;
+use crate::memory::Supply;
 use crate::settings::MS;
 use ringway_wire::tcp::Flags;
 
@@ -561,7 +562,7 @@ impl Connection {
         // What is selectively acknowledged or lost stays in the buffer too.
         let factor = if self.control.controls_cwnd() { 3 } else { 2 };
         let wanted = factor * self.window.cwnd + self.mss;
-        if self.options.so_sndbuf == 0 {
+        if self.options.so_sndbuf == 0 && cx.memory.supply() == Supply::Free {
             self.sndbuf = self.sndbuf.max((wanted as usize).min(cx.settings.tcp_wmem[2]));
         }
     }

@@ -1,7 +1,7 @@
 //! Moderation of the receive buffer (Linux's `tcp_moderate_rcvbuf`): it grows with the rate of the connection.
 
-use super::Connection;
-use crate::settings::Settings;
+use super::{Connection, Context};
+use crate::memory::Supply;
 
 /// What was received and read in the last round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,16 +34,17 @@ impl Connection {
         if self.tuning.rtt > 0 { self.tuning.rtt } else { self.rtt.srtt }
     }
 
-    fn grow_to(&mut self, wanted: u64, settings: &Settings) {
-        if settings.tcp_moderate_rcvbuf {
+    fn grow_to(&mut self, cx: &Context<'_>, wanted: u64) {
+        if cx.settings.tcp_moderate_rcvbuf && cx.memory.supply() == Supply::Free {
             // Announced windows are rounded up; with that they are not larger than the setting either.
-            let most = settings.tcp_rmem[2].saturating_sub((1 << self.rcv_wscale) - 1) as u64;
+            let most = cx.settings.tcp_rmem[2].saturating_sub((1 << self.rcv_wscale) - 1) as u64;
             self.rcvbuf = self.rcvbuf.max(wanted.min(most) as usize);
         }
     }
 
     /// The program read bytes. Lets the buffer grow to twice of what it reads in a round trip (dynamic right-sizing).
-    pub(super) fn moderate(&mut self, now: u64, count: u64, settings: &Settings) {
+    pub(super) fn moderate(&mut self, cx: &Context<'_>, count: u64) {
+        let now = cx.now;
         self.tuning.copied += count;
         let rtt = self.receiver_rtt();
         if rtt == 0 || now - self.tuning.since < rtt {
@@ -63,7 +64,7 @@ impl Connection {
         let more = if self.tuning.over == 0 { 0 } else { now - self.tuning.over };
         let copied = (u128::from(self.tuning.copied) * u128::from(rtt) / u128::from(rtt + more)) as u64;
         if copied > self.tuning.space {
-            self.grow_to(wanted(copied, self.tuning.space, self.rcv_mss), settings);
+            self.grow_to(cx, wanted(copied, self.tuning.space, self.rcv_mss));
             self.tuning.space = copied;
         }
         (self.tuning.since, self.tuning.copied, self.tuning.over) = (now, 0, 0);
@@ -73,7 +74,8 @@ impl Connection {
     /// little: the window must hold them until the missing ones were sent again, a round trip or more, and what arrives
     /// meanwhile. Attack: a peer that leaves a hole makes the buffer grow to `tcp_rmem[2]`, as one that is fast does,
     /// but only with as many bytes.
-    pub(super) fn moderate_holes(&mut self, now: u64, count: u64, settings: &Settings) {
+    pub(super) fn moderate_holes(&mut self, cx: &Context<'_>, count: u64) {
+        let now = cx.now;
         self.tuning.arrived += count;
         let rtt = self.receiver_rtt();
         if rtt == 0 || now - self.tuning.arrived_since < rtt {
@@ -88,7 +90,7 @@ impl Connection {
         let held = self.receiving.held();
         // Not if it is the program that does not read.
         if held > self.receiving.readable() as u64 {
-            self.grow_to(held + 2 * self.tuning.arrived + 16 * self.rcv_mss, settings);
+            self.grow_to(cx, held + 2 * self.tuning.arrived + 16 * self.rcv_mss);
         }
         (self.tuning.arrived_since, self.tuning.arrived) = (now, 0);
     }

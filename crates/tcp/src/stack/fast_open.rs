@@ -96,7 +96,12 @@ impl Stack {
                 return;
             }
         }
-        let mut cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let mut cx = Context {
+            now: self.now,
+            settings: &self.settings,
+            challenges: &mut self.challenges,
+            memory: &mut self.memory,
+        };
         connection.accept_fast_open(&mut cx, segment);
     }
 

@@ -86,14 +86,12 @@ impl Stack {
         let begin = self.connection_mut(id).ok().and_then(|connection| connection.pass_next(room));
         self.tcp(interface, packet, rest);
         let (Some(begin), Some((tcp, _, payload))) = (begin, Tcp::parse(packet.payload)) else { return };
-        let settings = &self.settings;
         let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket else { return };
         let payload = Payload::new(payload, rest);
         let count = connection.passed(begin, tcp.sequence_number.get(), payload.len().min(room));
         if count > 0 {
             reader.put(payload, count);
-            connection.consume(self.now, count, settings);
-            self.touch(id.index);
+            self.with(id.index, |connection, cx| connection.consume(cx, count));
         }
     }
 

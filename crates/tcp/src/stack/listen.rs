@@ -199,7 +199,12 @@ impl Stack {
             ttl: self.settings.ip_default_ttl,
             identification: &mut port.identification,
         };
-        let mut cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let mut cx = Context {
+            now: self.now,
+            settings: &self.settings,
+            challenges: &mut self.challenges,
+            memory: &mut self.memory,
+        };
         connection.send_cookie(&mut cx, &mut link);
         for (frame, _) in frames.iter() {
             self.enqueue(hop.interface, frame.to_vec());

@@ -17,6 +17,7 @@ pub use sockets::{Accepted, SocketError};
 use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
 use crate::demux::Demux;
 use crate::hash::{Random, Secret};
+use crate::memory::Memory;
 use crate::net::dhcp::Dhcp;
 use crate::net::fragment::Reassembly;
 use crate::net::neighbor::Neighbors;
@@ -96,6 +97,9 @@ pub struct Statistics {
     pub icmp_in_errors: u64,
     pub out_of_window_icmps: u64,
     pub limited: u64,
+    /// How often `tcp_mem` was reached, and segments that were dropped since its last value was.
+    pub memory_pressures: u64,
+    pub memory_dropped: u64,
     /// Frames of [`Stack::receive_in_place`].
     pub in_place: u64,
 }
@@ -165,6 +169,7 @@ pub struct Stack {
     looped: VecDeque<(usize, Vec<u8>, Offload)>,
     reassembly: Reassembly,
     challenges: Challenges,
+    memory: Memory,
     cookies: Cookies,
     port_counters: [u64; sockets::PORT_COUNTERS],
     /// ICMP errors and resets in this second.
@@ -196,6 +201,7 @@ impl Stack {
             spare: VecDeque::new(),
             looped: VecDeque::new(),
             challenges: Challenges::default(),
+            memory: Memory::default(),
             cookies: Cookies::default(),
             port_counters: [0; sockets::PORT_COUNTERS],
             errors: (0, 0),
@@ -246,11 +252,17 @@ impl Stack {
     /// Changes settings. Sizes of tables and buffers that exist stay.
     pub fn set_settings(&mut self, settings: Settings) {
         self.settings = settings;
+        self.memory.update(&self.settings.tcp_mem);
     }
 
     /// What the stack counted.
     pub fn statistics(&self) -> Statistics {
-        Statistics { challenge_acks: self.challenges.total, ..self.statistics }
+        Statistics {
+            challenge_acks: self.challenges.total,
+            memory_pressures: self.memory.pressures,
+            memory_dropped: self.memory.dropped,
+            ..self.statistics
+        }
     }
 
     /// Receives frames, handles deadlines, and sends what can be sent on one interface. Returns when it must be
@@ -299,19 +311,18 @@ impl Stack {
                 if connection.progress() == progress {
                     connection.release_spare();
                 }
-                self.note_spare(index);
+                self.note_memory(index);
             }
         }
     }
 
-    /// Remembers a socket whose empty buffers have memory: it is returned if the connection stays idle. What a buffer
-    /// has and does not use is returned in any case.
-    fn note_spare(&mut self, index: u32) {
+    /// Counts a socket's memory. Remembers one whose empty buffers have some: it is returned if the connection stays
+    /// idle. What a buffer has and does not use is returned in any case.
+    fn note_memory(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if let Some(Socket::Tcp(connection)) = &slot.socket
-            && !slot.spare
-            && connection.has_spare()
-        {
+        let Some(Socket::Tcp(connection)) = &mut slot.socket else { return };
+        self.memory.charge(connection, &self.settings.tcp_mem);
+        if !slot.spare && connection.has_spare() {
             slot.spare = true;
             self.spare.push_back((index, self.now, connection.progress()));
         }
@@ -385,7 +396,12 @@ impl Stack {
             ttl: self.settings.ip_default_ttl,
             identification: &mut port.identification,
         };
-        let mut cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let mut cx = Context {
+            now: self.now,
+            settings: &self.settings,
+            challenges: &mut self.challenges,
+            memory: &mut self.memory,
+        };
         let before = connection.counts.segs_out;
         let progress = connection.transmit(&mut cx, &mut link);
         self.statistics.frames_out += connection.counts.segs_out - before;
@@ -428,7 +444,12 @@ impl Stack {
         let Some(Socket::Tcp(connection)) = &mut self.slots.get_mut(index as usize)?.socket else {
             return None;
         };
-        let mut cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let mut cx = Context {
+            now: self.now,
+            settings: &self.settings,
+            challenges: &mut self.challenges,
+            memory: &mut self.memory,
+        };
         let result = call(connection, &mut cx);
         self.touch(index);
         Some(result)
@@ -438,12 +459,17 @@ impl Stack {
     fn touch(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(Socket::Tcp(connection)) = &mut slot.socket else { return };
-        let cx = Context { now: self.now, settings: &self.settings, challenges: &mut self.challenges };
+        let cx = Context {
+            now: self.now,
+            settings: &self.settings,
+            challenges: &mut self.challenges,
+            memory: &mut self.memory,
+        };
         if !slot.queued && connection.wants_transmit(&cx) {
             slot.queued = true;
             self.interfaces[connection.interface].ready.push_back(index);
         }
-        self.note_spare(index);
+        self.note_memory(index);
         self.touch_timers(index);
     }
 
@@ -493,6 +519,9 @@ impl Stack {
         self.timers.set(index, None);
         self.demux.remove(index);
         let slot = &mut self.slots[index as usize];
+        if let Some(Socket::Tcp(connection)) = &slot.socket {
+            self.memory.discharge(connection, &self.settings.tcp_mem);
+        }
         slot.socket = None;
         slot.generation = slot.generation.wrapping_add(1);
         // A socket in a list is freed when it is taken from there, so that no list has stale numbers.

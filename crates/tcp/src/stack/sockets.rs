@@ -282,7 +282,7 @@ impl Stack {
     /// # Errors
     /// If the socket is not a connection.
     pub fn send_room(&self, id: SocketId) -> Result<usize, SocketError> {
-        Ok(self.connection(id)?.send_room_now(&self.settings))
+        Ok(self.connection(id)?.send_room_now(&self.settings, self.memory.supply()))
     }
 
     /// As [`Stack::send_shared`], for the first bytes of each of several sources, and then as [`Stack::send`] for
@@ -317,16 +317,15 @@ impl Stack {
             return Err(SocketError::BrokenPipe);
         }
         let (mut sent, mut full) = (0, false);
-        if let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket {
+        self.with(id.index, |connection, cx| {
             for part in parts {
-                let count = connection.send(&part, more, &self.settings);
+                let count = connection.send(cx, &part, more);
                 (sent, full) = (sent + count, count < part.len());
                 if full {
                     break;
                 }
             }
-        }
-        self.touch(id.index);
+        });
         if sent == 0 && full { Err(SocketError::WouldBlock) } else { Ok(sent) }
     }
 
@@ -367,6 +366,11 @@ impl Stack {
         Ok(self.connection(id)?.memory())
     }
 
+    /// The bytes of memory that the buffers of all connections have; `tcp_mem` bounds them.
+    pub fn memory(&self) -> usize {
+        self.memory.used()
+    }
+
     /// How many received bytes can be read.
     ///
     /// # Errors
@@ -399,10 +403,7 @@ impl Stack {
     pub fn consume(&mut self, now: u64, id: SocketId, count: usize) -> Result<(), SocketError> {
         self.now = self.now.max(now);
         self.connection(id)?;
-        if let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket {
-            connection.consume(self.now, count, &self.settings);
-        }
-        self.touch(id.index);
+        self.with(id.index, |connection, cx| connection.consume(cx, count));
         Ok(())
     }
 
