@@ -5,7 +5,7 @@ mod common;
 
 use common::{LONG, Line, Network, byte, drain, fill};
 use ringway_frame::Needs;
-use ringway_tcp::{MS, SECOND, Settings, SocketId};
+use ringway_tcp::{ConnectionError, MS, SECOND, Settings, SocketId, SocketOptions};
 
 #[test]
 fn an_idle_connection_is_looked_at_once_to_return_the_memory_of_its_buffers() {
@@ -207,5 +207,35 @@ fn the_memory_of_all_connections_is_bounded_though_peers_are_greedy() {
         assert!(many.read.iter().all(|read| *read == LEN), "{:?}", many.read);
         many.network.run(many.network.now + 10 * SECOND);
         assert_eq!(many.network.hosts[limited].memory(), 0);
+    }
+}
+
+#[test]
+fn a_peer_that_never_reads_costs_two_buffers_and_its_connection_lasts_unless_a_timeout_is_set() {
+    for timeout in [0, 60 * SECOND] {
+        let settings = Settings { tcp_wmem: [4096, 16_384, 100_000], ..Settings::default() };
+        let mut pair = Pair::new(&settings);
+        let [client, server] = pair.sockets;
+        let options = SocketOptions { tcp_user_timeout: timeout, ..SocketOptions::default() };
+        pair.network.hosts[0].set_options(0, client, options).unwrap();
+        let until = pair.network.now + 1000 * SECOND;
+        while pair.network.now < until {
+            let now = pair.network.now;
+            pair.sent = fill(&mut pair.network.hosts[0], now, client, pair.sent, u64::MAX);
+            pair.network.step(until);
+            let [sending, receiving] = pair.memory();
+            assert!(sending <= 100_000 && receiving <= settings.receive_memory(), "{sending} {receiving}");
+        }
+        let ended = pair.network.hosts[0].error(client).unwrap();
+        assert_eq!(ended, (timeout > 0).then_some(ConnectionError::TimedOut));
+        // Once it reads, what was sent arrives.
+        if timeout == 0 {
+            let sent = pair.sent;
+            while pair.read < sent {
+                let now = pair.network.now;
+                pair.read = drain(&mut pair.network.hosts[1], now, server, pair.read);
+                assert!(pair.read == sent || pair.network.step(LONG), "the stream stops at {}", pair.read);
+            }
+        }
     }
 }

@@ -4,13 +4,15 @@
 //! and acknowledgment numbers are relative to the SYNs', so the first byte of a stream is 1.
 //!
 //! - `set NAME VALUE` changes a setting, before anything else; times are in milliseconds. `timestamps` are off
-//!   unless set; with `tso` the device segments, so that a line can be a frame of several segments.
+//!   unless set; with `tso` the device segments, so that a line can be a frame of several segments; with `ipv6` the
+//!   stack is fd00::1, and its peer fd00::2.
 //! - `listen`, `accept`, `connect [COUNT]` (with bytes to send), `send COUNT`, `send_more COUNT` (`MSG_MORE`),
 //!   `end_record` (`MSG_EOR`), `recv COUNT`, `eof`, `shutdown`, `close`, `abort`, `option NAME VALUE`: calls on the
 //!   socket.
 //! - `state NAME`, `error NAME`, `FIELD VALUE` (of `TCP_INFO`; times in milliseconds): what must be true now.
 //! - `+TIME < SEGMENT`: the peer sends a segment that much later than the previous event.
-//! - `+TIME < icmp MTU START`: a router drops the segment that begins at START, since it is larger than MTU.
+//! - `+TIME < icmp MTU START`: a router drops the segment that begins at START, since it is larger than MTU (RFC 1191,
+//!   RFC 8201).
 //! - `+TIME < unreachable CODE START`: it drops it, since the destination is unreachable (RFC 792).
 //! - `+TIME > SEGMENT`: the stack sends this segment, exactly then.
 //! - `+TIME none`: the stack has sent nothing else until then.
@@ -27,11 +29,14 @@ mod common;
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::congestion::Algorithm;
 use ringway_tcp::{Frames, MS, Settings, SocketId, SocketOptions, Stack, TcpInfo};
-use ringway_wire::icmp::v4;
+use ringway_wire::icmp::{LinkOption, Neighbor, v4, v6};
 use ringway_wire::tcp::Flags;
-use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Protocol, Tcp, U16, U32, arp, ip, ipv4};
+use ringway_wire::{
+    EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Sum, Tcp, U16, U32, U128, arp, ip, ipv4, ipv6,
+};
 use std::collections::VecDeque;
 use std::fmt::Write;
+use std::net::{IpAddr, Ipv6Addr};
 
 const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -155,10 +160,48 @@ struct Run {
     read_bytes: u64,
     /// The Fast Open cookie that the stack gave.
     cookie: Vec<u8>,
+    is_v6: bool,
+}
+
+/// An address of the network: the stack's ends with 1, its peer's with 2.
+fn address(is_v6: bool, last: u8) -> IpAddr {
+    if is_v6 { Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into()).into() } else { [10, 0, 0, last].into() }
+}
+
+/// An IP packet between the two, with the header's checksum but not the payload's; and the sum of its pseudo header.
+fn packet(hosts: [IpAddr; 2], protocol: Protocol, tos: u8, len: usize) -> (Vec<u8>, Sum) {
+    match hosts {
+        [IpAddr::V4(source), IpAddr::V4(destination)] => {
+            let mut ip = Ipv4 {
+                tos,
+                total_length: U16::new((Ipv4::LEN + len) as u16),
+                ttl: 64,
+                protocol,
+                source: U32::new(source.to_bits()),
+                destination: U32::new(destination.to_bits()),
+                ..Ipv4::EMPTY
+            };
+            ip.fill_checksum(&[]);
+            (ip.bytes().to_vec(), ip.pseudo_header(len as u16))
+        }
+        [IpAddr::V6(source), IpAddr::V6(destination)] => {
+            let mut ip = Ipv6 {
+                payload_length: U16::new(len as u16),
+                next_header: protocol,
+                hop_limit: if protocol == Protocol::ICMPV6 { 255 } else { 64 },
+                source: U128::new(source.to_bits()),
+                destination: U128::new(destination.to_bits()),
+                ..Ipv6::EMPTY
+            };
+            ip.set_traffic_class(tos);
+            (ip.bytes().to_vec(), ip.pseudo_header(protocol, len as u32))
+        }
+        _ => panic!("addresses of two families"),
+    }
 }
 
 impl Run {
-    fn new(settings: &Settings, offloads: Needs) -> Run {
+    fn new(settings: &Settings, offloads: Needs, is_v6: bool) -> Run {
         Run {
             stack: common::host(1, settings.clone(), offloads),
             now: 0,
@@ -173,10 +216,11 @@ impl Run {
             sent_bytes: 0,
             read_bytes: 0,
             cookie: Vec::new(),
+            is_v6,
         }
     }
 
-    /// Collects what the stack sends now; answers ARP.
+    /// Collects what the stack sends now; answers requests for its peer's link-layer address.
     fn collect(&mut self) {
         loop {
             let mut frames = Frames::default();
@@ -197,6 +241,8 @@ impl Run {
                         ..ringway_wire::Arp::new(arp::REPLY)
                     };
                     self.receive(EtherType::ARP, reply.bytes());
+                } else if self.is_v6 && payload[6] == Protocol::ICMPV6.0 {
+                    self.advertise();
                 } else {
                     let segment = self.describe(payload, offload);
                     writeln!(self.history, "  {:>9.3} ms > {}", self.now as f64 / 1e6, segment.show())
@@ -207,6 +253,24 @@ impl Run {
         }
     }
 
+    /// Answers a neighbour solicitation.
+    fn advertise(&mut self) {
+        let [own, peer] = [1, 2].map(|last| address(true, last));
+        let IpAddr::V6(target) = peer else { return };
+        let mut icmp = Icmp { kind: v6::NEIGHBOR_ADVERTISEMENT, ..Icmp::default() };
+        icmp.set_rest(Neighbor::SOLICITED | Neighbor::OVERRIDE);
+        let link = LinkOption { kind: LinkOption::TARGET, length: 1, address: PEER.into() };
+        let mut message = [icmp.bytes(), U128::new(target.to_bits()).bytes(), link.bytes()].concat();
+        let (header, sum) = packet([peer, own], Protocol::ICMPV6, 0, message.len());
+        Icmp::fill_checksum(&mut message, sum).unwrap();
+        self.receive(EtherType::IPV6, &[header, message].concat());
+    }
+
+    fn receive_ip(&mut self, header: &[u8], payload: &[u8]) {
+        let ethertype = if self.is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+        self.receive(ethertype, &[header, payload].concat());
+    }
+
     fn receive(&mut self, ethertype: EtherType, payload: &[u8]) {
         let ethernet = Ethernet { destination: OURS.into(), source: PEER.into(), ethertype };
         let frame = [ethernet.bytes(), payload].concat();
@@ -214,12 +278,19 @@ impl Run {
     }
 
     fn describe(&mut self, packet: &[u8], offload: Offload) -> Described {
-        let packet = ipv4::Packet::parse(packet).unwrap();
-        let (tcp, options, payload) = Tcp::parse(packet.payload).unwrap();
-        let mut sum = packet.header.pseudo_header(packet.payload.len() as u16);
-        sum.add(packet.payload);
+        let (tos, mut sum, segment) = if self.is_v6 {
+            let packet = ipv6::Packet::parse(packet).unwrap();
+            let sum = packet.header.pseudo_header(Protocol::TCP, packet.payload.len() as u32);
+            (packet.header.traffic_class(), sum, packet.payload)
+        } else {
+            let packet = ipv4::Packet::parse(packet).unwrap();
+            assert!(packet.header.is_checksum_valid(&[]), "wrong checksum of the IP header");
+            let sum = packet.header.pseudo_header(packet.payload.len() as u16);
+            (packet.header.tos, sum, packet.payload)
+        };
+        let (tcp, options, payload) = Tcp::parse(segment).unwrap();
+        sum.add(segment);
         assert!(offload.needs_checksum() || sum.is_valid(), "wrong checksum");
-        assert!(packet.header.is_checksum_valid(&[]), "wrong checksum of the IP header");
         self.ports = (tcp.source_port.get(), tcp.destination_port.get());
         let seq = tcp.sequence_number.get();
         if tcp.flags.has(Flags::SYN) {
@@ -233,7 +304,7 @@ impl Run {
             end: start.wrapping_add(payload.len() as u32),
             ack: tcp.flags.has(Flags::ACK).then(|| tcp.acknowledgment_number.get().wrapping_sub(PEER_ISS)),
             win: Some(tcp.window.get()),
-            ect: packet.header.tos & 3 == 2,
+            ect: tos & 3 == 2,
             ..Described::default()
         };
         let first = start.wrapping_sub(u32::from(!tcp.flags.has(Flags::SYN)));
@@ -323,48 +394,33 @@ impl Run {
             ..Tcp::EMPTY
         };
         let mut bytes = [tcp.bytes(), &options, &payload].concat();
-        let mut ip = Ipv4 {
-            tos: if segment.ce { 3 } else { 0 },
-            total_length: U16::new((20 + bytes.len()) as u16),
-            ttl: 64,
-            protocol: Protocol::TCP,
-            source: U32::from_bytes([10, 0, 0, 2]),
-            destination: U32::from_bytes([10, 0, 0, 1]),
-            ..Ipv4::EMPTY
-        };
-        ip.fill_checksum(&[]);
-        let sum = ip.pseudo_header(bytes.len() as u16);
+        let hosts = [2, 1].map(|last| address(self.is_v6, last));
+        let tos = if segment.ce { 3 } else { 0 };
+        let (header, sum) = packet(hosts, Protocol::TCP, tos, bytes.len());
         Tcp::fill_checksum(&mut bytes, sum).unwrap();
         writeln!(self.history, "  {:>9.3} ms < {}", self.now as f64 / 1e6, segment.show()).unwrap();
-        self.receive(EtherType::IPV4, &[ip.bytes(), &bytes].concat());
+        self.receive_ip(&header, &bytes);
     }
 
     fn router_drops(&mut self, code: u8, mtu: u16, start: u32) {
-        let header = |source: [u8; 4], destination: [u8; 4], protocol, len: usize| {
-            let mut ip = Ipv4 {
-                total_length: U16::new(len as u16),
-                ttl: 64,
-                protocol,
-                source: U32::from_bytes(source),
-                destination: U32::from_bytes(destination),
-                ..Ipv4::EMPTY
-            };
-            ip.fill_checksum(&[]);
-            ip
-        };
         let quoted = Tcp {
             source_port: U16::new(self.ports.0),
             destination_port: U16::new(self.ports.1),
             sequence_number: U32::new(start.wrapping_add(self.our_iss.unwrap())),
             ..Tcp::EMPTY
         };
-        let icmp = Icmp { kind: v4::UNREACHABLE, code, ..Icmp::default() };
-        let icmp = Icmp { sequence_number: U16::new(mtu), ..icmp };
-        let dropped = header([10, 0, 0, 1], [10, 0, 0, 2], Protocol::TCP, 1500);
-        let mut message = [icmp.bytes(), dropped.bytes(), &quoted.bytes()[..8]].concat();
-        Icmp::fill_checksum(&mut message, ringway_wire::Sum::new()).unwrap();
-        let ip = header([10, 0, 0, 2], [10, 0, 0, 1], Protocol::ICMP, 20 + message.len());
-        self.receive(EtherType::IPV4, &[ip.bytes(), &message].concat());
+        let [own, peer] = [1, 2].map(|last| address(self.is_v6, last));
+        let (dropped, _) = packet([own, peer], Protocol::TCP, 0, 1400);
+        let (protocol, mut icmp) = match (self.is_v6, mtu) {
+            (false, _) => (Protocol::ICMP, Icmp { kind: v4::UNREACHABLE, code, ..Icmp::default() }),
+            (true, 0) => (Protocol::ICMPV6, Icmp { kind: v6::UNREACHABLE, code, ..Icmp::default() }),
+            (true, _) => (Protocol::ICMPV6, Icmp { kind: v6::PACKET_TOO_BIG, ..Icmp::default() }),
+        };
+        icmp.set_rest(mtu.into());
+        let mut message = [icmp.bytes(), &dropped, &quoted.bytes()[..8]].concat();
+        let (header, sum) = packet([peer, own], protocol, 0, message.len());
+        Icmp::fill_checksum(&mut message, if self.is_v6 { sum } else { Sum::new() }).unwrap();
+        self.receive_ip(&header, &message);
     }
 
     /// Goes on until a time, or until something was sent.
@@ -460,7 +516,7 @@ impl Run {
         match name {
             "listen" => {
                 let backlog = number.max(1) as usize;
-                let address = "0.0.0.0:80".parse().unwrap();
+                let address = if self.is_v6 { "[::]:80" } else { "0.0.0.0:80" }.parse().unwrap();
                 self.listener = Some(self.stack.listen(address, backlog).map_err(failed)?);
             }
             "accept" => {
@@ -468,11 +524,8 @@ impl Run {
                 self.socket = Some(self.stack.accept(listener).map_err(failed)?.socket);
             }
             "connect" => {
-                let id = self.stack.connect_from(
-                    now,
-                    "10.0.0.1:40000".parse().unwrap(),
-                    "10.0.0.2:80".parse().unwrap(),
-                );
+                let [own, peer] = [1, 2].map(|last| address(self.is_v6, last));
+                let id = self.stack.connect_from(now, (own, 40_000).into(), (peer, 80).into());
                 let id = id.map_err(failed)?;
                 self.stack.set_options(now, id, self.options).map_err(failed)?;
                 self.socket = Some(id);
@@ -583,7 +636,7 @@ fn time(text: &str) -> Result<u64, String> {
 fn run(text: &str) -> Result<(), String> {
     let timestamps = Settings { tcp_timestamps: false, ..Settings::default() };
     let mut settings = Settings { tcp_congestion_control: Algorithm::Reno, ..timestamps };
-    let mut offloads = Needs::NONE;
+    let (mut offloads, mut is_v6) = (Needs::NONE, false);
     let mut run: Option<Run> = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -596,12 +649,16 @@ fn run(text: &str) -> Result<(), String> {
                 offloads = Needs::ALL;
                 Ok(())
             }
+            (None, None) if line == "set ipv6 1" => {
+                is_v6 = true;
+                Ok(())
+            }
             (None, None) if first == "set" => {
                 let (name, value) = rest.split_once(' ').unwrap_or((rest, ""));
                 set(&mut settings, name, value)
             }
             (after, state) => {
-                let state = state.get_or_insert_with(|| Run::new(&settings, offloads));
+                let state = state.get_or_insert_with(|| Run::new(&settings, offloads, is_v6));
                 match after {
                     Some(after) => time(after).and_then(|after| state.timed(after, rest.trim())),
                     None => state.call(first, rest.trim()),

@@ -147,7 +147,10 @@ impl Connection {
         // An answer, whether the window is open or not: the peer is alive.
         self.timers.probes = 0;
         if self.una == self.nxt {
-            self.timers.unanswered_since = None;
+            // With a user timeout, bytes must not wait for a closed window forever (RFC 5482).
+            if wnd > 0 || self.sending.end() <= self.nxt {
+                self.timers.unanswered_since = None;
+            }
             if wnd > 0 && matches!(self.timers.retransmit, Some((Kind::Window, _))) {
                 self.timers.retransmit = None;
                 self.rtt.backoff = 0;
