@@ -1,7 +1,8 @@
 // Carrier-grade NAT: subscribers of 100.64.0.0/26 share 192.0.2.1. Each gets a block of ports with its first flow, and
-// returns it after the last one; both are reported. With DETERMINISTIC, blocks are known beforehand (RFC 7422).
+// returns it after the last one; both are reported. With DETERMINISTIC, blocks are known beforehand (RFC 7422). An
+// instance of a function that multiplies has a share of the ports, INSTANCE_PORTS.
 AddressInfo(lan 100.64.0.1/24 02:00:00:00:01:01, wan 192.0.2.1/24 02:00:00:00:02:01);
-define($SUBSCRIBERS 100.64.0.0/26, $BLOCK 1000, $DETERMINISTIC false, $RANDOM true);
+define($SUBSCRIBERS 100.64.0.0/26, $BLOCK 1000, $DETERMINISTIC false, $RANDOM true, $INSTANCE_PORTS 1024-65535);
 
 // Input 0 gets frames, input 1 packets to send. Output 0 emits frames, output 1 packets.
 elementclass Side { $own |
@@ -13,7 +14,8 @@ elementclass Side { $own |
     input[1] -> query;
 }
 
-blocks :: PortBlockMapper($SUBSCRIBERS, wan:ip, 0, 1, BLOCK $BLOCK, DETERMINISTIC $DETERMINISTIC, RANDOM $RANDOM);
+blocks :: PortBlockMapper($SUBSCRIBERS, wan:ip, 0, 1, PORTS $INSTANCE_PORTS, BLOCK $BLOCK, DETERMINISTIC $DETERMINISTIC,
+    RANDOM $RANDOM);
 flows :: IPRewriter(blocks, blocks, REAP_INTERVAL 10);
 pings :: ICMPPingRewriter(blocks, drop, REAP_INTERVAL 10);
 errors :: ICMPRewriter(flows pings);

@@ -1,5 +1,7 @@
 // Hosts inside share the address 192.0.2.1 (NAPT, RFC 3022). Packets to other networks go to the gateway 192.0.2.254.
+// An instance of a function that multiplies has a share of the ports, INSTANCE_PORTS.
 AddressInfo(lan 10.0.0.1/24 02:00:00:00:01:01, wan 192.0.2.1/24 02:00:00:00:02:01);
+define($INSTANCE_PORTS 1024-65535);
 
 // Input 0 gets frames, input 1 packets to send. Output 0 emits frames, output 1 packets.
 elementclass Side { $own |
@@ -11,8 +13,8 @@ elementclass Side { $own |
     input[1] -> query;
 }
 
-flows :: IPRewriter(pattern wan:ip 1024-65535# - - 0 1, drop);
-pings :: ICMPPingRewriter(pattern wan:ip - 1-65535# 0 1, drop);
+flows :: IPRewriter(pattern wan:ip $INSTANCE_PORTS# - - 0 1, drop);
+pings :: ICMPPingRewriter(pattern wan:ip - $INSTANCE_PORTS# 0 1, drop);
 errors :: ICMPRewriter(flows pings);
 gateway :: StaticIPLookup(wan:ipnet 0, 0.0.0.0/0 192.0.2.254 0);
 
