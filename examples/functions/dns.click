@@ -15,13 +15,17 @@ kind[1] -> Strip(14) -> CheckIPHeader
 kind[2] -> Discard;
 query[1] -> Discard;
 
-// One question of type A; the mask ignores the case of letters: www.example.com, example.com.
+// One question; the mask ignores the case of letters: www.example.com and example.com of type A, then of any other type.
 query[0] -> CheckUDPHeader -> name :: Classifier(
     30/00%f8 32/0001 40/03575757074558414d504c4503434f4d0000010001%ffdfdfdfffdfdfdfdfdfdfdfffdfdfdfffffffffff,
     30/00%f8 32/0001 40/074558414d504c4503434f4d0000010001%ffdfdfdfdfdfdfdfffdfdfdfffffffffff,
+    30/00%f8 32/0001 40/03575757074558414d504c4503434f4d00%ffdfdfdfffdfdfdfdfdfdfdfffdfdfdfff,
+    30/00%f8 32/0001 40/074558414d504c4503434f4d00%ffdfdfdfdfdfdfdfffdfdfdfff,
     30/00%f8, -);
 name[0] -> Answer(61, \<c00c 0001 0001 0000012c 0004 c0000250>, \<004d>, \<0039>) -> found :: Counter -> reply :: Null;
 name[1] -> Answer(57, \<c00c 0001 0001 0000012c 0004 c0000250>, \<0049>, \<0035>) -> found;
-name[2] -> StoreData(30, \<8403>, MASK \<86ff>) -> unknown :: Counter -> reply;
-name[3] -> Discard;
+name[2] -> empty :: StoreData(30, \<8400>, MASK \<86ff>) -> others :: Counter -> reply;
+name[3] -> empty;
+name[4] -> StoreData(30, \<8403>, MASK \<86ff>) -> unknown :: Counter -> reply;
+name[5] -> Discard;
 reply -> StoreData(8, \<40>) -> IPMirror -> SetIPChecksum -> SetUDPChecksum -> Unstrip(14) -> EtherMirror -> out;
