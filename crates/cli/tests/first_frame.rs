@@ -4,7 +4,7 @@
 mod lab;
 
 use lab::net::{address, namespace, shell, within};
-use lab::{Lab, Running, isolations, until};
+use lab::{Lab, Running, every_isolation, until};
 use ringway_client::{Ring, Wait};
 use std::path::Path;
 use std::process::Stdio;
@@ -61,7 +61,7 @@ fn states(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn the_first_frame_starts_each_function_and_passes_it() {
-    for isolation in std::iter::once("worker").chain(isolations()) {
+    for isolation in every_isolation() {
         let lab = Lab::new(&format!("first-{isolation}"), &file(isolation));
         lab.ok(&["up", "lab.toml", "--detach"]);
         let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
@@ -104,7 +104,7 @@ fn the_first_segment_of_an_http_transfer_starts_its_firewall() {
         return;
     }
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions/firewall.click");
-    for isolation in std::iter::once("worker").chain(isolations()) {
+    for isolation in every_isolation() {
         let ((_inside, client), (_outside, server)) = (namespace(), namespace());
         let port = |name: &str, namespace: &str, address: &str| {
             format!(

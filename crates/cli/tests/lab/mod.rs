@@ -103,6 +103,19 @@ pub fn example(package: &str, name: &str) -> PathBuf {
     program
 }
 
+/// Every isolation of functions: those of [`isolations`], and a worker.
+pub fn every_isolation() -> impl Iterator<Item = &'static str> {
+    isolations().into_iter().chain(["worker"])
+}
+
+/// Runs a test with every isolation at once: for tests that wait for most of their time.
+pub fn at_once(test: impl Fn(&'static str) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        every_isolation().for_each(|isolation| drop(scope.spawn(move || test(isolation))))
+    });
+}
+
 /// What functions are run as by tests: as processes, and as VMs where KVM can be opened.
 pub fn isolations() -> Vec<&'static str> {
     let kvm = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");

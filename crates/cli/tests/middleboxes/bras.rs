@@ -1,7 +1,7 @@
 //! A Linux guest's `pppd` opens PPPoE sessions of the broadband access server, with users of the server's own and of
 //! FreeRADIUS.
 use super::lab::net::{Script, can_create_taps, file_server, namespace, tap, within};
-use super::lab::{Lab, Running, until};
+use super::lab::{Lab, Running, at_once, until};
 use super::{example, function, read, write_file};
 use ringway_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use std::path::PathBuf;
@@ -200,12 +200,12 @@ fn pppd_connects_with_pap_and_with_chap() {
         eprintln!("not run: it needs linux.uml, and pppd with its plugin pppoe.so");
         return;
     };
-    for isolation in ["process", "worker"] {
+    at_once(|isolation| {
         let (_keeper, outside) = namespace();
         let site = Site::new(isolation, plugin.clone(), &outside);
         own_users(&site);
         radius_users(&site);
-    }
+    });
 }
 
 fn own_users(site: &Site) {

@@ -1,10 +1,10 @@
 //! Subscribers behind the carrier-grade NAT: HTTP, pings, ICMP errors, active FTP, each other, and a block used up.
 use super::lab::net::{Script, can_create_taps, namespace, tap, within};
-use super::lab::{Lab, until};
-use super::{function, read};
+use super::lab::{Lab, every_isolation, until};
+use super::{example, function, read};
 
 /// A host outside, at 192.0.2.254: FTP by active mode on port 21, and on UDP port 3478 the sender's address.
-const OUTSIDE: &str = r#"
+pub const OUTSIDE: &str = r#"
 import socket, threading
 def ftp():
     listener = socket.create_server(("192.0.2.254", 21))
@@ -45,7 +45,7 @@ print("ready")
 "#;
 
 /// A subscriber that does what it is told.
-const INSIDE: &str = r#"
+pub const INSIDE: &str = r#"
 import ftplib, io, socket, sys
 sockets = []
 def udp():
@@ -88,6 +88,19 @@ def many(count):
         except TimeoutError:
             return number
     return count
+def spread(count):
+    ports = []
+    for _ in range(int(count)):
+        own = udp()
+        own.settimeout(1)
+        for _ in range(20):
+            # The first packets of an instance wait for answers of ARP.
+            try:
+                ports.append(mapped(own).split()[1])
+                break
+            except TimeoutError:
+                pass
+    return " ".join(ports)
 for line in sys.stdin:
     word, *rest = line.split()
     if word == "fetch": print(fetch())
@@ -96,6 +109,7 @@ for line in sys.stdin:
     if word == "call": print(call(*rest))
     if word == "answer": print(answer(sockets[0]))
     if word == "many": print(many(*rest))
+    if word == "spread": print(spread(*rest))
 "#;
 
 #[test]
@@ -103,7 +117,7 @@ fn subscribers_share_an_address() {
     if !can_create_taps() {
         return;
     }
-    for isolation in ["process", "worker"] {
+    for isolation in every_isolation() {
         share_an_address(isolation);
     }
 }
@@ -157,4 +171,51 @@ fn share_an_address(isolation: &str) {
     {
         assert!(log.contains(line), "{line}: {log}");
     }
+}
+
+/// The blocks of an instance: the first port and the last one of each.
+fn blocks(lab: &Lab, instance: &str) -> Vec<(u16, u16)> {
+    let table = read(lab, instance, "blocks.blocks");
+    let range = |line: &str| {
+        let (first, last) = line.split(' ').nth(2).unwrap().split_once('-').unwrap();
+        (first.parse().unwrap(), last.parse().unwrap())
+    };
+    table.lines().map(range).collect()
+}
+
+#[test]
+fn instances_give_blocks_of_their_own_ports() {
+    if !can_create_taps() {
+        return;
+    }
+    let ((_one, inside), (_two, outside)) = (namespace(), namespace());
+    let file = format!(
+        "{}{}[chain.c]\nports = [\"one\", \"far\"]\nfunctions = [\"cgnat\"]\n[function.cgnat]\n\
+         config = \"{}\"\nports = [\"inside\", \"outside\"]\nparameters = {{ BLOCK = \"64\" }}\n\
+         instances = {{ min = 2, max = 2 }}\n",
+        tap("one", &inside, "100.64.0.10/24"),
+        tap("far", &outside, "192.0.2.254/24"),
+        example("cgnat.click").display(),
+    );
+    let lab = Lab::new("cgnat-instances", &file);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let ports = ["one", "far", "cgnat.inside", "cgnat.outside", "cgnat/2.inside", "cgnat/2.outside"];
+    until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
+    within(&inside, "ip route add default via 100.64.0.1");
+    let mut far = Script::start(&outside, &lab.folder, OUTSIDE, &[]);
+    assert_eq!(far.line(), "ready");
+    let mut subscriber = Script::start(&inside, &lab.folder, INSIDE, &[]);
+    let used = subscriber.ask("spread 40");
+    let used: Vec<u16> = used.split(' ').map(|port| port.parse().unwrap()).collect();
+    assert_eq!(used.len(), 40, "each flow has its answer");
+
+    // Ports are in halves, which two instances have.
+    let own = ["cgnat", "cgnat/2"].map(|instance| blocks(&lab, instance));
+    assert_eq!((own[0].len(), own[1].len()), (1, 1), "{own:?}");
+    assert!(own[0][0].0 >= 1024 && own[0][0].1 < 33_280 && own[1][0].0 >= 33_280, "{own:?}");
+    for block in [own[0][0], own[1][0]] {
+        let its = used.iter().filter(|port| (block.0..=block.1).contains(port)).count();
+        assert!(its > 0, "{block:?}: {used:?}");
+    }
+    assert!(used.iter().all(|port| own.iter().flatten().any(|block| (block.0..=block.1).contains(port))));
 }

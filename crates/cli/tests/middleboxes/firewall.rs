@@ -1,4 +1,5 @@
 //! The firewall's rules are replaced by files of ten and of ten thousand lines, while connections go on.
+use super::lab::at_once;
 use super::lab::net::{Script, can_create_taps, namespace};
 use super::{fabric, read, write_file};
 use std::fmt::Write;
@@ -45,7 +46,7 @@ fn rules_are_replaced_while_connections_go_on() {
     if !can_create_taps() {
         return;
     }
-    for isolation in ["process", "worker"] {
+    at_once(|isolation| {
         let ((_one, inside), (_two, outside)) = (namespace(), namespace());
         let lab = fabric("firewall", isolation, [&inside, &outside], ["10.0.0.1/24", "10.0.0.2/24"]);
         let mut server = Script::start(&outside, &lab.folder, SERVER, &[]);
@@ -84,5 +85,5 @@ fn rules_are_replaced_while_connections_go_on() {
         assert!(why.contains("line 3: "), "{why}");
         assert_eq!(read(&lab, "firewall", "rules.count"), "10000");
         assert_eq!(client.ask("keep"), "hello", "{isolation}");
-    }
+    });
 }

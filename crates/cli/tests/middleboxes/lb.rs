@@ -1,6 +1,6 @@
 //! HTTP servers behind the load balancer come and go; no connection breaks.
 use super::lab::net::{Script, can_create_taps, namespace, tap, within};
-use super::lab::{Lab, until};
+use super::lab::{Lab, at_once, until};
 use super::{function, read};
 use std::collections::BTreeSet;
 
@@ -95,9 +95,7 @@ fn servers_come_and_go_and_no_connection_breaks() {
     if !can_create_taps() {
         return;
     }
-    for isolation in ["process", "worker"] {
-        servers_come_and_go(isolation);
-    }
+    at_once(servers_come_and_go);
 }
 
 fn servers_come_and_go(isolation: &str) {

@@ -3,35 +3,47 @@
 
 mod bras;
 mod cgnat;
+mod dns;
 mod firewall;
+mod flowmon;
 mod ids;
+mod knocker;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod lb;
+mod nat;
 mod nginx;
 mod router;
+mod shaper;
+mod wire;
 
-use lab::net::tap;
+use lab::net::{file_server, shell, tap, within};
 use lab::{Lab, until};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// An example function's configuration.
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/functions").join(name)
 }
 
+/// The sections of an example function and its ports, rings with these further lines.
+fn sections(name: &str, isolation: &str, ports: &[(&str, &str)]) -> String {
+    let ring = |(port, more): &(&str, &str)| {
+        format!("[port.{port}]\nkind = \"ring\"\nsocket = \"{port}.sock\"\n{more}")
+    };
+    let names: Vec<String> = ports.iter().map(|(port, _)| format!("\"{port}\"")).collect();
+    format!(
+        "{}[function.{name}]\nconfig = \"{}\"\nports = [{}]\nisolation = \"{isolation}\"\n",
+        ports.iter().map(ring).collect::<String>(),
+        example(&format!("{name}.click")).display(),
+        names.join(", ")
+    )
+}
+
 /// The sections of an example function and its ports `inside` and `outside`.
 fn function(name: &str, isolation: &str, inside: &str, outside: &str) -> String {
-    let port =
-        |name: &str, more: &str| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\n{more}");
-    format!(
-        "{}{}[function.{name}]\nconfig = \"{}\"\nports = [\"inside\", \"outside\"]\n\
-         isolation = \"{isolation}\"\n",
-        port("inside", inside),
-        port("outside", outside),
-        example(&format!("{name}.click")).display()
-    )
+    sections(name, isolation, &[("inside", inside), ("outside", outside)])
 }
 
 /// A fabric with an example function between the TAPs `client` and `server` of two namespaces.
@@ -43,11 +55,39 @@ fn fabric(name: &str, isolation: &str, namespaces: [&str; 2], addresses: [&str; 
         tap("client", namespaces[0], addresses[0]),
         tap("server", namespaces[1], addresses[1]),
     );
-    let lab = Lab::new(&format!("{name}-{isolation}"), &file);
+    started(name, isolation, &file, &["client", "server", "inside", "outside"])
+}
+
+/// A fabric with an example function that has only the port `inside`, and the TAP `client` of a namespace.
+fn alone(name: &str, isolation: &str, namespace: &str, address: &str) -> Lab {
+    let file = format!(
+        "[patch.inner]\nports = [\"inside\", \"client\"]\n{}{}",
+        sections(name, isolation, &[("inside", "")]),
+        tap("client", namespace, address),
+    );
+    started(name, isolation, &file, &["client", "inside"])
+}
+
+fn started(name: &str, isolation: &str, file: &str, ports: &[&str]) -> Lab {
+    let lab = Lab::new(&format!("{name}-{isolation}"), file);
     lab.ok(&["up", "lab.toml", "--detach"]);
-    let ports = ["client", "server", "inside", "outside"];
     until("the ports are up", || ports.iter().all(|port| lab.state(port) == "up"));
     lab
+}
+
+/// What a script prints, whatever its exit status.
+fn says(namespace: &str, script: &str) -> String {
+    let output = shell(namespace, script).stderr(Stdio::piped()).output().unwrap();
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Fetches a page of so many bytes from one namespace's address to the other.
+fn fetches(lab: &Lab, [client, server]: [&str; 2], address: &str, url: &str, bytes: u32) {
+    let page: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+    std::fs::write(lab.folder.join("page"), &page).unwrap();
+    let _server = file_server(server, &lab.folder, address);
+    let fetched = within(client, &format!("curl --silent --noproxy '*' --max-time 60 '{url}/page'"));
+    assert!(fetched == page, "{} bytes", fetched.len());
 }
 
 /// A handler's value.

@@ -1,7 +1,7 @@
 //! nginx servers behind the load balancer come, are drained, leave and crash during downloads; no download breaks but
 //! those of a server that crashes.
 use super::lab::net::{Script, can_create_taps, namespace, shell, tap, within};
-use super::lab::{Lab, until};
+use super::lab::{Lab, at_once, until};
 use super::{function, read};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeSet;
@@ -193,9 +193,7 @@ fn nginx_servers_come_and_go_and_downloads_go_on() {
         eprintln!("not run: nginx is not installed");
         return;
     }
-    for isolation in ["process", "worker"] {
-        downloads_go_on(isolation);
-    }
+    at_once(downloads_go_on);
 }
 
 fn downloads_go_on(isolation: &str) {
