@@ -3,7 +3,7 @@
 
 mod lab;
 
-use lab::{Lab, isolations, until};
+use lab::{Lab, every_isolation, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -18,21 +18,29 @@ const MARK: usize = 50;
 
 /// A function in a chain between two programs. Each instance marks frames; `work`: instructions for each frame.
 fn file(isolation: &str, instances: &str, work: usize) -> String {
-    let busy = "set n $(add 1 2), ".repeat(work);
+    let busy = busy(work);
     let way = |from: &str, to: &str| {
         format!(
-            "FromPort({from}) -> Script(TYPE PACKET, {busy}return 0) -> StoreData({MARK}, $INSTANCE) \
-             -> {from} :: Counter -> ToPort({to});\n"
+            "FromPort({from}) -> {busy} -> StoreData({MARK}, $INSTANCE) -> {from} :: Counter \
+             -> ToPort({to});\n"
         )
     };
+    chain(isolation, instances, &format!("{}{}", way("outside", "inside"), way("inside", "outside")))
+}
+
+/// An element that executes so many instructions for each frame.
+fn busy(work: usize) -> String {
+    format!("Script(TYPE PACKET, {}return 0)", "set n $(add 1 2), ".repeat(work))
+}
+
+/// A function with a configuration, in a chain between two programs.
+fn chain(isolation: &str, instances: &str, click: &str) -> String {
     format!(
         "[port.one]\nkind = \"ring\"\nsocket = \"one.sock\"\nhold = \"10s\"\n\
          [port.two]\nkind = \"ring\"\nsocket = \"two.sock\"\nhold = \"10s\"\n\
          [worker.v]\n[worker.w]\n[chain.web]\nports = [\"one\", \"two\"]\nfunctions = [\"fw\"]\n\
          [function.fw]\nports = [\"outside\", \"inside\"]\nisolation = \"{isolation}\"\n\
-         instances = {{ {instances} }}\nclick = \"\"\"\n{}{}\"\"\"\n",
-        way("outside", "inside"),
-        way("inside", "outside"),
+         instances = {{ {instances} }}\nclick = '''\n{click}'''\n"
     )
 }
 
@@ -64,6 +72,10 @@ fn frame(flow: u16, back: bool, number: u32) -> [u8; 60] {
     let (near, far) = if back { (36, 34) } else { (34, 36) };
     frame[near..near + 2].copy_from_slice(&flow.to_be_bytes());
     frame[far..far + 2].copy_from_slice(&[0, 53]);
+    let words = frame[14..34].chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let checksum = !((sum >> 16) + (sum & 0xffff)) as u16;
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
     frame[39] = 26;
     frame[42..46].copy_from_slice(&number.to_be_bytes());
     frame
@@ -168,6 +180,20 @@ impl Ends {
             self.send(true, flow);
         }
         self.finish();
+        self.meet(flows);
+    }
+
+    /// The same, with each answer behind its request, for functions that let only answers back.
+    fn answered(&mut self, flows: std::ops::Range<u16>) {
+        flows.clone().for_each(|flow| self.send(false, flow));
+        self.finish();
+        flows.clone().for_each(|flow| self.send(true, flow));
+        self.finish();
+        self.meet(flows);
+    }
+
+    /// Checks that flows passed the same instance both ways.
+    fn meet(&self, flows: std::ops::Range<u16>) {
         for flow in flows {
             let [forth, back] = [0, 1].map(|side| self.flows[side][&flow].instance);
             assert_eq!(forth, back, "flow {flow}");
@@ -212,7 +238,7 @@ fn drops(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn a_function_multiplies_and_shrinks_without_loss() {
-    for isolation in isolations().into_iter().chain(["worker"]) {
+    for isolation in every_isolation() {
         let instances = "min = 1, max = 3, idle = \"1s\", shrink = \"500ms\"";
         let lab = Lab::new(&format!("multiply-{isolation}"), &file(isolation, instances, 60));
         lab.ok(&["up", "lab.toml", "--detach"]);
@@ -393,16 +419,12 @@ fn orders_concern_all_instances_or_one() {
 /// Each instance translates with its own ports; answers reach the one that translated.
 #[test]
 fn instances_of_an_address_translator_share_its_ports() {
-    let text = file("process", "min = 3, max = 3", 0);
-    let (head, _) = text.split_once("click = ").unwrap();
-    let text = format!(
-        "{head}click = \"\"\"\n\
-         nat :: IPRewriter(pattern 192.0.2.1 $INSTANCE_PORTS - - 0 1, drop);\n\
-         FromPort(outside) -> Strip(14) -> MarkIPHeader -> [0] nat;\n\
-         FromPort(inside) -> Strip(14) -> MarkIPHeader -> [1] nat;\n\
-         nat[0] -> Unstrip(14) -> ToPort(inside);\n\
-         nat[1] -> Unstrip(14) -> ToPort(outside);\n\"\"\"\n"
-    );
+    let click = "nat :: IPRewriter(pattern 192.0.2.1 $INSTANCE_PORTS - - 0 1, drop);\n\
+        FromPort(outside) -> Strip(14) -> MarkIPHeader -> [0] nat;\n\
+        FromPort(inside) -> Strip(14) -> MarkIPHeader -> [1] nat;\n\
+        nat[0] -> Unstrip(14) -> ToPort(inside);\n\
+        nat[1] -> Unstrip(14) -> ToPort(outside);\n";
+    let text = chain("process", "min = 3, max = 3", click);
     let lab = Lab::new("multiply-nat", &text);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let mut ends = Ends::of(&lab);
@@ -438,6 +460,63 @@ fn instances_of_an_address_translator_share_its_ports() {
         assert_eq!(back[36..38], flow.to_be_bytes(), "the answer reached the instance of its flow");
     }
     assert!(shares.iter().all(|share| *share > 10), "{shares:?}");
+}
+
+/// The example firewall, which marks frames and takes long for each of them. The program of port `one` is inside.
+fn firewall(work: usize) -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/functions/firewall.click");
+    let mut text = std::fs::read_to_string(path).unwrap();
+    for (end, port) in [("in", "inside"), ("out", "outside")] {
+        let own = format!("{end} :: ToPort({port});");
+        assert!(text.contains(&own), "{text}");
+        text = text.replace(&own, &format!("{end} :: StoreData({MARK}, $INSTANCE) -> ToPort({port});"));
+        let own = format!("FromPort({port}) ->");
+        assert!(text.contains(&own), "{text}");
+        text = text.replace(&own, &format!("FromPort({port}) -> {} ->", busy(work)));
+    }
+    // The chain's first port is `one`.
+    text.replace("(inside)", "(x)").replace("(outside)", "(inside)").replace("(x)", "(outside)")
+}
+
+/// Answers pass only where the firewall knows their flow: at the instance that let its first frame out.
+#[test]
+fn flows_of_a_firewall_and_their_answers_survive_growth_and_shrinking() {
+    let instances = "min = 1, max = 2, idle = \"1s\", shrink = \"500ms\"";
+    let lab = Lab::new("multiply-firewall", &chain("process", instances, &firewall(60)));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut ends = Ends::of(&lab);
+    // Frames from outside that answer nothing do not pass; a frame of an unknown flow would end the test.
+    for flow in 500..520 {
+        let ring = &mut ends.rings[1];
+        assert!(ring.tx.push(&frame(flow, true, 0)).unwrap());
+        ring.sync().unwrap();
+    }
+    ends.answered(0..40);
+    ends.load(0..40, "a second instance runs", || states(&lab)[1] == "running" && is_attached(&lab, "fw/2"));
+    ends.finish();
+    ends.answered(0..120);
+    assert!((0..40).all(|flow| ends.instance(flow) == 1), "established flows keep their instance");
+    let second: Vec<u16> = (40..120).filter(|flow| ends.instance(*flow) == 2).collect();
+    assert!(second.len() > 10, "{second:?}");
+    // While it shrinks, some flows of both go on.
+    let flows = [&[0, 1, 2, 3][..], &second[..4]].concat();
+    let (mut drained, end) = (None, Instant::now() + LONG);
+    while drained.is_none_or(|since: Instant| since.elapsed() < Duration::from_millis(1500)) {
+        for flow in &flows {
+            ends.answered(*flow..flow + 1);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        if drained.is_none() && states(&lab)[1] == "draining" {
+            drained = Some(Instant::now());
+        }
+        assert!(Instant::now() < end, "it shrinks: {:?}", states(&lab));
+    }
+    assert!(flows[..4].iter().all(|flow| ends.instance(*flow) == 1));
+    assert!(flows[4..].iter().all(|flow| ends.instance(*flow) == 2));
+    until("its last flow has ended, and it is stopped", || states(&lab)[1] == "dormant");
+    ends.answered(200..240);
+    assert_eq!(lab.ok(&["function", "read", "fw", "denied.count"]).trim(), "0");
+    assert!(drops(&lab).is_empty(), "{:?}", drops(&lab));
 }
 
 /// Attack: so many flows that the table of flows has no room for others.
