@@ -15,7 +15,7 @@ wanted=(
   pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
 )
 # Benchmarks and tests run their own: the services of newly installed ones are turned off again.
-declare -A services=([freeradius]=freeradius [nginx-light]=nginx)
+declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx)
 [ -e /usr/sbin/ovs-vswitchd ] || services[openvswitch-switch-dpdk]=openvswitch-switch
 # For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
 [ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)
