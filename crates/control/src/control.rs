@@ -3,6 +3,7 @@
 use crate::api;
 use crate::engine::{Engine, EngineError, Inbox, Message};
 use crate::file::{Complaint, Fabric, Host};
+use crate::guests;
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket};
 use ringway_host::listener::{Access, Listener, OpenError};
@@ -85,6 +86,8 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let _created = CreatedFolder(run.made().map(PathBuf::from));
     let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
     let fabric = options.fabric.resolve(run.path(), &folder);
+    // Before anything is started.
+    guests::check(fabric.guests.iter(), &fabric, options.host.kinds).await.map_err(EngineError::from)?;
     let file_of_places = run.path().join("placement.redb");
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;

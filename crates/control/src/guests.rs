@@ -40,6 +40,26 @@ pub enum GuestError {
     /// It can't run as its user.
     #[error("guest {0}: it can't run as user {1}: {2}")]
     User(String, String, String),
+    /// This host lacks what runs it.
+    #[error(transparent)]
+    Lacking(#[from] ringway_guests::Error),
+}
+
+/// Checks that this host can run those of `guests`, which are `fabric`'s, that start with it.
+pub async fn check(
+    guests: impl Iterator<Item = &Desired>,
+    fabric: &Fabric,
+    kinds: &'static [&'static dyn PortControl],
+) -> Result<(), GuestError> {
+    check_specs(guests.filter(|guest| guest.start).map(|guest| spec(guest, fabric, kinds)).collect()).await
+}
+
+/// Checks that this host can run guests.
+async fn check_specs(specs: Vec<Spec>) -> Result<(), GuestError> {
+    // Asking a QEMU for its devices blocks for a moment.
+    let checked = tokio::task::spawn_blocking(move || specs.iter().try_for_each(ringway_guests::check)).await;
+    // A panic of the task was reported by its thread.
+    Ok(checked.unwrap_or(Ok(()))?)
 }
 
 /// State of a guest.
@@ -158,8 +178,15 @@ impl Guests {
         self.users.retain(|name, _| fabric.guest(name).is_some());
     }
 
+    /// Starts a guest without waiting for it to boot, if this host can run it.
+    pub async fn start_checked(&mut self, name: &str) -> Result<(), GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        check_specs(vec![record.spec.clone()]).await?;
+        self.start(name)
+    }
+
     /// Starts a guest without waiting for it to boot.
-    pub fn start(&mut self, name: &str) -> Result<(), GuestError> {
+    fn start(&mut self, name: &str) -> Result<(), GuestError> {
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         match &record.life {
             Life::Stopped => {}

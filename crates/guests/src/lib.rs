@@ -229,8 +229,10 @@ pub enum Error {
     NoCards(String),
     /// QEMU is too old for an emulated card.
     #[error(
-        "guest {name}: {program} ({version}) has no device vfio-user-pci, which QEMU has from 10.1 on; \
-         install a newer one, or name one by `program`: scripts/newer-qemu.sh fetches one and prints its path"
+        "guest {name}: {program} ({version}) has no device vfio-user-pci, which its emulated card needs and \
+         QEMU has from 10.1 on; name a newer QEMU in [guest.{name}] by \
+         program = \"/path/to/qemu-system-x86_64\" (scripts/newer-qemu.sh fetches one on Debian and prints \
+         its path), or give it a vhost-user port"
     )]
     NoVfioUser {
         /// The guest.
@@ -311,6 +313,19 @@ fn image(
     folder: &Path,
     agent: &str,
     user: Option<&Lease>,
+/// Checks that this host has the program that runs the guest, with the devices that the guest's interfaces need.
+/// Nothing is started but a QEMU that is asked for its devices, once.
+///
+/// # Errors
+/// What is missing, and the remedy.
+pub fn check(spec: &Spec) -> Result<(), Error> {
+    match spec.kind {
+        Runner::Qemu => qemu::suitable(spec).map(drop),
+        Runner::Uml if spec.kernel.is_some() && spec.modules.is_some() => Ok(()),
+        Runner::Uml => Ok(image::uml().map(drop)?),
+    }
+}
+
 ) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
     let cards = spec.interfaces.iter().filter_map(|interface| match &interface.attachment {
         Attachment::VfioUser { driver, .. } => Some(driver.as_str()),

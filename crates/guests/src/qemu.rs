@@ -1,9 +1,10 @@
 //! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
 use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Output of a guest that only tests whether guest code runs.
 const PROBE_ANSWER: &str = "ringway: guest code runs";
@@ -33,17 +34,28 @@ const CONSOLE: [&str; 6] = [
     "chardev:console",
 ];
 
-/// The command line. Standard input and output are the agent's serial line, standard error is the console.
-pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
+/// The program for a guest, and what it says of its device for cards, if the guest has one.
+///
+/// # Errors
+/// There is no QEMU, or it lacks that device.
+pub fn suitable(spec: &Spec) -> Result<(PathBuf, String), Error> {
     let program = spec.program.clone().or_else(|| image::program("qemu-system-x86_64"));
     let program = program.ok_or_else(|| image::Error::Missing("qemu-system-x86".into()))?;
     let is_card = |interface: &Interface| matches!(interface.attachment, Attachment::VfioUser { .. });
-    let has_card = spec.interfaces.iter().any(is_card);
-    let help = if has_card { card_help(&program) } else { String::new() };
-    if has_card && help.is_empty() {
-        let version = version(&program, &[]).map_or("no QEMU".into(), |version| format!("QEMU {version}"));
+    if !spec.interfaces.iter().any(is_card) {
+        return Ok((program, String::new()));
+    }
+    let help = card_help(&program);
+    if help.is_empty() {
+        let version = release(&program, &[]).map_or("no QEMU".into(), |release| format!("QEMU {release}"));
         return Err(Error::NoVfioUser { name: spec.name.clone(), program, version });
     }
+    Ok((program, help))
+}
+
+/// The command line. Standard input and output are the agent's serial line, standard error is the console.
+pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
+    let (program, help) = suitable(spec)?;
     let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1", user)?;
     let kvm = kvm_works(&program, folder);
     let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
@@ -148,14 +160,29 @@ fn boot(kernel: &image::Kernel, initramfs: &Path, words: &str) -> Vec<String> {
     vec!["-kernel".into(), path(&kernel.image), "-initrd".into(), path(initramfs), "-append".into(), append]
 }
 
-/// What this QEMU says of its device for cards over vfio-user; nothing if it has none.
+/// What this QEMU says of its device for cards over vfio-user; nothing if it has none. A program is asked once, and
+/// again when its file has changed.
 fn card_help(program: &Path) -> String {
+    static SAID: Mutex<BTreeMap<(PathBuf, SystemTime), String>> = Mutex::new(BTreeMap::new());
+    let Ok(written) = program.metadata().and_then(|seen| seen.modified()) else { return String::new() };
+    // Guests that start at the same time wait for one answer.
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (program.to_path_buf(), written);
+    if let Some(help) = said.get(&key) {
+        return help.clone();
+    }
     let mut command = Command::new(program);
     command.args(["-M", "none", "-device", "vfio-user-pci,help"]);
-    // QEMU 7 exits with 0 for a device that it lacks.
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let output = output.ok().filter(|output| output.status.success());
-    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    // QEMU 7 exits with 0, and prints nothing, for a device that it lacks.
+    let help = match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Ok(_) => String::new(),
+        // It may start the next time.
+        Err(_) => return String::new(),
+    };
+    said.insert(key, help.clone());
+    help
 }
 
 /// Milliseconds that QEMU waits for an answer of a card's port. After its default, five seconds, it gives up the card,
@@ -228,12 +255,17 @@ fn random_mac() -> Option<String> {
     Some(format!("52:54:00:{}:{}:{}", a?, b?, c?))
 }
 
-/// The major version of this QEMU; `None` if it can't be determined, for example because of an unknown
+/// The version of this QEMU, such as "7.2.22"; `None` if it can't be determined, for example because of an unknown
 /// option.
-fn version(program: &Path, options: &[&str]) -> Option<u32> {
+fn release(program: &Path, options: &[&str]) -> Option<String> {
     let output = Command::new(program).args(options).arg("--version").stdin(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.split_once("version ")?.1.split('.').next()?.parse().ok()
+    Some(text.split_once("emulator version ")?.1.split_whitespace().next()?.to_string())
+}
+
+/// The major version of this QEMU.
+fn version(program: &Path, options: &[&str]) -> Option<u32> {
+    release(program, options)?.split('.').next()?.parse().ok()
 }
 
 /// Whether KVM can run a kernel: `/dev/kvm` may be accessible, but not work. Tested once per boot of the
@@ -338,6 +370,26 @@ mod tests {
             assert_eq!(option, "-device");
             assert_eq!(serde_json::from_str::<serde_json::Value>(device).unwrap(), wanted);
         }
+    }
+
+    #[test]
+    fn a_program_without_the_device_for_cards_is_refused_only_for_guests_with_cards() {
+        let card = Attachment::VfioUser { socket: "/run/a.sock".into(), driver: "e1000".into() };
+        let check = |attachment: Attachment, program: &str| {
+            let spec = Spec::new("left", crate::Runner::Qemu, vec![Interface::new(attachment)]);
+            crate::check(&Spec { program: Some(program.into()), ..spec }).map_err(|error| error.to_string())
+        };
+        // Prints nothing and exits with 0, as QEMU 7 does when it is asked for the device.
+        let why = check(card.clone(), "/bin/true").unwrap_err();
+        for part in
+            ["guest left: /bin/true (no QEMU) has no device vfio-user-pci", "program = ", "newer-qemu.sh"]
+        {
+            assert!(why.contains(part), "{why}");
+        }
+        assert_eq!(check(card.clone(), "/bin/true"), Err(why));
+        assert_eq!(check(card.clone(), "/bin/echo"), Ok(()));
+        assert!(check(card, "/no/program").is_err());
+        assert_eq!(check(interface().attachment, "/bin/true"), Ok(()));
     }
 
     #[test]

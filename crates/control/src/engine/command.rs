@@ -137,7 +137,7 @@ impl Engine {
             Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
             Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
             Ask::StartGuest(name, answer) => {
-                drop(answer.send(self.guests.start(&name).map_err(guest_failure)))
+                drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
             }
             Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
             Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),

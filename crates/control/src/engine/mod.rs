@@ -14,7 +14,7 @@ use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError};
 use crate::file::{Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions};
-use crate::guests::{GuestError, GuestEvent, Guests};
+use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::open::{OpenError, PeerEvent};
 use crate::run_dir::RunDir;
 use instances::Multiplied;
@@ -293,6 +293,11 @@ impl Engine {
         }
         let before = self.fabric.clone();
         let changes = change::between(&before, target, self.host.kinds);
+        let added = changes.iter().filter_map(|change| match change {
+            Change::AddGuest(guest) => Some(guest),
+            _ => None,
+        });
+        guests::check(added, target, self.host.kinds).await?;
         for change in &changes {
             tracing::info!("{change}");
             let Err(error) = self.make(change, target).await else { continue };
