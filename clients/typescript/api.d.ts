@@ -455,7 +455,10 @@ export interface GuestView {
   pid: number;
   /** Its ports. */
   ports: string[];
-  /** Why it does not run although it should. */
+  /**
+   * Why it does not run although it should, with the last line of its console if it has ended; while it starts, what
+   * that waits for.
+   */
   reason: string;
   /** `stopped`, `starting`, `running`, `stopping` or `ended`. */
   state: string;

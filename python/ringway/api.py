@@ -504,7 +504,9 @@ class GuestView(TypedDict):
     ports: list[str]
     """Its ports."""
     reason: str
-    """Why it does not run although it should."""
+    """Why it does not run although it should, with the last line of its console if it has ended; while it
+    starts, what that waits for.
+    """
     state: str
     """`stopped`, `starting`, `running`, `stopping` or `ended`."""
 

@@ -1,10 +1,11 @@
 //! A guest's boot files: a kernel with its network modules, and an initial file system made of this host's
 //! programs.
+use crate::fetch::{self, quiet};
 use ringway_host::read_file;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The first process of a guest.
 const INIT: &str = concat!(include_str!("init.sh"), include_str!("agent.sh"));
@@ -20,9 +21,6 @@ const DEPENDENCIES: &[&str] = &["pps_core", "ptp", "mii"];
 /// Ubuntu's.
 const PACKAGES: &[&str] = &["linux-image-cloud-amd64", "linux-image-virtual"];
 const WITH_CARDS: &[&str] = &["linux-image-amd64", "linux-image-virtual"];
-
-/// Time-outs for a mirror that does not answer.
-const BOUNDS: [&str; 4] = ["-o", "Acquire::http::Timeout=30", "-o", "Acquire::Retries=2"];
 
 /// Attack: a device as a guest's script. Largest size in bytes of a file in a guest's initial file system.
 const LARGEST: usize = 1 << 30;
@@ -83,7 +81,7 @@ pub fn qemu(drivers: &[&str]) -> Result<Kernel, Error> {
         return Ok(kernel);
     }
     let (folder, packages) = if drivers.is_empty() { (plain, PACKAGES) } else { (full, WITH_CARDS) };
-    fetched_once(&folder, |fresh| download(fresh, packages))?;
+    fetched_once(&folder, |fresh| fetch::download(fresh, packages))?;
     kernel_under(&folder, drivers).ok_or_else(|| {
         let wanted = if drivers.is_empty() { "kernel".into() } else { drivers.join(", ") };
         Error::Kernel(format!("no {wanted} below {}", folder.display()))
@@ -102,7 +100,7 @@ fn fetched_once(folder: &Path, fetch: impl FnOnce(&Path) -> Result<(), Error>) -
         fs::create_dir_all(above).map_err(file(above))?;
     }
     let held = fs::File::create(&lock).map_err(file(&lock))?;
-    held.lock().map_err(file(&lock))?;
+    fetch::lock(&held).map_err(file(&lock))?;
     if kernel_under(folder, &[]).is_some() {
         return Ok(());
     }
@@ -140,59 +138,6 @@ fn kernel_under(root: &Path, drivers: &[&str]) -> Option<Kernel> {
 
 fn newest(folder: &Path) -> Option<PathBuf> {
     fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).max()
-}
-
-/// Downloads a kernel package with this host's package manager and unpacks it without installing it.
-fn download(cache: &Path, packages: &[&str]) -> Result<(), Error> {
-    fs::create_dir_all(cache).map_err(file(cache))?;
-    let wanted = packages.iter().map(|package| kernel_packages(package)).find(|found| !found.is_empty());
-    let Some(wanted) = wanted else {
-        return Err(Error::Kernel(format!("apt knows none of {}", packages.join(", "))));
-    };
-    let folder = cache.join("packages");
-    fs::create_dir_all(&folder).map_err(file(&folder))?;
-    let fetched =
-        quiet(Command::new("apt-get").args(BOUNDS).arg("download").args(&wanted).current_dir(&folder));
-    fetched.map_err(|reason| Error::Kernel(format!("apt-get download {}: {reason}", wanted.join(" "))))?;
-    for entry in fs::read_dir(&folder).map_err(file(&folder))?.flatten() {
-        quiet(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(cache)).map_err(Error::Kernel)?;
-    }
-    fs::remove_dir_all(&folder).map_err(file(&folder))
-}
-
-/// The packages with image and modules that a kernel's meta package depends on.
-fn kernel_packages(meta: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
-    let mut open = vec![meta.to_string()];
-    while let Some(package) = open.pop() {
-        for name in depends(&package) {
-            let numbered = |prefix| {
-                name.strip_prefix(prefix).is_some_and(|rest: &str| rest.starts_with(char::is_numeric))
-            };
-            if (numbered("linux-image-") || numbered("linux-modules-")) && !found.contains(&name) {
-                open.push(name.clone());
-                found.push(name);
-            }
-        }
-    }
-    found
-}
-
-fn depends(package: &str) -> Vec<String> {
-    let output =
-        Command::new("apt-cache").args(["depends", "--important", package]).stdin(Stdio::null()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_string)).collect()
-}
-
-/// Runs a program without a terminal. On failure, the last line of its output is the error.
-fn quiet(command: &mut Command) -> Result<Vec<u8>, String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(stderr.lines().last().unwrap_or("it failed").to_string())
 }
 
 /// The path of a program of this host.

@@ -6,6 +6,8 @@
 //! first, then `uml.rs` or `qemu.rs`.
 mod agent;
 mod confine;
+mod console;
+mod fetch;
 pub mod image;
 mod left_over;
 mod paced;
@@ -13,26 +15,28 @@ mod qemu;
 mod uml;
 mod user;
 
+pub use console::{last_line, last_lines};
+pub use fetch::fetching;
 pub use left_over::end_left_over;
 pub use qemu::kvm_known;
 pub use user::{Lease, USERS};
 
+use console::Log;
 use paced::Paced;
 use ringway_host::jail::{Jail, JailError, Jailed, Pipes, Program};
 use ringway_host::listener::OpenError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, PipeWriter, Read, Write};
+use std::io::{self, BufReader, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Attack: a guest that writes endlessly to its console would fill the disk. Largest size of its log in
-/// bytes.
-const LARGEST_LOG: u64 = 16 << 20;
+/// Time for the rest of a guest's output after its process has ended.
+const REST: Duration = Duration::from_millis(500);
 
 /// The program that runs the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,12 +247,14 @@ pub enum Error {
         version: String,
     },
     /// The guest ended.
-    #[error("guest {name} ended ({status}); its last words are in {console}")]
+    #[error("guest {name} ended ({status}): {last}; its console is in {console}")]
     Ended {
         /// The guest.
         name: String,
         /// Its exit status.
         status: String,
+        /// The last line of its console.
+        last: String,
         /// The console's log.
         console: PathBuf,
     },
@@ -307,12 +313,6 @@ struct Launch {
     note: String,
 }
 
-/// The guest's kernel and initial file system, and the kernel's command line.
-fn image(
-    spec: &Spec,
-    folder: &Path,
-    agent: &str,
-    user: Option<&Lease>,
 /// Checks that this host has the program that runs the guest, with the devices that the guest's interfaces need.
 /// Nothing is started but a QEMU that is asked for its devices, once.
 ///
@@ -326,6 +326,12 @@ pub fn check(spec: &Spec) -> Result<(), Error> {
     }
 }
 
+/// The guest's kernel and initial file system, and the kernel's command line.
+fn image(
+    spec: &Spec,
+    folder: &Path,
+    agent: &str,
+    user: Option<&Lease>,
 ) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
     let cards = spec.interfaces.iter().filter_map(|interface| match &interface.attachment {
         Attachment::VfioUser { driver, .. } => Some(driver.as_str()),
@@ -571,7 +577,8 @@ impl Guest {
             let name = self.spec.name.clone();
             let console = self.console.clone();
             if let Some(status) = known.ended {
-                return Err(Error::Ended { name, status: status.to_string(), console });
+                let last = console::last_line(&console);
+                return Err(Error::Ended { name, status: status.to_string(), last, console });
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -626,13 +633,21 @@ fn supervise(
     };
     // The caller waits for this answer.
     let _ = started.send(Ok((child.process(), input)));
-    let log = Arc::new(Mutex::new(Log { file: log, left: LARGEST_LOG }));
+    let log = Arc::new(Mutex::new(Log::new(log)));
     let (listener, keeper) = (Arc::clone(shared), Arc::clone(&log));
+    let (open, closed) = channel::<()>();
+    let also_open = open.clone();
     let readers = [
-        std::thread::spawn(move || listen(BufReader::new(Paced::new(output)), &listener, &keeper)),
-        std::thread::spawn(move || record(Paced::new(errors), &log)),
+        std::thread::spawn(move || {
+            listen(BufReader::new(Paced::new(output)), &listener, &keeper);
+            drop(open);
+        }),
+        std::thread::spawn(move || {
+            console::record(Paced::new(errors), &log);
+            drop(also_open);
+        }),
     ];
-    let status = end(&child, shared);
+    let status = end(&child, shared, &closed);
     tracing::info!(guest = spec.name, %status, "its process ended");
     for reader in readers {
         // A panic of the reader was reported already.
@@ -640,45 +655,27 @@ fn supervise(
     }
 }
 
-/// Waits for the program, then ends the rest of its process group.
-fn end(child: &Jailed, shared: &Shared) -> ExitStatus {
+/// Waits for the program, then ends the rest of its process group. `closed` is disconnected when all of its output has
+/// been read.
+fn end(child: &Jailed, shared: &Shared, closed: &Receiver<()>) -> ExitStatus {
     let process = child.process();
     // Waiting without reaping keeps the group's id reserved; if that fails, `wait` below reports it.
     let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
     // Helpers of User-Mode Linux that outlived it; usually there are none.
     let _ = kill_process_group(process, Signal::KILL);
+    // Whoever learns that it has ended finds its last lines in the log, unless another process holds its output open.
+    let _ = closed.recv_timeout(REST);
     let status = child.wait();
     shared.lock().ended = Some(status);
     shared.changed.notify_all();
     status
 }
 
-/// The console's log, up to its bound.
-struct Log {
-    file: File,
-    left: u64,
-}
-
-impl Log {
-    fn append(&mut self, bytes: &[u8]) {
-        let fits = bytes
-            .get(..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)))
-            .unwrap_or_default();
-        self.left -= fits.len() as u64;
-        // A full disk must not end a guest.
-        let _ = self.file.write_all(fits);
-    }
-}
-
-fn append(log: &Mutex<Log>, bytes: &[u8]) {
-    log.lock().unwrap_or_else(PoisonError::into_inner).append(bytes);
-}
-
 /// Takes the agent's answers until the line closes.
 fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
     while let Ok(Some(message)) = agent::read(&mut from) {
         match message {
-            agent::Message::Text(line) => append(log, &line),
+            agent::Message::Text(line) => console::append(log, &line),
             agent::Message::Answer(0, ..) => shared.lock().boots += 1,
             agent::Message::Answer(id, status, text) => {
                 let mut known = shared.lock();
@@ -689,13 +686,5 @@ fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
             }
         }
         shared.changed.notify_all();
-    }
-}
-
-/// Copies the console to its log until it is closed.
-fn record(mut from: impl Read, log: &Mutex<Log>) {
-    let mut buffer = [0; 4096];
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        append(log, buffer.get(..length).unwrap_or_default());
     }
 }

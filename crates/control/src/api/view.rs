@@ -352,7 +352,8 @@ pub struct GuestView {
     pub ports: Vec<String>,
     /// The log of its console.
     pub console: String,
-    /// Why it does not run although it should.
+    /// Why it does not run although it should, with the last line of its console if it has ended; while it starts, what
+    /// that waits for.
     pub reason: String,
 }
 
