@@ -15,7 +15,7 @@ use std::str::FromStr;
     after_help = "\
 Examples:
   ringway up examples/two-guests.toml --detach   bring a fabric up
-  ringway ps                                     see its ports
+  ringway ps                                     see its ports and guests
   ringway stats --watch                          see its rates
   ringway down                                   take it down"
 )]
@@ -91,7 +91,7 @@ Examples:
         /// The fabric file.
         file: PathBuf,
     },
-    /// Show a fabric's ports: kinds, peers, state.
+    /// Show a fabric's ports, guests, functions and chains: kinds, peers, state.
     #[command(after_help = "\
 Examples:
   ringway ps

@@ -4,6 +4,7 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::order::GUEST;
+use crate::settle::{self, Progress};
 use crate::text::{self, Table, cell};
 use anstream::print;
 use ringway_control::api::{Exec, ExecView, GuestView};
@@ -21,19 +22,34 @@ pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
     }
     let mut table = Table::new(&["GUEST", "KIND", "STATE", ">PID", "PORTS", "RUN BY", "CONSOLE", "REASON"]);
     for guest in guests {
-        table.row(vec![
-            cell(guest.name),
-            cell(guest.kind),
-            text::state(&guest.state),
-            cell(if guest.pid == 0 { String::new() } else { guest.pid.to_string() }),
-            cell(guest.ports.join(" ")),
-            cell(guest.note),
-            cell(guest.console),
-            cell(guest.reason),
-        ]);
+        let mut cells = first_cells(&guest);
+        cells.extend([cell(guest.console), cell(guest.reason)]);
+        table.row(cells);
     }
     table.print();
     Ok(())
+}
+
+/// The guests as `ringway ps` shows them: without the paths of their consoles.
+pub fn table(guests: Vec<GuestView>) -> Table {
+    let mut table = Table::new(&["GUEST", "KIND", "STATE", ">PID", "PORTS", "RUN BY", "REASON"]);
+    for guest in guests {
+        let mut cells = first_cells(&guest);
+        cells.push(cell(guest.reason));
+        table.row(cells);
+    }
+    table
+}
+
+fn first_cells(guest: &GuestView) -> Vec<(String, anstyle::Style)> {
+    vec![
+        cell(&guest.name),
+        cell(&guest.kind),
+        text::state(&guest.state),
+        cell(if guest.pid == 0 { String::new() } else { guest.pid.to_string() }),
+        cell(guest.ports.join(" ")),
+        cell(&guest.note),
+    ]
 }
 
 /// Starts guests.
@@ -86,6 +102,7 @@ pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str
 pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let end = Instant::now() + Duration::from_secs(timeout);
+    let mut progress = Progress::default();
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
         if let Some(name) = names.iter().find(|name| !guests.iter().any(|guest| guest.name == **name)) {
@@ -97,6 +114,7 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
         };
         let waiting: Vec<&GuestView> =
             guests.iter().filter(meant).filter(|guest| guest.state != "running").collect();
+        progress.show(&guests);
         let Some(first) = waiting.first() else {
             if json {
                 text::json(&guests);
@@ -104,16 +122,19 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
             return Ok(());
         };
         if let Some(lost) = waiting.iter().find(|guest| guest.state != "starting") {
-            let GuestView { name, state, reason, console, .. } = lost;
-            let why = match (reason.as_str(), state.as_str()) {
-                ("", "stopped") => format!("start it with `ringway guest start {name}`"),
-                ("", _) => format!("its console is in {console}"),
-                (reason, _) => reason.into(),
-            };
-            return Err(Fail::Failed(format!("guest {name} is {state}: {why}")));
+            let GuestView { name, state, console, .. } = lost;
+            return Err(Fail::Failed(match state.as_str() {
+                _ if settle::is_lost(lost) => settle::story(lost),
+                "stopped" => {
+                    format!("guest {name} is stopped: start it with `ringway guest start {name}`")
+                }
+                _ => format!("guest {name} is {state}: its console is in {console}"),
+            }));
         }
         if Instant::now() >= end {
-            return Err(Fail::Late(format!("guest {} is not up after {timeout} s", first.name)));
+            let GuestView { name, reason, console, .. } = first;
+            let why = if reason.is_empty() { format!("its console is in {console}") } else { reason.clone() };
+            return Err(Fail::Late(format!("guest {name} is not up after {timeout} s: {why}")));
         }
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -21,6 +21,7 @@ mod profile;
 mod ps;
 mod run_data;
 mod run_function;
+mod settle;
 mod stats;
 mod table;
 mod target;

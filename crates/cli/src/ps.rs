@@ -5,26 +5,28 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
-use ringway_control::api::{ChainView, FabricView, FunctionView, PortView};
+use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, PortView};
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct Ps {
     fabric: FabricView,
     ports: Vec<PortView>,
+    guests: Vec<GuestView>,
     functions: Vec<FunctionView>,
     chains: Vec<ChainView>,
 }
 
-/// Shows a fabric and its ports.
+/// Shows a fabric with its ports, guests, functions and chains.
 pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
+    let guests: Vec<GuestView> = client.get("/v1/guests")?;
     let functions: Vec<FunctionView> = client.get("/v1/functions")?;
     let chains: Vec<ChainView> = client.get("/v1/chains")?;
     if json {
-        text::json(&Ps { fabric, ports, functions, chains });
+        text::json(&Ps { fabric, ports, guests, functions, chains });
         return Ok(());
     }
     let workers: Vec<String> = fabric
@@ -54,6 +56,10 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
         ]);
     }
     table.print();
+    if !guests.is_empty() {
+        println!();
+        crate::guest::table(guests).print();
+    }
     if !functions.is_empty() {
         println!();
         crate::function::table(functions).print();

@@ -4,9 +4,10 @@ use crate::arguments::{Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::settle::{is_lost, settle, story};
 use crate::text;
 use anstream::println;
-use ringway_control::api::{Changes, FabricView, NewFabric};
+use ringway_control::api::{Changes, FabricView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
 use ringway_control::{Options, Program, run_dir};
 use ringway_host::wait_readable;
@@ -31,6 +32,8 @@ struct UpView {
     fabric: String,
     socket: PathBuf,
     log: PathBuf,
+    /// The guests, a moment after their start.
+    guests: Vec<GuestView>,
 }
 
 /// Paths of a fabric.
@@ -132,14 +135,31 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
         child.wait().map_err(Fail::because)?;
         return Err(Fail::Failed(last_words(&mut log, before, &place.log)));
     }
-    let view = UpView { fabric: fabric.name.clone(), socket: place.socket.clone(), log: place.log.clone() };
-    if json {
-        text::json(&view);
-    } else {
-        println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, view.fabric);
-        println!("  socket  {}", view.socket.display());
-        println!("  log     {}", view.log.display());
+    tell(json, fabric, place)
+}
+
+/// Tells that a fabric is up, and how its guests fare.
+fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
+    if !json {
+        println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, fabric.name);
+        println!("  socket  {}", place.socket.display());
+        println!("  log     {}", place.log.display());
     }
+    let guests = match fabric.guests.iter().any(|guest| guest.start) {
+        true => settle(&mut Client::to(place.socket.clone())?)?,
+        false => Vec::new(),
+    };
+    if json {
+        let (socket, log) = (place.socket.clone(), place.log.clone());
+        text::json(&UpView { fabric: fabric.name.clone(), socket, log, guests });
+        return Ok(());
+    }
+    for GuestView { name, state, pid, .. } in &guests {
+        let (state, style) = text::state(state);
+        let process = if *pid == 0 { String::new() } else { format!(", process {pid}") };
+        println!("  guest   {name}: {style}{state}{style:#}{process}");
+    }
+    guests.iter().filter(|guest| is_lost(guest)).for_each(|guest| text::warn(&story(guest)));
     Ok(())
 }
 

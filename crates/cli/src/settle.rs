@@ -1,0 +1,167 @@
+//! What becomes of guests that start: what their starts wait for, and whether they live.
+
+use crate::client::Client;
+use crate::fail::Fail;
+use ringway_control::api::GuestView;
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A guest whose process has run for so long was not refused by the program that runs it.
+const LIVES: Duration = Duration::from_millis(500);
+/// Longest time for starts of which nothing is heard.
+const SILENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+/// Lines of a console that are shown of a guest that has ended.
+const LINES: usize = 5;
+/// Shortest time between two lines of progress, if they are not on a terminal.
+const BETWEEN: Duration = Duration::from_secs(5);
+
+/// Waits until each guest runs, has failed, or has lived for a moment, and returns them all. What takes long is shown.
+pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
+    let (mut progress, mut seen) = (Progress::default(), BTreeMap::new());
+    let mut heard = Instant::now();
+    loop {
+        let guests: Vec<GuestView> = client.get("/v1/guests")?;
+        let now = Instant::now();
+        if progress.show(&guests) {
+            heard = now;
+        }
+        if are_settled(&guests, &mut seen, now) || now >= heard + SILENCE {
+            return Ok(guests);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether no guest is about to start. `seen` has the time at which each process was seen first.
+fn are_settled(guests: &[GuestView], seen: &mut BTreeMap<(String, u32), Instant>, now: Instant) -> bool {
+    let mut starting = guests.iter().filter(|guest| guest.state == "starting");
+    // Each is looked at, so that their times run together.
+    starting.by_ref().fold(true, |settled, guest| {
+        let since = *seen.entry((guest.name.clone(), guest.pid)).or_insert(now);
+        settled && guest.pid != 0 && now >= since + LIVES
+    })
+}
+
+/// Whether a guest should run and does not.
+pub fn is_lost(guest: &GuestView) -> bool {
+    guest.state == "ended" || guest.state == "stopped" && !guest.reason.is_empty()
+}
+
+/// Why a guest does not run, with the last lines of its console if it has run.
+pub fn story(guest: &GuestView) -> String {
+    let GuestView { name, state, reason, console, .. } = guest;
+    if state != "ended" {
+        // The reasons of guests that did not start name them.
+        let name = format!("guest {name}");
+        return if reason.contains(&name) { reason.clone() } else { format!("{name} is {state}: {reason}") };
+    }
+    let lines = ringway_guests::last_lines(Path::new(console), LINES);
+    let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
+    match lines.is_empty() {
+        true => format!("guest {name} has ended ({reason})"),
+        false => format!(
+            "guest {name} has ended ({}), with these lines on its console, {console}:{lines}",
+            ended(reason)
+        ),
+    }
+}
+
+/// How a guest ended, of a reason that goes on with the last line of its console.
+fn ended(reason: &str) -> &str {
+    // "exit status: 1: its last line", "signal: 9 (SIGKILL): its last line".
+    let end = reason.match_indices(": ").nth(1).map_or(reason.len(), |(at, _)| at);
+    reason.get(..end).unwrap_or(reason)
+}
+
+/// What guests that start wait for, on standard error: on a terminal one line that changes, else a line now and then.
+#[derive(Default)]
+pub struct Progress {
+    shown: String,
+    at: Option<Instant>,
+}
+
+impl Progress {
+    /// Shows what the first of these guests waits for that says so; whether there is one.
+    pub fn show(&mut self, guests: &[GuestView]) -> bool {
+        let waits = |guest: &&GuestView| guest.state == "starting" && !guest.reason.is_empty();
+        let Some(guest) = guests.iter().find(waits) else {
+            self.clear();
+            return false;
+        };
+        let text = format!("guest {}: {}", guest.name, guest.reason);
+        if text == self.shown {
+            return true;
+        }
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K{text}");
+        } else if self.at.is_none_or(|at| at.elapsed() >= BETWEEN) {
+            eprintln!("{text}");
+        } else {
+            return true;
+        }
+        (self.shown, self.at) = (text, Some(Instant::now()));
+        true
+    }
+
+    /// Removes the line on the terminal.
+    fn clear(&mut self) {
+        if !self.shown.is_empty() && std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        self.shown.clear();
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(state: &str, pid: u32, reason: &str) -> GuestView {
+        GuestView {
+            name: "g".into(),
+            kind: "qemu".into(),
+            state: state.into(),
+            note: String::new(),
+            pid,
+            ports: Vec::new(),
+            console: "/no/console.log".into(),
+            reason: reason.into(),
+        }
+    }
+
+    #[test]
+    fn guests_are_settled_when_their_processes_have_lived_for_a_moment() {
+        let (mut seen, now) = (BTreeMap::new(), Instant::now());
+        let mut settled = |guest: GuestView, after: Duration| are_settled(&[guest], &mut seen, now + after);
+        assert!(settled(guest("running", 7, ""), Duration::ZERO));
+        assert!(settled(guest("ended", 0, "exit status: 1: x"), Duration::ZERO));
+        assert!(settled(guest("stopped", 0, ""), Duration::ZERO));
+        assert!(!settled(guest("starting", 0, ""), Duration::ZERO));
+        assert!(!settled(guest("starting", 0, ""), 2 * LIVES), "it has no process");
+        assert!(!settled(guest("starting", 7, ""), 2 * LIVES), "seen only just now");
+        assert!(settled(guest("starting", 7, ""), 3 * LIVES));
+    }
+
+    #[test]
+    fn a_lost_guest_s_story_has_its_reason() {
+        let ended = guest("ended", 0, "exit status: 1: no such device: x");
+        assert!(is_lost(&ended) && !is_lost(&guest("stopped", 0, "")) && !is_lost(&guest("starting", 1, "")));
+        assert_eq!(story(&ended), "guest g has ended (exit status: 1: no such device: x)");
+        assert_eq!(super::ended(&ended.reason), "exit status: 1");
+        assert_eq!(super::ended("signal: 9 (SIGKILL): a: b"), "signal: 9 (SIGKILL)");
+        let failed = guest("stopped", 0, "guest g: /x did not start: no");
+        assert!(is_lost(&failed));
+        assert_eq!(story(&failed), failed.reason);
+        let failed = guest("stopped", 0, "no guest kernel: x");
+        assert_eq!(story(&failed), "guest g is stopped: no guest kernel: x");
+    }
+}
