@@ -6,7 +6,7 @@ use anstream::println;
 use anstyle::Style;
 use ringway_guests::kvm_known;
 use ringway_host::jail::{ControlGroup, Fence, Limits, can_change_user, fence};
-use ringway_host::{Access, Machine};
+use ringway_host::{Access, Machine, kvm};
 use serde::Serialize;
 
 /// Severity of a finding.
@@ -81,7 +81,9 @@ fn finding(what: &'static str, good: bool, otherwise: Grade, found: impl ToStrin
 fn look(machine: &Machine) -> Vec<Finding> {
     let mut findings = vec![cores(machine), isolation(machine), huge_pages(machine), descriptors(machine)];
     findings.extend(kernel(machine));
-    findings.extend(devices(machine, kvm_known()));
+    findings.push(tun(machine));
+    let made = kvm::Machine::new().map(drop).map_err(|error| error.to_string());
+    findings.push(virtualization(machine.kvm, &made, kvm_known()));
     let limits = Limits { memory: 64 << 20, threads: 1 };
     let bounded = ControlGroup::new(limits).map(drop).map_err(|error| error.to_string());
     findings.extend(guests(fence(), can_change_user(), &bounded));
@@ -169,41 +171,73 @@ fn kernel(machine: &Machine) -> Vec<Finding> {
     ]
 }
 
-fn devices(machine: &Machine, kvm: Option<bool>) -> Vec<Finding> {
-    let describe = |access: Access| match access {
+fn describe(access: Access) -> &'static str {
+    match access {
         Access::Usable => "usable",
         Access::Missing => "missing",
         Access::Denied => "no permission",
         Access::Broken => "does not work",
-    };
-    let tun = if machine.tun == Access::Usable && !machine.net_admin {
+    }
+}
+
+fn tun(machine: &Machine) -> Finding {
+    let found = if machine.tun == Access::Usable && !machine.net_admin {
         "usable, but interfaces can't be made"
     } else {
         describe(machine.tun)
     };
-    vec![
-        finding(
-            "/dev/net/tun",
-            machine.tun == Access::Usable && machine.net_admin,
-            Grade::Fair,
-            tun,
-            "tap ports don't work; run as root or with CAP_NET_ADMIN, \
-             and `modprobe tun` if the file is missing",
+    finding(
+        "/dev/net/tun",
+        machine.tun == Access::Usable && machine.net_admin,
+        Grade::Fair,
+        found,
+        "tap ports don't work; run as root or with CAP_NET_ADMIN, \
+         and `modprobe tun` if the file is missing",
+    )
+}
+
+/// What needs `/dev/kvm`, and what does not.
+const WITHOUT_KVM: &str = "only tiny VMs need it: functions with isolation = \"vm\", and programs of \
+                           `ringway tiny`. All else works without it; QEMU guests are slower then";
+
+/// KVM: the access to its file, the result of making a virtual machine, and whether a guest's kernel has booted.
+fn virtualization(access: Access, made: &Result<(), String>, boots: Option<bool>) -> Finding {
+    let (found, advice): (String, String) = match (access, made, boots) {
+        (Access::Usable, Ok(()), Some(false)) => (
+            "tiny VMs work; Linux guests don't boot".into(),
+            "QEMU guests run without it, which is slower; tiny VMs are not affected. This is usual where a \
+             hypervisor offers it without hardware support: enable nested virtualization in that hypervisor"
+                .into(),
         ),
-        finding(
-            "/dev/kvm",
-            machine.kvm == Access::Usable && kvm != Some(false),
-            Grade::Fair,
-            match (machine.kvm, kvm) {
-                (Access::Usable, Some(true)) => "runs guests",
-                (Access::Usable, Some(false)) => "usable, but it runs no guest",
-                (Access::Usable, None) => "usable; whether it runs a guest shows when the first one starts",
-                (other, _) => describe(other),
-            },
-            "QEMU guests are emulated, which is slow; enable virtualization in the firmware, \
-             `modprobe kvm_intel` or `kvm_amd`, and join the group kvm",
+        (Access::Usable, Ok(()), boots) => {
+            let boots = boots.map_or("", |_| ", and Linux guests boot");
+            (format!("a virtual machine can be made{boots}"), String::new())
+        }
+        (Access::Usable, Err(error), _) => (
+            format!("opens, but no virtual machine can be made: {error}"),
+            format!(
+                "{WITHOUT_KVM}. To use it: end other hypervisors, which may hold the processor, and see \
+                 what the kernel says (`dmesg | grep -i kvm`)"
+            ),
         ),
-    ]
+        (Access::Missing, ..) => (
+            describe(access).into(),
+            format!(
+                "{WITHOUT_KVM}. To have it: enable virtualization in the firmware, or nested \
+                 virtualization in the hypervisor of this host, and `modprobe kvm_intel` or `kvm_amd`; \
+                 a container needs --device=/dev/kvm"
+            ),
+        ),
+        (Access::Denied, ..) => (
+            describe(access).into(),
+            format!("{WITHOUT_KVM}. To use it: `usermod -aG kvm USER`, and log in again"),
+        ),
+        (Access::Broken, ..) => (
+            describe(access).into(),
+            format!("{WITHOUT_KVM}. To use it: run a kernel with CONFIG_KVM, and see `dmesg | grep -i kvm`"),
+        ),
+    };
+    finding("/dev/kvm", advice.is_empty(), Grade::Fair, found, &advice)
 }
 
 /// The confinement that is available for guests.
@@ -265,5 +299,27 @@ mod tests {
         assert_eq!((fenced.grade, bounded.grade), (Grade::Good, Grade::Good));
         let kvm = findings.iter().find(|finding| finding.what == "/dev/kvm").unwrap();
         assert_eq!((kvm.grade, kvm.found.as_str()), (Grade::Fair, "no permission"));
+    }
+
+    #[test]
+    fn advice_about_kvm_says_what_needs_it() {
+        let (usable, no) = (Access::Usable, Err("KVM_CREATE_VM: busy".to_string()));
+        let good = virtualization(usable, &Ok(()), None);
+        assert_eq!((good.grade, good.found.as_str()), (Grade::Good, "a virtual machine can be made"));
+        assert!(virtualization(usable, &Ok(()), Some(true)).found.contains("Linux guests boot"));
+        let nested = virtualization(usable, &Ok(()), Some(false));
+        assert!(nested.found.contains("tiny VMs work") && nested.advice.contains("nested"), "{nested:?}");
+        let busy = virtualization(usable, &no, None);
+        assert!(busy.found.contains("KVM_CREATE_VM: busy"), "{busy:?}");
+        for (access, remedy) in
+            [(Access::Missing, "modprobe"), (Access::Denied, "usermod"), (Access::Broken, "CONFIG_KVM")]
+        {
+            let found = virtualization(access, &no, None);
+            assert_eq!(found.grade, Grade::Fair, "nobody needs it for anything else");
+            assert!(
+                found.advice.starts_with("only tiny VMs need it") && found.advice.contains(remedy),
+                "{found:?}"
+            );
+        }
     }
 }
