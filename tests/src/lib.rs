@@ -5,6 +5,7 @@ pub mod arping;
 pub mod bridge;
 pub mod c_library;
 pub mod card;
+pub mod columns;
 pub mod dpdk;
 pub mod e1000;
 pub mod fabric;

@@ -1,7 +1,8 @@
 //! The demo: the two Linux guests of `examples/two-guests.toml` communicate through the switch.
 //! `scripts/demo.sh` builds it, runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
-use ringway_guests::{Output, image};
+use ringway_guests::{Output, fetching, image};
+use ringway_tests::columns::columns;
 use ringway_tests::eventually;
 use ringway_tests::fabric::program;
 use ringway_tests::traffic::{Pings, Runs, Transfer, iperf, ping};
@@ -41,10 +42,25 @@ fn kernel(guest: &str, nic: &str) -> Result<(), String> {
         println!("looking for a guest kernel; if there is none, a package of some 30 or 70 MB is fetched");
         let driver = [nic];
         let drivers = if nic == "virtio" { &[][..] } else { &driver };
-        let kernel = image::qemu(drivers).map_err(|error| error.to_string())?;
+        let kernel = with_progress(|| image::qemu(drivers)).map_err(|error| error.to_string())?;
         println!("guest kernel: {}", kernel.image.display());
     }
     Ok(())
+}
+
+/// Runs `work` while printing every five seconds what is fetched.
+fn with_progress<T>(work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !eventually(Duration::from_secs(5), || done.load(Ordering::Relaxed)) {
+                fetching().iter().for_each(|what| println!("{what}"));
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
 }
 
 fn demo(file: &str) -> Result<bool, String> {
@@ -60,10 +76,9 @@ fn demo(file: &str) -> Result<bool, String> {
     println!("both guests are up after {:.1} s: {}\n", begin.elapsed().as_secs_f64(), kernel.trim());
 
     let (rows, passed) = with_rates(|| traffic(&guests));
-    println!("\n{:<16} {:<28} {:<28}", "", "left to right", "right to left");
-    for (name, cells) in rows {
-        println!("{name:<16} {:<28} {:<28}", cells[0], cells[1]);
-    }
+    let mut lines = vec![["", "left to right", "right to left"].map(String::from).to_vec()];
+    lines.extend(rows.into_iter().map(|(name, [there, back])| vec![name.to_string(), there, back]));
+    print!("\n{}", columns(&lines, &[]));
     let dropped = counters()?;
     let who = if dropped == 0 {
         "the switch dropped no frame: datagrams are lost in a guest's own stack"
@@ -130,7 +145,9 @@ fn traffic(guests: &[Remote; 2]) -> (Vec<Row>, bool) {
 }
 
 fn cell<T>(result: &Result<T, String>, show: impl Fn(&T) -> String) -> String {
-    result.as_ref().map_or_else(|reason| format!("failed: {reason}"), show)
+    // A reason may have several lines.
+    let failed = |reason: &String| format!("failed: {}", reason.trim().replace('\n', "; "));
+    result.as_ref().map_or_else(failed, show)
 }
 
 fn round_trip(pings: &Pings) -> String {
@@ -211,14 +228,15 @@ fn port(value: &Value) -> Port {
 
 /// Prints frames and drops of every port; returns the total number of dropped frames.
 fn counters() -> Result<u64, String> {
-    println!("\n{:<8} {:>12} {:>12}  drops", "port", "frames sent", "received");
+    let mut lines = vec![["port", "frames sent", "received", "drops"].map(String::from).to_vec()];
     let mut dropped = 0;
     for port in ports()? {
         dropped += port.drops.iter().map(|(_, count)| count).sum::<u64>();
         let drops: Vec<String> =
             port.drops.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let drops = if drops.is_empty() { "none".to_string() } else { drops.join(", ") };
-        println!("{:<8} {:>12} {:>12}  {drops}", port.name, port.tx[0], port.rx[0]);
+        lines.push(vec![port.name, port.tx[0].to_string(), port.rx[0].to_string(), drops]);
     }
+    print!("\n{}", columns(&lines, &[1, 2]));
     Ok(dropped)
 }
