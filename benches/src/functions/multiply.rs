@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Milliseconds within which the second instance must pass on frames.
 const MARK: f64 = 100.0;
+/// Fewest slices: those of which the median has an interval.
+const FEWEST: usize = 6;
 /// Frames under way: more than half of what a ring holds, and fewer than it holds.
 const UNDER_WAY: u64 = 400;
 /// Frames of a flow; then the next one begins.
@@ -41,7 +43,7 @@ pub fn multiply(plan: &Plan, isolation: &str) -> Result<Entry, Failure> {
     let (mut one, mut two) = (program("one")?, program("two")?);
     let (mut slices, mut lost) = (Slices::default(), 0);
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
-    while slices.ours.len() < 5 || Instant::now() < end {
+    while slices.ours.len() < FEWEST || Instant::now() < end {
         machine::note();
         wait(&fabric)?;
         let mut load = Load { sent: 0, came: 0, begun: Instant::now() };
