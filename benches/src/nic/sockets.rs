@@ -31,9 +31,9 @@ pub const GROUP: Group = Group {
 const MODEL: &str = "82540em";
 const DRIVER: &str = "e1000";
 const PROCESSORS: [u32; 2] = [1, 2];
-const NOTE: &str = "iperf3, what was received; exits (accesses to registers), doorbells and interrupts \
-                    are of both guests, for each frame that either sent; QEMU does not count those of \
-                    its own cards";
+const NOTE: &str = "received by iperf3, or ping's median; exits (accesses to registers), doorbells and \
+                    interrupts are of both guests, for each frame that either sent; QEMU does not count \
+                    those of its own cards";
 
 /// Characters of an error in a note.
 const ERROR: usize = 100;
@@ -60,7 +60,7 @@ impl Traffic {
         match self {
             Traffic::Udp(_) => "Mpps",
             Traffic::Tcp => "Gb/s",
-            Traffic::Ping => "RTT, us",
+            Traffic::Ping => "us",
         }
     }
 }
@@ -121,8 +121,7 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
             for ((_, traffic), table) in wanted.iter().zip(&mut tables) {
                 match cells(plan, &mut bench, row.way, *traffic) {
                     Ok(figures) => {
-                        let named =
-                            figures.into_iter().map(|(name, it)| (format!("{processors}: {name}"), it));
+                        let named = figures.into_iter().map(|(name, it)| (column(processors, name), it));
                         table[index].extend(named);
                     }
                     Err(error) => {
@@ -143,9 +142,14 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The name of a figure of guests with so many processors.
+fn column(processors: u32, figure: &str) -> String {
+    format!("{processors} vCPU: {figure}")
+}
+
 /// The rows as steps; the figure itself is that of all techniques with one processor.
 fn entry(rows: &[Row], traffic: Traffic, table: &[Cells]) -> Entry {
-    let first = format!("{}: {}", PROCESSORS[0], traffic.unit());
+    let first = column(PROCESSORS[0], traffic.unit());
     let mut entry = Entry { unit: traffic.unit().into(), ..Entry::default() }.note(NOTE);
     for (row, cells) in rows.iter().zip(table) {
         let figures: Vec<(&str, f64)> = cells.iter().map(|(name, figure)| (name.as_str(), *figure)).collect();
@@ -193,12 +197,13 @@ mod tests {
     #[test]
     fn a_table_has_both_numbers_of_processors_side_by_side() {
         let rows = rows(true);
-        let cells =
-            |figure: f64| -> Cells { vec![("1: Gb/s".into(), figure), ("2: Gb/s".into(), 2.0 * figure)] };
+        let cells = |figure: f64| -> Cells {
+            vec![("1 vCPU: Gb/s".into(), figure), ("2 vCPU: Gb/s".into(), 2.0 * figure)]
+        };
         let table: Vec<Cells> = (0..rows.len()).map(|row| cells(row as f64)).collect();
         let entry = entry(&rows, Traffic::Tcp, &table);
         let all = rows.iter().position(|row| row.name == "+ all").unwrap();
         assert_eq!((entry.ours, entry.steps.len()), (Some(all as f64), rows.len()));
-        assert_eq!(entry.steps[all].figures["2: Gb/s"], 2.0 * all as f64);
+        assert_eq!(entry.steps[all].figures["2 vCPU: Gb/s"], 2.0 * all as f64);
     }
 }
