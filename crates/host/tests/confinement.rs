@@ -1,11 +1,12 @@
 //! Operations that a confined process can and can't perform. Runs without a test harness, whose threads and files
 //! would be confined too.
 
+use ringway_host::kvm::Machine;
 use ringway_host::{
-    Clock, Epoll, EventFd, Mapping, Signal, catch_sigbus, confine_data, grace, map_region, memfd,
-    receive_with, send_with, spawn, wait_readable,
+    Clock, Epoll, EventFd, HostError, Mapping, MonitorFence, Signal, catch_sigbus, confine_data, grace,
+    map_region, memfd, receive_with, send_with, spawn, wait_readable,
 };
-use ringway_mem::{Hint, Memory};
+use ringway_mem::{Hint, Memory, Region};
 use std::io::ErrorKind::PermissionDenied;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -13,12 +14,16 @@ use std::process::Command;
 use std::sync::Arc;
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some("confined") {
-        return confined();
+    match std::env::args().nth(1).as_deref() {
+        Some("confined") => return confined(),
+        Some("monitor") => return monitor(),
+        _ => {}
     }
     let program = std::env::current_exe().expect("a running program has a path");
-    let status = Command::new(program).arg("confined").status().expect("the test runs itself");
-    assert!(status.success(), "{status}");
+    for part in ["confined", "monitor"] {
+        let status = Command::new(&program).arg(part).status().expect("the test runs itself");
+        assert!(status.success(), "{part}: {status}");
+    }
 }
 
 fn confined() {
@@ -28,13 +33,63 @@ fn confined() {
     // In a user namespace without `nobody`, root stays root.
     assert!(confinement.is_namespaced || !rustix::process::geteuid().is_root());
     catch_sigbus().expect("a handler");
-    cannot();
-    can(&ours, &theirs, &file);
-    let thread = spawn("confined", None, move || {
+    let parts = move || {
         cannot();
+        assert_eq!(call(libc::SYS_accept4, 0, 0, 0), Some(libc::EPERM), "accept4");
         can(&ours, &theirs, &file);
-    });
+    };
+    parts();
+    let thread = spawn("confined", None, parts);
     thread.expect("threads can be made").join().expect("what holds for the first thread holds for all");
+}
+
+/// A monitor's requests of KVM that are refused, by name and number (linux/kvm.h).
+const REFUSED: &[(&str, usize)] = &[
+    ("KVM_GET_API_VERSION", 0xae00),
+    ("KVM_CREATE_VM", 0xae01),
+    ("KVM_GET_VCPU_MMAP_SIZE", 0xae04),
+    ("KVM_CREATE_VCPU", 0xae41),
+    ("KVM_GET_DIRTY_LOG", 0x4010_ae42),
+    ("KVM_SET_TSS_ADDR", 0xae47),
+    ("KVM_CREATE_IRQCHIP", 0xae60),
+    ("KVM_IRQFD", 0x4020_ae76),
+    ("KVM_SET_REGS", 0x4090_ae82),
+    ("KVM_SET_SREGS", 0x4138_ae84),
+    ("KVM_TRANSLATE", 0xc018_ae85),
+    ("KVM_SET_MSRS", 0x4008_ae89),
+    ("KVM_SET_CPUID2", 0x4008_ae90),
+    ("KVM_ENABLE_CAP", 0x4068_aea3),
+    ("KVM_CREATE_DEVICE", 0xc00c_aee0),
+    ("KVM_SET_USER_MEMORY_REGION2", 0x40a0_ae49),
+    ("TUNSETIFF", 0x4004_54ca),
+    ("TIOCSTI", 0x5412),
+];
+
+/// A monitor may run the machine that it has, and change its memory and doorbells, and no more.
+fn monitor() {
+    // The fences are the same where KVM can't be opened.
+    let mut machine = Machine::new().ok();
+    MonitorFence::new().and_then(|fence| fence.confine(54_321, 0)).expect("this kernel has seccomp");
+    cannot();
+    for (what, number) in REFUSED {
+        assert_eq!(call(libc::SYS_ioctl, 0, *number, 0), Some(libc::EPERM), "{what}");
+    }
+    assert!(Machine::new().is_err(), "another machine");
+    let thread = spawn("monitor", None, cannot).expect("threads can be made");
+    thread.join().expect("what holds for the first thread holds for all");
+    let Some(machine) = &mut machine else { return eprintln!("left out: there is no KVM here") };
+    let is_denied = |error: HostError| match error {
+        HostError::Call { error, .. } => error == rustix::io::Errno::PERM,
+        _ => false,
+    };
+    let memory = machine.space().add_memory(&Region::private(0, 0, 4096)).expect("memory");
+    machine.space().remove_memory(memory).expect("no memory");
+    let event = EventFd::new().expect("an eventfd").as_fd().try_clone_to_owned().expect("a copy");
+    let doorbell = machine.space().add_doorbell(0xd000_0000, event).expect("a doorbell");
+    machine.space().remove_doorbell(&doorbell).expect("no doorbell");
+    // It begins where it has no memory.
+    assert!(!machine.run().map(drop).is_err_and(is_denied), "it runs");
+    assert!(machine.enter_pvh(0, 0).is_err_and(is_denied), "its registers can't be changed");
 }
 
 fn call(number: libc::c_long, first: usize, second: usize, third: usize) -> Option<i32> {
@@ -74,7 +129,6 @@ fn cannot() {
         ("userfaultfd", call(libc::SYS_userfaultfd, 0, 0, 0)),
         ("unshare", call(libc::SYS_unshare, libc::CLONE_NEWUSER as usize, 0, 0)),
         ("openat2", call(libc::SYS_openat2, 0, 0, 0)),
-        ("accept4", call(libc::SYS_accept4, 0, 0, 0)),
         ("bind", call(libc::SYS_bind, 0, 0, 0)),
         ("executable mmap", call(libc::SYS_mmap, 0, 4096, executable)),
         ("executable mprotect", call(libc::SYS_mprotect, page.as_ptr().addr(), 4096, executable)),
