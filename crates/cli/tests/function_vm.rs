@@ -3,64 +3,13 @@
 
 mod lab;
 
+use lab::http::{answer, ask};
+use lab::vms::{control, count, exchange, fabric, function, is_running, mirror, monitors, program};
 use lab::{Lab, isolations, until};
-use ringway_client::{Ring, Wait};
+use ringway_client::Wait;
 use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-const BOUND: Duration = Duration::from_secs(30);
-
-/// Ports of these names for functions, each patched to `NAME-far` for a program.
-fn fabric(names: &[&str], more: &str) -> String {
-    let port = |name: &str| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\n");
-    let pair = |name: &&str| {
-        let far = format!("{name}-far");
-        format!("{}{}[patch.{name}]\nports = [\"{name}\", \"{far}\"]\n", port(name), port(&far))
-    };
-    format!("{}{more}", names.iter().map(pair).collect::<String>())
-}
-
-/// A function on a port, which counts and returns frames.
-fn mirror(name: &str, more: &str) -> String {
-    format!(
-        "[function.{name}]\nisolation = \"vm\"\nmemory = \"32MB\"\nport = \"{name}\"\n{more}\
-         click = \"FromPort({name}) -> c :: Counter -> ToPort({name});\"\n"
-    )
-}
-
-fn function(lab: &Lab, name: &str) -> Value {
-    let list = lab.json(&["function", "list"]);
-    list.as_array().unwrap().iter().find(|own| own["name"] == name).cloned().unwrap_or_default()
-}
-
-fn is_running(lab: &Lab, name: &str) -> bool {
-    function(lab, name)["state"] == "running"
-}
-
-fn program(lab: &Lab, name: &str) -> Ring {
-    Ring::connect(&lab.socket(&format!("{name}-far.sock"))).unwrap()
-}
-
-/// Sends frames until one comes back.
-fn exchange(ring: &mut Ring) {
-    let (end, mut frame) = (Instant::now() + BOUND, [0; 2048]);
-    loop {
-        assert!(Instant::now() < end, "no frame comes back");
-        ring.tx.push(&[2; 60]).unwrap();
-        ring.sync().unwrap();
-        ring.wait(Wait::RX, Some(Duration::from_millis(100))).unwrap();
-        if ring.rx.pop(&mut frame).unwrap().is_some() {
-            break;
-        }
-    }
-    while ring.rx.pop(&mut frame).unwrap().is_some() {}
-    ring.rx.sync().unwrap();
-}
-
-fn count(lab: &Lab, name: &str) -> u64 {
-    lab.ok(&["function", "read", name, "c.count"]).trim().parse().unwrap()
-}
 
 #[test]
 fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
@@ -98,6 +47,36 @@ fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
     exchange(&mut program(&lab, "three"));
     let gone = lab.fails(&["function", "clone", "warm", "four", "--port", "one"]).1;
     assert!(gone.contains("port one is one's already"), "{gone}");
+}
+
+/// What a process has in memory that nobody else has, in bytes.
+fn private(pid: &Value) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn a_clone_has_memory_of_its_own_only_where_it_writes() {
+    if !isolations().contains(&"vm") {
+        return;
+    }
+    let large = "[function.one]\nisolation = \"vm\"\nmemory = \"128MB\"\nport = \"one\"\nclick = \"\"\"\n\
+                 FromPort(one) -> c :: Counter -> ToPort(one);\n\
+                 RandomSource(1400, LIMIT 20000) -> q :: Queue(20000) -> Idle;\n\"\"\"\n";
+    let lab = Lab::new("clone-memory", &fabric(&["one", "two"], large));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("it runs", || is_running(&lab, "one"));
+    let packets = |name: &str| lab.ok(&["function", "read", name, "q.length"]).trim().to_string();
+    until("its queue is full", || packets("one") == "20000");
+    lab.ok(&["function", "snapshot", "one", "warm"]);
+    let bytes = lab.json(&["function", "snapshots"])[0]["bytes"].as_u64().unwrap();
+    assert!(bytes > 28 << 20, "the packets are in the snapshot: {bytes}");
+    lab.ok(&["function", "clone", "warm", "two", "--port", "two"]);
+    exchange(&mut program(&lab, "two"));
+    assert_eq!(packets("two"), "20000");
+    let private = private(&function(&lab, "two")["pid"]);
+    assert!(private < bytes / 2, "of {bytes} bytes it wrote {private}");
 }
 
 #[test]
@@ -210,18 +189,11 @@ fn a_function_that_can_not_move_goes_on_where_it_is() {
     assert!(is_running(&here, "one"));
     exchange(&mut ring);
     // A memory that is none: the function is not created.
-    let body = r#"{"name":"x","function":"{}","state":"","process":1,"descriptor":999999,"inode":1}"#;
-    let mut api = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-    let head =
-        "POST /v1/arrivals HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n";
-    std::io::Write::write_all(
-        &mut api,
-        format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes(),
-    )
-    .unwrap();
-    let mut answer = String::new();
-    std::io::Read::read_to_string(&mut api, &mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 422") && answer.contains("the function's description"), "{answer}");
+    let body = serde_json::json!({
+        "name": "x", "function": "{}", "state": "", "process": 1, "descriptor": 999_999, "inode": 1
+    });
+    let (status, answer) = answer(ask(&there, "POST", "/v1/arrivals", &body));
+    assert!(status == 422 && answer.contains("the function's description"), "{answer}");
 }
 
 #[test]
@@ -232,18 +204,8 @@ fn a_process_waits_for_the_next_function_in_a_vm_and_goes_with_the_last() {
     let lab = Lab::new("spare", &fabric(&["one", "two"], &mirror("one", "")));
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("it runs", || is_running(&lab, "one"));
-    let control = lab.json(&["ps"])["fabric"]["pid"].as_u64().unwrap();
-    // Children of control that are monitors, by number.
-    let monitors = || -> Vec<u64> {
-        let tasks = std::fs::read_dir(format!("/proc/{control}/task")).unwrap();
-        let children =
-            tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-        let all = children.flat_map(|line| line.split_whitespace().map(String::from).collect::<Vec<_>>());
-        let is_monitor = |pid: &String| {
-            std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(b"run-function\0"))
-        };
-        all.filter(is_monitor).filter_map(|pid| pid.parse().ok()).collect()
-    };
+    let control = control(&lab);
+    let monitors = || monitors(control);
     let pid = |name: &str| function(&lab, name)["pid"].as_u64().unwrap();
     until("there is a spare process", || monitors().len() == 2);
     let spare = *monitors().iter().find(|monitor| **monitor != pid("one")).unwrap();
@@ -308,35 +270,27 @@ fn a_monitor_killed_at_any_point_comes_back_and_harms_nobody_else() {
     assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 0, "the data process went on");
 }
 
-/// Brings a fabric up where `/dev/kvm` is something else; `false` without the right to do so.
-fn up_without_kvm(lab: &Lab) -> bool {
-    let script = "mount --bind /dev/null /dev/kvm && exec \"$0\" up lab.toml --detach";
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_ringway")]);
-    command.current_dir(&lab.folder).env("RINGWAY_RUN", lab.folder.join("run"));
-    let is_up = command.status().is_ok_and(|status| status.success());
-    if !is_up {
-        eprintln!("left out: /dev/kvm can't be replaced here");
-    }
-    is_up
-}
-
 #[test]
-fn without_kvm_a_function_says_why_and_falls_back_only_if_its_file_says_so() {
+fn a_monitor_has_no_privileges_while_its_guest_runs() {
     if !isolations().contains(&"vm") {
         return;
     }
-    let functions = format!("{}{}", mirror("one", ""), mirror("two", "fallback = \"process\"\n"));
-    let lab = Lab::new("nokvm", &fabric(&["one", "two"], &functions));
-    if !up_without_kvm(&lab) {
-        return;
+    let lab = Lab::new("fenced", &fabric(&["one"], &mirror("one", "")));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("it runs", || is_running(&lab, "one"));
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", function(&lab, "one")["pid"])).unwrap();
+    let mut threads = 0;
+    for task in tasks {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim_start_matches(':').trim().to_string()
+        };
+        assert_eq!((&*field("Seccomp"), &*field("NoNewPrivs")), ("2", "1"), "{status}");
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(field(set).trim_start_matches('0'), "", "{set}: {status}");
+        }
+        threads += 1;
     }
-    until("the second runs", || is_running(&lab, "two"));
-    let two = function(&lab, "two");
-    let reason = |function: &Value| function["reason"].as_str().unwrap().to_string();
-    assert_eq!(two["isolation"], "process");
-    assert!(reason(&two).contains("a process instead of a VM") && reason(&two).contains("KVM"), "{two}");
-    exchange(&mut program(&lab, "two"));
-    until("the first says why", || reason(&function(&lab, "one")).contains("KVM"));
-    assert!(!is_running(&lab, "one"));
+    assert!(threads > 1, "the guest has a thread");
 }

@@ -1,7 +1,9 @@
 //! Fabrics of the real program, each in its own run directory.
 #![allow(dead_code, reason = "each test has its own needs")]
 
+pub mod http;
 pub mod net;
+pub mod vms;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

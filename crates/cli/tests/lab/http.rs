@@ -1,0 +1,34 @@
+//! Requests of a fabric's API, sent as bytes: they need no process, and the client may go away at any point.
+
+use super::Lab;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+/// Sends a request; the answer comes by the connection.
+pub fn ask(lab: &Lab, method: &str, path: &str, body: &Value) -> UnixStream {
+    let mut stream = UnixStream::connect(lab.socket("api.sock")).unwrap();
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    stream
+}
+
+/// Status and body of an answer.
+pub fn answer(mut stream: UnixStream) -> (u16, String) {
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
+}
+
+/// The function's process as the API shows it; 0 if there is none.
+pub fn pid(lab: &Lab, name: &str) -> u64 {
+    let (_, body) = answer(ask(lab, "GET", "/v1/functions", &Value::Null));
+    let all: Vec<Value> = serde_json::from_str(&body).unwrap();
+    all.iter().find(|one| one["name"] == name).map_or(0, |one| one["pid"].as_u64().unwrap())
+}
