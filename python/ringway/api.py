@@ -449,8 +449,8 @@ class FunctionView(TypedDict):
     restarts: int
     """Number of automatic restarts since it was started."""
     state: str
-    """`stopped`, `dormant` (it starts with the first frame), `starting`, `running`, `suspended`, or `ended`
-    (and about to be restarted).
+    """`stopped`, `dormant` (it starts with the first frame), `queued` (it starts once fewer others do),
+    `starting`, `running`, `suspended`, or `ended` (and about to be restarted).
     """
 
 

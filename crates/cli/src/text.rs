@@ -145,7 +145,7 @@ pub fn cell(text: impl ToString) -> (String, Style) {
 pub fn state(state: &str) -> (String, Style) {
     let style = match state {
         "up" | "running" => GOOD,
-        "waiting" | "attached" | "starting" | "stopping" | "suspended" => FAIR,
+        "waiting" | "attached" | "queued" | "starting" | "stopping" | "suspended" => FAIR,
         "ended" | "down" => BAD,
         _ => PLAIN,
     };

@@ -1,6 +1,7 @@
 //! Starts, watches, restarts and stops the fabric's functions.
 
 mod moving;
+mod starts;
 
 use crate::api::{Departure, FunctionView, SnapshotView};
 use crate::engine::{Answer, Inbox, Message};
@@ -12,7 +13,7 @@ use crate::snapshots::{SnapshotError, Snapshots, Taken, function_of};
 use ringway_fabric::proto::FunctionReport;
 use ringway_host::{SocketFile, SocketRights};
 use ringway_spec::{Configuration, Function, Isolation};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -96,6 +97,8 @@ pub fn refusal(name: &str, why: &str) -> String {
 
 enum Life {
     Stopped,
+    /// It starts when it is its turn.
+    Queued,
     /// It starts with the first frame for it.
     Dormant,
     Running {
@@ -199,6 +202,8 @@ enum What {
     Again,
     /// The time for its first start is over.
     Late,
+    /// It may be the turn of functions that wait for it; of no function.
+    Look,
 }
 
 /// Whether frames for a function that starts with them must wait.
@@ -219,7 +224,7 @@ pub enum Phase {
     Stopped,
     /// It starts when it is needed.
     Dormant,
-    /// It starts.
+    /// It starts, or waits for its turn.
     Starting,
     /// Its configuration runs.
     Up,
@@ -248,13 +253,26 @@ pub struct Functions {
     snapshots: Snapshots,
     /// For functions in virtual machines, while there are any.
     spares: Spares,
+    /// Those that wait for their turn to start, and some that need none any more.
+    queue: VecDeque<String>,
+    /// Whether [`What::Look`] comes.
+    looks: bool,
 }
 
 impl Functions {
     /// Creates an empty set.
     pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox) -> Functions {
-        let (records, snapshots, spares) = (BTreeMap::new(), Snapshots::default(), Spares::default());
-        Functions { records, fabric: fabric.into(), arguments, inbox, turn: 0, snapshots, spares }
+        Functions {
+            records: BTreeMap::new(),
+            fabric: fabric.into(),
+            arguments,
+            inbox,
+            turn: 0,
+            snapshots: Snapshots::default(),
+            spares: Spares::default(),
+            queue: VecDeque::new(),
+            looks: false,
+        }
     }
 
     /// Adds a function whose ports are in `fabric`, and starts it if its `start` is set.
@@ -327,19 +345,10 @@ impl Functions {
             let _ = answer.send(Err(error.into()));
             return false;
         }
-        let name = function.name.clone();
-        if let Some(record) = self.records.get_mut(&name) {
-            record.origin = origin;
-        }
-        self.launch(&name);
-        let Some(record) = self.records.get_mut(&name) else { return false };
-        (record.function.start, record.awaited) = (true, Some(answer));
-        let (inbox, turn) = (self.inbox.clone(), record.turn);
-        tokio::spawn(async move {
-            tokio::time::sleep(BIRTH).await;
-            let _ = inbox.send(Message::Function(FunctionEvent { name, turn, what: What::Late }));
-        });
-        true
+        let Some(record) = self.records.get_mut(&function.name) else { return false };
+        (record.origin, record.awaited, record.function.start) = (origin, Some(answer), true);
+        self.launch(&function.name);
+        self.abandon_failed(&function.name).is_none()
     }
 
     /// Removes a function whose first start failed. Returns its name.
@@ -367,7 +376,7 @@ impl Functions {
     }
 
     /// Starts it. A failure is recorded as the function's reason, and retried after a delay.
-    fn launch(&mut self, name: &str) {
+    fn launch_now(&mut self, name: &str) {
         self.turn += 1;
         let turn = self.turn;
         let Some(record) = self.records.get_mut(name) else { return };
@@ -408,6 +417,13 @@ impl Functions {
             Ok(runner) => {
                 tracing::info!(function = name, pid = runner.pid(), "started");
                 record.life = Life::Running { runner, up: false, suspended: false };
+                if record.awaited.is_some() {
+                    let (inbox, name) = (self.inbox.clone(), name.to_string());
+                    tokio::spawn(async move {
+                        tokio::time::sleep(BIRTH).await;
+                        let _ = inbox.send(Message::Function(FunctionEvent { name, turn, what: What::Late }));
+                    });
+                }
             }
             Err(error) => self.again(name, error.to_string()),
         }
@@ -434,7 +450,7 @@ impl Functions {
 
     /// An event of a running function. Returns the name of a function that was requested at run time and removed,
     /// because it did not start.
-    pub fn handle_event(&mut self, event: FunctionEvent) -> Option<String> {
+    fn happened(&mut self, event: FunctionEvent) -> Option<String> {
         let FunctionEvent { name, turn, what } = event;
         let record = self.records.get_mut(&name).filter(|record| record.turn == turn)?;
         match (what, &mut record.life) {
@@ -485,9 +501,12 @@ impl Functions {
     }
 
     /// A report of `data` about the start `number` of a function. Returns what [`Functions::handle_event`] returns.
-    pub fn reported(&mut self, number: u64, report: FunctionReport) -> Option<String> {
-        let (name, _) = self.records.iter().find(|(_, record)| record.turn == number)?;
-        self.handle_event(FunctionEvent::of(name, number, runner::report(report)))
+    pub fn reported(&mut self, number: u64, report: FunctionReport) -> Vec<String> {
+        let mut records = self.records.iter();
+        match records.find(|(_, record)| record.turn == number).map(|(name, _)| name.clone()) {
+            Some(name) => self.handle_event(FunctionEvent::of(&name, number, runner::report(report))),
+            None => Vec::new(),
+        }
     }
 
     /// The `data` process ended, and every function in it. Returns those that were requested at run time and removed,
@@ -496,7 +515,7 @@ impl Functions {
         let in_data = |record: &&Record| record.function.isolation == Isolation::Worker;
         let turns: Vec<u64> = self.records.values().filter(in_data).map(|record| record.turn).collect();
         let end = || FunctionReport::Ended("the data process ended".into());
-        turns.into_iter().filter_map(|turn| self.reported(turn, end())).collect()
+        turns.into_iter().flat_map(|turn| self.reported(turn, end())).collect()
     }
 
     /// Stops the threads of a running function, which keeps its state, or lets them go on.
@@ -516,7 +535,9 @@ impl Functions {
             }
             Life::Running { .. } if suspend => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } => Err(FunctionError::NotSuspended(name.into())),
-            Life::Stopped | Life::Dormant | Life::Waiting => Err(FunctionError::NotRunning(name.into())),
+            Life::Stopped | Life::Dormant | Life::Queued | Life::Waiting => {
+                Err(FunctionError::NotRunning(name.into()))
+            }
         }
     }
 
@@ -636,7 +657,7 @@ impl Functions {
                 record.reason.clear();
                 self.launch(name);
             }
-            Life::Running { .. } | Life::Stopped | Life::Dormant => {}
+            Life::Running { .. } | Life::Queued | Life::Stopped | Life::Dormant => {}
         }
         Ok(())
     }
@@ -648,7 +669,7 @@ impl Functions {
             _ if record.function.program.is_some() => Err(FunctionError::Program(name.into())),
             Life::Stopped | Life::Dormant => Err(FunctionError::NotRunning(name.into())),
             Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
-            Life::Running { .. } | Life::Waiting => Ok(record.socket.clone()),
+            Life::Running { .. } | Life::Queued | Life::Waiting => Ok(record.socket.clone()),
         }
     }
 
@@ -660,6 +681,7 @@ impl Functions {
         let record = self.records.get(name).ok_or_else(|| FunctionError::Unknown(name.into()))?;
         match &record.life {
             Life::Running { up, .. } => Ok(*up),
+            Life::Queued => Ok(false),
             Life::Stopped | Life::Dormant => {
                 Err(FunctionError::Unready(name.into(), "it was stopped".into()))
             }
@@ -675,7 +697,7 @@ impl Functions {
             Some(Life::Waiting) => Phase::Ended,
             Some(Life::Running { suspended: true, .. }) => Phase::Suspended,
             Some(Life::Running { up: true, .. }) => Phase::Up,
-            Some(Life::Running { up: false, .. }) => Phase::Starting,
+            Some(Life::Running { up: false, .. } | Life::Queued) => Phase::Starting,
         }
     }
 
@@ -707,7 +729,7 @@ impl Functions {
     pub fn is_late(&self, name: &str) -> Late {
         match self.records.get(name).map(|record| &record.life) {
             Some(Life::Running { up: true, .. }) => Late::Runs,
-            Some(Life::Running { .. } | Life::Dormant) => Late::Yes,
+            Some(Life::Running { .. } | Life::Queued | Life::Dormant) => Late::Yes,
             Some(Life::Stopped | Life::Waiting) | None => Late::No,
         }
     }
@@ -727,6 +749,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
     let (state, pid) = match &record.life {
         Life::Stopped => ("stopped", 0),
         Life::Dormant => ("dormant", 0),
+        Life::Queued => ("queued", 0),
         Life::Running { runner, suspended: true, .. } => ("suspended", runner.pid()),
         Life::Running { runner, up: true, .. } if record.draining => ("draining", runner.pid()),
         Life::Running { runner, up: true, .. } => ("running", runner.pid()),

@@ -496,7 +496,7 @@ async fn update_function(
     update_one(&inbox, name, &configuration, true).await?;
     for FunctionView { name, state, .. } in others {
         // One that starts has read the former configuration, and its socket answers once it runs.
-        let runs = !matches!(&*state, "dormant" | "stopped" | "ended");
+        let runs = !matches!(&*state, "dormant" | "stopped" | "queued" | "ended");
         update_one(&inbox, name, &configuration, runs).await?;
     }
     Ok(StatusCode::NO_CONTENT)

@@ -9,12 +9,25 @@ use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, VM_MEMORY, g
 use ringway_spec::file::{either, units};
 use ringway_spec::{Configuration, Function, Isolation};
 
+/// Functions that a fabric may have when one more is requested. Attack: requests without end.
+pub const MOST: usize = 4096;
+
 /// Errors of the name and the ports of a function that would be added.
 pub fn check_new(name: &str, ports: &[String], fabric: &Fabric) -> Vec<String> {
     let mut wrong = Vec::new();
+    check_count(fabric, &mut wrong);
     check_name(name, fabric, &mut wrong);
     check_ports(ports, fabric, &mut wrong);
     wrong
+}
+
+fn check_count(fabric: &Fabric, wrong: &mut Vec<String>) {
+    let count = fabric.functions.len();
+    if count >= MOST {
+        wrong.push(format!(
+            "there are {count} functions, of {MOST} at most; remove one with `ringway function destroy NAME`"
+        ));
+    }
 }
 
 fn check_name(name: &str, fabric: &Fabric, wrong: &mut Vec<String>) {
@@ -32,6 +45,7 @@ fn check_name(name: &str, fabric: &Fabric, wrong: &mut Vec<String>) {
 pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function, Vec<String>> {
     let mut wrong = Vec::new();
     let NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst } = new;
+    check_count(fabric, &mut wrong);
     check_name(&name, fabric, &mut wrong);
     let isolation = isolation.unwrap_or(Isolation::default().name().into());
     let known = Isolation::ALL.iter().find(|(name, _)| *name == isolation);
@@ -141,6 +155,18 @@ mod tests {
             "port n is of kind null; use a port of kind ring"
         );
         assert_eq!(messages(|new| new.ports = ports(&[])), "a function has 1 to 255 ports, not 0");
+    }
+
+    #[test]
+    fn a_fabric_has_so_many_functions_at_most() {
+        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let mut fabric = read("f", FABRIC, &host).unwrap();
+        let own = fabric.functions[0].clone();
+        fabric.functions = vec![own; MOST - 1];
+        assert_eq!(check_new("new", &["a".into()], &fabric), [""; 0]);
+        fabric.functions.push(fabric.functions[0].clone());
+        let wrong = check_new("new", &["a".into()], &fabric);
+        assert!(wrong.len() == 1 && wrong[0].starts_with("there are 4096 functions"), "{wrong:?}");
     }
 
     #[test]
