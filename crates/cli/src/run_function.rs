@@ -27,6 +27,10 @@ fn ordered(link: &Link) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
     }
 }
 
+/// Value of `oom_score_adj`: if the host has no memory left, the kernel ends functions before the processes of their
+/// fabric, of whose memory they have none, and which start them again.
+const OOM_SCORE: &str = "300";
+
 /// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
 pub fn run() -> Result<(), Fail> {
     let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
@@ -37,6 +41,8 @@ pub fn run() -> Result<(), Fail> {
     let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
+    // Where it fails, the kernel chooses by memory.
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let link = Arc::new(Link::new(stdin));
     let (start, descriptors, prepared) = ordered(&link)?;
     let mut descriptors = descriptors.into_iter();

@@ -2,7 +2,7 @@
 
 use super::runner::{Ended, Launch, Runner, What};
 use super::spare::Spare;
-use super::{First, FunctionMessage, Order, lines};
+use super::{First, FunctionMessage, Order, ending, lines};
 use ringway_fabric::{Link, LinkError};
 use ringway_host::{receive_with, send_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -52,8 +52,12 @@ impl Process {
         // Both pipes are read until their end; the process would block on a full pipe.
         thread("prints").spawn(move || out.take().map(|out| lines::log(&printer, out)))?;
         thread("ends").spawn(move || {
+            let killed = ending::killed_for_memory();
             let last = errors.map(|errors| lines::log(&owner, errors)).unwrap_or_default();
-            let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+            let status = match child.wait() {
+                Ok(status) => ending::in_words(status, ending::killed_for_memory().saturating_sub(killed)),
+                Err(error) => error.to_string(),
+            };
             tell(What::Ended(Ended { status, last: last.join("; ") }));
         })?;
         // If the process has ended already, the thread that waits for it reports that.
