@@ -545,6 +545,10 @@ impl Functions {
     pub fn updated(&mut self, name: &str, text: String) -> Result<Configuration, FunctionError> {
         let record = self.record(name)?;
         record.function.configuration = Configuration { file: None, text };
+        if let Life::Running { up: false, runner, .. } = &record.life {
+            // It ended behind its answer, and was started with the former configuration.
+            runner.kill();
+        }
         Ok(record.function.configuration.clone())
     }
 
