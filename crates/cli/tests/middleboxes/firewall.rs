@@ -1,5 +1,5 @@
 //! The firewall's rules are replaced by files of ten and of ten thousand lines, while connections go on.
-use super::lab::at_once;
+use super::lab::every_isolation;
 use super::lab::net::{Script, can_create_taps, namespace};
 use super::{fabric, read, write_file};
 use std::fmt::Write;
@@ -19,11 +19,11 @@ for port in (80, 8080):
 print("ready")
 "#;
 
-/// `keep` uses the first connection to port 80, `new PORT` another one.
+/// `keep` uses the first connection to port 80, `new PORT` another one; `closed PORT` waits for it only a second.
 const CLIENT: &str = r#"
 import socket, sys
-def connect(port):
-    return socket.create_connection(("10.0.0.2", port), 3)
+def connect(port, seconds=20):
+    return socket.create_connection(("10.0.0.2", port), seconds)
 def ask(own):
     own.settimeout(20)
     own.sendall(b"hello\n")
@@ -36,7 +36,7 @@ for line in sys.stdin:
             kept = kept or connect(80)
             print(ask(kept))
         else:
-            print(ask(connect(int(rest[0]))))
+            print(ask(connect(int(rest[0]), 1 if word == "closed" else 20)))
     except TimeoutError:
         print("nothing")
 "#;
@@ -46,14 +46,14 @@ fn rules_are_replaced_while_connections_go_on() {
     if !can_create_taps() {
         return;
     }
-    at_once(|isolation| {
+    for isolation in every_isolation() {
         let ((_one, inside), (_two, outside)) = (namespace(), namespace());
         let lab = fabric("firewall", isolation, [&inside, &outside], ["10.0.0.1/24", "10.0.0.2/24"]);
         let mut server = Script::start(&outside, &lab.folder, SERVER, &[]);
         assert_eq!(server.line(), "ready");
         let mut client = Script::start(&inside, &lab.folder, CLIENT, &[]);
         assert_eq!(client.ask("keep"), "hello");
-        assert_eq!(client.ask("new 8080"), "nothing");
+        assert_eq!(client.ask("closed 8080"), "nothing");
 
         // Ten lines: port 8080 instead of 80. The connection to port 80 goes on.
         let ten: String = (0..8).fold("# rules\n\n".into(), |mut text: String, number| {
@@ -65,7 +65,7 @@ fn rules_are_replaced_while_connections_go_on() {
         assert_eq!(read(&lab, "firewall", "rules.count"), "10");
         assert_eq!(client.ask("keep"), "hello", "{isolation}");
         assert_eq!(client.ask("new 8080"), "hello");
-        assert_eq!(client.ask("new 80"), "nothing");
+        assert_eq!(client.ask("closed 80"), "nothing");
 
         // Ten thousand.
         let mut many = String::new();
@@ -78,12 +78,12 @@ fn rules_are_replaced_while_connections_go_on() {
         assert_eq!(read(&lab, "firewall", "rules.count"), "10000");
         assert_eq!(client.ask("keep"), "hello", "{isolation}");
         assert_eq!(client.ask("new 80"), "hello");
-        assert_eq!(client.ask("new 8080"), "nothing");
+        assert_eq!(client.ask("closed 8080"), "nothing");
 
         // A wrong line changes nothing.
         let why = write_file(&lab, "firewall", "rules.rules", "allow all\n\nallow nonsense\n").unwrap_err();
         assert!(why.contains("line 3: "), "{why}");
         assert_eq!(read(&lab, "firewall", "rules.count"), "10000");
         assert_eq!(client.ask("keep"), "hello", "{isolation}");
-    });
+    }
 }
