@@ -44,7 +44,8 @@ impl UdpSocket {
         Some((from, bytes))
     }
 
+    /// Whether there is a datagram, or an error, to receive.
     pub(crate) fn is_readable(&self) -> bool {
-        !self.received.is_empty()
+        self.refused || !self.received.is_empty()
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::host;
 use ringway_frame::Needs;
-use ringway_tcp::{Frames, MS, Settings, SocketId, Stack};
+use ringway_tcp::{Frames, MS, Settings, SocketError, SocketId, Stack};
 use std::collections::BTreeSet;
 
 /// Nanoseconds from host to host.
@@ -74,4 +74,38 @@ fn a_used_port_connects_at_once_although_the_server_is_in_time_wait() {
         // The clock of initial sequence numbers has advanced, that of timestamps not yet.
         now += 20 * STEP;
     }
+}
+
+#[test]
+fn an_address_or_a_port_may_be_the_stack_s_choice() {
+    let mut host = host(1, Settings::default(), Needs::NONE);
+    let remote = "10.0.0.2:80".parse().unwrap();
+    for (chosen, is_port) in [("0.0.0.0:5000", true), ("10.0.0.1:0", false), ("0.0.0.0:0", false)] {
+        let id = host.connect_from(0, chosen.parse().unwrap(), remote).unwrap();
+        let (local, _) = host.addresses(id).unwrap();
+        assert_eq!(
+            (local.ip().to_string().as_str(), local.port() == 5000),
+            ("10.0.0.1", is_port),
+            "{chosen}"
+        );
+        assert_ne!(local.port(), 0);
+    }
+    let other_family = host.connect_from(0, "[::]:5000".parse().unwrap(), remote);
+    assert_eq!(other_family, Err(SocketError::AddressNotAvailable));
+}
+
+#[test]
+fn a_refused_datagram_is_told() {
+    let mut hosts = [1, 2].map(|last| host(last, Settings::default(), Needs::NONE));
+    let socket = hosts[0].bind("10.0.0.1:5000".parse().unwrap()).unwrap();
+    hosts[0].send_to(0, socket, b"x", "10.0.0.2:53".parse().unwrap()).unwrap();
+    let mut told = false;
+    run(&mut 0, &mut hosts, |hosts| {
+        told |= hosts[0].next_event().is_some_and(|(id, ready)| id == socket && ready.readable);
+        told
+    });
+    assert!(hosts[0].has_datagrams(socket));
+    assert!(matches!(hosts[0].recv_from(socket), Err(SocketError::Connection(_))));
+    assert!(!hosts[0].has_datagrams(socket));
+    assert_eq!(hosts[0].recv_from(socket), Err(SocketError::WouldBlock));
 }

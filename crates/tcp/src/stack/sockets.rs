@@ -163,21 +163,26 @@ impl Stack {
     /// Without a route, an address, a port or a socket.
     pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<SocketId, SocketError> {
         let local = self.source_for(remote.ip())?;
-        let port = self.free_port(local, remote).ok_or(SocketError::AddressInUse)?;
-        self.connect_from(now, SocketAddr::new(local, port), remote)
+        self.connect_from(now, SocketAddr::new(local, 0), remote)
     }
 
-    /// Connects from a chosen address and port.
+    /// Connects from a chosen address and port; an unspecified address and port 0 are the stack's choice.
     ///
     /// # Errors
     /// As [`Stack::connect`].
     pub fn connect_from(
         &mut self,
         now: u64,
-        local: SocketAddr,
+        mut local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<SocketId, SocketError> {
         self.now = self.now.max(now);
+        if local.ip().is_unspecified() && local.is_ipv4() == remote.is_ipv4() {
+            local.set_ip(self.source_for(remote.ip())?);
+        }
+        if local.port() == 0 {
+            local.set_port(self.free_port(local.ip(), remote).ok_or(SocketError::AddressInUse)?);
+        }
         let stays = local.ip().is_loopback() && remote.ip().is_loopback();
         if !stays && !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
             return Err(SocketError::AddressNotAvailable);
@@ -242,6 +247,11 @@ impl Stack {
     /// Whether a listener has a connection to accept.
     pub fn has_connections(&self, listener: SocketId) -> bool {
         matches!(self.socket(listener), Ok(Socket::Listener(listener)) if !listener.queue.is_empty())
+    }
+
+    /// Whether a UDP socket has a datagram, or an error, to receive.
+    pub fn has_datagrams(&self, id: SocketId) -> bool {
+        matches!(self.socket(id), Ok(Socket::Udp(udp)) if udp.is_readable())
     }
 
     /// Appends bytes to the stream; returns how many had room.
