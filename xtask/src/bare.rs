@@ -18,14 +18,17 @@ const CRATES: &[&str] = &[
     "elements",
     "tiny",
     "program",
+    "program/c",
 ];
 
-/// Builds the crates; compiler errors are the findings.
+/// Builds the crates, and features behind their names; compiler errors are the findings.
 pub fn check(root: &Path) -> Findings {
     let mut findings = Findings::new();
-    for name in CRATES {
+    for row in CRATES {
+        let (name, features) = row.split_once('/').unwrap_or((row, ""));
         let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args(["build", "--quiet", "--target", TARGET, "-p", &format!("ringway-{name}")])
+            .args(["--features", features])
             .current_dir(root)
             .status();
         match status {

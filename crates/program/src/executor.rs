@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::future::Future;
+use core::ops::DerefMut;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
@@ -30,15 +31,15 @@ impl Wake for Flag {
 }
 
 /// A future with its flag.
-pub(crate) struct Task<F> {
-    future: F,
+pub(crate) struct Task<P> {
+    future: Pin<P>,
     flag: Arc<Flag>,
     waker: Waker,
 }
 
-impl<T, F: Future<Output = T> + ?Sized> Task<Pin<Box<F>>> {
+impl<T, P: DerefMut<Target: Future<Output = T>>> Task<P> {
     /// A task that is polled in the next round.
-    pub fn new(future: Pin<Box<F>>, any: &Arc<AtomicBool>) -> Self {
+    pub fn new(future: Pin<P>, any: &Arc<AtomicBool>) -> Self {
         let flag = Arc::new(Flag { ready: AtomicBool::new(true), any: any.clone() });
         any.store(true, Ordering::Relaxed);
         Task { future, waker: flag.clone().into(), flag }
@@ -58,7 +59,7 @@ impl<T, F: Future<Output = T> + ?Sized> Task<Pin<Box<F>>> {
 
 /// All tasks but the main one.
 pub(crate) struct Tasks {
-    all: Vec<Task<Job>>,
+    all: Vec<Task<Box<dyn Future<Output = ()>>>>,
     any: Arc<AtomicBool>,
 }
 

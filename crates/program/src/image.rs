@@ -3,6 +3,8 @@
 use crate::{Error, Program, runtime};
 use core::fmt::Write;
 use core::future::Future;
+use ringway_tiny::FunctionStart;
+use ringway_tiny::channel::Channel;
 use ringway_tiny::image::{self, Guest, Start, exit, region, ticks};
 
 /// Codes with which the guest ends.
@@ -14,7 +16,7 @@ mod code {
 }
 
 /// Ends the guest: what the monitor passed is not valid.
-fn refuse(what: &str) -> ! {
+pub(crate) fn refuse(what: &str) -> ! {
     // The console accepts all text.
     let _ = writeln!(Guest, "the monitor's {what} is not valid");
     exit(code::MONITOR);
@@ -25,9 +27,20 @@ pub fn start<F>(start: Start, main: impl FnOnce(Program) -> F) -> !
 where
     F: Future<Output = Result<(), Error>> + 'static,
 {
-    let (function, channel, notify) = image::function(&start).unwrap_or_else(|what| refuse(what));
+    let (host, channel, function) = host(&start);
+    finish(runtime::run(host, channel, function, main))
+}
+
+/// What the program has of the machine.
+pub(crate) fn host(start: &Start) -> (runtime::Host<Guest>, Channel, FunctionStart) {
+    let (function, channel, notify) = image::function(start).unwrap_or_else(|what| refuse(what));
     let host = runtime::Host { machine: Guest, notify, ticks, map: region, memory: start.memory_end };
-    match runtime::run(host, channel, function, main) {
+    (host, channel, function)
+}
+
+/// Ends the guest.
+pub(crate) fn finish(end: runtime::End) -> ! {
+    match end {
         runtime::End::Returned => exit(code::RETURNED),
         runtime::End::Failed => exit(code::FAILED),
         runtime::End::Monitor => refuse("channel"),

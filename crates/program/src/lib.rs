@@ -28,7 +28,7 @@
 //! One thread runs everything in turns: it takes what came on the ports, runs the tasks that can go on, sends, and
 //! sleeps if there was nothing to do until a port or the monitor wakes it, or a deadline is near. `runtime` has the
 //! turn, `executor` the tasks, `state` what tasks share with the turn; `port`, `network` and `socket` are what tasks
-//! see of it. Read `runtime.rs` first.
+//! see of it. Read `runtime.rs` first. With the feature `c`, the library is that of programs in C: `c`.
 //!
 //! Memory is bounded: the number of tasks, of open streams and the bytes of their buffers depend on the memory of the
 //! machine.
@@ -38,6 +38,8 @@
 
 extern crate alloc;
 
+#[cfg(any(test, all(feature = "c", target_os = "none")))]
+mod c;
 mod error;
 mod executor;
 #[cfg(target_os = "none")]

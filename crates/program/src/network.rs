@@ -17,7 +17,7 @@ use ringway_tcp::{Cidr, InterfaceConfig, SECOND, Settings, SocketError, SocketId
 use ringway_wire::MacAddress;
 
 /// Bytes that a stream may have in each direction, unless the program says otherwise.
-const BUFFER: usize = 256 << 10;
+pub(crate) const BUFFER: usize = 256 << 10;
 /// Least bytes of it.
 const LEAST: usize = 4 << 10;
 /// Part of the memory that buffers of all streams may take.
@@ -504,6 +504,15 @@ impl Network {
     /// Another socket has the port.
     pub fn bind(&self, port: u16) -> Result<UdpSocket, Error> {
         Ok(UdpSocket::new(self.clone(), self.both(port, Stack::bind)?))
+    }
+
+    /// Opens a UDP socket on an address, which may be unspecified; port 0 chooses one.
+    ///
+    /// # Errors
+    /// Another socket has the address.
+    pub fn bind_on(&self, address: SocketAddr) -> Result<UdpSocket, Error> {
+        let id = self.with(|network, _| network.stack.bind(address))?;
+        Ok(UdpSocket::new(self.clone(), Sockets::new(self, [id])))
     }
 }
 

@@ -10,6 +10,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::future::Future;
+use core::ops::DerefMut;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use ringway_ring::Broken;
@@ -49,14 +50,14 @@ pub(crate) enum End {
     Monitor,
 }
 
-type Main = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
-
-struct Runtime<M> {
+/// What takes turns.
+pub(crate) struct Runtime<M> {
     machine: M,
     notify: Box<dyn FnMut()>,
     shared: Rc<Shared>,
-    main: Task<Main>,
     tasks: Tasks,
+    /// Whether the monitor knows that the program runs.
+    told: bool,
     /// Time of the last look at the channel, and of the last turn with something to do.
     looked: u64,
     busy: u64,
@@ -73,36 +74,40 @@ where
     M: Machine,
     F: Future<Output = Result<(), Error>> + 'static,
 {
-    let Host { machine, notify, ticks, map, memory } = host;
-    let time = GuestTime::new(ticks, start.hz, ticks(), start.wall);
-    let state = RefCell::new(State::new(channel, map, start.ports.len()));
-    let woken = Arc::new(AtomicBool::new(false));
-    let budget = Rc::new(Budget::new(memory));
-    let shared = Rc::new(Shared { state, start, time, memory, budget, woken: woken.clone() });
-    let main: Main = Box::pin(main(Program { shared: shared.clone() }));
-    let (main, tasks) = (Task::new(main, &woken), Tasks::new(woken));
-    let mut runtime = Runtime { machine, notify, shared, main, tasks, looked: 0, busy: 0 };
-    match runtime.run() {
-        Ok(result) => {
-            if let Err(error) = &result {
-                runtime.shared.state.borrow_mut().wrong(&error.to_string());
-            }
-            runtime.put();
-            runtime.farewell();
-            if result.is_ok() { End::Returned } else { End::Failed }
-        }
+    let mut runtime = Runtime::new(host, channel, start);
+    let main = Box::pin(main(runtime.program()));
+    match runtime.block_on(main) {
+        Ok(result) => runtime.end(result),
         Err(Broken::Index | Broken::Buffer) => End::Monitor,
     }
 }
 
 impl<M: Machine> Runtime<M> {
-    /// Takes turns until the main function returns.
-    fn run(&mut self) -> Result<Result<(), Error>, Broken> {
-        let mut told = false;
+    pub fn new(host: Host<M>, channel: Channel, start: FunctionStart) -> Runtime<M> {
+        let Host { machine, notify, ticks, map, memory } = host;
+        let time = GuestTime::new(ticks, start.hz, ticks(), start.wall);
+        let state = RefCell::new(State::new(channel, map, start.ports.len()));
+        let woken = Arc::new(AtomicBool::new(false));
+        let budget = Rc::new(Budget::new(memory));
+        let shared = Rc::new(Shared { state, start, time, memory, budget, woken: woken.clone() });
+        Runtime { machine, notify, shared, tasks: Tasks::new(woken), told: false, looked: 0, busy: 0 }
+    }
+
+    /// The program that it runs.
+    pub fn program(&self) -> Program {
+        Program { shared: self.shared.clone() }
+    }
+
+    /// Takes turns until a future is ready.
+    pub fn block_on<T, P>(&mut self, future: Pin<P>) -> Result<T, Broken>
+    where
+        P: DerefMut<Target: Future<Output = T>>,
+    {
+        let mut main = Task::new(future, &self.shared.woken);
         loop {
             let now = self.shared.time.now();
             let mut busy = false;
-            if now.saturating_sub(self.looked) >= BUSY || !told {
+            if now.saturating_sub(self.looked) >= BUSY || !self.told {
                 self.looked = now;
                 busy |= self.exchange()?;
             }
@@ -112,11 +117,13 @@ impl<M: Machine> Runtime<M> {
                 busy |= state.take();
             }
             busy |= self.shared.woken.swap(false, Ordering::Relaxed);
-            if let Some(result) = self.poll() {
+            let result = main.poll();
+            self.poll();
+            if let Some(result) = result {
                 return Ok(result);
             }
-            if !told {
-                told = true;
+            if !self.told {
+                self.told = true;
                 self.shared.state.borrow_mut().send(&ToMonitor::Up([0; 3]));
             }
             self.put();
@@ -128,23 +135,31 @@ impl<M: Machine> Runtime<M> {
         }
     }
 
+    /// Ends the program: sends what was written, and tells the monitor an error.
+    pub fn end(&mut self, result: Result<(), Error>) -> End {
+        if let Err(error) = &result {
+            self.shared.state.borrow_mut().wrong(&error.to_string());
+        }
+        self.put();
+        self.farewell();
+        if result.is_ok() { End::Returned } else { End::Failed }
+    }
+
     /// Sends what tasks have written.
-    fn put(&mut self) {
+    pub fn put(&mut self) {
         let mut state = self.shared.state.borrow_mut();
         state.now = self.shared.time.now();
         state.put();
     }
 
-    /// Polls tasks; the main function's result if it returned.
-    fn poll(&mut self) -> Option<Result<(), Error>> {
-        let result = self.main.poll();
+    /// Polls tasks.
+    fn poll(&mut self) {
         let ended = self.tasks.round();
         let mut state = self.shared.state.borrow_mut();
         state.tasks -= ended;
         let spawned = core::mem::take(&mut state.spawned);
         drop(state);
         spawned.into_iter().for_each(|job| self.tasks.add(job));
-        result
     }
 
     /// Exchanges messages with the monitor; whether any came.

@@ -4,13 +4,13 @@ use crate::{Error, Network};
 use alloc::vec::Vec;
 use core::future::poll_fn;
 use core::net::SocketAddr;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, Waker};
 use ringway_tcp::{Accepted, ConnectionError, SocketError, SocketId, SocketOptions, Stack};
 
 /// A socket's place.
-struct Socket {
-    network: Network,
-    id: SocketId,
+pub(crate) struct Socket {
+    pub network: Network,
+    pub id: SocketId,
     /// It is a stream, which counts.
     streams: bool,
 }
@@ -47,7 +47,7 @@ impl Drop for Socket {
 }
 
 /// Sockets of one port, for each family of addresses that it serves.
-pub(crate) struct Sockets(Vec<Socket>);
+pub(crate) struct Sockets(pub Vec<Socket>);
 
 impl Sockets {
     pub fn new(network: &Network, ids: impl IntoIterator<Item = SocketId>) -> Sockets {
@@ -77,7 +77,7 @@ impl Sockets {
 }
 
 /// Accepts connections.
-pub struct TcpListener(Network, Sockets);
+pub struct TcpListener(pub(crate) Network, pub(crate) Sockets);
 
 impl TcpListener {
     pub(crate) fn new(network: Network, sockets: Sockets) -> TcpListener {
@@ -89,23 +89,48 @@ impl TcpListener {
     /// # Errors
     /// None that a program has to expect.
     pub async fn accept(&mut self) -> Result<TcpStream, Error> {
-        let TcpListener(network, sockets) = &*self;
-        let accepted: Accepted = poll_fn(|cx| {
-            // Attack: connections without end.
-            let crowded = network.with(|network, _| {
-                let crowded = network.is_crowded();
-                if crowded {
-                    network.wait_for_close(cx.waker());
-                }
-                crowded
-            });
-            if crowded {
-                return Poll::Pending;
+        poll_fn(|cx| match self.try_accept() {
+            Err(Error::Socket(SocketError::WouldBlock)) => {
+                self.wait(cx.waker());
+                Poll::Pending
             }
-            sockets.attempt(cx, |stack, id| stack.accept(id))
+            accepted => Poll::Ready(accepted),
         })
-        .await?;
-        Ok(TcpStream::counted(network, accepted.socket, accepted.peer))
+        .await
+    }
+
+    /// Whether there is a connection that may be accepted.
+    pub(crate) fn is_ready(&self) -> bool {
+        let TcpListener(network, Sockets(sockets)) = self;
+        network.with(|network, _| {
+            // Attack: connections without end.
+            !network.is_crowded() && sockets.iter().any(|socket| network.stack.has_connections(socket.id))
+        })
+    }
+
+    /// The next connection that may be accepted.
+    pub(crate) fn try_accept(&self) -> Result<TcpStream, Error> {
+        let TcpListener(network, Sockets(sockets)) = self;
+        if !self.is_ready() {
+            return Err(SocketError::WouldBlock.into());
+        }
+        let accepted = sockets.iter().find_map(|socket| {
+            let accepted = network.with(|network, _| network.stack.accept(socket.id));
+            Some(accepted).filter(|accepted| *accepted != Err(SocketError::WouldBlock))
+        });
+        let Accepted { socket, peer } = accepted.unwrap_or(Err(SocketError::WouldBlock))?;
+        Ok(TcpStream::counted(network, socket, peer))
+    }
+
+    /// Wakes a task when there may be a connection.
+    pub(crate) fn wait(&self, waker: &Waker) {
+        let TcpListener(network, Sockets(sockets)) = self;
+        network.with(|network, _| {
+            sockets.iter().for_each(|socket| network.wait(socket.id, false, waker));
+            if network.is_crowded() {
+                network.wait_for_close(waker);
+            }
+        });
     }
 }
 
@@ -113,8 +138,8 @@ impl TcpListener {
 /// came that were not read. While it is, the stream counts among those that the memory permits; if half of them are
 /// such, the oldest one is aborted.
 pub struct TcpStream {
-    socket: Socket,
-    peer: SocketAddr,
+    pub(crate) socket: Socket,
+    pub(crate) peer: SocketAddr,
 }
 
 impl TcpStream {
@@ -124,15 +149,28 @@ impl TcpStream {
     }
 
     pub(crate) async fn connect(network: &Network, peer: SocketAddr) -> Result<TcpStream, Error> {
+        let stream = TcpStream::begin(network, peer, None)?;
+        let id = stream.socket.id;
+        poll_fn(|cx| stream.socket.attempt(true, cx, |stack, _| is_connected(stack, id))).await?;
+        Ok(stream)
+    }
+
+    /// Begins to connect, from an address if one is chosen.
+    pub(crate) fn begin(
+        network: &Network,
+        peer: SocketAddr,
+        local: Option<SocketAddr>,
+    ) -> Result<TcpStream, SocketError> {
         let id = network.with(|network, now| {
             if network.is_crowded() {
                 return Err(SocketError::TooManySockets);
             }
-            network.stack.connect(now, peer)
+            match local {
+                Some(local) => network.stack.connect_from(now, local, peer),
+                None => network.stack.connect(now, peer),
+            }
         })?;
-        let stream = TcpStream::counted(network, id, peer);
-        poll_fn(|cx| stream.socket.attempt(true, cx, |stack, _| is_connected(stack, id))).await?;
-        Ok(stream)
+        Ok(TcpStream::counted(network, id, peer))
     }
 
     /// The address of the other end.
@@ -229,7 +267,8 @@ impl TcpStream {
     }
 }
 
-fn is_connected(stack: &mut Stack, id: SocketId) -> Result<(), SocketError> {
+/// Whether a connection is established; [`SocketError::WouldBlock`] while it is not yet.
+pub(crate) fn is_connected(stack: &mut Stack, id: SocketId) -> Result<(), SocketError> {
     use ringway_tcp::State;
     if let Some(error) = stack.error(id)? {
         return Err(error.into());
@@ -242,7 +281,7 @@ fn is_connected(stack: &mut Stack, id: SocketId) -> Result<(), SocketError> {
 }
 
 /// A UDP socket.
-pub struct UdpSocket(Network, Sockets);
+pub struct UdpSocket(pub(crate) Network, pub(crate) Sockets);
 
 impl UdpSocket {
     pub(crate) fn new(network: Network, sockets: Sockets) -> UdpSocket {

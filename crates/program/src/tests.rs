@@ -77,17 +77,17 @@ impl Far {
 }
 
 /// The monitor's side, a peer with a stack on each port, and what the program said.
-struct World {
+pub(crate) struct World {
     channel: Channel,
     far: Vec<Far>,
     /// The peer on the first port.
-    peer: Stack,
+    pub peer: Stack,
     /// Whether the peer's stack has the first port; otherwise the script has it.
     networked: bool,
-    said: Vec<String>,
+    pub said: Vec<String>,
 }
 
-const PEER: [u8; 4] = [10, 0, 0, 1];
+pub(crate) const PEER: [u8; 4] = [10, 0, 0, 1];
 
 impl World {
     fn new(channel: Channel, ports: usize) -> World {
@@ -102,7 +102,7 @@ impl World {
         World { channel, far, peer, networked: true, said: Vec::new() }
     }
 
-    fn now(&self) -> u64 {
+    pub fn now(&self) -> u64 {
         NOW.with(Cell::get)
     }
 
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Answers the program; whether there was anything.
-    fn listen(&mut self) -> bool {
+    pub fn listen(&mut self) -> bool {
         let mut wanted = Vec::new();
         let before = self.said.len();
         while let Some(message) = self.channel.receive().unwrap() {
@@ -156,13 +156,13 @@ impl World {
         any
     }
 
-    fn has_said(&self, what: &str) -> bool {
+    pub fn has_said(&self, what: &str) -> bool {
         self.said.iter().any(|said| said == what)
     }
 }
 
 /// The machine: a sleep is a step of the world, and of the script.
-struct Script {
+pub(crate) struct Script {
     world: Rc<RefCell<World>>,
     step: Box<dyn FnMut(&mut World)>,
     steps: u32,
@@ -193,7 +193,7 @@ impl Machine for Script {
     }
 }
 
-fn start(ports: usize, settings: &[(&str, &str)]) -> FunctionStart {
+pub(crate) fn start(ports: usize, settings: &[(&str, &str)]) -> FunctionStart {
     let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     FunctionStart {
         ports: ["a", "b", "c"].iter().take(ports).map(ToString::to_string).collect(),
@@ -206,7 +206,7 @@ fn start(ports: usize, settings: &[(&str, &str)]) -> FunctionStart {
     }
 }
 
-const ADDRESS: &[(&str, &str)] = &[("address", "10.0.0.2/24"), ("address", "fd00::2/64")];
+pub(crate) const ADDRESS: &[(&str, &str)] = &[("address", "10.0.0.2/24"), ("address", "fd00::2/64")];
 
 /// Runs a program with a script; what it said, and how it ended.
 fn play<F: Future<Output = Result<(), Error>> + 'static>(
@@ -217,18 +217,28 @@ fn play<F: Future<Output = Result<(), Error>> + 'static>(
     play_with(start, 32 << 20, main, step)
 }
 
+/// A machine with a script for a program with so many ports.
+pub(crate) fn machine(
+    ports: usize,
+    memory: u64,
+    step: impl FnMut(&mut World) + 'static,
+) -> (Host<Script>, Channel, Rc<RefCell<World>>) {
+    let region = Region::private(0, 0, Channel::bytes().unwrap() as usize);
+    let monitor = Channel::create(region.clone()).unwrap();
+    let world = Rc::new(RefCell::new(World::new(monitor, ports)));
+    let machine = Script { world: world.clone(), step: Box::new(step), steps: 0 };
+    let host = Host { machine, notify: Box::new(|| ()), ticks, map, memory };
+    (host, Channel::attach(region).unwrap(), world)
+}
+
 fn play_with<F: Future<Output = Result<(), Error>> + 'static>(
     start: FunctionStart,
     memory: u64,
     main: impl FnOnce(Program) -> F,
     step: impl FnMut(&mut World) + 'static,
 ) -> (End, Vec<String>) {
-    let region = Region::private(0, 0, Channel::bytes().unwrap() as usize);
-    let monitor = Channel::create(region.clone()).unwrap();
-    let world = Rc::new(RefCell::new(World::new(monitor, start.ports.len())));
-    let machine = Script { world: world.clone(), step: Box::new(step), steps: 0 };
-    let host = Host { machine, notify: Box::new(|| ()), ticks, map, memory };
-    let end = run(host, Channel::attach(region).unwrap(), start, main);
+    let (host, channel, world) = machine(start.ports.len(), memory, step);
+    let end = run(host, channel, start, main);
     world.borrow_mut().listen();
     LEFT.set(core::iter::from_fn(|| Some(world.borrow_mut().far[0].next()?.0)).collect());
     let said = core::mem::take(&mut world.borrow_mut().said);
@@ -262,14 +272,14 @@ async fn echo_server(program: Program) -> Result<(), Error> {
 }
 
 /// A client of the peer that sends bytes and expects them back.
-struct Client {
-    id: SocketId,
+pub(crate) struct Client {
+    pub id: SocketId,
     sent: usize,
     received: Vec<u8>,
 }
 
 impl Client {
-    fn new(world: &mut World, by_ip6: bool) -> Client {
+    pub fn new(world: &mut World, by_ip6: bool) -> Client {
         let now = world.now();
         let to = if by_ip6 { "[fd00::2]:7" } else { "10.0.0.2:7" };
         let id = world.peer.connect(now, to.parse().unwrap()).unwrap();
@@ -277,7 +287,7 @@ impl Client {
     }
 
     /// Whether all came back.
-    fn step(&mut self, world: &mut World, bytes: &[u8]) -> bool {
+    pub fn step(&mut self, world: &mut World, bytes: &[u8]) -> bool {
         let now = world.now();
         match world.peer.send(now, self.id, &bytes[self.sent..]) {
             Ok(count) => self.sent += count,

@@ -3,6 +3,8 @@
 //! An image defines `guest_main`, the symbol that the entry calls in ring 3 with the address of PVH's start
 //! information, by [`guest_main!`](crate::guest_main), and a panic handler.
 
+#[cfg(feature = "c")]
+pub mod c;
 mod entry;
 mod heap;
 mod machine;
@@ -21,7 +23,10 @@ pub use machine::{Guest, exit, out, region, ticks};
 pub unsafe fn begin(start_info: u64) -> Start {
     // SAFETY: the address is the one that the monitor passed to the entry.
     let start = unsafe { Start::read(start_info) };
-    heap::begin(start.memory_end.min(start.module_at()));
+    let end = start.memory_end.min(start.module_at());
+    #[cfg(feature = "c")]
+    let end = end.min(c::heap(&start)[0]);
+    heap::begin(end);
     start
 }
 
