@@ -39,6 +39,8 @@ for pair in "${needed[@]}"; do command -v "${pair%%:*}" >/dev/null || missing+=(
 for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=("${pair#*:}"); done
 # A driver of ours is built for the kernel of guests with emulated cards.
 [ -d /usr/share/doc/linux-headers-amd64 ] || optional+=(linux-headers-amd64)
+# The C library of programs for tiny VMs.
+[ -e /usr/lib/klibc/lib/libc.a ] || optional+=(libklibc-dev)
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing+=(busybox-static)
 python3 -c "import ensurepip, venv" 2>/dev/null || missing+=(python3-venv)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)

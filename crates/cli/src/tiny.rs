@@ -1,6 +1,7 @@
 //! `ringway tiny`: images of programs.
 
 pub mod arguments;
+mod c;
 mod template;
 
 use crate::fail::Fail;
@@ -28,22 +29,40 @@ const MEMORY: u64 = 2000 << 20;
 /// Runs `ringway tiny`.
 pub fn tiny(json: bool, command: TinyCommand) -> Result<(), Fail> {
     match command {
-        TinyCommand::New { folder, library } => template::new(&folder, library),
-        TinyCommand::Build { folder, output, bin } => build(&folder, output, bin.as_deref(), json),
+        TinyCommand::New { folder, c: true, .. } => template::new_c(&folder),
+        TinyCommand::New { folder, library, c: false } => template::new(&folder, library),
+        TinyCommand::Build { folder, bin: Some(_), .. } if c::is_program(&folder) => {
+            Err(Fail::Failed(in_file(&folder, "it has one program, in C; leave --bin out")))
+        }
+        TinyCommand::Build { folder, output, library, .. } if c::is_program(&folder) => {
+            let (built, name) = c::build(&folder, library, LINK)?;
+            let finished = finish(&built, &folder, output, &name, json);
+            // It is in a folder of the library's.
+            let _ = std::fs::remove_file(built);
+            finished
+        }
+        TinyCommand::Build { folder, output, bin, .. } => {
+            let (built, name) = build(&folder, bin.as_deref())?;
+            finish(&built, &folder, output, &name, json)
+        }
     }
 }
 
-/// Builds a folder's program; its image goes to `output`, or beside the folder's manifest.
-fn build(folder: &Path, output: Option<PathBuf>, bin: Option<&str>, json: bool) -> Result<(), Fail> {
+/// Builds a folder's program in Rust; returns the file, and the program's name.
+fn build(folder: &Path, bin: Option<&str>) -> Result<(PathBuf, String), Fail> {
     let package = Package::of(folder)?;
     let bin = package.bin(bin)?;
     check_target(folder)?;
     let script = package.target.join("ringway").join("link.ld");
     write(&script, LINK.as_bytes())?;
-    let built = compile(folder, &bin, &script)?;
-    let image = read_file(&built, LARGEST).map_err(|error| Fail::because(in_file(&built, error)))?;
-    check_image(&image, MEMORY).map_err(|why| Fail::because(in_file(&built, why)))?;
-    let output = output.unwrap_or_else(|| folder.join(format!("{bin}.tiny")));
+    Ok((compile(folder, &bin, &script)?, bin))
+}
+
+/// Checks what was built; the image goes to `output`, or to the folder.
+fn finish(built: &Path, folder: &Path, output: Option<PathBuf>, name: &str, json: bool) -> Result<(), Fail> {
+    let image = read_file(built, LARGEST).map_err(|error| Fail::because(in_file(built, error)))?;
+    check_image(&image, MEMORY).map_err(|why| Fail::because(in_file(built, why)))?;
+    let output = output.unwrap_or_else(|| folder.join(format!("{name}.tiny")));
     write(&output, &image)?;
     if json {
         crate::text::json(&serde_json::json!({ "image": output, "bytes": image.len() }));
@@ -118,7 +137,8 @@ impl Package {
             )));
         }
         if !manifest.is_file() {
-            let why = "there is no such file: the folder is no Rust package; `ringway tiny new` makes one";
+            let why = "there is no such file: the folder is no Rust package, and has no program in C; \
+                       `ringway tiny new` makes one";
             return Err(Fail::Failed(in_file(&manifest, why)));
         }
         let arguments = ["metadata", "--no-deps", "--format-version", "1"];
@@ -194,15 +214,25 @@ fn compile(folder: &Path, bin: &str, script: &Path) -> Result<PathBuf, Fail> {
     cargo
         .args(["--message-format", "json-render-diagnostics", "--", "-Crelocation-model=static"])
         .arg(argument);
-    let messages = printed(&mut cargo)?;
-    let lines = messages.split(|byte| *byte == b'\n');
-    let executable = |line: &[u8]| -> Option<PathBuf> {
-        let message: Value = serde_json::from_slice(line).ok()?;
-        (message["target"]["name"] == bin).then_some(())?;
-        Some(message["executable"].as_str()?.into())
-    };
-    let built = lines.filter_map(executable).next_back();
+    let built = artifact(&mut cargo, bin)?;
     built.ok_or_else(|| Fail::Failed(format!("{}: cargo built no program \"{bin}\"", folder.display())))
+}
+
+/// Calls cargo; returns the program or the archive that it built of a target.
+fn artifact(cargo: &mut Command, target: &str) -> Result<Option<PathBuf>, Fail> {
+    let messages = printed(cargo)?;
+    let file = |line: &[u8]| -> Option<PathBuf> {
+        let message: Value = serde_json::from_slice(line).ok()?;
+        (message["target"]["name"] == target).then_some(())?;
+        let archive = || {
+            message["filenames"]
+                .as_array()?
+                .iter()
+                .find_map(|file| file.as_str().filter(|file| file.ends_with(".a")))
+        };
+        Some(message["executable"].as_str().or_else(archive)?.into())
+    };
+    Ok(messages.split(|byte| *byte == b'\n').filter_map(file).next_back())
 }
 
 #[cfg(test)]

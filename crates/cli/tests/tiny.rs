@@ -3,7 +3,7 @@
 
 mod lab;
 
-use lab::net::{Script, can_create_taps, namespace, tap, within};
+use lab::net::{Script, can_create_taps, namespace, namespace6, tap, within};
 use lab::{Lab, isolations, until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -434,6 +434,180 @@ fn programs_send_frames_to_each_other() {
     });
 }
 
+/// Whether programs in C can be built here; says so if not.
+fn has_klibc() -> bool {
+    let has = Path::new("/usr/lib/klibc/lib/libc.a").is_file();
+    if !has {
+        eprintln!("not run: there is no klibc; the package libklibc-dev has it");
+    }
+    has
+}
+
+/// A program that does as a datagram says, and answers with what came of it.
+const FAILING_C: &str = r#"
+#include <assert.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int deep(volatile char *above)
+{
+	volatile char here[4096];
+
+	here[0] = 1;
+	return deep(here) + (above ? above[0] : 0);
+}
+
+/* Megabytes that can be had, a part of each of which is written to, and of which all are given back. */
+static int eat(void)
+{
+	static char *all[4096];
+	int count = 0, at;
+
+	while (count < 4096 && (all[count] = malloc(1 << 20)))
+		memset(all[count++], 7, 5000);
+	for (at = 0; at < count; at++)
+		free(all[at]);
+	return count;
+}
+
+int main(int argc, char **argv)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(7) }, from;
+	char bytes[2048];
+	int file = socket(AF_INET, SOCK_DGRAM, 0);
+
+	assert(!bind(file, (struct sockaddr *)&any, sizeof any));
+	printf("%d words, the last one %s, greeting %s\n", argc, argv[argc - 1], getenv("GREETING"));
+	for (;;) {
+		socklen_t len = sizeof from;
+		ssize_t count = recvfrom(file, bytes, sizeof bytes - 1, 0, (struct sockaddr *)&from, &len);
+
+		bytes[count] = 0;
+		if (!strcmp(bytes, "exit"))
+			return 3;
+		if (!strcmp(bytes, "abort"))
+			abort();
+		if (!strcmp(bytes, "assert"))
+			assert(argc == 99);
+		if (!strcmp(bytes, "fault"))
+			*(volatile char *)0xffff800000000000UL = 1;
+		if (!strcmp(bytes, "deep"))
+			bytes[0] = deep(0);
+		if (!strcmp(bytes, "eat"))
+			snprintf(bytes, sizeof bytes, "%d %d", eat(), eat());
+		if (strstr(bytes, "fork")) {
+			int child = bytes[0] == 'v' ? vfork() : fork();
+
+			snprintf(bytes, sizeof bytes, "%d %s", child, errno == ENOSYS ? "ENOSYS" : "?");
+		}
+		sendto(file, bytes, strlen(bytes), 0, (struct sockaddr *)&from, len);
+	}
+}
+"#;
+
+#[test]
+fn a_new_program_in_c_runs_as_a_function_does() {
+    let (_keeper, namespace) = if can_run() && has_klibc() { namespace() } else { return };
+    let more = "arguments = [\"one\", \"two\"]\nparameters = { GREETING = \"hello\" }\n";
+    let lab = Lab::new("tiny-c-life", &fabric("c", &namespace, more));
+    assert!(tiny(&lab).args(["new", "--c", "new-c"]).status().unwrap().success());
+    assert!(fails(tiny(&lab).args(["new", "--c", "new-c"])).contains("new-c/main.c: it exists already"));
+    build(&lab, &lab.folder.join("new-c"), "c");
+    up(&lab, "c");
+    let mut peer = Script::start(&namespace, &lab.folder, DATAGRAMS, &[]);
+    until("it answers", || peer.ask("hello") == "hello");
+    assert!(lab.log().contains("echo on UDP port 7"), "{}", lab.log());
+    lab.ok(&["down"]);
+
+    std::fs::write(lab.folder.join("new-c/main.c"), FAILING_C).unwrap();
+    build(&lab, &lab.folder.join("new-c"), "c");
+    up(&lab, "c");
+    until("it answers", || peer.ask("hello") == "hello");
+    assert!(lab.log().contains("3 words, the last one two, greeting hello"), "{}", lab.log());
+    for call in ["fork", "vfork"] {
+        assert_eq!(peer.ask(call), "-1 ENOSYS");
+    }
+    assert!(lab.log().contains("the system call with number 57 does not exist here"), "{}", lab.log());
+    let eaten = peer.ask("eat");
+    let counts: Vec<u32> = eaten.split(' ').map(|count| count.parse().unwrap()).collect();
+    assert!((20..24).contains(&counts[0]) && counts[0] == counts[1], "of 64 MB: {eaten}");
+    for (told, reason) in [
+        ("exit", "exit status 3"),
+        ("abort", "signal 6"),
+        ("assert", "main.c:"),
+        ("fault", "ended"),
+        ("deep", "ended"),
+    ] {
+        let restarts = function_of(&lab, "c")["restarts"].as_u64().unwrap();
+        until("it is gone", || peer.ask(told) == "none");
+        until("it is started again", || {
+            let own = function_of(&lab, "c");
+            own["restarts"].as_u64().unwrap() > restarts && own["state"] == "running"
+        });
+        until("it answers", || peer.ask("hello") == "hello");
+        assert!(lab.log().contains(reason), "{reason}: {}", lab.log());
+    }
+}
+
+#[test]
+fn a_program_in_c_serves_http_to_curl() {
+    let (_keeper, namespace) = if can_run() && has_klibc() { namespace6() } else { return };
+    let file = fabric("c-http", &namespace, "parameters = { GREETING = \"hello\" }\n");
+    let both = "addresses = [\"10.0.0.2/24\", \"fd00::2/64\"]";
+    let lab = Lab::new("tiny-c-http", &file.replace("address = \"10.0.0.2/24\"", both));
+    example(&lab, "c-http");
+    up(&lab, "c-http");
+    let curl = |words: &str| text(&namespace, &format!("curl -sS --max-time 60 {words}"));
+    let page = curl("--retry 20 --retry-connrefused --retry-all-errors --retry-delay 0 http://10.0.0.2/");
+    assert_eq!(page, "hello\n");
+    let statuses = |words: &str| curl(&format!("-o /dev/null -w '%{{http_code}} ' {words}"));
+    assert_eq!(statuses("http://10.0.0.2/none"), "404 ");
+    assert_eq!(statuses("-X POST -d x http://10.0.0.2/"), "405 ");
+    assert!(curl("-I http://10.0.0.2/").starts_with("HTTP/1.1 200 OK\r\n"));
+    // Several requests of one connection, and several connections at once.
+    let status = curl("http://10.0.0.2/ http://10.0.0.2/ http://10.0.0.2/status");
+    assert!(status.contains("requests "), "{status}");
+    let sizes = curl("-Z -o /dev/null -w '%{size_download} ' 'http://10.0.0.2/bytes/[3000000-3000007]'");
+    assert_eq!(sizes.split_whitespace().count(), 8, "{sizes}");
+    let large = text(&namespace, "curl -sS http://10.0.0.2/bytes/20000000 | tr -d x | wc -c");
+    assert_eq!(large.trim(), "0");
+    let large =
+        text(&namespace, "curl -sS -w '%{stderr}%{speed_download}' http://10.0.0.2/bytes/200000000 | wc -c");
+    assert_eq!(large.trim(), "200000000");
+    text(&namespace, "ip -6 address add fd00::1/64 dev t nodad");
+    until("IPv6 works", || curl("'http://[fd00::2]/' || true") == "hello\n");
+    // Datagrams, of both families.
+    for to in ["10.0.0.2", "fd00::2"] {
+        let ask = format!("exec 3<>/dev/udp/{to}/80; echo >&3; timeout 5 head -c 9 <&3");
+        assert_eq!(text(&namespace, &format!("bash -c '{ask}'")), "requests ");
+    }
+}
+
+#[test]
+fn what_can_not_be_built_in_c_is_refused_with_a_remedy() {
+    if !has_klibc() {
+        return;
+    }
+    let lab = Lab::new("tiny-c-build", "");
+    std::fs::create_dir_all(lab.folder.join("bad/src")).unwrap();
+    std::fs::write(lab.folder.join("bad/src/main.c"), "int main(void) { return missing(); }\n").unwrap();
+    let why = |words: &[&str]| fails(tiny(&lab).args(words));
+    assert!(why(&["build", "bad", "--library", "bad"]).contains("it is not the folder of ringway-program"));
+    assert!(why(&["build", "bad", "--bin", "x"]).contains("bad: it has one program, in C; leave --bin out"));
+    let without = fails(tiny(&lab).args(["build", "bad"]).env("CC", "no-such-compiler"));
+    assert!(without.contains("there is no `no-such-compiler` here; install a C compiler"), "{without}");
+    let failed = why(&["build", "bad"]);
+    assert!(
+        failed.contains("missing") && failed.contains("bad: `cc` failed; its messages are above"),
+        "{failed}"
+    );
+}
+
 /// The fenced blocks of the page in `language`.
 fn blocks(language: &str) -> Vec<String> {
     let page = std::fs::read_to_string(root().join("docs/tiny-programs.md")).unwrap();
@@ -457,6 +631,15 @@ fn the_page_s_programs_can_be_built_and_its_fabric_files_are_valid() {
         std::fs::write(lab.folder.join("web/src/main.rs"), program).unwrap();
         let image = build(&lab, &lab.folder.join("web"), "web");
         std::fs::rename(image, lab.folder.join("web/web.tiny")).unwrap();
+    }
+    if has_klibc() {
+        std::fs::create_dir_all(lab.folder.join("c")).unwrap();
+        let programs = blocks("c");
+        assert!(!programs.is_empty());
+        for program in programs {
+            std::fs::write(lab.folder.join("c/main.c"), program).unwrap();
+            build(&lab, &lab.folder.join("c"), "c");
+        }
     }
     for file in shown.iter().filter(|text| !text.starts_with("[package]")) {
         std::fs::write(lab.folder.join("shown.toml"), file).unwrap();

@@ -26,6 +26,33 @@ async fn main(program: Program) -> Result<(), Error> {
 }
 "#;
 
+/// The main function of the new program in C.
+const MAIN_C: &str = r#"/* Answers datagrams on UDP port 7 with what they contain. */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+int main(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(7) }, from;
+	char bytes[2048];
+	int file = socket(AF_INET, SOCK_DGRAM, 0);
+
+	if (file < 0 || bind(file, (struct sockaddr *)&any, sizeof any)) {
+		perror("socket");
+		return 1;
+	}
+	printf("echo on UDP port 7\n");
+	for (;;) {
+		socklen_t len = sizeof from;
+		ssize_t count = recvfrom(file, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len);
+
+		if (count >= 0)
+			sendto(file, bytes, count, 0, (struct sockaddr *)&from, len);
+	}
+}
+"#;
+
 /// Names that cargo or the compiler refuses for a package with a program, or that its dependencies have.
 const RESERVED: &str = "\
     alloc build core deps examples incremental proc-macro ringway-program std test \
@@ -43,21 +70,7 @@ pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), Fail> {
     if let Some(file) = [&manifest, &main, &config].into_iter().find(|file| file.symlink_metadata().is_ok()) {
         return Err(Fail::Failed(in_file(file, "it exists already; choose another folder")));
     }
-    let library = match library {
-        Some(library) => library,
-        None => beside_this_program().ok_or_else(|| {
-            Fail::Failed(format!(
-                "the library {LIBRARY} is not found from here; name its folder, crates/program of \
-                 Ringway's source tree, with --library"
-            ))
-        })?,
-    };
-    let library = std::fs::canonicalize(&library).map_err(|error| Fail::because(in_file(&library, error)))?;
-    if !is_library(&library) {
-        let why =
-            format!("it is not the folder of {LIBRARY}, which is crates/program of Ringway's source tree");
-        return Err(Fail::Failed(in_file(&library, why)));
-    }
+    let library = self::library(library)?;
     let folder_name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("program");
     let text = manifest_of(&package_name(folder_name), &library).ok_or_else(|| {
         Fail::Failed(in_file(&library, "the path is no plain text, as a manifest needs it"))
@@ -68,6 +81,40 @@ pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), Fail> {
     write(&config, format!("[build]\ntarget = \"{TARGET}\"\n").as_bytes())?;
     println!("{}: `ringway tiny build {}` makes its image", folder.display(), folder.display());
     Ok(())
+}
+
+/// Makes a folder with a program in C, which must have none yet.
+pub fn new_c(folder: &Path) -> Result<(), Fail> {
+    let main = folder.join("main.c");
+    if main.symlink_metadata().is_ok() {
+        return Err(Fail::Failed(in_file(&main, "it exists already; choose another folder")));
+    }
+    write(&main, MAIN_C.as_bytes())?;
+    println!("{}: `ringway tiny build {}` makes its image", folder.display(), folder.display());
+    Ok(())
+}
+
+/// The folder of the library: the one that is named, or else that of this program's source tree.
+pub fn library(named: Option<PathBuf>) -> Result<PathBuf, Fail> {
+    let library = match named {
+        Some(library) => library,
+        None => beside_this_program().ok_or_else(|| {
+            Fail::Failed(format!(
+                "the library {LIBRARY} is not found from here; name its folder, crates/program of \
+                 Ringway's source tree, with --library"
+            ))
+        })?,
+    };
+    let library = std::fs::canonicalize(&library).map_err(|error| Fail::because(in_file(&library, error)))?;
+    match is_library(&library) {
+        true => Ok(library),
+        false => {
+            let why = format!(
+                "it is not the folder of {LIBRARY}, which is crates/program of Ringway's source tree"
+            );
+            Err(Fail::Failed(in_file(&library, why)))
+        }
+    }
 }
 
 /// A package's name from a folder's: what cargo does not accept becomes a hyphen, or gets a prefix.
