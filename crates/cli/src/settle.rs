@@ -8,10 +8,12 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A guest whose process has run for so long was not refused by the program that runs it.
-const LIVES: Duration = Duration::from_millis(500);
-/// Longest time for starts of which nothing is heard.
+/// A guest whose process has run for so long was not refused by the program that runs it. The end of a process is
+/// known half a second after it if another one has its output.
+const LIVES: Duration = Duration::from_millis(1500);
+/// Longest time for starts of which nothing new is heard, and if what was heard last is a wait.
 const SILENCE: Duration = Duration::from_secs(10);
+const WAIT: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Lines of a console that are shown of a guest that has ended.
 const LINES: usize = 5;
@@ -21,14 +23,16 @@ const BETWEEN: Duration = Duration::from_secs(5);
 /// Waits until each guest runs, has failed, or has lived for a moment, and returns them all. What takes long is shown.
 pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
     let (mut progress, mut seen) = (Progress::default(), BTreeMap::new());
-    let mut heard = Instant::now();
+    let (mut heard, mut last) = (Instant::now(), None);
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
         let now = Instant::now();
-        if progress.show(&guests) {
-            heard = now;
+        let news = progress.show(&guests);
+        if news != last {
+            (heard, last) = (now, news);
         }
-        if are_settled(&guests, &mut seen, now) || now >= heard + SILENCE {
+        let patience = if last.is_some() { WAIT } else { SILENCE };
+        if are_settled(&guests, &mut seen, now) || now >= heard + patience {
             return Ok(guests);
         }
         std::thread::sleep(PAUSE);
@@ -84,26 +88,23 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows what the first of these guests waits for that says so; whether there is one.
-    pub fn show(&mut self, guests: &[GuestView]) -> bool {
+    /// Shows what the first of these guests waits for that says so, and returns it.
+    pub fn show(&mut self, guests: &[GuestView]) -> Option<String> {
         let waits = |guest: &&GuestView| guest.state == "starting" && !guest.reason.is_empty();
         let Some(guest) = guests.iter().find(waits) else {
             self.clear();
-            return false;
+            return None;
         };
         let text = format!("guest {}: {}", guest.name, guest.reason);
-        if text == self.shown {
-            return true;
+        let is_terminal = std::io::stderr().is_terminal();
+        if text != self.shown && (is_terminal || self.at.is_none_or(|at| at.elapsed() >= BETWEEN)) {
+            match is_terminal {
+                true => eprint!("\r\x1b[K{text}"),
+                false => eprintln!("{text}"),
+            }
+            (self.shown, self.at) = (text.clone(), Some(Instant::now()));
         }
-        if std::io::stderr().is_terminal() {
-            eprint!("\r\x1b[K{text}");
-        } else if self.at.is_none_or(|at| at.elapsed() >= BETWEEN) {
-            eprintln!("{text}");
-        } else {
-            return true;
-        }
-        (self.shown, self.at) = (text, Some(Instant::now()));
-        true
+        Some(text)
     }
 
     /// Removes the line on the terminal.

@@ -54,6 +54,13 @@ pub fn lock(file: &fs::File) -> std::io::Result<()> {
     locked
 }
 
+/// One of apt's programs, whose words are those that are looked for here in any locale.
+fn apt(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C");
+    command
+}
+
 /// Downloads a kernel package with this host's package manager and unpacks it to `into` without installing it.
 pub fn download(into: &Path, packages: &[&str]) -> Result<(), Error> {
     let failed = |path: &Path| {
@@ -80,9 +87,9 @@ pub fn download(into: &Path, packages: &[&str]) -> Result<(), Error> {
             logged = percent;
         }
     };
-    let mut apt = Command::new("apt-get");
-    apt.args(BOUNDS).args(STATUS).arg("download").args(&wanted).current_dir(&folder);
-    let fetched = followed(&mut apt, &mut progress);
+    let mut download = apt("apt-get");
+    download.args(BOUNDS).args(STATUS).arg("download").args(&wanted).current_dir(&folder);
+    let fetched = followed(&mut download, &mut progress);
     fetched.map_err(|reason| Error::Kernel(format!("apt-get download {names}: {reason}")))?;
     news.say(format!("unpacking a kernel for guests, {names}, once"));
     for entry in fs::read_dir(&folder).map_err(failed(&folder))?.flatten() {
@@ -111,16 +118,14 @@ fn kernel_packages(meta: &str) -> Vec<String> {
 }
 
 fn depends(package: &str) -> Vec<String> {
-    let output =
-        Command::new("apt-cache").args(["depends", "--important", package]).stdin(Stdio::null()).output();
+    let output = apt("apt-cache").args(["depends", "--important", package]).stdin(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_string)).collect()
 }
 
 /// Bytes of packages, without fetching them; `None` if apt does not say.
 fn size(packages: &[String]) -> Option<u64> {
-    let listed =
-        quiet(Command::new("apt-get").args(["-qq", "--print-uris", "download"]).args(packages)).ok()?;
+    let listed = quiet(apt("apt-get").args(["-qq", "--print-uris", "download"]).args(packages)).ok()?;
     listed_size(&String::from_utf8_lossy(&listed))
 }
 
@@ -147,9 +152,10 @@ fn followed(command: &mut Command, progress: &mut impl FnMut(u32)) -> Result<(),
         let _ = errors.map(|mut errors| errors.read_to_end(&mut text));
         String::from_utf8_lossy(&text).into_owned()
     });
-    let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
+    let lines =
+        output.into_iter().flat_map(|output| BufReader::new(output).split(b'\n').map_while(Result::ok));
     let mut last = None;
-    for percent in lines.filter_map(|line| percentage(&line)) {
+    for percent in lines.filter_map(|line| percentage(&String::from_utf8_lossy(&line))) {
         if last.replace(percent) != Some(percent) {
             progress(percent);
         }

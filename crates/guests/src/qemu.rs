@@ -1,6 +1,7 @@
 //! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
 use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -9,6 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// Output of a guest that only tests whether guest code runs.
 const PROBE_ANSWER: &str = "ringway: guest code runs";
 const PROBE_BOUND: Duration = Duration::from_secs(8);
+/// Time for QEMU to print what it is asked, and the most that is read of it.
+const ANSWER_BOUND: Duration = Duration::from_secs(5);
+const MOST: u64 = 1 << 20;
 
 /// An IOMMU that forwards the guest's unmappings to vhost-user back-ends. It requires a split irqchip.
 const INTEL: [&str; 4] = [
@@ -171,18 +175,46 @@ fn card_help(program: &Path) -> String {
     if let Some(help) = said.get(&key) {
         return help.clone();
     }
+    // QEMU 7 exits with 0, and prints nothing, for a device that it lacks. What fails may not the next time.
+    let help = asked(program, &["-M", "none", "-device", "vfio-user-pci,help"]);
+    if let Some(help) = &help {
+        said.insert(key, help.clone());
+    }
+    help.unwrap_or_default()
+}
+
+/// What this QEMU prints with these options; `None` if it fails, or does not end: a program that hangs must not stop
+/// whoever asks.
+fn asked(program: &Path, options: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
-    command.args(["-M", "none", "-device", "vfio-user-pci,help"]);
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    // QEMU 7 exits with 0, and prints nothing, for a device that it lacks.
-    let help = match output {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).into_owned(),
-        Ok(_) => String::new(),
-        // It may start the next time.
-        Err(_) => return String::new(),
+    command.args(options).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().ok()?;
+    // Read meanwhile, so that a full pipe does not stop it.
+    let (sender, text) = std::sync::mpsc::channel();
+    if let Some(output) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if output.take(MOST).read_to_end(&mut bytes).is_ok() {
+                // Nobody waits for it after the bound.
+                let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+            }
+        });
+    }
+    let end = Instant::now() + ANSWER_BOUND;
+    let status = loop {
+        match child.try_wait() {
+            Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
+            Ok(status) => break status,
+            Err(_) => break None,
+        }
     };
-    said.insert(key, help.clone());
-    help
+    if status.is_none() {
+        tracing::warn!("{} {} did not end within {ANSWER_BOUND:?}", program.display(), options.join(" "));
+        // The process may have ended already.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    if status?.success() { text.recv_timeout(ANSWER_BOUND).ok() } else { None }
 }
 
 /// Milliseconds that QEMU waits for an answer of a card's port. After its default, five seconds, it gives up the card,
@@ -258,8 +290,7 @@ fn random_mac() -> Option<String> {
 /// The version of this QEMU, such as "7.2.22"; `None` if it can't be determined, for example because of an unknown
 /// option.
 fn release(program: &Path, options: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(options).arg("--version").stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = asked(program, &[options, &["--version"]].concat())?;
     Some(text.split_once("emulator version ")?.1.split_whitespace().next()?.to_string())
 }
 

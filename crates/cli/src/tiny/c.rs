@@ -63,9 +63,9 @@ pub fn build(folder: &Path, library: Option<PathBuf>, link: &str) -> Result<(Pat
     let folder = std::fs::canonicalize(folder).map_err(|error| Fail::because(in_file(folder, error)))?;
     let name = folder.file_name().unwrap_or(OsStr::new("program")).to_string_lossy().into_owned();
     let archive = archive(&template::library(library)?)?;
-    let script = archive.with_file_name("link.ld");
-    super::write(&script, link.as_bytes())?;
     // Several builds may go on at once.
+    let script = archive.with_file_name(format!("link-{}.ld", std::process::id()));
+    super::write(&script, link.as_bytes())?;
     let built = archive.with_file_name(format!("{name}-{}", std::process::id()));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(&compiler);
@@ -80,7 +80,10 @@ pub fn build(folder: &Path, library: Option<PathBuf>, link: &str) -> Result<(Pat
     argument.push(&script);
     command.arg(argument).arg("-Wl,--undefined=start32,--start-group");
     command.arg(&archive).arg(&libc).args(["-lgcc", "-Wl,--end-group", "-o"]).arg(&built);
-    let status = command.status().map_err(|error| missing(&compiler, &error))?;
+    let status = command.status();
+    // What is left is a few hundred bytes.
+    let _ = std::fs::remove_file(&script);
+    let status = status.map_err(|error| missing(&compiler, &error))?;
     if status.success() {
         return Ok((built, name));
     }

@@ -219,11 +219,13 @@ impl<M: Machine> Calls<M> {
             }
             number::PAUSE | number::RT_SIGSUSPEND => self.block_on(core::future::pending()),
             // To whomever: there is one process. 0 asks whether it is there.
-            number::KILL if signal == 0 => Ok(0),
-            number::KILL if signal < SIGNALS => {
-                self.end(Err(Error::other(alloc::format!("signal {signal}"))))
-            }
-            number::KILL => Err(Errno::Invalid.into()),
+            number::KILL => match u64::from(signal as u32) {
+                0 => Ok(0),
+                signal if signal < SIGNALS => {
+                    self.end(Err(Error::other(alloc::format!("signal {signal}"))))
+                }
+                _ => Err(Errno::Invalid.into()),
+            },
             _ => {
                 if self.unknown.insert(number) {
                     let text = "does not exist here: it fails with ENOSYS";
@@ -316,7 +318,8 @@ impl<M: Machine> Calls<M> {
     fn descriptor(&mut self, number: u64, descriptor: u64, command: u64, value: u64) -> Reply {
         let file = self.files.get(descriptor)?;
         let is_console = matches!(&*file.what.borrow(), What::Console(_));
-        match (number, command) {
+        // An `int`, as descriptors are.
+        match (number, u64::from(command as u32)) {
             (number::DUP, _) => Ok(self.files.open(file, 0)?),
             (number::DUP2, to) | (number::DUP3, to) => Ok(self.files.replace(file, to)?),
             (number::FCNTL, control::F_DUPFD | control::F_DUPFD_CLOEXEC) => {

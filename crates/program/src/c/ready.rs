@@ -87,7 +87,8 @@ impl<M: Machine> Calls<M> {
     }
 
     fn select(&mut self, count: u64, sets: [u64; 3], most: Option<Duration>) -> Reply {
-        let count = usize::try_from(count).map_err(|_| Errno::Invalid)?.min(FILES);
+        // An `int`.
+        let count = usize::try_from(count as i32).map_err(|_| Errno::Invalid)?.min(FILES);
         // The library's sets are of words.
         let bytes = count.div_ceil(64) * 8;
         let mut wanted = [const { [0_u8; FILES / 8] }; 3];
