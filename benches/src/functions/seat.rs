@@ -171,6 +171,7 @@ fn function(text: String) -> Function {
         burst: 64,
         start: true,
         first_frame: false,
+        idle: 0,
         instance: None,
     }
 }

@@ -362,6 +362,7 @@ fn started(
         burst: 64,
         start: true,
         first_frame: false,
+        idle: 0,
         instance: None,
     };
     let mut start = Start::of(&function, "bench", path.display().to_string());

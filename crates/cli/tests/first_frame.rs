@@ -14,9 +14,14 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// A chain of two functions between two programs.
 fn file(isolation: &str) -> String {
+    idle_file(isolation, "")
+}
+
+/// The same with more keys of both functions.
+fn idle_file(isolation: &str, more: &str) -> String {
     let function = |name: &str, start: &str| {
         format!(
-            "[function.{name}]\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\nstart = {start}\n\
+            "[function.{name}]\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\nstart = {start}\n{more}\
              click = \"FromPort(l) -> c :: Counter -> ToPort(r); FromPort(r) -> ToPort(l);\"\n"
         )
     };
@@ -78,6 +83,34 @@ fn the_first_frame_starts_each_function_and_passes_it() {
         assert!(!drops.contains("\"down\"") && !drops.contains("\"full\""), "{isolation}: {drops}");
         send(&mut two, 7);
         assert_eq!(next(&mut one, LONG), Some(7), "{isolation}");
+    }
+}
+
+#[test]
+fn idle_functions_go_away_and_no_frame_is_lost() {
+    for isolation in std::iter::once("worker").chain(isolations()) {
+        let lab = Lab::new(&format!("idle-{isolation}"), &idle_file(isolation, "idle = \"100ms\"\n"));
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+        // Pauses around the time after which they go: each frame passes, at whatever point it comes.
+        for number in 0..20 {
+            let begun = Instant::now();
+            send(&mut one, number);
+            assert_eq!(next(&mut two, LONG), Some(number), "{isolation}");
+            if number == 10 {
+                until("both are gone", || states(&lab) == ["dormant", "dormant"]);
+                assert_eq!(lab.json(&["ps"])["chains"][0]["state"], "up");
+            }
+            let pause = Duration::from_millis(90 + 4 * u64::from(number));
+            let _ = next(&mut two, pause.saturating_sub(begun.elapsed()));
+        }
+        send(&mut two, 77);
+        assert_eq!(next(&mut one, LONG), Some(77), "{isolation}: back, too");
+        until("both are gone", || states(&lab) == ["dormant", "dormant"]);
+        let drops = lab.json(&["stats"])["ports"].to_string();
+        assert!(!drops.contains("\"down\"") && !drops.contains("\"full\""), "{isolation}: {drops}");
+        let restarts = lab.json(&["function", "list"]);
+        assert!(restarts.as_array().unwrap().iter().all(|one| one["restarts"] == 0), "{restarts}");
     }
 }
 

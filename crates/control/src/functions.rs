@@ -705,13 +705,18 @@ impl Functions {
         }
     }
 
-    /// Stops an instance until it is needed again.
+    /// Stops a function until it is needed again.
     pub fn rest(&mut self, name: &str) {
         if self.stop(name).is_ok()
             && let Some(record) = self.records.get_mut(name)
         {
             (record.life, record.draining) = (Life::Dormant, false);
         }
+    }
+
+    /// When a function was last started.
+    pub fn started(&self, name: &str) -> Option<Instant> {
+        self.records.get(name).map(|record| record.started)
     }
 
     /// Records whether an instance gets no new flows.

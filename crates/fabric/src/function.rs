@@ -412,6 +412,7 @@ pub(crate) mod tests {
             burst: 64,
             start: true,
             first_frame: false,
+            idle: 0,
             instance: None,
         }
     }

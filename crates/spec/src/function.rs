@@ -43,6 +43,9 @@ pub struct Function {
     /// Whether it starts with the first frame for it instead, which waits until it runs.
     #[serde(default)]
     pub first_frame: bool,
+    /// Nanoseconds without a frame after which such a function ends, until the next frame for it; 0: it does not.
+    #[serde(default)]
+    pub idle: u64,
     /// Which instance it is, if the function multiplies under load.
     #[serde(default)]
     pub instance: Option<Instance>,

@@ -59,7 +59,7 @@ impl Engine {
     }
 
     /// The port that a port of a patch is joined to.
-    fn partner(&self, port: &str) -> Option<&String> {
+    pub(super) fn partner(&self, port: &str) -> Option<&String> {
         match &self.fabric.port(port)?.to {
             Some(To::Patch(partner)) => Some(partner),
             _ => None,

@@ -2,6 +2,7 @@
 
 mod chain;
 mod command;
+mod idle;
 mod instances;
 mod link;
 mod live;
@@ -17,6 +18,7 @@ use crate::functions::{FunctionError, FunctionEvent, Functions};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::open::{OpenError, PeerEvent};
 use crate::run_dir::RunDir;
+use idle::Passed;
 use instances::Multiplied;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
@@ -79,6 +81,8 @@ pub enum Message {
     },
     /// Functions may have more instances than they need.
     LookAtInstances,
+    /// Functions may be idle.
+    LookAtIdle,
     /// Shut the fabric down.
     Down,
 }
@@ -151,6 +155,10 @@ pub struct Engine {
     multiplied: BTreeMap<String, Multiplied>,
     /// Whether [`Message::LookAtInstances`] comes.
     looks_at_instances: bool,
+    /// What has passed functions that go away when they are idle, by name.
+    passed: BTreeMap<String, Passed>,
+    /// Whether [`Message::LookAtIdle`] comes.
+    looks_at_idle: bool,
 }
 
 impl Engine {
@@ -197,6 +205,8 @@ impl Engine {
             held: BTreeSet::new(),
             multiplied: BTreeMap::new(),
             looks_at_instances: false,
+            passed: BTreeMap::new(),
+            looks_at_idle: false,
         };
         engine.start_data(1).await?;
         Ok(engine)
@@ -218,6 +228,7 @@ impl Engine {
             }
             self.hold_first_frames();
             self.assign_instances();
+            self.look_at_idle_later();
         }
         self.down().await;
         if let Some(answer) = farewell {
@@ -253,6 +264,7 @@ impl Engine {
                 });
             }
             Message::LookAtInstances => self.look_at_instances().await,
+            Message::LookAtIdle => self.look_at_idle().await,
             // `serve` handles requests.
             Message::Ask(_) | Message::Down => {}
         }

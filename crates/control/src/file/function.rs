@@ -18,6 +18,9 @@ pub const LARGEST: usize = 16 << 20;
 /// Numbers of frames that a function may handle at once; the default is the largest.
 pub const BURSTS: RangeInclusive<u64> = 1..=64;
 
+/// Times without a frame after which a function may end, in nanoseconds.
+const IDLE: RangeInclusive<u64> = 100_000_000..=86_400_000_000_000;
+
 /// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
@@ -72,6 +75,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     }
     let (start, first_frame) = start(&mut section);
     let instance = super::instances::instances(&mut section, &name);
+    let idle = idle(&mut section, first_frame, instance.is_some());
     let function = Function {
         name,
         configuration: Configuration { file, text: text.unwrap_or_default() },
@@ -88,6 +92,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         burst: section.number("burst", BURSTS).unwrap_or(*BURSTS.end()) as u32,
         start,
         first_frame,
+        idle,
         instance,
     };
     section.finish(|key| match key {
@@ -122,6 +127,18 @@ fn start(section: &mut Section<'_>) -> (bool, bool) {
             (true, false)
         }
     }
+}
+
+/// Nanoseconds after which an idle function ends; 0 if it does not.
+fn idle(section: &mut Section<'_>, first_frame: bool, multiplies: bool) -> u64 {
+    let idle = section.duration("idle", IDLE, "30s");
+    if section.has("idle") && !first_frame {
+        let fix = "add start = \"first-frame\", or leave `idle` out";
+        section.error("idle", "a function that ends when it is idle starts with its first frame", fix);
+    } else if section.has("idle") && multiplies {
+        section.error("idle", "a function that multiplies keeps an instance", "leave `idle` out");
+    }
+    idle.unwrap_or(0)
 }
 
 /// Whether a parameter has a valid name.

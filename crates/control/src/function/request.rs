@@ -100,6 +100,7 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
         burst: burst as u32,
         start: true,
         first_frame: false,
+        idle: 0,
         instance: None,
     })
 }

@@ -114,7 +114,7 @@ impl Functions {
             return Err(format!("{} is not in a VM", function.name));
         }
         let function =
-            Function { start: true, first_frame: false, chained: false, instance: None, ..function };
+            Function { start: true, first_frame: false, idle: 0, chained: false, instance: None, ..function };
         let taken = Taken { function: function.clone(), state, memory, moved: true };
         Ok((function, Arc::new(taken)))
     }
