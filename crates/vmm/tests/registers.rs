@@ -4,15 +4,25 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 mod common;
 
-use common::{image, machine, run};
-use ringway_vmm::End;
+use common::lab::{nobody, run as run_function};
+use common::{MEMORY, image, machine, run};
+use ringway_host::memfd;
+use ringway_vmm::{Blank, End, FunctionEnd, FunctionStart, FunctionVm, Image, Vm};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-const ROUNDS: usize = 150;
+/// Machines of a test; in a long run, a hundred for each of `RINGWAY_ROUNDS`.
+fn rounds() -> usize {
+    let rounds = std::env::var("RINGWAY_ROUNDS").ok().and_then(|rounds| rounds.parse::<usize>().ok());
+    rounds.map_or(150, |rounds| 100 * rounds)
+}
+
 /// A guest that sleeps is ended after this.
 const LIMIT: Duration = Duration::from_millis(20);
 /// The ports that the monitor serves: exit, sleep, snapshot, console.
-const PORTS: [u16; 4] = [0xf4, 0xf8, 0xfc, 0x3f8];
+const PORTS: [u16; 4] = [0xf4, PARK, SNAPSHOT, 0x3f8];
+const PARK: u16 = 0xf8;
+const SNAPSHOT: u16 = 0xfc;
 
 /// Numbers by xorshift.
 struct Numbers(u64);
@@ -40,6 +50,11 @@ impl Numbers {
     }
 }
 
+/// `mov dx, port`.
+fn at_port(port: u16) -> Vec<u8> {
+    [[0x66, 0xba], port.to_le_bytes()].concat()
+}
+
 /// Accesses to ports, in 32-bit code, and then HLT.
 fn accesses(numbers: &mut Numbers) -> Vec<u8> {
     let mut code = Vec::new();
@@ -49,8 +64,7 @@ fn accesses(numbers: &mut Numbers) -> Vec<u8> {
             // Sleeps and bytes of the console do not end it.
             at => PORTS[[1, 1, 1, 3, 3, 2, 0][at as usize - 1]],
         };
-        code.extend([0x66, 0xba]);
-        code.extend(port.to_le_bytes());
+        code.extend(at_port(port));
         for register in [0xb8, 0xb9, 0xbe] {
             // mov eax, ecx, esi: the value, the number of repetitions, and the address.
             let value = if register == 0xb9 { numbers.value() & 0xffff } else { numbers.value() };
@@ -72,7 +86,7 @@ fn any_access_to_a_port_is_served_or_ends_the_guest() {
     }
     let mut numbers = Numbers(0x5eed_0001);
     let (mut ends, mut served) = (std::collections::BTreeSet::new(), 0);
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let mut vm = machine().unwrap();
         vm.load(&image(&accesses(&mut numbers)), "").unwrap();
         let (end, output) = run(&mut vm, LIMIT);
@@ -91,6 +105,87 @@ fn any_access_to_a_port_is_served_or_ends_the_guest() {
     assert!(served > 0 && ends.contains("port") && ends.contains("exit"), "{served} {ends:?}");
 }
 
+/// The same of a guest that is asked for a snapshot meanwhile: it sleeps a little, so that the monitor has the order,
+/// and names words of its memory at the port for snapshots. No sleep is long, since no time limit ends it.
+fn poses(numbers: &mut Numbers) -> Vec<u8> {
+    let sleep = |code: &mut Vec<u8>, time: u32| {
+        // mov eax, time; out dx, eax
+        code.extend([&at_port(PARK)[..], &[0xb8], &time.to_le_bytes(), &[0xef]].concat());
+    };
+    let mut code = Vec::new();
+    (0..2).for_each(|_| sleep(&mut code, 2000));
+    for _ in 0..1 + numbers.of(4) {
+        let memory = MEMORY as u32;
+        let value = match numbers.of(5) {
+            0 => numbers.value(),
+            1 => (memory - 32) + numbers.of(40) as u32,
+            2 => 8 * numbers.of(1 << 17) as u32,
+            _ => 8 * numbers.of(u64::from(memory) / 8 - 1) as u32,
+        };
+        match numbers.of(8) {
+            0 => sleep(&mut code, value & 0xff),
+            1 => {
+                let port = PORTS[2 * numbers.of(2) as usize];
+                code.extend([&at_port(port)[..], &[0xb8], &value.to_le_bytes(), &[0x66, 0xef]].concat());
+            }
+            2 => {
+                // mov esi, value; mov ecx, count; rep outsd
+                let count = numbers.value() & 0xffff;
+                let words = [&[0xbe][..], &value.to_le_bytes(), &[0xb9], &count.to_le_bytes()].concat();
+                code.extend([&at_port(SNAPSHOT)[..], &words, &[0xf3, 0x6f]].concat());
+            }
+            _ => code.extend([&at_port(SNAPSHOT)[..], &[0xb8], &value.to_le_bytes(), &[0xef]].concat()),
+        }
+    }
+    code.push(0xf4);
+    code
+}
+
+#[test]
+fn any_access_while_a_snapshot_is_awaited_takes_one_or_ends_the_guest() {
+    if machine().is_none() {
+        return;
+    }
+    let mut numbers = Numbers(0x5eed_0003);
+    let (mut taken, mut refused, mut without, mut clones) = (0, 0, 0, 0);
+    for round in 0..rounds() {
+        let bytes = image(&poses(&mut numbers));
+        let vm = FunctionVm::with_image(Image::of(&bytes), MEMORY, FunctionStart::default()).unwrap();
+        let (camera, file) = (vm.camera(), memfd("snapshot", MEMORY).unwrap());
+        let (sender, answer) = channel();
+        let answered = move |result| drop(sender.send(result));
+        let copy = file.try_clone().unwrap();
+        match numbers.of(2) {
+            0 => camera.snapshot(copy, answered),
+            _ => camera.freeze(copy, answered),
+        }
+        let lab = run_function(vm, nobody);
+        let result = answer.recv_timeout(common::BOUND);
+        camera.thaw();
+        let end = lab.end();
+        let has_reason = matches!(end, FunctionEnd::Guest(..) | FunctionEnd::Stopped | FunctionEnd::Wrong);
+        assert!(has_reason, "{round}: {end}");
+        match result {
+            Ok(Ok(snapshot)) => {
+                taken += 1;
+                // What a clone of it does with the word.
+                let clone = Vm::clone_of(Blank::new().unwrap(), &snapshot, file, None);
+                if let Ok(mut clone) = clone {
+                    clones += 1;
+                    run(&mut clone, LIMIT);
+                }
+            }
+            Ok(Err(error)) => {
+                refused += 1;
+                assert!(error.to_string().contains("outside its memory"), "{round}: {error}");
+            }
+            // It ended without one.
+            Err(_) => without += 1,
+        }
+    }
+    assert!([taken, refused, clones].iter().all(|count| *count > 0), "{taken} {refused} {without} {clones}");
+}
+
 #[test]
 fn any_bytes_in_an_images_headers_are_refused_or_loaded() {
     if machine().is_none() {
@@ -98,7 +193,7 @@ fn any_bytes_in_an_images_headers_are_refused_or_loaded() {
     }
     let mut numbers = Numbers(0x5eed_0002);
     let (whole, mut refused) = (image(&[0xf4]), 0);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let mut bytes = whole.clone();
         for _ in 0..1 + numbers.of(4) {
             let at = numbers.of(bytes.len() as u64) as usize;
