@@ -96,6 +96,11 @@ fn next(ring: &mut Ring, most: Duration) -> Option<u16> {
 
 const LONG: Duration = Duration::from_secs(20);
 
+/// What runs functions here: a worker too.
+fn everywhere() -> impl Iterator<Item = &'static str> {
+    std::iter::once("worker").chain(isolations())
+}
+
 /// The key of a function that says what runs it.
 fn isolated(isolation: &str) -> String {
     format!("isolation = \"{isolation}\"\n")
@@ -103,7 +108,7 @@ fn isolated(isolation: &str) -> String {
 
 #[test]
 fn a_firewall_filters_between_two_programs_and_can_crash_safely() {
-    isolations().into_iter().for_each(firewall);
+    everywhere().for_each(firewall);
 }
 
 fn firewall(isolation: &str) {
@@ -125,21 +130,9 @@ fn firewall(isolation: &str) {
     assert_eq!(lab.fails(&["function", "read", "hall", "x.count"]).0, 5);
     assert_eq!(lab.fails(&["function", "write", "wall", "allowed.count", "1"]).0, 1);
 
-    // The function is killed under traffic: the programs and their ports stay, and it is restarted.
-    let before = function(&lab);
-    let pid = i32::try_from(before["pid"].as_i64().unwrap()).unwrap();
-    rustix::process::kill_process(
-        rustix::process::Pid::from_raw(pid).unwrap(),
-        rustix::process::Signal::KILL,
-    )
-    .unwrap();
-    until("it is started again", || function(&lab)["restarts"] == 1 && is_running(&lab));
-    assert_eq!((lab.state("one"), lab.state("two")), ("up".into(), "up".into()));
-    let passed = (0..200).any(|_| {
-        send(&mut one, &frame(0x0800, 1));
-        next(&mut two, Duration::from_millis(100)).is_some()
-    });
-    assert!(passed, "frames pass again");
+    if isolation != "worker" {
+        killed(&lab, &mut one, &mut two);
+    }
 
     lab.ok(&["function", "stop", "wall"]);
     assert_eq!(function(&lab)["state"], "stopped");
@@ -155,9 +148,31 @@ fn firewall(isolation: &str) {
     until("its process goes with the fabric", gone);
 }
 
+/// The function is killed under traffic: the programs and their ports stay, and it is restarted.
+fn killed(lab: &Lab, one: &mut Ring, two: &mut Ring) {
+    let before = function(lab);
+    let pid = i32::try_from(before["pid"].as_i64().unwrap()).unwrap();
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pid).unwrap(),
+        rustix::process::Signal::KILL,
+    )
+    .unwrap();
+    until("it is started again", || function(lab)["restarts"] == 1 && is_running(lab));
+    assert_eq!((lab.state("one"), lab.state("two")), ("up".into(), "up".into()));
+    assert!(passes(one, two), "frames pass again");
+}
+
+/// Whether a frame passes from one program to the other within a while.
+fn passes(one: &mut Ring, two: &mut Ring) -> bool {
+    (0..200).any(|_| {
+        send(one, &frame(0x0800, 1));
+        next(two, Duration::from_millis(100)).is_some()
+    })
+}
+
 #[test]
 fn a_new_configuration_takes_over_and_an_invalid_one_changes_nothing() {
-    isolations().into_iter().for_each(change);
+    everywhere().for_each(change);
 }
 
 fn change(isolation: &str) {
@@ -176,12 +191,12 @@ fn change(isolation: &str) {
     write(&FIREWALL.replace("c[1] ->", "c[1] -> Nonsense ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 3 && words.contains("wall.click:5:9: "), "{words}");
-    // An error that only the running function finds: it may not write files. A VM has no element for that.
+    // An error that only the running process finds: it may not write files. VMs and workers have no element for that.
     write(&FIREWALL.replace("c[1] ->", "c[1] -> ToDump(/tmp/x) ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     match isolation {
-        "vm" => assert!(code == 3 && words.contains("ToDump needs an operating system"), "{words}"),
-        _ => assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}"),
+        "process" => assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}"),
+        _ => assert!(code == 3 && words.contains("ToDump needs an operating system"), "{words}"),
     }
     assert_eq!(pass(&mut one, &mut two, 0x0800), Some(0x0800), "the old one goes on");
     assert_eq!(read(&lab, "allowed.count"), 2);
@@ -198,41 +213,40 @@ fn change(isolation: &str) {
     lab.write(&fabric(&format!("memory = \"64MB\"\n{}", isolated(isolation))));
     assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function wall\nadd function wall\n");
     until("it runs again", || is_running(&lab));
-    assert_ne!(function(&lab)["pid"], pid);
+    // One on a worker has none.
+    assert!(isolation == "worker" || function(&lab)["pid"] != pid);
 }
 
 #[test]
-fn a_function_moves_between_a_process_and_a_vm_by_a_word() {
-    if !isolations().contains(&"vm") {
-        return;
-    }
+fn a_function_moves_between_isolations_by_a_word() {
     let lab = lab("move", FIREWALL, "");
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || is_running(&lab));
     let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
-    for isolation in ["vm", "process", "vm"] {
+    let has_vms = isolations().contains(&"vm");
+    // Each step from one to another.
+    let steps = ["vm", "process", "worker", "vm", "worker", "process", "vm"];
+    for isolation in steps.into_iter().filter(|isolation| has_vms || *isolation != "vm") {
         lab.write(&fabric(&isolated(isolation)));
         lab.ok(&["apply", "lab.toml"]);
         until("it runs again", || function(&lab)["isolation"] == isolation && is_running(&lab));
-        let passed = (0..200).any(|_| {
-            send(&mut one, &frame(0x0800, 1));
-            next(&mut two, Duration::from_millis(100)).is_some()
-        });
-        assert!(passed, "{isolation}: frames pass");
+        assert!(passes(&mut one, &mut two), "{isolation}: frames pass");
+        // A suspended function keeps its counts, and what came meanwhile.
+        let before = read(&lab, "allowed.count");
+        lab.ok(&["function", "suspend", "wall"]);
+        until("nothing is left", || next(&mut two, Duration::from_millis(50)).is_none());
+        send(&mut one, &frame(0x0800, 1));
+        assert_eq!(next(&mut two, Duration::from_millis(100)), None, "{isolation}: it is suspended");
+        lab.ok(&["function", "resume", "wall"]);
+        assert_eq!(next(&mut two, LONG), Some(0x0800), "{isolation}");
+        assert!(read(&lab, "allowed.count") > before, "{isolation}");
     }
-    // A suspended function keeps its counts, and what came meanwhile.
-    let before = read(&lab, "allowed.count");
-    lab.ok(&["function", "suspend", "wall"]);
-    until("nothing is left", || next(&mut two, Duration::from_millis(50)).is_none());
-    send(&mut one, &frame(0x0800, 1));
-    assert_eq!(next(&mut two, Duration::from_millis(100)), None, "it is suspended");
-    lab.ok(&["function", "resume", "wall"]);
-    assert_eq!(next(&mut two, LONG), Some(0x0800));
-    assert!(read(&lab, "allowed.count") > before);
+    assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 0, "the data process goes on");
 }
 
 #[test]
 fn a_function_that_exceeds_its_memory_ends_alone() {
+    // On a worker only its packets are limited (function_worker.rs).
     isolations().into_iter().for_each(greedy);
 }
 
@@ -341,11 +355,7 @@ fn hostile_functions_started_by_placement_are_confined() {
     become_as("InfiniteSource(LENGTH 60) -> Print(loud) -> shouted :: Counter -> Discard;");
     until("the function runs", || is_running(&lab));
     let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
-    let passed = (0..200).any(|_| {
-        send(&mut one, &frame(0x0800, 1));
-        next(&mut two, Duration::from_millis(100)).is_some()
-    });
-    assert!(passed, "frames pass");
+    assert!(passes(&mut one, &mut two), "frames pass");
     until("it shouts", || read(&lab, "shouted.count") > 100_000);
     assert!(lab.log().len() < 4 << 20, "the log is not filled");
     lab.ok(&["function", "stop", "wall"]);

@@ -224,6 +224,18 @@ fn a_refused_resident_function_changes_nothing() {
     a_refused_function_changes_nothing("worker", "FromDump needs an operating system", more);
 }
 
+#[test]
+fn a_refused_vm_changes_nothing() {
+    if isolations().contains(&"vm") {
+        let more = (
+            "FromPort(inside) -> Socket(UDP, 127.0.0.1, 9);",
+            "inside",
+            "new:1:21: undeclared element 'Socket'",
+        );
+        a_refused_function_changes_nothing("vm", "undeclared element 'FromDump'", more);
+    }
+}
+
 fn a_refused_function_changes_nothing(isolation: &str, reading: &str, more: (&str, &str, &str)) {
     let own = format!(
         "{PORTS}\n[function.own]\nport = \"outside\"\nclick = \"FromPort(outside) -> Discard;\"\n\
@@ -283,6 +295,13 @@ fn the_example_functions_work_as_processes() {
 #[test]
 fn the_example_functions_work_on_a_worker() {
     the_example_functions_work_between_programs("worker");
+}
+
+#[test]
+fn the_example_functions_work_as_vms() {
+    if isolations().contains(&"vm") {
+        the_example_functions_work_between_programs("vm");
+    }
 }
 
 fn the_example_functions_work_between_programs(isolation: &str) {
