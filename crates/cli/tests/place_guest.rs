@@ -94,6 +94,12 @@ fn a_real_guest_is_placed_runs_and_releases_its_resources() {
         output.status.success()
     });
     assert!(stdout.starts_with("Linux") && stdout.contains("10.77.0.1"), "{stdout}");
+    let top = lab.json(&["top", "--count", "1", "--interval", "0.05"]);
+    let row = top["processes"].as_array().unwrap().iter().find(|row| row["name"] == "left").cloned().unwrap();
+    let pid = &lab.json(&["guest", "list"])[0]["pid"];
+    assert!(&row["pid"] == pid && row["kind"] == lab.json(&["guest", "list"])[0]["kind"], "{row}");
+    // It has booted Linux.
+    assert!(row["memory"].as_u64().unwrap() > 8 << 20, "{row}");
     let running = lab.host();
     assert_eq!((&running["vms"], &running["pending"]), (&1.into(), &0.into()), "{running}");
     let taken = |host: &Value| host["schedulable_mb"].as_i64().unwrap();
