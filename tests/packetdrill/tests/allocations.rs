@@ -15,7 +15,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator as it is; the count has no destructor and allocates nothing.
+// SAFETY: every call is passed on to the system's allocator as it is; the count has no destructor and needs no memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);

@@ -56,7 +56,7 @@ struct Node {
 struct Records {
     nodes: Vec<Node>,
     free: Vec<u32>,
-    /// The records in order of their bytes, which follow each other. New ones are added at the end and acknowledged ones
+    /// The records in order of their bytes, which follow each other. New ones are added at the end, acknowledged ones
     /// removed from the front; a split or a join moves the shorter side, four bytes a record.
     order: VecDeque<u32>,
     /// The first and the last of those in flight in the order in which they were sent.
