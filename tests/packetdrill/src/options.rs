@@ -19,6 +19,7 @@ const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WSCALE: u8 = 4;
 const ECN: u8 = 8;
+const ECN_SEEN: u8 = 16;
 const SYN_DATA: u8 = 32;
 /// Length of the largest `struct tcp_info`.
 const LEN: usize = 512;
@@ -137,44 +138,54 @@ fn tcp_info(info: Option<&TcpInfo>) -> Vec<u8> {
         (info.tcpi_options_sack, SACK),
         (info.tcpi_snd_wscale > 0 || info.tcpi_rcv_wscale > 0, WSCALE),
         (info.tcpi_options_ecn, ECN),
+        (info.tcpi_options_ecn_seen, ECN_SEEN),
         (info.tcpi_options_syn_data, SYN_DATA),
     ];
     let options = options.iter().filter(|(is_set, _)| *is_set).map(|(_, bit)| bit).sum();
     let (state, ca_state) = (state_number(info.tcpi_state), info.tcpi_ca_state as u8);
-    let backoff = info.tcpi_backoff as u8;
-    bytes.extend([state, ca_state, backoff, 0, backoff, options]);
+    let tries = [info.tcpi_retransmits, info.tcpi_probes, info.tcpi_backoff].map(|count| count as u8);
+    bytes.extend([state, ca_state, tries[0], tries[1], tries[2], options]);
     bytes.push(info.tcpi_snd_wscale | info.tcpi_rcv_wscale << 4);
     bytes.push(u8::from(info.tcpi_delivery_rate_app_limited));
     let micros = |nanos: u64| nanos / 1000;
     let words = [
-        [micros(info.tcpi_rto), 0, info.tcpi_snd_mss, info.tcpi_rcv_mss],
+        [micros(info.tcpi_rto), micros(info.tcpi_ato), info.tcpi_snd_mss, info.tcpi_rcv_mss],
         [info.tcpi_unacked, info.tcpi_sacked, info.tcpi_lost, info.tcpi_retrans],
-        // tcpi_fackets to tcpi_last_data_recv, which is in milliseconds.
-        [0, 0, 0, info.tcpi_last_data_recv / MS],
-        [0, info.tcpi_pmtu, 0, micros(info.tcpi_rtt)],
+        // From tcpi_fackets on. Times since an event are in milliseconds.
+        [0, info.tcpi_last_data_sent / MS, 0, info.tcpi_last_data_recv / MS],
+        [info.tcpi_last_ack_recv / MS, info.tcpi_pmtu, info.tcpi_rcv_ssthresh, micros(info.tcpi_rtt)],
         [
             micros(info.tcpi_rttvar),
             info.tcpi_snd_ssthresh.min(INFINITE),
             info.tcpi_snd_cwnd,
             info.tcpi_advmss,
         ],
-        [info.tcpi_reordering, 0, info.tcpi_rcv_space, info.tcpi_total_retrans],
+        [info.tcpi_reordering, micros(info.tcpi_rcv_rtt), info.tcpi_rcv_space, info.tcpi_total_retrans],
     ];
     bytes.extend(words.as_flattened().iter().flat_map(|word| (*word as u32).to_ne_bytes()));
-    let pacing = [info.tcpi_pacing_rate, u64::MAX, info.tcpi_bytes_acked, info.tcpi_bytes_received];
+    let rates = [info.tcpi_pacing_rate, info.tcpi_max_pacing_rate];
+    let pacing = [rates[0], rates[1], info.tcpi_bytes_acked, info.tcpi_bytes_received];
     bytes.extend(pacing.iter().flat_map(|word| word.to_ne_bytes()));
     let words = [
         [info.tcpi_segs_out, info.tcpi_segs_in, info.tcpi_notsent_bytes],
-        [micros(info.tcpi_min_rtt), 0, info.tcpi_data_segs_out],
+        [micros(info.tcpi_min_rtt), info.tcpi_data_segs_in, info.tcpi_data_segs_out],
     ];
     bytes.extend(words.as_flattened().iter().flat_map(|word| (*word as u32).to_ne_bytes()));
     let limits = [info.tcpi_busy_time, info.tcpi_rwnd_limited, info.tcpi_sndbuf_limited].map(micros);
     bytes.extend(info.tcpi_delivery_rate.to_ne_bytes());
     bytes.extend(limits.iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend([info.tcpi_delivered, 0].iter().flat_map(|word| (*word as u32).to_ne_bytes()));
+    bytes.extend(
+        [info.tcpi_delivered, info.tcpi_delivered_ce].iter().flat_map(|word| (*word as u32).to_ne_bytes()),
+    );
     bytes.extend([info.tcpi_bytes_sent, info.tcpi_bytes_retrans].iter().flat_map(|word| word.to_ne_bytes()));
-    let last = [info.tcpi_dsack_dups, info.tcpi_reord_seen, 0, info.tcpi_snd_wnd, 0, 0];
-    bytes.extend(last.iter().flat_map(|word| (*word as u32).to_ne_bytes()));
+    let last = [
+        [info.tcpi_dsack_dups, info.tcpi_reord_seen, info.tcpi_rcv_ooopack],
+        [info.tcpi_snd_wnd, info.tcpi_rcv_wnd, 0],
+    ];
+    bytes.extend(last.as_flattened().iter().flat_map(|word| (*word as u32).to_ne_bytes()));
+    let timeouts = [info.tcpi_total_rto, info.tcpi_total_rto_recoveries];
+    bytes.extend(timeouts.iter().flat_map(|count| (*count as u16).to_ne_bytes()));
+    bytes.extend(((info.tcpi_total_rto_time / MS) as u32).to_ne_bytes());
     bytes.resize(LEN, 0);
     bytes
 }

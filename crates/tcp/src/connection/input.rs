@@ -19,7 +19,8 @@ pub(crate) struct Segment<'a> {
     pub window: u16,
     pub options: Options,
     pub payload: Payload<'a>,
-    /// Whether the packet carries a CE mark.
+    /// Whether the packet has an ECN codepoint, and whether that is CE.
+    pub ect: bool,
     pub ce: bool,
 }
 
@@ -57,6 +58,8 @@ impl Connection {
     /// Processes a segment; returns the reset to answer with.
     pub(crate) fn segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Option<Reset> {
         self.counts.segs_in += 1;
+        self.counts.data_segs_in += u64::from(!segment.payload.is_empty());
+        self.ecn.seen |= segment.ect;
         match self.state {
             State::Closed => return segment.reset(),
             State::SynSent => return self.segment_in_syn_sent(cx, segment),
@@ -324,6 +327,7 @@ impl Connection {
         if has_fin && whole && self.fin.is_none() && end >= self.receiving.next() {
             self.fin = Some(end);
         }
+        self.counts.rcv_ooopack = self.counts.rcv_ooopack.wrapping_add(u32::from(start > before && kept > 0));
         let in_order = start <= before && placed.duplicate.is_none() && !placed.filled;
         if !in_order || !whole || self.receiving.has_holes() {
             self.ack_now = true;

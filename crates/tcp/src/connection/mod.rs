@@ -141,6 +141,8 @@ pub(crate) struct Ecn {
     pub demand_cwr: bool,
     /// As a sender: the next new segment has CWR.
     pub queue_cwr: bool,
+    /// Whether a packet said that its sender supports ECN.
+    pub seen: bool,
     /// With a controller that needs every mark (RFC 8257, 3.2): whether the last segment was marked.
     pub last_ce: bool,
 }
@@ -284,8 +286,16 @@ pub(crate) struct Counts {
     pub segs_out: u64,
     pub segs_in: u64,
     pub data_segs_out: u64,
+    pub data_segs_in: u64,
+    pub rcv_ooopack: u32,
+    /// When a segment with an acknowledgment arrived last.
+    pub last_ack_received: u64,
     pub retrans: u64,
     pub timeouts: u64,
+    /// How often the first timeout of a row happened, when the last one did (0: it is over), and the time of all.
+    pub rto_recoveries: u32,
+    pub rto_since: u64,
+    pub rto_time: u64,
     pub dsack_dups: u64,
     /// The largest distance, in segments, at which segments were reordered; and how often they were.
     pub reordering: u64,

@@ -96,6 +96,7 @@ impl Connection {
             return false;
         }
         self.hold.more_follows = false;
+        self.counts.last_ack_received = cx.now;
         let mut acked = Acked::default();
         acked.sample.prior_in_flight = self.in_flight();
         acked.ece = self.ecn.ok && segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
@@ -218,6 +219,10 @@ impl Connection {
         self.mtu_acknowledged();
         self.sending.acknowledge(ack);
         self.rtt.backoff = 0;
+        if self.counts.rto_since > 0 {
+            self.counts.rto_time += cx.now.saturating_sub(self.counts.rto_since);
+            self.counts.rto_since = 0;
+        }
         self.timers.unanswered_since = None;
         if self.send_room() >= self.sndbuf / 3 {
             self.ready.writable = true;

@@ -117,6 +117,9 @@ impl Connection {
     /// The retransmission timer expires (RFC 6298, 5.4 to 5.7).
     fn timeout(&mut self, cx: &mut Context<'_>) {
         self.counts.timeouts += 1;
+        if self.counts.rto_since == 0 {
+            (self.counts.rto_recoveries, self.counts.rto_since) = (self.counts.rto_recoveries + 1, cx.now);
+        }
         self.rtt.back_off();
         if self.is_given_up(cx, self.rtt.backoff) {
             return self.end_with(Some(ConnectionError::TimedOut));

@@ -202,6 +202,7 @@ impl Stack {
             window: tcp.window.get(),
             options: Options::parse(options),
             payload: Payload::new(payload, rest),
+            ect: packet.tos & 3 != 0,
             ce: packet.tos & 3 == CE,
         };
         if let Some(index) = self.demux.find(&tuple) {
