@@ -1,6 +1,7 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr; constants where they differ from it: google/bbr). Unlike version 1 it
-//! reacts to loss: a long-term bound of what may be in flight, and short-term bounds of rate and flight.
-//! Gains are in units of 1/256; bandwidth is in bytes a second.
+//! BBR, version 3 (draft-ietf-ccwg-bbr). Unlike version 1 it reacts to loss: a long-term bound of what may be in
+//! flight, and short-term bounds of rate and flight. Gains are in units of 1/256; bandwidth is in bytes a second.
+//!
+//! Each constant names its source: the draft, and google/bbr's `net/ipv4/tcp_bbr.c` in its version 3 (`bbr_...`).
 
 use super::pacing::{self, Pacing, UNIT, rate};
 use super::{Congestion, RateSample, State, Window};
@@ -8,32 +9,37 @@ use crate::hash::Random;
 use crate::minmax::MinMax;
 use crate::settings::{MS, SECOND};
 
-/// `StartupPacingGain`, 2.77, and `DrainPacingGain`, 0.5.
+/// `StartupPacingGain`, 2.77 (`bbr_startup_pacing_gain`), and the draft's `DrainPacingGain`, 0.5; google/bbr's
+/// `bbr_drain_gain` is 0.35.
 const STARTUP_GAIN: u64 = UNIT * 277 / 100;
 const DRAIN_GAIN: u64 = UNIT / 2;
-/// Pacing gains of DOWN and UP; those of CRUISE and REFILL are 1.
+/// Pacing gains of DOWN and UP; those of CRUISE and REFILL are 1 (`bbr_pacing_gain`).
 const DOWN_GAIN: u64 = UNIT * 91 / 100;
 const UP_GAIN: u64 = UNIT * 5 / 4;
-/// Window gains, in UP and elsewhere.
+/// Window gains, in UP and elsewhere (the draft's 2.25 and 2; `bbr_bw_probe_cwnd_gain`, `bbr_cwnd_gain`).
 const CWND_GAIN_UP: u64 = UNIT * 9 / 4;
 const CWND_GAIN: u64 = UNIT * 2;
-/// `LossThresh`, in percent.
+/// `LossThresh`, in percent (`bbr_loss_thresh`).
 const LOSS_THRESHOLD: u64 = 2;
-/// `Beta` and `1 - Headroom`, in percent.
+/// `Beta` and `1 - Headroom`, in percent (1 - `bbr_beta`, 1 - `bbr_inflight_headroom`).
 const BETA: u64 = 70;
 const HEADROOM_KEPT: u64 = 85;
-/// `MinPipeCwnd`, in segments.
+/// `MinPipeCwnd`, in segments (`bbr_cwnd_min_target`).
 const MIN_CWND: u64 = 4;
+/// `MinRTTFilterLen`, `ProbeRTTInterval` and `ProbeRTTDuration` (`bbr_min_rtt_win_sec`, `bbr_probe_rtt_win_ms`,
+/// `bbr_probe_rtt_mode_ms`).
 const MIN_RTT_WINDOW: u64 = 10 * SECOND;
 const PROBE_RTT_INTERVAL: u64 = 5 * SECOND;
 const PROBE_RTT_TIME: u64 = 200 * MS;
-/// Loss events that end STARTUP.
+/// Loss events that end STARTUP (`StartupFullLossCnt`; `bbr_full_loss_cnt`).
 const FULL_LOSS_EVENTS: u32 = 6;
+/// Growth of the bandwidth, and rounds without it, by which the pipe is full (`bbr_full_bw_thresh`,
+/// `bbr_full_bw_cnt`).
 const FULL_BW_THRESHOLD: u64 = UNIT * 5 / 4;
 const FULL_BW_ROUNDS: u32 = 3;
-/// Rounds between probes, at most: what Reno needs to reach such a window.
+/// Rounds between probes, at most: what Reno needs to reach such a window (`bbr_bw_probe_max_rounds`).
 const RENO_ROUNDS: u64 = 63;
-/// Rounds over which aggregation counts.
+/// Rounds over which aggregation counts (`ExtraAckedFilterLen`; twice `bbr_extra_acked_win_rtts`).
 const EXTRA_ACKED_ROUNDS: u64 = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,6 +291,7 @@ impl Bbr3 {
         (self.loss_in_round, self.bw_latest, self.in_flight_latest) = (false, 0, 0);
         self.up_count = u64::MAX;
         self.rounds_since_probe = self.random.below(2);
+        // `bbr_bw_probe_base_us` and `bbr_bw_probe_rand_us`.
         self.probe_wait = 2 * SECOND + self.random.below(SECOND);
         (self.cycle_at, self.phase, self.mode) = (now, Phase::Stopping, Mode::Down);
         self.start_round(window);

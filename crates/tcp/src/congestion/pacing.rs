@@ -1,11 +1,13 @@
-//! What the versions of BBR share: gains in units of 1/256, rates in bytes a second, and the pacing rate.
+//! What the versions of BBR share: gains in units of 1/256, rates in bytes a second, and the pacing rate. The
+//! constants are those of Linux's `net/ipv4/tcp_bbr.c`; google/bbr's has the same, except for `bbr_min_tso_rate`.
 
 use super::Window;
 use crate::settings::{MS, SECOND};
 
-/// A gain of 1.
+/// A gain of 1 (`BBR_UNIT`).
 pub(super) const UNIT: u64 = 256;
-/// The pacing rate is one percent less than the estimate, so that queues drain.
+/// The pacing rate is one percent less than the estimate, so that queues drain
+/// (`bbr_pacing_margin_percent`).
 const MARGIN: u64 = 1;
 
 /// Sets the pacing rate.
@@ -33,7 +35,8 @@ impl Pacing {
         }
     }
 
-    /// The rate before there are samples: the window in a round trip, or in a millisecond.
+    /// The rate before there are samples: the window in a round trip, or in a millisecond
+    /// (`bbr_init_pacing_rate_from_rtt`).
     pub(super) fn init(&mut self, window: &mut Window) {
         self.has_seen_rtt |= window.srtt > 0;
         let rtt = if window.srtt > 0 { window.srtt } else { MS };
@@ -42,7 +45,7 @@ impl Pacing {
     }
 }
 
-/// Least number of segments of a frame with pending segmentation: one below 1.2 Mb/s.
+/// Least number of segments of a frame with pending segmentation: one below 1.2 Mb/s (Linux's `bbr_min_tso_rate`).
 pub(super) fn min_tso_segs(window: &Window) -> u64 {
     if window.pacing_rate < 150_000 { 1 } else { 2 }
 }

@@ -1,16 +1,17 @@
-//! Detection of traffic policers, for BBR version 1: two intervals with high loss and nearly the same rate.
+//! Detection of traffic policers, for BBR version 1: two intervals with high loss and nearly the same rate. The
+//! constants are those of Linux's `net/ipv4/tcp_bbr.c` (`bbr_lt_...`).
 
 use super::{RateSample, Window};
 use crate::settings::{MS, SECOND};
 
-/// Rounds of an interval: at least, at most.
+/// Rounds of an interval: at least, at most (`bbr_lt_intvl_min_rtts`, and four times as many).
 const ROUNDS: (u32, u32) = (4, 16);
-/// Loss that means policing, in 256ths of what is delivered.
+/// Loss that means policing, in 256ths of what is delivered (`bbr_lt_loss_thresh`).
 const LOSS: u64 = 50;
-/// Rates are nearly the same if they differ by an eighth or by 4 kb/s.
+/// Rates are nearly the same if they differ by an eighth or by 4 kb/s (`bbr_lt_bw_ratio`, `bbr_lt_bw_diff`).
 const RATIO: u64 = 8;
 const DIFFERENCE: u64 = 4000 / 8;
-/// Rounds for which a rate is used.
+/// Rounds for which a rate is used (`bbr_lt_bw_max_rtts`).
 const USED: u32 = 48;
 
 /// The detector.
