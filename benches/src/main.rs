@@ -39,7 +39,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
   ringway-bench --subject click       Click configurations instead of the fabric
   ringway-bench --list                all keys with descriptions")]
 struct Arguments {
-    /// Keys, or prefixes of keys up to a dot; all if none.
+    /// Keys, or prefixes of keys up to a dot; all if none. With `--function`, the configuration's parameters.
     keys: Vec<String>,
     /// The subject: fabric, click, functions, vms, iommu, nic, tcp or bbr.
     #[arg(long, default_value = "fabric", value_parser = subject)]
@@ -53,7 +53,8 @@ struct Arguments {
     /// Print the existing report as a Markdown table, without measuring.
     #[arg(long)]
     markdown: bool,
-    /// Write the existing report's tables and plots into docs/, without measuring (subjects nic and bbr only).
+    /// Write the existing report's tables and plots into docs/, without measuring (subjects functions, nic and bbr
+    /// only).
     #[arg(long, conflicts_with = "markdown")]
     document: bool,
     /// The report's file; target/bench/SUBJECT.json if none is given.
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let Some(file) = &arguments.function {
-        let words = [file.display().to_string()];
+        let words: Vec<String> = [file.display().to_string()].into_iter().chain(arguments.keys).collect();
         return ExitCode::from(ringway_function::click::run(&words, ringway_function::click::Terminal));
     }
     if arguments.relay {

@@ -1,5 +1,6 @@
 //! The report, as a JSON file and as a table.
 
+use crate::Failure;
 use crate::entry::Entry;
 use crate::machine::Machine;
 use std::collections::BTreeMap;
@@ -24,6 +25,15 @@ pub fn write(path: &Path, report: &Report) -> std::io::Result<()> {
     let new = path.with_extension("new");
     std::fs::write(&new, text + "\n")?;
     std::fs::rename(new, path)
+}
+
+/// Replaces what stands between two lines of a page.
+pub fn replace(page: &Path, [begin, end]: [&str; 2], tables: &str) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(page).map_err(|error| format!("{}: {error}", page.display()))?;
+    let missing = |line: &str| format!("{} has no line `{}`", page.display(), line.trim());
+    let (before, rest) = text.split_once(begin).ok_or_else(|| missing(begin))?;
+    let (_, after) = rest.split_once(end).ok_or_else(|| missing(end))?;
+    Ok(std::fs::write(page, format!("{before}{begin}\n{tables}{end}{after}"))?)
 }
 
 const COLUMNS: [&str; 9] = ["key", "ours", "best", "peer", "unit", "ratio", "spread", "mark", "holds"];

@@ -1,4 +1,4 @@
-//! Plots as SVG images: bars, and lines over a logarithmic axis.
+//! Plots as SVG images: bars, and lines over a logarithmic axis; bars beside a line on a linear one.
 
 use std::fmt::Write;
 
@@ -8,6 +8,9 @@ const RIGHT: f64 = 70.0;
 const BAR: f64 = 24.0;
 const PANEL: f64 = 220.0;
 const TOP: f64 = 34.0;
+/// A bar of several for one name, and the distance of a linear axis's ticks.
+const THIN: f64 = 10.0;
+const STEP: f64 = 5.0;
 const COLOURS: [&str; 6] = ["#1b6ca8", "#d1495b", "#3a7d44", "#edae49", "#6a4c93", "#555555"];
 
 /// A named line: points of x and y, both above zero.
@@ -103,6 +106,105 @@ pub fn bars(title: &str, rows: &[(String, f64)]) -> String {
     out
 }
 
+/// A panel of [`rows`].
+pub struct Panel {
+    /// Its name.
+    pub name: String,
+    /// Names, and a figure of each kind, if there is one.
+    pub rows: Vec<(String, Vec<Option<f64>>)>,
+    /// A line at a figure, and its name.
+    pub line: (f64, String),
+}
+
+/// Panels of rows with a bar for each of `kinds`, on a common linear axis, and a dashed line across the rows.
+pub fn rows(title: &str, kinds: &[&str], panels: &[Panel]) -> String {
+    let row = THIN * kinds.len() as f64 + 6.0;
+    let tall = |panel: &Panel| row * panel.rows.len() as f64 + 46.0;
+    let height = TOP + panels.iter().map(tall).sum::<f64>() + 24.0;
+    let mut out = begin(height, title);
+    let figures =
+        || panels.iter().flat_map(|panel| &panel.rows).flat_map(|(_, figures)| figures.iter().flatten());
+    let lines = panels.iter().map(|panel| panel.line.0);
+    let most = figures().copied().chain(lines).fold(STEP, f64::max);
+    let scale = (WIDTH - LEFT - RIGHT) / ((most / STEP).ceil() * STEP);
+    for (number, kind) in kinds.iter().enumerate() {
+        let (x, colour) = (LEFT + 190.0 * number as f64, COLOURS[number % COLOURS.len()]);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{x}\" y=\"{TOP}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>\n\
+             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x + 15.0,
+            TOP + 9.0,
+            escaped(kind)
+        );
+    }
+    let mut top = TOP + 24.0;
+    for panel in panels {
+        let bottom = top + tall(panel) - 24.0;
+        let first = bottom - row * panel.rows.len() as f64;
+        let _ = writeln!(
+            out,
+            "<text x=\"10\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
+            top + 14.0,
+            escaped(&panel.name)
+        );
+        for tick in 0..=(most / STEP).ceil() as usize {
+            let figure = tick as f64 * STEP;
+            let x = LEFT + scale * figure;
+            let _ = writeln!(
+                out,
+                "<path d=\"M{x:.1} {first:.1}V{bottom:.1}\" stroke=\"#ddd\"/>\n\
+                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{figure}</text>",
+                bottom + 15.0
+            );
+        }
+        for (at, (name, figures)) in panel.rows.iter().enumerate() {
+            let y = first + row * at as f64 + 3.0;
+            group(&mut out, (y, scale), name, figures);
+        }
+        let (figure, name) = &panel.line;
+        let x = LEFT + scale * figure;
+        let _ = writeln!(
+            out,
+            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#222\" stroke-width=\"1.5\" stroke-dasharray=\"5 3\"/>\n\
+             <text x=\"{:.1}\" y=\"{:.1}\">{}, {}</text>",
+            first - 10.0,
+            x + 4.0,
+            first - 2.0,
+            escaped(name),
+            short(*figure)
+        );
+        top = bottom + 24.0;
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+/// The bars of one name, thin and without a gap.
+fn group(out: &mut String, (y, scale): (f64, f64), name: &str, figures: &[Option<f64>]) {
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+        LEFT - 6.0,
+        y + THIN * figures.len() as f64 / 2.0 + 4.0,
+        escaped(name)
+    );
+    for (kind, figure) in figures.iter().enumerate() {
+        let Some(figure) = figure else { continue };
+        let (y, length) = (y + THIN * kind as f64, scale * figure);
+        let _ = writeln!(
+            out,
+            "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{:.1}\" fill=\"{}\"/>\n\
+             <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"9\">{}</text>",
+            THIN - 1.0,
+            COLOURS[kind % COLOURS.len()],
+            LEFT + length + 4.0,
+            y + THIN - 2.0,
+            short(*figure)
+        );
+    }
+}
+
 /// Panels below each other, each with its name, its lines, and a logarithmic axis of its own; the x axis is common.
 pub fn panels(title: &str, x_name: &str, panels: &[(String, Vec<Line>)]) -> String {
     let height = TOP + PANEL * panels.len() as f64 + 10.0;
@@ -187,6 +289,26 @@ mod tests {
             |name: &str| Line { name: name.into(), points: vec![(64.0, 0.1), (1500.0, 9.0), (1.0, 0.0)] };
         let image = panels("size", "bytes", &[("Gb/s".into(), vec![line("all"), line("plain")])]);
         assert_eq!(image.matches("stroke-width=\"1.8\"").count(), 2);
+        assert!(!image.contains("NaN") && !image.contains("inf"), "{image}");
+    }
+    #[test]
+    fn each_figure_has_a_bar_and_each_panel_its_line() {
+        let panel = |name: &str, line: f64| Panel {
+            name: name.into(),
+            rows: vec![
+                ("wire".into(), vec![Some(22.5), Some(21.0)]),
+                ("cgnat".into(), vec![None, Some(6.0)]),
+            ],
+            line: (line, "10 Gb/s".into()),
+        };
+        let image = rows("rates", &["one", "other"], &[panel("64 B", 14.88), panel("1500 B", 0.82)]);
+        // Two kinds in the legend, three figures in each panel.
+        assert_eq!(image.matches("<rect x").count(), 2 + 2 * 3, "{image}");
+        assert_eq!(
+            (image.matches("dasharray").count(), image.contains("10 Gb/s, 14.9")),
+            (2, true),
+            "{image}"
+        );
         assert!(!image.contains("NaN") && !image.contains("inf"), "{image}");
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Ethernet, IPv4 and TCP headers without options, in bytes.
 pub const HEADERS: usize = 14 + 20 + 20;
 /// PPPoE's and PPP's headers, in bytes.
-const PPPOE: usize = 8;
+pub const PPPOE: usize = 8;
 /// The destination Ethernet address of session frames.
 pub const SERVER: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const TCP: u8 = 6;
@@ -26,11 +26,28 @@ const IMIX: [usize; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 60, 590]
 pub enum Length {
     /// The same length for all, in bytes.
     Fixed(usize),
-    /// A mix of sizes, 353 bytes on average.
+    /// A mix of sizes, 358 bytes on average.
     Imix,
 }
 
+/// Bits that a line of 10 Gb/s carries in a microsecond.
+const LINE: f64 = 10e3;
+/// Bytes of preamble and gap before a frame.
+const GAP: f64 = 20.0;
+/// Bytes of the frame check sequence.
+const CHECK: f64 = 4.0;
+
 impl Length {
+    /// Millions of frames a second of a line of 10 Gb/s. Fixed lengths include the frame check sequence, as a line's
+    /// frame of 64 bytes does, although frames in rings have none; those of the mix get it.
+    pub fn line(self) -> f64 {
+        let bytes = match self {
+            Length::Fixed(bytes) => bytes as f64,
+            Length::Imix => CHECK + IMIX.iter().sum::<usize>() as f64 / IMIX.len() as f64,
+        };
+        LINE / (8.0 * (bytes + GAP))
+    }
+
     fn of(self, frame: usize, least: usize) -> usize {
         let length = match self {
             Length::Fixed(bytes) => bytes,
@@ -211,7 +228,7 @@ impl Frames {
 }
 
 /// A flow's frame with PPPoE and PPP headers after the Ethernet header (RFC 2516, 4).
-fn in_session(length: u16, session: Session, flow: Flow) -> [u8; KEPT] {
+pub fn in_session(length: u16, session: Session, flow: Flow) -> [u8; KEPT] {
     let inner = head(length - PPPOE as u16, flow);
     let mut frame = [0; KEPT];
     frame[..6].copy_from_slice(&SERVER);
@@ -287,6 +304,13 @@ mod tests {
         let packet = ringway_wire::ipv4::Packet::parse(&third[14..]).unwrap();
         assert!(packet.header.is_checksum_valid(packet.options));
         assert_eq!((packet.header.destination_addr(), length), (Ipv4Addr::new(0, 0, 0, 2), 60));
+    }
+
+    #[test]
+    fn a_line_of_10_gbit_has_known_rates() {
+        let rate = |length: Length| (length.line() * 100.0).round() / 100.0;
+        assert_eq!(rate(Length::Fixed(64)), 14.88);
+        assert_eq!((rate(Length::Fixed(1500)), rate(Length::Imix)), (0.82, 3.27));
     }
 
     #[test]

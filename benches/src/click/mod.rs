@@ -3,7 +3,7 @@
 mod configuration;
 pub mod frames;
 mod handlers;
-mod middlebox;
+pub mod middlebox;
 mod patterns;
 mod peer;
 mod ports;
@@ -18,7 +18,7 @@ use crate::keys::{Folder, Group, QUIET};
 use crate::plan::Plan;
 use crate::rig::{Pinned, WORKER};
 use crate::run::Output;
-pub use configuration::{CASES, Case};
+pub use configuration::{CASES, Case, flow};
 use frames::{Frames, Length};
 use peer::{Running, Way};
 use ringway_click::{Clock, PACKETS, Router};

@@ -1,5 +1,6 @@
 //! Chains of wires: what each further one costs.
 
+use super::cores;
 use super::load::Load;
 use super::seat::Seat;
 use crate::Failure;
@@ -28,6 +29,7 @@ fn frames() -> Result<Frames, Failure> {
 pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure> {
     let mut one = Seat::chain(1, process)?;
     let mut all = if count > 1 { Some(Seat::chain(count, process)?) } else { None };
+    let cores = cores();
     let _pinned = Pinned::to(LOAD)?;
     let mut first = Load::new(&mut one, frames()?);
     first.send_each_once()?;
@@ -53,15 +55,11 @@ pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure>
     let rate = rates.entry("Mpps", Better::More);
     let entry = slices.entry(if process { "us" } else { "ticks" }, Better::Less);
     let entry = entry.with("Mpps of the whole chain", rate.ours.unwrap_or(f64::NAN));
-    Ok(match (process, cores() >= count + 2) {
+    Ok(match (process, cores >= count + 2) {
         (false, _) => entry.at_most(TICKS),
         (true, true) => entry.at_most(MICROSECONDS),
         (true, false) => {
             entry.note("more processes than cores: they share them with the load and the worker")
         }
     })
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, Into::into)
 }

@@ -2,13 +2,17 @@
 
 use super::seat::Seat;
 use crate::Failure;
-use crate::click::frames::{Frames, KEPT};
-use ringway_client::{Ring, Slot};
+use crate::click::frames::{Frames, HEADERS, KEPT};
+use ringway_client::{Ring, Rx, Slot, Tx};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const BURST: u32 = 64;
+/// Longest frame, in bytes.
+const MOST: usize = 2048;
+/// Where a segment's sequence number is, behind Ethernet's and IPv4's headers and two ports.
+const SEQUENCE: usize = 14 + 20 + 4;
 /// Time limit for a frame that must come.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Frames under way while a configuration changes: fewer than any ring and lane holds.
@@ -16,10 +20,12 @@ const UNDER_WAY: u64 = 256;
 
 /// Frames from the first program to the second.
 pub struct Load<'s> {
-    from: &'s mut Ring,
-    to: &'s mut Ring,
+    from: &'s mut Tx,
+    to: &'s mut Rx,
     frames: Frames,
     next: usize,
+    /// How often all frames have been sent; for [`Load::with_sequence_numbers`].
+    rounds: Option<u32>,
     /// Frames sent and received by [`Load::rate`].
     passed: [u64; 2],
 }
@@ -32,7 +38,21 @@ impl<'s> Load<'s> {
 
     /// The same, by any two rings.
     pub fn between(from: &'s mut Ring, to: &'s mut Ring, frames: Frames) -> Load<'s> {
-        Load { from, to, frames, next: 0, passed: [0; 2] }
+        Load::on(&mut from.tx, &mut to.rx, frames)
+    }
+
+    /// The same from a program back to itself.
+    pub fn back(ring: &'s mut Ring, frames: Frames) -> Load<'s> {
+        Load::on(&mut ring.tx, &mut ring.rx, frames)
+    }
+
+    fn on(from: &'s mut Tx, to: &'s mut Rx, frames: Frames) -> Load<'s> {
+        Load { from, to, frames, next: 0, rounds: None, passed: [0; 2] }
+    }
+
+    /// Each frame is the next segment of its TCP connection over IPv4; TCP's checksum is not updated.
+    pub fn with_sequence_numbers(self) -> Load<'s> {
+        Load { rounds: Some(0), ..self }
     }
 
     /// Frames, for another load.
@@ -59,7 +79,7 @@ impl<'s> Load<'s> {
         let (begin, mut came) = (Instant::now(), 0);
         loop {
             for _ in 0..16 {
-                came += take(self.to)?;
+                came += take_from(self.to)?;
             }
             let passed = begin.elapsed();
             if passed >= time {
@@ -73,7 +93,7 @@ impl<'s> Load<'s> {
         let (mut sent, mut came, end) = (0, 0, Instant::now() + 6 * PATIENCE);
         while sent < self.frames.len() || came == 0 {
             sent += self.send()?;
-            came += take(self.to)?;
+            came += take_from(self.to)?;
             if Instant::now() > end {
                 return Err(format!("of {sent} frames {came} came through the function").into());
             }
@@ -87,7 +107,7 @@ impl<'s> Load<'s> {
         loop {
             for _ in 0..16 {
                 sent += self.send()? as u64;
-                came += take(self.to)?;
+                came += take_from(self.to)?;
             }
             let passed = begin.elapsed();
             if passed >= time {
@@ -95,6 +115,27 @@ impl<'s> Load<'s> {
                 return Ok(came as f64 / passed.as_secs_f64());
             }
         }
+    }
+
+    /// Sends frames until `count` have come, and shows each of those to `look`.
+    pub fn inspect(
+        &mut self,
+        count: usize,
+        look: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (mut frame, mut came, end) = ([0; MOST], 0, Instant::now() + PATIENCE);
+        while came < count {
+            self.send()?;
+            while let Some(received) = self.to.pop(&mut frame)? {
+                look(&frame[..received.len])?;
+                came += 1;
+            }
+            self.to.sync()?;
+            if Instant::now() > end {
+                return Err(format!("{came} frames came, not {count}").into());
+            }
+        }
+        Ok(())
     }
 
     /// Percentage of the frames of [`Load::rate`] that did not come; those under way count, too.
@@ -106,10 +147,12 @@ impl<'s> Load<'s> {
     /// Sends up to a burst of frames, as many as the ring has room for.
     #[inline]
     fn send(&mut self) -> Result<usize, Failure> {
-        let tx = &mut self.from.tx;
+        let tx = &mut *self.from;
         let room = tx.room(BURST)?.min(BURST);
         for ahead in 0..room {
             let (head, length) = self.frames.get(self.next);
+            let numbered = self.rounds.map(|rounds| numbered(*head, length, rounds));
+            let head = numbered.as_ref().unwrap_or(head);
             let slot = tx.slot(ahead);
             let buffer = tx.buffer(slot.buf_idx, length as u32).ok_or("no such buffer")?;
             buffer.write(&head[..length.min(KEPT)]);
@@ -117,7 +160,11 @@ impl<'s> Load<'s> {
                 buffer.split(KEPT).1.write(self.frames.rest(self.next));
             }
             tx.set_slot(ahead, Slot { len: length as u16, ..slot });
-            self.next = if self.next + 1 == self.frames.len() { self.frames.once() } else { self.next + 1 };
+            self.next += 1;
+            if self.next == self.frames.len() {
+                self.next = self.frames.once();
+                self.rounds = self.rounds.map(|rounds| rounds.wrapping_add(1));
+            }
         }
         tx.advance(room);
         tx.sync()?;
@@ -125,12 +172,25 @@ impl<'s> Load<'s> {
     }
 }
 
+/// The first bytes of a segment with the sequence number that it has after this many equal ones.
+#[inline]
+fn numbered(mut head: [u8; KEPT], length: usize, rounds: u32) -> [u8; KEPT] {
+    let number = rounds.wrapping_mul((length - HEADERS) as u32);
+    head[SEQUENCE..SEQUENCE + 4].copy_from_slice(&number.to_be_bytes());
+    head
+}
+
 /// Takes a burst of frames; returns their number.
 #[inline]
 pub fn take(ring: &mut Ring) -> Result<u64, Failure> {
-    let count = ring.rx.available(BURST)?.min(BURST);
-    ring.rx.advance(count);
-    ring.rx.sync()?;
+    take_from(&mut ring.rx)
+}
+
+#[inline]
+fn take_from(rx: &mut Rx) -> Result<u64, Failure> {
+    let count = rx.available(BURST)?.min(BURST);
+    rx.advance(count);
+    rx.sync()?;
     Ok(u64::from(count))
 }
 

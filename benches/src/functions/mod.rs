@@ -1,8 +1,10 @@
-//! Functions between two programs on ring ports, on a worker and in a process, alone and in chains; starting and
-//! changing one on a worker.
+//! Functions between two programs on ring ports, on a worker and in a process, alone and in chains; the examples'
+//! files; starting and changing a function on a worker.
 
 mod chain;
 mod delay;
+mod document;
+mod examples;
 pub mod load;
 mod multiply;
 mod seat;
@@ -17,6 +19,7 @@ use crate::machine;
 use crate::plan::Plan;
 use crate::rig::{LOAD, Pinned, two_cores};
 use crate::run::Output;
+pub use document::write as document;
 use load::Load;
 use seat::Seat;
 use std::time::{Duration, Instant};
@@ -24,6 +27,11 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_millis(100);
 /// Millions of frames a second that a function on a worker must pass at 64 bytes: ClickOS's on average.
 const MARK: f64 = 5.0;
+/// Share of a worker's rate that a process must reach where it has a core, as the worker and the load have.
+const SHARE: f64 = 0.6;
+const CORES: usize = 3;
+/// Time before a slice in which what rests wakes up.
+const WARM: Duration = Duration::from_millis(5);
 /// Functions of the longest chain.
 const CHAIN: usize = 9;
 
@@ -49,7 +57,7 @@ macro_rules! keys {
             $((concat!($name, ".worker.64"), concat!($what, ", on a worker, 64 B")),
             (concat!($name, ".worker.1500"), "the same, 1500 B"),
             (concat!($name, ".worker.imix"), "the same, IMIX"),
-            (concat!($name, ".process.64"), concat!($what, ", in a process, 64 B")),
+            (concat!($name, ".process.64"), concat!($what, ", in a process, 64 B; on a worker")),
             (concat!($name, ".process.1500"), "the same, 1500 B"),
             (concat!($name, ".process.imix"), "the same, IMIX"),)*
             // Chains.
@@ -89,7 +97,9 @@ macro_rules! keys {
 }
 
 /// All groups.
-pub const GROUPS: &[Group] = &[Group {
+pub const GROUPS: &[Group] = &[ELEMENTS, examples::GROUP];
+
+const ELEMENTS: Group = Group {
     name: "functions",
     keys: keys![
         ("wire", "frames passed on"),
@@ -105,7 +115,7 @@ pub const GROUPS: &[Group] = &[Group {
     setup: 60.0,
     run,
     ..QUIET
-}];
+};
 
 fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     two_cores()?;
@@ -114,13 +124,13 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         for (size, length) in LENGTHS {
             let key = format!("{name}.worker.{size}");
             if output.wants(&key) {
-                let row = rate(plan, case, length, false);
+                let row = worker(plan, case, length);
                 let marked = size == "64" && name != "ids";
                 output.put(&key, row.map(|row| if marked { row.at_least(MARK) } else { row }));
             }
             let key = format!("{name}.process.{size}");
             if output.wants(&key) {
-                output.put(&key, rate(plan, case, length, true));
+                output.put(&key, process(plan, case, length));
             }
         }
     }
@@ -148,14 +158,16 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Millions of frames a second from a program through a function to another.
-fn rate(plan: &Plan, case: &Case, length: Length, process: bool) -> Result<Entry, Failure> {
+/// A seat with a configuration on its worker.
+fn on_worker(case: &Case) -> Result<Seat, Failure> {
     let mut seat = Seat::new()?;
-    if process {
-        seat.start_process("in", "out", case.text)?;
-    } else {
-        seat.start((case.text)("FromPort(in)", "ToPort(out)"))?;
-    }
+    seat.start((case.text)("FromPort(in)", "ToPort(out)"))?;
+    Ok(seat)
+}
+
+/// Millions of frames a second from a program through a function on a worker to another.
+fn worker(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
+    let mut seat = on_worker(case)?;
     let _pinned = Pinned::to(LOAD)?;
     let mut load = Load::new(&mut seat, (case.frames)(length));
     load.send_each_once()?;
@@ -164,14 +176,59 @@ fn rate(plan: &Plan, case: &Case, length: Length, process: bool) -> Result<Entry
         machine::note();
         slices.ours.push(load.rate(SLICE)? / 1e6);
     }
+    Ok(row(&slices, length, load.lost()))
+}
+
+/// The same through a process, in alternation with a worker.
+fn process(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
+    let (mut own, mut peer) = (Seat::new()?, on_worker(case)?);
+    own.start_process("in", "out", case.text)?;
+    let cores = cores();
+    let _pinned = Pinned::to(LOAD)?;
+    let mut own = Load::new(&mut own, (case.frames)(length));
+    own.send_each_once()?;
+    let mut peer = Load::new(&mut peer, (case.frames)(length));
+    peer.send_each_once()?;
+    beside(plan, [&mut own, &mut peer], length, cores)
+}
+
+/// The rate of the load of a process, and its ratio to a worker's in alternating slices.
+fn beside(
+    plan: &Plan,
+    [own, peer]: [&mut Load<'_>; 2],
+    length: Length,
+    cores: usize,
+) -> Result<Entry, Failure> {
+    let rate = |load: &mut Load<'_>, time| {
+        load.rate(WARM)?;
+        Ok(load.rate(time)? / 1e6)
+    };
+    let slices = plan.pairs(SLICE, |time| rate(own, time), |time| rate(peer, time))?;
+    let entry = figures(&slices, length, own.lost());
+    Ok(if cores >= CORES {
+        entry
+            .ratio_at_least(SHARE)
+            .note("peer: the same on a worker; the function's process may use any core")
+    } else {
+        entry.note("peer: the same on a worker; the function's process shares two cores with it and the load")
+    })
+}
+
+/// The row of a function on a worker.
+fn row(slices: &Slices, length: Length, lost: f64) -> Entry {
+    figures(slices, length, lost).note("the worker and the function on one core, both programs on the other")
+}
+
+fn figures(slices: &Slices, length: Length, lost: f64) -> Entry {
     let entry = slices.entry("Mpps", Better::More);
     let ticks = ringway_host::ticks_per_second() / 1e6 / entry.best.unwrap_or(f64::NAN);
-    let note = if process {
-        "the function's process may use any core; with two cores it shares the load's"
-    } else {
-        "the worker and the function on one core, both programs on the other"
-    };
-    Ok(entry.with("best, ticks a frame", ticks).with("lost, %", load.lost()).note(note))
+    let entry = entry.with("best, ticks a frame", ticks).with("lost, %", lost);
+    entry.with("10 Gb/s line, Mpps", length.line())
+}
+
+/// Cores that this thread may use; fewer while it is pinned.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, Into::into)
 }
 
 const WIRE: &str = "FromPort(in) -> ToPort(out); FromPort(out) -> ToPort(in);";

@@ -38,7 +38,12 @@ pub struct Seat {
 impl Seat {
     /// A fabric without a function.
     pub fn new() -> Result<Seat, Failure> {
-        Seat::with(&["in".into(), "out".into()])
+        Seat::between(["in", "out"])
+    }
+
+    /// The same with other names of the function's ports.
+    pub fn between(ports: [&str; 2]) -> Result<Seat, Failure> {
+        Seat::with(&ports.map(String::from))
     }
 
     /// A fabric with programs at both ends of a row of ports, of which each has one function with the next.
@@ -89,6 +94,21 @@ impl Seat {
         self.start_function(function(text))
     }
 
+    /// The same for a configuration with parameters and ports of other names.
+    pub fn start_with(
+        &mut self,
+        text: &str,
+        ports: &[&str],
+        parameters: &[(&str, &str)],
+    ) -> Result<(), Failure> {
+        let parameters = parameters.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        self.start_function(Function {
+            ports: ports.iter().map(ToString::to_string).collect(),
+            parameters: parameters.collect(),
+            ..function(text.into())
+        })
+    }
+
     fn start_function(&mut self, function: Function) -> Result<(), Failure> {
         self.number += 1;
         let (ours, theirs) = UnixStream::pair()?;
@@ -122,14 +142,28 @@ impl Seat {
         to: &str,
         text: fn(&str, &str) -> String,
     ) -> Result<(), Failure> {
+        let text = text(&format!("FromPort({from})"), &format!("ToPort({to})"));
+        self.start_process_with(&text, &[from, to], &[])
+    }
+
+    /// The same for a configuration with parameters, as a program on these ports.
+    pub fn start_process_with(
+        &mut self,
+        text: &str,
+        ports: &[&str],
+        parameters: &[(&str, &str)],
+    ) -> Result<(), Failure> {
         let path = |name: &str| self.folder.path().join(name);
-        let listen = |name: &str| RingListener::bind(&path(name), Default::default());
-        let doors = [(from, listen(from)?), (to, listen(to)?)];
-        let file = path(&format!("{from}.click"));
-        let [from, to] = [from, to].map(|name| path(name).display().to_string());
-        std::fs::write(&file, text(&format!("FromPort({from})"), &format!("ToPort({to})")))?;
+        let mut doors = Vec::new();
+        for name in ports {
+            doors.push((*name, RingListener::bind(&path(name), Default::default())?));
+        }
+        let file = path(&format!("{}.click", ports.join("-")));
+        std::fs::write(&file, text)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--function").arg(&file).stdin(Stdio::null());
+        // Its ports are sockets in the folder.
+        command.arg("--function").arg(&file).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.args(parameters.iter().map(|(name, value)| format!("{name}={value}")));
         self.processes.push(command.spawn()?);
         let end = Instant::now() + PATIENCE;
         let all = self.programs.len() + doors.len();

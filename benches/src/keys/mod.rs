@@ -56,7 +56,11 @@ pub type Document = fn(&Report, &Path) -> Result<(), Failure>;
 pub const SUBJECTS: &[Subject] = &[
     Subject { name: "fabric", groups: FABRIC, document: None },
     Subject { name: "click", groups: crate::click::GROUPS, document: None },
-    Subject { name: "functions", groups: crate::functions::GROUPS, document: None },
+    Subject {
+        name: "functions",
+        groups: crate::functions::GROUPS,
+        document: Some(crate::functions::document),
+    },
     Subject { name: "vms", groups: crate::vms::GROUPS, document: None },
     Subject { name: "iommu", groups: IOMMU, document: None },
     Subject { name: "nic", groups: crate::nic::GROUPS, document: Some(crate::nic::document) },

@@ -3,7 +3,7 @@
 use super::figures::STAGES;
 use crate::Failure;
 use crate::entry::{Entry, Step};
-use crate::report::{Report, figure_of};
+use crate::report::{Report, figure_of, replace};
 use crate::svg::{Line, bars, panels};
 use std::fmt::Write;
 use std::path::Path;
@@ -20,17 +20,11 @@ const ORDER: [&str; 7] = ["plain", "+ moderation", "+ combining", "+ both", "+ C
 
 /// Rewrites the tables and plots in the folder `docs`.
 pub fn write(report: &Report, docs: &Path) -> Result<(), Failure> {
-    let page = docs.join(PAGE);
-    let text = std::fs::read_to_string(&page).map_err(|error| format!("{}: {error}", page.display()))?;
-    let missing = || format!("{} has no line `{}`", page.display(), BEGIN.trim());
-    let (before, rest) = text.split_once(BEGIN).ok_or_else(missing)?;
-    let (_, after) =
-        rest.split_once(END).ok_or_else(|| format!("{} has no line `{}`", page.display(), END.trim()))?;
     let (tables, plots) = render(report);
+    replace(&docs.join(PAGE), [BEGIN, END], &tables)?;
     for (name, image) in plots {
         std::fs::write(docs.join(name), image)?;
     }
-    std::fs::write(&page, format!("{before}{BEGIN}\n{tables}{END}{after}"))?;
     Ok(())
 }
 
