@@ -51,6 +51,10 @@ pub enum Part<'a> {
     },
 }
 
+/// Frames between the one that is copied and the one whose first cache line is fetched meanwhile: it is in the cache of
+/// the other side's core, and the copy of a long frame leaves a core no room to get there by itself.
+const AHEAD: u32 = 8;
+
 impl Consumer {
     /// Bytes of the next frame; `None` if there is none.
     #[inline]
@@ -83,6 +87,9 @@ impl Consumer {
         let slot = self.slot(memory, 0);
         if slot.has_more() {
             return self.pop_pieces(memory, slot, out);
+        }
+        if self.known() > AHEAD {
+            memory.prefetch_frame(self.slot(memory, AHEAD).buf_idx);
         }
         let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
         let len = buffer.as_span().read(out);
