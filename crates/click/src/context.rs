@@ -299,6 +299,8 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`ArgError`].
+    // Not in each of the functions that need it, of which there are hundreds.
+    #[inline(never)]
     pub fn parse<T: Arg>(&self, text: &str) -> Result<T, ArgError> {
         self.parse_with(text, T::parse)
     }

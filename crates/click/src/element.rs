@@ -98,6 +98,13 @@ impl ElementId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
+// Once, not for each of the hundreds of classes.
+#[cold]
+#[inline(never)]
+fn no_call() -> Result<Vec<u8>, HandlerError> {
+    Err(HandlerError::failed("Invalid argument"))
+}
+
 /// A node of a router's graph.
 pub trait Element: Any {
     /// Reads the arguments. Ends with `args.complete()`; other errors are reported by [`Context::error`].
@@ -174,7 +181,7 @@ pub trait Element: Any {
     /// [`HandlerError`], by default for every command.
     fn llrpc(&mut self, command: u32, data: &[u8], cx: &mut Context<'_>) -> Result<Vec<u8>, HandlerError> {
         let _ = (command, data, cx);
-        Err(HandlerError::failed("Invalid argument"))
+        no_call()
     }
 
     /// Takes over the state of an element of the same name, when a new configuration replaces a running one.

@@ -1,8 +1,8 @@
 //! Handler calls in steps, so that packets are handled during long calls.
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::any::Any;
-use core::fmt;
+use core::fmt::{self, Display};
 
 /// Lines read or written per step, which takes some tens of microseconds at most: callers perform as many steps as
 /// fit into the time before packets are handled again.
@@ -30,6 +30,11 @@ impl Pieces {
     pub fn whole(&mut self, text: String) -> Progress {
         self.text = text;
         Progress::Done
+    }
+
+    /// A value as the whole answer.
+    pub(crate) fn show(&mut self, value: &dyn Display) -> Progress {
+        self.whole(value.to_string())
     }
 
     /// The stored position; the default if there is none of this type.

@@ -62,13 +62,19 @@ const GROUPS: &[&[&Class]] = &[
 /// The documentation of this crate's classes.
 const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
 
-/// A registry of this crate's classes.
+/// A registry of this crate's classes, with their documentation.
 pub fn registry() -> Registry {
+    let mut registry = classes();
+    registry.document(DOCUMENTATION);
+    registry
+}
+
+/// A registry of this crate's classes. The documentation, which is large, is not part of programs that call only this.
+pub fn classes() -> Registry {
     let mut registry = Registry::empty();
     for group in GROUPS {
         registry.add(group);
     }
-    registry.document(DOCUMENTATION);
     registry
 }
 

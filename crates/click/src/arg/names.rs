@@ -60,9 +60,10 @@ impl Names {
 
     /// Those of elements in configuration order.
     pub(crate) fn of<'a>(elements: impl Iterator<Item = &'a str>) -> Self {
-        let numbered = elements.enumerate();
-        let elements = numbered.map(|(index, name)| (name.into(), ElementId(index as u32))).collect();
-        Self { elements, ..Self::default() }
+        let mut names = Self::default();
+        // Collecting into a map sorts, which is more code.
+        names.elements.extend((0..).zip(elements).map(|(index, name)| (name.into(), ElementId(index))));
+        names
     }
 
     /// Tries `name` in the compound of `context`, then in the enclosing ones.

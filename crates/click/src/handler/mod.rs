@@ -22,9 +22,10 @@ use crate::{Context, Element, Pieces, Progress};
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use core::any::Any;
 use core::fmt::{self, Display};
+use core::marker::PhantomData;
 
 /// Parameters of a handler call.
 struct Request<'a> {
@@ -36,7 +37,67 @@ struct Request<'a> {
 }
 
 type Outcome = Result<Progress, HandlerError>;
-type Action = Box<dyn Fn(&mut dyn Element, Request<'_>, &mut Context<'_>) -> Outcome>;
+
+/// What a handler does. Not `Fn`: its objects have each function three times, and there are hundreds of handlers.
+trait Act {
+    fn act(&self, element: &mut dyn Element, request: Request<'_>, cx: &mut Context<'_>) -> Outcome;
+}
+
+type Action = Box<dyn Act>;
+
+/// An action on elements of one type.
+struct Typed<E, F>(F, PhantomData<fn(&mut E)>);
+
+impl<E: Element, F: Fn(&mut E, Request<'_>, &mut Context<'_>) -> Outcome> Act for Typed<E, F> {
+    fn act(&self, element: &mut dyn Element, request: Request<'_>, cx: &mut Context<'_>) -> Outcome {
+        match downcast(element) {
+            Some(element) => self.0(element, request, cx),
+            None => foreign(),
+        }
+    }
+}
+
+/// An action, and what follows once it is complete.
+struct Then<E, F>(Action, F, PhantomData<fn(&mut E)>);
+
+impl<E: Element, F: Fn(&mut E, &mut Context<'_>)> Act for Then<E, F> {
+    fn act(&self, element: &mut dyn Element, request: Request<'_>, cx: &mut Context<'_>) -> Outcome {
+        let progress = self.0.act(element, request, cx)?;
+        if progress == Progress::Done {
+            let Some(element) = downcast(element) else { return foreign() };
+            self.1(element, cx);
+        }
+        Ok(progress)
+    }
+}
+
+/// The write of an argument: its position and keyword.
+struct Argument(Action, Option<usize>, &'static str);
+
+impl Act for Argument {
+    fn act(&self, element: &mut dyn Element, request: Request<'_>, cx: &mut Context<'_>) -> Outcome {
+        let Argument(write, position, keyword) = self;
+        let value = request.value;
+        let progress = write.act(element, request, cx).map_err(|error| match error {
+            HandlerError::Value(text) => HandlerError::Arguments(format!("{keyword}: {text}")),
+            HandlerError::Failed(text) => HandlerError::Arguments(text),
+            other => other,
+        })?;
+        if progress == Progress::Done {
+            cx.set_argument(*position, keyword, value);
+        }
+        Ok(progress)
+    }
+}
+
+/// An action with one text for all errors.
+struct Excused(Action, &'static str);
+
+impl Act for Excused {
+    fn act(&self, element: &mut dyn Element, request: Request<'_>, cx: &mut Context<'_>) -> Outcome {
+        self.0.act(element, request, cx).map_err(|_| HandlerError::failed(self.1))
+    }
+}
 
 /// A handler: its properties, and the functions that read and write it.
 ///
@@ -51,12 +112,19 @@ pub struct Handler {
 fn action<E: Element>(
     run: impl Fn(&mut E, Request<'_>, &mut Context<'_>) -> Outcome + 'static,
 ) -> Option<Action> {
-    Some(Box::new(move |element, request, cx| run(downcast(element)?, request, cx)))
+    Some(Box::new(Typed(run, PhantomData)))
 }
 
-fn downcast<E: Element>(element: &mut dyn Element) -> Result<&mut E, HandlerError> {
+fn downcast<E: Element>(element: &mut dyn Element) -> Option<&mut E> {
     let element: &mut dyn Any = element;
-    element.downcast_mut().ok_or_else(|| HandlerError::failed("declared for another type of element"))
+    element.downcast_mut()
+}
+
+// Outside of the many functions that need it.
+#[cold]
+#[inline(never)]
+fn foreign() -> Outcome {
+    Err(HandlerError::failed("declared for another type of element"))
 }
 
 impl Handler {
@@ -71,9 +139,8 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         value: impl Fn(&E) -> T + 'static,
     ) -> Self {
-        let read = move |e: &mut E, request: Request<'_>, _: &mut Context<'_>| {
-            Ok(request.pieces.whole(value(e).to_string()))
-        };
+        let read =
+            move |e: &mut E, request: Request<'_>, _: &mut Context<'_>| Ok(request.pieces.show(&value(e)));
         Self::new(name, action(read), None)
     }
 
@@ -105,7 +172,7 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         field: impl Fn(&mut E) -> &mut T + Copy + 'static,
     ) -> Self {
-        Self::read_with(name, move |e: &mut E, _, _| Ok(field(e).to_string())).writes(
+        Self::read_in_pieces(name, move |e: &mut E, _, pieces, _| Ok(pieces.show(field(e)))).writes(
             move |e: &mut E, value, cx| {
                 *field(e) = cx.parse(value)?;
                 Ok(())
@@ -180,45 +247,20 @@ impl Handler {
 
     /// A function to call after a successful write.
     pub fn then<E: Element>(mut self, act: impl Fn(&mut E, &mut Context<'_>) + 'static) -> Self {
-        if let Some(write) = self.write.take() {
-            self.write = Some(Box::new(move |element, request, cx| {
-                let progress = write(element, request, cx)?;
-                if progress == Progress::Done {
-                    act(downcast(element)?, cx);
-                }
-                Ok(progress)
-            }));
-        }
+        self.write = self.write.map(|write| Box::new(Then(write, act, PhantomData)) as Action);
         self
     }
 
     /// Its value is an argument of the element: a write changes `config`. `position` is the argument's, if it may
     /// stand there without its keyword.
     pub fn argument(mut self, position: Option<usize>, keyword: &'static str) -> Self {
-        if let Some(write) = self.write.take() {
-            self.write = Some(Box::new(move |element, request, cx| {
-                let value = request.value;
-                let progress = write(element, request, cx).map_err(|error| match error {
-                    HandlerError::Value(text) => HandlerError::Arguments(format!("{keyword}: {text}")),
-                    HandlerError::Failed(text) => HandlerError::Arguments(text),
-                    other => other,
-                })?;
-                if progress == Progress::Done {
-                    cx.set_argument(position, keyword, value);
-                }
-                Ok(progress)
-            }));
-        }
+        self.write = self.write.map(|write| Box::new(Argument(write, position, keyword)) as Action);
         self
     }
 
     /// The error text of a failed write, for any invalid value.
     pub fn error(mut self, text: &'static str) -> Self {
-        if let Some(write) = self.write.take() {
-            self.write = Some(Box::new(move |element, request, cx| {
-                write(element, request, cx).map_err(|_| HandlerError::failed(text))
-            }));
-        }
+        self.write = self.write.map(|write| Box::new(Excused(write, text)) as Action);
         self
     }
 
@@ -300,7 +342,7 @@ impl Handler {
         cx: &mut Context<'_>,
     ) -> Result<Progress, HandlerError> {
         match if write { &self.write } else { &self.read } {
-            Some(action) => action(element, Request { name, value, pieces }, cx),
+            Some(action) => action.act(element, Request { name, value, pieces }, cx),
             None => Err(HandlerError::missing(name)),
         }
     }

@@ -211,7 +211,7 @@ impl Router {
 
     pub(super) fn order(&self) -> Vec<ElementId> {
         let mut order: Vec<ElementId> = self.ids().collect();
-        order.sort_by_key(|id| self.class(*id).phase);
+        order.sort_unstable_by_key(|id| (self.class(*id).phase, *id));
         order
     }
 

@@ -187,7 +187,7 @@ impl Router {
         let total = profile.rows.iter().map(|row| row.ticks).sum::<u64>().max(1);
         let mut rows: Vec<(usize, &Row)> =
             profile.rows.iter().enumerate().filter(|(_, row)| row.ticks > 0).collect();
-        rows.sort_by_key(|(index, row)| (core::cmp::Reverse(row.ticks), *index));
+        rows.sort_unstable_by_key(|(index, row)| (core::cmp::Reverse(row.ticks), *index));
         let name = |index: usize| format!("{} :: {}", self.infos[index].name, self.infos[index].class.name);
         let width = rows.iter().map(|(index, _)| name(*index).len()).max().unwrap_or(0).max("element".len());
         let mut table =

@@ -125,7 +125,8 @@ impl Router {
     }
 
     fn succession(&self) -> Succession {
-        let predecessors = self.infos.iter().map(|info| (info.name.clone(), info.class.name)).collect();
+        let mut predecessors = BTreeMap::new();
+        predecessors.extend(self.infos.iter().map(|info| (info.name.clone(), info.class.name)));
         Succession { clock: self.clock.fork(), predecessors, breath: None }
     }
 

@@ -24,7 +24,7 @@ static DEVICES: [Class; devices::COUNT] =
 
 /// All element classes of the image.
 pub fn registry() -> Registry {
-    let mut registry = ringway_elements::registry();
+    let mut registry = ringway_elements::classes();
     registry.add(&CLASSES.each_ref());
     registry.add(&DEVICES.each_ref());
     registry
