@@ -150,17 +150,17 @@ impl Memory {
         if regions.iter().fold(0, |sum: u64, region| sum.saturating_add(region.len)) > BYTES {
             return Err(MemoryError::TooLarge);
         }
-        regions.sort_by_key(|region| region.user);
+        regions.sort_unstable_by_key(|region| region.user);
         if regions.windows(2).any(|pair| pair[0].user + pair[0].len > pair[1].user) {
             return Err(MemoryError::Overlap);
         }
-        regions.sort_by_key(|region| region.guest);
+        regions.sort_unstable_by_key(|region| region.guest);
         if regions.windows(2).any(|pair| pair[0].guest + pair[0].len > pair[1].guest) {
             return Err(MemoryError::Overlap);
         }
         // There are fewer than 2^16 regions.
         let mut by_host: Vec<u16> = (0..regions.len() as u16).collect();
-        by_host.sort_by_key(|&index| regions[usize::from(index)].host);
+        by_host.sort_unstable_by_key(|&index| regions[usize::from(index)].host);
         Ok(Memory { regions, by_host })
     }
 

@@ -1,6 +1,5 @@
 use super::{ElementPorts, declaration, end};
 use crate::{Diagnostics, Graph, Port};
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -46,12 +45,15 @@ pub(super) fn complete(graph: &Graph, ports: &[ElementPorts], diagnostics: &mut 
         }
     }
     for output in [false, true] {
-        let used: BTreeSet<Port> =
+        let mut used: Vec<Port> =
             graph.connections.iter().map(|connection| end(connection, output)).collect();
+        used.sort_unstable();
         for (element, ports) in ports.iter().enumerate() {
             let (side, count) =
                 if output { ("output", ports.outputs.len()) } else { ("input", ports.inputs.len()) };
-            for port in (0..count).map(|port| Port { element, port }).filter(|port| !used.contains(port)) {
+            for port in
+                (0..count).map(|port| Port { element, port }).filter(|port| used.binary_search(port).is_err())
+            {
                 report(graph, port, diagnostics, |name| format!("'{name}' {side} {} unused", port.port));
             }
         }

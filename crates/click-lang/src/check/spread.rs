@@ -105,7 +105,8 @@ impl<'a> Spread<'a> {
             self.at[OUTPUT][output].push(number);
             self.at[INPUT][input].push(number);
         }
-        let mut round: BTreeSet<usize> = (0..self.links.len()).collect();
+        let mut round = BTreeSet::new();
+        round.extend(0..self.links.len());
         let mut bad = alloc::vec![false; self.links.len()];
         while !round.is_empty() {
             let mut next_round = BTreeSet::new();
