@@ -19,6 +19,8 @@ use crate::machine;
 use crate::plan::Plan;
 use crate::rig::{LOAD, Pinned, two_cores};
 use crate::run::Output;
+use crate::vms::boot;
+use crate::vms::seat::Side;
 pub use document::write as document;
 use load::Load;
 use seat::Seat;
@@ -92,6 +94,7 @@ macro_rules! keys {
             ("multiply.process", "from a load's first frame to the first one that a second instance sends"),
             ("multiply.worker", "the same on workers"),
             ("update.worker", "frames lost by changes of a wire on a worker while frames pass"),
+            ("update.process", "the same of a wire in a process"),
         ]
     };
 }
@@ -154,6 +157,9 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     }
     if output.wants("update.worker") {
         output.put("update.worker", update(plan));
+    }
+    if output.wants("update.process") {
+        output.put("update.process", boot::update(plan, Side::Process));
     }
     Ok(())
 }

@@ -126,8 +126,8 @@ pub fn install(plan: &Plan) -> Result<Entry, Failure> {
 }
 
 /// Frames that did not arrive, in each slice with a change.
-pub fn update(plan: &Plan) -> Result<Entry, Failure> {
-    let mut seat = once(Side::Vm)?.0;
+pub fn update(plan: &Plan, side: Side) -> Result<Entry, Failure> {
+    let mut seat = once(side)?.0;
     let mut slices = Slices::default();
     for number in 0..plan.slices(SLICE) {
         machine::note();

@@ -14,6 +14,7 @@ use crate::keys::{Group, QUIET};
 use crate::plan::Plan;
 use crate::rig::two_cores;
 use crate::run::Output;
+use seat::Side;
 
 /// A function that sends what comes.
 pub const WIRE: fn(&str, &str) -> String =
@@ -150,7 +151,7 @@ fn wire(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         output.put("install", boot::install(plan));
     }
     if output.wants("update") {
-        output.put("update", boot::update(plan));
+        output.put("update", boot::update(plan, Side::Vm));
     }
     Ok(())
 }
