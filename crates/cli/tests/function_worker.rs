@@ -3,7 +3,7 @@
 
 mod lab;
 
-use lab::{Lab, until};
+use lab::{Lab, isolations, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -39,10 +39,14 @@ const WIRE: &str = "FromPort(in) -> c :: Counter -> ToPort(out); FromPort(out) -
 const LONG: Duration = Duration::from_secs(20);
 
 fn lab(name: &str, click: &str, more: &str) -> Lab {
+    lab_of("worker", name, click, more)
+}
+
+fn lab_of(isolation: &str, name: &str, click: &str, more: &str) -> Lab {
     let function = format!(
-        "[function.f]\nports = [\"in\", \"out\"]\nisolation = \"worker\"\nconfig = \"f.click\"\n{more}"
+        "[function.f]\nports = [\"in\", \"out\"]\nisolation = \"{isolation}\"\nconfig = \"f.click\"\n{more}"
     );
-    let lab = Lab::new(&format!("worker-{name}"), &format!("{PORTS}{function}"));
+    let lab = Lab::new(&format!("{isolation}-{name}"), &format!("{PORTS}{function}"));
     write(&lab, click);
     lab.ok(&["up", "lab.toml", "--detach"]);
     lab
@@ -134,8 +138,12 @@ fn a_greedy_function_ends_alone() {
 /// Numbered frames pass a function whose configuration changes under way; all arrive, once and in order.
 #[test]
 fn a_change_under_load_loses_no_frame() {
-    let lab = lab("change", WIRE, "");
-    until("it runs", || runs(&lab));
+    isolations().into_iter().chain(["worker"]).for_each(change_under_load);
+}
+
+fn change_under_load(isolation: &str) {
+    let lab = lab_of(isolation, "change", WIRE, "memory = \"64MB\"\n");
+    until("it runs", || runs(&lab) && lab.state("in") == "up" && lab.state("out") == "up");
     let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
     let (mut sent, mut got, mut changes) = (0, 0, 0);
     while changes < 5 || got < sent {
