@@ -38,7 +38,10 @@ pub fn drive<D: Driver + 'static>(router: &Rc<RefCell<Router>>, driver: &Rc<RefC
             drop(running);
             let since = driver.borrow_mut().now();
             let mut breath = Breath { router: router.clone(), driver: driver.clone(), since };
-            let (rebuild, built) = replacement.build(Box::new(move || breath.take()));
+            let (rebuild, built) = replacement.build(Box::new(move || {
+                breath.take();
+                true
+            }));
             router.borrow_mut().replaced(rebuild, built);
             continue;
         }

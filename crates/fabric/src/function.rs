@@ -8,7 +8,7 @@ use crate::log_limit::LogLimit;
 use crate::proto::FunctionReport;
 use ringway_click::{Breath, Console};
 use ringway_function::click::resident::{Build, Built, Next, Resident, Seat};
-use ringway_host::{Clock, EventFd};
+use ringway_host::EventFd;
 use ringway_port::lane::Inside;
 use ringway_spec::Function;
 use std::any::Any;
@@ -133,6 +133,11 @@ impl Functions {
         self.all.is_empty()
     }
 
+    /// Whether the function of this number is there.
+    pub fn has(&self, number: u64) -> bool {
+        self.all.iter().any(|hosted| hosted.number == number)
+    }
+
     /// Whether no configuration waits to be built.
     pub fn is_built(&self) -> bool {
         !self.all.iter().any(|hosted| matches!(hosted.life, Life::Unbuilt(_)))
@@ -193,13 +198,14 @@ impl Functions {
         true
     }
 
-    /// A part of a turn that began at `now`. While queues pass frames on, functions that took long wait.
+    /// A part of a turn that began at `now`. While queues pass frames on, functions that took long wait. `time` is the
+    /// time in nanoseconds.
     #[inline]
-    pub fn turn(&mut self, now: u64, clock: &Clock, queues: bool) -> Ran {
-        if self.all.is_empty() { Ran::default() } else { self.run(now, clock, queues) }
+    pub fn turn(&mut self, now: u64, time: impl Fn() -> u64, queues: bool) -> Ran {
+        if self.all.is_empty() { Ran::default() } else { self.run(now, time, queues) }
     }
 
-    fn run(&mut self, now: u64, clock: &Clock, queues: bool) -> Ran {
+    fn run(&mut self, now: u64, time: impl Fn() -> u64, queues: bool) -> Ran {
         let mut ran = Ran::default();
         let count = self.all.len();
         let mut may_run = !queues || self.resumes <= now;
@@ -217,10 +223,10 @@ impl Functions {
                 hosted.activate();
             }
             if hosted.active && !hosted.suspended && may_run {
-                let began = *began.get_or_insert_with(|| clock.now());
+                let began = *began.get_or_insert_with(&time);
                 hosted.due = None;
                 hosted.turn(now);
-                let ended = clock.now();
+                let ended = time();
                 // All functions together get as much time as the queues.
                 let took = ended.saturating_sub(began);
                 if took > SLICE {
@@ -256,7 +262,7 @@ impl Functions {
     }
 }
 
-/// Builds a configuration; `None` if that panics. `breath` lets the worker go on.
+/// Builds a configuration; `None` if that panics. `breath` lets the worker go on, or ends building.
 pub fn build(build: Build, breath: Breath) -> Result<Built, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(|| build.run(breath)))
 }
@@ -380,9 +386,11 @@ pub(crate) mod tests {
     use super::*;
     use ringway_frame::packet::Pool;
     use ringway_frame::{CountersRef, Reason};
+    use ringway_host::Clock;
     use ringway_port::lane::{Receiver, Sender};
     use ringway_port::{Doorbell, Silent};
     use ringway_spec::{Configuration, Isolation};
+    use std::cell::Cell;
 
     /// A console that panics.
     struct Wrong;
@@ -390,6 +398,30 @@ pub(crate) mod tests {
     impl Console for Wrong {
         fn chatter(&mut self, _line: &str) {
             panic!("as this test wants it");
+        }
+
+        fn output(&mut self, _bytes: &[u8]) {}
+    }
+
+    thread_local! {
+        /// The time of a test.
+        static NOW: Cell<u64> = const { Cell::new(1_000_000_000) };
+    }
+
+    /// Lets time pass.
+    fn pass(time: u64) {
+        NOW.set(NOW.get() + time);
+    }
+
+    /// A console whose lines take long.
+    struct Slow;
+
+    /// Nanoseconds for a line.
+    const LINE: u64 = 3 * SLICE;
+
+    impl Console for Slow {
+        fn chatter(&mut self, _line: &str) {
+            pass(LINE);
         }
 
         fn output(&mut self, _bytes: &[u8]) {}
@@ -448,14 +480,21 @@ pub(crate) mod tests {
         let reports = order.reports.clone();
         functions.add(order);
         if let Some(console) = console {
-            let (_, theirs) = UnixStream::pair().unwrap();
-            let handlers = ("handlers".to_string(), theirs);
-            let seat = Seat { ports: vec![inside.clone()], handlers, console: Box::new(console), spin: 0 };
-            functions.all[0].life = Life::Unbuilt(Box::new(Build::first(&function, seat)));
+            functions.all[0].life = Life::Unbuilt(Box::new(first(&function, &inside, console)));
         }
         let (number, next) = functions.next_build().unwrap();
-        functions.built(number, build(*next, Box::new(|| ())).ok());
+        functions.built(number, build(*next, Box::new(|| true)).ok());
         (inside, reports, ours)
+    }
+
+    /// The first configuration of a function with this console.
+    fn first(function: &Function, inside: &Arc<Inside>, console: fn() -> Box<dyn Console>) -> Build {
+        let (_, theirs) = UnixStream::pair().unwrap();
+        let handlers = ("handlers".to_string(), theirs);
+        Build::first(
+            function,
+            Seat { ports: vec![inside.clone()], handlers, console: Box::new(console), spin: 0 },
+        )
     }
 
     impl Rig {
@@ -463,7 +502,7 @@ pub(crate) mod tests {
         fn run(&mut self) {
             self.functions.wake(3);
             let clock = Clock::new();
-            let idle = (0..10_000).any(|_| !self.functions.turn(clock.now(), &clock, false).busy);
+            let idle = (0..10_000).any(|_| !self.functions.turn(clock.now(), || clock.now(), false).busy);
             assert!(idle, "it never rests");
         }
 
@@ -521,7 +560,7 @@ pub(crate) mod tests {
             let (inside, _reports, _callers) =
                 added(&mut functions, (7, 3), "FromPort(a) -> ToPort(a);", None);
             let rest = |functions: &mut Functions| {
-                (0..1000).any(|_| !functions.turn(clock.now(), &clock, false).busy)
+                (0..1000).any(|_| !functions.turn(clock.now(), || clock.now(), false).busy)
             };
             functions.wake(3);
             assert!(rest(&mut functions), "no frame came yet");
@@ -577,14 +616,56 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_configuration_that_is_given_up_is_not_built_to_its_end() {
+        let bell: Arc<dyn Doorbell> = Arc::new(Silent);
+        let inside = Inside::new("f", "a", &bell, CountersRef::private());
+        for is_wanted in [true, false] {
+            let own = first(&function("FromPort(a) -> ToPort(a);"), &inside, || Box::new(Wrong));
+            let built = build(own, Box::new(move || is_wanted)).unwrap();
+            assert_eq!(built.start(ringway_host::ticks).is_ok(), is_wanted);
+        }
+    }
+
+    #[test]
     fn a_slow_function_waits_while_queues_pass_frames_on() {
         let mut rig = rig("InfiniteSource -> Discard; FromPort(a) -> ToPort(a);", None);
         let clock = Clock::new();
         rig.functions.wake(3);
         rig.functions.resumes = u64::MAX;
-        assert!(rig.functions.turn(clock.now(), &clock, true).busy);
+        assert!(rig.functions.turn(clock.now(), || clock.now(), true).busy);
         assert_eq!(rig.functions.resumes, u64::MAX, "it did not run");
-        assert!(rig.functions.turn(clock.now(), &clock, false).busy);
+        assert!(rig.functions.turn(clock.now(), || clock.now(), false).busy);
         assert_ne!(rig.functions.resumes, u64::MAX, "the queues have nothing to do");
+    }
+
+    #[test]
+    fn after_a_long_turn_the_queues_get_as_much_time() {
+        const PRINTS: &str = "InfiniteSource(LENGTH 60) -> Print(x) -> Discard; FromPort(a) -> ToPort(a);";
+        let mut rig = rig(PRINTS, Some(|| Box::new(Slow)));
+        rig.functions.wake(3);
+        // The time that its turn takes.
+        let turn = |functions: &mut Functions, queues| {
+            let before = NOW.get();
+            assert!(functions.turn(before, || NOW.get(), queues).busy);
+            NOW.get() - before
+        };
+        let took = turn(&mut rig.functions, true);
+        assert!(took >= LINE && took.is_multiple_of(LINE), "{took}");
+        assert_eq!(rig.functions.resumes, NOW.get() + took);
+        pass(took - 1);
+        assert_eq!(turn(&mut rig.functions, true), 0, "frames pass");
+        pass(1);
+        assert!(turn(&mut rig.functions, true) > 0);
+        assert!(turn(&mut rig.functions, false) > 0, "the queues have nothing to do");
+        // While the queues have frames for 10 us of each turn, they get half of the time.
+        let (mut own, mut queues, mut longest) = (0, 0, 0);
+        rig.functions.resumes = 0;
+        for _ in 0..10_000 {
+            pass(10_000);
+            queues += 10_000;
+            let took = turn(&mut rig.functions, true);
+            (own, longest) = (own + took, longest.max(took));
+        }
+        assert!(own <= queues + longest && own + longest >= queues * 9 / 10, "{own}, {queues}, {longest}");
     }
 }

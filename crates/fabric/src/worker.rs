@@ -283,13 +283,15 @@ impl Worker {
         let (breathing, inside) = (shared.clone(), Rc::new(Cell::new(false)));
         let within = inside.clone();
         let breath = Box::new(move || {
-            if let Some((worker, functions)) = breathing.borrow_mut().as_mut()
-                && !worker.stopped
-            {
-                within.set(true);
-                worker.round(functions, false);
-                within.set(false);
-            }
+            let mut both = breathing.borrow_mut();
+            let Some((worker, functions)) = both.as_mut().filter(|(worker, _)| !worker.stopped) else {
+                return false;
+            };
+            within.set(true);
+            worker.round(functions, false);
+            within.set(false);
+            // It may have been given up.
+            !worker.stopped && functions.has(number)
         });
         let built = function::build(build, breath);
         let (worker, mut functions) = shared.take()?;
@@ -402,7 +404,7 @@ impl Worker {
         report_losses(&mut self.losses, &self.alarm);
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
         forwarder.meter.at(Access::NONE);
-        let functions = functions.turn(now, clock, moved);
+        let functions = functions.turn(now, || clock.now(), moved);
         let next_due = next_due.into_iter().chain(functions.due).min();
         Turned { now, moved, functions, next_due }
     }

@@ -122,6 +122,7 @@ impl Router {
             rebuild: None,
             pending_swap: None,
             breath: None,
+            unwanted: false,
             visits: Default::default(),
             classes: Vec::new(),
             reconfiguring: false,
@@ -218,6 +219,9 @@ impl Router {
     fn configure(&mut self) -> bool {
         let mut good = true;
         for id in self.order() {
+            if self.unwanted {
+                return false;
+            }
             let configuration = core::mem::take(&mut self.info_mut(id).configuration);
             good &= self.stage(id, "configuring", |router, element| {
                 router.configure_one(id, element, &configuration)
@@ -256,7 +260,7 @@ impl Router {
     fn initialize(&mut self) -> bool {
         self.order().into_iter().all(|id| {
             self.breathe();
-            self.initialize_one(id)
+            !self.unwanted && self.initialize_one(id)
         })
     }
 

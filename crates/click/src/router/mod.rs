@@ -158,6 +158,8 @@ pub struct Router {
     pending_swap: Option<PendingSwap>,
     /// While it is built as a replacement: lets the running router handle packets.
     breath: Option<Breath>,
+    /// While it is built as a replacement: whether nobody wants it any more.
+    unwanted: bool,
     /// Calls from other threads.
     visits: visits::Visits,
     /// The names of all available classes.

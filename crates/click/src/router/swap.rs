@@ -21,8 +21,9 @@ pub trait Rebuild {
     fn rebuild(&mut self, text: &str, place: Succession) -> Result<Router, String>;
 }
 
-/// Lets a router handle packets for a while.
-pub type Breath = Box<dyn FnMut()>;
+/// Lets a router handle packets for a while; `false` if nobody wants the one that is being built any more, which then
+/// fails soon.
+pub type Breath = Box<dyn FnMut() -> bool>;
 
 /// The handle of a running router for building its replacement.
 pub struct Succession {
@@ -36,6 +37,7 @@ impl Succession {
     /// Lets the running router handle packets, if possible.
     pub fn breathe(&mut self) {
         if let Some(breath) = &mut self.breath {
+            // If it is not wanted any more, building it shows that.
             breath();
         }
     }
@@ -81,7 +83,7 @@ impl Replacement {
         Self { text, rebuild, place }
     }
 
-    /// Builds it; `breath` lets the running router handle packets now and then. Pass the result to
+    /// Builds it; `breath` lets the running router handle packets now and then, or ends building. Pass the result to
     /// [`Router::replaced`].
     pub fn build(self, breath: Breath) -> (Box<dyn Rebuild>, Result<Router, String>) {
         let Self { text, mut rebuild, place } = self;
@@ -98,7 +100,7 @@ impl Router {
 
     pub(crate) fn breathe(&mut self) {
         if let Some(breath) = &mut self.breath {
-            breath();
+            self.unwanted |= !breath();
         } else if let Some(since) = self.breathed {
             self.breathe_itself(since);
         }

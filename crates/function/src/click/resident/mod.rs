@@ -136,7 +136,7 @@ impl Build {
         }
     }
 
-    /// Builds it; `breath` lets the thread go on every now and then.
+    /// Builds it; `breath` lets the thread go on every now and then, or ends building.
     pub fn run(self, breath: Breath) -> Built {
         let Build { replacement, ends, handed } = self;
         let build = || ends::with(&ends, || replacement.build(breath));

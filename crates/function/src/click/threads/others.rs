@@ -104,7 +104,7 @@ impl OtherThreads {
                 turn => pace.rest(router, turn, Some(self.messages.descriptor())),
             }
             if let Some(replacement) = router.replacement() {
-                let (rebuild, built) = replacement.build(Box::new(|| ()));
+                let (rebuild, built) = replacement.build(Box::new(|| true));
                 router.replaced(rebuild, built);
             }
         }
