@@ -24,9 +24,6 @@ use std::time::{Duration, Instant};
 
 /// How long a function may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a function created at run time, or new in a running chain, may take to start. Attack: a configuration that
-/// takes long to build.
-pub const BIRTH: Duration = Duration::from_secs(10);
 /// Delays before restarting a function, in milliseconds: longer each time, up to the last value.
 const RESTARTS: [u64; 5] = [10, 100, 500, 2_000, 10_000];
 /// If a function ran for this long, the next restart uses the first delay again.
@@ -138,6 +135,8 @@ struct Record {
     leaving: Option<OwnedFd>,
     /// Whether it is an instance that gets no new flows.
     draining: bool,
+    /// How long it may take to start if it was requested at run time.
+    start_limit: Duration,
 }
 
 impl Record {
@@ -200,8 +199,8 @@ enum What {
     Runner(Said),
     /// It is time to start it again.
     Again,
-    /// The time for its first start is over.
-    Late,
+    /// The time for its first start, which this is, is over.
+    Late(Duration),
     /// It may be the turn of functions that wait for it; of no function.
     Look,
 }
@@ -301,6 +300,7 @@ impl Functions {
             photo: None,
             leaving: None,
             draining: false,
+            start_limit: fabric.start_limit,
         };
         self.records.insert(function.name.clone(), record);
         if function.isolation == Isolation::Vm {
@@ -418,10 +418,11 @@ impl Functions {
                 tracing::info!(function = name, pid = runner.pid(), "started");
                 record.life = Life::Running { runner, up: false, suspended: false };
                 if record.awaited.is_some() {
-                    let (inbox, name) = (self.inbox.clone(), name.to_string());
+                    let (inbox, limit) = (self.inbox.clone(), record.start_limit);
+                    let late = FunctionEvent { name: name.into(), turn, what: What::Late(limit) };
                     tokio::spawn(async move {
-                        tokio::time::sleep(BIRTH).await;
-                        let _ = inbox.send(Message::Function(FunctionEvent { name, turn, what: What::Late }));
+                        tokio::time::sleep(limit).await;
+                        let _ = inbox.send(Message::Function(late));
                     });
                 }
             }
@@ -473,8 +474,8 @@ impl Functions {
                     self.taken(&name, photo, result);
                 }
             }
-            (What::Late, _) => {
-                return self.abandon(&name, format!("it did not start within {} s", BIRTH.as_secs()));
+            (What::Late(limit), _) => {
+                return self.abandon(&name, format!("it did not start within {} s", limit.as_secs_f64()));
             }
             (What::Runner(Said::Message(FunctionMessage::Wrong(why))), _) if record.awaited.is_some() => {
                 return self.abandon(&name, why.trim().into());

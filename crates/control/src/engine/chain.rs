@@ -2,7 +2,7 @@
 
 use super::{Engine, EngineError, Message};
 use crate::change::Join;
-use crate::functions::{BIRTH, FunctionError, Late, Phase};
+use crate::functions::{FunctionError, Late, Phase};
 use ringway_fabric::proto::{Reply, Request};
 use ringway_spec::{Function, Isolation, To};
 use std::collections::BTreeSet;
@@ -125,12 +125,13 @@ impl Engine {
 
     /// Waits until these functions run. While the fabric comes up, nothing is waited for.
     async fn await_functions(&mut self, names: &[String]) -> Result<(), EngineError> {
-        let end = Instant::now() + BIRTH;
+        let limit = self.fabric.start_limit;
+        let end = Instant::now() + limit;
         for name in names {
             while self.messages.is_some() && !self.functions.is_up(name)? {
                 let rest = end.saturating_duration_since(Instant::now());
                 if rest.is_zero() {
-                    let why = format!("it needs more than {} s", BIRTH.as_secs());
+                    let why = format!("it needs more than {} s", limit.as_secs_f64());
                     return Err(FunctionError::Unready(name.clone(), why).into());
                 }
                 self.step(rest).await;

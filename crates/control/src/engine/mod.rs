@@ -310,6 +310,7 @@ impl Engine {
             _ => None,
         });
         guests::check(added, target, self.host.kinds).await?;
+        self.fabric.start_limit = target.start_limit;
         for change in &changes {
             tracing::info!("{change}");
             let Err(error) = self.make(change, target).await else { continue };
@@ -328,7 +329,8 @@ impl Engine {
         Ok(changes.iter().map(ToString::to_string).collect())
     }
 
-    /// Sorts lists into the order of a file, which is the order in which the API shows them, and takes its chains.
+    /// Sorts lists into the order of a file, which is the order in which the API shows them, and takes its chains and
+    /// its limit.
     fn sort_as(&mut self, file: &Fabric) {
         let place = |names: Vec<&str>, name: &str| names.iter().position(|other| *other == name);
         self.fabric
@@ -337,6 +339,7 @@ impl Engine {
         let switches = || file.switches.iter().map(|switch| &*switch.name).collect();
         self.fabric.switches.sort_by_key(|switch| place(switches(), &switch.name));
         self.fabric.chains.clone_from(&file.chains);
+        self.fabric.start_limit = file.start_limit;
     }
 
     async fn make(&mut self, change: &Change, target: &Fabric) -> Result<(), EngineError> {

@@ -3,6 +3,7 @@
 use ringway_scheduler::Placement;
 use ringway_spec::{Chain, Function, Guest, HugePages, Port, Switch, Worker};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The desired state of a fabric. Lists are in the order of the file; every reference is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Fabric {
     pub run: Option<PathBuf>,
     /// Pages for memory that Ringway allocates itself.
     pub huge_pages: HugePages,
+    /// How long a function created at run time, or new in a running chain, may take to start.
+    pub start_limit: Duration,
     /// Switches.
     pub switches: Vec<Switch>,
     /// Ports.

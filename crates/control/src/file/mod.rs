@@ -26,8 +26,9 @@ use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
 use ringway_spec::{Function, HugePages, Poll, Switch, Worker};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -182,6 +183,12 @@ const HOLD: u64 = 100_000;
 /// Longest time that frames may wait for a full destination, in nanoseconds.
 const LONGEST_HOLD: u64 = 10_000_000_000;
 
+/// Default time that a function created at run time, or new in a running chain, may take to start.
+/// Attack: a configuration that takes long to build.
+pub const START_LIMIT: Duration = Duration::from_secs(10);
+/// The range of that time, in nanoseconds.
+const START_LIMITS: RangeInclusive<u64> = 100_000_000..=600_000_000_000;
+
 /// The syntax of names, for messages.
 pub const NAME: &str = "letters, digits, `-` and `_`, a letter or digit first, 64 at most";
 
@@ -238,6 +245,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         name: "default".into(),
         run: None,
         huge_pages: HugePages::Auto,
+        start_limit: START_LIMIT,
         switches: Vec::new(),
         ports: Vec::new(),
         guests: Vec::new(),
@@ -272,6 +280,8 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         ("off", HugePages::Off),
     ];
     fabric.huge_pages = section.word("huge-pages", &pages).unwrap_or_default();
+    let limit = section.duration("start-limit", START_LIMITS, "10s");
+    fabric.start_limit = limit.map_or(START_LIMIT, Duration::from_nanos);
     section.finish(|_| None);
     fabric
 }
