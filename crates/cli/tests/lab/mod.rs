@@ -1,6 +1,8 @@
 //! Fabrics of the real program, each in its own run directory.
 #![allow(dead_code, reason = "each test has its own needs")]
 
+pub mod api;
+pub mod frames;
 pub mod http;
 pub mod net;
 pub mod vms;
