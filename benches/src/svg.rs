@@ -166,7 +166,8 @@ pub fn rows(title: &str, kinds: &[&str], panels: &[Panel]) -> String {
         let x = LEFT + scale * figure;
         let _ = writeln!(
             out,
-            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#222\" stroke-width=\"1.5\" stroke-dasharray=\"5 3\"/>\n\
+            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#222\" stroke-width=\"1.5\" \
+             stroke-dasharray=\"5 3\"/>\n\
              <text x=\"{:.1}\" y=\"{:.1}\">{}, {}</text>",
             first - 10.0,
             x + 4.0,

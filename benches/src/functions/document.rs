@@ -46,7 +46,8 @@ fn tables(report: &Report) -> String {
 fn examples(out: &mut String, report: &Report, lines: &str) {
     let _ = writeln!(
         out,
-        "| | worker, {} | mark holds | process, 64 B | of a worker's, in turn |\n|---|---|---|---|---|---|---|",
+        "| | worker, {} | mark holds | process, 64 B | of a worker's, in turn |\n\
+         |---|---|---|---|---|---|---|",
         SIZES.join(" | ")
     );
     for example in EXAMPLES {

@@ -22,8 +22,6 @@ pub struct Seen {
     pub sequence: u32,
     /// TTL or hop limit.
     pub hops: u8,
-    /// The protocol.
-    pub protocol: Protocol,
     /// Whether IPv4's checksum is valid.
     pub is_sound: bool,
     /// Whether TCP's or UDP's checksum is valid.
@@ -65,7 +63,6 @@ impl Seen {
             flags: if is_tcp { tcp.flags } else { Flags(0) },
             sequence: if is_tcp { tcp.sequence_number.get() } else { 0 },
             hops,
-            protocol,
             is_sound,
             is_whole: sum.is_valid(),
         })

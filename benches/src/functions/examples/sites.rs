@@ -1,7 +1,7 @@
 //! The examples with their traffic, and the addresses of frames that have passed.
 
 use super::Example;
-use super::ends::{Ends, Opening, station};
+use super::ends::{Ends, station};
 use super::opening::{Connections, Once, frame};
 use super::seen::Seen;
 use super::subscribers::Subscribers;
