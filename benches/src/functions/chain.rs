@@ -2,7 +2,7 @@
 
 use super::cores;
 use super::load::Load;
-use super::seat::Seat;
+use super::seat::{Place, Seat};
 use crate::Failure;
 use crate::click::CASES;
 use crate::click::frames::{Frames, Length};
@@ -19,7 +19,7 @@ const TICKS: f64 = 40.0;
 const MICROSECONDS: f64 = 1.0;
 
 /// Frames of 64 bytes.
-fn frames() -> Result<Frames, Failure> {
+pub fn frames() -> Result<Frames, Failure> {
     let case = CASES.iter().find(|case| case.key == "forward").ok_or("no such configuration")?;
     Ok((case.frames)(Length::Fixed(64)))
 }
@@ -27,8 +27,9 @@ fn frames() -> Result<Frames, Failure> {
 /// One function: millions of frames a second. More: what each of the others adds to the time of a frame, against a
 /// chain of one in alternating slices.
 pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure> {
-    let mut one = Seat::chain(1, process)?;
-    let mut all = if count > 1 { Some(Seat::chain(count, process)?) } else { None };
+    let place = if process { Place::Process } else { Place::Worker };
+    let mut one = Seat::chain(1, place)?;
+    let mut all = if count > 1 { Some(Seat::chain(count, place)?) } else { None };
     let cores = cores();
     let _pinned = Pinned::to(LOAD)?;
     let mut first = Load::new(&mut one, frames()?);

@@ -1,13 +1,13 @@
 //! Functions between two programs on ring ports, on a worker and in a process, alone and in chains; the examples'
 //! files; starting and changing a function on a worker.
 
-mod chain;
+pub mod chain;
 mod delay;
 mod document;
 mod examples;
 pub mod load;
 mod multiply;
-mod seat;
+pub mod seat;
 mod start;
 
 use crate::Failure;
@@ -35,7 +35,7 @@ const CORES: usize = 3;
 /// Time before a slice in which what rests wakes up.
 const WARM: Duration = Duration::from_millis(5);
 /// Functions of the longest chain.
-const CHAIN: usize = 9;
+pub const CHAIN: usize = 9;
 
 /// The middleboxes, and the keys of their configurations and frames among those of the subject `click`.
 pub const NAMES: [(&str, &str); 9] = [

@@ -5,19 +5,34 @@ use crate::keys::Folder;
 use crate::rig::WORKER;
 use crate::rig::fabric::Rig;
 use crate::rig::program::{OnPort, connected, welcome};
+use crate::vms::WIRE;
+use crate::vms::seat::{MEMORY, Plan as Order, Side, open_doors, started};
 use ringway_client::RingOptions;
+use ringway_fabric::Link;
 use ringway_fabric::proto::{Event, FunctionReport};
 use ringway_host::send_with;
 use ringway_port::ring::open::RingListener;
 use ringway_spec::{Configuration, Function, Isolation, Kind, Poll, Port, To};
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time limit for a start.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What runs a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The worker of its ports.
+    Worker,
+    /// A process of its own.
+    Process,
+    /// A VM of its own, as the fabric starts it.
+    Vm,
+}
 
 /// The fabric.
 pub struct Seat {
@@ -31,6 +46,8 @@ pub struct Seat {
     /// Passes connections to the function's handlers.
     callers: Vec<UnixStream>,
     processes: Vec<Child>,
+    /// Monitors of VMs end with their links.
+    links: Vec<Link>,
     /// What keeps the rings of the function's process.
     programs: Vec<ringway_port::ring::open::Program>,
 }
@@ -61,29 +78,33 @@ impl Seat {
         }
         rig.add_port(port(last, "sink"))?;
         let (number, folder) = (0, Folder::new()?);
-        let (callers, processes, programs) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Seat { rig, folder, from, to, number, callers, processes, programs })
+        let (callers, processes, links, programs) = Default::default();
+        Ok(Seat { rig, folder, from, to, number, callers, processes, links, programs })
     }
 
     /// A fabric with a chain of wires, which run.
-    pub fn chain(count: usize, process: bool) -> Result<Seat, Failure> {
+    pub fn chain(count: usize, place: Place) -> Result<Seat, Failure> {
         let names: Vec<String> = (0..count).map(|at| format!("wire{at}")).collect();
         let row: Vec<String> =
             names.iter().flat_map(|name| ["l", "r"].map(|end| format!("{name}.{end}"))).collect();
         let mut seat = Seat::with(&row)?;
         for (name, ends) in names.iter().zip(row.as_chunks::<2>().0) {
-            if process {
-                let text = |from: &str, to: &str| format!("{from} -> {to};");
-                seat.start_process(&ends[0], &ends[1], text)?;
-            } else {
-                let text = "FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);";
-                let ports = ["l", "r"].map(String::from).into();
-                seat.start_function(Function {
-                    name: name.clone(),
-                    ports,
-                    chained: true,
-                    ..function(text.into())
-                })?;
+            match place {
+                Place::Process => {
+                    let text = |from: &str, to: &str| format!("{from} -> {to};");
+                    seat.start_process(&ends[0], &ends[1], text)?;
+                }
+                Place::Vm => seat.start_vm(ends)?,
+                Place::Worker => {
+                    let text = "FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);";
+                    let ports = ["l", "r"].map(String::from).into();
+                    seat.start_function(Function {
+                        name: name.clone(),
+                        ports,
+                        chained: true,
+                        ..function(text.into())
+                    })?;
+                }
             }
         }
         Ok(seat)
@@ -165,10 +186,44 @@ impl Seat {
         command.arg("--function").arg(&file).current_dir(self.folder.path()).stdin(Stdio::null());
         command.args(parameters.iter().map(|(name, value)| format!("{name}={value}")));
         self.processes.push(command.spawn()?);
+        self.attach(&doors, || Ok(()))
+    }
+
+    /// Starts a wire in a VM of its own, as a program on two ports.
+    fn start_vm(&mut self, ends: &[String; 2]) -> Result<(), Failure> {
+        let paths: [PathBuf; 2] = ends.each_ref().map(|name| self.folder.path().join(name));
+        let listen = |at: usize| RingListener::bind(&paths[at], Default::default());
+        let doors = [(&*ends[0], listen(0)?), (&*ends[1], listen(1)?)];
+        let handlers = self.folder.path().join(format!("{}.handlers", ends[0]));
+        let listener = UnixListener::bind(&handlers)?;
+        let order = Order {
+            side: Side::Vm,
+            text: &WIRE,
+            memory: MEMORY,
+            core: None,
+            slots: 0,
+            single: false,
+            snapshot: None,
+            spare: false,
+        };
+        let (child, link) = started(&order, None, self.folder.path(), &handlers, &listener, &["in", "out"])?;
+        self.processes.push(child);
+        let (link, keeper) = link.ok_or("it has no link")?;
+        self.links.push(link);
+        self.attach(&doors, || open_doors(&keeper, &paths))
+    }
+
+    /// Waits until a function is on both of its ports; `serve` answers its requests meanwhile.
+    fn attach(
+        &mut self,
+        doors: &[(&str, RingListener)],
+        mut serve: impl FnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let end = Instant::now() + PATIENCE;
         let all = self.programs.len() + doors.len();
         while self.programs.len() < all {
-            for (name, door) in &doors {
+            serve()?;
+            for (name, door) in doors {
                 self.programs.extend(welcome(&mut self.rig, name, door)?);
             }
             if Instant::now() > end {

@@ -1,12 +1,13 @@
 //! Many functions at the same time, and their memory.
 
 use super::seat::{MEMORY, PATIENCE, Plan as Order, Seat, Side};
-use super::{MIRROR, boot};
+use super::{MIRROR, boot, stages};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::machine;
 use crate::plan::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Functions that are started at once.
@@ -20,8 +21,8 @@ const SETTLED: Duration = Duration::from_millis(200);
 /// Functions that may have been started without having returned a frame.
 const UNDER_WAY: usize = 16;
 
-/// A function on one pipe, which returns frames.
-fn mirror(side: Side) -> Result<Seat, Failure> {
+/// A function on one pipe, which returns frames; it goes on from a snapshot if there is one.
+fn mirror(side: Side, snapshot: Option<&(String, OwnedFd)>) -> Result<Seat, Failure> {
     Seat::start(&Order {
         side,
         text: &MIRROR,
@@ -29,7 +30,7 @@ fn mirror(side: Side) -> Result<Seat, Failure> {
         core: None,
         slots: 64,
         single: true,
-        snapshot: None,
+        snapshot,
         spare: false,
     })
 }
@@ -37,6 +38,8 @@ fn mirror(side: Side) -> Result<Seat, Failure> {
 /// Functions, and which of them have returned their first frame.
 struct Crowd {
     seats: Vec<Seat>,
+    /// The snapshot from which all go on.
+    snapshot: Option<(String, OwnedFd)>,
     waiting: Vec<usize>,
 }
 
@@ -45,12 +48,12 @@ impl Crowd {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         // Where that fails, fewer functions can be started, as the row then shows.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        Crowd { seats: Vec::new(), waiting: Vec::new() }
+        Crowd { seats: Vec::new(), snapshot: None, waiting: Vec::new() }
     }
 
     fn start(&mut self, side: Side) -> Result<(), Failure> {
         self.waiting.push(self.seats.len());
-        self.seats.push(mirror(side)?);
+        self.seats.push(mirror(side, self.snapshot.as_ref())?);
         Ok(())
     }
 
@@ -151,11 +154,48 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
     }
     let image = ringway_vmm::CLICK.size() as f64 / f64::from(1 << 20);
     let own = own.entry("MB", Better::Less).ours.unwrap_or(f64::NAN);
+    let contained = boot::once(Side::Container)?.0;
+    std::thread::sleep(SETTLED);
+    let inner = child_of(contained.pid()).ok_or("the container has no process")?;
+    let container = memory(&[inner])?[0] / 1024.0;
+    drop(contained);
     let row = slices.entry("MB", Better::Less).at_most(3.0).with("image, MB", image);
     let row = row.mark("image <= 2 MB", image <= 2.0).with("private, MB", own);
+    let row = row.step("a container by unshare", &[("PSS, MB", container)]);
+    let row = match stages::microvm_process(|pid| Ok(memory(&[pid])?[0] / 1024.0)) {
+        Ok(qemu) => row.step("QEMU microvm with a guest of 32 MB", &[("PSS, MB", qemu)]),
+        Err(error) => row.note(format!("no QEMU microvm: {error}")),
+    };
     Ok(row.note(
         "PSS of the monitor with its guest and its rings, pages of the program included; ClickOS: 6 MB",
     ))
+}
+
+/// The process in a container's `unshare`.
+fn child_of(pid: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
+}
+
+/// Memory of each of 1,000 clones, which have returned a frame.
+pub fn clones() -> Result<Entry, Failure> {
+    let mut original = mirror(Side::Vm, None)?;
+    original.first()?;
+    let (state, file) = original.snapshot()?;
+    // Blocks of 512 bytes (stat(2)).
+    let size = rustix::fs::fstat(&file)?.st_blocks as f64 * 512.0 / f64::from(1 << 20);
+    let mut crowd = Crowd { snapshot: Some((state, file)), ..Crowd::new() };
+    let begin = Instant::now();
+    crowd.grow(Side::Vm, MANY)?;
+    let time = begin.elapsed().as_secs_f64();
+    std::thread::sleep(SETTLED);
+    let pids: Vec<u32> = crowd.seats.iter().map(Seat::pid).collect();
+    let [pss, private] = memory(&pids)?.map(|kb| kb / 1024.0);
+    let last = pids.last().map(|pid| memory(&[*pid])).transpose()?.unwrap_or([f64::NAN; 2]);
+    let row = Slices::of(&[pss], &[]).entry("MB", Better::Less).with("clones", pids.len() as f64);
+    let row = row.with("private, MB", private).with("the last one's private, MB", last[1] / 1024.0);
+    let row = row.with("snapshot, MB", size).with("started in, s", time);
+    Ok(row.note("PSS, mean of all alive; private: pages that a clone and its monitor wrote"))
 }
 
 /// Times of a start in milliseconds while 399 others are alive, for some seconds.

@@ -2,6 +2,7 @@
 //! and QEMU's microvm, in the same run.
 
 pub mod boot;
+mod chain;
 pub mod crowd;
 pub mod delay;
 mod rate;
@@ -9,7 +10,7 @@ pub mod seat;
 mod stages;
 
 use crate::Failure;
-use crate::functions::{LENGTHS, NAMES};
+use crate::functions::{CHAIN, LENGTHS, NAMES};
 use crate::keys::{Group, QUIET};
 use crate::plan::Plan;
 use crate::rig::two_cores;
@@ -46,6 +47,7 @@ pub const GROUPS: &[Group] = &[
             ("boot.400th", "the same with 399 others alive; a process with 399 others"),
             ("boot.1000", "1,000 at once, until each has returned a frame; as many processes"),
             ("clone", "a snapshot's clone to its first frame; a VM that boots"),
+            ("clone.1000", "memory of each of 1,000 clones of one snapshot"),
             ("memory", "a VM with a wire, alone; a process"),
             ("memory.1000", "one of 1,000; a process of 1,000"),
             ("density", "VMs alive on this machine, each of which returns frames"),
@@ -88,6 +90,23 @@ pub const GROUPS: &[Group] = &[
         run: wire,
         ..QUIET
     },
+    Group {
+        name: "vms.chain",
+        keys: &[
+            ("chain.1", "a wire in a VM on ports of a worker, 64 B; in a process; on the worker"),
+            ("chain.2", "the same of 2 wires in a chain"),
+            ("chain.3", "the same of 3"),
+            ("chain.4", "the same of 4"),
+            ("chain.5", "the same of 5"),
+            ("chain.6", "the same of 6"),
+            ("chain.7", "the same of 7"),
+            ("chain.8", "the same of 8"),
+            ("chain.9", "the same of 9"),
+        ],
+        setup: 30.0,
+        run: chains,
+        ..QUIET
+    },
 ];
 
 fn start(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
@@ -97,6 +116,9 @@ fn start(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     }
     if output.wants("clone") {
         output.put("clone", boot::clone(plan));
+    }
+    if output.wants("clone.1000") {
+        output.put("clone.1000", crowd::clones());
     }
     if output.wants("memory") {
         output.put("memory", crowd::alone(plan));
@@ -123,6 +145,17 @@ fn middleboxes(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
             if output.wants(&key) {
                 output.put(&key, rate::middlebox(plan, name, case, length));
             }
+        }
+    }
+    Ok(())
+}
+
+fn chains(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    two_cores()?;
+    for count in 1..=CHAIN {
+        let key = format!("chain.{count}");
+        if output.wants(&key) {
+            output.put(&key, chain::chain(plan, count));
         }
     }
     Ok(())

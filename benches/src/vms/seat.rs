@@ -169,12 +169,7 @@ impl Seat {
     /// Answers its requests; whether all its rings are there.
     pub fn serve(&mut self) -> Result<bool, Failure> {
         if let Some(keeper) = &self.keeper {
-            let mut request = [0];
-            while let Some((1, _)) = try_receive_with(keeper, &mut request, 0)? {
-                let name = ["in", "out"].get(usize::from(request[0])).ok_or("no such port")?;
-                let socket = UnixStream::connect(self.folder.path().join(name))?;
-                send_with(keeper, &[0], &[socket.as_fd()])?;
-            }
+            open_doors(keeper, &["in", "out"].map(|name| self.folder.path().join(name)))?;
         }
         if let Some(link) = &self.link
             && self.up.is_zero()
@@ -336,9 +331,21 @@ fn link_fd(link: &Link) -> std::os::fd::BorrowedFd<'_> {
 }
 
 /// A function's process as `ringway up` starts it, with its link and its socket for requests.
-type Started = (Child, Option<(Link, UnixStream)>);
+pub type Started = (Child, Option<(Link, UnixStream)>);
 
-fn started(
+/// Answers requests of a function's process for its ports, which are at these paths.
+pub fn open_doors(keeper: &UnixStream, paths: &[PathBuf]) -> Result<(), Failure> {
+    let mut request = [0];
+    while let Some((1, _)) = try_receive_with(keeper, &mut request, 0)? {
+        let path = paths.get(usize::from(request[0])).ok_or("no such port")?;
+        let socket = UnixStream::connect(path)?;
+        send_with(keeper, &[0], &[socket.as_fd()])?;
+    }
+    Ok(())
+}
+
+/// Starts a function's process with ports of these names; requests for them come by the socket.
+pub fn started(
     plan: &Plan<'_>,
     spare: Option<Spare>,
     folder: &Path,

@@ -7,6 +7,7 @@ use crate::peer::program;
 use ringway_vmm::{Blank, FunctionEvent, FunctionStart, FunctionVm, TINY};
 use std::io::Read;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -83,38 +84,61 @@ pub fn steps(row: Entry) -> Result<Entry, Failure> {
     }))
 }
 
-/// Times from the start of QEMU's microvm to the first output of the image of roles, in milliseconds.
-pub fn microvm() -> Result<Vec<f64>, Failure> {
+/// Starts QEMU's microvm; the time until the image of roles has written its first output, in milliseconds, and what
+/// `then` says about its process.
+fn hello<T>(
+    qemu: &Path,
+    image: &Path,
+    then: impl FnOnce(u32) -> Result<T, Failure>,
+) -> Result<(f64, T), Failure> {
+    let begin = Instant::now();
+    let mut child = Command::new(qemu)
+        // QEMU can't set the MSR of these capabilities on every KVM.
+        .args(["-M", "microvm,accel=kvm,isa-serial=on", "-cpu", "host,-arch-capabilities", "-m", "32M"])
+        .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"])
+        .args(["-append", "role=hello", "-kernel"])
+        .arg(image)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut output = String::new();
+    let mut byte = [0];
+    let mut time = None;
+    if let Some(from) = &mut child.stdout {
+        // Attack: none; a guest that hangs is ended with this group's process.
+        while time.is_none() && from.read(&mut byte)? == 1 {
+            output.push(char::from(byte[0]));
+            time = output.contains(HELLO).then(|| ms(begin));
+        }
+    }
+    let said = time.is_some().then(|| then(child.id()));
+    let _ = child.kill();
+    child.wait()?;
+    match (time, said) {
+        (Some(time), Some(said)) => Ok((time, said?)),
+        _ => Err(format!("it ended without output: {output}").into()),
+    }
+}
+
+/// QEMU, and the image of roles in a file.
+fn peer(folder: &Folder) -> Result<(PathBuf, PathBuf), Failure> {
     let qemu = program("qemu-system-x86_64-microvm").or_else(|_| program("qemu-system-x86_64"))?;
-    let folder = Folder::new()?;
     let image = folder.path().join("tiny");
     std::fs::write(&image, TINY)?;
-    let mut times = Vec::new();
-    for _ in 0..RUNS / 2 {
-        let begin = Instant::now();
-        let mut child = Command::new(&qemu)
-            // QEMU can't set the MSR of these capabilities on every KVM.
-            .args(["-M", "microvm,accel=kvm,isa-serial=on", "-cpu", "host,-arch-capabilities", "-m", "32M"])
-            .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-serial", "stdio"])
-            .args(["-append", "role=hello", "-kernel"])
-            .arg(&image)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut output = String::new();
-        let mut byte = [0];
-        let mut time = None;
-        if let Some(from) = &mut child.stdout {
-            // Attack: none; a guest that hangs is ended with this group's process.
-            while time.is_none() && from.read(&mut byte)? == 1 {
-                output.push(char::from(byte[0]));
-                time = output.contains(HELLO).then(|| ms(begin));
-            }
-        }
-        let _ = child.kill();
-        child.wait()?;
-        times.push(time.ok_or_else(|| format!("it ended without output: {output}"))?);
-    }
-    Ok(times)
+    Ok((qemu, image))
+}
+
+/// Times from the start of QEMU's microvm to the first output of the image of roles, in milliseconds.
+pub fn microvm() -> Result<Vec<f64>, Failure> {
+    let folder = Folder::new()?;
+    let (qemu, image) = peer(&folder)?;
+    (0..RUNS / 2).map(|_| Ok(hello(&qemu, &image, |_| Ok(()))?.0)).collect()
+}
+
+/// What `say` says about the process of QEMU's microvm once its guest has written something.
+pub fn microvm_process<T>(say: impl FnOnce(u32) -> Result<T, Failure>) -> Result<T, Failure> {
+    let folder = Folder::new()?;
+    let (qemu, image) = peer(&folder)?;
+    Ok(hello(&qemu, &image, say)?.1)
 }
