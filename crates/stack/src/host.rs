@@ -200,7 +200,8 @@ impl Host {
         sent
     }
 
-    /// Receives up to a burst of frames, until the reader has enough, or a timer is due. Returns whether frames were received.
+    /// Receives up to a burst of frames, until the reader has enough, or a timer is due. Returns whether there were
+    /// frames.
     fn receive(&mut self, now: u64, mut reader: Option<&mut Reader<'_>>) -> Result<bool, DeviceError> {
         let (mut count, mut bytes) = (0, 0);
         while count < BURST
