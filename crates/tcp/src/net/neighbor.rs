@@ -255,8 +255,8 @@ impl Neighbors {
 
     /// Repeats requests; gives up after some.
     pub(crate) fn expire(&mut self, now: u64) -> Expired {
-        let mut expired = Expired::default();
-        expired.retry = self.retry.take_if(|at| *at <= now).is_some();
+        let retry = self.retry.take_if(|at| *at <= now).is_some();
+        let mut expired = Expired { retry, ..Expired::default() };
         if self.due.is_none_or(|due| due > now) {
             return expired;
         }
