@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use alloc::task::Wake;
 use alloc::vec::Vec;
 use core::future::Future;
-use core::ops::DerefMut;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
@@ -30,36 +29,46 @@ impl Wake for Flag {
     }
 }
 
-/// A future with its flag.
-pub(crate) struct Task<P> {
-    future: Pin<P>,
+/// Whether a task was woken, and what wakes it.
+pub(crate) struct Alarm {
     flag: Arc<Flag>,
     waker: Waker,
 }
 
-impl<T, P: DerefMut<Target: Future<Output = T>>> Task<P> {
-    /// A task that is polled in the next round.
-    pub fn new(future: Pin<P>, any: &Arc<AtomicBool>) -> Self {
-        let flag = Arc::new(Flag { ready: AtomicBool::new(true), any: any.clone() });
-        any.store(true, Ordering::Relaxed);
-        Task { future, waker: flag.clone().into(), flag }
+impl Alarm {
+    /// One that is woken.
+    pub fn new(any: &Arc<AtomicBool>) -> Alarm {
+        let flag = Arc::new(Flag { ready: AtomicBool::new(false), any: any.clone() });
+        flag.wake_by_ref();
+        Alarm { waker: flag.clone().into(), flag }
     }
 
-    /// Polls it if it was woken; its result, once.
-    pub fn poll(&mut self) -> Option<T> {
+    /// Wakes the task.
+    pub fn wake(&self) {
+        self.flag.wake_by_ref();
+    }
+
+    /// Polls the task's future if it was woken; its result, once.
+    pub fn poll<F: Future + ?Sized>(&self, future: Pin<&mut F>) -> Option<F::Output> {
         if !self.flag.ready.swap(false, Ordering::Relaxed) {
             return None;
         }
-        match self.future.as_mut().poll(&mut Context::from_waker(&self.waker)) {
+        match future.poll(&mut Context::from_waker(&self.waker)) {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         }
     }
 }
 
+/// A future that is polled when it was woken.
+struct Task {
+    job: Job,
+    alarm: Alarm,
+}
+
 /// All tasks but the main one.
 pub(crate) struct Tasks {
-    all: Vec<Task<Box<dyn Future<Output = ()>>>>,
+    all: Vec<Task>,
     any: Arc<AtomicBool>,
 }
 
@@ -71,7 +80,7 @@ impl Tasks {
 
     /// Adds a task.
     pub fn add(&mut self, job: Job) {
-        self.all.push(Task::new(job, &self.any));
+        self.all.push(Task { job, alarm: Alarm::new(&self.any) });
     }
 
     /// Polls those that were woken; returns how many have ended.
@@ -79,7 +88,8 @@ impl Tasks {
         let before = self.all.len();
         let mut at = 0;
         while at < self.all.len() {
-            match self.all[at].poll() {
+            let Task { job, alarm } = &mut self.all[at];
+            match alarm.poll(job.as_mut()) {
                 // The last one takes its place, and is polled there.
                 Some(()) => drop(self.all.swap_remove(at)),
                 None => at += 1,

@@ -388,6 +388,12 @@ impl NetworkState {
         *place = Some(waker.clone());
     }
 
+    /// How many wait for a stream to end.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.budget.crowded.borrow().len()
+    }
+
     /// Memory of streams that are counted, and streams that are closing.
     #[cfg(test)]
     pub fn counts(&self) -> (u64, u64) {

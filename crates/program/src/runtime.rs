@@ -1,6 +1,6 @@
 //! The turn: what came, the tasks that can go on, what they send, and sleep.
 
-use crate::executor::{Task, Tasks};
+use crate::executor::{Alarm, Tasks};
 use crate::network::Budget;
 use crate::state::{Shared, State};
 use crate::{Error, Program};
@@ -10,8 +10,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::future::Future;
-use core::ops::DerefMut;
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicBool, Ordering};
 use ringway_ring::Broken;
 use ringway_tiny::channel::{Channel, ToMonitor};
@@ -55,6 +54,8 @@ pub(crate) struct Runtime<M> {
     machine: M,
     notify: Box<dyn FnMut()>,
     shared: Rc<Shared>,
+    /// Wakes what [`Runtime::block_on`] waits for: always the same, so that who waits again is known.
+    main: Alarm,
     tasks: Tasks,
     /// Whether the monitor knows that the program runs.
     told: bool,
@@ -75,7 +76,7 @@ where
     F: Future<Output = Result<(), Error>> + 'static,
 {
     let mut runtime = Runtime::new(host, channel, start);
-    let main = Box::pin(main(runtime.program()));
+    let main = pin!(main(runtime.program()));
     match runtime.block_on(main) {
         Ok(result) => runtime.end(result),
         Err(Broken::Index | Broken::Buffer) => End::Monitor,
@@ -90,7 +91,8 @@ impl<M: Machine> Runtime<M> {
         let woken = Arc::new(AtomicBool::new(false));
         let budget = Rc::new(Budget::new(memory));
         let shared = Rc::new(Shared { state, start, time, memory, budget, woken: woken.clone() });
-        Runtime { machine, notify, shared, tasks: Tasks::new(woken), told: false, looked: 0, busy: 0 }
+        let (main, tasks) = (Alarm::new(&woken), Tasks::new(woken));
+        Runtime { machine, notify, shared, main, tasks, told: false, looked: 0, busy: 0 }
     }
 
     /// The program that it runs.
@@ -99,11 +101,8 @@ impl<M: Machine> Runtime<M> {
     }
 
     /// Takes turns until a future is ready.
-    pub fn block_on<T, P>(&mut self, future: Pin<P>) -> Result<T, Broken>
-    where
-        P: DerefMut<Target: Future<Output = T>>,
-    {
-        let mut main = Task::new(future, &self.shared.woken);
+    pub fn block_on<T>(&mut self, mut future: Pin<&mut impl Future<Output = T>>) -> Result<T, Broken> {
+        self.main.wake();
         loop {
             let now = self.shared.time.now();
             let mut busy = false;
@@ -117,7 +116,7 @@ impl<M: Machine> Runtime<M> {
                 busy |= state.take();
             }
             busy |= self.shared.woken.swap(false, Ordering::Relaxed);
-            let result = main.poll();
+            let result = self.main.poll(future.as_mut());
             self.poll();
             if let Some(result) = result {
                 return Ok(result);

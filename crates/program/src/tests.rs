@@ -331,7 +331,7 @@ fn streams_of_several_tasks_and_datagrams_pass() {
 }
 
 /// Memory for the least number of streams: twice that of 16 with 256 KB for each direction, and 64 KB.
-const LEAST: u64 = 2 * 16 * (576 << 10);
+pub(crate) const LEAST: u64 = 2 * 16 * (576 << 10);
 
 #[test]
 fn as_many_streams_are_accepted_as_the_memory_permits() {

@@ -3,6 +3,7 @@
 use super::abi::{Errno, O_NONBLOCK, O_RDWR, event};
 use super::socket::Socket;
 use crate::Program;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,7 +30,7 @@ pub(super) enum What {
     Null,
     /// `/dev/urandom`.
     Random,
-    Socket(Socket),
+    Socket(Box<Socket>),
 }
 
 impl File {

@@ -9,6 +9,7 @@ use super::ram::Parts;
 use super::socket::{Received, Socket};
 use super::{Calls, Reply, Stop};
 use crate::Network;
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use core::time::Duration;
@@ -124,7 +125,7 @@ impl<M: Machine> Calls<M> {
         }
         self.files.check_room()?;
         let socket = Socket::new(&self.network()?, is_v6, is_stream);
-        Ok(self.files.open(File::new(What::Socket(socket), flags & O_NONBLOCK != 0), 0)?)
+        Ok(self.files.open(File::new(What::Socket(Box::new(socket)), flags & O_NONBLOCK != 0), 0)?)
     }
 
     /// The fabric file's network, which exists from the first socket on.
@@ -205,7 +206,7 @@ impl<M: Machine> Calls<M> {
         if at != 0 {
             self.write_address(socket.is_v6, peer, at, len_at)?;
         }
-        Ok(self.files.open(File::new(What::Socket(socket), flags & O_NONBLOCK != 0), 0)?)
+        Ok(self.files.open(File::new(What::Socket(Box::new(socket)), flags & O_NONBLOCK != 0), 0)?)
     }
 
     /// Writes to a file, or sends.

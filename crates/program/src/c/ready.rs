@@ -62,8 +62,8 @@ impl<M: Machine> Calls<M> {
         }
         let found = self.look(most, |calls, files| {
             let mut found = 0;
-            for entry in entries.chunks_exact_mut(ENTRY) {
-                let &mut [a, b, c, d, low, high, ..] = entry else { continue };
+            for entry in entries.as_chunks_mut::<ENTRY>().0 {
+                let [a, b, c, d, low, high, ..] = *entry;
                 let (descriptor, wanted) =
                     (i32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([low, high]));
                 let come = match calls.files.get(descriptor as u64) {

@@ -3,7 +3,7 @@
 use super::abi::{AF_INET, AF_INET6, Errno, O_NONBLOCK, control, event, message, number, option};
 use super::ram::Ram;
 use super::{Calls, End};
-use crate::tests::{ADDRESS, Client, PEER, Script, World, machine, start};
+use crate::tests::{ADDRESS, Client, LEAST, PEER, Script, World, machine, start};
 use alloc::rc::Rc;
 use core::cell::RefCell;
 use core::net::SocketAddr;
@@ -26,7 +26,11 @@ struct Program {
 }
 
 fn program(settings: &[(&str, &str)], step: impl FnMut(&mut World) + 'static) -> Program {
-    let (host, channel, world) = machine(1, 64 << 20, step);
+    program_with(64 << 20, settings, step)
+}
+
+fn program_with(memory: u64, settings: &[(&str, &str)], step: impl FnMut(&mut World) + 'static) -> Program {
+    let (host, channel, world) = machine(1, memory, step);
     let ram = Ram::new([Region::private(BASE, BASE, (END - BASE) as usize)].into()).unwrap();
     let mut calls =
         Calls::new(host, channel, start(1, settings), ram, [HEAP, END], || Some(0x0123_4567_89ab_cdef));
@@ -167,6 +171,30 @@ fn a_server_echoes_streams_of_both_families() {
     assert_eq!(peers[0], mapped);
     assert_eq!(peers[1][..2], [0xfd, 0]);
     assert_eq!(program.exit(0).0, End::Returned);
+}
+
+#[test]
+fn a_listener_is_not_ready_while_there_are_as_many_streams_as_the_memory_permits() {
+    let mut clients: Vec<Client> = Vec::new();
+    let mut program = program_with(LEAST, ADDRESS, move |world| {
+        if clients.is_empty() {
+            clients = (0..20).map(|_| Client::new(world, false)).collect();
+        }
+    });
+    let listener = program.socket(1);
+    let any = program.address("0.0.0.0:7");
+    program.ok(number::BIND, &[listener, any, 16]);
+    program.ok(number::LISTEN, &[listener, 20]);
+    let streams: Vec<u64> = (0..16).map(|_| program.ok(number::ACCEPT, &[listener, 0, 0])).collect();
+    // Attack: peers that keep all streams, and make the program wait again and again.
+    for _ in 0..100 {
+        assert_eq!(program.poll(listener, event::IN, 1), 0);
+    }
+    let network = program.calls.network.clone().unwrap();
+    assert_eq!(network.with(|network, _| network.waiting()), 1);
+    program.ok(number::CLOSE, &[streams[0]]);
+    assert_eq!(program.poll(listener, event::IN, 1000), event::IN);
+    program.ok(number::ACCEPT, &[listener, 0, 0]);
 }
 
 /// A listener of the peer that answers what it gets with its length, and closes.
