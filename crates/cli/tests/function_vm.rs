@@ -9,7 +9,7 @@ use lab::{Lab, isolations, until};
 use ringway_client::Wait;
 use serde_json::Value;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {

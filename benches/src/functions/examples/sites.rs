@@ -75,6 +75,7 @@ macro_rules! example {
 }
 
 /// All examples that have keys.
+#[allow(clippy::needless_update, reason = "some examples name every field")]
 pub const EXAMPLES: &[Example] = &[
     example!("wire",),
     example!(
