@@ -67,6 +67,17 @@ impl MonitorFence {
         Ok(MonitorFence(calls::Filters::new(calls::ACCEPTING, calls::KVM)?))
     }
 
+    /// Applies a part of them, which takes a part of a millisecond too: from now on this process can only do what a
+    /// monitor or a function does, and what making its guest's memory and [`MonitorFence::confine`] or
+    /// [`confine_function`] need. Must be called before the first thread is started.
+    pub fn begin() -> Result<MonitorFence, HostError> {
+        let [first, second] = calls::Filters::halves(calls::ACCEPTING, calls::KVM)?;
+        rustix::thread::set_no_new_privs(true)
+            .map_err(|error| HostError::Call { call: "no_new_privs", error })?;
+        first.apply()?;
+        Ok(MonitorFence(second))
+    }
+
     /// Confines the monitor of a function's guest as [`confine_function`] does a function, before the guest's first
     /// instruction. The guest's memory is shared memory, which was made before, or, in a clone, `private` bytes of its
     /// own; the monitor may run the guest, and map rings for it.

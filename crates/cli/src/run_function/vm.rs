@@ -29,9 +29,12 @@ mod machine {
     pub struct Prepared(Option<Blank>, Option<MonitorFence>);
 
     impl Prepared {
-        /// An empty machine, and the filters of its monitor. What fails, fails again when it is needed, with a reason.
+        /// An empty machine, and the first part of its monitor's confinement. What fails, fails again when it is
+        /// needed, with a reason.
         pub fn new() -> Prepared {
-            Prepared(Blank::new().ok(), MonitorFence::new().ok())
+            let blank = Blank::new().ok();
+            let fence = blank.as_ref().and_then(|_| MonitorFence::begin().ok());
+            Prepared(blank, fence)
         }
 
         /// Both.

@@ -87,6 +87,46 @@ pub(super) const ACCEPTING: &[libc::c_long] = &[libc::SYS_accept4];
 /// snapshots.
 pub(super) const KVM: &[i64] = &[0xae80, 0x4020_ae46, 0x4040_ae79, 0x8090_ae81, 0x8138_ae83];
 
+/// Calls that the process makes only between the two halves of [`Filters::halves`]: it makes its memory, sets limits,
+/// and gives up its identity and the file system.
+const BETWEEN: &[libc::c_long] = &[
+    libc::SYS_memfd_create,
+    libc::SYS_ftruncate,
+    libc::SYS_openat,
+    libc::SYS_statx,
+    libc::SYS_newfstatat,
+    libc::SYS_prlimit64,
+    libc::SYS_capget,
+    libc::SYS_capset,
+    libc::SYS_setgroups,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_seccomp,
+];
+
+/// What `prctl` and `fcntl` may do.
+const OPTIONS: [libc::c_int; 2] = [libc::PR_SET_NAME, libc::PR_SET_VMA];
+const COMMANDS: [libc::c_int; 7] = [
+    libc::F_GETFD,
+    libc::F_SETFD,
+    libc::F_GETFL,
+    libc::F_SETFL,
+    libc::F_DUPFD_CLOEXEC,
+    libc::F_GET_SEALS,
+    libc::F_GETPIPE_SZ,
+];
+
+/// The calls of which an argument is one of some values: its number, and those values.
+fn chosen(controls: &[i64]) -> [(libc::c_long, u8, Vec<i64>); 3] {
+    [
+        (libc::SYS_prctl, 0, OPTIONS.map(i64::from).to_vec()),
+        (libc::SYS_fcntl, 1, COMMANDS.map(i64::from).to_vec()),
+        (libc::SYS_ioctl, 1, [&[libc::FIONBIO as i64], controls].concat()),
+    ]
+}
+
 /// Calls that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[libc::c_long] = &[libc::SYS_poll, libc::SYS_epoll_wait];
@@ -113,6 +153,31 @@ pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, B
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
+/// One argument is none of several values.
+fn none_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
+    let condition = |&value: &i64| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value as u32 as u64)
+    };
+    Ok(vec![SeccompRule::new(values.iter().map(condition).collect::<Result<_, _>>()?)?])
+}
+
+/// As [`rules`], with all that the process calls before the second half.
+fn wide(more: &[libc::c_long], controls: &[i64]) -> Result<Rules, BackendError> {
+    let mut rules = rules(more, controls)?;
+    rules.extend(chosen(controls).map(|(call, ..)| (call, Vec::new())));
+    rules.extend(BETWEEN.iter().map(|&call| (call, Vec::new())));
+    Ok(rules)
+}
+
+/// What [`wide`] permits beyond [`rules`].
+fn difference(controls: &[i64]) -> Result<Rules, BackendError> {
+    let mut rules: Rules = BETWEEN.iter().map(|&call| (call, Vec::new())).collect();
+    for (call, argument, values) in chosen(controls) {
+        rules.insert(call, none_of(argument, &values)?);
+    }
+    Ok(rules)
+}
+
 fn rules(more: &[libc::c_long], controls: &[i64]) -> Result<Rules, BackendError> {
     let mut rules: Rules = ALLOWED.iter().chain(OLD).chain(more).map(|&call| (call, Vec::new())).collect();
     // Attack: execution of code written to memory.
@@ -125,21 +190,12 @@ fn rules(more: &[libc::c_long], controls: &[i64]) -> Result<Rules, BackendError>
     // Threads, but no processes.
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, when(0, SeccompCmpOp::MaskedEq(thread), thread)?);
-    rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME.into(), libc::PR_SET_VMA.into()])?);
     rules.insert(libc::SYS_sched_setaffinity, one_of(0, &[0])?);
     // Signals to ourselves, for `abort`.
     rules.insert(libc::SYS_tgkill, one_of(0, &[std::process::id().into()])?);
-    let commands = [
-        libc::F_GETFD,
-        libc::F_SETFD,
-        libc::F_GETFL,
-        libc::F_SETFL,
-        libc::F_DUPFD_CLOEXEC,
-        libc::F_GET_SEALS,
-        libc::F_GETPIPE_SZ,
-    ];
-    rules.insert(libc::SYS_fcntl, one_of(1, &commands.map(i64::from))?);
-    rules.insert(libc::SYS_ioctl, one_of(1, &[&[libc::FIONBIO as i64], controls].concat())?);
+    for (call, argument, values) in chosen(controls) {
+        rules.insert(call, one_of(argument, &values)?);
+    }
     Ok(rules)
 }
 
@@ -166,14 +222,22 @@ pub(super) fn older() -> Result<BpfProgram, HostError> {
 
 /// The filters of this process, which allow some more calls.
 #[derive(Debug)]
-pub(super) struct Filters([BpfProgram; 2]);
+pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
     /// They allow the calls of `more` and the `ioctl`s of `controls` too.
     pub fn new(more: &[libc::c_long], controls: &[i64]) -> Result<Filters, HostError> {
         let main = program(rules(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?;
         // The stricter filter is loaded last: it forbids loading further ones.
-        Ok(Filters([older()?, main]))
+        Ok(Filters(vec![older()?, main]))
+    }
+
+    /// The same in two halves: the kernel, which tries a filter with each call, needs long for the first one. Between
+    /// them the process may set itself up and give up its privileges.
+    pub fn halves(more: &[libc::c_long], controls: &[i64]) -> Result<[Filters; 2], HostError> {
+        let first = program(wide(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?;
+        let second = program(difference(controls), SeccompAction::Allow, refuse(libc::EPERM))?;
+        Ok([Filters(vec![older()?, first]), Filters(vec![second])])
     }
 
     /// Applies them to every thread of this process.
@@ -184,5 +248,72 @@ impl Filters {
             })?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a filter says about a call.
+    fn verdict(program: &BpfProgram, call: i64, arguments: [u64; 6]) -> u32 {
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let step = &program[at];
+            at += 1;
+            let choose = |yes: bool| usize::from(if yes { step.jt } else { step.jf });
+            match step.code {
+                0x20 => {
+                    value = match step.k {
+                        0 => call as u32,
+                        4 if cfg!(target_arch = "x86_64") => 0xc000_003e,
+                        4 => 0xc000_00b7,
+                        field => {
+                            let argument = arguments[(field as usize - 16) / 8];
+                            (argument >> ((field as usize - 16) % 8 * 8)) as u32
+                        }
+                    }
+                }
+                0x05 => at += step.k as usize,
+                0x15 => at += choose(value == step.k),
+                0x25 => at += choose(value > step.k),
+                0x35 => at += choose(value >= step.k),
+                0x54 => value &= step.k,
+                0x06 => return step.k,
+                code => panic!("an instruction that no filter has: {code:#x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn both_halves_permit_together_what_the_whole_permits() {
+        const ALLOW: u32 = 0x7fff_0000;
+        let whole = Filters::new(ACCEPTING, KVM).unwrap();
+        let [first, second] = Filters::halves(ACCEPTING, KVM).unwrap();
+        let all = |filters: &[&Filters], call, arguments| {
+            let mut programs = filters.iter().flat_map(|filters| &filters.0);
+            programs.all(|program| verdict(program, call, arguments) == ALLOW)
+        };
+        let mut permitted = [0; 2];
+        for call in 0..600 {
+            for word in 0..256 {
+                // Small numbers, one bit each, and the requests of KVM and of sockets.
+                let request = [&[0x5421, 0xae01, 0xae80], KVM].concat();
+                let word = match word {
+                    0..64 => word,
+                    64..96 => 1 << (word - 64),
+                    other => request[other as usize % request.len()] as u64,
+                };
+                let arguments = [word; 6];
+                let is_allowed = all(&[&whole], call, arguments);
+                assert_eq!(all(&[&first, &second], call, arguments), is_allowed, "{call} {word:#x}");
+                assert!(all(&[&first], call, arguments) || !is_allowed, "{call} {word:#x}");
+                permitted[usize::from(is_allowed)] += 1;
+            }
+        }
+        assert!(permitted.iter().all(|count| *count > 10_000), "{permitted:?}");
+        for call in BETWEEN {
+            assert!(all(&[&first], *call, [1; 6]) && !all(&[&whole], *call, [1; 6]), "{call}");
+        }
     }
 }
