@@ -10,7 +10,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::future::Future;
-use core::pin::{Pin, pin};
+use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use ringway_ring::Broken;
 use ringway_tiny::channel::{Channel, ToMonitor};
@@ -76,8 +76,9 @@ where
     F: Future<Output = Result<(), Error>> + 'static,
 {
     let mut runtime = Runtime::new(host, channel, start);
-    let main = pin!(main(runtime.program()));
-    match runtime.block_on(main) {
+    // It may be large, and the stack is not.
+    let mut main = Box::pin(main(runtime.program()));
+    match runtime.block_on(main.as_mut()) {
         Ok(result) => runtime.end(result),
         Err(Broken::Index | Broken::Buffer) => End::Monitor,
     }
