@@ -27,9 +27,22 @@ fn ordered(link: &Link) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
     }
 }
 
-/// Value of `oom_score_adj`: if the host has no memory left, the kernel ends functions before the processes of their
-/// fabric, of whose memory they have none, and which start them again.
-const OOM_SCORE: &str = "300";
+/// What a function has more of `oom_score_adj` than `control`: if the host has no memory left, the kernel ends
+/// functions before the processes of their fabric, of whose memory they have none, and which start them again.
+const OOM_SCORE: i32 = 300;
+/// The largest value of `oom_score_adj`.
+const MOST_OOM_SCORE: i32 = 1000;
+
+/// Makes the kernel end this process earlier than `control`, from which its value is inherited. Where that fails, the
+/// kernel chooses by memory.
+fn go_first() {
+    let file = "/proc/self/oom_score_adj";
+    let inherited = std::fs::read_to_string(file).ok().and_then(|score| score.trim().parse::<i32>().ok());
+    if let Some(inherited) = inherited {
+        let score = inherited.saturating_add(OOM_SCORE).min(MOST_OOM_SCORE);
+        let _ = std::fs::write(file, score.to_string());
+    }
+}
 
 /// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
 pub fn run() -> Result<(), Fail> {
@@ -41,8 +54,7 @@ pub fn run() -> Result<(), Fail> {
     let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
-    // Where it fails, the kernel chooses by memory.
-    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    go_first();
     let link = Arc::new(Link::new(stdin));
     let (start, descriptors, prepared) = ordered(&link)?;
     let mut descriptors = descriptors.into_iter();

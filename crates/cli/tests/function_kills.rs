@@ -186,7 +186,7 @@ fn a_function_killed_while_it_is_created_leaves_nothing() {
             let own = function(&rig.lab, "one")["pid"].as_u64().unwrap();
             until("no other process runs", || processes(control).len() == rig.before[0]);
             let (status, answer) = std::thread::scope(|scope| {
-                let creating = scope.spawn(&create);
+                let creating = scope.spawn(create);
                 let mut pid = 0;
                 until("its process is there", || {
                     pid = function(&rig.lab, "new")["pid"].as_u64().unwrap_or(0);

@@ -3,8 +3,9 @@
 
 mod lab;
 
+use lab::api::{function, is_running, processes};
 use lab::http::{answer, ask};
-use lab::vms::{control, count, exchange, fabric, function, is_running, mirror, monitors, program};
+use lab::vms::{control, count, exchange, fabric, mirror, program};
 use lab::{Lab, isolations, until};
 use ringway_client::Wait;
 use serde_json::Value;
@@ -205,7 +206,7 @@ fn a_process_waits_for_the_next_function_in_a_vm_and_goes_with_the_last() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("it runs", || is_running(&lab, "one"));
     let control = control(&lab);
-    let monitors = || monitors(control);
+    let monitors = || processes(control);
     let pid = |name: &str| function(&lab, name)["pid"].as_u64().unwrap();
     until("there is a spare process", || monitors().len() == 2);
     let spare = *monitors().iter().find(|monitor| **monitor != pid("one")).unwrap();

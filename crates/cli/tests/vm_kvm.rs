@@ -3,7 +3,8 @@
 
 mod lab;
 
-use lab::vms::{control, exchange, fabric, function, is_running, kill, mirror, monitors, program};
+use lab::api::{function, is_running, kill, processes};
+use lab::vms::{control, exchange, fabric, mirror, program};
 use lab::{Lab, isolations, until};
 use serde_json::Value;
 use std::process::Command;
@@ -92,7 +93,7 @@ fn vms_go_on_where_kvm_vanishes_and_are_restarted_when_it_is_back() {
     let control = control(&lab);
     // The one that waits has opened KVM already.
     until("a process waits", || {
-        let all = monitors(control);
+        let all = processes(control);
         all.len() == 3 && all.into_iter().all(has_cpu)
     });
     change(&lab, TAKE);

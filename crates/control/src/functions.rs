@@ -2,8 +2,11 @@
 
 mod moving;
 mod starts;
+mod view;
 
-use crate::api::{Departure, FunctionView, SnapshotView};
+pub use view::{Late, Phase};
+
+use crate::api::{Departure, SnapshotView};
 use crate::engine::{Answer, Inbox, Message};
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
@@ -47,6 +50,9 @@ pub enum FunctionError {
     /// It is not running.
     #[error("function {0} does not run; start it with `ringway function start {0}`")]
     NotRunning(String),
+    /// It does not answer before it starts.
+    #[error("function {0} waits for its turn to start")]
+    Queued(String),
     /// It is suspended, and so does not answer.
     #[error("function {0} is suspended; `ringway function resume {0}` lets it go on")]
     Suspended(String),
@@ -119,6 +125,8 @@ struct Record {
     life: Life,
     /// Number of its current process; events of earlier ones are ignored.
     turn: u64,
+    /// How often it was launched.
+    launches: u64,
     started: Instant,
     restarts: u64,
     quick: usize,
@@ -205,41 +213,6 @@ enum What {
     Look,
 }
 
-/// Whether frames for a function that starts with them must wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Late {
-    /// It starts, or will with the first of them.
-    Yes,
-    /// It runs, and may lack its ports.
-    Runs,
-    /// It was stopped, or ended and waits for its restart.
-    No,
-}
-
-/// What a function is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// It was stopped, or never started.
-    Stopped,
-    /// It starts when it is needed.
-    Dormant,
-    /// It starts, or waits for its turn.
-    Starting,
-    /// Its configuration runs.
-    Up,
-    /// It keeps its state.
-    Suspended,
-    /// It ended, and is restarted after a delay.
-    Ended,
-}
-
-impl Phase {
-    /// Whether it has, or will soon have, a process or a place on a worker.
-    pub fn runs(self) -> bool {
-        !matches!(self, Phase::Stopped | Phase::Dormant)
-    }
-}
-
 /// All functions of a fabric.
 pub struct Functions {
     records: BTreeMap<String, Record>,
@@ -256,6 +229,8 @@ pub struct Functions {
     queue: VecDeque<String>,
     /// Whether [`What::Look`] comes.
     looks: bool,
+    /// A start that takes longer does not keep others waiting any more.
+    slow: Duration,
 }
 
 impl Functions {
@@ -271,6 +246,7 @@ impl Functions {
             spares: Spares::default(),
             queue: VecDeque::new(),
             looks: false,
+            slow: starts::SLOW,
         }
     }
 
@@ -290,6 +266,7 @@ impl Functions {
             socket,
             life: Life::Stopped,
             turn: 0,
+            launches: 0,
             started: Instant::now(),
             restarts: 0,
             quick: 0,
@@ -375,7 +352,8 @@ impl Functions {
         Ok(())
     }
 
-    /// Starts it. A failure is recorded as the function's reason, and retried after a delay.
+    /// Starts it. A failure is recorded as the function's reason, and retried after a delay, except for a function that
+    /// was requested at run time.
     fn launch_now(&mut self, name: &str) {
         self.turn += 1;
         let turn = self.turn;
@@ -411,6 +389,7 @@ impl Functions {
             self.spares.refill(&self.arguments);
         }
         (record.turn, record.draining) = (turn, false);
+        record.launches += 1;
         record.fallback.clear();
         record.started = Instant::now();
         match started {
@@ -425,6 +404,10 @@ impl Functions {
                         let _ = inbox.send(Message::Function(late));
                     });
                 }
+            }
+            // It is removed: see `abandon_failed`.
+            Err(error) if record.awaited.is_some() => {
+                (record.life, record.reason) = (Life::Waiting, error.to_string());
             }
             Err(error) => self.again(name, error.to_string()),
         }
@@ -542,11 +525,14 @@ impl Functions {
         }
     }
 
-    /// Records a configuration that a running function has taken over; its restarts use it.
-    pub fn updated(&mut self, name: &str, text: String) -> Result<Configuration, FunctionError> {
+    /// Records a configuration that a function has taken over in the launch of this number, of which
+    /// [`Functions::socket`] tells; its restarts use it. In launch 0 it did not run.
+    pub fn updated(&mut self, name: &str, launch: u64, text: String) -> Result<Configuration, FunctionError> {
         let record = self.record(name)?;
         record.function.configuration = Configuration { file: None, text };
-        if let Life::Running { up: false, runner, .. } = &record.life {
+        if let Life::Running { runner, .. } = &record.life
+            && record.launches != launch
+        {
             // It ended behind its answer, and was started with the former configuration.
             runner.kill();
         }
@@ -667,42 +653,18 @@ impl Functions {
         Ok(())
     }
 
-    /// Path of the socket for a running function's handlers.
-    pub fn socket(&mut self, name: &str) -> Result<PathBuf, FunctionError> {
+    /// Path of the socket for a running function's handlers, and the number of the launch that answers there.
+    pub fn socket(&mut self, name: &str) -> Result<(PathBuf, u64), FunctionError> {
         let record = self.record(name)?;
         match record.life {
             _ if record.function.program.is_some() => Err(FunctionError::Program(name.into())),
             Life::Stopped | Life::Dormant => Err(FunctionError::NotRunning(name.into())),
+            // What is written would wait in the socket, and be executed once nobody waits for the answer any more.
+            Life::Queued => Err(FunctionError::Queued(name.into())),
             Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
-            Life::Running { .. } | Life::Queued | Life::Waiting => Ok(record.socket.clone()),
-        }
-    }
-
-    /// Whether its configuration runs.
-    ///
-    /// # Errors
-    /// It has ended, or does not exist.
-    pub fn is_up(&self, name: &str) -> Result<bool, FunctionError> {
-        let record = self.records.get(name).ok_or_else(|| FunctionError::Unknown(name.into()))?;
-        match &record.life {
-            Life::Running { up, .. } => Ok(*up),
-            Life::Queued => Ok(false),
-            Life::Stopped | Life::Dormant => {
-                Err(FunctionError::Unready(name.into(), "it was stopped".into()))
-            }
-            Life::Waiting => Err(FunctionError::Unready(name.into(), record.reason.clone())),
-        }
-    }
-
-    /// What a function is doing; an unknown one is stopped.
-    pub fn phase(&self, name: &str) -> Phase {
-        match self.records.get(name).map(|record| &record.life) {
-            Some(Life::Stopped) | None => Phase::Stopped,
-            Some(Life::Dormant) => Phase::Dormant,
-            Some(Life::Waiting) => Phase::Ended,
-            Some(Life::Running { suspended: true, .. }) => Phase::Suspended,
-            Some(Life::Running { up: true, .. }) => Phase::Up,
-            Some(Life::Running { up: false, .. } | Life::Queued) => Phase::Starting,
+            Life::Running { .. } => Ok((record.socket.clone(), record.launches)),
+            // It answers once it is restarted.
+            Life::Waiting => Ok((record.socket.clone(), record.launches + 1)),
         }
     }
 
@@ -733,55 +695,6 @@ impl Functions {
             // It can't run already.
             let _ = self.start(name);
         }
-    }
-
-    /// Whether frames for a function that starts with them must wait.
-    pub fn is_late(&self, name: &str) -> Late {
-        match self.records.get(name).map(|record| &record.life) {
-            Some(Life::Running { up: true, .. }) => Late::Runs,
-            Some(Life::Running { .. } | Life::Queued | Life::Dormant) => Late::Yes,
-            Some(Life::Stopped | Life::Waiting) | None => Late::No,
-        }
-    }
-
-    /// Number of functions.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// All functions, for the API.
-    pub fn view(&self) -> Vec<FunctionView> {
-        self.records.iter().map(|(name, record)| view(name, record)).collect()
-    }
-}
-
-fn view(name: &str, record: &Record) -> FunctionView {
-    let (state, pid) = match &record.life {
-        Life::Stopped => ("stopped", 0),
-        Life::Dormant => ("dormant", 0),
-        Life::Queued => ("queued", 0),
-        Life::Running { runner, suspended: true, .. } => ("suspended", runner.pid()),
-        Life::Running { runner, up: true, .. } if record.draining => ("draining", runner.pid()),
-        Life::Running { runner, up: true, .. } => ("running", runner.pid()),
-        Life::Running { runner, up: false, .. } => ("starting", runner.pid()),
-        Life::Waiting => ("ended", 0),
-    };
-    FunctionView {
-        name: name.into(),
-        state: state.into(),
-        isolation: match &*record.fallback {
-            "" => record.function.isolation.name().into(),
-            _ => Isolation::Process.name().into(),
-        },
-        pid,
-        ports: record.function.fabric_ports(),
-        configuration: record.function.file().map_or("inline".into(), |file| file.display().to_string()),
-        handlers: record.socket.display().to_string(),
-        restarts: record.restarts,
-        reason: match &*record.reason {
-            "" if !record.fallback.is_empty() => format!("a process instead of a VM: {}", record.fallback),
-            reason => reason.into(),
-        },
     }
 }
 

@@ -1,23 +1,14 @@
 //! Requests to a fabric's API without the program, whose start would take longer than what is examined; and what a
 //! fabric's processes hold.
-use super::Lab;
+use super::{Lab, http};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The status and the body of the answer to a request.
 pub fn ask(lab: &Lab, method: &str, path: &str, body: &Value) -> (u16, Value) {
-    let mut api = UnixStream::connect(lab.socket("api.sock")).unwrap();
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let head = format!("{method} /v1/{path} HTTP/1.1\r\nhost: ringway\r\nconnection: close\r\n");
-    let kind = format!("content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    api.write_all(format!("{head}{kind}").as_bytes()).unwrap();
-    let mut answer = String::new();
-    api.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap_or_default())
+    let (status, body) = http::answer(http::ask(lab, method, &format!("/v1/{path}"), body));
+    (status, serde_json::from_str(&body).unwrap_or_default())
 }
 
 /// A request that must succeed.
@@ -37,12 +28,17 @@ pub fn is_running(lab: &Lab, name: &str) -> bool {
     function(lab, name)["state"] == "running"
 }
 
+/// A function's process; 0 if there is none.
+pub fn pid(lab: &Lab, name: &str) -> u64 {
+    function(lab, name)["pid"].as_u64().unwrap_or_default()
+}
+
 /// Stops a function and starts it; returns the process of the start, 0 if there is none.
 pub fn restart(lab: &Lab, name: &str) -> u64 {
     for what in ["stop", "start"] {
         order(lab, "POST", &format!("functions/{name}/{what}"), &Value::Null);
     }
-    function(lab, name)["pid"].as_u64().unwrap()
+    pid(lab, name)
 }
 
 /// Replaces a function's configuration; returns the status of the answer.
@@ -52,8 +48,8 @@ pub fn update(lab: &Lab, name: &str, click: &str) -> u16 {
 
 /// Kills a process, which may have ended already; 0 is none.
 pub fn kill(pid: u64) {
-    if pid > 0 {
-        let _ = Command::new("kill").args(["-9", &pid.to_string()]).output();
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, Signal::KILL);
     }
 }
 
@@ -62,7 +58,7 @@ pub fn fabric(lab: &Lab) -> Value {
     order(lab, "GET", "fabric", &Value::Null)
 }
 
-/// The processes of functions, those that wait for one included.
+/// The processes of functions, monitors of VMs too, and those that wait for one.
 pub fn processes(control: u64) -> Vec<u64> {
     let tasks = std::fs::read_dir(format!("/proc/{control}/task")).unwrap();
     let children =

@@ -25,10 +25,3 @@ pub fn answer(mut stream: UnixStream) -> (u16, String) {
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.into())
 }
-
-/// The function's process as the API shows it; 0 if there is none.
-pub fn pid(lab: &Lab, name: &str) -> u64 {
-    let (_, body) = answer(ask(lab, "GET", "/v1/functions", &Value::Null));
-    let all: Vec<Value> = serde_json::from_str(&body).unwrap();
-    all.iter().find(|one| one["name"] == name).map_or(0, |one| one["pid"].as_u64().unwrap())
-}

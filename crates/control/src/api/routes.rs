@@ -504,15 +504,17 @@ async fn update_function(
 
 /// Replaces the configuration of one instance of a function.
 async fn update_one(inbox: &Inbox, name: String, configuration: &str, runs: bool) -> Result<(), Failure> {
+    let mut launch = 0;
     if runs {
-        let socket = ask(inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
+        let (socket, number) = ask(inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
+        launch = number;
         let written = handlers::write(&socket, "hotconfig", configuration.as_bytes()).await;
         written.map_err(|error| match error {
             HandlerError::Refused(why) => Failure::Wrong(trouble(refusal(&name, &why))),
             error => error.into(),
         })?;
     }
-    ask(inbox, |answer| Ask::UpdatedFunction(name, configuration.into(), answer)).await
+    ask(inbox, |answer| Ask::UpdatedFunction(name, launch, configuration.into(), answer)).await
 }
 
 /// How long packets are counted.
@@ -572,7 +574,7 @@ async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) ->
 }
 
 async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphView, Failure> {
-    let socket = ask(inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let (socket, _) = ask(inbox, |answer| Ask::Handlers(name, answer)).await?;
     let time = sample.time();
     // A task of its own ends the profile even if the client disconnects.
     let sample = tokio::spawn(async move { graph::sample(&socket, time).await });
@@ -625,7 +627,7 @@ async fn read_handler(
     State(inbox): State<Inbox>,
     Path((name, handler)): Path<(String, String)>,
 ) -> Result<Json<HandlerValue>, Failure> {
-    let socket = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let (socket, _) = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
     let value = handlers::read(&socket, &handler).await?;
     Ok(Json(HandlerValue { value: String::from_utf8_lossy(&value).into_owned() }))
 }
@@ -643,7 +645,7 @@ async fn write_handler(
     value: Result<Json<HandlerValue>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(value) = value.map_err(unread)?;
-    let socket = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let (socket, _) = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
     handlers::write(&socket, &handler, value.value.as_bytes()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -362,8 +362,8 @@ pub struct GuestView {
 pub struct FunctionView {
     /// Its name.
     pub name: String,
-    /// `stopped`, `dormant` (it starts with the first frame), `queued` (it starts once fewer others do), `starting`,
-    /// `running`, `suspended`, or `ended` (and about to be restarted).
+    /// `stopped`, `dormant` (it starts when it is needed), `queued` (it starts once fewer others do), `starting`,
+    /// `running`, `draining` (an instance that gets no new flows), `suspended`, or `ended` (and about to be restarted).
     pub state: String,
     /// Process ID; 0 if it does not run.
     pub pid: u32,

@@ -126,9 +126,13 @@ impl Engine {
     /// Waits until these functions run. While the fabric comes up, nothing is waited for.
     async fn await_functions(&mut self, names: &[String]) -> Result<(), EngineError> {
         let limit = self.fabric.start_limit;
-        let end = Instant::now() + limit;
+        let mut end = Instant::now() + limit;
         for name in names {
             while self.messages.is_some() && !self.functions.is_up(name)? {
+                if self.functions.is_queued(name) {
+                    // Its start has not begun.
+                    end = Instant::now() + limit;
+                }
                 let rest = end.saturating_duration_since(Instant::now());
                 if rest.is_zero() {
                     let why = format!("it needs more than {} s", limit.as_secs_f64());

@@ -90,10 +90,10 @@ pub enum Ask {
     Clone(String, NewClone, Answer<()>),
     /// Suspend a function, or resume it.
     SuspendFunction(String, bool, Answer<()>),
-    /// A running function has taken over this configuration.
-    UpdatedFunction(String, String, Answer<()>),
-    /// Path of the socket for a running function's handlers.
-    Handlers(String, Answer<PathBuf>),
+    /// A function has taken over this configuration, in the launch of that number; 0 if it did not run.
+    UpdatedFunction(String, u64, String, Answer<()>),
+    /// Path of the socket for a running function's handlers, and the number of the launch that answers there.
+    Handlers(String, Answer<(PathBuf, u64)>),
     /// Turn a port's carrier on or off.
     SetCarrier(String, bool, Answer<()>),
     /// Change the fabric to this file.
@@ -165,8 +165,8 @@ impl Engine {
             Ask::SuspendFunction(name, suspend, answer) => {
                 drop(answer.send(self.suspend_function(&name, suspend).map_err(Failure::from)))
             }
-            Ask::UpdatedFunction(name, text, answer) => {
-                drop(answer.send(self.updated_function(&name, text).map_err(Failure::from)))
+            Ask::UpdatedFunction(name, launch, text, answer) => {
+                drop(answer.send(self.updated_function(&name, launch, text).map_err(Failure::from)))
             }
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
@@ -302,8 +302,8 @@ impl Engine {
         Ok(())
     }
 
-    fn updated_function(&mut self, name: &str, text: String) -> Result<(), FunctionError> {
-        let configuration = self.functions.updated(name, text)?;
+    fn updated_function(&mut self, name: &str, launch: u64, text: String) -> Result<(), FunctionError> {
+        let configuration = self.functions.updated(name, launch, text)?;
         let function = self.fabric.functions.iter_mut().find(|function| function.name == name);
         function.into_iter().for_each(|function| function.configuration = configuration.clone());
         Ok(())

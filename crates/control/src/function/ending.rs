@@ -15,14 +15,17 @@ fn count(vmstat: &str) -> u64 {
     count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Why a process may have been killed.
-const EXHAUSTED: &str = "the host's memory, or that of the control group, was used up while it ran, and the \
-                         kernel ended processes";
-
-/// The status in words; `more` processes were ended for lack of memory while it ran.
-pub fn in_words(status: ExitStatus, more: u64) -> String {
+/// The status in words; the kernel has ended `more` processes of the host for lack of memory while it ran, of which it
+/// may be one unless it is `ours`: killed by this process.
+pub fn in_words(status: ExitStatus, more: u64, ours: bool) -> String {
     match status.signal() {
-        Some(signal) if signal == Signal::KILL.as_raw() && more > 0 => format!("{status}: {EXHAUSTED}"),
+        Some(signal) if signal == Signal::KILL.as_raw() && more > 0 && !ours => {
+            let processes = if more == 1 { "process" } else { "processes" };
+            format!(
+                "{status}: perhaps for lack of memory: the kernel has ended {more} {processes} of this host \
+                 for that since it started"
+            )
+        }
         // Of memory that is a file's, a page that can't be had is this signal.
         Some(signal) if signal == Signal::BUS.as_raw() => {
             format!("{status}: there was no page for its shared memory, as when the host has none left")
@@ -39,10 +42,14 @@ mod tests {
     fn a_lack_of_memory_is_told_from_other_ends() {
         assert_eq!(count("nr_free_pages 7\noom_kill 12\nnuma_hit 3\n"), 12);
         assert_eq!(count("oom_kill_something 12\n"), 0);
-        let words = |raw, more| in_words(ExitStatus::from_raw(raw), more);
+        let words = |raw, more| in_words(ExitStatus::from_raw(raw), more, false);
         assert_eq!(words(9, 0), "signal: 9 (SIGKILL)");
-        assert!(
-            words(9, 1).starts_with("signal: 9 (SIGKILL): the host's memory, or that of the control group")
+        assert!(words(9, 1).starts_with("signal: 9 (SIGKILL): perhaps for lack of memory"));
+        assert!(words(9, 1).contains("1 process of") && words(9, 2).contains("2 processes of"));
+        assert_eq!(
+            in_words(ExitStatus::from_raw(9), 1, true),
+            "signal: 9 (SIGKILL)",
+            "killed by this process"
         );
         assert!(words(7, 0).starts_with("signal: 7 (SIGBUS)") && words(7, 0).contains("no page"));
         assert_eq!(words(0x100, 5), "exit status: 1");

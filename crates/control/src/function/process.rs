@@ -11,13 +11,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 
 /// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
     descriptor: OwnedFd,
+    /// Whether this process has killed it.
+    killed: Arc<AtomicBool>,
     /// The link to the process, which ends when the link is closed.
     link: Arc<Link>,
 }
@@ -28,38 +31,39 @@ impl Process {
         let Launch { name, start, arguments, spare, listener, memory, doors, tell, .. } = launch;
         let (keeper, asker) = UnixStream::pair()?;
         let waiting = spare.map_or_else(|| Spare::own(arguments), Ok)?;
+        let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
+        let killed = Arc::new(AtomicBool::new(false));
+        let (give, given) = mpsc::channel();
+        let (owner, ours, end) = (name.to_string(), killed.clone(), tell.clone());
+        // The first thread: whatever fails below, it waits for the process, which otherwise stays a zombie.
+        thread("ends").spawn(move || {
+            if let Ok(child) = given.recv() {
+                end(What::Ended(ended(&owner, child, &ours)));
+            }
+        })?;
         let (mut child, link) = waiting.take()?;
         let link = Arc::new(link);
         let process = match identify(&child) {
-            Ok(descriptor) => Process { pid: child.id(), descriptor, link: link.clone() },
+            Ok(descriptor) => Process { pid: child.id(), descriptor, killed, link: link.clone() },
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(error);
             }
         };
-        let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
+        let out = child.stdout.take();
+        // Can't fail: the thread waits for it.
+        let _ = give.send(child);
         thread("doors").spawn(move || open_doors(&keeper, &doors))?;
-        let (receiver, told) = (link.clone(), tell.clone());
+        let receiver = link.clone();
         thread("says").spawn(move || {
             while let Ok((what, _)) = receiver.receive::<FunctionMessage>() {
-                told(What::Message(what));
+                tell(What::Message(what));
             }
         })?;
-        let (mut out, errors) = (child.stdout.take(), child.stderr.take());
-        let owner = name.to_string();
         let printer = name.to_string();
         // Both pipes are read until their end; the process would block on a full pipe.
-        thread("prints").spawn(move || out.take().map(|out| lines::log(&printer, out)))?;
-        thread("ends").spawn(move || {
-            let killed = ending::killed_for_memory();
-            let last = errors.map(|errors| lines::log(&owner, errors)).unwrap_or_default();
-            let status = match child.wait() {
-                Ok(status) => ending::in_words(status, ending::killed_for_memory().saturating_sub(killed)),
-                Err(error) => error.to_string(),
-            };
-            tell(What::Ended(Ended { status, last: last.join("; ") }));
-        })?;
+        thread("prints").spawn(move || out.map(|out| lines::log(&printer, out)))?;
         // If the process has ended already, the thread that waits for it reports that.
         let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
         descriptors.extend(memory.map(AsFd::as_fd));
@@ -94,6 +98,7 @@ impl Runner for Process {
     }
 
     fn kill(&self) {
+        self.killed.store(true, Relaxed);
         let _ = pidfd_send_signal(&self.descriptor, Signal::KILL);
     }
 
@@ -108,6 +113,20 @@ impl Drop for Process {
         self.kill();
         let _ = rustix::net::shutdown(self.link.as_fd(), rustix::net::Shutdown::Both);
     }
+}
+
+/// Logs what a function's process writes as errors until its end, and waits for that.
+fn ended(name: &str, mut child: Child, ours: &AtomicBool) -> Ended {
+    let before = ending::killed_for_memory();
+    let last = child.stderr.take().map(|errors| lines::log(name, errors)).unwrap_or_default();
+    let status = match child.wait() {
+        Ok(status) => {
+            let more = ending::killed_for_memory().saturating_sub(before);
+            ending::in_words(status, more, ours.load(Relaxed))
+        }
+        Err(error) => error.to_string(),
+    };
+    Ended { status, last: last.join("; ") }
 }
 
 fn identify(child: &Child) -> io::Result<OwnedFd> {

@@ -4,13 +4,13 @@ use super::{FunctionEvent, Functions, Life, What};
 use crate::engine::Message;
 use std::time::Duration;
 
-/// Functions that start at the same time.
+/// Functions that start at the same time, of those that began in the last 2 s.
 ///
 /// Attack: thousands of requests at once, each of which would have a process or a virtual machine that builds its
 /// configuration.
 pub const STARTS: usize = 64;
 /// A start that takes longer does not keep others waiting any more. Attack: configurations that take long to build.
-const SLOW: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 2 });
+pub(super) const SLOW: Duration = Duration::from_secs(2);
 /// Interval at which it is looked whether a slow start, or one that was stopped, makes room.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -19,7 +19,7 @@ impl Functions {
     fn has_room(&self) -> bool {
         let starts = self.records.values().filter(|record| {
             matches!(record.life, Life::Running { up: false, suspended: false, .. })
-                && record.started.elapsed() < SLOW
+                && record.started.elapsed() < self.slow
         });
         starts.count() < STARTS
     }
@@ -88,9 +88,10 @@ mod tests {
     use crate::file::{Host, read};
     use crate::function::FunctionMessage;
     use crate::function::runner::What as Said;
+    use crate::functions::FunctionError;
     use std::ffi::OsString;
     use std::io::Read;
-    use std::path::Path;
+    use std::path::PathBuf;
     use tokio::sync::{mpsc, oneshot};
 
     /// What runs the functions of the other test: this program with this test alone, which never says that it is up.
@@ -102,53 +103,121 @@ mod tests {
         }
     }
 
-    fn count(functions: &Functions, state: &str) -> usize {
-        functions.view().iter().filter(|view| view.state == state).count()
+    /// Functions that never come up, all requested at once, and what their fabric tells.
+    struct Crowd {
+        functions: Functions,
+        names: Vec<String>,
+        answers: Vec<oneshot::Receiver<Result<(), Failure>>>,
+        messages: mpsc::UnboundedReceiver<Message>,
+        folder: PathBuf,
+    }
+
+    impl Crowd {
+        fn new(name: &str, count: usize) -> Crowd {
+            let port = |number| format!("[port.p{number}]\nkind='ring'\nsocket='p{number}'\nswitch='s'\n");
+            let function = |number| format!("[function.f{number}]\nclick='Idle;'\nport='p{number}'\n");
+            let text: String = (0..count).map(|number| port(number) + &function(number)).collect();
+            let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+            let fabric = read("f", &format!("[switch.s]\n{text}"), &host).unwrap();
+            let own = module_path!().split_once("::").unwrap().1;
+            let arguments =
+                ["--exact", &format!("{own}::a_function_that_never_comes_up")].map(OsString::from);
+            let (inbox, messages) = mpsc::unbounded_channel();
+            let mut functions = Functions::new("f", arguments.to_vec(), inbox);
+            functions.slow = Duration::from_secs(3600);
+            let folder = std::env::temp_dir().join(format!("ringway-starts-{name}-{}", std::process::id()));
+            let mut answers = Vec::new();
+            for function in &fabric.functions {
+                let (answer, answered) = oneshot::channel();
+                assert!(functions.create(function, &fabric, &folder, answer));
+                answers.push(answered);
+            }
+            let names = fabric.functions.iter().map(|function| function.name.clone()).collect();
+            Crowd { functions, names, answers, messages, folder }
+        }
+
+        /// How many start, wait for their turn, and run.
+        fn states(&self) -> [usize; 3] {
+            let views = self.functions.view();
+            ["starting", "queued", "running"]
+                .map(|state| views.iter().filter(|one| one.state == state).count())
+        }
+
+        fn say(&mut self, name: &str, what: FunctionMessage) -> Vec<String> {
+            let turn = self.functions.records[name].turn;
+            self.functions.handle_event(FunctionEvent::of(name, turn, Said::Message(what)))
+        }
+
+        /// Waits for an event.
+        async fn event(&mut self, is_it: impl Fn(&FunctionEvent) -> bool) -> FunctionEvent {
+            loop {
+                match self.messages.recv().await.unwrap() {
+                    Message::Function(event) if is_it(&event) => return event,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    impl Drop for Crowd {
+        fn drop(&mut self) {
+            self.functions.stop_all();
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
     }
 
     #[tokio::test]
     async fn functions_beyond_those_that_may_start_wait_for_their_turn() {
-        let port = |number| format!("[port.p{number}]\nkind='ring'\nsocket='p{number}'\nswitch='s'\n");
-        let function = |number| format!("[function.f{number}]\nclick='Idle;'\nport='p{number}'\n");
         let most = STARTS + 3;
-        let text: String = (0..most).map(|number| port(number) + &function(number)).collect();
-        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
-        let fabric = read("f", &format!("[switch.s]\n{text}"), &host).unwrap();
-        let own = module_path!().split_once("::").unwrap().1;
-        let arguments = ["--exact", &format!("{own}::a_function_that_never_comes_up")].map(OsString::from);
-        let (inbox, _messages) = mpsc::unbounded_channel();
-        let mut functions = Functions::new("f", arguments.to_vec(), inbox);
-        let folder = std::env::temp_dir().join(format!("ringway-starts-{}", std::process::id()));
-        let mut answers = Vec::new();
-        for function in &fabric.functions {
-            let (answer, answered) = oneshot::channel();
-            assert!(functions.create(function, &fabric, Path::new(&folder), answer));
-            answers.push(answered);
-        }
-        let states =
-            |functions: &Functions| ["starting", "queued", "running"].map(|state| count(functions, state));
-        assert_eq!(states(&functions), [STARTS, 3, 0]);
-        let waiting: Vec<String> = functions.queue.iter().cloned().collect();
-        let turn = |functions: &Functions, name: &str| functions.records[name].turn;
-        let first = fabric.functions[0].name.clone();
-        let up = |name: &str, turn| FunctionEvent::of(name, turn, Said::Message(FunctionMessage::Up));
-        let number = turn(&functions, &first);
-        assert!(functions.handle_event(up(&first, number)).is_empty());
-        assert_eq!(states(&functions), [STARTS, 2, 1], "one is up, and the first that waited starts");
-        assert_eq!(functions.queue.front(), Some(&waiting[1]));
+        let mut crowd = Crowd::new("turns", most);
+        assert_eq!(crowd.states(), [STARTS, 3, 0]);
+        let waiting: Vec<String> = crowd.functions.queue.iter().cloned().collect();
+        let [first, second] = [0, 1].map(|at: usize| crowd.names[at].clone());
+        assert!(crowd.say(&first, FunctionMessage::Up).is_empty());
+        assert_eq!(crowd.states(), [STARTS, 2, 1], "one is up, and the first that waited starts");
+        assert_eq!(crowd.functions.queue.front(), Some(&waiting[1]));
+        assert!(matches!(crowd.functions.socket(&waiting[1]), Err(FunctionError::Queued(_))));
         // The client of the next one goes away; the last one is stopped.
-        let place = fabric.functions.iter().position(|function| function.name == waiting[1]).unwrap();
-        drop(answers.remove(place));
-        functions.stop(&waiting[2]).unwrap();
-        let second = fabric.functions[1].name.clone();
-        let why = Said::Message(FunctionMessage::Wrong("a wrong configuration".into()));
-        let number = turn(&functions, &second);
-        let gone = functions.handle_event(FunctionEvent::of(&second, number, why));
+        let place = crowd.names.iter().position(|name| *name == waiting[1]).unwrap();
+        drop(crowd.answers.remove(place));
+        crowd.functions.stop(&waiting[2]).unwrap();
+        let gone = crowd.say(&second, FunctionMessage::Wrong("a wrong configuration".into()));
         assert_eq!(gone, [second.clone(), waiting[1].clone()]);
-        assert_eq!((states(&functions), functions.queue.len()), ([STARTS - 1, 0, 1], 0));
-        assert_eq!(functions.view().len(), most - 2);
-        assert!(matches!(answers[1].try_recv(), Ok(Err(Failure::Wrong(_)))));
-        functions.stop_all();
-        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!((crowd.states(), crowd.functions.queue.len()), ([STARTS - 1, 0, 1], 0));
+        assert_eq!(crowd.functions.view().len(), most - 2);
+        assert!(matches!(crowd.answers[1].try_recv(), Ok(Err(Failure::Wrong(_)))));
+    }
+
+    #[tokio::test]
+    async fn starts_that_take_long_keep_no_other_one_waiting() {
+        let mut crowd = Crowd::new("slow", STARTS + 1);
+        let look = crowd.event(|event| matches!(event.what, What::Look)).await;
+        assert!(crowd.functions.handle_event(look).is_empty());
+        assert_eq!(crowd.states(), [STARTS, 1, 0], "there is no room");
+        crowd.functions.slow = Duration::ZERO;
+        let look = crowd.event(|event| matches!(event.what, What::Look)).await;
+        assert!(crowd.functions.handle_event(look).is_empty());
+        assert_eq!(crowd.states(), [STARTS + 1, 0, 0]);
+    }
+
+    #[tokio::test]
+    async fn only_a_function_that_took_its_configuration_over_in_another_launch_is_started_anew() {
+        let mut crowd = Crowd::new("updates", 1);
+        let name = crowd.names[0].clone();
+        let (_, launch) = crowd.functions.socket(&name).unwrap();
+        // Its answer may come before it says that it is up.
+        crowd.functions.updated(&name, launch, "Idle; // 1".into()).unwrap();
+        assert!(crowd.say(&name, FunctionMessage::Up).is_empty());
+        assert_eq!(crowd.states(), [0, 0, 1]);
+        // It ended behind its answer, and is up again.
+        crowd.functions.updated(&name, launch - 1, "Idle; // 2".into()).unwrap();
+        let end = crowd.event(|event| matches!(event.what, What::Runner(Said::Ended(_)))).await;
+        assert!(crowd.functions.handle_event(end).is_empty());
+        let (_, next) = crowd.functions.socket(&name).unwrap();
+        assert_eq!(next, launch + 1, "the launch that is waited for");
+        let again = crowd.event(|event| matches!(event.what, What::Again)).await;
+        assert!(crowd.functions.handle_event(again).is_empty());
+        assert_eq!((crowd.states(), crowd.functions.records[&name].launches), ([1, 0, 0], next));
+        assert_eq!(crowd.functions.records[&name].function.configuration.text, "Idle; // 2");
     }
 }

@@ -221,9 +221,7 @@ impl<M: Machine> Calls<M> {
             // To whomever: there is one process. 0 asks whether it is there.
             number::KILL => match u64::from(signal as u32) {
                 0 => Ok(0),
-                signal if signal < SIGNALS => {
-                    self.end(Err(Error::other(alloc::format!("signal {signal}"))))
-                }
+                signal if signal < SIGNALS => self.end(Err(Error::other(alloc::format!("signal {signal}")))),
                 _ => Err(Errno::Invalid.into()),
             },
             _ => {
