@@ -88,7 +88,7 @@ fn the_first_frame_starts_each_function_and_passes_it() {
 
 #[test]
 fn idle_functions_go_away_and_no_frame_is_lost() {
-    for isolation in std::iter::once("worker").chain(isolations()) {
+    for isolation in every_isolation() {
         let lab = Lab::new(&format!("idle-{isolation}"), &idle_file(isolation, "idle = \"100ms\"\n"));
         lab.ok(&["up", "lab.toml", "--detach"]);
         let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
