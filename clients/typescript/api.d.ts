@@ -399,8 +399,8 @@ export interface FunctionView {
   /** Number of automatic restarts since it was started. */
   restarts: number;
   /**
-   * `stopped`, `dormant` (it starts with the first frame), `queued` (it starts once fewer others do), `starting`,
-   * `running`, `suspended`, or `ended` (and about to be restarted).
+   * `stopped`, `dormant` (it starts when it is needed), `queued` (it starts once fewer others do), `starting`,
+   * `running`, `draining` (an instance that gets no new flows), `suspended`, or `ended` (and about to be restarted).
    */
   state: string;
 }
