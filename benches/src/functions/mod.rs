@@ -233,7 +233,7 @@ fn figures(slices: &Slices, length: Length, lost: f64) -> Entry {
 }
 
 /// Cores that this thread may use; fewer while it is pinned.
-fn cores() -> usize {
+pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
 

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::functions::chain::frames;
+use crate::functions::cores;
 use crate::functions::load::Load;
 use crate::functions::seat::{Place, Seat};
 use crate::machine;
@@ -11,12 +12,14 @@ use crate::rig::{LOAD, Pinned};
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
+const WARM: Duration = Duration::from_millis(5);
 
 /// Frames a second through so many wires on ports of one worker.
 pub fn chain(plan: &Plan, count: usize) -> Result<Entry, Failure> {
     let seat = |place| Seat::chain(count, place);
     let (mut vms, mut processes, mut worker) =
         (seat(Place::Vm)?, seat(Place::Process)?, seat(Place::Worker)?);
+    let cores = cores();
     // Not before they were started: their processes would inherit it.
     let _pinned = Pinned::to(LOAD)?;
     let mut loads = [
@@ -31,13 +34,14 @@ pub fn chain(plan: &Plan, count: usize) -> Result<Entry, Failure> {
     for _ in 0..plan.slices(3 * SLICE) {
         machine::note();
         for (load, rates) in loads.iter_mut().zip(&mut rates) {
+            // Those that rested are asleep.
+            load.rate(WARM)?;
             rates.push(load.rate(SLICE)? / 1e6);
         }
     }
     let [vms, processes, worker] = &rates;
     let row = Slices::of(vms, processes).entry("Mpps", Better::More);
     let row = row.with("on a worker, Mpps", median(worker).unwrap_or(f64::NAN));
-    let cores = std::thread::available_parallelism().map_or(1, Into::into);
     Ok(if cores < count + 2 {
         row.note("peer: processes; more VMs than cores: they share them with the load and the worker")
     } else {

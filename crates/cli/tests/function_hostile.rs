@@ -245,7 +245,7 @@ fn a_configuration_that_takes_too_long_to_build_is_given_up() {
             "{isolation}: {status} {why}"
         );
         assert!(others.passed() > before && function(&lab, "f").is_null(), "{isolation}");
-        // A worker builds it to its end; frames of others pass.
+        // A worker gives it up; frames of others pass.
         others.pass(50);
         until("its worker builds others again", || create(mirror).0 == 201);
         let late = format!(

@@ -533,7 +533,9 @@ impl Functions {
         if let Life::Running { runner, .. } = &record.life
             && record.launches != launch
         {
-            // It ended behind its answer, and was started with the former configuration.
+            // It ended behind its answer, and was started with the former configuration. Not its own fault: the next start
+            // is not delayed.
+            record.quick = 0;
             runner.kill();
         }
         Ok(record.function.configuration.clone())
@@ -642,7 +644,10 @@ impl Functions {
         record.function.configuration = to.clone();
         match &record.life {
             // It was started with the old configuration; its restart uses the new one.
-            Life::Running { up: false, runner, .. } => runner.kill(),
+            Life::Running { up: false, runner, .. } => {
+                runner.kill();
+                record.quick = 0;
+            }
             // A function whose last configuration failed is restarted without delay.
             Life::Waiting => {
                 record.reason.clear();

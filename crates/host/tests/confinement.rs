@@ -3,8 +3,8 @@
 
 use ringway_host::kvm::Machine;
 use ringway_host::{
-    Clock, Epoll, EventFd, HostError, Mapping, MonitorFence, Signal, catch_sigbus, confine_data, grace,
-    map_region, memfd, receive_with, send_with, spawn, wait_readable,
+    Clock, Epoll, EventFd, HostError, Mapping, MonitorFence, Signal, catch_sigbus, confine_data,
+    confine_function, grace, map_region, memfd, receive_with, send_with, spawn, wait_readable,
 };
 use ringway_mem::{Hint, Memory, Region};
 use std::io::ErrorKind::PermissionDenied;
@@ -16,11 +16,13 @@ use std::sync::Arc;
 fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("confined") => return confined(),
-        Some("monitor") => return monitor(),
+        Some("monitor") => return monitor(MonitorFence::new),
+        Some("monitor in two parts") => return monitor(MonitorFence::begin),
+        Some("function behind a part") => return function_behind_a_part(),
         _ => {}
     }
     let program = std::env::current_exe().expect("a running program has a path");
-    for part in ["confined", "monitor"] {
+    for part in ["confined", "monitor", "monitor in two parts", "function behind a part"] {
         let status = Command::new(&program).arg(part).status().expect("the test runs itself");
         assert!(status.success(), "{part}: {status}");
     }
@@ -65,11 +67,24 @@ const REFUSED: &[(&str, usize)] = &[
     ("TIOCSTI", 0x5412),
 ];
 
+/// What was to be a monitor runs its function by itself: it may do no more than another function's process.
+fn function_behind_a_part() {
+    let _rest = MonitorFence::begin().expect("this kernel has seccomp");
+    confine_function(54_321, 256 << 20).expect("this kernel has seccomp");
+    cannot();
+    let requests = [("KVM_RUN", 0xae80), ("KVM_SET_USER_MEMORY_REGION", 0x4020_ae46)];
+    for (what, number) in REFUSED.iter().chain(&requests) {
+        assert_eq!(call(libc::SYS_ioctl, 0, *number, 0), Some(libc::EPERM), "{what}");
+    }
+    let thread = spawn("function", None, cannot).expect("threads can be made");
+    thread.join().expect("what holds for the first thread holds for all");
+}
+
 /// A monitor may run the machine that it has, and change its memory and doorbells, and no more.
-fn monitor() {
+fn monitor(fence: fn() -> Result<MonitorFence, HostError>) {
     // The fences are the same where KVM can't be opened.
     let mut machine = Machine::new().ok();
-    MonitorFence::new().and_then(|fence| fence.confine(54_321, 0)).expect("this kernel has seccomp");
+    fence().and_then(|fence| fence.confine(54_321, 0)).expect("this kernel has seccomp");
     cannot();
     for (what, number) in REFUSED {
         assert_eq!(call(libc::SYS_ioctl, 0, *number, 0), Some(libc::EPERM), "{what}");

@@ -167,7 +167,10 @@ impl Engine {
             Message::Down => self.backlog.push_back(Message::Down),
             event => self.happened(event).await,
         }
+        // A function may have come up, begun to wait for a frame, or stayed where it was to go away.
+        self.hold_first_frames();
         // An instance may have begun, or ended.
         self.assign_instances();
+        self.look_at_idle_later();
     }
 }

@@ -4,12 +4,15 @@ use super::{Engine, Message};
 use crate::functions::Phase;
 use ringway_fabric::proto::{Reply, Request};
 use ringway_spec::Function;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Times between two looks.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 /// Time within which a worker that has taken a frame before the port was held has passed it on, and counted it.
 const SETTLED: Duration = Duration::from_millis(2);
+/// Functions that go away after one look at most, one after another: meanwhile nothing else is done.
+const AT_ONCE: usize = 16;
 /// What requests to `data` are about, in messages.
 const WHAT: &str = "an idle function";
 
@@ -48,7 +51,9 @@ impl Engine {
         self.looks_at_idle = false;
         let now = Instant::now();
         let all: Vec<Function> = self.may_go().cloned().collect();
-        self.passed.retain(|name, _| all.iter().any(|function| function.name == *name));
+        let names: BTreeSet<&str> = all.iter().map(|function| &*function.name).collect();
+        self.passed.retain(|name, _| names.contains(&**name));
+        let mut gone = 0;
         for function in all {
             let Some(count) = self.count(&function) else { continue };
             let passed = self.passed.entry(function.name.clone()).or_insert(Passed { count, since: now });
@@ -57,7 +62,8 @@ impl Engine {
             }
             let since =
                 self.functions.started(&function.name).map_or(now, |started| started.max(passed.since));
-            if now.duration_since(since) >= Duration::from_nanos(function.idle) {
+            if now.duration_since(since) >= Duration::from_nanos(function.idle) && gone < AT_ONCE {
+                gone += 1;
                 self.passed.remove(&function.name);
                 self.put_away(&function, count).await;
             }
