@@ -3,7 +3,7 @@
 use crate::settings::SECOND;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use ringway_wire::MacAddress;
 
 /// How long an address counts without confirmation.
@@ -102,6 +102,11 @@ impl Neighbors {
         Neighbors { limit, ..Neighbors::default() }
     }
 
+    /// Whether its link-layer address is known.
+    pub(crate) fn is_known(&self, address: IpAddr) -> bool {
+        self.entries.get(&address).is_some_and(|entry| matches!(entry.state, State::Known { .. }))
+    }
+
     /// Whether there is an entry.
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.entries.contains_key(&address)
@@ -148,7 +153,8 @@ impl Neighbors {
     /// Notes that an entry is used.
     fn touch(&mut self, now: u64, address: IpAddr, rank: Rank) {
         if let Some(entry) = self.entries.get_mut(&address)
-            && (entry.rank < rank || now >= entry.used + SECOND)
+            // What others cause does not keep an entry that a connection had.
+            && (entry.rank < rank || (entry.rank == rank && now >= entry.used + SECOND))
         {
             self.order.remove(&(entry.rank, entry.used, address));
             let is_incomplete = matches!(entry.state, State::Incomplete { .. });
@@ -158,18 +164,29 @@ impl Neighbors {
         }
     }
 
-    /// Removes an entry if there are too many: the lowest of those with a lower rank, else one of the same rank that
-    /// has not been used for some time. Attack: floods of requests, of SYNs with forged sources, or a scan through
-    /// us; an entry that is heard replaces only others that are heard.
+    /// The entry that one of this rank may replace: the lowest of those with a lower rank, else one that has not been
+    /// used for some time. Attack: floods of requests, of SYNs with forged sources, or a scan through us; an entry that
+    /// is heard replaces only others that are heard. Those of connections that are over would fill the cache too.
+    fn replaceable(&self, now: u64, rank: Rank) -> Option<IpAddr> {
+        let &(lowest, _, address) = self.order.first()?;
+        if lowest < rank || lowest == Rank::Heard {
+            return Some(address);
+        }
+        let idle = |of: Rank| {
+            let from = (of, 0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+            let first = self.order.range(from..).next();
+            first.filter(|(rank, used, _)| *rank == of && used + REACHABLE <= now).map(|(.., address)| *address)
+        };
+        let ranks: &[Rank] = if rank == Rank::Heard { &[] } else { &[Rank::Answer, Rank::Used] };
+        ranks.iter().find_map(|of| idle(*of))
+    }
+
+    /// Removes an entry if there are too many and one may be replaced. Whether there is room then.
     fn make_room(&mut self, now: u64, rank: Rank) -> bool {
         if self.entries.len() < self.limit {
             return true;
         }
-        let Some(&(lowest, used, address)) = self.order.first() else { return false };
-        let is_idle = lowest == rank && (rank == Rank::Heard || used + REACHABLE <= now);
-        if lowest >= rank && !is_idle {
-            return false;
-        }
+        let Some(address) = self.replaceable(now, rank) else { return false };
         let removed = self.remove(address);
         if removed.is_some_and(|entry| matches!(entry.state, State::Incomplete { .. })) {
             // Sockets may wait for it.
@@ -339,6 +356,23 @@ mod tests {
         neighbors.lookup(REACHABLE, address(4), Rank::Used);
         assert_eq!(neighbors.lookup(REACHABLE + 7, address(7), Rank::Used), Lookup::Pending(true));
         assert!(neighbors.has(address(4)) && !neighbors.has(address(5)));
+    }
+
+    #[test]
+    fn entries_of_connections_that_are_over_are_replaced() {
+        let mut neighbors = Neighbors::new(2);
+        for last in [1, 2] {
+            neighbors.lookup(0, address(last), Rank::Used);
+            neighbors.learn(0, address(last), ANSWER);
+        }
+        // What others cause, such as pings of them, does not keep them.
+        for second in 1..30 {
+            neighbors.lookup(second * SECOND, address(1), Rank::Answer);
+        }
+        assert_eq!(neighbors.lookup(REACHABLE - 1, address(3), Rank::Used), Lookup::Full);
+        assert_eq!(neighbors.lookup(REACHABLE, address(3), Rank::Answer), Lookup::Pending(true));
+        assert_eq!(neighbors.lookup(REACHABLE, address(4), Rank::Used), Lookup::Pending(true));
+        assert!(neighbors.has(address(2)) && neighbors.has(address(4)), "the lowest rank goes first");
     }
 
     #[test]

@@ -79,7 +79,10 @@ impl Stack {
             }
             self.enqueue(interface, packet);
         }
-        self.unpark(interface, address, false);
+        // Attack: claims that are refused would let all sockets that wait try again.
+        if self.interfaces[interface].neighbors.is_known(address) {
+            self.unpark(interface, address, false);
+        }
     }
 
     /// Repeats requests, and reports neighbours that don't answer.
@@ -105,8 +108,14 @@ impl Stack {
         for address in lacking {
             let Some(parked) = self.interfaces[interface].parked.get_mut(&address) else { continue };
             let (rank, refused) = (parked.rank, parked.refused + 1);
-            if self.neighbor(interface, address, rank) != Lookup::Full {
-                continue;
+            match self.neighbor(interface, address, rank) {
+                Lookup::Full => {}
+                // It needs no entry: the address is one of our own now.
+                Lookup::Known(..) => {
+                    self.unpark(interface, address, false);
+                    continue;
+                }
+                Lookup::Pending(_) => continue,
             }
             if let Some(parked) = self.interfaces[interface].parked.get_mut(&address) {
                 parked.refused = refused % TRIES;
