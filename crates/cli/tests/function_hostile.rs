@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const WIRE: &str = "from :: FromPort(in) -> c :: Counter -> to :: ToPort(out); FromPort(out) -> ToPort(in);";
@@ -89,7 +90,9 @@ impl Flood {
                 self.before += own;
                 return dropped;
             }
-            assert!(Instant::now() < end, "{} of {} came: {dropped:?}", self.came, self.sent);
+            let Flood { came, sent, before, .. } = self;
+            let at = lab.folder.display();
+            assert!(Instant::now() < end, "{came} of {sent} came: {dropped:?}, {own} and {before}; {at}");
         }
     }
 
@@ -128,9 +131,11 @@ fn a_flood_at_a_function_that_starts_harms_nobody_else() {
         let dropped = flood.settle(&lab);
         assert!(!dropped.contains_key("down"), "{isolation}: frames wait while it starts: {dropped:?}");
         // What comes for a function that an order starts is dropped until it runs.
-        for what in ["stop", "start"] {
-            order(&lab, "POST", &format!("functions/f/{what}"), &Value::Null);
-        }
+        let pid = function(&lab, "f")["pid"].as_u64().unwrap();
+        order(&lab, "POST", "functions/f/stop", &Value::Null);
+        // What its process has in its rings when it ends is lost with it.
+        until("its process is gone", || pid == 0 || !Path::new(&format!("/proc/{pid}")).exists());
+        order(&lab, "POST", "functions/f/start", &Value::Null);
         flood.until_it_runs(&lab);
         others.pass(20);
         flood.settle(&lab);
@@ -233,7 +238,11 @@ fn a_configuration_that_takes_too_long_to_build_is_given_up() {
         lab.ok(&["up", "lab.toml", "--detach"]);
         let others = Others::between(&lab, ["left", "right"], false);
         let create = |text: &str| {
-            let body = json!({"name": "f", "configuration": text, "isolation": isolation, "ports": ["in"]});
+            // On a fast machine it needs much before it is given up.
+            let body = json!({
+                "name": "f", "configuration": text, "isolation": isolation, "ports": ["in"],
+                "memory": 1_900_u64 << 20,
+            });
             ask(&lab, "POST", "functions", &body)
         };
         let mirror = "FromPort(in) -> ToPort(in);";
@@ -249,7 +258,7 @@ fn a_configuration_that_takes_too_long_to_build_is_given_up() {
         others.pass(50);
         until("its worker builds others again", || create(mirror).0 == 201);
         let late = format!(
-            "[function.late]\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\nclick = \"\"\"\n{}\
+            "[function.late]\nmemory = \"1900MB\"\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\nclick = \"\"\"\n{}\
              FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);\"\"\"\n[function.f]\nport = \"in\"\n\
              isolation = \"{isolation}\"\nclick = \"{mirror}\"\n",
             slow(300)

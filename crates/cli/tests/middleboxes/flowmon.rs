@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 
 /// Answers every second datagram by half of it.
 const SERVER: &str = r#"
-import socket, threading
+import socket, sys, threading
 def serve(family, address):
     own = socket.socket(family, socket.SOCK_DGRAM)
     own.bind((address, 6000))
-    print("ready")
+    sys.stdout.write("ready\n")
     while True:
         data, peer = own.recvfrom(2000)
         if data[0] % 2 == 0:

@@ -1,5 +1,5 @@
 //! Intrusion prevention between an HTTP server and its client, with 5 and with 5000 rules.
-use super::lab::at_once;
+use super::lab::{at_once, until};
 use super::lab::net::{Script, can_create_taps, file_server, namespace, shell, within};
 use super::{fabric, read, write_file};
 use std::fmt::Write;
@@ -36,7 +36,9 @@ fn pages_that_match_a_rule_do_not_arrive() {
         assert!(fetches("good") && fetches("other"), "{isolation}");
         assert!(is_blocked("bad"), "{isolation}");
         assert!(read(&lab, "ids", "rules.table").starts_with("1000001 "));
-        assert!(lab.log().contains("[1:1000001:1] password file [**] {TCP} 10.0.0.2:80 -> 10.0.0.1:"));
+        let line = "[1:1000001:1] password file [**] {TCP} 10.0.0.2:80 -> 10.0.0.1:";
+        // A function's lines may come later than its frames.
+        until("the drop is reported", || lab.log().contains(line));
 
         // An alert is reported, and its packet passes; without the pattern in its place there is none.
         let mut name_server = Script::start(&inside, &lab.folder, NAME_SERVER, &[]);
@@ -45,8 +47,12 @@ fn pages_that_match_a_rule_do_not_arrive() {
             within(&outside, &format!("exec bash -c 'echo \"{text}\" > /dev/udp/10.0.0.1/53'"));
             assert_eq!(name_server.line(), text, "{isolation}");
         }
-        let log = lab.log();
-        let alerts: Vec<&str> = log.lines().filter(|line| line.contains("[1:1000005:1]")).collect();
+        let alerts = || {
+            let log = lab.log();
+            log.lines().filter(|line| line.contains("[1:1000005:1]")).map(str::to_string).collect::<Vec<_>>()
+        };
+        until("the alert is there", || !alerts().is_empty());
+        let alerts = alerts();
         assert!(alerts.len() == 1 && !alerts[0].contains("[drop]"), "{isolation}: {alerts:?}");
         assert!(
             alerts[0].contains("long name [**] {UDP} 10.0.0.2:") && alerts[0].contains(" -> 10.0.0.1:53")
