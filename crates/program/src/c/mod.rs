@@ -154,8 +154,10 @@ impl<M: Machine> Calls<M> {
         }
     }
 
-    /// A system call: its value, or a negative error number. An error: the program has ended.
-    pub fn call(&mut self, number: u64, arguments: [u64; 6]) -> Result<i64, End> {
+    /// A system call with the program's stack pointer: its value, or a negative error number. An error: the program
+    /// has ended.
+    pub fn call(&mut self, number: u64, arguments: [u64; 6], stack: u64) -> Result<i64, End> {
+        self.ram.begin(stack);
         let due = self.now().saturating_sub(self.turned) >= TURN;
         let turned = if due { self.turn() } else { Ok(()) };
         match turned.and_then(|()| self.dispatch(number, arguments)) {
@@ -268,7 +270,11 @@ impl<M: Machine> Calls<M> {
         Ok(self.block_on(program.timeout(most, ready))?.is_some())
     }
 
-    /// Repeats what would block when one of the events has come, if the call waits.
+    /// Repeats what would block when one of the events has come, if the call waits, and up to its end at most. The
+    /// end is the whole call's.
+    ///
+    /// Attack: others' datagrams to a socket that has a peer, each of which is an event that yields nothing: a time
+    /// that began anew after each would never be over.
     fn until<T>(
         &mut self,
         file: &Rc<File>,
@@ -278,8 +284,9 @@ impl<M: Machine> Calls<M> {
     ) -> Result<T, Stop> {
         loop {
             match (attempt(self), wait) {
-                (Err(Errno::Again), Some(most)) => {
-                    if !self.wait(&[(file.clone(), wanted)], most)? {
+                (Err(Errno::Again), Some(end)) => {
+                    let rest = end.map(|end| end.saturating_sub(self.program.now()));
+                    if rest == Some(Duration::ZERO) || !self.wait(&[(file.clone(), wanted)], rest)? {
                         return Err(Errno::Again.into());
                     }
                 }

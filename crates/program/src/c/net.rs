@@ -173,10 +173,11 @@ impl<M: Machine> Calls<M> {
         Ok(len as u32)
     }
 
-    /// Whether a call on a socket waits, and how long: for reading or for writing.
+    /// Whether a call on a socket that begins waits, and up to which time: for reading or for writing.
     fn waits(&self, file: &File, flags: u64, writes: bool) -> Result<Option<Option<Duration>>, Errno> {
-        let waits = file.socket(|socket| Ok(socket.waits[usize::from(writes)]))?;
-        Ok((!file.nonblocking.get() && flags & message::DONTWAIT == 0).then_some(waits))
+        let most = file.socket(|socket| Ok(socket.waits[usize::from(writes)]))?;
+        let end = most.map(|most| self.program.now().saturating_add(most));
+        Ok((!file.nonblocking.get() && flags & message::DONTWAIT == 0).then_some(end))
     }
 
     fn connect(&mut self, file: &Rc<File>, at: u64, len: u64) -> Reply {

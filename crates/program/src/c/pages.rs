@@ -121,7 +121,7 @@ mod tests {
 
     fn new() -> (Ram, Pages) {
         let len = COUNT * PAGE;
-        let ram = Ram::new([Region::private(BEGIN, BEGIN, len as usize)].into()).unwrap();
+        let ram = Ram::new([Region::private(BEGIN, BEGIN, len as usize)].into(), [0; 2]).unwrap();
         (ram, Pages::new(BEGIN, BEGIN + len))
     }
 

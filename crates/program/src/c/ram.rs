@@ -13,15 +13,30 @@ const MOST: u64 = 0x7fff_f000;
 pub(crate) struct Ram {
     memory: Memory,
     hint: Cell<Hint>,
+    stack: [u64; 2],
+    /// Where the program's part of the stack begins: what is below is refused.
+    used: Cell<u64>,
 }
 
 impl Ram {
-    /// These ranges; `None` if they overlap.
-    pub fn new(regions: Vec<Region>) -> Option<Ram> {
-        Some(Ram { memory: Memory::new(regions).ok()?, hint: Cell::default() })
+    /// These ranges, of which one is the stack; `None` if they overlap.
+    pub fn new(regions: Vec<Region>, stack: [u64; 2]) -> Option<Ram> {
+        let memory = Memory::new(regions).ok()?;
+        Some(Ram { memory, hint: Cell::default(), stack, used: Cell::new(stack[1]) })
+    }
+
+    /// Begins a call, with the program's stack pointer. The frames of what answers the call are below it, and must not
+    /// be written through a pointer to a local variable of a function that has returned. A program that has moved to a
+    /// stack of its own, by instructions of its own, may name all of this one, and has to keep clear of those frames.
+    pub fn begin(&self, pointer: u64) {
+        let [low, high] = self.stack;
+        self.used.set(if (low..=high).contains(&pointer) { pointer } else { low });
     }
 
     fn span(&self, at: u64, len: u64) -> Result<SpanMut<'_>, Errno> {
+        if at.max(self.stack[0]) < at.saturating_add(len).min(self.used.get()) {
+            return Err(Errno::Fault);
+        }
         let len = u32::try_from(len).map_err(|_| Errno::Fault)?;
         let mut hint = self.hint.get();
         let span = self.memory.span_mut(at, len, &mut hint).ok_or(Errno::Fault)?;
@@ -160,7 +175,29 @@ mod tests {
     use super::*;
 
     fn ram() -> Ram {
-        Ram::new([Region::private(0x1000, 0x1000, 8192)].into()).unwrap()
+        Ram::new([Region::private(0x1000, 0x1000, 8192)].into(), [0; 2]).unwrap()
+    }
+
+    #[test]
+    fn the_stack_below_its_pointer_is_refused() {
+        let regions = [Region::private(0x1000, 0x1000, 8192), Region::private(0x8000, 0x8000, 4096)];
+        let ram = Ram::new(regions.into(), [0x8000, 0x9000]).unwrap();
+        assert_eq!(ram.write(0x8ff0, &[7; 16]), Err(Errno::Fault), "before the first call, it has none");
+        ram.begin(0x8800);
+        for (at, len) in [(0x8000, 1), (0x87ff, 1), (0x87f0, 0x20), (0x8000, 0x1000)] {
+            assert_eq!(ram.write(at, &std::vec![7; len]), Err(Errno::Fault), "{at:#x}");
+            assert_eq!(ram.read(at, &mut std::vec![7; len]), Err(Errno::Fault), "{at:#x}");
+            assert_eq!(ram.clear(at, len as u64), Err(Errno::Fault), "{at:#x}");
+        }
+        assert_eq!(ram.write(0x8800, &[7; 0x800]), Ok(()));
+        assert_eq!(ram.write(0x2000, &[7; 0x1000]), Ok(()), "it is not the stack");
+        // Each call has its own pointer; one may have another stack.
+        ram.begin(0x8400);
+        assert_eq!((ram.word(0x8400), ram.word(0x83fe)), (Ok(0), Err(Errno::Fault)));
+        ram.begin(0x9000);
+        assert_eq!(ram.word(0x8ffc), Err(Errno::Fault));
+        ram.begin(0x2000);
+        assert_eq!((ram.word(0x8000), ram.word(0x1000)), (Ok(0), Ok(0)));
     }
 
     #[test]

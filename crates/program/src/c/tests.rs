@@ -17,6 +17,9 @@ use std::vec::Vec;
 const BASE: u64 = 0x10_0000;
 const HEAP: u64 = BASE + (1 << 20);
 const END: u64 = HEAP + (1 << 20);
+/// Its stack, and where the stack pointer is in its calls.
+const STACK: [u64; 2] = [0x8_0000, 0x9_0000];
+const POINTER: u64 = 0x8_8000;
 
 /// A program's side.
 struct Program {
@@ -31,7 +34,8 @@ fn program(settings: &[(&str, &str)], step: impl FnMut(&mut World) + 'static) ->
 
 fn program_with(memory: u64, settings: &[(&str, &str)], step: impl FnMut(&mut World) + 'static) -> Program {
     let (host, channel, world) = machine(1, memory, step);
-    let ram = Ram::new([Region::private(BASE, BASE, (END - BASE) as usize)].into()).unwrap();
+    let region = |[from, to]: [u64; 2]| Region::private(from, from, (to - from) as usize);
+    let ram = Ram::new([region(STACK), region([BASE, END])].into(), STACK).unwrap();
     let mut calls =
         Calls::new(host, channel, start(1, settings), ram, [HEAP, END], || Some(0x0123_4567_89ab_cdef));
     calls.begin().unwrap();
@@ -42,7 +46,7 @@ impl Program {
     fn try_call(&mut self, number: u64, arguments: &[u64]) -> Result<i64, End> {
         let mut all = [0; 6];
         all[..arguments.len()].copy_from_slice(arguments);
-        self.calls.call(number, all)
+        self.calls.call(number, all, POINTER)
     }
 
     fn call(&mut self, number: u64, arguments: &[u64]) -> i64 {
@@ -318,6 +322,51 @@ fn datagrams_pass_and_are_cut_and_filtered() {
     program.ok(number::CONNECT, &[socket, none, 16]);
     program.fails(number::WRITE, &[socket, one, 3], Errno::NeedsAddress);
     assert_eq!(program.option(socket, option::SO_TYPE), 2);
+}
+
+#[test]
+fn others_do_not_prolong_a_wait() {
+    let count = Rc::new(RefCell::new(0));
+    let counted = count.clone();
+    let mut id: Option<SocketId> = None;
+    // Attack: a datagram whenever the program waits, some microseconds after the one before.
+    let mut program = program(ADDRESS, move |world| {
+        let now = world.now();
+        let id = *id.get_or_insert_with(|| world.peer.bind((PEER, 54).into()).unwrap());
+        world.peer.send_to(now, id, b"from another port", ([10, 0, 0, 2], 9).into()).unwrap();
+        *counted.borrow_mut() += 1;
+    });
+    let (local, peer) = (program.address("0.0.0.0:9"), program.address("10.0.0.1:53"));
+    let (socket, out) = (program.socket(2), program.put(&[0; 64]));
+    program.ok(number::BIND, &[socket, local, 16]);
+    program.ok(number::CONNECT, &[socket, peer, 16]);
+    let wait = program.words(&[0, 5000]);
+    program.ok(number::SETSOCKOPT, &[socket, option::SOL_SOCKET, option::SO_RCVTIMEO, wait, 16]);
+    let (begun, before) = (program.calls.now(), *count.borrow());
+    program.fails(number::RECVFROM, &[socket, out, 64, 0], Errno::Again);
+    let passed = program.calls.now() - begun;
+    assert!((5_000_000..5_100_000).contains(&passed), "{passed}");
+    assert!(*count.borrow() - before >= 100, "datagrams came");
+}
+
+#[test]
+fn the_stack_below_its_pointer_is_not_the_programs() {
+    let mut program = program(ADDRESS, answerer());
+    let (good, question) = (program.address("10.0.0.1:80"), program.put(b"question"));
+    let stream = program.socket(1);
+    program.ok(number::CONNECT, &[stream, good, 16]);
+    program.ok(number::WRITE, &[stream, question, 8]);
+    // A local variable of a function that has returned, and one that is there in part.
+    for at in [STACK[0], POINTER - 64, POINTER - 1] {
+        program.fails(number::RECVFROM, &[stream, at, 7, message::PEEK], Errno::Fault);
+        program.fails(number::WRITE, &[stream, at, 7], Errno::Fault);
+        program.fails(number::CLOCK_GETTIME, &[1, at], Errno::Fault);
+    }
+    assert_eq!(program.ok(number::READ, &[stream, POINTER, 7]), 7);
+    assert_eq!(program.get(POINTER, 7), b"8 bytes");
+    program.calls.ram.begin(STACK[0]);
+    let below = program.get(STACK[0], POINTER - STACK[0]);
+    assert!(below.iter().all(|byte| *byte == 0));
 }
 
 #[test]

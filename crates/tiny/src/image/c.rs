@@ -21,9 +21,12 @@ global_asm!(
 .text
 .global __syscall_common
 __syscall_common:
-  push rax                  // the number: the seventh argument, which is on the stack
+  lea r11, [rsp + 8]        // what the caller has on the stack begins behind the return address
+  sub rsp, 8                // keeps the stack aligned
+  push r11                  // a `Call`: the seventh argument, which is on the stack
+  push rax
   call ringway_call
-  add rsp, 8
+  add rsp, 24
   ret
 .global vfork
 vfork:
@@ -38,8 +41,8 @@ unsafe extern "C" {
     fn __libc_init(words: *const u64, at_exit: *const c_void) -> !;
 }
 
-/// The stack that the entry sets up, and what ends before it.
-const STACK: [u64; 2] = [0xa000, 0x9f000];
+/// The stack that the entry sets up: what ends before it, and its own end.
+pub const STACK: [u64; 2] = [0xa000, 0x9f000];
 /// Where images begin.
 const IMAGE: u64 = 1 << 20;
 /// Part of the memory that is for `malloc`: with the half for buffers of streams, an eighth is left.
@@ -48,8 +51,18 @@ const PAGE: u64 = 4096;
 /// Largest error number.
 const ERRORS: i64 = 4095;
 
-/// What answers a system call of a number with its arguments.
-type Handler = Box<dyn FnMut(u64, [u64; 6]) -> i64>;
+/// What `__syscall_common` adds to the arguments of a call.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Call {
+    /// Which call.
+    pub number: u64,
+    /// Where the caller's part of the stack begins: below are the frames of what answers.
+    pub stack: u64,
+}
+
+/// What answers a system call with its arguments.
+type Handler = Box<dyn FnMut(Call, [u64; 6]) -> i64>;
 
 struct Calls(UnsafeCell<Option<Handler>>);
 
@@ -60,12 +73,12 @@ static CALLS: Calls = Calls(UnsafeCell::new(None));
 
 /// A system call.
 #[unsafe(no_mangle)]
-extern "C" fn ringway_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, number: u64) -> i64 {
+extern "C" fn ringway_call(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, call: Call) -> i64 {
     // SAFETY: there is a single thread, and the handler calls nothing of the C program, which alone makes calls: no
     // other reference to it exists.
     let handler = unsafe { &mut *CALLS.0.get() };
     let Some(handler) = handler else { return -1 };
-    let answer = handler(number, [a, b, c, d, e, f]);
+    let answer = handler(call, [a, b, c, d, e, f]);
     if !(-ERRORS..0).contains(&answer) {
         return answer;
     }
@@ -83,12 +96,17 @@ pub fn heap(start: &Start) -> [u64; 2] {
     [begin.max(least).min(end), end]
 }
 
-/// The memory that a program may name in its calls: its stack, itself and its heap.
+/// The memory that a program may name in its calls: its stack, itself and its heap. Whoever answers a call refuses what
+/// is in the stack below [`Call::stack`].
 pub fn memory(start: &Start) -> Vec<Region> {
     let region = |[from, to]: [u64; 2]| {
         let base = NonNull::new(from as *mut u8)?;
         // SAFETY: the range is mapped as long as the machine runs. It is the C program's: this library has nothing in
-        // its heap, and lends none of its own variables on the stack or in the image to a call.
+        // its heap, and the program has no pointer to this library's variables in the image. Of the stack, what is
+        // below `Call::stack` is refused: the frames of the call in progress are there, where a pointer to a local
+        // variable of a function that has returned may lead. A program that moves to a stack of its own, by
+        // instructions of its own, has to name nothing below its stack pointer. Above the program's frames are those
+        // of this library's start, which never goes on.
         Some(unsafe { Region::new(from, from, to.saturating_sub(from), base, Arc::new(())) })
     };
     let all = [STACK, [IMAGE, image_end()], heap(start)];
@@ -96,7 +114,7 @@ pub fn memory(start: &Start) -> Vec<Region> {
 }
 
 /// Starts the C program with what its library expects on the stack, and answers its system calls.
-pub fn run(words: &[u64], calls: impl FnMut(u64, [u64; 6]) -> i64 + 'static) -> ! {
+pub fn run(words: &[u64], calls: impl FnMut(Call, [u64; 6]) -> i64 + 'static) -> ! {
     // SAFETY: no call was made yet, so no other reference to the handler exists.
     unsafe { *CALLS.0.get() = Some(Box::new(calls)) };
     // SAFETY: nothing of Rust uses the unit: C's `long double` does, with the control word that processes have.
