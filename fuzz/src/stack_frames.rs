@@ -17,11 +17,22 @@ use std::net::Ipv6Addr;
 
 /// Flags, time, and the frame's length.
 const STEP: usize = 4;
-/// Flags: lengths and checksums are made valid; a program sends; the time is in seconds; the stack sends nothing.
+/// Flags: lengths and checksums are made valid; a program sends; the time is in seconds; the stack sends nothing; the
+/// acknowledgment number is made that of the last SYN.
 const REPAIR: u8 = 1;
 const SEND: u8 = 2;
 const SECONDS: u8 = 4;
 const ASLEEP: u8 = 8;
+const ACKNOWLEDGE: u8 = 16;
+
+/// Option: there is little memory for buffers.
+const LITTLE: u8 = 4;
+/// That memory, the size of receive buffers, and that of their chunks.
+const FULL: usize = 16 << 10;
+const BUFFER: usize = 48 << 10;
+const CHUNK: usize = 32 << 10;
+/// More connections than the listeners accept.
+const CONNECTIONS: usize = 16;
 
 const MTU: usize = 1500;
 const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
@@ -35,18 +46,32 @@ struct World {
     stack: Stack,
     datagrams: [SocketId; 2],
     received: u64,
-    /// The transaction of the DHCP client, which an input can't know.
+    has_little: bool,
+    numbers: Numbers,
+}
+
+/// Numbers that an input can't know.
+#[derive(Clone, Copy, Default)]
+struct Numbers {
+    /// The transaction of the DHCP client.
     transaction: u32,
+    /// The sequence number after the last SYN.
+    after_syn: Option<u32>,
 }
 
 impl World {
     fn new(options: u8) -> World {
-        let settings = Settings {
+        let has_little = options & LITTLE != 0;
+        let mut settings = Settings {
             gc_thresh3: 4 + usize::from(options >> 4),
             ipfrag_high_thresh: 100_000,
             tcp_syncookies: options & 3,
             ..Settings::default()
         };
+        if has_little {
+            settings.tcp_mem = [4 << 10, 8 << 10, FULL];
+            settings.tcp_rmem = [2 << 10, BUFFER, BUFFER];
+        }
         let mut stack = Stack::new(settings, [1, 2]);
         stack.add_interface(InterfaceConfig {
             mac: MAC,
@@ -61,7 +86,8 @@ impl World {
         let datagrams = ["0.0.0.0:7", "[::]:7"]
             .map(|address| stack.bind(address.parse().expect("an address")).expect("the port is free"));
         stack.connect(0, ([10, 0, 0, 2], 81).into()).expect("there is a route");
-        let mut world = World { now: 0, stack, datagrams, received: 0, transaction: 0 };
+        let mut world =
+            World { now: 0, stack, datagrams, received: 0, has_little, numbers: Numbers::default() };
         world.settle();
         world
     }
@@ -114,14 +140,20 @@ impl World {
         }
     }
 
-    /// The DHCP client's transaction.
+    /// The DHCP client's transaction, and the number of a SYN.
     fn note(&mut self, protocol: Protocol, payload: &[u8]) {
+        if protocol == Protocol::TCP
+            && let Some(tcp) = Tcp::of(payload)
+            && tcp.flags.has(Flags::SYN)
+        {
+            self.numbers.after_syn = Some(tcp.sequence_number.get().wrapping_add(1));
+        }
         if protocol == Protocol::UDP
             && let Some((udp, message)) = Udp::split(payload)
             && udp.source_port.get() == bootp::CLIENT_PORT
             && let Some((message, _)) = Bootp::parse(message)
         {
-            self.transaction = message.xid.get();
+            self.numbers.transaction = message.xid.get();
         }
     }
 
@@ -136,7 +168,8 @@ impl World {
         }
         let mut frame = frame.to_vec();
         if flags & REPAIR != 0 {
-            repair(&mut frame, self.transaction);
+            let known = self.numbers.after_syn.filter(|_| flags & ACKNOWLEDGE != 0);
+            repair(&mut frame, Numbers { after_syn: known, ..self.numbers });
         }
         self.stack.receive(self.now, 0, &frame, Offload::default());
         self.received += 1;
@@ -147,6 +180,9 @@ impl World {
         if flags & ASLEEP == 0 {
             self.settle();
         }
+        // A chunk for the least that each connection has, and one that is read in part.
+        let most = FULL + CONNECTIONS * 2 * CHUNK;
+        assert!(!self.has_little || self.stack.memory() <= most, "{}", self.stack.memory());
         // It also receives what it sends to its own addresses.
         assert!(self.stack.statistics().frames_in >= self.received);
     }
@@ -161,8 +197,9 @@ fn check_upper(protocol: Protocol, payload: &[u8], mut sum: Sum) {
     assert!(is_summed && sum.is_valid(), "{protocol:?}");
 }
 
-/// Makes lengths and checksums valid; an answer to the DHCP client belongs to its transaction.
-fn repair(frame: &mut [u8], transaction: u32) {
+/// Makes lengths and checksums valid; an answer to the DHCP client belongs to its transaction, and a segment may
+/// acknowledge the SYN.
+fn repair(frame: &mut [u8], numbers: Numbers) {
     let Some((ethernet, packet)) = Ethernet::split_mut(frame) else { return };
     match ethernet.ethertype {
         EtherType::IPV4 => {
@@ -173,7 +210,7 @@ fn repair(frame: &mut [u8], transaction: u32) {
             let (ip, fragment) = (*ip, ip.is_fragment());
             if !fragment {
                 let payload = &mut packet[Ipv4::LEN..];
-                repair_upper(ip.protocol, payload, |len| ip.pseudo_header(len as u16), transaction);
+                repair_upper(ip.protocol, payload, |len| ip.pseudo_header(len as u16), numbers);
             }
         }
         EtherType::IPV6 => {
@@ -185,23 +222,30 @@ fn repair(frame: &mut [u8], transaction: u32) {
             let Some(upper) = parsed.upper().filter(|upper| !upper.fragment) else { return };
             let (protocol, start) = (upper.protocol, packet.len() - upper.payload.len());
             let sum = |len: usize| Sum::pseudo_v6(source, destination, protocol.0, len as u32);
-            repair_upper(protocol, &mut packet[start..], sum, transaction);
+            repair_upper(protocol, &mut packet[start..], sum, numbers);
         }
         _ => {}
     }
 }
 
-fn repair_upper(protocol: Protocol, payload: &mut [u8], sum: impl Fn(usize) -> Sum, transaction: u32) {
+fn repair_upper(protocol: Protocol, payload: &mut [u8], sum: impl Fn(usize) -> Sum, numbers: Numbers) {
     let len = payload.len();
     let _ = match protocol {
         Protocol::ICMP => Icmp::fill_checksum(payload, Sum::new()),
         Protocol::ICMPV6 => Icmp::fill_checksum(payload, sum(len)),
-        Protocol::TCP => Tcp::fill_checksum(payload, sum(len)),
+        Protocol::TCP => {
+            if let Some(number) = numbers.after_syn
+                && let Some(tcp) = Tcp::of_mut(payload)
+            {
+                tcp.acknowledgment_number = U32::new(number);
+            }
+            Tcp::fill_checksum(payload, sum(len))
+        }
         Protocol::UDP => {
             if let Some((udp, rest)) = Udp::split_mut(payload) {
                 udp.length = U16::new(len.min(65_535) as u16);
                 if let Some(message) = Bootp::of_mut(rest) {
-                    message.xid = U32::new(transaction);
+                    message.xid = U32::new(numbers.transaction);
                 }
             }
             Udp::fill_checksum(payload, sum(len))
@@ -336,6 +380,20 @@ fn syn() -> Vec<u8> {
     tcp.bytes().to_vec()
 }
 
+/// A segment of the connection that the SYN opens, with bytes from `at` on.
+fn data(at: u32, len: usize) -> Vec<u8> {
+    let tcp = Tcp {
+        source_port: U16::new(1234),
+        destination_port: U16::new(80),
+        sequence_number: U32::new(1 + at),
+        data_offset: 5 << 4,
+        flags: Flags::ACK,
+        window: U16::new(1000),
+        ..Tcp::EMPTY
+    };
+    ipv4_frame(Protocol::TCP, [10, 0, 0, 1], 0, &[tcp.bytes(), &vec![4; len]].concat())
+}
+
 /// An error about a packet that the stack may have sent.
 fn too_big() -> [Vec<u8>; 2] {
     let quoted = &ipv4_frame(Protocol::TCP, [10, 0, 0, 2], 0, &syn())[Ethernet::LEN..];
@@ -372,6 +430,22 @@ fn extended() -> Vec<Vec<u8>> {
         ipv6_frame(OTHER, OWN, Protocol::HOP_BY_HOP, &options),
         part(8, false, &message[8..]),
         part(0, true, &message[..8]),
+    ]
+}
+
+/// A connection, and bytes of its stream that are not in order.
+fn scattered() -> Vec<(u8, u8, Vec<u8>)> {
+    const VALID: u8 = REPAIR | ACKNOWLEDGE;
+    vec![
+        (0, 0, arp_frame(arp::REQUEST)),
+        (REPAIR, 1, ipv4_frame(Protocol::TCP, [10, 0, 0, 1], 0, &syn())),
+        (VALID, 1, data(40_000, 1400)),
+        // Too far for the least that a connection has.
+        (VALID, 1, data(2400, 1400)),
+        (VALID, 1, data(0, 1400)),
+        (VALID | ASLEEP, 1, data(1400, 1400)),
+        (VALID, 1, data(39_000, 1400)),
+        (SECONDS, 3, Vec::new()),
     ]
 }
 
@@ -424,6 +498,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 (REPAIR, 1, too_big_v6),
             ],
         ),
+        seed(LITTLE, &scattered()),
         seed(
             0x01,
             &[

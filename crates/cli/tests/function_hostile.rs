@@ -258,7 +258,8 @@ fn a_configuration_that_takes_too_long_to_build_is_given_up() {
         others.pass(50);
         until("its worker builds others again", || create(mirror).0 == 201);
         let late = format!(
-            "[function.late]\nmemory = \"1900MB\"\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\nclick = \"\"\"\n{}\
+            "[function.late]\nmemory = \"1900MB\"\nports = [\"l\", \"r\"]\nisolation = \"{isolation}\"\n\
+             click = \"\"\"\n{}\
              FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);\"\"\"\n[function.f]\nport = \"in\"\n\
              isolation = \"{isolation}\"\nclick = \"{mirror}\"\n",
             slow(300)

@@ -533,8 +533,8 @@ impl Functions {
         if let Life::Running { runner, .. } = &record.life
             && record.launches != launch
         {
-            // It ended behind its answer, and was started with the former configuration. Not its own fault: the next start
-            // is not delayed.
+            // It ended behind its answer, and was started with the former configuration. That is no failure of its
+            // own: the next start is not delayed.
             record.quick = 0;
             runner.kill();
         }

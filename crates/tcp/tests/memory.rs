@@ -4,8 +4,11 @@
 mod common;
 
 use common::{LONG, Line, Network, byte, drain, fill};
-use ringway_frame::Needs;
-use ringway_tcp::{ConnectionError, MS, SECOND, Settings, SocketId, SocketOptions};
+use ringway_frame::{Needs, Offload};
+use ringway_tcp::{
+    Cidr, ConnectionError, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, SocketOptions, Stack,
+};
+use ringway_wire::{Ethernet, Header, Ipv4, Tcp, U16, U32};
 
 #[test]
 fn an_idle_connection_is_looked_at_once_to_return_the_memory_of_its_buffers() {
@@ -238,4 +241,136 @@ fn a_peer_that_never_reads_costs_two_buffers_and_its_connection_lasts_unless_a_t
             }
         }
     }
+}
+
+/// A peer that sends the bytes of its stream in any order. It knows the numbers of a connection from a frame.
+struct Forger {
+    ethernet: Ethernet,
+    ip: Ipv4,
+    tcp: Tcp,
+}
+
+impl Forger {
+    fn new(frame: &[u8]) -> Forger {
+        let (ethernet, packet) = Ethernet::split(frame).unwrap();
+        let (ip, _, segment) = Ipv4::parse(packet).unwrap();
+        let (tcp, _, _) = Tcp::parse(segment).unwrap();
+        Forger { ethernet: *ethernet, ip: *ip, tcp: *tcp }
+    }
+
+    /// A segment with `len` bytes from `at` on; the frame begins with the byte at `base`.
+    fn frame(&self, base: u64, at: u64, len: u64) -> Vec<u8> {
+        let tcp = Tcp {
+            sequence_number: U32::new(self.tcp.sequence_number.get().wrapping_add((at - base) as u32)),
+            data_offset: 5 << 4,
+            ..self.tcp
+        };
+        let payload: Vec<u8> = (at..at + len).map(byte).collect();
+        let mut segment = [tcp.bytes(), &payload].concat();
+        let mut ip = Ipv4 { total_length: U16::new((Ipv4::LEN + segment.len()) as u16), ..self.ip };
+        ip.fill_checksum(&[]);
+        let sum = ip.pseudo_header(segment.len() as u16);
+        Tcp::fill_checksum(&mut segment, sum).unwrap();
+        [self.ethernet.bytes(), ip.bytes(), &segment].concat()
+    }
+}
+
+#[test]
+fn blocks_far_behind_a_hole_give_no_right_to_more_memory() {
+    const PEERS: usize = 16;
+    const CHUNK: u64 = 64 << 10;
+    const BEGIN: u64 = 1000;
+    const END: u64 = BEGIN + 24 * CHUNK;
+    const FULL: usize = 3 << 20;
+    const SEGMENT: u64 = 1400;
+    let line = Line { delay: MS, ..Line::default() };
+    let settings = Settings { tcp_rmem: [4 << 10, 2 << 20, 2 << 20], ..Settings::default() };
+    let mut network = Network::new(&settings, line, 1);
+    network.hosts[1].set_settings(Settings { tcp_mem: [1 << 20, 2 << 20, FULL], ..settings });
+    let sockets: Vec<_> =
+        (0..PEERS).map(|number| network.connect(&format!("10.0.0.2:{}", 1000 + number))).collect();
+    for (client, server) in &sockets {
+        fill(&mut network.hosts[0], network.now, *client, 0, BEGIN);
+        network.run(network.now + SECOND / 2);
+        assert_eq!(drain(&mut network.hosts[1], network.now, *server, 0), BEGIN);
+    }
+    // Windows of 2 MB are announced.
+    network.run(network.now + SECOND / 2);
+    let (now, [first, second]) = (network.now, &mut network.hosts);
+    let mut frames = Frames::default();
+    let peers = sockets.iter().map(|(client, _)| {
+        fill(first, now, *client, BEGIN, BEGIN + 100);
+        frames.clear();
+        first.transmit(now, 0, &mut frames);
+        Forger::new(frames.iter().next().unwrap().0)
+    });
+    let peers: Vec<Forger> = peers.collect();
+    let send = |host: &mut Stack, peer: usize, at: u64| {
+        let frame = peers[peer].frame(BEGIN, at, SEGMENT.min(END - at));
+        host.receive(now, 0, &frame, Offload::default());
+        // For each connection: a chunk for its first bytes, and one that is read in part.
+        assert!(host.memory() <= FULL + PEERS * 2 * CHUNK as usize, "{}", host.memory());
+    };
+    for peer in 0..PEERS {
+        (1..=4).for_each(|number| send(second, peer, END - number * CHUNK));
+    }
+    assert!(second.memory() >= FULL, "{}", second.memory());
+    for peer in 0..PEERS {
+        (BEGIN..END).step_by(SEGMENT as usize).for_each(|at| send(second, peer, at));
+    }
+    assert!(second.statistics().memory_dropped > 0);
+    // Once the programs read, the rest arrives.
+    for (peer, (_, server)) in sockets.iter().enumerate() {
+        let mut read = BEGIN;
+        while read < END {
+            let before = read;
+            (read..END).step_by(SEGMENT as usize).take(64).for_each(|at| send(second, peer, at));
+            read = drain(second, now, *server, read);
+            assert!(read > before, "the stream of {peer} stops at {read}");
+        }
+    }
+}
+
+/// A host whose interface has an MTU of 9000.
+fn jumbo(last: u8, settings: &Settings) -> Stack {
+    let mut stack = Stack::new(settings.clone(), [u64::from(last), 0x5eed]);
+    stack.add_interface(InterfaceConfig {
+        mac: [2, 0, 0, 0, 0, last].into(),
+        mtu: 9000,
+        addresses: vec![Cidr::new([10, 0, 0, last], 24)],
+        offloads: Needs::NONE,
+    });
+    stack
+}
+
+#[test]
+fn a_stream_of_large_segments_goes_on_though_memory_is_full() {
+    let settings = Settings::default();
+    let mut network = Network::new(&settings, Line { delay: MS, ..Line::default() }, 1);
+    network.hosts = [1, 2].map(|last| jumbo(last, &settings));
+    // What a program does not read takes all of the memory.
+    let (unread, _) = network.connect("10.0.0.2:79");
+    fill(&mut network.hosts[0], network.now, unread, 0, 10_000);
+    network.run(network.now + SECOND);
+    let (client, server) = network.connect("10.0.0.2:80");
+    network.hosts[1].set_settings(Settings { tcp_mem: [1, 2, 3], ..settings });
+    let mut pair = Pair { network, sockets: [client, server], sent: 0, read: 0 };
+    // More than the first window.
+    pair.pass(300_000);
+    assert!(pair.network.hosts[1].statistics().memory_dropped > 0);
+}
+
+#[test]
+fn a_first_value_of_zero_does_not_stop_a_stream() {
+    let settings = Settings::default();
+    let mut pair = Pair::new(&settings);
+    let (unread, _) = pair.network.connect("10.0.0.2:79");
+    fill(&mut pair.network.hosts[0], pair.network.now, unread, 0, 10_000);
+    pair.wait(SECOND);
+    for number in 0..2 {
+        let [tcp_rmem, tcp_wmem] = [settings.tcp_rmem, settings.tcp_wmem].map(|[_, b, c]| [0, b, c]);
+        let settings = Settings { tcp_mem: [0; 3], tcp_rmem, tcp_wmem, ..settings.clone() };
+        pair.network.hosts[number].set_settings(settings);
+    }
+    pair.pass(100);
 }

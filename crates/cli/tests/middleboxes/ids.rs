@@ -1,6 +1,6 @@
 //! Intrusion prevention between an HTTP server and its client, with 5 and with 5000 rules.
-use super::lab::{at_once, until};
 use super::lab::net::{Script, can_create_taps, file_server, namespace, shell, within};
+use super::lab::{at_once, until};
 use super::{fabric, read, write_file};
 use std::fmt::Write;
 

@@ -157,8 +157,8 @@ impl Fabric {
     }
 
     /// Makes neighbours in chains hand frames on by ownership: those of a function go to the lane of the function at
-    /// the port that its own port is joined to, if that is in this process too; else its port takes them, as while it is
-    /// held. Frames from and to functions that multiply pass their ports, which know the flows.
+    /// the port that its own port is joined to, if that is in this process too; else its port takes them, as while it
+    /// is held. Frames from and to functions that multiply pass their ports, which know the flows.
     pub(super) fn link_functions(&self) {
         let chained = || self.functions.values().filter(|record| record.chained && !record.multiplies);
         for (port, inside) in chained().flat_map(|record| &record.ports) {

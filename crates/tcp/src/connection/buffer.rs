@@ -419,14 +419,22 @@ impl ReceiveBuffer {
 
     /// How many bytes it holds, unread ones included, without further memory, or with `least` bytes.
     pub(crate) fn capacity(&self, least: usize) -> usize {
-        // The first chunk was read in part.
-        self.memory().saturating_sub(1 << self.chunk).max(least)
+        (self.edge(least) - self.start) as usize
     }
 
     /// The offset up to which it stores bytes without further memory, or with `least` bytes: at least that of the
-    /// first missing byte.
+    /// first missing byte. Attack: chunks that lie far behind a hole, counted as room before it, would let a peer fill
+    /// the hole, and so have more of them.
     pub(crate) fn edge(&self, least: usize) -> u64 {
-        (self.start + self.capacity(least) as u64).max(self.next).max(self.passed)
+        let room = match &self.memory {
+            // All of it begins anew with the next byte.
+            Some(memory) if self.is_empty() => self.start + memory.memory() as u64,
+            Some(memory) => memory.edge(self.next),
+            None => self.start,
+        };
+        // A buffer that holds nothing at all would stop the stream.
+        let least = self.start + least.max(1) as u64;
+        room.max(least).max(self.next).max(self.passed)
     }
 
     /// Whether it is empty and has memory, or has memory that it does not use.

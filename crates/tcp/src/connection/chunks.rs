@@ -71,6 +71,23 @@ impl Chunks {
         self.used.get(at).is_none_or(|memory| memory.is_none())
     }
 
+    /// The offset up to which bytes from `next` on have room without further memory: chunks that are missing take those
+    /// that are free.
+    pub(super) fn edge(&self, next: u64) -> u64 {
+        let mut at = (next - self.base) as usize / self.size;
+        let mut free = self.free.len();
+        loop {
+            let begin = self.base + (at * self.size) as u64;
+            match self.used.get(at) {
+                Some(Some(memory)) if memory.len() < self.size => return begin + memory.len() as u64,
+                Some(Some(_)) => {}
+                Some(None) | None if free > 0 => free -= 1,
+                Some(None) | None => return begin,
+            }
+            at += 1;
+        }
+    }
+
     /// Nothing is held; the next byte is that at `base`.
     pub(super) fn restart(&mut self, base: u64) {
         self.free.extend(self.used.drain(1.min(self.used.len())..).flatten());
@@ -214,6 +231,30 @@ mod tests {
         assert_eq!(chunks.free.len(), 3);
         chunks.age();
         assert_eq!((chunks.memory(), chunks.has_free()), (0, false));
+    }
+
+    #[test]
+    fn room_ends_where_no_chunk_is_left() {
+        let mut chunks = Chunks::new(STREAM, CHUNK);
+        let at = |number: usize| STREAM + (number * CHUNK) as u64;
+        assert_eq!(chunks.edge(STREAM), STREAM);
+        chunks.reserve(STREAM, STREAM + 10);
+        assert_eq!(chunks.edge(STREAM), STREAM + FIRST as u64);
+        let bytes = alloc::vec![1; 2 * CHUNK];
+        chunks.reserve(STREAM, at(2));
+        chunks.write(STREAM, Span::of(&bytes));
+        // Chunks behind a hole give no room before it.
+        chunks.reserve(STREAM, at(6));
+        chunks.write(at(4), Span::of(&bytes));
+        assert_eq!([0, 1].map(|number| chunks.edge(at(number) + 5)), [at(2); 2]);
+        // What was read fills one half of the hole, or all of it.
+        chunks.advance(at(1));
+        assert_eq!(chunks.edge(at(1)), at(3));
+        chunks.advance(at(2));
+        assert_eq!(chunks.edge(at(2)), at(6));
+        chunks.age();
+        chunks.age();
+        assert_eq!([2, 4].map(|number| chunks.edge(at(number))), [at(2), at(6)]);
     }
 
     #[test]

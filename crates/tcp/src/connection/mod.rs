@@ -418,7 +418,8 @@ impl Connection {
     /// Most bytes that the send buffer holds if others are added. Attack: peers that acknowledge nothing.
     fn send_limit(&self, settings: &Settings, supply: Supply) -> usize {
         match supply {
-            Supply::Full => self.sndbuf.min(settings.tcp_wmem[0].max(self.sending.memory())),
+            // At least one byte: no event tells a program with an empty buffer that it may send again.
+            Supply::Full => self.sndbuf.min(settings.tcp_wmem[0].max(self.sending.memory()).max(1)),
             Supply::Free | Supply::Pressure => self.sndbuf,
         }
     }
@@ -463,7 +464,7 @@ impl Connection {
         }
         let left = self.rcv_adv.saturating_sub(self.rcv_nxt());
         let possible = self.right_edge(cx) - self.rcv_nxt();
-        let grows = possible >= 2 * left && possible >= left + self.window_step();
+        let grows = possible >= 2 * left && possible >= left + self.window_step(cx);
         self.ack_now |= grows && !self.has_first_window();
     }
 
@@ -509,9 +510,9 @@ impl Connection {
         }
     }
 
-    /// The bytes of the buffers' memory.
+    /// The bytes of the buffers' and the scoreboard's memory.
     pub(crate) fn memory(&self) -> usize {
-        self.sending.memory() + self.receiving.memory()
+        self.sending.memory() + self.receiving.memory() + self.board.memory()
     }
 
     /// Whether an empty buffer or scoreboard has memory, or the receive buffer more than it uses.

@@ -179,16 +179,22 @@ impl Connection {
         options
     }
 
+    /// How many bytes the buffer may hold, unread ones included: its size, or what its memory has room for if there is
+    /// no more.
+    fn window_size(&self, cx: &Context<'_>) -> u64 {
+        let size = match cx.memory.supply() {
+            Supply::Full => self.rcvbuf.min(self.receiving.capacity(cx.settings.tcp_rmem[0])),
+            Supply::Free | Supply::Pressure => self.rcvbuf,
+        };
+        size as u64
+    }
+
     /// The furthest right edge that the buffer permits, or its memory if there is no more.
     pub(super) fn right_edge(&self, cx: &Context<'_>) -> u64 {
         let unread = self.receiving.readable() as u64;
         // As in a SYN, until the handshake is complete.
         let most = if self.is_synchronized() { u64::MAX } else { LARGEST_UNSCALED };
-        let size = match cx.memory.supply() {
-            Supply::Full => self.rcvbuf.min(self.receiving.capacity(cx.settings.tcp_rmem[0])),
-            Supply::Free | Supply::Pressure => self.rcvbuf,
-        };
-        self.receiving.next() + (size as u64).saturating_sub(unread).min(most)
+        self.receiving.next() + self.window_size(cx).saturating_sub(unread).min(most)
     }
 
     /// Whether no window was announced but that of a SYN, and more than half of what a SYN can announce is left:
@@ -198,15 +204,15 @@ impl Connection {
         self.rcv_adv <= FIRST + 1 + LARGEST_UNSCALED && 2 * left > LARGEST_UNSCALED
     }
 
-    /// By how much a window grows at least.
-    pub(super) fn window_step(&self) -> u64 {
-        self.rcv_mss.min(self.rcvbuf as u64 / 2)
+    /// By how much a window grows at least: by no more than half of the largest one, else it would never open again.
+    pub(super) fn window_step(&self, cx: &Context<'_>) -> u64 {
+        self.rcv_mss.min(self.window_size(cx) / 2).max(1)
     }
 
     /// The window to announce. It never shrinks, and grows by whole segments (RFC 9293, 3.8.6.2.2).
     fn take_window(&mut self, cx: &Context<'_>) -> u16 {
         let (edge, nxt) = (self.right_edge(cx), self.rcv_nxt());
-        let step = self.window_step();
+        let step = self.window_step(cx);
         if edge >= self.rcv_adv + step
             || (edge > self.rcv_adv && self.rcv_adv - nxt.min(self.rcv_adv) >= step)
         {

@@ -9,6 +9,10 @@ use core::cmp::Reverse;
 /// Records of one connection. Attack: SACK blocks that split each other would make one for each segment of the
 /// window; beyond the limit, a block that covers a record only in part is ignored.
 const RECORDS: usize = 1 << 17;
+/// Memory up to this size is not counted: each connection that sends has so much, as it has its other state.
+const SMALL: usize = 4096;
+/// Records whose memory is kept while most of it is free.
+const KEPT: usize = 1024;
 /// No record.
 const NONE: u32 = u32::MAX;
 
@@ -50,14 +54,14 @@ struct Node {
     after: u32,
 }
 
-/// The memory of a scoreboard. Places of records that are gone are used again, so that a stream that goes on
-/// allocates nothing.
+/// The memory of a scoreboard. Places of records that are gone are used again, so that a stream whose window stays
+/// the same allocates nothing.
 #[derive(Debug)]
 struct Records {
     nodes: Vec<Node>,
     free: Vec<u32>,
     /// The records in order of their bytes, which follow each other. New ones are added at the end, acknowledged ones
-    /// removed from the front; a split or a join moves the shorter side, four bytes a record.
+    /// removed from the front; a split, or the join of a whole run, moves the shorter side once, four bytes a record.
     order: VecDeque<u32>,
     /// The first and the last of those in flight in the order in which they were sent.
     oldest: u32,
@@ -82,6 +86,9 @@ pub(crate) struct Scoreboard {
     /// Records that SACK blocks and acknowledgments looked at.
     #[cfg(test)]
     looked_at: u64,
+    /// Places of the order that splits and joins moved.
+    #[cfg(test)]
+    moved: u64,
 }
 
 impl Records {
@@ -190,6 +197,45 @@ impl Records {
         }
         self.lost.push(Reverse((self.record(number).start, number)));
     }
+
+    /// Its bytes.
+    fn memory(&self) -> usize {
+        size_of::<Records>()
+            + self.nodes.capacity() * size_of::<Node>()
+            + (self.free.capacity() + self.order.capacity()) * size_of::<u32>()
+            + self.lost.capacity() * size_of::<Reverse<(u64, u32)>>()
+    }
+
+    /// Returns memory, if less than an eighth of it is used. At least seven eighths of the records were discarded since
+    /// this was done last; they pay for the copies of the others.
+    fn shrink(&mut self) {
+        if self.nodes.len() > KEPT && self.order.len() < self.nodes.len() / 8 {
+            self.rebuild();
+        }
+    }
+
+    /// Has memory only for the records that there are.
+    fn rebuild(&mut self) {
+        let mut old = core::mem::replace(self, Records::new());
+        self.nodes.reserve_exact(old.order.len());
+        self.order.reserve_exact(old.order.len());
+        for &number in &old.order {
+            let node = &mut old.nodes[number as usize];
+            let new = self.store(node.record);
+            self.order.push_back(new);
+            if node.record.fate == Fate::Lost {
+                self.lose(new);
+            }
+            // The walk in the order of time needs only the links to the later ones.
+            node.before = new;
+        }
+        let mut next = old.oldest;
+        while let Some(node) = old.nodes.get(next as usize) {
+            self.link(node.before, self.newest);
+            next = node.after;
+        }
+        self.cursor = old.nodes.get(old.cursor as usize).map_or(NONE, |node| node.before);
+    }
 }
 
 impl Scoreboard {
@@ -199,6 +245,12 @@ impl Scoreboard {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.memory.as_ref().is_none_or(|records| records.order.is_empty())
+    }
+
+    /// Its bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        let bytes = self.memory.as_ref().map_or(0, |records| records.memory());
+        if bytes > SMALL { bytes } else { 0 }
     }
 
     /// Whether it is empty, and has memory.
@@ -360,6 +412,10 @@ impl Scoreboard {
             Fate::Lost => records.lose(right),
             Fate::Sacked => {}
         }
+        #[cfg(test)]
+        {
+            self.moved += (place + 1).min(self.len() - place - 2) as u64;
+        }
         true
     }
 
@@ -398,40 +454,49 @@ impl Scoreboard {
             }
             delivered(first);
         }
+        if let Some(records) = &mut self.memory {
+            records.shrink();
+        }
     }
 
     /// Marks `start .. end` as received; calls `delivered` for each record that was not marked before. Within
     /// a record, boundaries are rounded inwards to multiples of `mss`: an honest receiver reports whole
     /// segments.
-    pub(crate) fn sack(&mut self, start: u64, end: u64, mss: u64, mut delivered: impl FnMut(Record)) {
-        let Some(records) = &self.memory else { return };
-        let mut place = records.place(start);
-        while let Some(record) = self.at(place).filter(|record| record.start < end) {
-            #[cfg(test)]
-            {
-                self.looked_at += 1;
-            }
-            if record.fate == Fate::Sacked || record.end <= start {
-                place += 1;
-                continue;
-            }
-            let inwards = |bytes: u64| bytes - bytes % mss;
-            let from = match start.checked_sub(record.start) {
-                Some(skipped) => record.start + inwards(skipped + mss - 1),
-                None => record.start,
-            };
-            let to = if end >= record.end { record.end } else { record.start + inwards(end - record.start) };
-            let partial = from > record.start || to < record.end;
-            if from >= to || (partial && self.len() >= RECORDS) {
-                place += 1;
-                continue;
-            }
-            place += usize::from(self.split_at(place, from));
-            let rest = usize::from(self.split_at(place, to));
-            if let Some(marked) = self.at(place) {
-                delivered(marked);
-                place = self.mark_sacked(place, marked) + 1 + rest;
-            }
+    pub(crate) fn sack(&mut self, start: u64, end: u64, mss: u64, delivered: impl FnMut(Record)) {
+        let Some(records) = self.memory.as_ref().filter(|_| start < end) else { return };
+        let (mut first, mut last) = (records.place(start), records.place(end - 1));
+        let (Some(head), Some(tail)) = (self.at(first), self.at(last).filter(|tail| tail.start < end)) else {
+            return;
+        };
+        let inwards = |bytes: u64| bytes - bytes % mss;
+        let from = match start.checked_sub(head.start) {
+            Some(skipped) if head.fate != Fate::Sacked => head.start + inwards(skipped + mss - 1),
+            _ => head.start,
+        };
+        let to = if end >= tail.end || tail.fate == Fate::Sacked {
+            tail.end
+        } else {
+            tail.start + inwards(end - tail.start)
+        };
+        let (cuts_head, cuts_tail) = (from > head.start, to < tail.end);
+        let is_full = self.len() >= RECORDS;
+        let is_one = first == last;
+        if is_one && (from >= to || (is_full && (cuts_head || cuts_tail))) {
+            return;
+        }
+        if from >= head.end || (is_full && cuts_head) {
+            first += 1;
+        } else if self.split_at(first, from) {
+            (first, last) = (first + 1, last + 1);
+        }
+        // A run becomes one record, so that there is place for the rest of its last one.
+        if to <= tail.start || (cuts_tail && !is_one && self.len() - (last - first) >= RECORDS) {
+            last -= 1;
+        } else {
+            self.split_at(last, to);
+        }
+        if first <= last {
+            self.mark_sacked(first, last, delivered);
         }
     }
 
@@ -445,29 +510,46 @@ impl Scoreboard {
         self.memory.as_ref().map_or(0, |records| records.order.len())
     }
 
-    /// Marks a record, and joins it with marked neighbours; returns its place.
-    fn mark_sacked(&mut self, mut place: usize, record: Record) -> usize {
-        let Some(&number) = self.records().order.get(place) else { return place };
-        self.change(number, Record { fate: Fate::Sacked, ..record });
-        let is_sacked = |record: Option<Record>| record.filter(|record| record.fate == Fate::Sacked);
-        let before = place.checked_sub(1).and_then(|before| is_sacked(self.at(before)));
-        let after = is_sacked(self.at(place + 1));
+    /// Marks a run of records, and joins it with marked neighbours. Attack: a block over half of the window's records,
+    /// each of which would move the rest of the order if they were removed one by one.
+    fn mark_sacked(&mut self, mut first: usize, mut last: usize, mut delivered: impl FnMut(Record)) {
+        let mut marked = None;
+        for place in first..=last {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            let Some(record) = self.at(place).filter(|record| record.fate != Fate::Sacked) else { continue };
+            delivered(record);
+            self.uncount(&record);
+            self.sacked_bytes += record.len();
+            if record.fate == Fate::InFlight {
+                let records = self.records();
+                records.unlink(records.order[place]);
+            }
+            marked = Some(record);
+        }
+        let Some(marked) = marked else { return };
+        let is_sacked = |record: Option<Record>| record.is_some_and(|record| record.fate == Fate::Sacked);
+        first -= usize::from(first > 0 && is_sacked(self.at(first - 1)));
+        last += usize::from(is_sacked(self.at(last + 1)));
+        let (Some(left), Some(right)) = (self.at(first), self.at(last)) else { return };
+        #[cfg(test)]
+        if first < last {
+            self.moved += (first + 1).min(self.len() - last - 1) as u64;
+        }
+        let lost = self.lost_bytes > 0;
         let records = self.records();
-        let joined = &mut records.nodes[number as usize].record;
-        joined.start = before.map_or(joined.start, |before| before.start);
-        joined.end = after.map_or(joined.end, |after| after.end);
-        if after.is_some()
-            && let Some(gone) = records.order.remove(place + 1)
-        {
-            records.discard(gone);
+        let joined = Record { start: left.start, end: right.end, fate: Fate::Sacked, ..marked };
+        records.nodes[records.order[first] as usize].record = joined;
+        for gone in records.order.drain(first + 1..=last) {
+            records.nodes[gone as usize].is_used = false;
+            records.free.push(gone);
         }
-        if before.is_some()
-            && let Some(gone) = records.order.remove(place - 1)
-        {
-            records.discard(gone);
-            place -= 1;
+        if !lost {
+            records.lost.clear();
         }
-        place
+        records.shrink();
     }
 
     /// After a timeout: everything that is not selectively acknowledged is lost; with `reneged`, all of it
@@ -487,26 +569,30 @@ impl Scoreboard {
 
     /// Takes back that records are lost, after a spurious timeout or recovery.
     pub(crate) fn find_all(&mut self) {
-        let Some(records) = &mut self.memory else { return };
+        let Some(records) = self.memory.as_mut().filter(|_| self.lost_bytes > 0) else { return };
         let mut found: Vec<(u64, u64, u32)> = Vec::new();
-        for &number in &records.order {
-            let record = &mut records.nodes[number as usize].record;
-            if record.fate == Fate::Lost {
+        for Reverse((start, number)) in records.lost.drain() {
+            let node = &mut records.nodes[number as usize];
+            let record = &mut node.record;
+            if node.is_used && record.start == start && record.fate == Fate::Lost {
                 record.fate = Fate::InFlight;
                 self.in_flight += record.len();
                 self.retransmitted += if record.retransmitted { record.len() } else { 0 };
-            }
-            if record.fate == Fate::InFlight {
-                found.push((record.stamp.sent_at, record.start, number));
+                found.push((record.stamp.sent_at, start, number));
             }
         }
         self.lost_bytes = 0;
-        records.lost.clear();
-        // All of them at once: where each belongs would have to be searched for.
         found.sort_unstable();
-        (records.oldest, records.newest, records.cursor) = (NONE, NONE, NONE);
-        for (.., number) in found {
-            records.link(number, records.newest);
+        // One pass over both: where each belongs would have to be searched for.
+        let mut after = records.oldest;
+        for (sent_at, start, number) in found {
+            while let Some(node) = records.nodes.get(after as usize)
+                && node.record.time() < (sent_at, start)
+            {
+                after = node.after;
+            }
+            let before = records.nodes.get(after as usize).map_or(records.newest, |node| node.before);
+            records.link(number, before);
         }
     }
 
@@ -517,273 +603,4 @@ impl Scoreboard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn stamp(at: u64) -> Stamp {
-        Stamp { sent_at: at, ..Stamp::default() }
-    }
-
-    #[test]
-    fn a_block_is_reported_once_and_rounded_inwards() {
-        let mut board = Scoreboard::default();
-        board.sent(0, 1000, stamp(1));
-        let mut seen = Vec::new();
-        board.sack(150, 450, 100, |record| seen.push((record.start, record.end)));
-        board.sack(150, 550, 100, |record| seen.push((record.start, record.end)));
-        assert_eq!(seen, [(200, 400), (400, 500)]);
-        assert_eq!((board.in_flight, board.sacked_bytes), (700, 300));
-        assert_eq!(board.oldest().map(|record| (record.start, record.end)), Some((0, 200)));
-        let mut before = |sent_at, end| board.newest_before((sent_at, end)).map(|record| record.start);
-        assert_eq!(
-            [before(1, 201), before(1, 1001), before(2, 0), before(0, 9)],
-            [Some(0), Some(500), Some(500), None]
-        );
-        assert_eq!([before(1, 1000), before(1, 200)], [Some(0), None], "a record is not before its own end");
-        board.mark(0, Fate::Lost);
-        assert_eq!((board.first_lost().map(|record| record.end), board.lost_bytes), (Some(200), 200));
-        board.resent(0, 100, stamp(2));
-        assert_eq!((board.in_flight, board.first_lost().map(|record| record.start)), (600, Some(100)));
-    }
-
-    #[test]
-    fn the_cost_of_an_acknowledgment_does_not_grow_with_the_holes() {
-        const COUNT: u64 = 50_000;
-        let mut board = Scoreboard::default();
-        // Frames of 40 segments, as a device segments them.
-        for frame in 0..COUNT / 40 {
-            board.sent(frame * 40, frame * 40 + 40, stamp(frame));
-        }
-        let (mut acknowledgments, mut lost) = (0, 0);
-        // Each tenth segment is lost; each acknowledgment has the last three blocks, and RACK's look follows.
-        for segment in (0..COUNT).filter(|segment| segment % 10 != 0) {
-            let block = segment - segment % 10;
-            for before in [0, 10, 20] {
-                if let Some(start) = block.checked_sub(before) {
-                    let end = if before == 0 { segment + 1 } else { start + 10 };
-                    board.sack(start + 1, end, 1, |_| ());
-                }
-            }
-            while let Some(first) = board.oldest()
-                && first.end <= segment
-            {
-                board.mark(first.start, Fate::Lost);
-                lost += 1;
-            }
-            acknowledgments += 1;
-        }
-        assert_eq!((lost, board.lost_bytes), (COUNT / 10, COUNT / 10));
-        assert_eq!(board.len() as u64, COUNT / 5, "runs of SACKed segments are one record each");
-        let looks = board.looked_at / acknowledgments;
-        assert!(looks <= 8, "{looks} records for an acknowledgment with {lost} holes");
-        board.acknowledge(COUNT, |_| ());
-        assert!(board.is_empty());
-    }
-
-    /// All records, in order.
-    fn all(board: &Scoreboard) -> Vec<Record> {
-        (0..board.len()).filter_map(|place| board.at(place)).collect()
-    }
-
-    /// The same in the plainest way.
-    #[derive(Default)]
-    struct Model {
-        records: Vec<Record>,
-    }
-
-    impl Model {
-        fn split(&mut self, at: u64) {
-            if let Some(place) = self.records.iter().position(|r| r.start < at && at < r.end) {
-                let right = Record { start: at, ..self.records[place] };
-                self.records[place].end = at;
-                self.records.insert(place + 1, right);
-            }
-        }
-
-        fn sent(&mut self, start: u64, end: u64, stamp: Stamp) {
-            self.records.push(Record { start, end, fate: Fate::InFlight, retransmitted: false, stamp });
-        }
-
-        fn resent(&mut self, start: u64, end: u64, stamp: Stamp) {
-            self.split(end);
-            for record in self.records.iter_mut().filter(|record| record.start == start) {
-                (record.fate, record.retransmitted, record.stamp) = (Fate::InFlight, true, stamp);
-            }
-        }
-
-        fn acknowledge(&mut self, una: u64) -> Vec<Record> {
-            self.split(una);
-            let count = self.records.iter().take_while(|record| record.end <= una).count();
-            self.records.drain(..count).collect()
-        }
-
-        fn sack(&mut self, start: u64, end: u64, mss: u64) -> Vec<Record> {
-            let mut delivered = Vec::new();
-            for record in self.records.clone() {
-                let up = |bytes: u64| bytes.next_multiple_of(mss);
-                let from = record.start + up(start.saturating_sub(record.start));
-                let to = if end >= record.end {
-                    record.end
-                } else {
-                    record.start + end.saturating_sub(record.start) / mss * mss
-                };
-                if record.fate == Fate::Sacked || record.end <= start || from >= to {
-                    continue;
-                }
-                self.split(from);
-                self.split(to);
-                for marked in self.records.iter_mut().filter(|record| record.start == from) {
-                    delivered.push(*marked);
-                    marked.fate = Fate::Sacked;
-                }
-            }
-            let both = |pair: &[Record]| pair.iter().all(|record| record.fate == Fate::Sacked);
-            while let Some(place) = self.records.windows(2).position(both) {
-                let gone = self.records.remove(place + 1);
-                // The stamp of a joined record is that of the part that was marked last.
-                let keeps = delivered.contains(&Record { fate: Fate::InFlight, ..gone })
-                    || delivered.contains(&Record { fate: Fate::Lost, ..gone });
-                let left = &mut self.records[place];
-                if keeps {
-                    (left.stamp, left.retransmitted) = (gone.stamp, gone.retransmitted);
-                }
-                left.end = gone.end;
-            }
-            delivered
-        }
-
-        fn lose_all(&mut self, reneged: bool) {
-            for record in &mut self.records {
-                if record.fate == Fate::InFlight || reneged && record.fate == Fate::Sacked {
-                    record.fate = Fate::Lost;
-                }
-            }
-        }
-
-        fn find_all(&mut self) {
-            self.records.iter_mut().filter(|r| r.fate == Fate::Lost).for_each(|r| r.fate = Fate::InFlight);
-        }
-
-        fn in_flight(&self) -> impl Iterator<Item = Record> {
-            self.records.iter().filter(|record| record.fate == Fate::InFlight).copied()
-        }
-
-        fn first_lost(&self) -> Option<Record> {
-            self.records.iter().find(|record| record.fate == Fate::Lost).copied()
-        }
-
-        fn newest_before(&self, key: (u64, u64)) -> Option<Record> {
-            let before = self.in_flight().filter(|record| (record.stamp.sent_at, record.end) < key);
-            before.max_by_key(|record| (record.stamp.sent_at, record.end))
-        }
-    }
-
-    /// What a record is, without the rest of its stamp; of a marked one only its bytes count.
-    fn shape(record: &Record) -> (u64, u64, Fate, Option<(bool, u64)>) {
-        let sent = (record.retransmitted, record.stamp.sent_at);
-        (record.start, record.end, record.fate, (record.fate != Fate::Sacked).then_some(sent))
-    }
-
-    proptest! {
-        #[test]
-        fn it_does_what_a_plain_list_does(
-            steps in prop::collection::vec((0u8..9, 0u64..60, 1u64..20, 0u64..3), 0..200),
-        ) {
-            let (mut board, mut model) = (Scoreboard::default(), Model::default());
-            let (mut una, mut nxt, mut now) = (0, 0, 0);
-            for (what, from, len, time) in steps {
-                now += time;
-                let mut seen = Vec::new();
-                match what {
-                    0..=2 => {
-                        board.sent(nxt, nxt + len, stamp(now));
-                        model.sent(nxt, nxt + len, stamp(now));
-                        nxt += len;
-                    }
-                    3 | 4 => {
-                        let (start, end) = (una + from, (una + from + len).min(nxt));
-                        board.sack(start, end, 3, |record| seen.push(record));
-                        prop_assert_eq!(&seen, &model.sack(start, end, 3));
-                    }
-                    5 => {
-                        una = (una + from / 4).min(nxt);
-                        board.acknowledge(una, |record| seen.push(record));
-                        let shapes = |seen: &[Record]| seen.iter().map(shape).collect::<Vec<_>>();
-                        prop_assert_eq!(shapes(&seen), shapes(&model.acknowledge(una)));
-                    }
-                    // Marked records keep a stamp that no longer counts, so none is taken back.
-                    6 => {
-                        board.lose_all(false);
-                        model.lose_all(false);
-                    }
-                    7 => {
-                        board.find_all();
-                        model.find_all();
-                    }
-                    _ => {
-                        if let Some(lost) = board.first_lost() {
-                            let end = (lost.start + len).min(lost.end);
-                            board.resent(lost.start, end, stamp(now));
-                            model.resent(lost.start, end, stamp(now));
-                        } else if let Some(oldest) = board.oldest() {
-                            board.mark(oldest.start, Fate::Lost);
-                            model.records.iter_mut().filter(|r| r.start == oldest.start).for_each(|r| {
-                                r.fate = Fate::Lost;
-                            });
-                        }
-                    }
-                }
-                prop_assert_eq!(
-                    all(&board).iter().map(shape).collect::<Vec<_>>(),
-                    model.records.iter().map(shape).collect::<Vec<_>>()
-                );
-                let oldest = model.in_flight().min_by_key(|record| (record.stamp.sent_at, record.start));
-                prop_assert_eq!(board.oldest(), oldest);
-                prop_assert_eq!(board.first_lost(), model.first_lost());
-                for key in [(now.saturating_sub(from / 8), una + from), (now, nxt), (now / 2, una)] {
-                    prop_assert_eq!(board.newest_before(key), model.newest_before(key));
-                }
-                let again = model.in_flight().filter(|record| record.retransmitted).map(|r| r.len());
-                prop_assert_eq!(board.retransmitted, again.sum::<u64>());
-            }
-        }
-
-        #[test]
-        fn counts_equal_the_records(
-            steps in prop::collection::vec((0u8..5, 0u64..40, 1u64..20), 0..80),
-        ) {
-            let mut board = Scoreboard::default();
-            let (mut una, mut nxt) = (0, 0);
-            for (at, (what, from, len)) in steps.into_iter().enumerate() {
-                match what {
-                    0 | 1 => {
-                        board.sent(nxt, nxt + len, stamp(at as u64));
-                        nxt += len;
-                    }
-                    2 => board.sack(una + from, (una + from + len).min(nxt), 3, |_| ()),
-                    3 => {
-                        una = (una + from / 4).min(nxt);
-                        board.acknowledge(una, |_| ());
-                    }
-                    _ => {
-                        board.lose_all(from == 0);
-                        if let Some(lost) = board.first_lost() {
-                            board.resent(lost.start, (lost.start + len).min(lost.end), stamp(at as u64));
-                        }
-                    }
-                }
-                let mut sums = [0; 3];
-                let mut expected = una;
-                for record in all(&board) {
-                    prop_assert_eq!(record.start, expected);
-                    expected = record.end;
-                    sums[record.fate as usize] += record.len();
-                }
-                prop_assert_eq!(expected, nxt);
-                prop_assert_eq!(sums, [board.in_flight, board.lost_bytes, board.sacked_bytes]);
-                prop_assert_eq!(board.first_lost().is_none(), board.lost_bytes == 0);
-            }
-        }
-    }
-}
+mod tests;

@@ -175,7 +175,8 @@ impl Neighbors {
         let idle = |of: Rank| {
             let from = (of, 0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
             let first = self.order.range(from..).next();
-            first.filter(|(rank, used, _)| *rank == of && used + REACHABLE <= now).map(|(.., address)| *address)
+            let is_idle = |rank: Rank, used: u64| rank == of && used + REACHABLE <= now;
+            first.filter(|(rank, used, _)| is_idle(*rank, *used)).map(|(.., address)| *address)
         };
         let ranks: &[Rank] = if rank == Rank::Heard { &[] } else { &[Rank::Answer, Rank::Used] };
         ranks.iter().find_map(|of| idle(*of))

@@ -368,7 +368,7 @@ impl Stack {
     }
 
     /// The bytes of memory that the connection's buffers have, at most [`Settings::receive_memory`] and the third value
-    /// of `tcp_wmem`.
+    /// of `tcp_wmem`, and of what it knows of sent segments if that is more than 4 KB.
     ///
     /// # Errors
     /// If the socket is not a connection.
