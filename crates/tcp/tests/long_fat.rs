@@ -26,6 +26,7 @@ impl Stream {
             tcp_congestion_control: Algorithm::Bbr1,
             tcp_rmem: [4096, 131_072, buffer],
             tcp_wmem: [4096, 16_384, buffer],
+            tcp_mem: [1 << 30, 1 << 30, 2 << 30],
             ..Settings::default()
         };
         let mut network = Network::new(&settings, line.clone(), 5);
