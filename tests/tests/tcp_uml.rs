@@ -149,6 +149,9 @@ fn both_roles(guest: &Guest, network: &Network, six: bool, bad: bool) -> u64 {
         let port = 7000 + u16::from(six) + 2 * u16::from(bad) + 4 * u16::from(stack_connects);
         let stream = if stack_connects {
             ran(guest, &format!("(busybox nc -l -p {port} -e cat) >/dev/null 2>&1 &"));
+            // Its kernel resets connections until it listens.
+            let listens = format!("cat /proc/net/tcp* | grep -q ':{port:04X} .* 0A '");
+            ran(guest, &format!("until {listens}; do sleep 0.02; done"));
             connect(network, SocketAddr::new(address(six, 1), port))
         } else {
             let listener = TcpListener::bind(network, SocketAddr::new(address(six, 2), port)).unwrap();
