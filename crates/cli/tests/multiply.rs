@@ -3,7 +3,7 @@
 
 mod lab;
 
-use lab::{Lab, every_isolation, until};
+use lab::{Lab, isolations, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -238,7 +238,9 @@ fn drops(lab: &Lab) -> Vec<String> {
 
 #[test]
 fn a_function_multiplies_and_shrinks_without_loss() {
-    for isolation in every_isolation() {
+    // Whether load is recognised on a worker depends on when the machine lets this thread send: the next test has two
+    // instances there from the start.
+    for isolation in isolations() {
         let instances = "min = 1, max = 3, idle = \"1s\", shrink = \"500ms\"";
         let lab = Lab::new(&format!("multiply-{isolation}"), &file(isolation, instances, 60));
         lab.ok(&["up", "lab.toml", "--detach"]);
