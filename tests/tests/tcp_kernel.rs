@@ -140,23 +140,9 @@ fn sockets_on_a_tap() {
 }
 
 /// The program's side of a connection, as [`talk`].
-fn exchange(mut stream: ringway_stack::TcpStream, len: u64) {
+fn exchange(stream: ringway_stack::TcpStream, len: u64) {
     stream.set_read_timeout(Some(BOUND)).unwrap();
-    let mut sending = stream.try_clone().unwrap();
-    let writer = std::thread::spawn(move || {
-        let bytes: Vec<u8> = (0..len).map(byte).collect();
-        sending.write_all(&bytes).unwrap();
-        sending.shutdown(Shutdown::Write).unwrap();
-    });
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    assert_bytes(&bytes, len);
-    writer.join().unwrap();
-}
-
-fn assert_bytes(bytes: &[u8], len: u64) {
-    let is_right = bytes.iter().zip(0..).all(|(got, at)| *got == byte(at));
-    assert!(bytes.len() as u64 == len && is_right, "wrong bytes");
+    both_ways(stream.try_clone().unwrap(), stream, |stream| stream.shutdown(Shutdown::Write).unwrap(), len);
 }
 
 /// A stack with a TAP as its interface.
@@ -344,15 +330,20 @@ fn dial(address: SocketAddr) -> TcpStream {
 }
 
 /// The kernel's side of a connection: writes and reads a stream.
-fn talk(mut stream: TcpStream, len: u64) {
-    let mut sending = stream.try_clone().unwrap();
+fn talk(stream: TcpStream, len: u64) {
+    both_ways(stream.try_clone().unwrap(), stream, |stream| stream.shutdown(Shutdown::Write).unwrap(), len);
+}
+
+/// Writes and reads a stream at the same time. `end`: ends what is written.
+fn both_ways<S: Read + Write + Send + 'static>(mut sending: S, mut receiving: S, end: fn(&S), len: u64) {
     let writer = std::thread::spawn(move || {
         let bytes: Vec<u8> = (0..len).map(byte).collect();
         sending.write_all(&bytes).unwrap();
-        sending.shutdown(Shutdown::Write).unwrap();
+        end(&sending);
     });
     let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    assert_bytes(&bytes, len);
+    receiving.read_to_end(&mut bytes).unwrap();
+    let is_right = bytes.iter().zip(0..).all(|(got, at)| *got == byte(at));
+    assert!(bytes.len() as u64 == len && is_right, "wrong bytes");
     writer.join().unwrap();
 }
