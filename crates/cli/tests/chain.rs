@@ -3,11 +3,12 @@
 
 mod lab;
 
+use lab::frames::{number, receive, send};
 use lab::{Lab, isolations, until};
-use ringway_client::{Ring, Wait};
+use ringway_client::Ring;
 use serde_json::Value;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(20);
 /// Frames under way: fewer than any ring or lane holds.
@@ -69,29 +70,9 @@ fn program(lab: &Lab, port: &str) -> Ring {
     ring
 }
 
-fn send(ring: &mut Ring, number: u32) -> bool {
-    let mut frame = [2; 60];
-    frame[14..18].copy_from_slice(&number.to_be_bytes());
-    let sent = ring.tx.push(&frame).unwrap();
-    ring.sync().unwrap();
-    sent
-}
-
 /// The number and the mark of the next frame that comes within a while.
 fn next(ring: &mut Ring, most: Duration) -> Option<(u32, u8)> {
-    let end = Instant::now() + most;
-    let mut out = [0; 60];
-    loop {
-        ring.wait(Wait::RX, Some(end.saturating_duration_since(Instant::now()))).unwrap();
-        let received = ring.rx.pop(&mut out).unwrap();
-        ring.rx.sync().unwrap();
-        if received.is_some() {
-            return Some((u32::from_be_bytes(out[14..18].try_into().unwrap()), out[MARK]));
-        }
-        if Instant::now() >= end {
-            return None;
-        }
-    }
+    receive(ring, most).map(|frame| (number(&frame), frame[MARK]))
 }
 
 impl Ends {

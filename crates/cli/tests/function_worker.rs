@@ -3,10 +3,11 @@
 
 mod lab;
 
+use lab::frames::{next, send};
 use lab::{Lab, isolations, until};
-use ringway_client::{Ring, Wait};
+use ringway_client::Ring;
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A function between two programs, and two programs that have nothing to do with it, all on one worker.
 const PORTS: &str = r#"
@@ -72,35 +73,6 @@ fn program(lab: &Lab, port: &str) -> Ring {
     let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
     until("the port is up", || lab.state(port) == "up");
     ring
-}
-
-fn frame(number: u32) -> [u8; 60] {
-    let mut frame = [2; 60];
-    frame[14..18].copy_from_slice(&number.to_be_bytes());
-    frame
-}
-
-fn send(ring: &mut Ring, number: u32) -> bool {
-    let sent = ring.tx.push(&frame(number)).unwrap();
-    ring.sync().unwrap();
-    sent
-}
-
-/// The number of the next frame that comes within a while.
-fn next(ring: &mut Ring, most: Duration) -> Option<u32> {
-    let end = Instant::now() + most;
-    let mut out = [0; 60];
-    loop {
-        ring.wait(Wait::RX, Some(end.saturating_duration_since(Instant::now()))).unwrap();
-        let received = ring.rx.pop(&mut out).unwrap();
-        ring.rx.sync().unwrap();
-        if received.is_some() {
-            return out[14..18].try_into().ok().map(u32::from_be_bytes);
-        }
-        if Instant::now() >= end {
-            return None;
-        }
-    }
 }
 
 #[test]

@@ -284,25 +284,31 @@ fn what_is_no_image_is_refused_before_anything_runs() {
     );
 }
 
-#[test]
-fn a_program_serves_http_to_curl() {
-    let (_keeper, namespace) = if can_run() { namespace() } else { return };
-    let lab = Lab::new("tiny-http", &fabric("http", &namespace, "parameters = { GREETING = \"hello\" }\n"));
-    example(&lab, "http");
-    up(&lab, "http");
-    let curl = |words: &str| text(&namespace, &format!("curl -sS --max-time 60 {words}"));
+/// What the HTTP servers in Rust and in C have in common.
+fn serves_http(namespace: &str) {
+    let curl = |words: &str| text(namespace, &format!("curl -sS --max-time 60 {words}"));
     let page = curl("--retry 20 --retry-connrefused --retry-all-errors --retry-delay 0 http://10.0.0.2/");
     assert_eq!(page, "hello\n");
     let statuses = |words: &str| curl(&format!("-o /dev/null -w '%{{http_code}} ' {words}"));
     assert_eq!(statuses("http://10.0.0.2/none"), "404 ");
     assert_eq!(statuses("-X POST -d x http://10.0.0.2/"), "405 ");
     assert!(curl("-I http://10.0.0.2/").starts_with("HTTP/1.1 200 OK\r\n"));
-    assert!(curl("-H 'X-Own: yes' http://10.0.0.2/headers").contains("X-Own: yes"));
     // Several requests of one connection, and several connections at once.
     let status = curl("http://10.0.0.2/ http://10.0.0.2/ http://10.0.0.2/status");
     assert!(status.contains("requests "), "{status}");
     let sizes = curl("-Z -o /dev/null -w '%{size_download} ' 'http://10.0.0.2/bytes/[3000000-3000007]'");
     assert_eq!(sizes.split_whitespace().count(), 8, "{sizes}");
+}
+
+#[test]
+fn a_program_serves_http_to_curl() {
+    let (_keeper, namespace) = if can_run() { namespace() } else { return };
+    let lab = Lab::new("tiny-http", &fabric("http", &namespace, "parameters = { GREETING = \"hello\" }\n"));
+    example(&lab, "http");
+    up(&lab, "http");
+    serves_http(&namespace);
+    let curl = |words: &str| text(&namespace, &format!("curl -sS --max-time 60 {words}"));
+    assert!(curl("-H 'X-Own: yes' http://10.0.0.2/headers").contains("X-Own: yes"));
     let sums = text(&namespace, "curl -sS http://10.0.0.2/bytes/20000000 | tr -d x | wc -c");
     assert_eq!(sums.trim(), "0");
     let large = text(&namespace, "curl -sS http://10.0.0.2/bytes/20000000 | wc -c");
@@ -560,18 +566,8 @@ fn a_program_in_c_serves_http_to_curl() {
     let lab = Lab::new("tiny-c-http", &file.replace("address = \"10.0.0.2/24\"", both));
     example(&lab, "c-http");
     up(&lab, "c-http");
+    serves_http(&namespace);
     let curl = |words: &str| text(&namespace, &format!("curl -sS --max-time 60 {words}"));
-    let page = curl("--retry 20 --retry-connrefused --retry-all-errors --retry-delay 0 http://10.0.0.2/");
-    assert_eq!(page, "hello\n");
-    let statuses = |words: &str| curl(&format!("-o /dev/null -w '%{{http_code}} ' {words}"));
-    assert_eq!(statuses("http://10.0.0.2/none"), "404 ");
-    assert_eq!(statuses("-X POST -d x http://10.0.0.2/"), "405 ");
-    assert!(curl("-I http://10.0.0.2/").starts_with("HTTP/1.1 200 OK\r\n"));
-    // Several requests of one connection, and several connections at once.
-    let status = curl("http://10.0.0.2/ http://10.0.0.2/ http://10.0.0.2/status");
-    assert!(status.contains("requests "), "{status}");
-    let sizes = curl("-Z -o /dev/null -w '%{size_download} ' 'http://10.0.0.2/bytes/[3000000-3000007]'");
-    assert_eq!(sizes.split_whitespace().count(), 8, "{sizes}");
     let large = text(&namespace, "curl -sS http://10.0.0.2/bytes/20000000 | tr -d x | wc -c");
     assert_eq!(large.trim(), "0");
     let large =

@@ -34,8 +34,8 @@ pub fn send(ring: &mut Ring, number: u32) -> bool {
     sent
 }
 
-/// The number of the next frame that comes within a while.
-pub fn next(ring: &mut Ring, most: Duration) -> Option<u32> {
+/// The next frame that comes within a while.
+pub fn receive(ring: &mut Ring, most: Duration) -> Option<[u8; 60]> {
     let end = Instant::now() + most;
     let mut out = [0; 60];
     loop {
@@ -43,12 +43,22 @@ pub fn next(ring: &mut Ring, most: Duration) -> Option<u32> {
         let received = ring.rx.pop(&mut out).unwrap();
         ring.rx.sync().unwrap();
         if received.is_some() {
-            return out[14..18].try_into().ok().map(u32::from_be_bytes);
+            return Some(out);
         }
         if Instant::now() >= end {
             return None;
         }
     }
+}
+
+/// The number of a frame.
+pub fn number(frame: &[u8; 60]) -> u32 {
+    u32::from_be_bytes(frame[14..18].try_into().unwrap())
+}
+
+/// The number of the next frame that comes within a while.
+pub fn next(ring: &mut Ring, most: Duration) -> Option<u32> {
+    receive(ring, most).map(|frame| number(&frame))
 }
 
 /// Elements that take a while to build, and do nothing else.
