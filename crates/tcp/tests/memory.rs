@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LONG, Line, Network, byte, drain, fill};
+use common::{LONG, Line, Network, Pair, byte, drain, fill};
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{
     Cidr, ConnectionError, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, SocketOptions, Stack,
@@ -34,33 +34,13 @@ fn an_idle_connection_is_looked_at_once_to_return_the_memory_of_its_buffers() {
     }
 }
 
-/// Two hosts, the sockets of a connection, and a program that reads each byte.
-struct Pair {
-    network: Network,
-    sockets: [SocketId; 2],
-    sent: u64,
-    read: u64,
+/// A connection whose second program reads each byte.
+fn connected(settings: &Settings) -> Pair {
+    let line = Line { delay: MS, ..Line::default() };
+    Pair::new(Network::with_offloads(settings, line, 1, Needs::ALL), "10.0.0.2:80", 0)
 }
 
 impl Pair {
-    fn new(settings: &Settings) -> Pair {
-        let line = Line { delay: MS, ..Line::default() };
-        let mut network = Network::with_offloads(settings, line, 1, Needs::ALL);
-        let (client, server) = network.connect("10.0.0.2:80");
-        Pair { network, sockets: [client, server], sent: 0, read: 0 }
-    }
-
-    /// Sends so many bytes; waits until they were read.
-    fn pass(&mut self, len: u64) {
-        let end = self.read + len;
-        while self.read < end {
-            let now = self.network.now;
-            self.sent = fill(&mut self.network.hosts[0], now, self.sockets[0], self.sent, end);
-            self.read = drain(&mut self.network.hosts[1], now, self.sockets[1], self.read);
-            assert!(self.read == end || self.network.step(LONG), "the stream stops at {}", self.read);
-        }
-    }
-
     fn wait(&mut self, time: u64) {
         let until = self.network.now + time;
         self.network.run(until);
@@ -74,7 +54,7 @@ impl Pair {
 #[test]
 fn an_idle_connection_has_no_memory_for_bytes() {
     for len in [1, 100, 1 << 20] {
-        let mut pair = Pair::new(&Settings::default());
+        let mut pair = connected(&Settings::default());
         pair.pass(len);
         pair.wait(MS);
         let used = pair.memory();
@@ -86,7 +66,7 @@ fn an_idle_connection_has_no_memory_for_bytes() {
 
 #[test]
 fn a_peer_that_sends_a_byte_now_and_then_does_not_keep_memory() {
-    let mut pair = Pair::new(&Settings::default());
+    let mut pair = connected(&Settings::default());
     pair.pass(16 << 20);
     for _ in 0..4 {
         pair.wait(SECOND);
@@ -101,7 +81,7 @@ fn a_small_buffer_takes_no_more_than_its_setting_permits() {
     let buffer = 4096;
     let settings = Settings { tcp_rmem: [buffer; 3], tcp_wmem: [buffer; 3], ..Settings::default() };
     assert_eq!(settings.receive_memory(), 2 * buffer);
-    let mut pair = Pair::new(&settings);
+    let mut pair = connected(&settings);
     let mut most = [0; 2];
     for _ in 0..500 {
         pair.pass(1000);
@@ -129,7 +109,7 @@ fn a_connection_that_sent_only_its_syn_returns_the_memory_of_its_scoreboard() {
 fn what_is_peeked_and_shown_in_place_is_what_is_read() {
     const LEN: u64 = 200_000;
     let settings = Settings { tcp_rmem: [4096, 256 << 10, 6 << 20], ..Settings::default() };
-    let mut pair = Pair::new(&settings);
+    let mut pair = connected(&settings);
     // So that the bytes don't begin with a chunk.
     pair.pass(30_001);
     let end = pair.sent + LEN;
@@ -217,7 +197,7 @@ fn the_memory_of_all_connections_is_bounded_though_peers_are_greedy() {
 fn a_peer_that_never_reads_costs_two_buffers_and_its_connection_lasts_unless_a_timeout_is_set() {
     for timeout in [0, 60 * SECOND] {
         let settings = Settings { tcp_wmem: [4096, 16_384, 100_000], ..Settings::default() };
-        let mut pair = Pair::new(&settings);
+        let mut pair = connected(&settings);
         let [client, server] = pair.sockets;
         let options = SocketOptions { tcp_user_timeout: timeout, ..SocketOptions::default() };
         pair.network.hosts[0].set_options(0, client, options).unwrap();
@@ -352,9 +332,8 @@ fn a_stream_of_large_segments_goes_on_though_memory_is_full() {
     let (unread, _) = network.connect("10.0.0.2:79");
     fill(&mut network.hosts[0], network.now, unread, 0, 10_000);
     network.run(network.now + SECOND);
-    let (client, server) = network.connect("10.0.0.2:80");
-    network.hosts[1].set_settings(Settings { tcp_mem: [1, 2, 3], ..settings });
-    let mut pair = Pair { network, sockets: [client, server], sent: 0, read: 0 };
+    let mut pair = Pair::new(network, "10.0.0.2:80", 0);
+    pair.network.hosts[1].set_settings(Settings { tcp_mem: [1, 2, 3], ..settings });
     // More than the first window.
     pair.pass(300_000);
     assert!(pair.network.hosts[1].statistics().memory_dropped > 0);
@@ -363,7 +342,7 @@ fn a_stream_of_large_segments_goes_on_though_memory_is_full() {
 #[test]
 fn a_first_value_of_zero_does_not_stop_a_stream() {
     let settings = Settings::default();
-    let mut pair = Pair::new(&settings);
+    let mut pair = connected(&settings);
     let (unread, _) = pair.network.connect("10.0.0.2:79");
     fill(&mut pair.network.hosts[0], pair.network.now, unread, 0, 10_000);
     pair.wait(SECOND);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LONG, Line, Network, drain, fill};
+use common::{Line, Network, Pair};
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Cidr, ConnectionError, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, Stack};
 use ringway_wire::icmp::{LinkOption, Neighbor, v6};
@@ -166,33 +166,13 @@ fn syn(source: IpAddr, destination: IpAddr, to: MacAddress) -> Vec<u8> {
     }
 }
 
-/// A connection of a network, whose ends exchange streams.
-struct Pair {
-    network: Network,
-    sockets: [SocketId; 2],
-    sent: u64,
-    read: u64,
+/// A connection whose second host, to which frames are forged, sends.
+fn connected(address: &str, settings: &Settings) -> Pair {
+    let line = Line { delay: MS, ..Line::default() };
+    Pair::new(Network::new(settings, line, 1), address, 1)
 }
 
 impl Pair {
-    fn new(address: &str, settings: &Settings) -> Pair {
-        let line = Line { delay: MS, ..Line::default() };
-        let mut network = Network::new(settings, line, 1);
-        let (client, server) = network.connect(address);
-        Pair { network, sockets: [client, server], sent: 0, read: 0 }
-    }
-
-    /// Sends bytes from the second host to the first.
-    fn pass(&mut self, len: u64) {
-        let end = self.read + len;
-        while self.read < end {
-            let now = self.network.now;
-            self.sent = fill(&mut self.network.hosts[1], now, self.sockets[1], self.sent, end);
-            self.read = drain(&mut self.network.hosts[0], now, self.sockets[0], self.read);
-            assert!(self.read == end || self.network.step(LONG), "the stream stops at {}", self.read);
-        }
-    }
-
     fn receive(&mut self, frame: &[u8]) {
         let now = self.network.now;
         self.network.hosts[1].receive(now, 0, frame, Offload::default());
@@ -229,7 +209,7 @@ fn floods_do_not_end_a_quiet_connection_nor_keep_out_another() {
         ("[fd00::2]:80", &syn_flood_v6),
     ];
     for (address, flood) in floods {
-        let mut pair = Pair::new(address, &small_cache());
+        let mut pair = connected(address, &small_cache());
         pair.pass(10_000);
         // Longer than an entry counts without confirmation.
         pair.wait(100 * SECOND);
@@ -257,7 +237,7 @@ fn floods_do_not_end_a_quiet_connection_nor_keep_out_another() {
 
 #[test]
 fn a_program_that_scans_a_network_does_not_end_its_other_connections() {
-    let mut pair = Pair::new("10.0.0.2:80", &small_cache());
+    let mut pair = connected("10.0.0.2:80", &small_cache());
     pair.wait(100 * SECOND);
     let now = pair.network.now;
     let scan: Vec<SocketId> = (3..=202)
@@ -428,7 +408,7 @@ fn a_solicitation_from_another_network_is_answered_and_not_stored() {
 #[test]
 fn an_address_that_a_connection_confirms_is_not_replaced_until_it_stops() {
     for (address, peer) in ["10.0.0.2:80", "[fd00::2]:80"].into_iter().zip(peers()) {
-        let mut pair = Pair::new(address, &Settings::default());
+        let mut pair = connected(address, &Settings::default());
         let own: IpAddr = if peer.is_ipv4() { [10, 0, 0, 1].into() } else { v6(0xfd00, 1).into() };
         let forged = match own {
             IpAddr::V4(own) => arp_frame(arp::REPLY, FORGER, own.octets(), [10, 0, 0, 2]),

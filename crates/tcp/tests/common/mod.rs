@@ -219,6 +219,34 @@ impl Network {
     }
 }
 
+/// A connection of a network, which carries a stream from one of its hosts to the other.
+pub struct Pair {
+    pub network: Network,
+    pub sockets: [SocketId; 2],
+    /// The host that sends.
+    pub from: usize,
+    pub sent: u64,
+    pub read: u64,
+}
+
+impl Pair {
+    pub fn new(mut network: Network, address: &str, from: usize) -> Pair {
+        let (client, server) = network.connect(address);
+        Pair { network, sockets: [client, server], from, sent: 0, read: 0 }
+    }
+
+    /// Sends so many bytes; waits until they were read.
+    pub fn pass(&mut self, len: u64) {
+        let (end, from, to) = (self.read + len, self.from, 1 - self.from);
+        while self.read < end {
+            let now = self.network.now;
+            self.sent = fill(&mut self.network.hosts[from], now, self.sockets[from], self.sent, end);
+            self.read = drain(&mut self.network.hosts[to], now, self.sockets[to], self.read);
+            assert!(self.read == end || self.network.step(LONG), "the stream stops at {}", self.read);
+        }
+    }
+}
+
 /// Byte `at` of a stream that has no short period.
 pub fn byte(at: u64) -> u8 {
     (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
