@@ -50,31 +50,32 @@ impl Engine {
     pub(super) async fn look_at_idle(&mut self) {
         self.looks_at_idle = false;
         let now = Instant::now();
-        let all: Vec<Function> = self.may_go().cloned().collect();
-        let names: BTreeSet<&str> = all.iter().map(|function| &*function.name).collect();
+        // Without their configurations, which may be large.
+        let what = |function: &Function| (function.name.clone(), function.idle, function.fabric_ports());
+        let all: Vec<(String, u64, Vec<String>)> = self.may_go().map(what).collect();
+        let names: BTreeSet<&str> = all.iter().map(|(name, ..)| &**name).collect();
         self.passed.retain(|name, _| names.contains(&**name));
         let mut gone = 0;
-        for function in all {
-            let Some(count) = self.count(&function) else { continue };
-            let passed = self.passed.entry(function.name.clone()).or_insert(Passed { count, since: now });
+        for (name, idle, ports) in all {
+            let Some(count) = self.count(&ports) else { continue };
+            let passed = self.passed.entry(name.clone()).or_insert(Passed { count, since: now });
             if passed.count != count {
                 *passed = Passed { count, since: now };
             }
-            let since =
-                self.functions.started(&function.name).map_or(now, |started| started.max(passed.since));
-            if now.duration_since(since) >= Duration::from_nanos(function.idle) && gone < AT_ONCE {
+            let since = self.functions.started(&name).map_or(now, |started| started.max(passed.since));
+            if now.duration_since(since) >= Duration::from_nanos(idle) && gone < AT_ONCE {
                 gone += 1;
-                self.passed.remove(&function.name);
-                self.put_away(&function, count).await;
+                self.passed.remove(&name);
+                self.put_away(&name, &ports, count).await;
             }
         }
     }
 
-    /// Frames that were sent to the ports of a function and by them, or lost there, since the fabric came up.
-    fn count(&self, function: &Function) -> Option<u64> {
+    /// Frames that were sent to these ports and by them, or lost there, since the fabric came up.
+    fn count(&self, ports: &[String]) -> Option<u64> {
         let mut sum = 0_u64;
-        for port in function.fabric_ports() {
-            let live = self.live.get(&port)?;
+        for port in ports {
+            let live = self.live.get(port)?;
             for queue in 0..u32::from(live.queues) {
                 let counts = super::show::counts(&self.page.read(live.counters + queue).ok()?);
                 sum = sum.wrapping_add(counts.tx_frames + counts.rx_frames + counts.drops());
@@ -85,8 +86,7 @@ impl Engine {
 
     /// Ends a function that `count` frames have passed, unless one comes just then. Frames that come later wait where
     /// they come from, and start it.
-    async fn put_away(&mut self, function: &Function, count: u64) {
-        let ports = function.fabric_ports();
+    async fn put_away(&mut self, name: &str, ports: &[String], count: u64) {
         let sends = |port: &&String| self.partner(port).is_some_and(|to| ports.contains(to));
         let held: Vec<String> =
             self.fabric.ports.iter().map(|port| &port.name).filter(sends).cloned().collect();
@@ -97,13 +97,13 @@ impl Engine {
         // If it stays, they go on behind this message.
         self.held.extend(held);
         tokio::time::sleep(SETTLED).await;
-        let quiet = self.call(WHAT, Request::Quiet { ports: ports.clone() }).await;
-        if !matches!(quiet, Ok(Reply::Quiet(true))) || self.count(function) != Some(count) {
+        let quiet = self.call(WHAT, Request::Quiet { ports: ports.to_vec() }).await;
+        if !matches!(quiet, Ok(Reply::Quiet(true))) || self.count(ports) != Some(count) {
             return;
         }
-        tracing::info!(function = function.name, "no frame has passed it for a while");
-        self.functions.rest(&function.name);
-        for port in &ports {
+        tracing::info!(function = name, "no frame has passed it for a while");
+        self.functions.rest(name);
+        for port in ports {
             // Its process may leave them later than the next one is up, for which frames wait.
             self.live.get_mut(port).into_iter().for_each(|live| live.attached = false);
         }
