@@ -51,8 +51,8 @@ pub enum Part<'a> {
     },
 }
 
-/// Frames between the one that is copied and the one whose first cache line is fetched meanwhile: it is in the cache of
-/// the other side's core, and the copy of a long frame leaves a core no room to get there by itself.
+/// Frames between the one that is copied and the one whose first cache line is fetched meanwhile. That line is in the
+/// cache of the other side's core, and the copy of the frame would wait for it.
 const AHEAD: u32 = 8;
 
 impl Consumer {
