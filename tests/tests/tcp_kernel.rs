@@ -204,7 +204,8 @@ impl Machine {
             (program, accepted.unwrap().socket)
         };
         let info = self.stream(&program, socket, len);
-        while !program.is_finished() {
+        // What the kernel sends again to the next machine, at the same address, would be reset.
+        while !program.is_finished() || kernel_has_unfinished() {
             self.turn(&program);
         }
         program.join().unwrap();
@@ -305,6 +306,17 @@ impl Machine {
         let findings = self.capture.findings("kernel", true, &explained).unwrap().unwrap_or_default();
         assert!(findings.is_empty(), "{:?}: {}", self.pairing, findings.join("\n"));
     }
+}
+
+/// Whether a connection of the namespace is neither ended nor in TIME-WAIT (proc_net_tcp.txt of the kernel's
+/// documentation).
+fn kernel_has_unfinished() -> bool {
+    const TIME_WAIT: &str = "06";
+    let tables = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(Path::new("/proc/net").join(name)));
+    tables
+        .into_iter()
+        .flatten()
+        .any(|table| table.lines().skip(1).any(|line| line.split_whitespace().nth(3) != Some(TIME_WAIT)))
 }
 
 /// Listens on the kernel's address, which may not be usable yet.

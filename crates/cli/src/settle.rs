@@ -41,9 +41,9 @@ pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
 
 /// Whether no guest is about to start. `seen` has the time at which each process was seen first.
 fn are_settled(guests: &[GuestView], seen: &mut BTreeMap<(String, u32), Instant>, now: Instant) -> bool {
-    let mut starting = guests.iter().filter(|guest| guest.state == "starting");
+    let starting = guests.iter().filter(|guest| guest.state == "starting");
     // Each is looked at, so that their times run together.
-    starting.by_ref().fold(true, |settled, guest| {
+    starting.fold(true, |settled, guest| {
         let since = *seen.entry((guest.name.clone(), guest.pid)).or_insert(now);
         settled && guest.pid != 0 && now >= since + LIVES
     })

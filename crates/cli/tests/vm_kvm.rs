@@ -81,8 +81,12 @@ fn has_cpu(pid: u64) -> bool {
 fn killed(lab: &Lab, name: &str) -> Value {
     let before = function(lab, name)["pid"].clone();
     kill(before.as_u64().unwrap());
-    until("it runs again", || is_running(lab, name) && function(lab, name)["pid"] != before);
-    function(lab, name)
+    let mut again = Value::Null;
+    until("it runs again", || {
+        again = function(lab, name);
+        again["state"] == "running" && again["pid"] != before
+    });
+    again
 }
 
 #[test]
