@@ -1,5 +1,6 @@
 //! One burst from its source to its destinations. [`Forwarder::serve`] takes all of the steps.
 
+mod backlog;
 mod destination;
 mod drops;
 mod flood;
@@ -11,9 +12,11 @@ mod survey;
 mod tests;
 mod wait;
 
+use crate::instances::Place;
 use crate::meter::{Access, Meter};
 use crate::world::{Port, RxSlot, Switch, Target, World, is_closed};
 use arrayvec::ArrayVec;
+use backlog::Backlog;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use own::Own;
@@ -78,7 +81,7 @@ impl Forwarder {
         let burst = if meter.is_close() { own.copy(&burst) } else { burst };
         let count = burst.len();
         if count == 0 {
-            return source.rest();
+            return source.rest(turn.now, world);
         }
         let Some(port) = port else {
             source.tx.release(turn, count);
@@ -87,14 +90,14 @@ impl Forwarder {
         };
         if let Some(held) = &port.held {
             held.wait();
-            source.backlog.is_blocked = true;
+            source.backlog.block(true);
             return Served::Waiting;
         }
         if let Some(place) = &port.place {
             place.sent(&burst, *hash, turn.now);
         }
         let flood = look_up(&port.target, &burst, (source.port, *hash), turn.now, verdicts);
-        let crowded = source.crowded(turn, &burst, &port.target);
+        let near = source.near(turn, &burst, &port.target);
         let (survey, bytes) = Survey::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
             (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
@@ -105,7 +108,7 @@ impl Forwarder {
             burst: &burst,
             verdicts,
             survey,
-            crowded,
+            near,
             source,
             port,
             hash: *hash,
@@ -172,55 +175,6 @@ impl Forwarder {
     }
 }
 
-/// Takes in a row that must find a source half full until its worker counts as too slow: it was not empty meanwhile,
-/// and a thousand frames left it.
-const TAKES: u32 = 16;
-/// How long that must last, in nanoseconds: a sender may fill a large ring at once, which a worker empties sooner.
-const LASTS: u64 = 5_000_000;
-
-/// Whether frames come faster than a source's worker passes them on.
-#[derive(Debug, Default)]
-struct Backlog {
-    /// Takes in a row that found the source half full, while anything depends on it.
-    takes: u32,
-    /// When the first of them was.
-    since: u64,
-    /// Whether the first frame waits for a destination, so that those behind it do, whatever the worker does.
-    is_blocked: bool,
-    /// Whether frames of the last burst will be taken again.
-    is_retaken: bool,
-}
-
-impl Backlog {
-    /// Another take. `half`: whether it found the source half full; `None`: no more is known than before.
-    #[inline]
-    fn see(&mut self, half: Option<bool>, now: u64) {
-        match half {
-            _ if self.is_blocked => self.takes = 0,
-            Some(false) => self.takes = 0,
-            Some(true) => {
-                if self.takes == 0 {
-                    self.since = now;
-                }
-                self.takes = self.takes.saturating_add(1);
-            }
-            None => {}
-        }
-    }
-
-    /// A burst was passed on. `rest`: some of its frames stay.
-    #[inline]
-    fn end(&mut self, rest: bool) {
-        self.is_retaken = rest;
-        self.is_blocked &= rest;
-    }
-
-    #[inline]
-    fn lasts(&self, now: u64) -> bool {
-        self.takes >= TAKES && now.saturating_sub(self.since) >= LASTS
-    }
-}
-
 /// A TX queue and its worker's state for it.
 pub struct Source {
     /// The queue.
@@ -255,33 +209,40 @@ impl Source {
     }
 
     /// It has no frames.
-    fn rest(&mut self) -> Served {
+    fn rest(&mut self, now: u64, world: &World) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
-        self.backlog = Backlog::default();
+        self.backlog.rest(now, |queue| {
+            let queue = world.rx.get(queue as usize).and_then(|slot| slot.queue.try_lock().ok());
+            queue.is_some_and(|queue| has_burst(queue.waiting()))
+        });
         Served::Idle
     }
 
-    /// The instances of its worker to which its frames go, as a mask, if the worker does not keep up: again and again
-    /// at least half of the queue is full. Where that is unknown, bursts must be full.
     #[inline]
-    fn crowded(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, target: &Target) -> u32 {
-        match target {
-            Target::Instances(ends) => match ends.near(self.worker) {
-                near if near > 0 && self.is_behind(turn, burst) => near,
-                _ => 0,
-            },
-            _ => 0,
+    fn near(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, target: &Target) -> Near {
+        let Target::Instances(ends) = target else { return Near::default() };
+        let instances = ends.near(self.worker);
+        if instances == 0 {
+            return Near::default();
         }
+        self.backlog.see(burst.room() == 0 || self.tx.is_half_full(turn) == Some(true), turn.now);
+        Near { instances, crowded: self.backlog.since() }
     }
+}
 
-    fn is_behind(&mut self, turn: &Turn<'_>, burst: &Burst<'_>) -> bool {
-        let half = match self.tx.is_half_full(turn) {
-            None => (!self.backlog.is_retaken).then_some(burst.room() == 0),
-            known => known,
-        };
-        self.backlog.see(half, turn.now);
-        self.backlog.lasts(turn.now)
-    }
+/// The instances to which a source's frames go that its worker runs.
+#[derive(Clone, Copy, Default)]
+struct Near {
+    /// As a mask.
+    instances: u32,
+    /// Since when the worker has not kept up: most of the time it takes whole bursts, or the queue is half full, or a
+    /// burst waits for one of them.
+    crowded: Option<u64>,
+}
+
+/// Whether so many frames wait as a function takes at once.
+fn has_burst(waiting: Option<usize>) -> bool {
+    waiting.is_some_and(|frames| frames >= BURST)
 }
 
 /// Ports whose queue another worker had locked when frames were flooded.
@@ -337,8 +298,7 @@ struct Delivery<'d, 'b, 't> {
     burst: &'d Burst<'b>,
     verdicts: &'d Verdicts,
     survey: Survey,
-    /// Instances of the source's worker, as a mask, while that does not keep up with the source.
-    crowded: u32,
+    near: Near,
     source: &'d mut Source,
     port: &'d Port,
     hash: FlowHash,
@@ -378,7 +338,7 @@ impl<'d> Delivery<'d, '_, '_> {
         let mut cut = Cut { at: end, full: None, busy: 0 };
         let mut open: ArrayVec<Destination<'d>, BURST> = ArrayVec::new();
         let mut unsuited = self.reserve(lists, completer, &mut open, &mut cut);
-        self.source.backlog.is_blocked = cut.full.is_some();
+        self.source.backlog.block(cut.full.is_some_and(|full| self.is_elsewhere(&full)));
         if cut.at == start {
             self.wait(&cut);
             return start;
@@ -497,7 +457,7 @@ impl<'d> Delivery<'d, '_, '_> {
     fn reserve_suited(&self, mut to: Destination<'d>, list: &List, cut: &mut Cut) -> Destination<'d> {
         let frames = list.frames();
         to.reserve(self.turn, self.burst, frames);
-        self.see(&mut to);
+        self.see(&mut to, list);
         if to.fits == frames.len() {
             to.fits_all(self.turn.now, self.port.hold);
         } else if self.waits_for(to.slot) {
@@ -509,11 +469,25 @@ impl<'d> Delivery<'d, '_, '_> {
     /// Records whether frames wait for an instance of a function: in its own queue, or, if it takes turns with this
     /// worker, where they come from.
     #[inline]
-    fn see(&self, to: &mut Destination<'_>) {
-        if let Some(place) = &to.slot.place {
-            let is_crowded = self.crowded >> place.number & 1 != 0 && to.queue.is_emptied_by_worker();
-            place.see(self.turn.now, is_crowded || to.queue.is_half_full(self.turn));
+    fn see(&self, to: &mut Destination<'_>, list: &List) {
+        let Some(place) = &to.slot.place else { return };
+        let waiting = if self.is_near(place) { to.queue.waiting() } else { None };
+        if has_burst(waiting) {
+            self.source.backlog.waits_in(list.destination);
         }
+        place.see(self.turn.now, to.queue.is_half_full(self.turn), waiting.and(self.near.crowded));
+    }
+
+    #[inline]
+    fn is_near(&self, place: &Place) -> bool {
+        self.near.instances >> place.number & 1 != 0
+    }
+
+    /// Whether a full destination is none that the worker empties itself.
+    #[cold]
+    fn is_elsewhere(&self, full: &Full) -> bool {
+        let place = self.world.rx.get(full.destination).and_then(|slot| slot.place.as_ref());
+        full.why != Why::Busy && !place.is_some_and(|place| self.is_near(place))
     }
 
     /// As `reserve_suited`, for a destination that lacks an offload or accepts only shorter frames.
@@ -536,7 +510,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
         let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
         unsuited.reserve(self.turn);
-        self.see(&mut unsuited.to);
+        self.see(&mut unsuited.to, list);
         let inputs = unsuited.whole.inputs;
         if inputs == unsuited.completed.outcomes.len() {
             unsuited.to.fits_all(self.turn.now, self.port.hold);

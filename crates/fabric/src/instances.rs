@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 /// How long, in nanoseconds, frames must wait at every instance until another instance is needed: half of the room is
 /// taken. A burst of frames is shorter.
 pub const PRESSED: u64 = 40_000_000;
-/// Nanoseconds without waiting frames after which that begins anew. A function on a worker has room again after each of
-/// its tasks, however much waits for it where it comes from.
+/// Nanoseconds without waiting frames after which that begins anew.
 const GAP: u64 = 20_000_000;
 /// Nanoseconds after which what was last seen of an instance says nothing about it any more.
 const STALE: u64 = 50_000_000;
@@ -31,13 +30,17 @@ struct Gauge {
 }
 
 impl Gauge {
-    fn see(&self, now: u64, waits: bool) {
+    /// `long`: since when they wait, if that is known.
+    fn see(&self, now: u64, waits: bool, long: Option<u64>) {
         self.last.store(now, Relaxed);
         if waits {
             if now.saturating_sub(self.waited.load(Relaxed)) > GAP {
                 self.since.store(now, Relaxed);
             }
             self.waited.store(now, Relaxed);
+        }
+        if let Some(long) = long {
+            self.since.store(self.since.load(Relaxed).min(long), Relaxed);
         }
     }
 
@@ -113,12 +116,13 @@ impl Instances {
     }
 
     /// Called when frames for an end of an instance were reserved, with the end's queue locked. `half`: at least half
-    /// of its room is taken.
+    /// of its room is taken. `long`: since when its worker has not kept up.
     #[inline]
-    pub fn see(&self, instance: usize, side: usize, now: u64, half: bool) {
+    pub fn see(&self, instance: usize, side: usize, now: u64, half: bool, long: Option<u64>) {
         let Some(gauge) = self.gauges.get(instance).and_then(|both| both.get(side)) else { return };
-        gauge.see(now, half);
-        if half && gauge.is_pressed(now) {
+        let waits = half || long.is_some();
+        gauge.see(now, waits, long);
+        if waits && gauge.is_pressed(now) {
             self.press(now);
         }
     }
@@ -219,10 +223,10 @@ impl Place {
         }
     }
 
-    /// Frames for the end were reserved.
+    /// Frames for the end were reserved, as [`Instances::see`] needs it.
     #[inline]
-    pub fn see(&self, now: u64, half: bool) {
-        self.instances.see(self.number, self.side, now, half);
+    pub fn see(&self, now: u64, half: bool, long: Option<u64>) {
+        self.instances.see(self.number, self.side, now, half, long);
     }
 }
 
@@ -248,7 +252,7 @@ mod tests {
     fn another_instance_is_needed_once_all_are_pressed_for_a_while() {
         let own = instances();
         let see = |instance, from: u64, to: u64, half| {
-            (from..to).for_each(|at| own.see(instance, 0, at * MS, half));
+            (from..to).for_each(|at| own.see(instance, 0, at * MS, half, None));
             own.take_news()
         };
         assert!(!see(0, 100, 139, true), "a burst");
@@ -261,18 +265,17 @@ mod tests {
         assert!(!see(0, 224, 260, true), "the second instance has nothing to do");
         assert_eq!((own.lighter(0, 259 * MS), own.lighter(1, 259 * MS)), (1, 1));
         for at in 260..310 {
-            own.see(0, 0, at * MS, true);
-            own.see(1, 1, at * MS, true);
+            own.see(0, 0, at * MS, true, None);
+            own.see(1, 1, at * MS, true, None);
         }
         assert!(own.take_news());
         assert_eq!(own.lighter(0, 309 * MS), 0, "frames wait at both");
         assert!(!see(0, 370, 371, true), "what was seen long ago does not count");
-        // A worker's function has room after each of its tasks.
+        // A worker's function may have long turns.
         own.assign(0b1, 0b1, 0);
-        for task in 0..5 {
-            own.see(0, 0, (400 + 15 * task) * MS, false);
-            own.see(0, 0, (401 + 15 * task) * MS, true);
-        }
+        own.see(0, 0, 439 * MS, false, Some(400 * MS));
+        assert!(!own.take_news());
+        own.see(0, 0, 479 * MS, false, Some(400 * MS));
         assert!(own.take_news());
     }
 }

@@ -99,10 +99,10 @@ pub trait RxQueue: Send {
         false
     }
 
-    /// Whether a worker's own turns empty the queue. Frames then wait in the queues that the worker takes them from, if
-    /// it has too much to do.
-    fn is_emptied_by_worker(&self) -> bool {
-        false
+    /// Number of frames that wait, if a worker's own turns empty the queue. If the worker has too much to do,
+    /// frames wait in the queues that it takes them from, too.
+    fn waiting(&self) -> Option<usize> {
+        None
     }
 
     /// Whether the last `reserve` found too little room because of an outstanding IOTLB miss. Senders then

@@ -44,8 +44,8 @@ pub(super) struct Peer {
     offload: Offload,
     /// Whether half of its queue is full, if that is known.
     pub(super) half: Option<bool>,
-    /// Whether it is a function on a worker.
-    pub(super) by_worker: bool,
+    /// Number of frames that wait, if it is a function on a worker.
+    pub(super) waiting: Option<usize>,
 }
 
 #[derive(Clone, Default)]
@@ -104,8 +104,8 @@ impl RxQueue for Shared {
         peer.held = peer.can_hold;
     }
 
-    fn is_emptied_by_worker(&self) -> bool {
-        self.0.lock().unwrap().by_worker
+    fn waiting(&self) -> Option<usize> {
+        self.0.lock().unwrap().waiting
     }
 
     fn awaits_translation(&self) -> bool {

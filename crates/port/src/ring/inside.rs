@@ -45,6 +45,11 @@ impl InsideRx {
         self.sender.is_half_full(self.blanks.len())
     }
 
+    /// Number of frames that wait.
+    pub fn waiting(&self) -> usize {
+        self.sender.lane().waiting()
+    }
+
     /// Copies frame `index`, for which room was reserved.
     pub fn put(&mut self, burst: &Burst<'_>, index: usize) {
         let Some(mut parcel) = self.blanks.pop().map(Parcel::from) else { return };

@@ -198,8 +198,8 @@ impl RxQueue for RingRx {
         producer.room(&open.memory, half).is_ok_and(|room| room <= half)
     }
 
-    fn is_emptied_by_worker(&self) -> bool {
-        self.inside.is_some()
+    fn waiting(&self) -> Option<usize> {
+        self.inside.as_ref().map(InsideRx::waiting)
     }
 
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
