@@ -114,6 +114,37 @@ fn idle_functions_go_away_and_no_frame_is_lost() {
     }
 }
 
+/// Frames that come at every point of a change which puts functions between two ports.
+#[test]
+fn functions_that_are_added_while_frames_pass_start_without_loss() {
+    // What a process has in hand when it is removed may be lost.
+    let chained = file("worker");
+    let at = chained.find("[chain.c]").unwrap();
+    let patched = format!("{}[patch.p]\nports = [\"one\", \"two\"]\n", &chained[..at]);
+    let lab = Lab::new("first-added", &patched);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+    let (mut sent, mut came) = (0u8, 0u8);
+    for text in [&chained, &patched, &chained, &patched, &chained] {
+        lab.write(text);
+        std::thread::scope(|scope| {
+            let apply = scope.spawn(|| lab.ok(&["apply", "lab.toml"]));
+            while !apply.is_finished() || came != sent {
+                if !apply.is_finished() {
+                    send(&mut one, sent);
+                    sent = sent.wrapping_add(1);
+                }
+                while let Some(number) = next(&mut two, Duration::from_micros(300)) {
+                    assert_eq!(number, came, "{}", lab.json(&["stats"])["ports"]);
+                    came = came.wrapping_add(1);
+                }
+            }
+        });
+    }
+    let drops = lab.json(&["stats"])["ports"].to_string();
+    assert!(!drops.contains("\"down\"") && !drops.contains("\"full\""), "{drops}");
+}
+
 #[test]
 fn a_function_that_is_stopped_does_not_start_by_a_frame() {
     let lab = Lab::new("first-stopped", &file("worker"));

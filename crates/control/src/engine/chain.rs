@@ -25,29 +25,43 @@ impl Engine {
     /// where they come from.
     pub(super) async fn join(&mut self, join: &Join) -> Result<(), EngineError> {
         self.await_functions(&join.awaited).await?;
-        let held = join.held.clone();
+        let late = self.late_ports();
+        let waits = join.ports.iter().filter(|(port, next)| late.contains(next) && !join.held.contains(port));
+        let held: Vec<String> = join.held.iter().chain(waits.map(|(port, _)| port)).cloned().collect();
+        // Whether they wait for first frames is looked at again.
+        self.held.retain(|port| !held.contains(port));
+        self.joining = held.iter().cloned().collect();
+        let joined = self.hold_and_join(join, &held).await;
+        self.joining.clear();
+        joined
+    }
+
+    async fn hold_and_join(&mut self, join: &Join, held: &[String]) -> Result<(), EngineError> {
         if !held.is_empty() {
-            self.call(WHAT, Request::Hold { ports: held.clone(), held: true, watched: false }).await?;
+            self.call(WHAT, Request::Hold { ports: held.into(), held: true, watched: false }).await?;
         }
         let joined = self.drain_and_join(join).await;
-        // Whether they still wait for first frames is looked at again.
-        self.held.retain(|port| !held.contains(port));
         if joined.is_err() && !held.is_empty() {
             // The error to report is the first one.
-            let _ = self.call(WHAT, Request::Hold { ports: held, held: false, watched: false }).await;
+            let _ = self.call(WHAT, Request::Hold { ports: held.into(), held: false, watched: false }).await;
         }
         joined
     }
 
     async fn drain_and_join(&mut self, join: &Join) -> Result<(), EngineError> {
-        let (end, mut since) = (Instant::now() + DRAIN, None::<Instant>);
+        let last = Instant::now() + self.fabric.start_limit;
+        let (mut end, mut since) = (Instant::now() + DRAIN, None::<Instant>);
         while !join.drained.is_empty() && Instant::now() < end {
             let reply = self.call(WHAT, Request::Quiet { ports: join.drained.clone() }).await?;
             since = (reply == Reply::Quiet(true)).then(|| since.unwrap_or_else(Instant::now));
             if since.is_some_and(|since| since.elapsed() >= SETTLED) {
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            // Frames in the chain may start its next function.
+            self.step(LOOK).await;
+            if self.starts(&join.drained) {
+                end = last.min(Instant::now() + DRAIN);
+            }
         }
         // Frames for functions that start with them wait on.
         let late = self.late_ports();
@@ -56,6 +70,13 @@ impl Engine {
             |port: &&String| !new(port).or_else(|| self.partner(port)).is_some_and(|to| late.contains(to));
         let held = join.held.iter().filter(goes).cloned().collect();
         self.call(WHAT, Request::Join { ports: join.ports.clone(), held }).await.map(drop)
+    }
+
+    /// Whether a function with one of these ports starts.
+    fn starts(&self, ports: &[String]) -> bool {
+        let its = |function: &&Function| function.fabric_ports().iter().any(|port| ports.contains(port));
+        let mut functions = self.fabric.functions.iter().filter(its);
+        functions.any(|function| self.functions.phase(&function.name) == Phase::Starting)
     }
 
     /// The port that a port of a patch is joined to.
@@ -73,18 +94,21 @@ impl Engine {
             .iter()
             .filter(|one| self.is_late(one))
             .flat_map(Function::fabric_ports)
+            .chain(self.coming.iter().cloned())
             .collect()
     }
 
     /// Makes the frames of ports wait that go to functions which start with them and do not run yet, and lets those of
     /// others go on.
     pub(super) fn hold_first_frames(&mut self) {
-        let is_needed = self.fabric.functions.iter().any(|function| function.first_frame);
+        let is_needed =
+            !self.coming.is_empty() || self.fabric.functions.iter().any(|function| function.first_frame);
         if self.data.is_none() || !is_needed && self.held.is_empty() {
             return;
         }
         let late = self.late_ports();
-        let names = self.fabric.ports.iter().map(|port| &port.name);
+        let names =
+            self.fabric.ports.iter().map(|port| &port.name).filter(|port| !self.joining.contains(*port));
         let held: BTreeSet<String> =
             names.filter(|port| self.partner(port).is_some_and(|to| late.contains(to))).cloned().collect();
         let differ = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();

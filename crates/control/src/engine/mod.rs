@@ -23,6 +23,7 @@ use instances::Multiplied;
 use live::Live;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
+use ringway_spec::Function;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -151,6 +152,10 @@ pub struct Engine {
     place: Placer,
     /// Ports whose frames wait for functions that start with them.
     held: BTreeSet<String>,
+    /// Ports of such functions that a change is about to add.
+    coming: BTreeSet<String>,
+    /// Ports whose frames wait until a chain has changed.
+    joining: BTreeSet<String>,
     /// Functions that multiply, by name.
     multiplied: BTreeMap<String, Multiplied>,
     /// Whether [`Message::LookAtInstances`] comes.
@@ -203,6 +208,8 @@ impl Engine {
             known: proto::State::default(),
             place,
             held: BTreeSet::new(),
+            coming: BTreeSet::new(),
+            joining: BTreeSet::new(),
             multiplied: BTreeMap::new(),
             looks_at_instances: false,
             passed: BTreeMap::new(),
@@ -311,9 +318,12 @@ impl Engine {
         });
         guests::check(added, target, self.host.kinds).await?;
         self.fabric.start_limit = target.start_limit;
+        let is_new = |function: &&Function| function.first_frame && before.function(&function.name).is_none();
+        self.coming = target.functions.iter().filter(is_new).flat_map(Function::fabric_ports).collect();
         for change in &changes {
             tracing::info!("{change}");
             let Err(error) = self.make(change, target).await else { continue };
+            self.coming.clear();
             tracing::error!(%error, "{change} failed; undoing");
             for change in change::between(&self.fabric, &before, self.host.kinds) {
                 if let Err(error) = self.make(&change, &before).await {
@@ -324,6 +334,7 @@ impl Engine {
             self.guests.forget_users(&before);
             return Err(error);
         }
+        self.coming.clear();
         self.sort_as(target);
         self.guests.forget_users(target);
         Ok(changes.iter().map(ToString::to_string).collect())
