@@ -7,7 +7,7 @@ mod view;
 pub use view::{Late, Phase};
 
 use crate::api::{Departure, SnapshotView};
-use crate::engine::{Answer, Inbox, Message};
+use crate::engine::{Answer, Inbox, Message, later};
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
 use crate::function::spare::Spares;
@@ -397,12 +397,9 @@ impl Functions {
                 tracing::info!(function = name, pid = runner.pid(), "started");
                 record.life = Life::Running { runner, up: false, suspended: false };
                 if record.awaited.is_some() {
-                    let (inbox, limit) = (self.inbox.clone(), record.start_limit);
+                    let limit = record.start_limit;
                     let late = FunctionEvent { name: name.into(), turn, what: What::Late(limit) };
-                    tokio::spawn(async move {
-                        tokio::time::sleep(limit).await;
-                        let _ = inbox.send(Message::Function(late));
-                    });
+                    later(&self.inbox, limit, Message::Function(late));
                 }
             }
             // It is removed: see `abandon_failed`.
@@ -425,11 +422,8 @@ impl Functions {
             record.reason = reason;
         }
         record.life = Life::Waiting;
-        let (inbox, name, turn) = (self.inbox.clone(), name.to_string(), record.turn);
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-            let _ = inbox.send(Message::Function(FunctionEvent { name, turn, what: What::Again }));
-        });
+        let again = FunctionEvent { name: name.into(), turn: record.turn, what: What::Again };
+        later(&self.inbox, Duration::from_millis(wait), Message::Function(again));
     }
 
     /// An event of a running function. Returns the name of a function that was requested at run time and removed,

@@ -1,6 +1,6 @@
 //! Functions that start with the first frame for them, and go away when none has passed them for a while.
 
-use super::{Engine, Message};
+use super::{Engine, Message, later};
 use crate::functions::Phase;
 use ringway_fabric::proto::{Reply, Request};
 use ringway_spec::Function;
@@ -38,12 +38,7 @@ impl Engine {
         let Some(shortest) = self.may_go().map(|function| function.idle).min() else { return };
         self.looks_at_idle = true;
         let time = Duration::from_nanos(shortest / 4).clamp(LOOKS.0, LOOKS.1);
-        let inbox = self.inbox.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(time).await;
-            // Once nobody listens, the fabric is going down.
-            let _ = inbox.send(Message::LookAtIdle);
-        });
+        later(&self.inbox, time, Message::LookAtIdle);
     }
 
     /// Looks which functions no frame has passed for a while; those go away.

@@ -4,7 +4,7 @@
 //! then. An instance for which there was no need for some time gets no new flows, and is stopped when those that it has
 //! are idle, or after a while.
 
-use super::{Engine, Message};
+use super::{Engine, Message, later};
 use crate::functions::Phase;
 use ringway_fabric::proto::{InstanceLoad, Reply, Request};
 use ringway_spec::{Function, Instance, Instances, Isolation};
@@ -155,12 +155,7 @@ impl Engine {
         }
         let shortest = self.multiplying().iter().map(|(instance, _)| instance.instances.shrink).min();
         let time = Duration::from_nanos(shortest.unwrap_or(0) / 4).clamp(LOOKS.0, LOOKS.1);
-        let inbox = self.inbox.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(time).await;
-            // Once nobody listens, the fabric is going down.
-            let _ = inbox.send(Message::LookAtInstances);
-        });
+        later(&self.inbox, time, Message::LookAtInstances);
     }
 
     /// All instances of a function have too much to do: starts one more.

@@ -1,6 +1,6 @@
 //! Running ports: adding them to `data`, attaching and detaching their peers, removing them.
 
-use super::{Engine, EngineError, Message};
+use super::{Engine, EngineError, Message, later};
 use crate::data::DataError;
 use crate::file::Fabric;
 use crate::kinds::{self, PortControl};
@@ -315,12 +315,8 @@ impl Engine {
         live.reason = format!("{reason}; the next may come {} s later", time.as_millis().div_ceil(1000));
         live.kept.clear();
         live.resting = true;
-        let (inbox, port, epoch) = (self.inbox.clone(), name.to_string(), live.epoch);
-        tokio::spawn(async move {
-            tokio::time::sleep(time).await;
-            // Once nobody listens, the fabric is going down.
-            let _ = inbox.send(Message::Rested { port, epoch });
-        });
+        let rested = Message::Rested { port: name.into(), epoch: live.epoch };
+        later(&self.inbox, time, rested);
     }
 
     /// Ends the delay of a port after an expensive peer: the next peer may come.

@@ -91,6 +91,16 @@ pub enum Message {
 /// Sender of messages to the engine.
 pub type Inbox = UnboundedSender<Message>;
 
+/// Sends a message after a time.
+pub fn later(inbox: &Inbox, time: Duration, message: Message) {
+    let inbox = inbox.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(time).await;
+        // Once nobody listens, the fabric is going down.
+        let _ = inbox.send(message);
+    });
+}
+
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -457,12 +467,7 @@ impl Engine {
         self.held.clear();
         let gone = self.functions.data_ended();
         self.forget_functions(gone);
-        let inbox = self.inbox.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(wait)).await;
-            // Once nobody listens, the fabric is going down.
-            let _ = inbox.send(Message::StartData);
-        });
+        later(&self.inbox, Duration::from_millis(wait), Message::StartData);
     }
 
     /// Restarts `data` and restores its switches, ports and peers.
