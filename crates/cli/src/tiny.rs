@@ -9,6 +9,7 @@ use crate::run_function::check_image;
 use anstream::println;
 use arguments::TinyCommand;
 use ringway_host::read_file;
+use ringway_vmm::LARGEST_IMAGE;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -21,8 +22,6 @@ const TARGET: &str = "x86_64-unknown-none";
 const LINK: &str = include_str!("../../tiny/link.ld");
 /// The library's package.
 const LIBRARY: &str = "ringway-program";
-/// Largest image, as a fabric file may name it.
-const LARGEST: usize = 16 << 20;
 /// Memory of a machine with which an image is checked: more than any may have is not wrong here.
 const MEMORY: u64 = 2000 << 20;
 
@@ -60,7 +59,7 @@ fn build(folder: &Path, bin: Option<&str>) -> Result<(PathBuf, String), Fail> {
 
 /// Checks what was built; the image goes to `output`, or to the folder.
 fn finish(built: &Path, folder: &Path, output: Option<PathBuf>, name: &str, json: bool) -> Result<(), Fail> {
-    let image = read_file(built, LARGEST).map_err(|error| Fail::because(in_file(built, error)))?;
+    let image = read_file(built, LARGEST_IMAGE).map_err(|error| Fail::because(in_file(built, error)))?;
     check_image(&image, MEMORY).map_err(|why| Fail::because(in_file(built, why)))?;
     let output = output.unwrap_or_else(|| folder.join(format!("{name}.tiny")));
     write(&output, &image)?;
