@@ -1,5 +1,5 @@
 //! Functions that start with the first frame for them, which is delivered.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod lab;
 
@@ -114,6 +114,39 @@ fn idle_functions_go_away_and_no_frame_is_lost() {
     }
 }
 
+/// Applies files one after the other while frames pass from one program to the other, which gets all of them in order.
+fn applied(name: &str, files: &[&str]) {
+    let lab = Lab::new(name, files[0]);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
+    let (mut sent, mut came) = (0u8, 0u8);
+    for text in &files[1..] {
+        lab.write(text);
+        std::thread::scope(|scope| {
+            let apply = scope.spawn(|| lab.ok(&["apply", "lab.toml"]));
+            loop {
+                let is_over = apply.is_finished();
+                if is_over && came == sent {
+                    break;
+                } else if !is_over {
+                    send(&mut one, sent);
+                    sent = sent.wrapping_add(1);
+                }
+                match next(&mut two, if is_over { LONG } else { Duration::from_micros(300) }) {
+                    Some(number) => {
+                        assert_eq!(number, came, "{}\n{}", lab.json(&["stats"])["ports"], lab.log())
+                    }
+                    None if is_over => panic!("{came} of {sent}: {}\n{}", lab.json(&["stats"]), lab.log()),
+                    None => continue,
+                }
+                came = came.wrapping_add(1);
+            }
+        });
+    }
+    let drops = lab.json(&["stats"])["ports"].to_string();
+    assert!(!drops.contains("\"down\"") && !drops.contains("\"full\""), "{drops}");
+}
+
 /// Frames that come at every point of a change which puts functions between two ports.
 #[test]
 fn functions_that_are_added_while_frames_pass_start_without_loss() {
@@ -121,28 +154,21 @@ fn functions_that_are_added_while_frames_pass_start_without_loss() {
     let chained = file("worker");
     let at = chained.find("[chain.c]").unwrap();
     let patched = format!("{}[patch.p]\nports = [\"one\", \"two\"]\n", &chained[..at]);
-    let lab = Lab::new("first-added", &patched);
-    lab.ok(&["up", "lab.toml", "--detach"]);
-    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
-    let (mut sent, mut came) = (0u8, 0u8);
-    for text in [&chained, &patched, &chained, &patched, &chained] {
-        lab.write(text);
-        std::thread::scope(|scope| {
-            let apply = scope.spawn(|| lab.ok(&["apply", "lab.toml"]));
-            while !apply.is_finished() || came != sent {
-                if !apply.is_finished() {
-                    send(&mut one, sent);
-                    sent = sent.wrapping_add(1);
-                }
-                while let Some(number) = next(&mut two, Duration::from_micros(300)) {
-                    assert_eq!(number, came, "{}", lab.json(&["stats"])["ports"]);
-                    came = came.wrapping_add(1);
-                }
-            }
-        });
-    }
-    let drops = lab.json(&["stats"])["ports"].to_string();
-    assert!(!drops.contains("\"down\"") && !drops.contains("\"full\""), "{drops}");
+    let other = chained.replacen("start =", "memory = \"64MB\"\nstart =", 1);
+    applied("first-added", &[&patched, &chained, &patched, &chained, &other, &chained, &patched]);
+}
+
+/// The function behind the one that a change removes, or adds, may not have started yet.
+#[test]
+fn a_chain_changes_in_front_of_a_function_that_waits_for_its_first_frame() {
+    let three = file("worker").replace("[\"f\", \"g\"]", "[\"f\", \"g\", \"h\"]")
+        + "[function.h]\nports = [\"l\", \"r\"]\nisolation = \"worker\"\nstart = \"first-frame\"\n\
+           click = \"FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);\"\n";
+    let two = three.replace("[\"f\", \"g\", \"h\"]", "[\"f\", \"h\"]");
+    let at = two.find("[function.g]").unwrap();
+    let two = format!("{}{}", &two[..at], &two[two.find("[function.h]").unwrap()..]);
+    applied("first-removed", &[&three, &two, &three, &two]);
+    applied("first-inserted", &[&two, &three, &two]);
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn joining<'t>(from: &Fabric, to: &'t Fabric, kept: &HashSet<&str>) -> (Vec<Chan
         let inner: Vec<String> = functions.flat_map(Function::fabric_ports).collect();
         if join.ports.iter().any(|(port, _)| chain.ports.contains(port) || inner.contains(port)) {
             join.held.extend(chain.ports.iter().filter(|port| kept.contains(&***port)).cloned());
-            join.drained.extend(inner.into_iter().filter(|port| kept.contains(&**port)));
+            join.drained.extend(inner);
         }
     }
     join.words = words(&join, from, to);
@@ -394,6 +394,9 @@ mod tests {
         assert_eq!(back, removed);
         assert_eq!(words(&one, &chain(&["g", "f"], "")), ["change chain c to g f"]);
         let (from, to) = (fabric(&one), fabric(&other));
+        let leaves = between(&to, &from, &[]);
+        let Some(Change::Join(join)) = leaves.first() else { unreachable!("{leaves:?}") };
+        assert!(join.drained.contains(&"h.l".into()), "frames leave it before it is removed");
         let changes = between(&from, &to, &[]);
         let Some(Change::Join(join)) = changes.last() else { unreachable!("{changes:?}") };
         assert_eq!(

@@ -212,8 +212,9 @@ impl Source {
     fn rest(&mut self, now: u64, world: &World) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.backlog.rest(now, |queue| {
-            let queue = world.rx.get(queue as usize).and_then(|slot| slot.queue.try_lock().ok());
-            queue.is_some_and(|queue| has_burst(queue.waiting()))
+            // Another port may have this place by now.
+            let slot = world.rx.get(queue as usize).filter(|slot| slot.place.is_some());
+            slot.and_then(|slot| slot.queue.try_lock().ok()).is_some_and(|queue| has_burst(queue.waiting()))
         });
         Served::Idle
     }

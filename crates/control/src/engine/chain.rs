@@ -4,7 +4,7 @@ use super::{Engine, EngineError, Message};
 use crate::change::Join;
 use crate::functions::{FunctionError, Late, Phase};
 use ringway_fabric::proto::{Reply, Request};
-use ringway_spec::{Function, Isolation, To};
+use ringway_spec::{Function, Isolation, Port, To};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -25,56 +25,77 @@ impl Engine {
     /// where they come from.
     pub(super) async fn join(&mut self, join: &Join) -> Result<(), EngineError> {
         self.await_functions(&join.awaited).await?;
-        let late = self.late_ports();
-        let waits = join.ports.iter().filter(|(port, next)| late.contains(next) && !join.held.contains(port));
-        let held: Vec<String> = join.held.iter().chain(waits.map(|(port, _)| port)).cloned().collect();
         // Whether they wait for first frames is looked at again.
-        self.held.retain(|port| !held.contains(port));
-        self.joining = held.iter().cloned().collect();
-        let joined = self.hold_and_join(join, &held).await;
+        self.held.retain(|port| !join.held.contains(port));
+        self.joining = join.held.iter().cloned().collect();
+        let joined = self.hold_and_join(join).await;
         self.joining.clear();
         joined
     }
 
-    async fn hold_and_join(&mut self, join: &Join, held: &[String]) -> Result<(), EngineError> {
-        if !held.is_empty() {
-            self.call(WHAT, Request::Hold { ports: held.into(), held: true, watched: false }).await?;
+    async fn hold_and_join(&mut self, join: &Join) -> Result<(), EngineError> {
+        let hold = |ports, held| Request::Hold { ports, held, watched: false };
+        if !join.held.is_empty() {
+            self.call(WHAT, hold(join.held.clone(), true)).await?;
         }
         let joined = self.drain_and_join(join).await;
-        if joined.is_err() && !held.is_empty() {
+        if joined.is_err() && !join.held.is_empty() {
+            let late = self.late_ports();
+            let stays = |port: &&String| self.partner(port).is_some_and(|to| late.contains(to));
+            let ports = join.held.iter().filter(|port| !stays(port)).cloned().collect();
             // The error to report is the first one.
-            let _ = self.call(WHAT, Request::Hold { ports: held.into(), held: false, watched: false }).await;
+            let _ = self.call(WHAT, hold(ports, false)).await;
         }
         joined
     }
 
     async fn drain_and_join(&mut self, join: &Join) -> Result<(), EngineError> {
-        let last = Instant::now() + self.fabric.start_limit;
-        let (mut end, mut since) = (Instant::now() + DRAIN, None::<Instant>);
-        while !join.drained.is_empty() && Instant::now() < end {
-            let reply = self.call(WHAT, Request::Quiet { ports: join.drained.clone() }).await?;
-            since = (reply == Reply::Quiet(true)).then(|| since.unwrap_or_else(Instant::now));
-            if since.is_some_and(|since| since.elapsed() >= SETTLED) {
-                break;
-            }
-            // Frames in the chain may start its next function.
-            self.step(LOOK).await;
-            if self.starts(&join.drained) {
-                end = last.min(Instant::now() + DRAIN);
-            }
-        }
-        // Frames for functions that start with them wait on.
+        self.drain(&join.drained).await?;
+        // Frames for functions that start with them wait, or wait on.
         let late = self.late_ports();
         let new = |port: &String| join.ports.iter().find(|(own, _)| own == port).map(|(_, next)| next);
         let goes =
             |port: &&String| !new(port).or_else(|| self.partner(port)).is_some_and(|to| late.contains(to));
-        let held = join.held.iter().filter(goes).cloned().collect();
-        self.call(WHAT, Request::Join { ports: join.ports.clone(), held }).await.map(drop)
+        let released = join.held.iter().filter(goes).cloned().collect();
+        let waits = join.ports.iter().filter(|(port, next)| late.contains(next) && !join.held.contains(port));
+        let waits: Vec<String> = waits.map(|(port, _)| port.clone()).collect();
+        if !waits.is_empty() {
+            let request = Request::Hold { ports: waits.clone(), held: true, watched: true };
+            self.call(WHAT, request).await?;
+            self.held.extend(waits);
+        }
+        self.call(WHAT, Request::Join { ports: join.ports.clone(), held: released }).await.map(drop)
     }
 
-    /// Whether a function with one of these ports starts.
+    /// Waits until no frames are in the functions of a chain that have these ports.
+    async fn drain(&mut self, ports: &[String]) -> Result<(), EngineError> {
+        let last = Instant::now() + self.fabric.start_limit;
+        let (mut end, mut since) = (Instant::now() + DRAIN, None::<Instant>);
+        while !ports.is_empty() && Instant::now() < end {
+            let reply = self.call(WHAT, Request::Quiet { ports: ports.into() }).await?;
+            let now = Instant::now();
+            since = (reply == Reply::Quiet(true)).then(|| since.unwrap_or(now));
+            if since.is_some_and(|since| now.duration_since(since) >= SETTLED) {
+                break;
+            }
+            // Frames in the chain may start its next function.
+            self.step(LOOK).await;
+            if now.elapsed() >= SETTLED {
+                // That took so long that frames may have come and gone unseen.
+                since = None;
+            }
+            if self.starts(ports) {
+                end = last.min(Instant::now() + DRAIN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a function with one of these ports starts, for a frame.
     fn starts(&self, ports: &[String]) -> bool {
-        let its = |function: &&Function| function.fabric_ports().iter().any(|port| ports.contains(port));
+        let its = |function: &&Function| {
+            function.first_frame && function.fabric_ports().iter().any(|port| ports.contains(port))
+        };
         let mut functions = self.fabric.functions.iter().filter(its);
         functions.any(|function| self.functions.phase(&function.name) == Phase::Starting)
     }
@@ -107,10 +128,12 @@ impl Engine {
             return;
         }
         let late = self.late_ports();
-        let names =
-            self.fabric.ports.iter().map(|port| &port.name).filter(|port| !self.joining.contains(*port));
+        let waits = |port: &&Port| match &port.to {
+            Some(To::Patch(partner)) => late.contains(partner) && !self.joining.contains(&port.name),
+            _ => false,
+        };
         let held: BTreeSet<String> =
-            names.filter(|port| self.partner(port).is_some_and(|to| late.contains(to))).cloned().collect();
+            self.fabric.ports.iter().filter(waits).map(|port| port.name.clone()).collect();
         let differ = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
         for (ports, is_held) in [(differ(&held, &self.held), true), (differ(&self.held, &held), false)] {
             if !ports.is_empty() {
@@ -168,9 +191,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the next message that is no order, or waits for one; orders wait until the change is done.
+    /// Handles the next message that is no order, or waits for one; orders, and looks at which functions may go away,
+    /// wait until the change is done.
     async fn step(&mut self, time: Duration) {
-        let is_order = |message: &Message| matches!(message, Message::Ask(_) | Message::Down);
+        let is_order = |message: &Message| {
+            use Message::{Ask, Down, LookAtIdle, LookAtInstances};
+            matches!(message, Ask(_) | Down | LookAtIdle | LookAtInstances)
+        };
         let waiting = self.backlog.iter().position(|message| !is_order(message));
         let message = match waiting.and_then(|at| self.backlog.remove(at)) {
             Some(message) => message,
@@ -188,7 +215,7 @@ impl Engine {
                 let order = self.question(ask).await;
                 self.backlog.extend(order.map(Message::Ask));
             }
-            Message::Down => self.backlog.push_back(Message::Down),
+            order if is_order(&order) => self.backlog.push_back(order),
             event => self.happened(event).await,
         }
         // A function may have come up, begun to wait for a frame, or stayed where it was to go away.

@@ -328,26 +328,34 @@ impl Engine {
         });
         guests::check(added, target, self.host.kinds).await?;
         self.fabric.start_limit = target.start_limit;
-        let is_new = |function: &&Function| function.first_frame && before.function(&function.name).is_none();
-        self.coming = target.functions.iter().filter(is_new).flat_map(Function::fabric_ports).collect();
+        let mut failed = None;
+        self.expect(target);
         for change in &changes {
             tracing::info!("{change}");
             let Err(error) = self.make(change, target).await else { continue };
-            self.coming.clear();
             tracing::error!(%error, "{change} failed; undoing");
+            self.expect(&before);
             for change in change::between(&self.fabric, &before, self.host.kinds) {
                 if let Err(error) = self.make(&change, &before).await {
                     tracing::error!(%error, "{change} failed");
                 }
             }
-            self.sort_as(&before);
-            self.guests.forget_users(&before);
-            return Err(error);
+            failed = Some(error);
+            break;
         }
         self.coming.clear();
-        self.sort_as(target);
-        self.guests.forget_users(target);
-        Ok(changes.iter().map(ToString::to_string).collect())
+        self.hold_first_frames();
+        let now = if failed.is_some() { &before } else { target };
+        self.sort_as(now);
+        self.guests.forget_users(now);
+        failed.map_or_else(|| Ok(changes.iter().map(ToString::to_string).collect()), Err)
+    }
+
+    /// Frames wait for functions that start with them, from before a change adds them.
+    fn expect(&mut self, target: &Fabric) {
+        let is_new =
+            |function: &&Function| function.first_frame && self.fabric.function(&function.name).is_none();
+        self.coming = target.functions.iter().filter(is_new).flat_map(Function::fabric_ports).collect();
     }
 
     /// Sorts lists into the order of a file, which is the order in which the API shows them, and takes its chains and
@@ -382,7 +390,13 @@ impl Engine {
             Change::SetPort(port) => self.change_port(port).await?,
             Change::Join(join) => self.join(join).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
-            Change::RemoveFunction(name) => drop(self.functions.remove(name)),
+            Change::RemoveFunction(name) => {
+                // It may be added again, with other settings.
+                let again = target.function(name).filter(|function| function.first_frame);
+                self.coming.extend(again.into_iter().flat_map(Function::fabric_ports));
+                self.hold_first_frames();
+                drop(self.functions.remove(name));
+            }
             Change::AddFunction(function) => {
                 self.functions.add(function, target, &self.run.functions())?;
             }
@@ -391,7 +405,10 @@ impl Engine {
             }
         }
         change::apply(&mut self.fabric, change);
-        self.hold_first_frames();
+        // While the fabric comes up, no port has a peer.
+        if self.messages.is_some() {
+            self.hold_first_frames();
+        }
         self.assign_instances();
         Ok(())
     }

@@ -190,11 +190,11 @@ impl Fabric {
     }
 
     /// Whether no frame waits in the rings or lanes of these ports, and no function of this process that has one of
-    /// them has anything to do. Unknown ports are left out.
+    /// them has anything to do. Unknown ports, and those without a peer, have no frames.
     pub fn is_quiet(&self, ports: &[String]) -> bool {
         let records = || ports.iter().filter_map(|port| self.ports.get(port));
         let own = |record: &&FunctionRecord| ports.iter().any(|port| record.inside(port).is_some());
-        records().all(|record| record.peer.as_ref().is_some_and(|peer| peer.is_quiet()))
+        records().all(|record| record.peer.as_ref().is_none_or(|peer| peer.is_quiet()))
             && self.functions.values().filter(own).all(|record| record.idle.load(SeqCst))
     }
 

@@ -36,7 +36,8 @@ impl Backlog {
     #[inline]
     pub(super) fn see(&mut self, waits: bool, now: u64) {
         let time = now.saturating_sub(self.last).min(MEMORY);
-        let has_waited = (self.waits || self.queue.take().is_some()) && !self.is_blocked;
+        let has_frames = self.queue.take().is_some() || self.waits;
+        let has_waited = has_frames && !self.is_blocked;
         let waited = if has_waited { MEMORY } else { 0 };
         self.share = (self.share * (MEMORY - time) + waited * time) / MEMORY;
         (self.last, self.waits) = (now, waits);
