@@ -123,6 +123,15 @@ impl core::error::Error for MemoryError {}
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hint(usize);
 
+/// The indices of regions, of which there are fewer than 2^16, ordered by a number. Numbers are sorted, since a sort of
+/// regions for each order would take much code in a guest's image.
+fn order(regions: &[Region], number: impl Fn(&Region) -> u64) -> Vec<u16> {
+    let place = |(at, region): (usize, &Region)| u128::from(number(region)) << 64 | at as u128;
+    let mut places: Vec<u128> = regions.iter().enumerate().map(place).collect();
+    places.sort_unstable();
+    places.into_iter().map(|place| place as u16).collect()
+}
+
 /// All shared memory of a guest.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
@@ -133,7 +142,7 @@ pub struct Memory {
 
 impl Memory {
     /// Checks and sorts the regions.
-    pub fn new(mut regions: Vec<Region>) -> Result<Memory, MemoryError> {
+    pub fn new(regions: Vec<Region>) -> Result<Memory, MemoryError> {
         if regions.len() > REGIONS {
             return Err(MemoryError::TooMany);
         }
@@ -150,17 +159,17 @@ impl Memory {
         if regions.iter().fold(0, |sum: u64, region| sum.saturating_add(region.len)) > BYTES {
             return Err(MemoryError::TooLarge);
         }
-        regions.sort_unstable_by_key(|region| region.user);
-        if regions.windows(2).any(|pair| pair[0].user + pair[0].len > pair[1].user) {
+        let by_user = order(&regions, |region| region.user);
+        let ends = |pair: &[u16]| [pair[0], pair[1]].map(|at| &regions[usize::from(at)]);
+        if by_user.windows(2).map(ends).any(|[one, next]| one.user + one.len > next.user) {
             return Err(MemoryError::Overlap);
         }
-        regions.sort_unstable_by_key(|region| region.guest);
+        let by_guest = order(&regions, |region| region.guest);
+        let regions: Vec<Region> = by_guest.iter().map(|at| regions[usize::from(*at)].clone()).collect();
         if regions.windows(2).any(|pair| pair[0].guest + pair[0].len > pair[1].guest) {
             return Err(MemoryError::Overlap);
         }
-        // There are fewer than 2^16 regions.
-        let mut by_host: Vec<u16> = (0..regions.len() as u16).collect();
-        by_host.sort_unstable_by_key(|&index| regions[usize::from(index)].host);
+        let by_host = order(&regions, |region| region.host.addr().get() as u64);
         Ok(Memory { regions, by_host })
     }
 
