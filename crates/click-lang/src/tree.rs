@@ -60,16 +60,16 @@ pub(crate) struct Compound {
     pub overload: Option<TypeId>,
     pub formals: Vec<Formal>,
     pub defines: Vec<(String, String)>,
-    /// Names of formals and defines.
-    variables: BTreeSet<String>,
-    /// Keywords of formals.
-    keywords: BTreeSet<String>,
+    /// Names of formals and defines. Their values mean nothing: a set would be another B-tree, and code for it.
+    variables: BTreeMap<String, usize>,
+    /// Keywords of formals, likewise.
+    keywords: BTreeMap<String, usize>,
     pub inputs: usize,
     pub outputs: usize,
     pub nodes: Vec<Node>,
     pub names: BTreeMap<String, usize>,
     /// For names that are taken, the next number to try.
-    free: BTreeMap<String, u64>,
+    free: BTreeMap<String, usize>,
     pub links: Vec<Link>,
     pub requirements: Vec<crate::Requirement>,
 }
@@ -122,8 +122,8 @@ impl Compound {
             overload: None,
             formals: Vec::new(),
             defines: Vec::new(),
-            variables: BTreeSet::new(),
-            keywords: BTreeSet::new(),
+            variables: BTreeMap::new(),
+            keywords: BTreeMap::new(),
             inputs: 0,
             outputs: 0,
             nodes: Vec::new(),
@@ -156,16 +156,16 @@ impl Compound {
 
     /// Adds a formal. Returns whether the name is new, and whether the keyword is new.
     pub fn add_formal(&mut self, name: &str, keyword: &str) -> (bool, bool) {
-        if !self.variables.insert(name.into()) {
+        if self.variables.insert(name.into(), 0).is_some() {
             return (false, true);
         }
         self.formals.push(Formal { name: name.into(), keyword: keyword.into() });
-        (true, keyword.is_empty() || self.keywords.insert(keyword.into()))
+        (true, keyword.is_empty() || self.keywords.insert(keyword.into(), 0).is_none())
     }
 
     /// Adds a variable. Returns whether the name is new.
     pub fn define(&mut self, name: &str, value: &str) -> bool {
-        let new = self.variables.insert(name.into());
+        let new = self.variables.insert(name.into(), 0).is_none();
         if new {
             self.defines.push((name.into(), value.into()));
         }
@@ -183,7 +183,7 @@ impl Compound {
     fn free_name(&mut self, wanted: &str) -> String {
         let (prefix, number) = wanted.rsplit_once('@').unwrap_or((wanted, ""));
         let digits = number.len() - number.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let mut number: u64 = number[..digits].parse().unwrap_or(0);
+        let mut number: usize = number[..digits].parse().unwrap_or(0);
         let mut name = wanted.to_string();
         let mut taken = Vec::new();
         while self.names.contains_key(&name) {

@@ -4,19 +4,22 @@ use super::split::{shift_word, slice};
 use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// A lexical scope of variables.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
     depth: usize,
-    values: BTreeMap<String, String>,
+    /// Places in `values`, by name.
+    names: BTreeMap<String, usize>,
+    values: Vec<String>,
     parent: Option<Rc<Scope>>,
 }
 
 impl Scope {
     /// An empty scope within `parent`, or of depth 0.
     pub fn new(parent: Option<Rc<Scope>>) -> Self {
-        Self { depth: parent.as_ref().map_or(0, |parent| parent.depth + 1), values: BTreeMap::new(), parent }
+        Self { depth: parent.as_ref().map_or(0, |parent| parent.depth + 1), parent, ..Self::default() }
     }
 
     /// Number of enclosing scopes.
@@ -26,7 +29,11 @@ impl Scope {
 
     /// Defines or redefines a variable.
     pub fn define(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.values.insert(name.into(), value.into());
+        let place = *self.names.entry(name.into()).or_insert(self.values.len());
+        match self.values.get_mut(place) {
+            Some(old) => *old = value.into(),
+            None => self.values.push(value.into()),
+        }
     }
 
     /// This scope or the innermost enclosing one whose depth is less than `depth`.
@@ -44,8 +51,8 @@ impl Scope {
     fn get(&self, name: &str) -> Option<&str> {
         let mut scope = Some(self);
         while let Some(current) = scope {
-            if let Some(value) = current.values.get(name) {
-                return Some(value);
+            if let Some(place) = current.names.get(name) {
+                return current.values.get(*place).map(String::as_str);
             }
             scope = current.parent.as_deref();
         }

@@ -1,6 +1,6 @@
 use super::Elaborator;
 use crate::tree::{Compound, Link, TUNNEL};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -25,11 +25,17 @@ enum State {
     Expanded,
 }
 
+/// A port as a key: inputs and outputs of a node differ.
+fn key((node, port): NodePort, output: bool) -> NodePort {
+    (2 * node + usize::from(output), port)
+}
+
 /// All tunnels. A tunnel begins with port 0; other ports are added when they are first used.
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
     ends: Vec<End>,
-    index: BTreeMap<(usize, bool, usize), usize>,
+    /// Places in `ends`, by port.
+    index: BTreeMap<NodePort, usize>,
 }
 
 impl Tunnels {
@@ -49,7 +55,7 @@ impl Tunnels {
 
     /// Creates the tunnels between a node and its inner `input` and `output`. Returns `false` if they exist.
     pub fn add(&mut self, [outer, input, output]: [usize; 3]) -> bool {
-        if self.index.contains_key(&(outer, false, 0)) {
+        if self.index.contains_key(&key((outer, 0), false)) {
             return false;
         }
         self.pair(((outer, 0), false), ((input, 0), true));
@@ -60,7 +66,7 @@ impl Tunnels {
     fn pair(&mut self, one: (NodePort, bool), two: (NodePort, bool)) -> usize {
         let first = self.ends.len();
         for ((port, output), other) in [(one, first + 1), (two, first)] {
-            self.index.insert((port.0, output, port.1), self.ends.len());
+            self.index.insert(key(port, output), self.ends.len());
             self.ends.push(End { port, output, other, ports: Vec::new(), state: State::Fresh });
         }
         first
@@ -68,10 +74,10 @@ impl Tunnels {
 
     /// The end at a port. If needed, creates it like the end at port 0.
     fn find(&mut self, port: NodePort, output: bool) -> Option<usize> {
-        if let Some(&end) = self.index.get(&(port.0, output, port.1)) {
+        if let Some(&end) = self.index.get(&key(port, output)) {
             return Some(end);
         }
-        let model = *self.index.get(&(port.0, output, 0))?;
+        let model = *self.index.get(&key((port.0, 0), output))?;
         let other = self.ends[self.ends[model].other].port.0;
         Some(self.pair((port, output), ((other, port.1), !output)))
     }
@@ -82,7 +88,8 @@ struct Frame {
     end: usize,
     connected: Vec<NodePort>,
     next: usize,
-    found: BTreeSet<NodePort>,
+    /// The keys of a map, since sets would be code of their own.
+    found: BTreeMap<NodePort, usize>,
 }
 
 impl Elaborator<'_> {
@@ -161,7 +168,7 @@ impl Elaborator<'_> {
             let output = self.tunnels.ends[frame.end].output;
             let Some(&port) = frame.connected.get(frame.next) else {
                 let done = &mut self.tunnels.ends[frame.end];
-                done.ports = frame.found.iter().copied().collect();
+                done.ports = frame.found.keys().copied().collect();
                 done.state = State::Expanded;
                 // Attack: many connections through a long chain, stored at each end.
                 if !self.budget.spend(16 * done.ports.len()) {
@@ -172,7 +179,7 @@ impl Elaborator<'_> {
                 continue;
             };
             if self.flat.nodes[port.0].class != TUNNEL {
-                frame.found.insert(port);
+                frame.found.insert(port, 0);
                 frame.next += 1;
                 continue;
             }
@@ -188,7 +195,7 @@ impl Elaborator<'_> {
                 }
                 State::Expanding => frame.next += 1,
                 State::Expanded => {
-                    frame.found.extend(self.tunnels.ends[next].ports.iter().copied());
+                    frame.found.extend(self.tunnels.ends[next].ports.iter().map(|port| (*port, 0)));
                     frame.next += 1;
                 }
             }
@@ -201,7 +208,7 @@ impl Elaborator<'_> {
         if connected.is_empty() {
             self.report_unused(end);
         }
-        Frame { end, connected, next: 0, found: BTreeSet::new() }
+        Frame { end, connected, next: 0, found: BTreeMap::new() }
     }
 
     /// Reports an end whose other end has no connections.

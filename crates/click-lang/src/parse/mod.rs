@@ -11,7 +11,7 @@ use crate::lexer::{Lexeme, Reader, Token};
 use crate::near::proposal;
 use crate::tree::{Body, Compound, CompoundId, ERROR, ROOT, Tree, Type, TypeId};
 use crate::{Diagnostics, Environment, Landmark, Limits};
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ struct Parser<'a> {
     groups: usize,
     last_connection_ends_output: bool,
     requirements: Vec<crate::Requirement>,
-    libraries: BTreeSet<String>,
+    libraries: BTreeMap<String, usize>,
     text_left: usize,
     work_left: usize,
 }
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
             groups: 0,
             last_connection_ends_output: true,
             requirements: Vec::new(),
-            libraries: BTreeSet::new(),
+            libraries: BTreeMap::new(),
             text_left: limits.text,
             work_left: limits.connections.saturating_mul(8),
         }

@@ -72,7 +72,7 @@ impl Parser<'_> {
             self.error(format!("library '{shown}' not found in CLICKPATH/conf"));
             return;
         };
-        if !self.libraries.insert(path.clone()) {
+        if self.libraries.insert(path.clone(), 0).is_some() {
             return;
         }
         match text {
