@@ -411,16 +411,22 @@ impl<'a> Context<'a> {
     }
 
     /// Reports an error while the router is built; later, prints it as chatter.
+    #[cold]
+    #[inline(never)]
     pub fn error(&mut self, text: impl Into<String>) -> Failed {
         self.router.report_error(text.into())
     }
 
     /// Prints a message that is neither an error nor a warning, in the same way.
+    #[cold]
+    #[inline(never)]
     pub fn message(&mut self, text: impl Into<String>) {
         self.router.report_message(text.into());
     }
 
     /// Reports a warning in the same way.
+    #[cold]
+    #[inline(never)]
     pub fn warning(&mut self, text: impl Into<String>) {
         let declaration = self.declaration();
         self.router.report_warning(&declaration, &text.into());

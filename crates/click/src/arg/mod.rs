@@ -151,11 +151,15 @@ impl Args {
                 *value = parsed;
                 true
             }
-            Err(error) => {
-                self.error(format!("{keyword}: {error}"));
-                false
-            }
+            Err(error) => self.refuse(keyword, &error),
         }
+    }
+
+    /// Reports that an argument is wrong; it has not been read.
+    #[cold]
+    fn refuse(&mut self, keyword: &str, error: &ArgError) -> bool {
+        self.error(format!("{keyword}: {error}"));
+        false
     }
 
     /// Reads every argument with this keyword, in order.
@@ -163,7 +167,9 @@ impl Args {
         while let Some(text) = self.find(keyword, How { first: true, ..KEYWORD }) {
             match T::parse(&text, &self.scope) {
                 Ok(value) => values.push(value),
-                Err(error) => self.error(format!("{keyword}: {error}")),
+                Err(error) => {
+                    self.refuse(keyword, &error);
+                }
             }
         }
     }
@@ -176,6 +182,8 @@ impl Args {
     }
 
     /// Reports that something is wrong with the arguments.
+    #[cold]
+    #[inline(never)]
     pub fn error(&mut self, text: impl Into<String>) {
         self.failed = true;
         self.report.borrow_mut().error(&text.into());

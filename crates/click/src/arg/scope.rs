@@ -46,6 +46,8 @@ pub enum ArgError {
 
 impl ArgError {
     /// In words.
+    #[cold]
+    #[inline(never)]
     pub fn other(text: impl Into<String>) -> Self {
         Self::Other(text.into())
     }

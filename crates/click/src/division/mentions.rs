@@ -25,7 +25,9 @@ fn is_in_names(c: char) -> bool {
 impl<'a> Mentions<'a> {
     pub(super) fn new(members: &'a [Member<'a>]) -> Self {
         let names = Names::of(members.iter().map(|member| member.name));
-        Self { members, names, ends: members.iter().map(|member| end(member.name)).collect() }
+        let mut ends = BTreeSet::new();
+        ends.extend(members.iter().map(|member| end(member.name)));
+        Self { members, names, ends }
     }
 
     /// Calls `found` for each pair of an element and another one that a word of its configuration names: a

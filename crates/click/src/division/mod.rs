@@ -10,6 +10,7 @@ mod tests;
 
 #[cfg(doc)]
 use crate::Element;
+use crate::sort;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -125,7 +126,7 @@ impl Division {
     /// The threads in use besides the first.
     pub fn others(&self) -> Vec<usize> {
         let mut others: Vec<usize> = self.homes.iter().map(|home| *home as usize).collect();
-        others.sort_unstable();
+        sort::by_number(&mut others, |home| *home as u64);
         others.dedup();
         others.retain(|home| !matches!(*home, 0) && *home != EACH as usize);
         others
@@ -173,7 +174,7 @@ fn deal(
         .filter(|(part, (_, weight))| *weight > 0 && !homes.contains_key(part))
         .map(|(part, (at, weight))| (weight, at, part))
         .collect();
-    left.sort_unstable_by_key(|(weight, at, _)| (core::cmp::Reverse(*weight), *at));
+    sort::by_number(&mut left, |(weight, at, _)| (!*weight as u64) << 32 | *at as u64);
     for (weight, _, part) in left {
         let Some((home, load)) = loads.iter_mut().enumerate().min_by_key(|(home, load)| (**load, *home))
         else {

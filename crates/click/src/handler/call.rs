@@ -42,6 +42,9 @@ impl HandlerError {
     }
 
     /// The handler reports an error.
+    // Not in each of the functions that fail.
+    #[cold]
+    #[inline(never)]
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
     }

@@ -102,7 +102,10 @@ impl Act for Excused {
 /// A handler: its properties, and the functions that read and write it.
 ///
 /// The functions get the element by its own type, which must be that of the declaring element.
-pub struct Handler {
+// A pointer: lists of handlers are built by hundreds of functions, which would move all parts in each call.
+pub struct Handler(Box<Parts>);
+
+struct Parts {
     info: HandlerInfo,
     read: Option<Action>,
     write: Option<Action>,
@@ -115,6 +118,8 @@ fn action<E: Element>(
     Some(Box::new(Typed(run, PhantomData)))
 }
 
+// Once a type, not in each of its handlers.
+#[inline(never)]
 fn downcast<E: Element>(element: &mut dyn Element) -> Option<&mut E> {
     let element: &mut dyn Any = element;
     element.downcast_mut()
@@ -127,11 +132,36 @@ fn foreign() -> Outcome {
     Err(HandlerError::failed("declared for another type of element"))
 }
 
+// The same: what surrounds an element's own function, not in each of them.
+#[inline(never)]
+fn whole(text: Result<String, HandlerError>, pieces: &mut Pieces) -> Outcome {
+    text.map(|text| pieces.whole(text))
+}
+
+#[inline(never)]
+fn done(result: Result<(), HandlerError>) -> Outcome {
+    result.map(|()| Progress::Done)
+}
+
+#[inline(never)]
+fn set<T: Arg>(field: &mut T, value: &str, cx: &Context<'_>) -> Outcome {
+    *field = cx.parse(value)?;
+    Ok(Progress::Done)
+}
+
 impl Handler {
-    fn new(name: impl Into<Cow<'static, str>>, read: Option<Action>, write: Option<Action>) -> Self {
-        let mut info = HandlerInfo::new(name.into());
+    #[inline(never)]
+    fn new(name: Cow<'static, str>, read: Option<Action>, write: Option<Action>) -> Self {
+        let mut info = HandlerInfo::new(name);
         (info.readable, info.writable) = (read.is_some(), write.is_some());
-        Self { info, read, write }
+        Self(Box::new(Parts { info, read, write }))
+    }
+
+    #[inline(never)]
+    fn with_write(mut self, write: Option<Action>) -> Self {
+        self.0.write = write;
+        self.0.info.writable = true;
+        self
     }
 
     /// A value to read, as text.
@@ -141,7 +171,7 @@ impl Handler {
     ) -> Self {
         let read =
             move |e: &mut E, request: Request<'_>, _: &mut Context<'_>| Ok(request.pieces.show(&value(e)));
-        Self::new(name, action(read), None)
+        Self::new(name.into(), action(read), None)
     }
 
     /// A value to read that depends on the router, or on parameters ([`Handler::parameters`]).
@@ -150,9 +180,9 @@ impl Handler {
         value: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<String, HandlerError> + 'static,
     ) -> Self {
         let read = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
-            value(e, request.value, cx).map(|text| request.pieces.whole(text))
+            whole(value(e, request.value, cx), request.pieces)
         };
-        Self::new(name, action(read), None)
+        Self::new(name.into(), action(read), None)
     }
 
     /// A possibly long value to read. Each call adds about [`LINES`](crate::LINES) lines to [`Pieces`] and
@@ -164,7 +194,7 @@ impl Handler {
         let read = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
             read(e, request.value, request.pieces, cx)
         };
-        Self::new(name, action(read), None)
+        Self::new(name.into(), action(read), None)
     }
 
     /// A field to read and write: read as text, written as an argument of its type.
@@ -172,12 +202,8 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         field: impl Fn(&mut E) -> &mut T + Copy + 'static,
     ) -> Self {
-        Self::read_in_pieces(name, move |e: &mut E, _, pieces, _| Ok(pieces.show(field(e)))).writes(
-            move |e: &mut E, value, cx| {
-                *field(e) = cx.parse(value)?;
-                Ok(())
-            },
-        )
+        Self::read_in_pieces(name, move |e: &mut E, _, pieces, _| Ok(pieces.show(field(e))))
+            .writes_in_pieces(move |e: &mut E, value, _, cx| set(field(e), value, cx))
     }
 
     /// A value to write.
@@ -185,7 +211,7 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         write: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError> + 'static,
     ) -> Self {
-        Self::new(name, None, None).writes(write)
+        Self::new(name.into(), None, None).writes(write)
     }
 
     /// An action; the written value is ignored.
@@ -193,11 +219,11 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         press: impl Fn(&mut E, &mut Context<'_>) + 'static,
     ) -> Self {
-        let write = move |e: &mut E, _: &str, cx: &mut Context<'_>| {
+        let write = move |e: &mut E, _: &str, _: &mut Pieces, cx: &mut Context<'_>| {
             press(e, cx);
-            Ok(())
+            Ok(Progress::Done)
         };
-        Self::write(name, write).ignores_value()
+        Self::write_in_pieces(name, write).ignores_value()
     }
 
     /// The handler `*`, for all names that the element does not declare. `call` also gets the name, and
@@ -208,12 +234,12 @@ impl Handler {
         + 'static,
     ) -> Self {
         let read = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
-            call(e, (request.name, false), request.value, cx).map(|text| request.pieces.whole(text))
+            whole(call(e, (request.name, false), request.value, cx), request.pieces)
         };
         let write = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
             call(e, (request.name, true), request.value, cx).map(|_| Progress::Done)
         };
-        Self::new("*", action(read), action(write))
+        Self::new("*".into(), action(read), action(write))
     }
 
     /// It can be written as well.
@@ -221,20 +247,18 @@ impl Handler {
         self,
         write: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError> + 'static,
     ) -> Self {
-        self.writes_in_pieces(move |e: &mut E, value, _, cx| write(e, value, cx).map(|()| Progress::Done))
+        self.writes_in_pieces(move |e: &mut E, value, _, cx| done(write(e, value, cx)))
     }
 
     /// Makes it writable in steps, for long operations, as in [`Handler::read_in_pieces`].
     pub fn writes_in_pieces<E: Element>(
-        mut self,
+        self,
         write: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
     ) -> Self {
         let write = move |e: &mut E, request: Request<'_>, cx: &mut Context<'_>| {
             write(e, request.value, request.pieces, cx)
         };
-        self.write = action(write);
-        self.info.writable = true;
-        self
+        self.with_write(action(write))
     }
 
     /// A value to write in pieces, likewise.
@@ -242,95 +266,97 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         write: impl Fn(&mut E, &str, &mut Pieces, &mut Context<'_>) -> Outcome + 'static,
     ) -> Self {
-        Self::new(name, None, None).writes_in_pieces(write)
+        Self::new(name.into(), None, None).writes_in_pieces(write)
     }
 
     /// A function to call after a successful write.
     pub fn then<E: Element>(mut self, act: impl Fn(&mut E, &mut Context<'_>) + 'static) -> Self {
-        self.write = self.write.map(|write| Box::new(Then(write, act, PhantomData)) as Action);
-        self
+        match self.0.write.take() {
+            Some(write) => self.with_write(Some(Box::new(Then(write, act, PhantomData)))),
+            None => self,
+        }
     }
 
     /// Its value is an argument of the element: a write changes `config`. `position` is the argument's, if it may
     /// stand there without its keyword.
     pub fn argument(mut self, position: Option<usize>, keyword: &'static str) -> Self {
-        self.write = self.write.map(|write| Box::new(Argument(write, position, keyword)) as Action);
+        self.0.write = self.0.write.map(|write| Box::new(Argument(write, position, keyword)) as Action);
         self
     }
 
     /// The error text of a failed write, for any invalid value.
     pub fn error(mut self, text: &'static str) -> Self {
-        self.write = self.write.map(|write| Box::new(Excused(write, text)) as Action);
+        self.0.write = self.0.write.map(|write| Box::new(Excused(write, text)) as Action);
         self
     }
 
     /// Reading takes parameters.
     pub fn parameters(mut self) -> Self {
-        self.info.parameters = true;
+        self.0.info.parameters = true;
         self
     }
 
     /// Raw: no newline is appended to the value read.
     pub fn raw(mut self) -> Self {
-        self.info.raw = true;
+        self.0.info.raw = true;
         self
     }
 
     /// Its value changes rarely.
     pub fn calm(mut self) -> Self {
-        self.info.calm = true;
+        self.0.info.calm = true;
         self
     }
 
     /// Reading it is expensive.
     pub fn expensive(mut self) -> Self {
-        self.info.expensive = true;
+        self.0.info.expensive = true;
         self
     }
 
     /// The written value is ignored.
     pub fn ignores_value(mut self) -> Self {
-        self.info.button = true;
+        self.0.info.button = true;
         self
     }
 
     /// It is a Boolean.
     pub fn checkbox(mut self) -> Self {
-        self.info.checkbox = true;
+        self.0.info.checkbox = true;
         self
     }
 
     /// User interfaces need not show it.
     pub fn uncommon(mut self) -> Self {
-        self.info.uncommon = true;
+        self.0.info.uncommon = true;
         self
     }
 
     /// It is there for old configurations only.
     pub fn deprecated(mut self) -> Self {
-        self.info.deprecated = true;
+        self.0.info.deprecated = true;
         self
     }
 
     /// It can be read and written from inside the configuration only.
     pub fn private(mut self) -> Self {
-        (self.info.read_private, self.info.write_private) = (true, true);
+        (self.0.info.read_private, self.0.info.write_private) = (true, true);
         self
     }
 
     /// Its name and properties.
     pub fn info(&self) -> &HandlerInfo {
-        &self.info
+        &self.0.info
     }
 
     /// Adds the properties of the runtime's handler of the same name, which this one overrides.
     pub(crate) fn combine(&mut self, other: &HandlerInfo) {
-        self.info.combine(other);
+        self.0.info.combine(other);
     }
 
     /// Whether it has a function for reading, or for writing.
     pub(crate) fn answers(&self, write: bool) -> bool {
-        if write { self.write.is_some() } else { self.read.is_some() }
+        if write { self.0.write.is_some() } else { self.0.read.is_some() }
     }
 
     /// Reads or writes it, or performs the next step of that, under the name used by the caller.
@@ -341,7 +367,7 @@ impl Handler {
         pieces: &mut Pieces,
         cx: &mut Context<'_>,
     ) -> Result<Progress, HandlerError> {
-        match if write { &self.write } else { &self.read } {
+        match if write { &self.0.write } else { &self.0.read } {
             Some(action) => action.act(element, Request { name, value, pieces }, cx),
             None => Err(HandlerError::missing(name)),
         }
@@ -350,7 +376,7 @@ impl Handler {
 
 impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.info.fmt(f)
+        self.0.info.fmt(f)
     }
 }
 

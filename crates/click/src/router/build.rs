@@ -2,6 +2,7 @@
 use super::{Info, Router};
 use crate::arg::{Args, Names};
 use crate::random::Random;
+use crate::sort;
 use crate::{Clock, Console, Context, Element, ElementId, Failed, PACKETS, Pool, Registry};
 use alloc::boxed::Box;
 use alloc::format;
@@ -212,7 +213,7 @@ impl Router {
 
     pub(super) fn order(&self) -> Vec<ElementId> {
         let mut order: Vec<ElementId> = self.ids().collect();
-        order.sort_unstable_by_key(|id| (self.class(*id).phase, *id));
+        sort::by_number(&mut order, |id| self.class(*id).phase.abs_diff(i32::MIN).into());
         order
     }
 

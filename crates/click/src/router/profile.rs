@@ -3,6 +3,7 @@
 //! While there is no profile it costs nothing a packet: a profiled router's budget is 0, so that each burst takes
 //! the path of a router whose budget is used up.
 use super::{Router, Work};
+use crate::sort;
 use crate::{ElementId, HandlerCall, HandlerError, Pieces, Progress};
 use alloc::boxed::Box;
 use alloc::format;
@@ -187,7 +188,7 @@ impl Router {
         let total = profile.rows.iter().map(|row| row.ticks).sum::<u64>().max(1);
         let mut rows: Vec<(usize, &Row)> =
             profile.rows.iter().enumerate().filter(|(_, row)| row.ticks > 0).collect();
-        rows.sort_unstable_by_key(|(index, row)| (core::cmp::Reverse(row.ticks), *index));
+        sort::by_number(&mut rows, |(_, row)| !row.ticks);
         let name = |index: usize| format!("{} :: {}", self.infos[index].name, self.infos[index].class.name);
         let width = rows.iter().map(|(index, _)| name(*index).len()).max().unwrap_or(0).max("element".len());
         let mut table =

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst, sort};
 use ringway_click_lang::config;
 
 pub static CLASS: Class =
@@ -41,7 +41,7 @@ impl AggregateFilter {
             left = left.into_iter().flat_map(apart).collect();
         }
         self.ranges.extend(left.iter().map(|(first, last)| Range { first: *first, last: *last, ..new }));
-        self.ranges.sort_unstable_by_key(|range| range.first);
+        sort::by_number(&mut self.ranges, |range| range.first.into());
         !left.is_empty()
     }
 

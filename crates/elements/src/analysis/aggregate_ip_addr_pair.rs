@@ -14,10 +14,11 @@
 //! Handlers: `clear` (write): removes all pairs.
 use crate::packet::divert;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND,
+};
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIpAddrPair>::default())
@@ -37,7 +38,7 @@ struct Pair {
 
 #[derive(Debug)]
 pub struct AggregateIpAddrPair {
-    pairs: BTreeMap<(u32, u32), Pair>,
+    pairs: OrderedMap<(u32, u32), Pair>,
     next: u32,
     timeout: Option<u64>,
     reap: u64,
@@ -46,7 +47,7 @@ pub struct AggregateIpAddrPair {
 
 impl Default for AggregateIpAddrPair {
     fn default() -> Self {
-        Self { pairs: BTreeMap::new(), next: 1, timeout: None, reap: 1200 * SECOND, reap_at: 0 }
+        Self { pairs: OrderedMap::new(), next: 1, timeout: None, reap: 1200 * SECOND, reap_at: 0 }
     }
 }
 
@@ -68,14 +69,14 @@ impl AggregateIpAddrPair {
         }
         let name = (source.min(destination), source.max(destination));
         let over = |pair: &Pair| self.timeout.is_some_and(|timeout| now.saturating_sub(pair.last) > timeout);
-        if self.pairs.get(&name).is_none_or(over) {
-            if self.pairs.len() >= MOST && !self.pairs.contains_key(&name) {
+        if self.pairs.get(name).is_none_or(over) {
+            if self.pairs.len() >= MOST && !self.pairs.contains_key(name) {
                 return None;
             }
             self.pairs.insert(name, Pair { number: self.next, first: source, last: now });
             self.next = self.next.wrapping_add(1);
         }
-        let pair = self.pairs.get_mut(&name)?;
+        let pair = self.pairs.get_mut(name)?;
         pair.last = pair.last.max(now);
         Some((pair.number, u8::from(pair.first != source)))
     }

@@ -25,10 +25,11 @@ use super::flow_trace::{FlowTrace, Statistics};
 use super::fragments::{Fragments, Tag};
 use crate::rewriter::key::FlowKey;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND,
+};
 use ringway_wire::icmp::v4::is_error;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp};
@@ -56,7 +57,7 @@ struct Flow {
 
 #[derive(Debug)]
 pub struct AggregateIpFlows {
-    flows: BTreeMap<Name, Flow>,
+    flows: OrderedMap<Name, Flow>,
     fragments: Fragments,
     trace: FlowTrace,
     next: u32,
@@ -72,7 +73,7 @@ pub struct AggregateIpFlows {
 impl Default for AggregateIpFlows {
     fn default() -> Self {
         Self {
-            flows: BTreeMap::new(),
+            flows: OrderedMap::new(),
             fragments: Fragments::new(30 * SECOND),
             trace: FlowTrace::default(),
             next: 1,
@@ -125,7 +126,7 @@ impl AggregateIpFlows {
         flows.retain(|name, flow| {
             let over = self.is_over(name.0, flow, now);
             if over {
-                self.describe(name, flow, cx);
+                self.describe(&name, flow, cx);
             }
             !over
         });
@@ -133,8 +134,8 @@ impl AggregateIpFlows {
     }
 
     fn forget_all(&mut self, cx: &mut Context<'_>) {
-        for (name, flow) in core::mem::take(&mut self.flows) {
-            self.describe(&name, &flow, cx);
+        for (name, flow) in core::mem::take(&mut self.flows).iter() {
+            self.describe(&name, flow, cx);
         }
     }
 
@@ -159,7 +160,7 @@ impl AggregateIpFlows {
         let [fin, syn, reset] = [Flags::FIN, Flags::SYN, Flags::RST].map(|flag| flags.has(flag));
         let over = self
             .flows
-            .get(&name)
+            .get(name)
             .is_none_or(|flow| self.is_over(protocol, flow, now) || (flow.done == 3 && syn && !reset));
         if over {
             if self.flows.len() >= MOST {
@@ -175,7 +176,7 @@ impl AggregateIpFlows {
             }
             self.next = self.next.wrapping_add(1);
         }
-        let flow = self.flows.get_mut(&name)?;
+        let flow = self.flows.get_mut(name)?;
         flow.last = flow.last.max(now);
         let paint = u8::from(flow.turned != turned);
         flow.statistics.packets[usize::from(paint)] += 1;
@@ -193,7 +194,7 @@ impl AggregateIpFlows {
         let (ip, _, transport) = header(quoted).filter(|(ip, ..)| !ip.is_later_fragment())?;
         let protocol = ip.protocol;
         let (name, turned) = name(protocol, FlowKey::of(ip, transport)?);
-        let flow = self.flows.get(&name).filter(|flow| !self.is_over(protocol, flow, now))?;
+        let flow = self.flows.get(name).filter(|flow| !self.is_over(protocol, flow, now))?;
         Some(Tag { aggregate: flow.number, paint: 2 + u8::from(flow.turned != turned) })
     }
 

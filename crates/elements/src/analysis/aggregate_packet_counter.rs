@@ -14,12 +14,14 @@
 //! with two or more inputs `undelivered AGGREGATE`: those that came more often at input 0 than at input 1 (read), a
 //! line each; `clear` (write).
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Bound;
 use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope, Word};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::{
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, OrderedMap, PacketBurst,
+};
 
 pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<AggregatePacketCounter>::default())
     .ports("1-/=")
@@ -32,7 +34,7 @@ const MOST: usize = 1 << 20;
 pub struct AggregatePacketCounter {
     annotation: Option<usize>,
     /// Keyed by aggregate, packet number and input.
-    counts: BTreeMap<(u32, u32, usize), u64>,
+    counts: OrderedMap<(u32, u32, usize), u64>,
     count: u64,
     uncounted: u64,
 }
@@ -40,7 +42,7 @@ pub struct AggregatePacketCounter {
 impl Default for AggregatePacketCounter {
     fn default() -> Self {
         let annotation = Some(Annotations::PACKET_NUMBER);
-        Self { annotation, counts: BTreeMap::new(), count: 0, uncounted: 0 }
+        Self { annotation, counts: OrderedMap::new(), count: 0, uncounted: 0 }
     }
 }
 
@@ -57,24 +59,25 @@ impl AggregatePacketCounter {
             let notes = packet.notes();
             let aggregate = notes.u32(Annotations::AGGREGATE);
             let key = (aggregate, self.annotation.map_or(0, |at| notes.u32(at)), port);
-            let room = self.counts.len() < MOST || self.counts.contains_key(&key);
+            let room = self.counts.len() < MOST || self.counts.contains_key(key);
             if aggregate == 0 || !room {
                 self.uncounted += 1;
                 continue;
             }
-            *self.counts.entry(key).or_default() += 1;
+            *self.counts.or_insert_with(key, || 0) += 1;
             self.count += 1;
         }
     }
 
     fn of(&self, aggregate: u32) -> impl Iterator<Item = (u32, usize, u64)> + '_ {
-        let all = self.counts.range((aggregate, 0, 0)..=(aggregate, u32::MAX, usize::MAX));
-        all.map(|((_, number, port), count)| (*number, *port, *count))
+        let all = self.counts.range(Bound::Included((aggregate, 0, 0)));
+        let own = all.take_while(move |((other, ..), _)| *other == aggregate);
+        own.map(|((_, number, port), count)| (number, port, *count))
     }
 
     fn undelivered(&self, aggregate: u32) -> Vec<u32> {
         let sent = self.of(aggregate).filter(|(_, port, _)| *port == 0);
-        let arrived = |number| self.counts.get(&(aggregate, number, 1)).copied().unwrap_or(0);
+        let arrived = |number| self.counts.get((aggregate, number, 1)).copied().unwrap_or(0);
         sent.filter(|(number, _, count)| *count > arrived(*number)).map(|(number, ..)| number).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Fragments that wait for the fragment with their ports.
-use alloc::collections::{BTreeMap, VecDeque};
-use ringway_click::Packet;
+use alloc::collections::VecDeque;
+use ringway_click::{OrderedMap, Packet};
 use ringway_wire::{Header, Ipv4, Protocol};
 
 /// Maximum number of waiting packets. Attack: fragments without a first one.
@@ -32,9 +32,9 @@ struct Held {
 #[derive(Debug)]
 pub(super) struct Fragments {
     timeout: u64,
-    held: BTreeMap<(u32, u32), VecDeque<Held>>,
+    held: OrderedMap<(u32, u32), VecDeque<Held>>,
     count: usize,
-    known: BTreeMap<Datagram, (Tag, u64)>,
+    known: OrderedMap<Datagram, (Tag, u64)>,
     check_at: u64,
 }
 
@@ -60,7 +60,7 @@ fn release(queue: &mut VecDeque<Held>, until: u64, out: Out<'_>) -> usize {
 impl Fragments {
     /// An empty set, whose packets wait for up to `timeout` nanoseconds.
     pub(super) fn new(timeout: u64) -> Self {
-        Self { timeout, held: BTreeMap::new(), count: 0, known: BTreeMap::new(), check_at: 0 }
+        Self { timeout, held: OrderedMap::new(), count: 0, known: OrderedMap::new(), check_at: 0 }
     }
 
     /// Number of waiting packets.
@@ -76,7 +76,7 @@ impl Fragments {
             self.known.insert(datagram, (tag, packet.timestamp()));
         }
         let pair = (datagram.0.min(datagram.1), datagram.0.max(datagram.1));
-        let Some(queue) = self.held.get_mut(&pair) else { return out(Some(tag), packet) };
+        let Some(queue) = self.held.get_mut(pair) else { return out(Some(tag), packet) };
         let same = |held: &&mut Held| held.tag.is_none() && held.datagram == datagram;
         queue.iter_mut().filter(same).for_each(|held| held.tag = Some(tag));
         queue.push_back(Held { packet, datagram, tag: Some(tag) });
@@ -88,11 +88,11 @@ impl Fragments {
     pub(super) fn untagged(&mut self, packet: Packet, out: Out<'_>) {
         let datagram = datagram(&packet);
         let pair = (datagram.0.min(datagram.1), datagram.0.max(datagram.1));
-        let tag = self.known.get(&datagram).map(|(tag, _)| *tag);
-        if tag.is_some() && !self.held.contains_key(&pair) {
+        let tag = self.known.get(datagram).map(|(tag, _)| *tag);
+        if tag.is_some() && !self.held.contains_key(pair) {
             return out(tag, packet);
         }
-        self.held.entry(pair).or_default().push_back(Held { packet, datagram, tag });
+        self.held.or_insert_with(pair, VecDeque::new).push_back(Held { packet, datagram, tag });
         self.count += 1;
         self.settle(pair, out);
     }
@@ -100,10 +100,10 @@ impl Fragments {
     /// Emits packets between two addresses that need not wait any longer; all of them if too many wait.
     fn settle(&mut self, pair: (u32, u32), out: Out<'_>) {
         let until = if self.count > MOST_HELD { u64::MAX } else { 0 };
-        let Some(queue) = self.held.get_mut(&pair) else { return };
+        let Some(queue) = self.held.get_mut(pair) else { return };
         self.count -= release(queue, until, out);
         if queue.is_empty() {
-            self.held.remove(&pair);
+            self.held.remove(pair);
         }
     }
 

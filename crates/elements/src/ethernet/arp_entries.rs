@@ -1,11 +1,12 @@
 //! Addresses learned by ARP, and the packets that wait for them.
 use crate::packet::mac_text;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
+use core::ops::Bound;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{HandlerError, Packet, SECOND, Timestamp};
+use ringway_click::{HandlerError, OrderedMap, Packet, SECOND, Timestamp};
 use ringway_wire::MacAddress;
 
 /// Nanoseconds per jiffy, Click's unit of time.
@@ -57,8 +58,8 @@ pub(super) enum Waiting {
 /// The entries of an ARP table.
 #[derive(Debug)]
 pub(super) struct ArpEntries {
-    entries: BTreeMap<u32, Entry>,
-    ages: BTreeMap<(u64, u64), u32>,
+    entries: OrderedMap<u32, Entry>,
+    ages: OrderedMap<(u64, u64), u32>,
     orders: u64,
     packets: usize,
     entry_capacity: u32,
@@ -75,8 +76,8 @@ pub(super) struct ArpEntries {
 impl Default for ArpEntries {
     fn default() -> Self {
         Self {
-            entries: BTreeMap::new(),
-            ages: BTreeMap::new(),
+            entries: OrderedMap::new(),
+            ages: OrderedMap::new(),
             orders: FIRST_ORDER,
             packets: 0,
             entry_capacity: 0,
@@ -130,7 +131,7 @@ impl ArpEntries {
     /// never). If not, the answer is the same before the time returned, unless entries change.
     pub(super) fn lookup(&mut self, ip: Ipv4Addr, now: u64, poll: u64) -> Option<(MacAddress, Option<u64>)> {
         let after = |live: u64, time: u64| if time > 0 { live.saturating_add(time) } else { u64::MAX };
-        let entry = self.entries.get_mut(&ip.to_bits())?;
+        let entry = self.entries.get_mut(ip.to_bits())?;
         let ether = entry.ether?;
         let (expiry, query) = (after(entry.live, self.timeout), after(entry.live, poll));
         if expiry < now {
@@ -142,14 +143,14 @@ impl ArpEntries {
 
     fn ensure(&mut self, ip: u32, now: u64) -> &mut Entry {
         self.version += 1;
-        if !self.entries.contains_key(&ip) {
+        if !self.entries.contains_key(ip) {
             let most = Some(self.entry_capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_ENTRIES);
             self.slim(now, most.saturating_sub(1));
             self.orders += 1;
             self.ages.insert((now, self.orders), ip);
         }
         let order = self.orders;
-        self.entries.entry(ip).or_insert_with(|| Entry {
+        self.entries.or_insert_with(ip, || Entry {
             ether: None,
             live: now,
             order,
@@ -167,7 +168,7 @@ impl ArpEntries {
 
     /// Makes an entry the oldest of those learned at `live`.
     fn keep(&mut self, ip: u32, live: u64) {
-        let first = self.ages.range((live, 0)..).next().map(|(key, _)| *key);
+        let first = self.ages.range(Bound::Included((live, 0))).next().map(|(key, _)| key);
         match first.filter(|key| key.0 == live) {
             Some((_, order)) => self.place(ip, live, order - 1),
             None => self.revive(ip, live),
@@ -175,8 +176,8 @@ impl ArpEntries {
     }
 
     fn place(&mut self, ip: u32, live: u64, order: u64) {
-        if let Some(entry) = self.entries.get_mut(&ip) {
-            self.ages.remove(&(entry.live, entry.order));
+        if let Some(entry) = self.entries.get_mut(ip) {
+            self.ages.remove((entry.live, entry.order));
             (entry.live, entry.order) = (live, order);
             self.ages.insert((live, order), ip);
         }
@@ -221,12 +222,12 @@ impl ArpEntries {
 
     /// Removes expired entries, and the oldest ones beyond `most`.
     pub(super) fn slim(&mut self, now: u64, most: usize) {
-        while let Some((&(live, order), &ip)) = self.ages.first_key_value()
+        while let Some(((live, order), &ip)) = self.ages.first()
             && (self.expired(live, now) || self.entries.len() > most)
         {
             self.version += 1;
-            self.ages.remove(&(live, order));
-            let waiting = self.entries.remove(&ip).map_or(0, |entry| entry.waiting.len());
+            self.ages.remove((live, order));
+            let waiting = self.entries.remove(ip).map_or(0, |entry| entry.waiting.len());
             self.packets -= waiting;
             self.drops += waiting as u64;
         }
@@ -235,7 +236,7 @@ impl ArpEntries {
     /// Drops waiting packets, those of the oldest entries first, down to `most`.
     fn drop_packets(&mut self, most: usize) {
         for ip in self.ages.values() {
-            let Some(entry) = self.entries.get_mut(ip) else { continue };
+            let Some(entry) = self.entries.get_mut(*ip) else { continue };
             let excess = self.packets.saturating_sub(most).min(entry.waiting.len());
             entry.waiting.drain(..excess);
             self.packets -= excess;
@@ -264,8 +265,8 @@ impl ArpEntries {
     /// The `table` handler: oldest first.
     pub(super) fn table(&self, now: u64) -> String {
         let mut text = String::new();
-        for (&(live, _), ip) in &self.ages {
-            let Some(entry) = self.entries.get(ip) else { continue };
+        for ((live, _), ip) in self.ages.iter() {
+            let Some(entry) = self.entries.get(*ip) else { continue };
             let known = entry.ether.is_some() && !self.expired(live, now);
             let ether = mac_text(entry.ether.unwrap_or(MacAddress::BROADCAST));
             let age = Timestamp(now.saturating_sub(live) * JIFFY);

@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, Prefix, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, sort};
 use ringway_click_lang::config;
 use ringway_wire::{MacAddress, arp::REQUEST};
 
@@ -111,8 +111,9 @@ impl ArpResponder {
     /// Sorts the entries, and removes and returns duplicates.
     fn normalize(&mut self) -> Vec<Prefix> {
         self.entries.reverse();
-        self.entries
-            .sort_by_key(|(prefix, _)| (core::cmp::Reverse(prefix.mask.to_bits()), prefix.address.to_bits()));
+        sort::by_number(&mut self.entries, |(prefix, _)| {
+            u64::from(!prefix.mask.to_bits()) << 32 | u64::from(prefix.address.to_bits())
+        });
         let mut repeated = Vec::new();
         self.entries.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;

@@ -11,12 +11,11 @@
 //! other ports. Frames too short for their header are dropped.
 use crate::packet::mac_text;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_click::{Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND};
 use ringway_wire::{Ethernet, Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new(false)))
@@ -30,7 +29,7 @@ const MOST: usize = 1 << 16;
 
 #[derive(Debug)]
 pub struct EtherSwitch {
-    stations: BTreeMap<MacAddress, (usize, u64)>,
+    stations: OrderedMap<MacAddress, (usize, u64)>,
     timeout: Seconds,
     /// The last output gets a copy of every frame.
     listen: bool,
@@ -39,7 +38,7 @@ pub struct EtherSwitch {
 impl EtherSwitch {
     /// A switch, whose last output gets a copy of every frame if `listen`.
     pub(super) fn new(listen: bool) -> Self {
-        Self { stations: BTreeMap::new(), timeout: Seconds(300), listen }
+        Self { stations: OrderedMap::new(), timeout: Seconds(300), listen }
     }
 
     /// Forgets all addresses.
@@ -65,7 +64,7 @@ impl Element for EtherSwitch {
         [
             Handler::read("table", |e: &Self| {
                 let lines =
-                    e.stations.iter().map(|(address, (port, _))| format!("{} {port}\n", mac_text(*address)));
+                    e.stations.iter().map(|(address, (port, _))| format!("{} {port}\n", mac_text(address)));
                 lines.collect::<String>()
             }),
             Handler::read("timeout", |e: &Self| e.timeout.0).writes(|e: &mut Self, value, cx| {
@@ -86,7 +85,7 @@ impl EtherSwitch {
         if address.is_group() || self.timeout.0 == 0 {
             return;
         }
-        if self.stations.len() >= MOST && !self.stations.contains_key(&address) {
+        if self.stations.len() >= MOST && !self.stations.contains_key(address) {
             let lifetime = u64::from(self.timeout.0) * SECOND;
             self.stations.retain(|_, (_, learned)| learned.saturating_add(lifetime) > now);
             if self.stations.len() >= MOST {
@@ -104,7 +103,7 @@ impl EtherSwitch {
         if self.listen {
             cx.push(ports, packet.clone());
         }
-        match self.stations.get(&destination) {
+        match self.stations.get(destination) {
             Some((port, learned)) if self.is_fresh(*learned, now) => {
                 if *port != from {
                     cx.push(*port, packet);

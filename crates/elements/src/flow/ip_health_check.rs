@@ -25,15 +25,14 @@ use crate::icmp::message::Message;
 use crate::ip::encap::Destination;
 use crate::tcpudp::template::segment_packet;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, ElementId, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst, SECOND,
-    Timer,
+    Class, Context, Element, ElementId, Failed, HEADROOM, Handler, Metadata, OrderedMap, Packet, PacketBurst,
+    SECOND, Timer,
 };
 use ringway_wire::icmp::v4::ECHO_REPLY;
 use ringway_wire::tcp::Flags;
@@ -84,7 +83,7 @@ pub struct IpHealthCheck {
     rise: u32,
     fall: u32,
     active: bool,
-    checks: BTreeMap<Ipv4Addr, Check>,
+    checks: OrderedMap<Ipv4Addr, Check>,
     ticks: u64,
     probes: u64,
     answers: u64,
@@ -102,7 +101,7 @@ impl Default for IpHealthCheck {
             rise: 2,
             fall: 3,
             active: true,
-            checks: BTreeMap::new(),
+            checks: OrderedMap::new(),
             ticks: 0,
             probes: 0,
             answers: 0,
@@ -128,7 +127,7 @@ impl IpHealthCheck {
                 probes: 0,
                 failures: 0,
             };
-            let check = old.remove(&address).unwrap_or_else(new);
+            let check = old.remove(address).unwrap_or_else(new);
             let healthy = check.healthy;
             self.checks.insert(address, check);
             cx.with(balancer, |balancer: &mut IpLoadBalancer, _| balancer.set_health(address, healthy));
@@ -138,7 +137,7 @@ impl IpHealthCheck {
     /// Records the result of a probe.
     fn result(&mut self, address: Ipv4Addr, works: bool, cx: &mut Context<'_>) {
         let (rise, fall) = (self.rise, self.fall);
-        let Some(check) = self.checks.get_mut(&address) else { return };
+        let Some(check) = self.checks.get_mut(address) else { return };
         check.open = None;
         check.failures += u64::from(!works);
         self.answers += u64::from(works);
@@ -162,7 +161,7 @@ impl IpHealthCheck {
 
     /// Sends a probe to a server; one without an answer has failed.
     fn probe(&mut self, address: Ipv4Addr, cx: &mut Context<'_>) {
-        if self.checks.get(&address).is_some_and(|check| check.open.is_some()) {
+        if self.checks.get(address).is_some_and(|check| check.open.is_some()) {
             self.result(address, false, cx);
         }
         // Attack: a machine that answers in a server's place has to guess both numbers.
@@ -175,7 +174,7 @@ impl IpHealthCheck {
             0 => self.echo(address, probe, cx),
             _ => self.segment(address, probe, Flags::SYN, cx),
         };
-        let (Some(packet), Some(check)) = (packet, self.checks.get_mut(&address)) else { return };
+        let (Some(packet), Some(check)) = (packet, self.checks.get_mut(address)) else { return };
         check.open = Some(probe);
         check.probes += 1;
         self.probes += 1;
@@ -212,7 +211,7 @@ impl IpHealthCheck {
             return None;
         }
         let server = ip.source_addr();
-        let open = self.checks.get(&server)?.open?;
+        let open = self.checks.get(server)?.open?;
         if self.port == 0 {
             let icmp = Icmp::of(payload).filter(|_| ip.protocol == Protocol::ICMP)?;
             let own = icmp.kind == ECHO_REPLY && icmp.identifier == open.port;
@@ -233,7 +232,7 @@ impl IpHealthCheck {
 
     fn text(&self) -> String {
         let mut out = String::new();
-        for (address, check) in &self.checks {
+        for (address, check) in self.checks.iter() {
             let state = if check.healthy { "up" } else { "down" };
             let _ = writeln!(out, "{address}\t{state}\t{}\t{}", check.probes, check.failures);
         }
@@ -279,7 +278,7 @@ impl Element for IpHealthCheck {
             self.checks.values_mut().for_each(|check| check.open = None);
         }
         let due = self.checks.iter().filter(|(_, check)| self.active && check.part == part);
-        let due: Vec<Ipv4Addr> = due.map(|(address, _)| *address).collect();
+        let due: Vec<Ipv4Addr> = due.map(|(address, _)| address).collect();
         for address in due {
             self.probe(address, cx);
         }
@@ -293,7 +292,7 @@ impl Element for IpHealthCheck {
                 cx.push(1, packet);
                 continue;
             };
-            let open = self.checks.get(&server).and_then(|check| check.open);
+            let open = self.checks.get(server).and_then(|check| check.open);
             self.result(server, works, cx);
             // Ends the connection that the server has half opened.
             let Some(probe) = open.filter(|_| works && self.port != 0) else { continue };

@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use ringway_click::sort;
 
 /// Length of a window in bytes.
 pub(super) const WINDOW: usize = 4;
@@ -100,7 +101,7 @@ pub(super) struct Lists<T> {
 
 impl<T: Copy> Lists<T> {
     pub(super) fn new(lists: usize, mut entries: Vec<(usize, T)>) -> Self {
-        entries.sort_by_key(|(list, _)| *list);
+        sort::by_number(&mut entries, |(list, _)| *list as u64);
         let mut starts = vec![0; lists + 1];
         for (list, _) in &entries {
             starts[*list + 1] += 1;
@@ -386,9 +387,9 @@ fn common(bytes: &[u8]) -> u32 {
 /// For each pattern that has both, the rarest window at an even and at an odd offset: the least frequent in traffic,
 /// and in other patterns.
 fn choose(patterns: &[Box<[u8]>], fold: u32) -> Entries {
-    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
     for window in patterns.iter().flat_map(|pattern| windows(pattern, fold)) {
-        *counts.entry(window).or_default() += 1;
+        *counts.entry(window.into()).or_default() += 1;
     }
     let fold = u64::from(fold) << 32 | u64::from(fold);
     let mut chosen = [const { Vec::new() }; KINDS.len()];
@@ -405,7 +406,7 @@ fn choose(patterns: &[Box<[u8]>], fold: u32) -> Entries {
                     let Some(bytes) = pattern.get(begin..begin + length as usize) else { break };
                     let Some(window) = pattern.get(offset..offset + WINDOW) else { break };
                     let folded = bytes_at(window, 0) | fold & u64::from(u32::MAX);
-                    let shared = counts.get(&(folded as u32)).copied().unwrap_or(0);
+                    let shared = counts.get(&u64::from(folded as u32)).copied().unwrap_or(0);
                     // The first filter has but the window. A power of two of patterns weighs like a bit more
                     // frequent bytes.
                     let cost = 2 * common(window) + common(bytes) + 2 * (32 - shared.leading_zeros());

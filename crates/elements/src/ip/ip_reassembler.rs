@@ -13,14 +13,15 @@
 //! contradict each other are dropped.
 use super::transport::Transport;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, Metadata, OrderedMap, Packet, PacketBurst, SECOND, sort,
+};
 use ringway_wire::ipv4::{DONT_FRAGMENT, RESERVED};
 use ringway_wire::{Header, Ipv4, Protocol};
 
@@ -103,7 +104,7 @@ impl Assembly {
 
 #[derive(Debug, Default)]
 pub struct IpReassembler {
-    assemblies: BTreeMap<Key, Assembly>,
+    assemblies: OrderedMap<Key, Assembly>,
     memory: usize,
     most: u32,
     mtu_annotation: Option<usize>,
@@ -166,7 +167,7 @@ impl IpReassembler {
         if self.memory > self.most as usize {
             self.shrink();
         }
-        let mut assembly = self.assemblies.remove(&key).unwrap_or_else(|| Assembly {
+        let mut assembly = self.assemblies.remove(key).unwrap_or_else(|| Assembly {
             payload: Vec::new(),
             ranges: Vec::new(),
             total: None,
@@ -234,10 +235,10 @@ impl IpReassembler {
             .assemblies
             .iter()
             .filter(|(_, assembly)| assembly.touched.saturating_add(PATIENCE) < now)
-            .map(|(key, _)| *key)
+            .map(|(key, _)| key)
             .collect();
         for key in old {
-            let Some(assembly) = self.assemblies.remove(&key) else { continue };
+            let Some(assembly) = self.assemblies.remove(key) else { continue };
             self.memory = self.memory.saturating_sub(assembly.memory());
             self.failed += 1;
             self.waiting -= assembly.fragments;
@@ -252,13 +253,13 @@ impl IpReassembler {
     /// Drops the oldest incomplete packets until at most three quarters of the memory are in use.
     fn shrink(&mut self) {
         let mut ages: Vec<(u64, Key)> =
-            self.assemblies.iter().map(|(key, assembly)| (assembly.touched, *key)).collect();
-        ages.sort_unstable();
+            self.assemblies.iter().map(|(key, assembly)| (assembly.touched, key)).collect();
+        sort::by_number(&mut ages, |(touched, _)| *touched);
         for (_, key) in ages {
             if self.memory <= self.most as usize / 4 * 3 {
                 return;
             }
-            if let Some(assembly) = self.assemblies.remove(&key) {
+            if let Some(assembly) = self.assemblies.remove(key) {
                 self.memory = self.memory.saturating_sub(assembly.memory());
                 self.failed += 1;
                 self.waiting -= assembly.fragments;
@@ -273,8 +274,8 @@ impl IpReassembler {
             "frags seen total:    {seen}\ngood reassemblies:   {good}\nfailed reassemblies: {failed}\n\
              bad fragments seen:  {bad}\ncached chunk data:\n"
         );
-        for ((source, destination, protocol, id), assembly) in &self.assemblies {
-            let (source, destination) = (Ipv4Addr::from(*source), Ipv4Addr::from(*destination));
+        for ((source, destination, protocol, id), assembly) in self.assemblies.iter() {
+            let (source, destination) = (Ipv4Addr::from(source), Ipv4Addr::from(destination));
             let _ = write!(text, " ({source}, {destination}, {protocol:?}) {id}");
             for (from, to) in &assembly.ranges {
                 let _ = write!(text, " ({from},{to})");

@@ -58,7 +58,7 @@ pub(super) struct RouteLines {
     wide: Vec<Wide>,
     far: Vec<u16>,
     /// Roots of shared lines, by leaf. They are never freed: there are no more of them than next hops.
-    shared: BTreeMap<u16, u32>,
+    shared: BTreeMap<u64, u32>,
     free_narrow: Vec<u32>,
     free_wide: Vec<u32>,
     /// Free ranges in `far`, by the binary logarithm of their size.
@@ -107,11 +107,11 @@ impl RouteLines {
 
     /// The root of networks whose leaves are all the same.
     fn shared(&mut self, leaf: u16) -> u32 {
-        if let Some(root) = self.shared.get(&leaf) {
+        if let Some(root) = self.shared.get(&leaf.into()) {
             return *root;
         }
         let root = self.line(&Runs::new(core::iter::repeat_n(leaf, 256)));
-        self.shared.insert(leaf, root);
+        self.shared.insert(leaf.into(), root);
         root
     }
 

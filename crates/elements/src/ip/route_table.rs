@@ -12,7 +12,8 @@ use core::net::Ipv4Addr;
 use core::ops::Range;
 use ringway_click::arg::{Arg, Args, Prefix, Scope};
 use ringway_click::{
-    Context, Element, Failed, Handler, HandlerError, LINES, PACKETS, Packet, PacketBurst, Pieces, Progress,
+    Context, Element, Failed, Handler, HandlerError, LINES, OrderedMap, PACKETS, Packet, PacketBurst, Pieces,
+    Progress,
 };
 use ringway_click_lang::config;
 use ringway_frame::prefetch;
@@ -114,6 +115,12 @@ struct Hop {
     port: u32,
 }
 
+impl Hop {
+    fn key(&self) -> (Ipv4Addr, u32) {
+        (self.gateway.into(), self.port)
+    }
+}
+
 /// The hop of addresses without a route.
 const NOWHERE: Hop = Hop { gateway: [0; 4], port: u32::MAX };
 
@@ -122,7 +129,7 @@ const NOWHERE: Hop = Hop { gateway: [0; 4], port: u32::MAX };
 struct Hops {
     all: Vec<Hop>,
     /// Their indexes, and the number of routes that use them.
-    known: BTreeMap<Hop, (u32, u32)>,
+    known: OrderedMap<(Ipv4Addr, u32), (u32, u32)>,
     /// Indexes of unused hops. Attack: endless changes of gateways.
     free: Vec<u32>,
 }
@@ -130,7 +137,7 @@ struct Hops {
 impl Hops {
     /// The index of a hop, after counting one more route that uses it.
     fn place(&mut self, hop: Hop) -> u32 {
-        if let Some((place, routes)) = self.known.get_mut(&hop) {
+        if let Some((place, routes)) = self.known.get_mut(hop.key()) {
             *routes += 1;
             return *place;
         }
@@ -142,17 +149,17 @@ impl Hops {
             self.all.len() as u32 - 1
         });
         self.all[place as usize] = hop;
-        self.known.insert(hop, (place, 1));
+        self.known.insert(hop.key(), (place, 1));
         place
     }
 
     /// Counts one route less for the hop at an index; no lookup of that route returns the index any more.
     fn leave(&mut self, place: u32) {
-        let Some(hop) = self.all.get(place as usize) else { return };
-        let Some((_, routes)) = self.known.get_mut(hop) else { return };
+        let Some(key) = self.all.get(place as usize).map(Hop::key) else { return };
+        let Some((_, routes)) = self.known.get_mut(key) else { return };
         *routes -= 1;
         if *routes == 0 {
-            self.known.remove(hop);
+            self.known.remove(key);
             self.free.push(place);
         }
     }

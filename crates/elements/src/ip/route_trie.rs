@@ -44,7 +44,7 @@ pub(crate) struct RouteTrie<T> {
     routes: Vec<Option<(u32, T)>>,
     free: Vec<u32>,
     /// By length and address.
-    by_prefix: BTreeMap<(u32, u32), u32>,
+    by_prefix: BTreeMap<u64, u32>,
 }
 
 impl<T> Default for RouteTrie<T> {
@@ -61,6 +61,11 @@ impl<T> Default for RouteTrie<T> {
 
 fn mask(length: u32) -> u32 {
     u32::MAX.checked_shl(32 - length).unwrap_or(0)
+}
+
+/// A prefix as a key. Numbers, since other maps have such keys too, and each type of keys takes code.
+fn name(address: u32, length: u32) -> u64 {
+    u64::from(length) << 32 | u64::from(address & mask(length))
 }
 
 /// The 16-bit networks that a prefix covers, or the one that contains it.
@@ -124,7 +129,7 @@ impl<T> RouteTrie<T> {
 
     /// The value of exactly this prefix.
     pub(crate) fn get(&self, address: u32, length: u32) -> Option<&T> {
-        let index = *self.by_prefix.get(&(length, address & mask(length)))?;
+        let index = *self.by_prefix.get(&name(address, length))?;
         self.routes.get(index as usize)?.as_ref().map(|(_, value)| value)
     }
 
@@ -137,7 +142,7 @@ impl<T> RouteTrie<T> {
     /// value, or `None` if the trie is full. `length` is at most 32.
     pub(crate) fn enter(&mut self, address: u32, length: u32, value: T) -> Option<(u32, Option<T>)> {
         let address = address & mask(length);
-        if let Some(index) = self.by_prefix.get(&(length, address)) {
+        if let Some(index) = self.by_prefix.get(&name(address, length)) {
             let place = self.routes.get_mut(*index as usize)?;
             let old = place.replace((length, value)).map(|(_, old)| old);
             return Some((*index, old));
@@ -150,7 +155,7 @@ impl<T> RouteTrie<T> {
             Some(place) => *place = Some((length, value)),
             None => self.routes.push(Some((length, value))),
         }
-        self.by_prefix.insert((length, address), index);
+        self.by_prefix.insert(name(address, length), index);
         Some((index, None))
     }
 
@@ -164,15 +169,15 @@ impl<T> RouteTrie<T> {
 
     /// Removes a prefix, which lookups find until [`RouteTrie::uncover`] and [`RouteTrie::free`]; returns its number.
     pub(crate) fn leave(&mut self, address: u32, length: u32) -> Option<u32> {
-        self.by_prefix.remove(&(length, address & mask(length)))
+        self.by_prefix.remove(&name(address, length))
     }
 
     /// Hides a removed prefix from lookups in some networks. Returns the number of slots visited.
     pub(crate) fn uncover(&mut self, number: u32, address: u32, length: u32, some: Range<usize>) -> usize {
         let address = address & mask(length);
-        let around = (0..length).rev().find_map(|shorter| {
-            self.by_prefix.get(&(shorter, address & mask(shorter))).map(|around| around + 1)
-        });
+        let around = (0..length)
+            .rev()
+            .find_map(|shorter| self.by_prefix.get(&name(address, shorter)).map(|around| around + 1));
         let around = around.unwrap_or(0);
         self.set(address, length, some, |_, slot| if slot == number + 1 { around } else { slot })
     }

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::{Arg, Args, Prefix6};
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, sort};
 use ringway_click_lang::config;
 use ringway_wire::MacAddress;
 use ringway_wire::icmp::{Neighbor, v6};
@@ -48,7 +48,7 @@ impl Element for Ip6NdAdvertiser {
             let ether = ether.unwrap_or_default();
             self.entries.extend(prefixes.into_iter().map(|prefix| (prefix, ether)));
         }
-        self.entries.sort_by_key(|(prefix, _)| core::cmp::Reverse(prefix.length));
+        sort::by_number(&mut self.entries, |(prefix, _)| !u64::from(prefix.length));
         args.complete()
     }
 

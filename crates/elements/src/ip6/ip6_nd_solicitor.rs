@@ -12,14 +12,13 @@
 use super::neighbor;
 use crate::packet::{mac_text, mark_ethernet};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 use ringway_click::arg::Args;
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND, Timestamp,
+    Annotations, Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND, Timestamp,
 };
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, icmp::v6, ipv6};
 
@@ -47,7 +46,7 @@ struct Neighbor {
 pub struct Ip6NdSolicitor {
     ip: Ipv6Addr,
     ether: MacAddress,
-    neighbors: BTreeMap<u128, Neighbor>,
+    neighbors: OrderedMap<u128, Neighbor>,
     queries: u64,
     drops: u64,
 }
@@ -57,7 +56,7 @@ impl Default for Ip6NdSolicitor {
         Self {
             ip: Ipv6Addr::UNSPECIFIED,
             ether: MacAddress::default(),
-            neighbors: BTreeMap::new(),
+            neighbors: OrderedMap::new(),
             queries: 0,
             drops: 0,
         }
@@ -113,7 +112,7 @@ impl Ip6NdSolicitor {
             return None;
         }
         mark_ethernet(&mut packet, Ethernet::LEN);
-        let known = self.neighbors.get(&ip.to_bits());
+        let known = self.neighbors.get(ip.to_bits());
         let fresh = known.filter(|known| known.learned.saturating_add(TIMEOUT) > now);
         let ether =
             if ip.is_multicast() { Some(ipv6::multicast_mac(ip)) } else { fresh.and_then(|k| k.ether) };
@@ -126,7 +125,7 @@ impl Ip6NdSolicitor {
     }
 
     fn wait(&mut self, ip: Ipv6Addr, packet: Packet, now: u64, cx: &mut Context<'_>) {
-        if self.neighbors.len() >= MOST && !self.neighbors.contains_key(&ip.to_bits()) {
+        if self.neighbors.len() >= MOST && !self.neighbors.contains_key(ip.to_bits()) {
             let before = self.neighbors.len();
             self.neighbors.retain(|_, known| known.learned.saturating_add(TIMEOUT) > now);
             if self.neighbors.len() == before {
@@ -134,7 +133,7 @@ impl Ip6NdSolicitor {
                 return;
             }
         }
-        let known = self.neighbors.entry(ip.to_bits()).or_default();
+        let known = self.neighbors.or_insert_with(ip.to_bits(), Neighbor::default);
         known.ether = None;
         self.drops += u64::from(known.waiting.replace(packet).is_some());
         if known.solicited.is_none_or(|solicited| solicited.saturating_add(INTERVAL) <= now) {
@@ -160,7 +159,7 @@ impl Ip6NdSolicitor {
         let Some(message) = neighbor::parse(packet.data(), v6::NEIGHBOR_ADVERTISEMENT) else { return };
         let ether = message.link.unwrap_or(message.ether);
         // Attack: unsolicited advertisements that fill the table; only solicited ones are stored.
-        let Some(known) = self.neighbors.get_mut(&message.target.to_bits()) else { return };
+        let Some(known) = self.neighbors.get_mut(message.target.to_bits()) else { return };
         if ether.is_group() {
             return;
         }
@@ -173,7 +172,7 @@ impl Ip6NdSolicitor {
 
     fn table(&self, now: u64) -> String {
         let lines = self.neighbors.iter().map(|(ip, known)| {
-            let (ip, age) = (Ipv6Addr::from_bits(*ip), Timestamp(now.saturating_sub(known.learned)));
+            let (ip, age) = (Ipv6Addr::from_bits(ip), Timestamp(now.saturating_sub(known.learned)));
             let ether = mac_text(known.ether.unwrap_or(MacAddress::BROADCAST));
             format!("{ip} {} {ether} {age}\n", u8::from(known.ether.is_some()))
         });

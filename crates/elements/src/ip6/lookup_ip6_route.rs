@@ -7,7 +7,6 @@
 //! Handlers: `table`, `drops` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The longest
 //! prefix that contains a packet's destination annotation decides; the annotation is set to the next hop.
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -16,8 +15,8 @@ use core::net::Ipv6Addr;
 use core::ops::Bound::{Excluded, Unbounded};
 use ringway_click::arg::{Arg, Args, Prefix6, Scope};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, Packet, PacketBurst, Pieces,
-    Progress,
+    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, OrderedMap, Packet,
+    PacketBurst, Pieces, Progress,
 };
 use ringway_click_lang::config;
 
@@ -35,8 +34,8 @@ struct Hop {
 
 #[derive(Debug, Default)]
 pub struct LookupIp6Route {
-    /// By prefix length, longest last; only lengths that are in use.
-    lengths: BTreeMap<u8, BTreeMap<u128, Hop>>,
+    /// By prefix length, longest first; only lengths that are in use.
+    lengths: Vec<(u8, OrderedMap<u128, Hop>)>,
     count: usize,
     drops: u64,
 }
@@ -122,10 +121,30 @@ impl Element for LookupIp6Route {
 impl LookupIp6Route {
     fn add(&mut self, address: u128, length: u8, hop: Hop) -> bool {
         let room = self.count < MOST_ROUTES;
-        if room && self.lengths.entry(length).or_default().insert(address, hop).is_none() {
-            self.count += 1;
+        if !room {
+            return false;
         }
-        room
+        let place = self.place(length).unwrap_or_else(|place| {
+            self.lengths.insert(place, (length, OrderedMap::new()));
+            place
+        });
+        self.count += usize::from(self.lengths[place].1.insert(address, hop).is_none());
+        true
+    }
+
+    /// The place of a length in `lengths`, or where it belongs.
+    fn place(&self, length: u8) -> Result<usize, usize> {
+        self.lengths.binary_search_by(|(other, _)| length.cmp(other))
+    }
+
+    fn remove(&mut self, address: u128, length: u8) -> bool {
+        let Ok(place) = self.place(length) else { return false };
+        let routes = &mut self.lengths[place].1;
+        let removed = routes.remove(address).is_some();
+        if routes.is_empty() {
+            self.lengths.remove(place);
+        }
+        removed
     }
 
     fn command(&mut self, name: &str, text: &str, cx: &Context<'_>) -> Result<(), HandlerError> {
@@ -141,11 +160,7 @@ impl LookupIp6Route {
                 let first = text.split_whitespace().next().unwrap_or_default();
                 let (address, length) =
                     prefix(first, &cx.scope()).ok_or_else(|| HandlerError::failed("expected 'ADDR/MASK'"))?;
-                let routes = self.lengths.entry(length).or_default();
-                let removed = routes.remove(&address).is_some();
-                if routes.is_empty() {
-                    self.lengths.remove(&length);
-                }
+                let removed = self.remove(address, length);
                 self.count -= usize::from(removed);
                 removed.then_some(()).ok_or_else(|| HandlerError::failed(format!("route '{text}' not found")))
             }
@@ -155,7 +170,7 @@ impl LookupIp6Route {
 
     #[inline]
     fn lookup(&self, address: u128) -> Option<&Hop> {
-        self.lengths.iter().rev().find_map(|(length, routes)| routes.get(&(address & mask(*length))))
+        self.lengths.iter().find_map(|(length, routes)| routes.get(address & mask(*length)))
     }
 
     #[inline]
@@ -174,11 +189,12 @@ impl LookupIp6Route {
         if last.is_none() {
             pieces.text.push_str("# Active routes\n");
         }
-        let lengths = self.lengths.range(..=last.map_or(u8::MAX, |(length, _)| length)).rev();
+        let read = last.map_or(u8::MAX, |(length, _)| length);
+        let lengths = self.lengths.iter().filter(|(length, _)| *length <= read);
         let routes = lengths.flat_map(|(length, routes)| {
             let behind =
                 last.filter(|(at, _)| at == length).map_or(Unbounded, |(_, address)| Excluded(address));
-            routes.range((behind, Unbounded)).map(|(address, hop)| (*length, *address, hop))
+            routes.range(behind).map(|(address, hop)| (*length, address, hop))
         });
         let mut count = 0;
         let mut next = None;

@@ -6,11 +6,10 @@
 //! number of current flows for each number of packets (read).
 use super::flow_space::{FlowSpace, KIND};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, sort};
 
 pub static CLASS: Class = Class::new("FlowCounter", || Box::<FlowCounter>::default()).ports("1/1");
 
@@ -24,14 +23,14 @@ impl FlowCounter {
     /// The packet counts of current flows, ascending.
     fn lengths(&self, cx: &Context<'_>) -> Vec<u32> {
         let mut lengths: Vec<u32> = self.space.all(cx).into_iter().filter(|length| *length > 0).collect();
-        lengths.sort_unstable();
+        sort::by_number(&mut lengths, |length| u64::from(*length));
         lengths
     }
 
     fn dump(&self, cx: &Context<'_>) -> String {
-        let mut flows: BTreeMap<u32, u32> = BTreeMap::new();
-        self.lengths(cx).into_iter().for_each(|length| *flows.entry(length).or_default() += 1);
-        flows.into_iter().map(|(length, flows)| format!("{length}: {flows}\n")).collect()
+        let lengths = self.lengths(cx);
+        let same = lengths.chunk_by(|one, other| one == other);
+        same.map(|flows| format!("{}: {}\n", flows[0], flows.len())).collect()
     }
 }
 

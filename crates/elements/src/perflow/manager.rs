@@ -4,12 +4,11 @@ use crate::flow::connection::{Connection, Headers};
 use crate::flow::table::FlowTable;
 use crate::packet::bounded;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, KEYWORD, POSITIONAL, Seconds};
 use ringway_click::{
-    Annotations, Context, Element, ElementId, Failed, Handler, PACKETS, PacketBurst, SECOND,
+    Annotations, Context, Element, ElementId, Failed, Handler, OrderedMap, PACKETS, PacketBurst, SECOND, sort,
 };
 
 /// The name of flow managers for [`Element::cast`].
@@ -33,7 +32,7 @@ pub(super) struct FlowManager {
     warning: Option<&'static str>,
     reserve: usize,
     /// Offset of each element's part of a flow's memory.
-    offsets: BTreeMap<ElementId, usize>,
+    offsets: OrderedMap<ElementId, usize>,
     /// Bytes of memory per flow.
     width: usize,
     memory: Vec<Box<[u8]>>,
@@ -48,7 +47,7 @@ impl FlowManager {
             timeout: timeout * SECOND,
             warning,
             reserve: 0,
-            offsets: BTreeMap::new(),
+            offsets: OrderedMap::new(),
             width: 0,
             memory: Vec::new(),
             opened: 0,
@@ -57,7 +56,7 @@ impl FlowManager {
 
     /// Offset of an element's part.
     pub(super) fn offset(&self, element: ElementId) -> Option<usize> {
-        self.offsets.get(&element).copied()
+        self.offsets.get(element).copied()
     }
 
     /// Number of current flows.
@@ -168,8 +167,8 @@ impl Element for FlowManager {
             let text = alloc::format!("CAPACITY too large for flows of {} bytes each", self.width);
             return Err(cx.error(text));
         }
-        let mut places: Vec<(usize, ElementId)> = self.offsets.iter().map(|(id, at)| (*at, *id)).collect();
-        places.sort_unstable();
+        let mut places: Vec<(usize, ElementId)> = self.offsets.iter().map(|(id, at)| (*at, id)).collect();
+        sort::by_number(&mut places, |(at, _)| *at as u64);
         for (at, id) in places {
             let name = cx.router().declaration(id);
             cx.chatter(format_args!("Placing  {name} at [{at}-{}]", at + SIZE - 1));

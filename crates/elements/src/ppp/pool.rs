@@ -1,6 +1,6 @@
 //! Addresses for subscribers.
-use alloc::collections::BTreeSet;
 use core::net::Ipv4Addr;
+use ringway_click::OrderedSet;
 use ringway_click::arg::Prefix;
 
 /// A prefix's addresses, except the first and the last one if it has more than two, and the server's.
@@ -11,7 +11,7 @@ pub(super) struct Pool {
     size: u32,
     /// Where to look for a free one, so that addresses are not reused at once.
     next: u32,
-    taken: BTreeSet<u32>,
+    taken: OrderedSet<u32>,
 }
 
 impl Pool {
@@ -44,16 +44,16 @@ impl Pool {
         let mut at = self.next;
         // Attack: sessions in such numbers that a free address is long sought. Taken addresses are as many as
         // sessions at most, and are skipped in order.
-        for taken in self.taken.range(at..) {
-            if *taken != at {
+        for taken in self.taken.range(at) {
+            if taken != at {
                 break;
             }
             at += 1;
         }
         if at >= self.size {
             at = 0;
-            for taken in &self.taken {
-                if *taken != at {
+            for taken in self.taken.iter() {
+                if taken != at {
                     break;
                 }
                 at += 1;
@@ -66,6 +66,6 @@ impl Pool {
 
     /// Frees an address, if it belongs to the pool.
     pub(super) fn give_back(&mut self, address: Ipv4Addr) {
-        self.taken.remove(&address.to_bits().wrapping_sub(self.first));
+        self.taken.remove(address.to_bits().wrapping_sub(self.first));
     }
 }

@@ -5,11 +5,10 @@ use super::request::{
     ACCESS_ACCEPT, ACCESS_CHALLENGE, ACCESS_REJECT, ACCESS_REQUEST, ACCOUNTING_REQUEST, ACCOUNTING_RESPONSE,
     HEADER, Reply, Request,
 };
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::SECOND;
+use ringway_click::{OrderedMap, OrderedSet, SECOND};
 use ringway_wire::{Header, Ipv4, Protocol, Udp};
 
 /// Attack: logins faster than the server answers. Most requests without an answer, for logins and for reports, so that
@@ -76,10 +75,10 @@ pub(super) enum Outcome<'a> {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) server: Server,
-    pending: BTreeMap<u16, Pending>,
-    dues: BTreeSet<(u64, u16)>,
+    pending: OrderedMap<u16, Pending>,
+    dues: OrderedSet<(u64, u16)>,
     /// The number of the request that each session waits for.
-    asked: BTreeMap<u16, u16>,
+    asked: OrderedMap<u16, u16>,
     /// The number used last for a login, and for a report.
     last: [u16; 2],
     pub(super) requests: u64,
@@ -91,7 +90,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(server: Server) -> Self {
-        let (pending, dues, asked) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let (pending, dues, asked) = (OrderedMap::new(), OrderedSet::new(), OrderedMap::new());
         let last = [0, MOST];
         Self { server, pending, dues, asked, last, requests: 0, timeouts: 0, forged: 0, full: 0 }
     }
@@ -110,7 +109,7 @@ impl Client {
 
     /// When a request must be repeated.
     pub(super) fn due(&self) -> u64 {
-        self.dues.first().map_or(NEVER, |(due, _)| *due)
+        self.dues.first().map_or(NEVER, |(due, _)| due)
     }
 
     /// Sends an Access-Request for a session, whose attributes `fill` appends. `None`, with a count, if too many are
@@ -138,24 +137,24 @@ impl Client {
 
     /// Whether a session's check still waits for an answer.
     pub(super) fn waits(&self, waiting: Waiting) -> bool {
-        let pending = self.asked.get(&waiting.0).and_then(|number| self.pending.get(number));
+        let pending = self.asked.get(waiting.0).and_then(|number| self.pending.get(*number));
         pending.is_some_and(|pending| pending.waiting == Some(waiting))
     }
 
     /// Forgets the request that a session waits for.
     /// Attack: a subscriber that logs in and leaves again, each time for another request that is repeated.
     pub(super) fn forget(&mut self, session: u16) {
-        if let Some(number) = self.asked.get(&session).copied() {
+        if let Some(number) = self.asked.get(session).copied() {
             self.remove(number);
         }
     }
 
     /// Removes a request; returns who waits for it.
     fn remove(&mut self, number: u16) -> Option<Waiting> {
-        let pending = self.pending.remove(&number)?;
-        self.dues.remove(&(pending.due, number));
+        let pending = self.pending.remove(number)?;
+        self.dues.remove((pending.due, number));
         let waiting = pending.waiting?;
-        self.asked.remove(&waiting.0);
+        self.asked.remove(waiting.0);
         Some(waiting)
     }
 
@@ -170,7 +169,7 @@ impl Client {
         let last = &mut self.last[usize::from(!is_login)];
         loop {
             *last = first + (*last - first + 1) % MOST;
-            if !self.pending.contains_key(last) {
+            if !self.pending.contains_key(*last) {
                 return Some(*last);
             }
         }
@@ -219,21 +218,21 @@ impl Client {
 
     /// Repeats the request that is due first, or gives it up: the packet to send, or who waited.
     pub(super) fn tick(&mut self, now: u64) -> Result<Vec<u8>, Option<Waiting>> {
-        let Some((due, number)) = self.dues.first().copied().filter(|(due, _)| *due <= now) else {
+        let Some((due, number)) = self.dues.first().filter(|(due, _)| *due <= now) else {
             return Err(None);
         };
-        let Some(pending) = self.pending.get_mut(&number) else { return Err(None) };
+        let Some(pending) = self.pending.get_mut(number) else { return Err(None) };
         if pending.left == 0 {
             self.timeouts += 1;
             return Err(self.remove(number));
         }
-        self.dues.remove(&(due, number));
+        self.dues.remove((due, number));
         pending.left -= 1;
         pending.due = now + REPEAT;
         self.dues.insert((pending.due, number));
         let payload = core::mem::take(&mut pending.payload);
         let packet = self.packet(number, &payload);
-        if let Some(pending) = self.pending.get_mut(&number) {
+        if let Some(pending) = self.pending.get_mut(number) {
             pending.payload = payload;
         }
         packet.ok_or(None)
@@ -242,7 +241,7 @@ impl Client {
     /// Handles an IPv4 packet.
     pub(super) fn receive<'a>(&mut self, packet: &'a [u8]) -> Outcome<'a> {
         let Some((number, reply)) = self.reply(packet) else { return Outcome::Stranger };
-        let Some(pending) = self.pending.get(&number) else { return Outcome::Stranger };
+        let Some(pending) = self.pending.get(number) else { return Outcome::Stranger };
         let authenticator = pending.payload.get(4..HEADER).and_then(<[u8]>::first_chunk).copied();
         let is_access = pending.payload.first() == Some(&ACCESS_REQUEST);
         let fits = match reply.code {

@@ -1,8 +1,9 @@
 //! The sessions of a server, by number, by the subscriber's Ethernet address, and by time.
 use super::automaton::NEVER;
 use super::session::Session;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use ringway_click::OrderedSet;
 use ringway_wire::MacAddress;
 
 /// The last session number; 0 and 65535 are reserved (RFC 2516, 4 and 5.4).
@@ -11,8 +12,8 @@ pub(super) const LAST: u16 = u16::MAX - 1;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     sessions: BTreeMap<u16, Session>,
-    peers: BTreeSet<(MacAddress, u16)>,
-    dues: BTreeSet<(u64, u16)>,
+    peers: OrderedSet<(MacAddress, u16)>,
+    dues: OrderedSet<(u64, u16)>,
     /// The number used last, so that numbers are not reused at once.
     last: u16,
 }
@@ -49,8 +50,8 @@ impl Table {
 
     pub(super) fn remove(&mut self, id: u16) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
-        self.peers.remove(&(session.peer, id));
-        self.dues.remove(&(session.scheduled, id));
+        self.peers.remove((session.peer, id));
+        self.dues.remove((session.scheduled, id));
         Some(session)
     }
 
@@ -64,7 +65,7 @@ impl Table {
 
     /// Numbers of the sessions of an address.
     pub(super) fn of(&self, peer: MacAddress) -> Vec<u16> {
-        self.peers.range((peer, 0)..=(peer, u16::MAX)).map(|(_, id)| *id).collect()
+        self.peers.range((peer, 0)).take_while(|(other, _)| *other == peer).map(|(_, id)| id).collect()
     }
 
     /// Sessions from a number on.
@@ -82,7 +83,7 @@ impl Table {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let due = session.due();
         if due != session.scheduled {
-            self.dues.remove(&(session.scheduled, id));
+            self.dues.remove((session.scheduled, id));
             if due != NEVER {
                 self.dues.insert((due, id));
             }
@@ -92,6 +93,6 @@ impl Table {
 
     /// The session that has something to do first, and when.
     pub(super) fn first(&self) -> Option<(u64, u16)> {
-        self.dues.first().copied()
+        self.dues.first()
     }
 }

@@ -16,7 +16,7 @@ use super::pattern::{Pattern, parse_pattern};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed};
+use ringway_click::{Class, Context, Element, Failed, sort};
 use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("SourceIPHashMapper", || Box::<SourceIpHashMapper>::default());
@@ -85,7 +85,7 @@ impl Element for SourceIpHashMapper {
         if self.patterns.is_empty() {
             return Err(cx.error("no patterns given"));
         }
-        self.circle.sort_unstable();
+        sort::by_number(&mut self.circle, |(place, index)| u64::from(*place) << 32 | *index as u64);
         args.complete()
     }
 

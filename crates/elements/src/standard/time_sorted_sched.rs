@@ -8,11 +8,10 @@
 //!
 //! Handlers: `well_ordered` (read): whether all packets were in order.
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, Note, NoteKind, Packet, PacketBurst, Search, Signal,
+    Class, Context, Element, Failed, Handler, Note, NoteKind, OrderedMap, Packet, PacketBurst, Search, Signal,
 };
 
 pub static CLASS: Class =
@@ -27,7 +26,7 @@ pub struct TimeSortedSched {
     arrivals: u64,
     inputs: Vec<(Signal, u32)>,
     /// Ordered by time and arrival, with their input.
-    held: BTreeMap<(u64, u64), (usize, Packet)>,
+    held: OrderedMap<(u64, u64), (usize, Packet)>,
     note: Option<Note>,
 }
 

@@ -20,7 +20,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Word};
-use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketBurst};
+use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketBurst, sort};
 
 pub static CLASS: Class =
     Class::new("TimestampDiff", || Box::<TimestampDiff>::default()).ports("1/1-2").processing("a/ah");
@@ -62,7 +62,7 @@ impl TimestampDiff {
 
     fn sorted(&self) -> Vec<u64> {
         let mut sorted: Vec<u64> = self.delays.iter().copied().collect();
-        sorted.sort_unstable();
+        sort::by_number(&mut sorted, |delay| *delay);
         sorted
     }
 

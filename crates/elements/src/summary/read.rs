@@ -8,7 +8,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::ops::Range;
-use ringway_click::Packet;
+use ringway_click::{Packet, sort};
 use ringway_click_lang::config;
 use ringway_wire::{Header, Protocol};
 
@@ -157,7 +157,7 @@ impl Reader {
             self.fields.push(field);
         }
         self.order = (0..self.fields.len()).collect();
-        self.order.sort_by_key(|place| self.fields[*place].order());
+        sort::by_number(&mut self.order, |place| self.fields[*place].order().into());
         if self.fields.is_empty() { Item::Error("no contents specified".into()) } else { unknown }
     }
 

@@ -12,13 +12,15 @@
 //! most five times. There are at most 65536 concurrent connections.
 use super::template::segment_packet;
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Prefix};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer};
+use ringway_click::{
+    Class, Context, Element, Failed, Handler, Metadata, OrderedMap, OrderedSet, Packet, PacketBurst, SECOND,
+    Timer,
+};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Ipv4, Protocol, Tcp, ipv4};
 
@@ -66,9 +68,9 @@ pub struct WebGen {
     prefix: Prefix,
     server: Ipv4Addr,
     interval: u64,
-    connections: BTreeMap<Key, Connection>,
+    connections: OrderedMap<Key, Connection>,
     /// The retransmission time of each connection.
-    due: BTreeSet<(u64, Key)>,
+    due: OrderedSet<(u64, Key)>,
     /// The time at which the next connection is opened.
     next: u64,
     reported: u64,
@@ -83,8 +85,8 @@ impl Default for WebGen {
             prefix: Prefix { address: Ipv4Addr::UNSPECIFIED, mask: Ipv4Addr::UNSPECIFIED },
             server: Ipv4Addr::UNSPECIFIED,
             interval: SECOND,
-            connections: BTreeMap::new(),
-            due: BTreeSet::new(),
+            connections: OrderedMap::new(),
+            due: OrderedSet::new(),
             next: 0,
             reported: 0,
             identification: 0,
@@ -113,7 +115,7 @@ impl WebGen {
 
     /// Sends the segment for the state of a connection: SYN, the request, or an acknowledgment.
     fn send(&mut self, key: Key, now: u64, cx: &mut Context<'_>) {
-        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
         connection.sent = now;
         let after = connection.initial.wrapping_add(1);
         let empty = Tcp { destination_port: SERVER_PORT.into(), ..Tcp::EMPTY };
@@ -136,7 +138,7 @@ impl WebGen {
         let (address, mask) = (self.prefix.address.to_bits(), self.prefix.mask.to_bits());
         let source = cx.random() & !mask | address & mask;
         let key = (source, cx.random_between(1024, 61_023) as u16);
-        if self.connections.len() >= MOST || self.connections.contains_key(&key) {
+        if self.connections.len() >= MOST || self.connections.contains_key(key) {
             return;
         }
         let [directory, file, class] = [9, 8, 2].map(|most| cx.random_between(0, most));
@@ -156,16 +158,16 @@ impl WebGen {
 
     /// Retransmits unanswered segments, and ends connections after some retransmissions.
     fn resend(&mut self, now: u64, cx: &mut Context<'_>) {
-        while let Some((_, key)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+        while let Some((_, key)) = self.due.first().filter(|(due, _)| *due <= now) {
             self.due.pop_first();
-            let Some(connection) = self.connections.get_mut(&key) else { continue };
+            let Some(connection) = self.connections.get_mut(key) else { continue };
             let due = connection.sent.saturating_add(RESEND_AFTER);
             if due > now {
                 self.due.insert((due, key));
                 continue;
             }
             if connection.resends >= RESENDS {
-                self.connections.remove(&key);
+                self.connections.remove(key);
                 self.counts.timeouts += 1;
                 continue;
             }
@@ -186,7 +188,7 @@ impl WebGen {
         let key = (ip.destination.get(), tcp.destination_port.get());
         let (ack, has) = (tcp.acknowledgment_number, |flags| tcp.flags.has(flags));
         let from_server = ip.source == self.server.to_bits() && tcp.source_port == SERVER_PORT;
-        let Some(connection) = self.connections.get_mut(&key).filter(|_| from_server) else {
+        let Some(connection) = self.connections.get_mut(key).filter(|_| from_server) else {
             if !has(Flags::RST) && ip.source == self.server.to_bits() {
                 let (destination_port, acknowledgment_number) = (tcp.source_port, tcp.sequence_number);
                 let reset = Tcp {
@@ -201,7 +203,7 @@ impl WebGen {
             return;
         };
         if has(Flags::RST) {
-            self.connections.remove(&key);
+            self.connections.remove(key);
             self.counts.resets += 1;
             return;
         }
@@ -228,7 +230,7 @@ impl WebGen {
             self.send(key, now, cx);
         }
         if in_order && has(Flags::FIN) {
-            self.connections.remove(&key);
+            self.connections.remove(key);
             self.counts.completed += 1;
         }
     }

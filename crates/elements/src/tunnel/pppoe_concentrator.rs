@@ -28,7 +28,6 @@ use super::sessions::{Delegation, Direction, Refused, Session, Sessions, name, p
 use crate::flow::table::USUAL;
 use crate::packet::mac_text;
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -36,8 +35,8 @@ use core::fmt::Write;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Args, Bandwidth, Prefix6, Scope};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, PACKETS, Packet, PacketBurst,
-    Pieces, Progress,
+    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, OrderedSet, PACKETS, Packet,
+    PacketBurst, Pieces, Progress,
 };
 use ringway_click_lang::config;
 use ringway_wire::tunnel::Pppoe;
@@ -114,7 +113,7 @@ pub struct PppoeConcentrator {
     ethernet: MacAddress,
     sessions: Sessions,
     /// Keys of the sessions that a server opened, and ends.
-    served: BTreeSet<u64>,
+    served: OrderedSet<u64>,
     unknown: u64,
     spoofed: u64,
     limited: u64,
@@ -139,7 +138,7 @@ impl PppoeConcentrator {
 
     /// Whether a server opened this session.
     pub(crate) fn serves(&self, peer: MacAddress, number: u16) -> bool {
-        self.served.contains(&name(peer, number))
+        self.served.contains(name(peer, number))
     }
 
     /// Whether this session was configured here, and not opened by a server.
@@ -168,7 +167,7 @@ impl PppoeConcentrator {
 
     /// Removes a server's session.
     pub(crate) fn close(&mut self, peer: MacAddress, number: u16) {
-        if self.served.remove(&name(peer, number)) {
+        if self.served.remove(name(peer, number)) {
             self.sessions.remove(name(peer, number));
         }
     }
@@ -424,7 +423,7 @@ impl Element for PppoeConcentrator {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         for (name, old) in from.sessions.sessions.iter() {
-            if from.served.contains(name) && from.ethernet == self.ethernet {
+            if from.served.contains(*name) && from.ethernet == self.ethernet {
                 let (peer, number) = parts(*name);
                 let prefix = (old.delegation != Delegation::default()).then(|| old.delegation.prefix());
                 // A session that the new configuration has no room for, or whose address it gives to another.

@@ -1,7 +1,7 @@
 //! Sessions of a concentrator, looked up by the subscriber's Ethernet address and session number, or by the
 //! subscriber's address or IPv6 prefix.
 use crate::flow::table::FlowTable;
-use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_click::SECOND;
@@ -149,8 +149,8 @@ pub(super) struct Sessions {
     pub(super) sessions: FlowTable<u64, Session>,
     /// Slot numbers in `sessions`, by address.
     pub(super) addresses: FlowTable<u32, u32>,
-    /// Slot numbers in `sessions` by the first bits of the prefix, for each prefix length.
-    prefixes: BTreeMap<u8, FlowTable<u64, u32>>,
+    /// Slot numbers in `sessions` by the first bits of the prefix, for each prefix length in use, longest first.
+    prefixes: Vec<(u8, FlowTable<u64, u32>)>,
     seed: u64,
 }
 
@@ -160,37 +160,47 @@ impl Sessions {
         Self {
             sessions: FlowTable::new(capacity, seed),
             addresses: FlowTable::new(capacity, seed),
-            prefixes: BTreeMap::new(),
+            prefixes: Vec::new(),
             seed,
         }
     }
 
+    /// The place of a length in `prefixes`, or where it belongs.
+    fn place(&self, length: u8) -> Result<usize, usize> {
+        self.prefixes.binary_search_by(|(other, _)| length.cmp(other))
+    }
+
     fn holder(&self, Delegation { bits, length }: Delegation) -> Option<u32> {
-        let table = self.prefixes.get(&length)?;
+        let (_, table) = self.prefixes.get(self.place(length).ok()?)?;
         table.get(table.find_one(bits)?).map(|(_, number)| *number)
     }
 
     /// The session with the longest prefix that contains an address, given by its first 64 bits.
     pub(super) fn by_prefix(&self, address: u64) -> Option<u32> {
-        let lengths = self.prefixes.keys().rev();
-        lengths.copied().find_map(|length| self.holder(Delegation { bits: address & mask(length), length }))
+        self.prefixes.iter().find_map(|(length, table)| {
+            table.get(table.find_one(address & mask(*length))?).map(|(_, number)| *number)
+        })
     }
 
     fn set_prefix(&mut self, new: Delegation, old: Delegation, number: u32, now: u64) {
         if new == old {
             return;
         }
-        if let Some(table) = self.prefixes.get_mut(&old.length)
+        if let Ok(place) = self.place(old.length)
+            && let Some((_, table)) = self.prefixes.get_mut(place)
             && let Some(at) = table.find_one(old.bits)
         {
             table.remove(at);
         }
         if !new.is_none() {
             let (capacity, seed) = (self.sessions.capacity(), self.seed);
-            let table = self.prefixes.entry(new.length).or_insert_with(|| FlowTable::new(capacity, seed));
-            table.add_one(new.bits, number, now);
+            let place = self.place(new.length).unwrap_or_else(|place| {
+                self.prefixes.insert(place, (new.length, FlowTable::new(capacity, seed)));
+                place
+            });
+            self.prefixes[place].1.add_one(new.bits, number, now);
         }
-        self.prefixes.retain(|_, table| table.len() > 0);
+        self.prefixes.retain(|(_, table)| table.len() > 0);
     }
 
     /// Adds a session, or changes the address or rate of an existing one, whose counts are kept.

@@ -21,7 +21,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use build::Builder;
 use core::cell::RefCell;
-use ringway_click::{Driver, Interest, Router, Turn, drive};
+use ringway_click::{Driver, Interest, Router, Turn, drive, sort};
 use ringway_elements::platform::Uses;
 use ringway_ring::Broken;
 
@@ -160,7 +160,7 @@ impl<M: Machine> Surroundings<M> {
     /// Tells elements of what is ready; whether anything was.
     fn select(&mut self, router: &mut Router) -> bool {
         let mut interests: Vec<Interest> = router.interests().to_vec();
-        interests.sort_unstable_by_key(|interest| interest.descriptor);
+        sort::by_number(&mut interests, |interest| interest.descriptor.abs_diff(i32::MIN).into());
         let mut any = false;
         for same in interests.chunk_by(|one, other| one.descriptor == other.descriptor) {
             let descriptor = same[0].descriptor;

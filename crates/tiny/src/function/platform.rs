@@ -3,11 +3,12 @@
 use crate::channel::{CONNECTIONS, CONTENTS, Channel, ToGuest, ToMonitor, WINDOW};
 use crate::function::plug::Port;
 use crate::stock::Net;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use ringway_click::OrderedMap;
 use ringway_elements::platform::Uses;
 use ringway_mem::Region;
 use ringway_ring::Broken;
@@ -114,7 +115,7 @@ pub(crate) struct Platform {
     pub handlers: String,
     pub monitor: Monitor,
     pub ports: Vec<Rc<RefCell<Port>>>,
-    pub(super) connections: BTreeMap<u16, Connection>,
+    pub(super) connections: OrderedMap<u16, Connection>,
     /// Connections that ControlSocket has not accepted.
     pub(super) opened: VecDeque<u16>,
     /// Lines that were not printed.
@@ -162,7 +163,7 @@ pub(crate) fn begin(monitor: Monitor, uses: Uses, nets: Vec<Net<'static>>, handl
         uses,
         handlers: handlers.into(),
         monitor,
-        connections: BTreeMap::new(),
+        connections: OrderedMap::new(),
         opened: VecDeque::new(),
         suppressed: 0,
         snapshot: false,
@@ -244,17 +245,17 @@ impl Platform {
                     opened.push_back(number);
                 }
                 Some(ToGuest::Data(number, bytes)) => {
-                    if let Some(connection) = connections.get_mut(&number) {
+                    if let Some(connection) = connections.get_mut(number) {
                         connection.input.extend(bytes);
                     }
                 }
                 Some(ToGuest::Taken(number, bytes)) => {
-                    if let Some(connection) = connections.get_mut(&number) {
+                    if let Some(connection) = connections.get_mut(number) {
                         connection.sent = connection.sent.saturating_sub(bytes);
                     }
                 }
                 Some(ToGuest::Ended(number, gone)) => {
-                    if let Some(connection) = connections.get_mut(&number) {
+                    if let Some(connection) = connections.get_mut(number) {
                         connection.ended = true;
                         connection.gone |= gone;
                     }
@@ -277,7 +278,7 @@ impl Platform {
             return (port.is_some_and(|port| port.borrow_mut().is_ready()), false);
         }
         let number = u16::try_from(descriptor - CONNECTION).unwrap_or(CONNECTIONS);
-        let Some(connection) = self.connections.get(&number) else { return (false, false) };
+        let Some(connection) = self.connections.get(number) else { return (false, false) };
         (!connection.input.is_empty() || connection.ended, connection.gone || connection.sent < WINDOW)
     }
 
@@ -304,7 +305,7 @@ impl Platform {
 
     /// Reads bytes of a connection; tells the monitor how many.
     pub(super) fn read(&mut self, number: u16, buffer: &mut [u8]) -> Option<usize> {
-        let connection = self.connections.get_mut(&number)?;
+        let connection = self.connections.get_mut(number)?;
         let count = buffer.len().min(connection.input.len());
         for (to, from) in buffer.iter_mut().zip(connection.input.drain(..count)) {
             *to = from;
@@ -318,7 +319,7 @@ impl Platform {
 
     /// Sends bytes to a program as far as the window permits; returns their number, and whether it is there.
     pub(super) fn write(&mut self, number: u16, bytes: &[u8]) -> (usize, bool) {
-        let Some(connection) = self.connections.get_mut(&number).filter(|known| !known.gone) else {
+        let Some(connection) = self.connections.get_mut(number).filter(|known| !known.gone) else {
             return (0, false);
         };
         let count = bytes.len().min((WINDOW - connection.sent.min(WINDOW)) as usize);
@@ -331,7 +332,7 @@ impl Platform {
 
     /// Ends a connection.
     pub(super) fn close(&mut self, number: u16) {
-        if let Some(connection) = self.connections.remove(&number) {
+        if let Some(connection) = self.connections.remove(number) {
             self.opened.retain(|own| *own != number);
             if !connection.stale {
                 self.send(&ToMonitor::Closed(number));

@@ -5,6 +5,7 @@ use super::program::{Expression, TRANSPORT, Test};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use ringway_click::sort;
 use ringway_wire::ipv4;
 
 /// Fields of every lookup: source and destination address, source and destination port, protocol.
@@ -123,15 +124,17 @@ pub(super) struct Areas {
 impl Areas {
     /// Chooses the other words that occur in most conditions of these rules. `breathe` is called from time to time.
     pub(super) fn new<'a>(rules: impl Iterator<Item = &'a Expression>, breathe: &mut dyn FnMut()) -> Self {
-        let mut counts = BTreeMap::new();
+        let mut counts = BTreeMap::<u64, u32>::new();
         for (number, rule) in rules.enumerate() {
             count(rule, &mut counts);
             if number % RULES == RULES - 1 {
                 breathe();
             }
         }
-        let mut words: Vec<(u32, Word)> = counts.into_iter().map(|(word, count)| (count, word)).collect();
-        words.sort_unstable_by(|a, b| b.cmp(a));
+        let mut words: Vec<(u32, Word)> =
+            counts.into_iter().map(|(word, count)| (count, ((word >> 32) as u16, word as u32))).collect();
+        words.reverse();
+        sort::by_number(&mut words, |(count, _)| !u64::from(*count));
         words.truncate(EXTRA);
         Self { extra: words.into_iter().map(|(_, word)| word).collect(), limit: 1 }
     }
@@ -275,8 +278,8 @@ fn restrict(axis: usize, range: Range, exact: bool, negated: bool, presence: Pre
     if exact && (!all.is_empty() || presence == Presence::All) { all } else { vec![Area::any(false)] }
 }
 
-/// Counts conditions on words that are none of [`FIELDS`].
-fn count(expression: &Expression, counts: &mut BTreeMap<Word, u32>) {
+/// Counts conditions on words that are none of [`FIELDS`]. Keys are [`Word`]s.
+fn count(expression: &Expression, counts: &mut BTreeMap<u64, u32>) {
     let (offset, mask) = match expression {
         Expression::Test(test) => (test.offset, test.mask),
         Expression::Greater { offset, shift, mask, .. } => (*offset, mask << shift),
@@ -293,6 +296,6 @@ fn count(expression: &Expression, counts: &mut BTreeMap<Word, u32>) {
         _ => false,
     };
     if !is_field && mask != 0 && run & run.wrapping_add(1) == 0 {
-        *counts.entry((offset, mask)).or_default() += 1;
+        *counts.entry(u64::from(offset) << 32 | u64::from(mask)).or_default() += 1;
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::SubAssign;
-use ringway_click::PACKETS;
+use ringway_click::{PACKETS, sort};
 use ringway_frame::prefetch;
 
 /// Maximum number of ranges whose starts are all compared with a value.
@@ -21,7 +21,7 @@ pub(super) fn starts(areas: &[Area], axis: usize) -> Vec<u32> {
     let ends = |area: &Area| [Some(area.ranges[axis].first), area.ranges[axis].last.checked_add(1)];
     let mut starts: Vec<u32> = areas.iter().flat_map(ends).flatten().chain([0]).collect();
     starts.retain(|start| *start <= greatest(axis));
-    starts.sort_unstable();
+    sort::by_number(&mut starts, |start| u64::from(*start));
     starts.dedup();
     starts
 }
@@ -122,7 +122,7 @@ impl Axis {
             spans.iter().zip(owner).map(|(span, block)| (span.1, *block)).collect();
         for sorted in [&mut begins, &mut ends] {
             breathe();
-            sorted.sort_unstable();
+            sort::by_number(sorted, |(place, block)| u64::from(*place) << 32 | u64::from(*block));
         }
         breathe();
         let together = (starts.len() * layout.size()).div_ceil(layout.limit).max(1);

@@ -2,6 +2,7 @@
 use super::area::{AXES, Area, FIELDS};
 use super::axis::{AT_ONCE, span};
 use alloc::vec::Vec;
+use ringway_click::sort;
 
 /// Areas per block: the number of 16-bit lanes of a vector register.
 pub(super) const LANES: usize = 8;
@@ -132,7 +133,7 @@ impl<'a> Division<'a> {
         while let Some((from, to)) = left.pop() {
             if to - from <= self.lanes {
                 let mut block = order[from..to].to_vec();
-                block.sort_unstable();
+                sort::by_number(&mut block, |area| u64::from(*area));
                 blocks.push(block);
                 continue;
             }
@@ -162,14 +163,20 @@ impl<'a> Division<'a> {
 
     /// Sorts by start, end or width of areas.
     fn sort(&self, areas: &mut [u32], axis: usize, order: usize) {
-        areas.sort_unstable_by_key(|area| {
+        let key = |area: &u32| {
             let (begin, end) = self.spans[*area as usize][axis];
-            match order {
-                0 => (begin, end, *area),
-                1 => (end, begin, *area),
-                _ => (end - begin, begin, *area),
-            }
-        });
+            let (first, second) = match order {
+                0 => (begin, end),
+                1 => (end, begin),
+                _ => (end - begin, begin),
+            };
+            u128::from(first) << 64 | u128::from(second) << 32 | u128::from(*area)
+        };
+        let mut keys: Vec<u128> = areas.iter().map(key).collect();
+        sort::numbers(&mut keys);
+        for (area, key) in areas.iter_mut().zip(keys) {
+            *area = key as u32;
+        }
     }
 
     /// The cost and position of the best cut of a sequence. A part's cost is its number of blocks times the share of

@@ -5,7 +5,7 @@ use crate::packet::u32_at;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
-use ringway_click::Packet;
+use ringway_click::{Packet, sort};
 use ringway_wire::ipv4;
 
 /// Minimum number of values for a binary search.
@@ -226,7 +226,7 @@ fn compress(steps: &[Step]) -> Vec<Match> {
             wanted[next] -= 1;
         }
         if found.values.len() >= SEARCHED {
-            found.values.sort_unstable_by_key(|value| value.swap_bytes());
+            sort::by_number(&mut found.values, |value| u64::from(value.swap_bytes()));
         }
         matches.push(found);
     }

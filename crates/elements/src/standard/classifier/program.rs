@@ -1,7 +1,7 @@
 //! Patterns, compiled to comparisons of words that lead to each other or to outputs.
-use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
@@ -186,17 +186,23 @@ fn clause<'a>(text: &'a str, errors: &mut Vec<PatternError>) -> Result<(Clause, 
 
 /// The comparisons of a value, four bits each, from an offset on.
 fn tests(offset: usize, value: &[Option<u8>], mask: &[Option<u8>]) -> Vec<Test> {
-    let mut words: BTreeMap<usize, (u32, u32)> = BTreeMap::new();
+    // Ascending, as bytes are.
+    let mut words: Vec<(usize, u32, u32)> = Vec::new();
     for (at, (value, mask)) in value.iter().zip(mask).enumerate() {
         let (byte, high) = (offset + at / 2, at % 2 == 0);
         let shift = 8 * (3 - byte % 4) + if high { 4 } else { 0 };
         let mask = if value.is_some() { u32::from(mask.unwrap_or(0)) } else { 0 };
-        let (all, bits) = words.entry(byte / 4 * 4).or_default();
-        *all |= mask << shift;
-        *bits |= (u32::from(value.unwrap_or(0)) & mask) << shift;
+        let bits = (u32::from(value.unwrap_or(0)) & mask) << shift;
+        match words.last_mut() {
+            Some((word, all, value)) if *word == byte / 4 * 4 => {
+                *all |= mask << shift;
+                *value |= bits;
+            }
+            _ => words.push((byte / 4 * 4, mask << shift, bits)),
+        }
     }
-    let tests = words.into_iter().filter(|(_, (mask, _))| *mask != 0);
-    tests.map(|(offset, (mask, value))| Test { offset, mask, value }).collect()
+    let tests = words.into_iter().filter(|(_, mask, _)| *mask != 0);
+    tests.map(|(offset, mask, value)| Test { offset, mask, value }).collect()
 }
 
 impl Program {
@@ -246,9 +252,13 @@ impl Program {
     /// Outputs that no packet can reach.
     pub(super) fn unused(&self, outputs: usize) -> impl Iterator<Item = usize> + use<> {
         let ends = self.steps.iter().flat_map(|step| [step.yes, step.no]).chain([self.start]);
-        let used: BTreeSet<usize> =
-            ends.filter_map(|to| if let To::Output(port) = to { port } else { None }).collect();
-        (0..outputs).filter(move |port| !used.contains(port))
+        let mut used = vec![false; outputs];
+        for port in ends.filter_map(|to| if let To::Output(port) = to { port } else { None }) {
+            if let Some(used) = used.get_mut(port) {
+                *used = true;
+            }
+        }
+        (0..outputs).filter(move |port| !used[*port])
     }
 
     /// Compiles the steps.
