@@ -106,7 +106,10 @@ fn split(image: &Path, out: &Path) -> Result<u64, Box<dyn std::error::Error>> {
 fn build(tiny: &Path, folder: &Path, [name, features]: [&str; 2]) -> bool {
     let link = tiny.join("link.ld");
     let script = format!("-Clink-arg=-T{}", link.display());
-    let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", &script];
+    // Functions with the same code are one: sorts and tables of several crates, for example. Nothing compares addresses
+    // of functions.
+    let fold = "-Clink-arg=--icf=all";
+    let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", fold, &script];
     let flags = ["-Crelocation-model=static", "-Ctarget-feature=-crt-static"].into_iter().chain(linker);
     let flags = flags.collect::<Vec<_>>().join("\x1f");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
