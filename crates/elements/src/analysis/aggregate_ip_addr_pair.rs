@@ -68,17 +68,19 @@ impl AggregateIpAddrPair {
             self.reap_at = now.saturating_add(self.reap.max(1));
         }
         let name = (source.min(destination), source.max(destination));
-        let over = |pair: &Pair| self.timeout.is_some_and(|timeout| now.saturating_sub(pair.last) > timeout);
-        if self.pairs.get(name).is_none_or(over) {
-            if self.pairs.len() >= MOST && !self.pairs.contains_key(name) {
-                return None;
-            }
-            self.pairs.insert(name, Pair { number: self.next, first: source, last: now });
-            self.next = self.next.wrapping_add(1);
+        let timeout = self.timeout;
+        let over = |pair: &Pair| timeout.is_some_and(|timeout| now.saturating_sub(pair.last) > timeout);
+        if let Some(pair) = self.pairs.get_mut(name).filter(|pair| !over(pair)) {
+            pair.last = pair.last.max(now);
+            return Some((pair.number, u8::from(pair.first != source)));
         }
-        let pair = self.pairs.get_mut(name)?;
-        pair.last = pair.last.max(now);
-        Some((pair.number, u8::from(pair.first != source)))
+        if self.pairs.len() >= MOST && !self.pairs.contains_key(name) {
+            return None;
+        }
+        let number = self.next;
+        self.pairs.insert(name, Pair { number, first: source, last: now });
+        self.next = number.wrapping_add(1);
+        Some((number, 0))
     }
 }
 
