@@ -115,6 +115,9 @@ pub(super) fn offer(config: &Config) -> Offer {
     }
     if config.queues < 2 {
         features &= !virtio::NET_MQ;
+        // QEMU and DPDK count pairs of queues, Cloud Hypervisor counts queues, of which it would miss one. Without
+        // this feature there is one pair for all of them.
+        agreed &= !protocol::MQ;
     }
     // Twice, since a row may remove a feature that an earlier row requires.
     for (feature, needs) in NEEDS.iter().chain(&NEEDS) {
@@ -170,6 +173,10 @@ mod tests {
         let all = virtio::NET_MAC | virtio::NET_MTU | virtio::NET_MQ;
         assert_eq!(offer(&config).features & all, all);
         assert_eq!((offer(&config).rings, offer(&config).queues), (9, 4));
+        assert_eq!(
+            [none.protocol, offer(&config).protocol].map(|bits| bits & protocol::MQ),
+            [0, protocol::MQ]
+        );
         let without = Without::named(["ctrl-vq"]).unwrap();
         let plain = offer(&Config { without, ..config });
         assert_eq!(plain.features & (virtio::NET_MQ | virtio::NET_GUEST_ANNOUNCE), 0);
