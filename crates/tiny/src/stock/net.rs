@@ -214,14 +214,16 @@ impl<'m> Net<'m> {
             Ok((features, mac, [rx, tx])) => {
                 let free = (0..tx.size() as u16).rev().collect();
                 let mut net = Net { transport, mac, features, rx, tx, head: None, free };
-                for buffer in 0..net.rx.size() as u16 {
-                    net.rx.add(buffer, BUFFER, true);
-                }
                 // Polled until a function waits.
                 net.rx.driver.set_flag(false);
                 net.tx.driver.set_flag(false);
-                net.rx.driver.publish();
+                // Cloud Hypervisor starts a vhost-user back-end at the available ring's index: buffers that were
+                // available before would be skipped.
                 net.transport.set_status(ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK);
+                for buffer in 0..net.rx.size() as u16 {
+                    net.rx.add(buffer, BUFFER, true);
+                }
+                net.rx.driver.publish();
                 net.transport.kick(RX);
                 net.rx.added = false;
                 Ok(net)

@@ -118,6 +118,13 @@ impl Transport for Shared {
 
     fn set_status(&self, status: u8) {
         let device = self.0.borrow();
+        if status & 4 != 0 {
+            // A monitor may start a back-end at the index that it finds then.
+            for (queue, started) in device.queues.iter().enumerate() {
+                let index = started.as_ref().map(|(place, _)| device.half(queue, place.driver + 2));
+                assert_eq!(index, Some(0), "no buffer is available before the device is started");
+            }
+        }
         device.status.set(if device.refuses { status & !8 } else { status });
     }
 
