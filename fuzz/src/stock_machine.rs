@@ -1,8 +1,10 @@
-//! A function's machine under another monitor: its command line, the capabilities of PCI functions, and the driver of a
-//! network device that writes arbitrary bytes into the rings.
+//! A function's machine under another monitor: its command line, the tables of its firmware, the capabilities of PCI
+//! functions, and the driver of a network device that writes arbitrary bytes into the rings.
 
 use ringway_mem::Words;
-use ringway_tiny::stock::{ConfigSpace, Found, Function, Line, Net, NetMemory, Place, Transport, functions};
+use ringway_tiny::stock::{
+    ConfigSpace, Found, Function, Line, Net, NetMemory, Place, PowerOff, Tables, Transport, functions,
+};
 use std::cell::Cell;
 
 /// Descriptors of a queue.
@@ -24,6 +26,17 @@ impl ConfigSpace for Space<'_> {
     }
 
     fn write(&self, _: Function, _: u8, _: u32) {}
+}
+
+/// Memory of arbitrary bytes, from an address on.
+struct Memory<'a>(&'a [u8]);
+
+const MEMORY: u64 = 64;
+
+impl Tables for Memory<'_> {
+    fn byte(&self, address: u64) -> Option<u8> {
+        self.0.get(usize::try_from(address.checked_sub(MEMORY)?).ok()?).copied()
+    }
 }
 
 /// A device that starts, and does what it likes afterwards.
@@ -70,13 +83,21 @@ impl Transport for Device {
     }
 }
 
-/// Reads the bytes as a command line, as PCI functions, and as what a device writes.
+/// Reads the bytes as a command line, as tables, as PCI functions, and as what a device writes.
 pub fn run(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(line) = Line::parse(text)
     {
         assert!(line.mmio.len() <= 64 && (1..=64).contains(&line.burst()));
         assert!(line.mmio.iter().all(|device| device.address.checked_add(device.len).is_some()));
+    }
+    match PowerOff::find(&Memory(data), MEMORY) {
+        Some(PowerOff::Sleep { port, .. }) => assert!((1..0x1000).contains(&port)),
+        Some(PowerOff::Pm1 { ports, values }) => {
+            assert!((1..0xfff).contains(&ports[0]) && ports[1] < 0xfff);
+            assert!(values.iter().all(|value| value & !PowerOff::PM1_MASK == 0));
+        }
+        None => {}
     }
     let space = Space(data);
     for function in functions(&space) {
@@ -122,7 +143,27 @@ fn talk(choice: u64, data: &[u8], memory: &NetMemory) {
     }
 }
 
-/// Command lines, a function's configuration space, and steps of a device.
+/// A root pointer, an XSDT, a fixed table and a definition block, one behind the other.
+fn tables() -> Vec<u8> {
+    let mut memory = vec![0; 36 + 44 + 256 + 52];
+    let mut set = |at: usize, bytes: &[u8]| memory[at..at + bytes.len()].copy_from_slice(bytes);
+    let [list, fixed, block] = [36, 36 + 44, 36 + 44 + 256];
+    set(0, b"RSD PTR ");
+    set(15, &[2]);
+    set(24, &(MEMORY + list as u64).to_le_bytes());
+    for (at, kind, len) in [(list, b"XSDT", 44_u32), (fixed, b"FACP", 256), (block, b"DSDT", 52)] {
+        set(at, kind);
+        set(at + 4, &len.to_le_bytes());
+    }
+    set(list + 36, &(MEMORY + fixed as u64).to_le_bytes());
+    set(fixed + 64, &0x604_u32.to_le_bytes());
+    set(fixed + 140, &(MEMORY + block as u64).to_le_bytes());
+    set(fixed + 244, &[1, 8, 0, 1, 0, 6]);
+    set(block + 36, b"\x08_S5_\x12\x06\x04\x0a\x05\x0a\x05\0\0");
+    memory
+}
+
+/// Command lines, tables, a function's configuration space, and steps of a device.
 pub fn seeds() -> Vec<Vec<u8>> {
     let line = "port=in,52:54:00:00:00:01 device=eth0=in parameter=\"A=b c\" burst=8 click=\"Idle;\" \
                 tsc=1000000000 virtio_mmio.device=4K@0xd0000000:5:1";
@@ -149,5 +190,5 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let [one, two] = u16::to_le_bytes(value);
         steps.extend([operation, operation & 1, low, high, one, two]);
     }
-    vec![line.as_bytes().to_vec(), space, steps]
+    vec![line.as_bytes().to_vec(), tables(), space, steps]
 }

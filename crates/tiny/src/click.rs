@@ -32,7 +32,7 @@ ringway_tiny::guest_main!(run_function);
 /// The guest's program, in ring 3.
 fn run_function(start: Start) -> ! {
     if start.is_other {
-        pc::function(start.line, start.module(), &start.ram);
+        pc::function(&start);
     }
     let (function, channel, notify) = image::function(&start).unwrap_or_else(|what| refuse(what));
     let host = Host { machine: Guest, notify, ticks: image::ticks, map: region };

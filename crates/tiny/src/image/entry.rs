@@ -124,6 +124,9 @@ pub struct Start {
     pub is_other: bool,
     /// The end of the memory that contains the image.
     pub memory_end: u64,
+    /// Address of ACPI's root pointer; 0 if there is none.
+    #[allow(dead_code, reason = "only the image of functions turns its machine off")]
+    pub tables: u64,
     /// All memory: begin and end; zeros behind the last part.
     #[allow(dead_code, reason = "only the image of functions looks for devices")]
     pub ram: [[u64; 2]; RAM],
@@ -145,8 +148,8 @@ impl Start {
     /// # Safety
     /// `at` is the address that the monitor passed in EBX, or memory of other contents.
     pub unsafe fn read(at: u64) -> Start {
-        let mut start =
-            Start { line: "", module: [0; 2], is_other: false, memory_end: 0, ram: [[0; 2]; RAM] };
+        let ram = [[0; 2]; RAM];
+        let mut start = Start { line: "", module: [0; 2], is_other: false, memory_end: 0, tables: 0, ram };
         // SAFETY: the monitor wrote the tables before the guest began, and nobody changes them.
         unsafe {
             let word = |at: u64| (at as *const u32).read_unaligned();
@@ -167,6 +170,7 @@ impl Start {
                 module(0)
             };
             start.module = module(if start.is_other { 0 } else { 1 });
+            start.tables = long(at + 32);
             if text != 0 {
                 let bytes = core::slice::from_raw_parts(text as *const u8, len.min(LINE) as usize);
                 start.line = core::str::from_utf8(bytes).unwrap_or("line=invalid");

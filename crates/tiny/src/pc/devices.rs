@@ -49,14 +49,17 @@ fn address_bits() -> u32 {
     if __cpuid(LARGEST).eax < BITS { 0 } else { __cpuid(BITS).eax & 0xff }
 }
 
-/// The network devices of a machine with this memory: those of the command line, then those on PCI.
+/// The network devices of a machine with this memory: those of the command line, then those on PCI unless the line says
+/// that there is none.
 pub fn find(line: &Line, ram: &[[u64; 2]]) -> Vec<Net<'static>> {
     let places = Places::new(ram, address_bits());
     let mut nets = Vec::new();
     for device in &line.mmio {
         note(&mut nets, &format_args!("{:#x}", device.address), mmio(device, &places));
     }
-    if let Some(space) = Space::find() {
+    if !line.no_pci
+        && let Some(space) = Space::find()
+    {
         for function in functions(&space) {
             note(&mut nets, &format_args!("PCI {function}"), pci(&space, function, &places));
         }

@@ -8,6 +8,7 @@
 mod clock;
 mod devices;
 mod ports;
+mod power;
 
 use alloc::boxed::Box;
 use alloc::string::ToString;
@@ -17,7 +18,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use ports::{in8, out8};
 use ringway_tiny::Machine;
 use ringway_tiny::function::{FunctionEnd, Host, Monitor, run};
-use ringway_tiny::image::{out, ticks};
+use ringway_tiny::image::{Start, out, ticks};
 use ringway_tiny::stock::{Line, assign};
 
 global_asm!(
@@ -163,9 +164,10 @@ fn say(text: &str) {
     let _ = Serial.write_str(text);
 }
 
-/// Ends the function. The machine ends only if it has a device for that, and waits otherwise.
+/// Ends the function, and the machine if it can be turned off; waits otherwise.
 pub fn end(code: u32) -> ! {
     out(EXIT, code);
+    power::off();
     apic_write(INITIAL_COUNT, 0);
     loop {
         wait();
@@ -176,6 +178,7 @@ pub fn end(code: u32) -> ! {
 extern "C" fn fault(number: u64, error: u64, at: u64, address: u64) -> ! {
     let _ = writeln!(Serial, "click: fault {number} at {at:#x}, error {error:#x}, address {address:#x}");
     out(EXIT, FAULT);
+    power::off();
     loop {
         // SAFETY: it is the end.
         unsafe { asm!("cli", "hlt") };
@@ -285,31 +288,35 @@ fn refuse(reason: &dyn fmt::Display) -> ! {
     end(WRONG);
 }
 
-/// Runs the function of a command line and a module, on a machine with this memory.
-pub fn function(line: &str, module: &[u8], ram: &[[u64; 2]]) -> ! {
+/// Runs the function of the command line and the module that the monitor passed.
+pub fn function(start: &Start) -> ! {
     begin();
+    power::tables(start.tables);
     // The monitor's memory for it is not the image's.
-    let line = line.to_string();
+    let line = start.line.to_string();
     let line = match Line::parse(&line) {
         Ok(line) => line,
         Err(error) => refuse(&error),
     };
+    if line.resets {
+        power::reset_at_end();
+    }
     for word in &line.others {
         let _ = writeln!(Serial, "click: `{word}` on the command line has no meaning here");
     }
     let Some(clock) = clock::Clock::find(line.tsc) else {
         refuse(&"no clock: give the time stamp counter's ticks a second by tsc= on the command line")
     };
-    let nets = devices::find(&line, ram);
+    let nets = devices::find(&line, &start.ram);
     let polls = nets.iter().any(|net| !net.interrupts());
-    let start = match assign(&line, module, nets) {
-        Ok(start) => start,
+    let assigned = match assign(&line, start.module(), nets) {
+        Ok(assigned) => assigned,
         Err(error) => refuse(&error),
     };
-    if start.unused > 0 {
-        let _ = writeln!(Serial, "click: {} more network devices are not used", start.unused);
+    if assigned.unused > 0 {
+        let _ = writeln!(Serial, "click: {} more network devices are not used", assigned.unused);
     }
-    let mut function = start.function;
+    let mut function = assigned.function;
     (function.hz, function.wall) = (clock.hz, clock.wall);
     function.seed = line.seed.unwrap_or_else(clock::seed);
     let host = Host {
@@ -319,7 +326,7 @@ pub fn function(line: &str, module: &[u8], ram: &[[u64; 2]]) -> ! {
         // No monitor names memory here.
         map: |_, _| None,
     };
-    match run(host, Monitor::Console(say), start.nets, function) {
+    match run(host, Monitor::Console(say), assigned.nets, function) {
         FunctionEnd::Stopped => {
             say("click: stopped\n");
             end(STOPPED)

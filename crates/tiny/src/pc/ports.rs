@@ -22,6 +22,20 @@ pub fn in8(port: u16) -> u8 {
     value
 }
 
+/// Writes two bytes.
+pub fn out16(port: u16, value: u16) {
+    // SAFETY: as above.
+    unsafe { asm!("out dx, ax", in("dx") port, in("ax") value, options(nomem, nostack)) };
+}
+
+/// Reads two bytes.
+pub fn in16(port: u16) -> u16 {
+    let value: u16;
+    // SAFETY: as above.
+    unsafe { asm!("in ax, dx", in("dx") port, out("ax") value, options(nomem, nostack)) };
+    value
+}
+
 fn out32(port: u16, value: u32) {
     // SAFETY: PCI devices are set up to use only the memory of their queues.
     unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) };

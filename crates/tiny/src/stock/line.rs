@@ -56,6 +56,10 @@ pub struct Line {
     pub click: Option<String>,
     /// Devices of `virtio-mmio`.
     pub mmio: Vec<MmioDevice>,
+    /// The devices on PCI are not looked for.
+    pub no_pci: bool,
+    /// The machine is reset at its end, by the keyboard's controller.
+    pub resets: bool,
     /// Words with other keys.
     pub others: Vec<String>,
 }
@@ -125,6 +129,8 @@ impl Line {
                 }
                 self.mmio.push(device);
             }
+            "pci" if value == "off" => self.no_pci = true,
+            "reboot" if value == "k" => self.resets = true,
             _ => self.others.push(word.to_string()),
         }
         Ok(())
@@ -223,6 +229,10 @@ mod tests {
         assert_eq!((line.burst, line.seed, line.tsc), (Some(32), Some(7), Some(2_600_000_000)));
         assert_eq!(line.click.as_deref(), Some("FromPort(in) -> Print(\"x\\y\") -> ToPort(out)"));
         assert_eq!(line.others, ["console=ttyS0", "quiet"]);
+        assert!(!line.no_pci && !line.resets);
+        let off = Line::parse("reboot=k pci=off reboot=t pci=nomsi").unwrap();
+        assert!(off.no_pci && off.resets);
+        assert_eq!(off.others, ["reboot=t", "pci=nomsi"]);
         let devices = [(0x200, 0xfeb0_0e00, 12), (0x1000, 0xd000_0000, 5)];
         assert_eq!(
             line.mmio,

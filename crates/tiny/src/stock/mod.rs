@@ -9,6 +9,7 @@ mod mmio;
 mod net;
 mod pci;
 mod places;
+mod power;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -19,5 +20,6 @@ pub use mmio::Mmio;
 pub use net::{Net, NetMemory};
 pub use pci::{Bar, ConfigSpace, Found, Function, Pci, PciError, functions};
 pub use places::Places;
+pub use power::{PowerOff, Tables};
 pub use start::{Start, StartError, assign};
 pub use transport::{DeviceError, Place, Registers, Transport, Width};
