@@ -51,7 +51,7 @@ impl Qemu {
     fn command(&self, words: &[&str], console: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["-accel", self.accelerator, "-m", "64M", "-nodefaults", "-no-user-config"]);
-        command.args(["-display", "none", "-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        command.args(["-display", "none", "-no-reboot"]);
         command.args(["-object", "memory-backend-memfd,id=mem,size=64M,share=on"]);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.args(["-kernel", "function.elf"]).args(words);
@@ -163,16 +163,30 @@ fn a_function_on_the_command_line_answers_pings() {
     }
 }
 
+/// A device that ends QEMU with the code that is written to it.
+const EXIT: &[&str] = &["-device", "isa-debug-exit,iobase=0xf4,iosize=4"];
+
+#[test]
+fn a_function_that_stops_turns_q35_off() {
+    for qemu in Qemu::all() {
+        let lab = fabric(&format!("off-{}", qemu.name()), &["net"]);
+        let stop = ["-append", "click=\"FromPort(eth0) -> Discard; DriverManager(stop);\""];
+        let mut machine = with_ports(&qemu, &lab, &PCI, &["net"], &stop);
+        machine.says("click: stopped");
+        assert_eq!(machine.code(), Some(0), "{}", machine.all());
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_on_the_console() {
-    for qemu in Qemu::all() {
+    for qemu in Qemu::all().iter().filter(|qemu| qemu.accelerator == "tcg") {
         let lab = fabric(&format!("wrong-{}", qemu.name()), &["net"]);
         std::fs::write(lab.folder.join("wrong.click"), "FromPort(eth0) -> Nonsense -> ToPort(eth0);\n")
             .unwrap();
         std::fs::write(lab.folder.join("stop.click"), "FromPort(eth0) -> Discard; DriverManager(stop);\n")
             .unwrap();
         let ended = |kind: &Kind, words: &[&str], what: &str| {
-            let mut machine = with_ports(&qemu, &lab, kind, &["net"], words);
+            let mut machine = with_ports(qemu, &lab, kind, &["net"], &[EXIT, words].concat());
             machine.says(what);
             machine.code()
         };
@@ -190,7 +204,7 @@ fn what_is_wrong_is_said_on_the_console() {
         let legacy = Kind { machine: &["-M", "microvm,acpi=off,memory-backend=mem"], ..MICROVM };
         assert_eq!(ended(&legacy, &["-initrd", "stop.click"], "it is a legacy device"), wrong);
         let none = ["-append", "click=Idle; tsc=1000000000"];
-        let mut none = start(&qemu, &lab, &[Q35, &none].concat());
+        let mut none = start(qemu, &lab, &[Q35, EXIT, &none].concat());
         none.says("no virtio network device");
         assert_eq!(none.code(), wrong);
     }
