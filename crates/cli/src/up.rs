@@ -7,7 +7,7 @@ use crate::fail::Fail;
 use crate::settle::{is_lost, settle, story};
 use crate::text;
 use anstream::println;
-use ringway_control::api::{Changes, FabricView, GuestView, NewFabric};
+use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
 use ringway_control::{Options, Program, run_dir};
 use ringway_host::wait_readable;
@@ -19,6 +19,7 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Time limit for the end of the `control` process after shutdown, in nanoseconds.
 const ENDING: u64 = 5_000_000_000;
@@ -145,6 +146,7 @@ fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
         println!("  socket  {}", place.socket.display());
         println!("  log     {}", place.log.display());
     }
+    let lost = lost_functions(fabric, place)?;
     let guests = match fabric.guests.iter().any(|guest| guest.start) {
         true => settle(&mut Client::to(place.socket.clone())?)?,
         false => Vec::new(),
@@ -160,7 +162,29 @@ fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
         println!("  guest   {name}: {style}{state}{style:#}{process}");
     }
     guests.iter().filter(|guest| is_lost(guest)).for_each(|guest| text::warn(&story(guest)));
+    for FunctionView { name, reason, .. } in lost {
+        text::warn(&format!("function {name} does not start, and is tried again: {reason}"));
+    }
     Ok(())
+}
+
+/// How long functions may take to start until it is told that the fabric is up. Those that can't start end sooner.
+const MOMENT: Duration = Duration::from_millis(300);
+
+/// Waits a moment for functions, and returns those that do not start.
+fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionView>, Fail> {
+    if !fabric.functions.iter().any(|function| function.start && !function.first_frame) {
+        return Ok(Vec::new());
+    }
+    let (mut client, end) = (Client::to(place.socket.clone())?, Instant::now() + MOMENT);
+    loop {
+        let functions: Vec<FunctionView> = client.get("/v1/functions")?;
+        let start = functions.iter().any(|function| matches!(&*function.state, "queued" | "starting"));
+        if !start || Instant::now() >= end {
+            return Ok(functions.into_iter().filter(|function| function.state == "ended").collect());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The last line in the log of a fabric that did not come up.

@@ -74,13 +74,10 @@ fn mac_address(number: u64) -> MacAddress {
 macro_rules! tuples {
     ($(($($part:ident $name:ident),*))*) => {$(
         impl<$($part: Key),*> Key for ($($part,)*) {
-            const BITS: u32 = {
-                let bits = 0 $(+ $part::BITS)*;
-                assert!(bits <= 128);
-                bits
-            };
+            const BITS: u32 = 0 $(+ $part::BITS)*;
             #[inline]
             fn pack(self) -> u128 {
+                const { assert!(Self::BITS <= 128) };
                 let ($($name,)*) = self;
                 let number = 0;
                 $(let number = number << $part::BITS | $name.pack();)*
@@ -131,9 +128,10 @@ impl Tree {
         Places(self.0.range((from, Bound::Unbounded)))
     }
 
+    /// Keeps numbers for which `keep` returns true; it may change them.
     #[inline(never)]
-    fn retain(&mut self, keep: &mut dyn FnMut(u128, u32) -> bool) {
-        self.0.retain(|key, place| keep(*key, *place));
+    fn retain(&mut self, keep: &mut dyn FnMut(u128, &mut u32) -> bool) {
+        self.0.retain(|key, place| keep(*key, place));
     }
 }
 
@@ -284,11 +282,33 @@ impl<K: Key, V> OrderedMap<K, V> {
     pub fn remove(&mut self, key: K) -> Option<V> {
         let place = self.tree.remove(key.pack())?;
         let value = self.values.take(place);
-        // Attack: a peer that once filled a table would keep its memory taken.
-        if self.is_empty() && self.values.chunks.len() > 1 {
-            self.values = Slab::EMPTY;
-        }
+        self.shrink();
         value
+    }
+
+    /// Moves the values together if they take less than a quarter of the places.
+    ///
+    /// Attack: a peer that once filled a table would keep its memory taken.
+    #[inline]
+    fn shrink(&mut self) {
+        if self.values.chunks.len() > 1 && self.len() < self.values.chunks.len() * (CHUNK / 4) {
+            self.compact();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compact(&mut self) {
+        let mut former = core::mem::replace(&mut self.values, Slab::EMPTY);
+        let values = &mut self.values;
+        self.tree.retain(&mut |_, place| {
+            let value = former.take(*place);
+            *place = values.vacant();
+            if let Some(slot) = values.slot(*place) {
+                *slot = value;
+            }
+            true
+        });
     }
 
     /// The least key and its value.
@@ -307,12 +327,13 @@ impl<K: Key, V> OrderedMap<K, V> {
         let values = &mut self.values;
         self.tree.retain(&mut |key, place| {
             let kept =
-                values.slot(place).and_then(Option::as_mut).is_some_and(|value| keep(K::unpack(key), value));
+                values.slot(*place).and_then(Option::as_mut).is_some_and(|value| keep(K::unpack(key), value));
             if !kept {
-                values.take(place);
+                values.take(*place);
             }
             kept
         });
+        self.shrink();
     }
 
     /// All keys and values, by key.
@@ -434,6 +455,7 @@ mod tests {
                     _ => prop_assert_eq!(map.pop_first(), model.pop_first()),
                 }
                 prop_assert_eq!(map.len(), model.len());
+                prop_assert!(map.values.chunks.len() <= 1 + map.len() / (CHUNK / 4));
             }
             let pairs = |(key, value): (&u16, &usize)| (*key, *value);
             prop_assert!(map.range(Bound::Excluded(99)).map(|(key, value)| (key, *value))

@@ -10,6 +10,9 @@ pub fn numbers(numbers: &mut [u128]) {
 
 /// Sorts items by a number, ascending; those with the same number keep their order.
 pub fn by_number<T>(items: &mut [T], number: impl Fn(&T) -> u64) {
+    if items.is_sorted_by(|one, other| number(one) <= number(other)) {
+        return;
+    }
     let place = |(at, item): (usize, &T)| u128::from(number(item)) << 64 | at as u128;
     let mut places: Vec<u128> = items.iter().enumerate().map(place).collect();
     numbers(&mut places);

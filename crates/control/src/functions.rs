@@ -53,6 +53,9 @@ pub enum FunctionError {
     /// It does not answer before it starts.
     #[error("function {0} waits for its turn to start")]
     Queued(String),
+    /// Its configuration is not up yet.
+    #[error("function {0} is starting; try again once `ringway function list` shows it as running")]
+    Starting(String),
     /// It is suspended, and so does not answer.
     #[error("function {0} is suspended; `ringway function resume {0}` lets it go on")]
     Suspended(String),
@@ -131,6 +134,8 @@ struct Record {
     restarts: u64,
     quick: usize,
     reason: String,
+    /// Why its former process ended; empty if it was started by an order.
+    past: String,
     /// Why it runs as a process instead of a virtual machine; empty if it does not.
     fallback: String,
     /// Who waits for its first start, which decides whether it stays.
@@ -271,6 +276,7 @@ impl Functions {
             restarts: 0,
             quick: 0,
             reason: String::new(),
+            past: String::new(),
             fallback: String::new(),
             awaited: None,
             origin: None,
@@ -348,6 +354,7 @@ impl Functions {
         }
         (record.quick, record.restarts) = (0, 0);
         record.reason.clear();
+        record.past.clear();
         self.launch(name);
         Ok(())
     }
@@ -421,6 +428,7 @@ impl Functions {
         if record.reason.is_empty() {
             record.reason = reason;
         }
+        record.past.clone_from(&record.reason);
         record.life = Life::Waiting;
         let again = FunctionEvent { name: name.into(), turn: record.turn, what: What::Again };
         later(&self.inbox, Duration::from_millis(wait), Message::Function(again));

@@ -11,6 +11,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
 thread_local! {
     static ALL: RefCell<BTreeMap<String, Weak<RefCell<Shared>>>> = RefCell::default();
@@ -22,6 +23,19 @@ struct Shared {
     attachment: Attachment,
     /// Signals each plug that the state has changed.
     changed: Vec<Weak<EventFd>>,
+}
+
+/// How long frames may stay in a ring that is not used any more: they are lost with it.
+const LINGER: Duration = Duration::from_millis(500);
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(ring) = self.attachment.ring() {
+            let all = Wait { rx: 0, tx: ring.tx.slots() };
+            // They are lost, too, if the port is gone.
+            let _ = ring.wait(all, Some(LINGER));
+        }
+    }
 }
 
 impl Shared {

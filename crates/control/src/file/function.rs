@@ -66,7 +66,8 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     }
     let fallback = section.word("fallback", &[("process", Isolation::Process)]);
     if fallback.is_some() && isolation != Isolation::Vm && !has_program {
-        section.error("fallback", "only a VM may fail to start on a host", "remove `fallback`");
+        let what = "only a function with isolation \"vm\" can fall back to a process";
+        section.error("fallback", what, "remove `fallback`");
     }
     let memory = section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY);
     if isolation == Isolation::Vm && memory > VM_MEMORY {

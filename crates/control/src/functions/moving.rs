@@ -34,8 +34,10 @@ impl Functions {
         let Some(record) = self.records.get_mut(name) else {
             return Err((FunctionError::Unknown(name.into()), then));
         };
-        let Life::Running { runner, up: true, suspended } = &record.life else {
-            return Err((FunctionError::NotRunning(name.into()), then));
+        let (runner, suspended) = match &record.life {
+            Life::Running { runner, up: true, suspended } => (runner, suspended),
+            Life::Running { .. } => return Err((FunctionError::Starting(name.into()), then)),
+            _ => return Err((FunctionError::NotRunning(name.into()), then)),
         };
         if *suspended {
             return Err((FunctionError::Suspended(name.into()), then));

@@ -118,6 +118,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
         restarts: record.restarts,
         reason: match &*record.reason {
             "" if !record.fallback.is_empty() => format!("a process instead of a VM: {}", record.fallback),
+            "" => record.past.clone(),
             reason => reason.into(),
         },
     }

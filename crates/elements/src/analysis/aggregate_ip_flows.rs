@@ -66,6 +66,9 @@ pub struct AggregateIpFlows {
     udp: u64,
     reap: u64,
     reap_at: u64,
+    /// When old flows were last looked for in a full table. Attack: made-up flows, for each of which the table would
+    /// be searched.
+    searched: Option<u64>,
     icmp: bool,
     hold: Option<bool>,
 }
@@ -82,6 +85,7 @@ impl Default for AggregateIpFlows {
             udp: 60 * SECOND,
             reap: 1200 * SECOND,
             reap_at: 0,
+            searched: None,
             icmp: false,
             hold: None,
         }
@@ -163,7 +167,9 @@ impl AggregateIpFlows {
             .get(name)
             .is_none_or(|flow| self.is_over(protocol, flow, now) || (flow.done == 3 && syn && !reset));
         if over {
-            if self.flows.len() >= MOST {
+            let is_due = self.searched.is_none_or(|searched| now.abs_diff(searched) >= SECOND);
+            if self.flows.len() >= MOST && is_due {
+                self.searched = Some(now);
                 self.forget(now, cx);
             }
             if self.flows.len() >= MOST {

@@ -30,6 +30,9 @@ const MOST: usize = 1 << 16;
 #[derive(Debug)]
 pub struct EtherSwitch {
     stations: OrderedMap<MacAddress, (usize, u64)>,
+    /// When old ones were last looked for in a full table. Attack: made-up addresses, for each of which the table
+    /// would be searched.
+    searched: Option<u64>,
     timeout: Seconds,
     /// The last output gets a copy of every frame.
     listen: bool,
@@ -38,7 +41,7 @@ pub struct EtherSwitch {
 impl EtherSwitch {
     /// A switch, whose last output gets a copy of every frame if `listen`.
     pub(super) fn new(listen: bool) -> Self {
-        Self { stations: OrderedMap::new(), timeout: Seconds(300), listen }
+        Self { stations: OrderedMap::new(), searched: None, timeout: Seconds(300), listen }
     }
 
     /// Forgets all addresses.
@@ -86,6 +89,10 @@ impl EtherSwitch {
             return;
         }
         if self.stations.len() >= MOST && !self.stations.contains_key(address) {
+            if self.searched.is_some_and(|searched| now.abs_diff(searched) < SECOND) {
+                return;
+            }
+            self.searched = Some(now);
             let lifetime = u64::from(self.timeout.0) * SECOND;
             self.stations.retain(|_, (_, learned)| learned.saturating_add(lifetime) > now);
             if self.stations.len() >= MOST {

@@ -47,6 +47,9 @@ pub struct Ip6NdSolicitor {
     ip: Ipv6Addr,
     ether: MacAddress,
     neighbors: OrderedMap<u128, Neighbor>,
+    /// When old ones were last looked for in a full table. Attack: made-up destinations, for each of which the table
+    /// would be searched.
+    searched: Option<u64>,
     queries: u64,
     drops: u64,
 }
@@ -57,6 +60,7 @@ impl Default for Ip6NdSolicitor {
             ip: Ipv6Addr::UNSPECIFIED,
             ether: MacAddress::default(),
             neighbors: OrderedMap::new(),
+            searched: None,
             queries: 0,
             drops: 0,
         }
@@ -127,7 +131,10 @@ impl Ip6NdSolicitor {
     fn wait(&mut self, ip: Ipv6Addr, packet: Packet, now: u64, cx: &mut Context<'_>) {
         if self.neighbors.len() >= MOST && !self.neighbors.contains_key(ip.to_bits()) {
             let before = self.neighbors.len();
-            self.neighbors.retain(|_, known| known.learned.saturating_add(TIMEOUT) > now);
+            if self.searched.is_none_or(|searched| now.abs_diff(searched) >= SECOND) {
+                self.searched = Some(now);
+                self.neighbors.retain(|_, known| known.learned.saturating_add(TIMEOUT) > now);
+            }
             if self.neighbors.len() == before {
                 self.drops += 1;
                 return;
