@@ -5,7 +5,9 @@
 mod lab;
 
 use lab::{Lab, Running};
+use ringway_client::{Ring, Wait};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_program_pings_another_through_the_switch() {
@@ -26,4 +28,32 @@ fn a_program_pings_another_through_the_switch() {
     let waits = "another program waits until the present one has left port=\"pong\"";
     lab::until("a second program is reported", || lab.log().contains(waits));
     lab.ok(&["down"]);
+}
+
+/// Frames that a program has sent are not lost with its ring when it ends at once.
+#[test]
+fn frames_of_a_program_that_ends_arrive() {
+    let port = |name: &str| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\n");
+    let ports = format!("{}{}[patch.p]\nports = [\"a\", \"b\"]\n", port("a"), port("b"));
+    let lab = Lab::new("programs-end", &ports);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut ring = Ring::connect(&lab.socket("b.sock")).unwrap();
+    lab::until("the receiver is there", || lab.state("b") == "up");
+    let (mut frame, end) = ([0; 2048], Instant::now() + Duration::from_secs(20));
+    for _ in 0..10 {
+        let click = format!(
+            "s :: RatedSource(RATE 1000000, LIMIT 5, STOP true, ACTIVE false) -> b :: ToPort({});\n\
+             Script(label x, wait 1ms, goto x $(ne $(b.state) up), write s.active true);\n\
+             DriverManager(wait_stop)",
+            lab.socket("a.sock").display()
+        );
+        assert_eq!(lab.ok(&["click", "-e", &click, "-h", "b.count"]).trim(), "5");
+        for _ in 0..5 {
+            while ring.rx.pop(&mut frame).unwrap().is_none() {
+                assert!(Instant::now() < end, "a frame is lost");
+                ring.wait(Wait::RX, Some(Duration::from_millis(100))).unwrap();
+            }
+        }
+        ring.rx.sync().unwrap();
+    }
 }
