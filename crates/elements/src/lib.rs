@@ -28,6 +28,7 @@ mod ppp;
 mod printout;
 mod rate;
 mod rewriter;
+mod search;
 mod shape;
 mod standard;
 pub mod summary;

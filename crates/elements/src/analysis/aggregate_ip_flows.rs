@@ -24,6 +24,7 @@
 use super::flow_trace::{FlowTrace, Statistics};
 use super::fragments::{Fragments, Tag};
 use crate::rewriter::key::FlowKey;
+use crate::search::Search;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Seconds};
@@ -66,9 +67,7 @@ pub struct AggregateIpFlows {
     udp: u64,
     reap: u64,
     reap_at: u64,
-    /// When old flows were last looked for in a full table. Attack: made-up flows, for each of which the table would
-    /// be searched.
-    searched: Option<u64>,
+    search: Search,
     icmp: bool,
     hold: Option<bool>,
 }
@@ -85,7 +84,7 @@ impl Default for AggregateIpFlows {
             udp: 60 * SECOND,
             reap: 1200 * SECOND,
             reap_at: 0,
-            searched: None,
+            search: Search::default(),
             icmp: false,
             hold: None,
         }
@@ -167,9 +166,7 @@ impl AggregateIpFlows {
             .get(name)
             .is_none_or(|flow| self.is_over(protocol, flow, now) || (flow.done == 3 && syn && !reset));
         if over {
-            let is_due = self.searched.is_none_or(|searched| now.abs_diff(searched) >= SECOND);
-            if self.flows.len() >= MOST && is_due {
-                self.searched = Some(now);
+            if self.flows.len() >= MOST && self.search.is_due(now) {
                 self.forget(now, cx);
             }
             if self.flows.len() >= MOST {

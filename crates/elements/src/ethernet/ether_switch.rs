@@ -10,6 +10,7 @@
 //! Handlers: `table` (read); `timeout` (read, write). Frames for groups and for addresses that are not known go to all
 //! other ports. Frames too short for their header are dropped.
 use crate::packet::mac_text;
+use crate::search::Search;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -30,9 +31,7 @@ const MOST: usize = 1 << 16;
 #[derive(Debug)]
 pub struct EtherSwitch {
     stations: OrderedMap<MacAddress, (usize, u64)>,
-    /// When old ones were last looked for in a full table. Attack: made-up addresses, for each of which the table
-    /// would be searched.
-    searched: Option<u64>,
+    search: Search,
     timeout: Seconds,
     /// The last output gets a copy of every frame.
     listen: bool,
@@ -41,7 +40,7 @@ pub struct EtherSwitch {
 impl EtherSwitch {
     /// A switch, whose last output gets a copy of every frame if `listen`.
     pub(super) fn new(listen: bool) -> Self {
-        Self { stations: OrderedMap::new(), searched: None, timeout: Seconds(300), listen }
+        Self { stations: OrderedMap::new(), search: Search::default(), timeout: Seconds(300), listen }
     }
 
     /// Forgets all addresses.
@@ -89,10 +88,9 @@ impl EtherSwitch {
             return;
         }
         if self.stations.len() >= MOST && !self.stations.contains_key(address) {
-            if self.searched.is_some_and(|searched| now.abs_diff(searched) < SECOND) {
+            if !self.search.is_due(now) {
                 return;
             }
-            self.searched = Some(now);
             let lifetime = u64::from(self.timeout.0) * SECOND;
             self.stations.retain(|_, (_, learned)| learned.saturating_add(lifetime) > now);
             if self.stations.len() >= MOST {

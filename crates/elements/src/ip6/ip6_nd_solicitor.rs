@@ -11,6 +11,7 @@
 //! addresses are valid for 5 minutes.
 use super::neighbor;
 use crate::packet::{mac_text, mark_ethernet};
+use crate::search::Search;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -47,9 +48,7 @@ pub struct Ip6NdSolicitor {
     ip: Ipv6Addr,
     ether: MacAddress,
     neighbors: OrderedMap<u128, Neighbor>,
-    /// When old ones were last looked for in a full table. Attack: made-up destinations, for each of which the table
-    /// would be searched.
-    searched: Option<u64>,
+    search: Search,
     queries: u64,
     drops: u64,
 }
@@ -60,7 +59,7 @@ impl Default for Ip6NdSolicitor {
             ip: Ipv6Addr::UNSPECIFIED,
             ether: MacAddress::default(),
             neighbors: OrderedMap::new(),
-            searched: None,
+            search: Search::default(),
             queries: 0,
             drops: 0,
         }
@@ -131,8 +130,7 @@ impl Ip6NdSolicitor {
     fn wait(&mut self, ip: Ipv6Addr, packet: Packet, now: u64, cx: &mut Context<'_>) {
         if self.neighbors.len() >= MOST && !self.neighbors.contains_key(ip.to_bits()) {
             let before = self.neighbors.len();
-            if self.searched.is_none_or(|searched| now.abs_diff(searched) >= SECOND) {
-                self.searched = Some(now);
+            if self.search.is_due(now) {
                 self.neighbors.retain(|_, known| known.learned.saturating_add(TIMEOUT) > now);
             }
             if self.neighbors.len() == before {
