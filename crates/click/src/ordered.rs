@@ -59,16 +59,7 @@ convertible! {
     Ipv4Addr, u32, 32, Ipv4Addr::to_bits, Ipv4Addr::from_bits;
     Protocol, u8, 8, |protocol: Protocol| protocol.0, Protocol;
     ElementId, u32, 32, |id: ElementId| id.0, ElementId;
-    MacAddress, u64, 48, mac_number, mac_address;
-}
-
-fn mac_number(address: MacAddress) -> u64 {
-    address.0.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-fn mac_address(number: u64) -> MacAddress {
-    let [_, _, address @ ..] = number.to_be_bytes();
-    MacAddress(address)
+    MacAddress, u64, 48, MacAddress::to_u64, MacAddress::from_u64;
 }
 
 macro_rules! tuples {
