@@ -146,7 +146,6 @@ fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
         println!("  socket  {}", place.socket.display());
         println!("  log     {}", place.log.display());
     }
-    let lost = lost_functions(fabric, place)?;
     let guests = match fabric.guests.iter().any(|guest| guest.start) {
         true => settle(&mut Client::to(place.socket.clone())?)?,
         false => Vec::new(),
@@ -162,7 +161,7 @@ fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
         println!("  guest   {name}: {style}{state}{style:#}{process}");
     }
     guests.iter().filter(|guest| is_lost(guest)).for_each(|guest| text::warn(&story(guest)));
-    for FunctionView { name, reason, .. } in lost {
+    for FunctionView { name, reason, .. } in lost_functions(fabric, place)? {
         text::warn(&format!("function {name} does not start, and is tried again: {reason}"));
     }
     Ok(())
@@ -179,8 +178,8 @@ fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionVi
     let (mut client, end) = (Client::to(place.socket.clone())?, Instant::now() + MOMENT);
     loop {
         let functions: Vec<FunctionView> = client.get("/v1/functions")?;
-        let start = functions.iter().any(|function| matches!(&*function.state, "queued" | "starting"));
-        if !start || Instant::now() >= end {
+        let some_start = functions.iter().any(|function| matches!(&*function.state, "queued" | "starting"));
+        if !some_start || Instant::now() >= end {
             return Ok(functions.into_iter().filter(|function| function.state == "ended").collect());
         }
         std::thread::sleep(Duration::from_millis(5));

@@ -41,8 +41,7 @@ impl Engine {
         let joined = self.drain_and_join(join).await;
         if joined.is_err() && !join.held.is_empty() {
             let late = self.late_ports();
-            let stays = |port: &&String| self.partner(port).is_some_and(|to| late.contains(to));
-            let ports = join.held.iter().filter(|port| !stays(port)).cloned().collect();
+            let ports = join.held.iter().filter(|port| !self.is_for(&late, port, &[])).cloned().collect();
             // The error to report is the first one.
             let _ = self.call(WHAT, hold(ports, false)).await;
         }
@@ -53,9 +52,7 @@ impl Engine {
         self.drain(&join.drained).await?;
         // Frames for functions that start with them wait, or wait on.
         let late = self.late_ports();
-        let new = |port: &String| join.ports.iter().find(|(own, _)| own == port).map(|(_, next)| next);
-        let goes =
-            |port: &&String| !new(port).or_else(|| self.partner(port)).is_some_and(|to| late.contains(to));
+        let goes = |port: &&String| !self.is_for(&late, port, &join.ports);
         let released = join.held.iter().filter(goes).cloned().collect();
         let waits = join.ports.iter().filter(|(port, next)| late.contains(next) && !join.held.contains(port));
         let waits: Vec<String> = waits.map(|(port, _)| port.clone()).collect();
@@ -89,6 +86,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Whether the frames of a port go to one of the `late` ports, once these ports are joined to others.
+    fn is_for(&self, late: &BTreeSet<String>, port: &str, joined: &[(String, String)]) -> bool {
+        let new = joined.iter().find(|(own, _)| own == port).map(|(_, next)| next);
+        new.or_else(|| self.partner(port)).is_some_and(|to| late.contains(to))
     }
 
     /// Whether a function with one of these ports starts, for a frame.
