@@ -2,18 +2,18 @@
 
 use std::cell::Cell;
 
-/// Nanoseconds that count when a source's load is judged: what was long before has decayed.
+/// Time constant, in nanoseconds, of the moving average by which a source's load is judged.
 const MEMORY: u64 = 10_000_000;
 
 /// Whether frames wait for the worker of a source, and of the instances of a function to which its frames go: in the
 /// source, or in the queue of an instance.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// The share of the last time in which frames waited, of [`MEMORY`].
+    /// The share of time in which frames waited, as a moving average; [`MEMORY`] is all of the time.
     share: u64,
-    /// Since when that is large.
+    /// When the share last rose above a half, unless it has fallen below an eighth since.
     since: Option<u64>,
-    /// When the last take was, and whether frames wait since then: the worker is busy with those that it took.
+    /// When the last take was, and whether frames have waited since then.
     last: u64,
     waits: bool,
     /// The queue of an instance on the worker in which frames wait.
