@@ -329,12 +329,12 @@ impl Engine {
         guests::check(added, target, self.host.kinds).await?;
         self.fabric.start_limit = target.start_limit;
         let mut failed = None;
-        self.expect(target);
+        self.note_coming(target);
         for change in &changes {
             tracing::info!("{change}");
             let Err(error) = self.make(change, target).await else { continue };
             tracing::error!(%error, "{change} failed; undoing");
-            self.expect(&before);
+            self.note_coming(&before);
             for change in change::between(&self.fabric, &before, self.host.kinds) {
                 if let Err(error) = self.make(&change, &before).await {
                     tracing::error!(%error, "{change} failed");
@@ -351,8 +351,9 @@ impl Engine {
         failed.map_or_else(|| Ok(changes.iter().map(ToString::to_string).collect()), Err)
     }
 
-    /// Frames wait for functions that start with them, from before a change adds them.
-    fn expect(&mut self, target: &Fabric) {
+    /// Notes the ports of functions that a change to `target` adds and that start with their first frame: from
+    /// then on, frames for them wait.
+    fn note_coming(&mut self, target: &Fabric) {
         let is_new =
             |function: &&Function| function.first_frame && self.fabric.function(&function.name).is_none();
         self.coming = target.functions.iter().filter(is_new).flat_map(Function::fabric_ports).collect();
