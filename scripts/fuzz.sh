@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 rustup toolchain list | grep nightly >/dev/null \
   || rustup toolchain install nightly --profile minimal --no-self-update
-exec fuzz/run.sh "$@"
+exec fuzz/libfuzzer/run.sh "$@"

@@ -1,6 +1,6 @@
 # For scripts that continue after a failed step and count tests at the end: `step NAME COMMAND...`, then `summary`.
 log=$(mktemp); trap 'rm -f "$log"' EXIT
-failed=0
+failed=0 rows=()
 step() {
   local name=$1; shift
   echo "== $name"
@@ -9,13 +9,16 @@ step() {
   local code=${PIPESTATUS[0]}
   local verdict=ok
   [ "$code" -eq 0 ] || { verdict="FAILED ($code)"; failed=$((failed + 1)); }
-  echo "== $name: $verdict, $((SECONDS - begin)) s"
+  rows+=("$(printf '%6d s  %s: %s' "$((SECONDS - begin))" "$name" "$verdict")")
+  echo "== ${rows[-1]}"
 }
 # The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
 summary() {
   local passed broken
   read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
   [ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
+  echo "== steps"
+  printf '%s\n' "${rows[@]}"
   echo "$passed passed, $broken failed"
   [ "$failed" -eq 0 ]
 }

@@ -27,7 +27,7 @@ pub fn check(root: &Path) -> Findings {
     for row in CRATES {
         let (name, features) = row.split_once('/').unwrap_or((row, ""));
         let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-            .args(["build", "--quiet", "--target", TARGET, "-p", &format!("ringway-{name}")])
+            .args(["check", "--quiet", "--target", TARGET, "-p", &format!("ringway-{name}")])
             .args(["--features", features])
             .current_dir(root)
             .status();

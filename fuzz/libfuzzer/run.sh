@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes each target for TIME seconds, 60 by default (EACH means the same): fuzz/run.sh [TARGET...]
+# Fuzzes each target for TIME seconds, 60 by default (EACH means the same): fuzz/libfuzzer/run.sh [TARGET...]
 # Needs a nightly compiler, cargo-fuzz and a C++ compiler; says what is missing.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -21,15 +21,16 @@ if (($#)); then targets=("$@"); else
   for file in fuzz_targets/*.rs; do file=${file##*/}; targets+=("${file%.rs}"); done
 fi
 echo "== build ${#targets[@]} targets"
-cargo run --quiet --example seeds -- corpus || { echo "fuzz: the seeds can't be written" >&2; exit 1; }
-cargo +nightly fuzz build --fuzz-dir . --features libfuzzer ||
+cargo run --quiet --manifest-path ../Cargo.toml --example seeds -- corpus ||
+  { echo "fuzz: the seeds can't be written" >&2; exit 1; }
+cargo +nightly fuzz build --fuzz-dir . ||
   { echo "fuzz: the targets don't build" >&2; exit 1; }
 
 failed=()
 log=$(mktemp); trap 'rm -f "$log"' EXIT
 for target in "${targets[@]}"; do
   # A target that takes 10 s for one input, or 2 GB of memory, has failed too.
-  if cargo +nightly fuzz run --fuzz-dir . --features libfuzzer "$target" "corpus/$target" -- \
+  if cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target" -- \
     -max_total_time="$time" -timeout=10 -rss_limit_mb=2048 -max_len=65600 >"$log" 2>&1; then
     echo "$target: ok, $(grep -oE 'Done [0-9]+ runs in [0-9]+ second' "$log" | tail -1)s," \
       "$(grep -oE 'cov: [0-9]+' "$log" | tail -1) edges"
@@ -40,8 +41,8 @@ for target in "${targets[@]}"; do
   fi
 done
 if ((${#failed[@]})); then
-  echo "fuzz: failed: ${failed[*]}; what broke them is in fuzz/artifacts/, run again by" >&2
-  echo "  cargo +nightly fuzz run --fuzz-dir fuzz --features libfuzzer TARGET fuzz/artifacts/TARGET/FILE" >&2
+  echo "fuzz: failed: ${failed[*]}; what broke them is in fuzz/libfuzzer/artifacts/, run again by" >&2
+  echo "  cd fuzz/libfuzzer; cargo +nightly fuzz run --fuzz-dir . TARGET artifacts/TARGET/FILE" >&2
   exit 1
 fi
 echo "fuzz: ${#targets[@]} targets, $time s each, nothing broke"
