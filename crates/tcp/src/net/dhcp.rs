@@ -1,5 +1,6 @@
 //! A DHCP client (RFC 2131, RFC 2132).
 
+use super::route::Cidr;
 use crate::hash::Random;
 use crate::settings::SECOND;
 use alloc::vec::Vec;
@@ -243,6 +244,7 @@ fn read(address: Ipv4Addr, listed: &[u8]) -> Option<(u8, Option<Lease>)> {
         };
         let servers = bootp::option(listed, bootp::DNS).unwrap_or_default().as_chunks::<4>().0;
         let unicast = !address.is_unspecified() && !address.is_broadcast() && !address.is_multicast();
+        let unicast = unicast && Cidr::new(address, prefix).broadcast() != Some(address.into());
         (unicast && !address.is_loopback()).then(|| Lease {
             address,
             prefix,

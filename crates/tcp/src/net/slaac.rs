@@ -194,7 +194,9 @@ impl Slaac {
         let network = (prefix.prefix.get() >> 64) as u64;
         let (valid, preferred) = (prefix.valid_lifetime.get(), prefix.preferred_lifetime.get());
         let used = prefix.flags & Prefix::AUTONOMOUS != 0 && prefix.prefix_length == 64 && preferred <= valid;
-        if !used || network >> 54 == LINK_LOCAL >> 54 {
+        // Attack: an own address that is a group's would be the source of what is sent.
+        let is_group = network >> 56 == 0xff;
+        if !used || is_group || network >> 54 == LINK_LOCAL >> 54 {
             return;
         }
         let (preferred, until) = (Some(until(now, preferred)), until(now, valid));

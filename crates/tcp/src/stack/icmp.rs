@@ -183,7 +183,7 @@ impl Stack {
         let is_probe = source.is_unspecified();
         if target.is_multicast()
             || (is_probe && (named.is_some() || !is_group))
-            || named.is_some_and(|mac| !mac.is_unicast())
+            || named.is_some_and(|mac| !mac.is_unicast() || mac == self.interfaces[interface].mac)
         {
             return None;
         }

@@ -106,7 +106,7 @@ impl Stack {
         let port = self.interfaces.get(interface)?;
         let (ethernet, bytes) = Ethernet::split(head)?;
         let trusted = offload.needs_checksum() || offload.is_checked();
-        if ethernet.destination != port.mac || !trusted {
+        if ethernet.destination != port.mac || ethernet.source.is_group() || !trusted {
             return None;
         }
         let rest: usize = rest.iter().map(|span| span.len()).sum();
@@ -116,7 +116,7 @@ impl Stack {
             _ => return None,
         };
         let arrival = Arrival { interface, group: false, trusted, looped: false, fragmented: false };
-        if !self.is_for_us(arrival, packet.destination) || port.has(packet.source) {
+        if !self.is_for_us(arrival, packet.destination) || !self.is_host(interface, packet.source) {
             return None;
         }
         let (tcp, _, _) = Tcp::parse(packet.payload)?;

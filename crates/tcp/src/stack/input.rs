@@ -1,6 +1,6 @@
 //! Received frames, layer by layer.
 
-use super::{Socket, Stack};
+use super::{Interface, Socket, Stack};
 use crate::connection::options::Options;
 use crate::connection::payload::Payload;
 use crate::connection::{Segment, State};
@@ -8,9 +8,10 @@ use crate::demux::Tuple;
 use crate::net::ip::Packet;
 use crate::net::neighbor::Claim;
 use crate::net::{Network, pseudo};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ringway_frame::Offload;
 use ringway_mem::Span;
+use ringway_wire::icmp::v6;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Arp, EtherType, Ethernet, Header, Protocol, Tcp, Udp, arp, bootp};
 
@@ -56,6 +57,10 @@ impl Stack {
             self.statistics.not_for_us += 1;
             return;
         }
+        if ethernet.source.is_group() {
+            self.statistics.bad_source += 1;
+            return;
+        }
         let arrival = Arrival {
             interface,
             group: ethernet.destination.is_group(),
@@ -88,6 +93,12 @@ impl Stack {
         let target = IpAddr::V4(packet.target_protocol.get().into());
         let port = &self.interfaces[interface];
         let own = port.has(target);
+        // Attack: a reply to the address of a group goes to all hosts. A probe has no address yet (RFC 5227, 2.1.1).
+        let is_answerable = packet.sender_hardware.is_unicast() && packet.sender_hardware != port.mac;
+        if !is_answerable || !(sender.is_unspecified() || self.is_host(interface, sender)) {
+            self.statistics.bad_source += 1;
+            return;
+        }
         if port.is_near(sender) {
             let claim = Claim {
                 mac: packet.sender_hardware,
@@ -111,11 +122,12 @@ impl Stack {
     }
 
     fn packet(&mut self, arrival: Arrival, packet: &Packet<'_>) {
-        let is_own = packet.source.is_loopback() || self.interfaces[arrival.interface].has(packet.source);
-        // Attack: a packet from outside with an own address as its source makes us answer ourselves.
-        if !self.is_for_us(arrival, packet.destination) || !is_host(packet.source) || is_own != arrival.looped
-        {
+        if !self.is_for_us(arrival, packet.destination) {
             self.statistics.not_for_us += 1;
+            return;
+        }
+        if !self.may_come_from(arrival, packet) {
+            self.statistics.bad_source += 1;
             return;
         }
         let Some((key, offset, more)) = packet.fragment else {
@@ -126,6 +138,42 @@ impl Stack {
             // The checksum covers the whole packet, so no device has verified it.
             self.upper(Arrival { trusted: false, fragmented: true, ..arrival }, &whole);
         }
+    }
+
+    /// Whether a packet may have its source.
+    fn may_come_from(&self, arrival: Arrival, packet: &Packet<'_>) -> bool {
+        let Arrival { interface, looped, .. } = arrival;
+        match packet.source {
+            source if looped => self.is_own(interface, source),
+            // Who has no address yet asks all hosts, of an IPv4 network for one, of an IPv6 network whether it is free.
+            IpAddr::V4(v4) if v4.octets()[0] == 0 => packet.destination == Ipv4Addr::BROADCAST,
+            IpAddr::V6(v6) if v6.is_unspecified() => {
+                let asks = packet.payload.first() == Some(&v6::NEIGHBOR_SOLICITATION);
+                packet.protocol == Protocol::ICMPV6 && asks && packet.fragment.is_none()
+            }
+            source => self.is_host(interface, source),
+        }
+    }
+
+    /// Whether an address, seen from an interface, is one of this host.
+    pub(super) fn is_own(&self, interface: usize, address: IpAddr) -> bool {
+        // Two links may have the same link-local address.
+        let is_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let mut interfaces = self.interfaces.iter().enumerate();
+        address.is_loopback()
+            || interfaces.any(|(number, port)| (number == interface || !is_local) && port.has(address))
+    }
+
+    /// Whether an address, seen from an interface, can be that of another host (RFC 1122, 3.2.1.3; RFC 4291, 2.5.2,
+    /// 2.5.3 and 2.7). As in Linux, it may be of class E, and not mapped from IPv4. Attack: what is sent to another
+    /// one goes to all hosts of a network, or to ourselves.
+    pub(super) fn is_host(&self, interface: usize, address: IpAddr) -> bool {
+        let is_unicast = match address {
+            IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
+            IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && v6.to_ipv4_mapped().is_none(),
+        };
+        let is_directed = |port: &Interface| port.is_broadcast(address);
+        is_unicast && !self.is_own(interface, address) && !self.interfaces.iter().any(is_directed)
     }
 
     /// Whether a destination is ours: one of the interface's addresses, or a group that it is in.
@@ -140,7 +188,7 @@ impl Stack {
         }
         match destination {
             IpAddr::V4(address) => {
-                let directed = port.addresses.iter().any(|cidr| cidr.broadcast() == Some(destination));
+                let directed = port.is_broadcast(destination);
                 group && (address.is_broadcast() || directed || address.octets() == [224, 0, 0, 1])
             }
             IpAddr::V6(address) => {
@@ -302,14 +350,6 @@ impl Stack {
         let exact = list.iter().copied().find(|&index| of(index) == Some(local.ip()));
         let any = |ip: IpAddr| ip.is_ipv4() == local.is_ipv4() && (ip.is_unspecified() || group);
         exact.or_else(|| list.iter().copied().find(|&index| of(index).is_some_and(any)))
-    }
-}
-
-/// Whether an address can be that of a sender.
-fn is_host(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast(),
-        IpAddr::V6(address) => !address.is_multicast(),
     }
 }
 

@@ -80,6 +80,8 @@ pub struct Statistics {
     pub frames_in: u64,
     pub frames_out: u64,
     pub not_for_us: u64,
+    /// Frames whose source is no address of another host: a group's, a broadcast address, an own one.
+    pub bad_source: u64,
     pub bad_header: u64,
     pub bad_checksum: u64,
     pub unknown_protocol: u64,
@@ -126,6 +128,11 @@ pub(crate) struct Interface {
 impl Interface {
     pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|own| own.address == address)
+    }
+
+    /// Whether an address is the broadcast address of one of its networks.
+    pub(crate) fn is_broadcast(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.broadcast() == Some(address))
     }
 }
 

@@ -18,8 +18,7 @@ pub(super) fn group_mac(interface: &Interface, address: IpAddr) -> Option<MacAdd
     match address {
         IpAddr::V4(v4) if v4.is_multicast() => Some(ipv4::multicast_mac(v4)),
         IpAddr::V4(v4) => {
-            let directed = interface.addresses.iter().any(|cidr| cidr.broadcast() == Some(address));
-            (v4.is_broadcast() || directed).then_some(MacAddress::BROADCAST)
+            (v4.is_broadcast() || interface.is_broadcast(address)).then_some(MacAddress::BROADCAST)
         }
         IpAddr::V6(v6) => v6.is_multicast().then(|| ipv6::multicast_mac(v6)),
     }

@@ -169,7 +169,7 @@ impl Stack {
     /// Connects from a chosen address and port; an unspecified address and port 0 are the stack's choice.
     ///
     /// # Errors
-    /// As [`Stack::connect`].
+    /// As [`Stack::connect`]; a group's or a broadcast address is unreachable (RFC 9293, 3.9.2.3).
     pub fn connect_from(
         &mut self,
         now: u64,
@@ -186,6 +186,10 @@ impl Stack {
         let stays = local.ip().is_loopback() && remote.ip().is_loopback();
         if !stays && !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
             return Err(SocketError::AddressNotAvailable);
+        }
+        let interface = self.routes.find(remote.ip()).map_or(0, |hop| hop.interface);
+        if !self.is_own(interface, remote.ip()) && !self.is_host(interface, remote.ip()) {
+            return Err(SocketError::Unreachable);
         }
         let tuple = Tuple { local, remote };
         if self.demux.find(&tuple).is_some() {
