@@ -585,6 +585,8 @@ fn figure(info: &TcpInfo, field: &str) -> Option<u64> {
         "reordering" => info.tcpi_reordering,
         "retransmits" => info.tcpi_retransmits.into(),
         "probes" => info.tcpi_probes.into(),
+        "total_retrans" => info.tcpi_total_retrans,
+        "bytes_retrans" => info.tcpi_bytes_retrans,
         "total_rto" => info.tcpi_total_rto,
         "total_rto_recoveries" => info.tcpi_total_rto_recoveries,
         "total_rto_time" => info.tcpi_total_rto_time / MS,

@@ -279,6 +279,11 @@ impl ReceiveBuffer {
         !self.ranges.is_empty()
     }
 
+    /// The end of the last range after a hole.
+    pub(crate) fn last_end(&self) -> Option<u64> {
+        self.ranges.last_key_value().map(|(_, end)| *end)
+    }
+
     /// Bytes from the first missing one to the last received one, but at most twice of those that were received.
     /// Attack: a byte at the end of the window would count as a whole window.
     pub(crate) fn held(&self) -> u64 {

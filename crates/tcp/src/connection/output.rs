@@ -2,6 +2,7 @@
 
 use super::buffer::SACK_BLOCKS;
 use super::options::Options;
+use super::scoreboard::{Fate, Record};
 use super::timers::{Kind, Probe};
 use super::{Connection, Context, FIRST, State, Usage};
 use crate::congestion::State as CaState;
@@ -173,8 +174,13 @@ impl Connection {
         if self.sack_ok {
             let most = if self.ts_ok { 3 } else { SACK_BLOCKS };
             let room = most - usize::from(self.dsack.is_some());
+            // A FIN behind a hole is a part of what was received (RFC 2018, 3).
+            let fin = self.fin.filter(|fin| *fin > self.receiving.next());
+            let alone = fin.filter(|fin| self.receiving.last_end() != Some(*fin)).map(|fin| (fin, fin));
+            let blocks = self.receiving.blocks(room).chain(alone).take(room);
+            let with_fin = |(start, end): (u64, u64)| (start, end + u64::from(fin == Some(end)));
             let wire = |(start, end): (u64, u64)| (self.peer_wire(start), self.peer_wire(end));
-            options.sack = self.dsack.into_iter().chain(self.receiving.blocks(room)).map(wire).collect();
+            options.sack = self.dsack.into_iter().chain(blocks.map(with_fin)).map(wire).collect();
         }
         options
     }
@@ -304,15 +310,15 @@ impl Connection {
         let next = if fresh > self.nxt {
             Next { start: self.nxt, end: fresh, again: false, probe: false }
         } else {
-            let Some(last) = self.board.last().filter(|last| last.fate == super::scoreboard::Fate::InFlight)
-            else {
+            let Some(last) = self.board.last().filter(|last| last.fate == Fate::InFlight) else {
                 // It was received, and something before it was not: the timeout is left.
                 self.arm_retransmission(cx.now);
                 return true;
             };
-            let start = last.start.max(last.end.saturating_sub(self.mss));
-            self.board.resent(last.start, start, last.stamp);
-            Next { start, end: last.end, again: true, probe: false }
+            // The last segment is what is left after full ones.
+            let before = self.bytes_of(&last).saturating_sub(1) / self.mss * self.mss;
+            self.board.split(last.start + before);
+            Next { start: last.start + before, end: last.end, again: true, probe: false }
         };
         if !self.send_data(cx, link, next) {
             return false;
@@ -353,26 +359,20 @@ impl Connection {
         }
         self.limits.window_full = false;
         let lost = self.board.first_lost().filter(|_| !self.sends_new_data_first());
-        // A SYN-ACK that is not acknowledged yet is no part of the window.
-        let in_flight = self.in_flight() - u64::from(self.una == FIRST).min(self.in_flight());
+        // A SYN-ACK that is not acknowledged yet is no part of the window, and a FIN has no byte.
+        let controls = u64::from(self.una == FIRST) + u64::from(self.nxt > self.sending.end());
+        let in_flight = self.in_flight().saturating_sub(controls);
         let quota = self.window.cwnd.saturating_sub(in_flight);
         let goal = self.tso_goal();
         let next = match lost {
             Some(lost) => {
                 // Without SACK, a partial acknowledgment always repeats the first segment (RFC 6582, 3.2).
                 let partial = !self.sack_ok && lost.start == self.una;
-                if quota < self.mss.min(lost.len()) && in_flight > 0 && !partial {
+                if quota < self.mss.min(self.bytes_of(&lost).max(1)) && in_flight > 0 && !partial {
                     self.hold.is_held = false;
                     return None;
                 }
-                let most = (quota / self.mss).max(1) * self.mss;
-                let record = self.sending.next_record_end(lost.start).unwrap_or(u64::MAX);
-                Next {
-                    start: lost.start,
-                    end: lost.end.min(lost.start + most.min(goal)).min(record),
-                    again: true,
-                    probe: false,
-                }
+                self.resend(&lost, ((quota / self.mss).max(1) * self.mss).min(goal))
             }
             None => match self.next_new(cx, quota, goal) {
                 Some(next) => next,
@@ -389,6 +389,20 @@ impl Connection {
         }
         self.timers.release = None;
         Some(next)
+    }
+
+    /// The bytes of a record, without a FIN: that has a sequence number, but no place in a segment.
+    pub(super) fn bytes_of(&self, record: &Record) -> u64 {
+        record.end.min(self.sending.end()).saturating_sub(record.start)
+    }
+
+    /// The first bytes of a lost record again, at most `most`, and its FIN with the last one.
+    fn resend(&self, lost: &Record, most: u64) -> Next {
+        let bytes_end = lost.start + self.bytes_of(lost);
+        let record = self.sending.next_record_end(lost.start).unwrap_or(u64::MAX);
+        let end = bytes_end.min(lost.start + most).min(record);
+        let end = if end == bytes_end { lost.end } else { end };
+        Next { start: lost.start, end, again: true, probe: false }
     }
 
     /// New bytes: limited by the congestion window, the peer's window, and Nagle's algorithm.
@@ -570,7 +584,8 @@ impl Connection {
         self.recovery.prr_out += bytes;
         if next.again {
             self.board.resent(next.start, next.end, stamp);
-            self.note_retransmission(cx.now, bytes);
+            let payload = next.end.min(self.sending.end()).saturating_sub(next.start);
+            self.note_retransmission(cx.now, bytes, payload);
             if !matches!(self.timers.retransmit, Some((Kind::Reordering, _))) {
                 self.arm_retransmission(cx.now);
             }

@@ -162,11 +162,13 @@ impl Connection {
 
     /// A segment that was sent once was delivered after later ones: how far apart they are, as Linux counts it.
     fn note_reordering(&mut self) {
+        let bytes_end = self.sending.end();
         let Recovery { state, undo_marker, rack, .. } = &mut self.recovery;
         let lowest = core::mem::take(&mut rack.lowest);
         // After a timeout everything is lost, so nothing can be told from the order.
         if lowest > 0 && (*state != CaState::Loss || undo_marker.is_some()) {
-            let distance = (rack.fack - lowest).div_ceil(self.mss).min(MAX_REORDERING);
+            let bytes = rack.fack.min(bytes_end).saturating_sub(lowest);
+            let distance = bytes.div_ceil(self.mss).min(MAX_REORDERING);
             self.counts.reordering = self.counts.reordering.max(distance);
             self.counts.reord_seen += 1;
         }
@@ -179,9 +181,11 @@ impl Connection {
         for (number, &(start, end)) in list.iter().enumerate() {
             // RFC 2883, 4: a first block below the acknowledgment, or within the second, reports a duplicate.
             let inside = list.get(1).is_some_and(|second| start >= second.0 && end <= second.1);
+            // Some receivers report the bytes of a segment without its FIN.
+            let before_fin = end == self.sending.end() && end < self.nxt;
             if number == 0 && start < end && (end <= ack || (start < ack && !inside) || inside) {
                 acked.dsack = true;
-                self.note_dsack(end - start);
+                self.note_dsack(end - start + u64::from(before_fin));
                 continue;
             }
             // Attack: blocks outside what is outstanding, or with exchanged ends.
@@ -189,6 +193,9 @@ impl Connection {
                 continue;
             }
             let Connection { board, rate, recovery, .. } = self;
+            if before_fin {
+                board.split(end);
+            }
             board.sack(start, end, self.mss, |record| {
                 deliver(recovery, rate, now, &record, acked);
             });
@@ -361,8 +368,8 @@ impl Connection {
     /// Marks the first segment lost.
     fn lose_first(&mut self) {
         let Some(first) = self.board.first().filter(|first| first.fate == Fate::InFlight) else { return };
-        if first.len() > self.mss {
-            self.board.resent(first.start, first.start + self.mss, first.stamp);
+        if self.bytes_of(&first) > self.mss {
+            self.board.split(first.start + self.mss);
         }
         let before = self.board.lost_bytes;
         self.board.mark(first.start, Fate::Lost);
@@ -623,13 +630,13 @@ impl Connection {
         }
     }
 
-    /// A retransmission of `bytes` is sent.
-    pub(super) fn note_retransmission(&mut self, now: u64, bytes: u64) {
+    /// A retransmission of `bytes` is sent, of which `payload` are no FIN.
+    pub(super) fn note_retransmission(&mut self, now: u64, bytes: u64, payload: u64) {
         let stamp = self.timestamp(now);
         self.recovery.retrans_stamp.get_or_insert(stamp);
         self.recovery.undo_retrans += bytes as i64;
-        self.counts.retrans += bytes.div_ceil(self.mss);
-        self.counts.bytes_retrans += bytes;
+        self.counts.retrans += payload.div_ceil(self.mss).max(1);
+        self.counts.bytes_retrans += payload;
     }
 }
 

@@ -388,7 +388,7 @@ impl Scoreboard {
     }
 
     /// Makes a record end at `at`, if one covers it.
-    fn split(&mut self, at: u64) {
+    pub(crate) fn split(&mut self, at: u64) {
         if let Some(records) = &self.memory
             && !records.order.is_empty()
         {

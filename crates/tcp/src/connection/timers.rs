@@ -154,7 +154,7 @@ impl Connection {
             && !self.board.is_empty();
         self.arm_retransmission(cx.now);
         if let (true, Some((Kind::Timeout, timeout))) = (permitted, self.timers.retransmit) {
-            let one = self.nxt - self.una <= self.mss;
+            let one = self.nxt.min(self.sending.end()).saturating_sub(self.una) <= self.mss;
             let at = cx.now + self.rtt.probe_timeout(one);
             self.timers.retransmit = Some((Kind::Probe, at.min(timeout)));
         }
