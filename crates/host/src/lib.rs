@@ -71,7 +71,8 @@ pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, tr
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
 pub use tap::{
-    TAP_HEAD, TAP_HEADER, TapFault, TapSettings, namespace_path, open_tap, tap_knows_uso, tap_read, tap_write,
+    TAP_HEAD, TAP_HEADER, TAP_PIECES, TapFault, TapSettings, namespace_path, open_tap, tap_knows_uso,
+    tap_read, tap_write,
 };
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};

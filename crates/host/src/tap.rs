@@ -17,7 +17,7 @@ pub const TAP_HEADER: usize = 10;
 /// Largest number of leading bytes of a frame from our own memory, in addition to its pieces.
 pub const TAP_HEAD: usize = 64;
 /// Largest number of pieces of a frame after its head.
-const PIECES: usize = 72;
+pub const TAP_PIECES: usize = 72;
 /// Maximum number of queues of an interface (the kernel's MAX_TAP_QUEUES).
 const QUEUES: u16 = 256;
 
@@ -314,12 +314,12 @@ pub fn tap_write(
 ) -> Result<(), TapFault> {
     let mut start = [0; TAP_HEADER + TAP_HEAD];
     let len = TAP_HEADER + head.len();
-    if head.len() > TAP_HEAD || tail.len() > PIECES {
+    if head.len() > TAP_HEAD || tail.len() > TAP_PIECES {
         return Err(TapFault::Refused);
     }
     start[..TAP_HEADER].copy_from_slice(header);
     start[TAP_HEADER..len].copy_from_slice(head);
-    let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; PIECES + 1];
+    let mut pieces = [const { MaybeUninit::<libc::iovec>::uninit() }; TAP_PIECES + 1];
     pieces[0].write(libc::iovec { iov_base: start.as_mut_ptr().cast(), iov_len: len });
     for (piece, span) in pieces[1..].iter_mut().zip(tail) {
         let iov_base = std::ptr::with_exposed_provenance_mut(span.address());

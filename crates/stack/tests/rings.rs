@@ -8,8 +8,8 @@ use ringway_mem::Span;
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Consumer, Geometry, Hello, Producer, RX, RingMemory, TX};
-use ringway_stack::{Config, Device, Network, RingDevice, RingOptions, TcpListener, TcpStream};
-use ringway_tcp::Transmit;
+use ringway_stack::{Config, Device, Network, RingDevice, RingOptions, StoredBytes, TcpListener, TcpStream};
+use ringway_tcp::{PIECES, Transmit};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -177,6 +177,49 @@ fn bytes_without_a_buffer_are_copied() {
     assert!(ports[0].named > 0);
 }
 
+/// Pieces of a frame: some in the ring's memory, as many bytes of others between them; and all of the frame's bytes.
+fn pieces<'a>(count: usize, stored: &'a [StoredBytes], own: &'a [u8]) -> (Vec<Span<'a>>, Vec<u8>) {
+    let headers = std::iter::repeat_n(0xee, 114);
+    let of = |number: usize| match stored.get(number / 2).filter(|_| number.is_multiple_of(2)) {
+        Some((source, _)) => source.span(0..1100 + number),
+        None => Span::of(&own[number..2 * number + 1]),
+    };
+    let spans: Vec<_> = (0..count).map(of).collect();
+    let mut frame: Vec<u8> = headers.collect();
+    for span in &spans {
+        let at = frame.len();
+        frame.resize(at + span.len(), 0);
+        span.read(&mut frame[at..]);
+    }
+    (spans, frame)
+}
+
+#[test]
+fn frames_of_many_pieces_are_sent_whole() {
+    let own: Vec<u8> = (0..100).collect();
+    let (mut device, mut port) = port("pieces", large(16));
+    let stored: Vec<_> = (0..12).map(|number| device.store(&[number; 8192]).unwrap()).collect();
+    for count in [1, 9, PIECES] {
+        let (spans, sent) = pieces(count, &stored, &own);
+        assert!(device.frame(Default::default(), &sent[..114], &spans));
+        device.flush().unwrap();
+        let mut frame = vec![0; 1 << 16];
+        let received = port.from.pop(&port.memory, &mut frame).unwrap().unwrap();
+        assert!(frame[..received.len] == sent[..], "{count} pieces");
+        port.from.publish(&port.memory);
+    }
+    let (mut one, two, _pipe) = pipe("pieces-pipe", large(0));
+    let mut two = RingDevice::from(two);
+    for count in [1, 9, PIECES] {
+        let (spans, sent) = pieces(count, &[], &own);
+        assert!(one.frame(Default::default(), &sent[..114], &spans));
+        one.flush().unwrap();
+        let mut frame = vec![0; 1 << 16];
+        let len = two.receive().unwrap().unwrap().read(&mut frame);
+        assert!(frame[..len] == sent[..], "{count} pieces");
+    }
+}
+
 #[test]
 fn a_buffer_is_used_again_when_nobody_needs_it_and_its_frame_was_read() {
     let (mut device, mut port) = port("again", large(4));
@@ -237,11 +280,10 @@ fn buffers_are_not_requested_where_slots_are_too_small_for_them() {
     assert_eq!(extra("own", RingOptions { extra: 5, ..small }), 5, "the program's choice");
 }
 
-#[test]
-fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
-    let (listener, mut pipe) = (bind("pipe"), Pipe::new(Geometry::default()));
+/// The two ends of a pipe.
+fn pipe(name: &str, options: RingOptions) -> (RingDevice, Ring, Pipe) {
+    let (listener, mut pipe) = (bind(name), Pipe::new(Geometry::default()));
     let path = PathBuf::from(listener.path());
-    let options = RingOptions { slots: [64, 64], ..large(0) };
     let device = std::thread::spawn({
         let path = path.clone();
         move || RingDevice::connect_with(&path, options)
@@ -251,7 +293,12 @@ fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
     let other = std::thread::spawn(move || Ring::connect_with(&path, options, Some(BOUND)));
     let (newcomer, hello) = accept(&listener);
     pipe.join(newcomer, hello).unwrap();
-    let (mut device, mut other) = (device.join().unwrap().unwrap(), other.join().unwrap().unwrap());
+    (device.join().unwrap().unwrap(), other.join().unwrap().unwrap(), pipe)
+}
+
+#[test]
+fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
+    let (mut device, mut other, _pipe) = pipe("pipe", RingOptions { slots: [64, 64], ..large(0) });
     assert_eq!((other.kind(), other.tx.slots(), other.rx.slots()), (RingKind::Pipe, 64, 64));
     // The other end returns each frame without a copy: it exchanges the buffers of a slot that it received and of one
     // that it sends.

@@ -84,6 +84,7 @@ mod timer;
 mod trace;
 mod udp;
 
+pub use connection::buffer::PIECES;
 pub use connection::shared::Source;
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
 pub use net::route::{Cidr, CidrError};

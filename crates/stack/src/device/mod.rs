@@ -4,6 +4,8 @@ mod lending;
 mod pair;
 mod ring;
 mod tap;
+#[cfg(test)]
+mod tests;
 
 pub use pair::{Pair, pair};
 pub use ring::RingDevice;

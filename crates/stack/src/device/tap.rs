@@ -3,10 +3,14 @@
 use super::{Device, DeviceError, Received};
 use arrayvec::ArrayVec;
 use ringway_frame::{LARGEST, Needs, Offload};
-use ringway_host::{TAP_HEAD, TAP_HEADER, TapFault, TapSettings, open_tap, tap_read, tap_write};
+use ringway_host::{TAP_HEAD, TAP_HEADER, TAP_PIECES, TapFault, TapSettings, open_tap, tap_read, tap_write};
 use ringway_mem::{Span, SpanMut};
-use ringway_tcp::Transmit;
+use ringway_tcp::{PIECES, Transmit};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The pieces of a frame after its head: the rest of its headers, and its payload.
+const TAIL: usize = 1 + PIECES;
+const _: () = assert!(TAIL <= TAP_PIECES);
 
 /// One queue of a TAP interface. The kernel takes frames without checksums and segmentation; it leaves them
 /// out of its own if the interface has offloads.
@@ -26,15 +30,23 @@ impl TapDevice {
     /// If the interface can't be created so.
     pub fn open(settings: &TapSettings) -> Result<TapDevice, DeviceError> {
         let queue = open_tap(settings)?.into_iter().next().ok_or(DeviceError::Removed)?;
-        Ok(TapDevice { queue, buffer: vec![0; TAP_HEADER + LARGEST as usize], pending: true, error: None })
+        Ok(TapDevice::of(queue))
+    }
+
+    /// A queue that is open, or a datagram socket in its place.
+    pub(super) fn of(queue: OwnedFd) -> TapDevice {
+        TapDevice { queue, buffer: vec![0; TAP_HEADER + LARGEST as usize], pending: true, error: None }
     }
 }
 
 impl Transmit for TapDevice {
     fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         let (head, rest) = headers.split_at(headers.len().min(TAP_HEAD));
-        let tail: ArrayVec<Span<'_>, 8> =
-            std::iter::once(Span::of(rest)).chain(payload.iter().copied()).take(8).collect();
+        let mut tail = ArrayVec::<Span<'_>, TAIL>::from_iter([Span::of(rest)]);
+        if tail.try_extend_from_slice(payload).is_err() {
+            // More pieces than the stack makes. Without some of them it would be another frame.
+            return true;
+        }
         // Other faults lose the frame, as a wire would: the interface is down, or the kernel has no memory.
         if tap_write(self.queue.as_fd(), &offload.to_bytes(), head, &tail) == Err(TapFault::Gone) {
             self.error = Some(DeviceError::Removed);

@@ -27,8 +27,9 @@ const RECORDS: usize = 1024;
 /// SACK blocks that fit into a header without other options.
 pub(crate) const SACK_BLOCKS: usize = 4;
 
-/// Pieces of a frame's payload: 64 KB in buffers of 4 KB, and some more. A frame ends where it would have more.
-pub(crate) const PIECES: usize = 24;
+/// Most pieces of a frame's payload (see [`crate::Transmit::frame`]): 64 KB in buffers of 4 KB, and some more. A frame
+/// ends where it would have more.
+pub const PIECES: usize = 24;
 /// A part of a send buffer.
 pub(crate) type Pieces<'a> = ArrayVec<Span<'a>, PIECES>;
 

@@ -26,7 +26,8 @@ const GSO: [u8; 3] = [1, 4, 0x80];
 
 /// Where a stack puts frames.
 pub trait Transmit {
-    /// Takes a frame, which is in pieces: headers, and a payload that others may change. Its metadata has only
+    /// Takes a frame, which is in pieces: headers, and a payload that others may change, of at most
+    /// [`crate::PIECES`]. Its metadata has only
     /// offloads that the interface supports. `false`: there is no room, and the stack keeps the frame for the next
     /// call of [`crate::Stack::transmit`].
     fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool;
