@@ -64,6 +64,12 @@ pub struct Settings {
     pub tcp_synack_retries: u32,
     /// Timeouts after which an established connection is given up.
     pub tcp_retries2: u32,
+    /// The same for a connection that its program has closed; 0: eight. Such a connection also ends, as in Linux, when
+    /// the time between two retransmissions, or two probes of a closed window, reaches two minutes.
+    pub tcp_orphan_retries: u32,
+    /// Connections that their programs have closed, at most half of `max_sockets`. Beyond that the oldest ones end: those
+    /// in TIME-WAIT first, then those whose peers have not taken everything, which are reset.
+    pub tcp_max_orphans: usize,
     /// Path MTU discovery by probes (RFC 4821): 0 never, 1 after repeated timeouts, 2 always.
     pub tcp_mtu_probing: u8,
     /// The segment size that it begins with.
@@ -147,6 +153,9 @@ impl Default for Settings {
             tcp_syn_retries: 6,
             tcp_synack_retries: 5,
             tcp_retries2: 15,
+            tcp_orphan_retries: 0,
+            // Linux's `tcp_max_orphans` and `tcp_max_tw_buckets` on a machine with 8 GB.
+            tcp_max_orphans: 65_536,
             tcp_mtu_probing: 0,
             tcp_base_mss: 1024,
             tcp_mtu_probe_floor: 48,

@@ -49,3 +49,21 @@ impl UdpSocket {
         self.refused || !self.received.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_nobody_reads_are_bounded() {
+        let from: SocketAddr = ([10, 0, 0, 2], 9).into();
+        for len in [0, 1, 1000, 65_507] {
+            let mut socket = UdpSocket::new(([10, 0, 0, 1], 7).into());
+            let bytes = alloc::vec![1; len];
+            let kept = (0..10_000).filter(|_| socket.push(from, &bytes)).count();
+            assert_eq!((kept, socket.dropped), (RMEM / (len + OVERHEAD), 10_000 - kept as u64));
+            while socket.pop().is_some() {}
+            assert_eq!(socket.held, 0);
+        }
+    }
+}

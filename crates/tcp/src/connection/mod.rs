@@ -542,6 +542,11 @@ impl Connection {
         !self.fin_queued && self.state != State::Closed
     }
 
+    /// Whether its program has closed the socket.
+    pub(crate) fn is_orphan(&self) -> bool {
+        !self.owned && self.listener.is_none()
+    }
+
     /// The reset that tells the peer that the connection is aborted (RFC 9293, 3.10.5).
     pub(crate) fn abort_reset(&self, now: u64) -> Option<Reset> {
         let told = matches!(

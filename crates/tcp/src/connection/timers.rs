@@ -1,8 +1,12 @@
 //! Timers of a connection: retransmission, probes, delayed acknowledgments, keepalive, TIME-WAIT.
 
+use super::rtt::TCP_RTO_MAX;
 use super::{Connection, ConnectionError, Context, State};
 use crate::congestion::State as CaState;
 use crate::settings::SECOND;
+
+/// Timeouts of a closed connection, more than a hundred seconds with the shortest one (Linux's `tcp_orphan_retries`).
+const ORPHAN_RETRIES: u32 = 8;
 
 /// What the retransmission timer stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +106,10 @@ impl Connection {
     /// Whether the peer has been silent for too long.
     fn is_given_up(&mut self, cx: &Context<'_>, tries: u32) -> bool {
         let since = *self.timers.unanswered_since.get_or_insert(cx.now);
+        // Attack: a peer that answers the probes of its closed window keeps the bytes of a closed connection.
+        if self.is_orphan() && self.is_synchronized() && self.rtt.rto() >= TCP_RTO_MAX {
+            return true;
+        }
         if self.options.tcp_user_timeout > 0 && self.state != State::SynSent {
             return cx.now - since >= self.options.tcp_user_timeout;
         }
@@ -109,6 +117,8 @@ impl Connection {
             State::SynSent if self.options.tcp_syncnt > 0 => self.options.tcp_syncnt,
             State::SynSent => cx.settings.tcp_syn_retries,
             State::SynReceived => cx.settings.tcp_synack_retries,
+            _ if self.is_orphan() && cx.settings.tcp_orphan_retries == 0 => ORPHAN_RETRIES,
+            _ if self.is_orphan() => cx.settings.tcp_orphan_retries,
             _ => cx.settings.tcp_retries2,
         };
         tries > most
@@ -174,13 +184,13 @@ impl Connection {
             return;
         }
         self.timers.probes += 1;
-        // A peer that answers probes with a closed window may do so forever (RFC 9293, 3.8.6.1); each answer
-        // sets `probes` to 0.
+        self.rtt.back_off();
+        // A peer that answers probes with a closed window may do so forever (RFC 9293, 3.8.6.1), while the program has
+        // the socket; each answer sets `probes` to 0.
         if self.is_given_up(cx, self.timers.probes) {
             return self.end_with(Some(ConnectionError::TimedOut));
         }
         self.timers.probe = Some(Probe::Alive);
-        self.rtt.back_off();
         self.arm_window_probe(cx.now);
     }
 

@@ -8,6 +8,7 @@ mod in_place;
 mod input;
 mod listen;
 mod neighbors;
+mod orphans;
 mod output;
 mod sockets;
 
@@ -99,6 +100,8 @@ pub struct Statistics {
     pub icmp_in_errors: u64,
     pub out_of_window_icmps: u64,
     pub limited: u64,
+    /// Closed connections that ended since there were more than `tcp_max_orphans`.
+    pub orphans_ended: u64,
     /// How often `tcp_mem` was reached, and segments that were dropped since its last value was.
     pub memory_pressures: u64,
     pub memory_dropped: u64,
@@ -174,6 +177,8 @@ pub struct Stack {
     spare: VecDeque<(u32, u64, u64)>,
     /// Frames to own addresses, and their interfaces; [`Stack::transmit`] receives them.
     looped: VecDeque<(usize, Vec<u8>, Offload)>,
+    /// Connections that their programs have closed, and their generations, in this order. Some have ended since.
+    orphans: VecDeque<(u32, u32)>,
     reassembly: Reassembly,
     challenges: Challenges,
     memory: Memory,
@@ -207,6 +212,7 @@ impl Stack {
             events: VecDeque::new(),
             spare: VecDeque::new(),
             looped: VecDeque::new(),
+            orphans: VecDeque::new(),
             challenges: Challenges::default(),
             memory: Memory::default(),
             cookies: Cookies::default(),

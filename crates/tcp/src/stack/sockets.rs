@@ -462,6 +462,7 @@ impl Stack {
                     self.abort_index(id.index);
                 } else {
                     self.touch(id.index);
+                    self.add_orphan(id.index);
                 }
             }
         }
