@@ -583,6 +583,7 @@ fn figure(info: &TcpInfo, field: &str) -> Option<u64> {
         "unacked" => info.tcpi_unacked,
         "delivered" => info.tcpi_delivered,
         "reordering" => info.tcpi_reordering,
+        "rto" => info.tcpi_rto / MS,
         "retransmits" => info.tcpi_retransmits.into(),
         "probes" => info.tcpi_probes.into(),
         "total_retrans" => info.tcpi_total_retrans,

@@ -105,6 +105,12 @@ impl Congestion for Cubic {
             self.epoch += idle;
         }
     }
+
+    fn on_standstill(&mut self, now: u64, time: u64) {
+        if self.epoch != 0 {
+            self.epoch = (self.epoch + time).min(now);
+        }
+    }
 }
 
 /// The integer cube root.

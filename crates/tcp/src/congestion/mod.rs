@@ -122,6 +122,9 @@ pub trait Congestion: Debug + Send {
     /// The application sends again after everything was acknowledged, and nothing was sent for `idle`.
     fn on_restart(&mut self, _now: u64, _window: &mut Window, _idle: u64) {}
 
+    /// Nobody called the stack for some time until `now`.
+    fn on_standstill(&mut self, _now: u64, _time: u64) {}
+
     /// The window after a reduction turned out to be unnecessary.
     fn undo_cwnd(&mut self, window: &Window) -> u64 {
         window.cwnd.max(window.prior_cwnd)

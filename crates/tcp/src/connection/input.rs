@@ -57,6 +57,7 @@ impl Segment<'_> {
 impl Connection {
     /// Processes a segment; returns the reset to answer with.
     pub(crate) fn segment(&mut self, cx: &mut Context<'_>, segment: &Segment<'_>) -> Option<Reset> {
+        self.skip_standstill(cx);
         self.counts.segs_in += 1;
         self.counts.data_segs_in += u64::from(!segment.payload.is_empty());
         self.ecn.seen |= segment.ect;

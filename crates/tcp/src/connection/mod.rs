@@ -19,6 +19,7 @@ mod recovery;
 mod rtt;
 mod scoreboard;
 pub(crate) mod shared;
+pub(crate) mod standstill;
 mod timers;
 mod tuning;
 
@@ -44,6 +45,7 @@ use recovery::Recovery;
 use rtt::Rtt;
 use scoreboard::Scoreboard;
 use shared::Source;
+use standstill::Standstill;
 use timers::Timers;
 use tuning::Tuning;
 
@@ -98,6 +100,7 @@ pub(crate) struct Context<'a> {
     pub settings: &'a Settings,
     pub challenges: &'a mut Challenges,
     pub memory: &'a mut Memory,
+    pub standstill: Standstill,
 }
 
 /// Limits challenge ACKs (RFC 5961, 10). Attack: spoofed segments would make a host flood its peer.

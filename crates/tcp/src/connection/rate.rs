@@ -110,8 +110,9 @@ impl Rate {
         }
     }
 
-    /// Finishes a sample. Intervals below the minimum round-trip time are errors of measurement.
-    pub(crate) fn finish(&mut self, sample: &mut RateSample, min_rtt: Option<u64>) {
+    /// Finishes a sample. Intervals below the minimum round-trip time are errors of measurement, and so are those that
+    /// begin before the end of a standstill.
+    pub(crate) fn finish(&mut self, sample: &mut RateSample, min_rtt: Option<u64>, resumed_at: u64) {
         if self.app_limited != 0 && self.delivered > self.app_limited {
             self.app_limited = 0;
         }
@@ -121,7 +122,7 @@ impl Rate {
         sample.lost = self.lost - sample.prior_lost;
         let acked = self.delivered_at.saturating_sub(sample.prior_at);
         let interval = sample.send_interval.max(acked);
-        if interval > 0 && interval >= min_rtt.unwrap_or(0) {
+        if interval > 0 && interval >= min_rtt.unwrap_or(0) && sample.prior_at >= resumed_at {
             sample.delivered = self.delivered - sample.prior_delivered;
             sample.interval = interval;
         }

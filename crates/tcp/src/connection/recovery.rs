@@ -104,7 +104,7 @@ impl Connection {
         let lost_before = self.rate.lost;
         self.recovery.echo = segment.options.timestamps.map_or(0, |(_, ecr)| ecr);
         if self.sack_ok {
-            self.process_sack(cx.now, segment, ack, &mut acked);
+            self.process_sack(cx, segment, ack, &mut acked);
         }
         if ack > self.una {
             self.advance(cx, ack, &mut acked);
@@ -174,7 +174,7 @@ impl Connection {
         }
     }
 
-    fn process_sack(&mut self, now: u64, segment: &Segment<'_>, ack: u64, acked: &mut Acked) {
+    fn process_sack(&mut self, cx: &Context<'_>, segment: &Segment<'_>, ack: u64, acked: &mut Acked) {
         let blocks = &segment.options.sack;
         let offsets = |&(start, end): &(u32, u32)| (self.offset(start), self.offset(end));
         let list: arrayvec::ArrayVec<(u64, u64), 4> = blocks.iter().map(offsets).collect();
@@ -197,7 +197,7 @@ impl Connection {
                 board.split(end);
             }
             board.sack(start, end, self.mss, |record| {
-                deliver(recovery, rate, now, &record, acked);
+                deliver(recovery, rate, cx, &record, acked);
             });
         }
         self.note_reordering();
@@ -216,7 +216,7 @@ impl Connection {
         let Connection { board, rate, recovery, .. } = self;
         board.acknowledge(ack, |record| {
             if record.fate != Fate::Sacked {
-                deliver(recovery, rate, cx.now, &record, acked);
+                deliver(recovery, rate, cx, &record, acked);
             }
         });
         self.note_reordering();
@@ -243,7 +243,9 @@ impl Connection {
         if let (None, true, Some((_, ecr))) = (rtt, acked.advanced && self.ts_ok, segment.options.timestamps)
         {
             let age = self.timestamp(cx.now).wrapping_sub(ecr);
-            rtt = (ecr != 0 && age < 1 << 20).then(|| u64::from(age).max(1) * MS);
+            let measured = u64::from(age).max(1) * MS;
+            let spans = cx.now.saturating_sub(measured) < cx.standstill.end;
+            rtt = (ecr != 0 && age < 1 << 20 && !spans).then_some(measured);
         }
         if let Some(rtt) = rtt {
             self.rtt.sample(cx.now, rtt, cx.settings.tcp_rto_min);
@@ -546,7 +548,7 @@ impl Connection {
 
     /// Sets the window: the controller's, or PRR's during a reduction.
     fn control_congestion(&mut self, cx: &mut Context<'_>, acked: &mut Acked) {
-        self.rate.finish(&mut acked.sample, self.rtt.min());
+        self.rate.finish(&mut acked.sample, self.rtt.min(), cx.standstill.end);
         if acked.ece {
             acked.sample.delivered_ce = acked.sample.acked_sacked;
             self.rate.delivered_ce += acked.sample.acked_sacked;
@@ -641,13 +643,23 @@ impl Connection {
 }
 
 /// Counts a record as delivered.
-fn deliver(recovery: &mut Recovery, rate: &mut super::Rate, now: u64, record: &Record, acked: &mut Acked) {
-    rate.delivered(now, &record.stamp, record.len(), record.end, &mut acked.sample);
-    let rtt = now.saturating_sub(record.stamp.sent_at);
+fn deliver(
+    recovery: &mut Recovery,
+    rate: &mut super::Rate,
+    cx: &Context<'_>,
+    record: &Record,
+    acked: &mut Acked,
+) {
+    rate.delivered(cx.now, &record.stamp, record.len(), record.end, &mut acked.sample);
+    // What was sent before a standstill may have been acknowledged at any time in it.
+    let spans = record.stamp.sent_at < cx.standstill.end;
+    let rtt = cx.now.saturating_sub(record.stamp.sent_at.max(cx.standstill.end));
     let rack = &mut recovery.rack;
     if !record.retransmitted {
         acked.original |= record.end <= recovery.high_seq;
-        acked.rtt = Some(acked.rtt.map_or(rtt, |least: u64| least.min(rtt)));
+        if !spans {
+            acked.rtt = Some(acked.rtt.map_or(rtt, |least: u64| least.min(rtt)));
+        }
         if record.end < rack.fack {
             rack.reordering_seen |= record.fate != Fate::Lost;
             rack.lowest = if rack.lowest == 0 { record.start } else { rack.lowest.min(record.start) };

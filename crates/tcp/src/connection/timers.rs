@@ -52,6 +52,8 @@ pub(crate) struct Timers {
     pub unanswered_since: Option<u64>,
     /// The timestamp of the first SYN.
     pub opened: u32,
+    /// Milliseconds of standstills that are taken into account.
+    pub stood_still: u32,
 }
 
 impl Timers {
@@ -71,6 +73,7 @@ impl Timers {
 impl Connection {
     /// Handles the timers that are due.
     pub(crate) fn expire(&mut self, cx: &mut Context<'_>) {
+        self.skip_standstill(cx);
         let due = |at: Option<u64>| at.is_some_and(|at| at <= cx.now);
         if due(self.timers.release) {
             self.timers.release = None;

@@ -337,6 +337,19 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_are_overdue_are_sent_once() {
+        let mut neighbors = Neighbors::new(4);
+        neighbors.lookup(0, address(1), Rank::Used);
+        // Nobody called for an hour: the address has not been silent so long.
+        for number in [1, 2] {
+            let expired = neighbors.expire(number * 3600 * SECOND);
+            assert_eq!((expired.ask, expired.failed), (vec![address(1)], vec![]));
+            assert_eq!(neighbors.due(), Some(number * 3600 * SECOND + RETRANS));
+        }
+        assert_eq!(neighbors.expire(3 * 3600 * SECOND).failed, [address(1)]);
+    }
+
+    #[test]
     fn an_entry_is_replaced_by_one_of_a_higher_rank() {
         let mut neighbors = Neighbors::new(2);
         assert_eq!(neighbors.learn(0, address(1), UNASKED), None);

@@ -36,7 +36,7 @@ impl Interface {
 impl Stack {
     /// Has an interface configure its IPv6 addresses by itself: a link-local one, and others that routers advertise.
     pub fn enable_slaac(&mut self, now: u64, interface: usize) {
-        self.now = self.now.max(now);
+        self.advance(now);
         let delay = self.random.below(SECOND);
         if let Some(port) = self.interfaces.get_mut(interface) {
             port.slaac = Some(Box::new(Slaac::new(self.now, port.mac, delay)));
@@ -45,7 +45,7 @@ impl Stack {
 
     /// Has an interface get its IPv4 address from a DHCP server.
     pub fn enable_dhcp(&mut self, now: u64, interface: usize) {
-        self.now = self.now.max(now);
+        self.advance(now);
         let seed = self.random.next() ^ self.secret.hash(&[9]);
         if let Some(port) = self.interfaces.get_mut(interface) {
             port.dhcp = Some(Box::new(Dhcp::new(self.now, port.mac, seed)));

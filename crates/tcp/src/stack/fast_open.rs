@@ -101,6 +101,7 @@ impl Stack {
             settings: &self.settings,
             challenges: &mut self.challenges,
             memory: &mut self.memory,
+            standstill: self.standstill,
         };
         connection.accept_fast_open(&mut cx, segment);
     }

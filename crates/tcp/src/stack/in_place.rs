@@ -63,7 +63,7 @@ impl Stack {
         reader: Option<&mut Reader<'_>>,
     ) -> bool {
         let Some((packet, index)) = self.in_place(interface, head, rest, offload) else { return false };
-        self.now = self.now.max(now);
+        self.advance(now);
         self.statistics.frames_in += 1;
         self.statistics.in_place += 1;
         match reader.filter(|reader| !reader.is_full() && reader.socket.index == index) {

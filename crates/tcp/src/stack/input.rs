@@ -35,7 +35,7 @@ pub(super) struct Arrival {
 impl Stack {
     /// Receives one frame.
     pub fn receive(&mut self, now: u64, interface: usize, frame: &[u8], offload: Offload) {
-        self.now = self.now.max(now);
+        self.advance(now);
         self.input(interface, frame, offload, false);
     }
 

@@ -204,6 +204,7 @@ impl Stack {
             settings: &self.settings,
             challenges: &mut self.challenges,
             memory: &mut self.memory,
+            standstill: self.standstill,
         };
         connection.send_cookie(&mut cx, &mut link);
         for (frame, _) in frames.iter() {

@@ -15,6 +15,7 @@ mod sockets;
 pub use in_place::Reader;
 pub use sockets::{Accepted, SocketError};
 
+use crate::connection::standstill::Standstill;
 use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
 use crate::demux::Demux;
 use crate::hash::{Random, Secret};
@@ -40,7 +41,7 @@ use ringway_wire::MacAddress;
 /// Frames that wait for room on one interface: answers of ARP, ICMP and resets, and datagrams. Attack: requests
 /// that are answered faster than the answers leave; further ones are dropped and counted.
 const QUEUE: usize = 1024;
-/// Sockets that are served in one call of [`Stack::transmit`].
+/// Sockets that are served in one call of [`Stack::transmit`] or [`Stack::expire`].
 const TURNS: usize = 4096;
 /// How long an empty buffer of an idle connection keeps its memory, and a receive buffer what it does not use.
 const SPARE: u64 = crate::settings::SECOND;
@@ -184,6 +185,7 @@ pub struct Stack {
     memory: Memory,
     cookies: Cookies,
     port_counters: [u64; sockets::PORT_COUNTERS],
+    standstill: Standstill,
     /// ICMP errors and resets in this second.
     errors: (u64, u32),
     statistics: Statistics,
@@ -217,6 +219,7 @@ impl Stack {
             memory: Memory::default(),
             cookies: Cookies::default(),
             port_counters: [0; sockets::PORT_COUNTERS],
+            standstill: Standstill::default(),
             errors: (0, 0),
             statistics: Statistics::default(),
             scratch: Vec::new(),
@@ -300,10 +303,18 @@ impl Stack {
         self.next_deadline()
     }
 
+    /// Goes on to a time.
+    fn advance(&mut self, now: u64) {
+        self.standstill.note(self.now, self.timers.next(), now);
+        self.now = self.now.max(now);
+    }
+
     /// Handles the deadlines that have passed.
     pub fn expire(&mut self, now: u64) {
-        self.now = self.now.max(now);
-        while let Some(index) = self.timers.pop(self.now) {
+        self.advance(now);
+        // After a standstill all may be due: the next call handles the others.
+        for _ in 0..TURNS {
+            let Some(index) = self.timers.pop(self.now) else { break };
             self.with(index, |connection, cx| connection.expire(cx));
             // A connection that set a deadline in the past would be handled again and again.
             self.timers.postpone(index, self.now + 1);
@@ -315,9 +326,9 @@ impl Stack {
         if self.reassembly.due().is_some_and(|due| due <= self.now) {
             self.reassembly.expire(self.now);
         }
-        while let Some((index, _, progress)) =
-            self.spare.pop_front_if(|(_, since, _)| *since + SPARE <= self.now)
-        {
+        for _ in 0..TURNS {
+            let due = self.spare.pop_front_if(|(_, since, _)| *since + SPARE <= self.now);
+            let Some((index, _, progress)) = due else { break };
             self.slots[index as usize].spare = false;
             if let Some(Socket::Tcp(connection)) = &mut self.slots[index as usize].socket {
                 connection.age_spare();
@@ -359,7 +370,7 @@ impl Stack {
 
     /// Sends what can be sent on one interface.
     pub fn transmit(&mut self, now: u64, interface: usize, out: &mut dyn Transmit) {
-        self.now = self.now.max(now);
+        self.advance(now);
         let Some(port) = self.interfaces.get_mut(interface) else { return };
         while let Some(frame) = port.queue.front() {
             if !out.frame(Offload::default(), frame, &[]) {
@@ -414,6 +425,7 @@ impl Stack {
             settings: &self.settings,
             challenges: &mut self.challenges,
             memory: &mut self.memory,
+            standstill: self.standstill,
         };
         let before = connection.counts.segs_out;
         let progress = connection.transmit(&mut cx, &mut link);
@@ -462,6 +474,7 @@ impl Stack {
             settings: &self.settings,
             challenges: &mut self.challenges,
             memory: &mut self.memory,
+            standstill: self.standstill,
         };
         let result = call(connection, &mut cx);
         self.touch(index);
@@ -477,6 +490,7 @@ impl Stack {
             settings: &self.settings,
             challenges: &mut self.challenges,
             memory: &mut self.memory,
+            standstill: self.standstill,
         };
         if !slot.queued && connection.wants_transmit(&cx) {
             slot.queued = true;

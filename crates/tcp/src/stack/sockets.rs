@@ -176,7 +176,7 @@ impl Stack {
         mut local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<SocketId, SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         if local.ip().is_unspecified() && local.is_ipv4() == remote.is_ipv4() {
             local.set_ip(self.source_for(remote.ip())?);
         }
@@ -322,7 +322,7 @@ impl Stack {
         parts: impl IntoIterator<Item = Bytes<'a>>,
         more: bool,
     ) -> Result<usize, SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         let connection = self.connection(id)?;
         if let Some(error) = connection.error {
             return Err(error.into());
@@ -415,7 +415,7 @@ impl Stack {
     /// # Errors
     /// If the socket is not a connection.
     pub fn consume(&mut self, now: u64, id: SocketId, count: usize) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         self.connection(id)?;
         self.with(id.index, |connection, cx| connection.consume(cx, count));
         Ok(())
@@ -434,7 +434,7 @@ impl Stack {
     /// # Errors
     /// If the socket is not a connection.
     pub fn shutdown(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         self.connection_mut(id)?.shutdown();
         self.touch(id.index);
         Ok(())
@@ -445,7 +445,7 @@ impl Stack {
     /// # Errors
     /// If the handle is invalid.
     pub fn close(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         match self.socket(id)? {
             Socket::Listener(_) => self.close_listener(id.index),
             Socket::Udp(udp) => {
@@ -474,7 +474,7 @@ impl Stack {
     /// # Errors
     /// If the socket is not a connection.
     pub fn abort(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         self.connection_mut(id)?.owned = false;
         self.abort_index(id.index);
         Ok(())
@@ -552,7 +552,7 @@ impl Stack {
     /// # Errors
     /// If the socket is neither.
     pub fn set_options(&mut self, now: u64, id: SocketId, options: SocketOptions) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         if let Socket::Listener(_) = self.socket(id)? {
             self.listener_mut(id.index).ok_or(SocketError::BadSocket)?.options = options;
             return Ok(());
@@ -584,7 +584,7 @@ impl Stack {
         id: SocketId,
         algorithm: Algorithm,
     ) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         self.connection(id)?;
         let seed = self.random.next();
         self.with(id.index, |connection, cx| connection.set_congestion(cx, algorithm, seed));
@@ -653,7 +653,7 @@ impl Stack {
         bytes: &[u8],
         remote: SocketAddr,
     ) -> Result<(), SocketError> {
-        self.now = self.now.max(now);
+        self.advance(now);
         let Socket::Udp(udp) = self.socket(id)? else { return Err(SocketError::BadSocket) };
         let mut local = udp.local;
         if local.ip().is_unspecified() {

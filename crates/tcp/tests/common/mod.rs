@@ -111,6 +111,8 @@ pub struct Network {
     links: [Link<Flying>; 2],
     /// Hosts look for frames, and at their timers, at multiples of this time only; 0: at once.
     pub every: u64,
+    /// Until when a host stands still: frames wait, and no timer is looked at.
+    pub still: [u64; 2],
     dice: Dice,
     scratch: Frames,
 }
@@ -138,7 +140,7 @@ impl Network {
         let mut dice = Dice(seed | 1);
         let links = [0, 1].map(|from| Link::new(line.profile(&mut dice), seed << 1 | from).unwrap());
         let hosts = [host(1, settings.clone(), offloads), host(2, settings.clone(), offloads)];
-        Network { now: 0, hosts, links, every: 0, dice, scratch: Frames::default() }
+        Network { now: 0, hosts, links, every: 0, still: [0; 2], dice, scratch: Frames::default() }
     }
 
     /// Changes the direction from a host.
@@ -188,12 +190,15 @@ impl Network {
 
     /// Goes to the next event, at most to `until`. `false`: nothing happens until then.
     pub fn step(&mut self, until: u64) -> bool {
-        for from in 0..2 {
+        let (still, now) = (self.still, self.now);
+        for from in (0..2).filter(|from| still[*from] <= now) {
             self.hosts[from].expire(self.now);
             self.send(from);
         }
-        let arrivals = self.links.iter().filter_map(Link::due);
-        let deadlines = self.hosts.iter().filter_map(Stack::next_deadline);
+        let links = self.links.iter().zip([1, 0]);
+        let arrivals = links.filter_map(|(link, to)| Some(link.due()?.max(self.still[to])));
+        let hosts = self.hosts.iter().zip(self.still);
+        let deadlines = hosts.filter_map(|(host, still)| Some(host.next_deadline()?.max(still)));
         let Some(next) = deadlines.chain(arrivals).min().filter(|&next| next <= until) else {
             self.now = self.now.max(until.min(LONG));
             return false;
@@ -202,7 +207,8 @@ impl Network {
         if self.every > 0 {
             self.now = self.now.next_multiple_of(self.every);
         }
-        for from in 0..2 {
+        let now = self.now;
+        for from in (0..2).filter(|from| still[1 - *from] <= now) {
             while let Some((frame, _)) = self.links[from].receive(self.now) {
                 self.hosts[1 - from].receive(self.now, 0, &frame.bytes, frame.offload);
                 if self.every == 0 && self.links[from].profile().rate.is_some() {
