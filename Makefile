@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo demo-functions demo-vms test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup demo demo-functions demo-vms test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ bench-bbr: setup ## measure BBR on emulated lines beside the kernel's, in twelve
 
 bench-tcp: setup ## measure the TCP/IP stack of programs beside the kernel's; writes target/bench/tcp.json
 	@./scripts/bench.sh --subject tcp $(KEYS)
+
+counts: setup ## count instructions a frame by callgrind, and compare them with benches/counts.txt; BLESS=1 rewrites it
+	@./scripts/counts.sh
 
 soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, advisories of dependencies
 	@./scripts/soak.sh

@@ -12,7 +12,7 @@ needed=(
 wanted=(
   linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump tshark:tshark
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
-  pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
+  valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
 )
 # Benchmarks and tests run their own: the services of newly installed ones are turned off again.
 declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx)

@@ -18,6 +18,11 @@ step "test programs" cargo test --workspace --no-run
 # The other tests of migration are in `make soak`.
 step "tests" env "$runner=$PWD/scripts/timed.sh" cargo test --workspace --no-fail-fast -- \
   --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while
+if command -v valgrind >/dev/null; then
+  step "instructions a frame" ./scripts/counts.sh
+else
+  echo "== instructions a frame: left out; valgrind is missing"
+fi
 step "Python package, installed" env RINGWAY="$target/debug/ringway" ./scripts/python.sh
 echo "== times of test programs of 5 s and more"
 sort -rn "$TEST_TIMES" | awk '$1 >= 5'

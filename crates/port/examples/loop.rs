@@ -4,6 +4,8 @@
 //! that maps all of their memory at once. A front-end in this process sets up two guests' memories and drives their
 //! rings from one core; the ports' queues are served on another. Prints, for the best slice, the serving core's ticks
 //! per frame while it has work, and frames per second; as `warm`, the ticks per frame if one thread does both.
+//! `loop count CASE FRAMES` only moves so many frames on one thread, for callgrind, which counts the instructions of
+//! `forward` (`scripts/counts.sh`).
 #![allow(clippy::print_stdout)]
 
 use ringway_frame::{Burst, CountersRef, Storage};
@@ -216,6 +218,7 @@ struct Slice {
     all: u64,
 }
 
+#[inline(never)]
 fn forward(
     turn: &ringway_mem::Turn<'_>,
     storage: &mut Storage,
@@ -283,9 +286,13 @@ fn make_load(from: &Own, to: &Own, len: u32, seconds: f64) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Ticks per frame if one thread is both guests and the ports, so that no data comes from another core's cache: the
-/// cost of the instructions.
-fn warm(case: Case, seconds: f64) -> Result<f64, Box<dyn Error>> {
+/// Ticks per frame of each 50,000 frames, or `frames` if that is less, if one thread is both guests and the ports, so
+/// that no data comes from another core's cache: the cost of the instructions. Ends when `goes_on` is false.
+fn on_one_thread(
+    case: Case,
+    frames: u64,
+    mut goes_on: impl FnMut(f64) -> bool,
+) -> Result<(), Box<dyn Error>> {
     let (mut a, mut b) = (guest(case)?, guest(case)?);
     let (Some(mut qa), Some(mut qb)) = (a.queue.take(), b.queue.take()) else {
         return Err("no queues".into());
@@ -295,24 +302,35 @@ fn warm(case: Case, seconds: f64) -> Result<f64, Box<dyn Error>> {
     let clock = Clock::new();
     let mut storage = Storage::default();
     let which: Vec<u16> = (0..ringway_frame::BURST as u16).collect();
-    let start = Instant::now();
-    let mut best = f64::INFINITY;
-    while start.elapsed() < Duration::from_secs_f64(seconds) {
-        let (mut frames, mut busy) = (0, 0);
-        while frames < 50_000 {
+    loop {
+        let (mut moved, mut busy) = (0, 0);
+        while moved < frames.min(50_000) {
             from.transmit();
             from.transmit();
             let turn = reader.turn(clock.now());
             let then = ticks();
-            frames += forward(&turn, &mut storage, &which, &mut qa, &mut qb);
+            moved += forward(&turn, &mut storage, &which, &mut qa, &mut qb);
             busy += ticks() - then;
             to.receive();
         }
-        best = best.min(busy as f64 / frames as f64);
+        if !goes_on(busy as f64 / moved as f64) {
+            break;
+        }
     }
     // Otherwise its last turn would be waited for.
     drop(reader);
     drop((a.front, b.front));
+    Ok(())
+}
+
+/// The best of them in a time.
+fn warm(case: Case, seconds: f64) -> Result<f64, Box<dyn Error>> {
+    let start = Instant::now();
+    let mut best = f64::INFINITY;
+    on_one_thread(case, u64::MAX, |ticks| {
+        best = best.min(ticks);
+        start.elapsed() < Duration::from_secs_f64(seconds)
+    })?;
     Ok(best)
 }
 
@@ -360,15 +378,21 @@ fn run(case: Case, seconds: f64) -> Result<(), Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    let only = std::env::args().nth(2);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let count = words.first().is_some_and(|word| word == "count");
+    let seconds = words.first().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    let frames = words.get(2).and_then(|text| text.parse().ok()).unwrap_or(6400);
+    let only = words.get(1);
     for size in [256, 1024] {
         for len in [64, 1500] {
             for (packed, iommu) in [(false, false), (false, true), (true, false), (true, true)] {
                 let name = format!("{}.{len}.{size}", if packed { "packed" } else { "split" });
                 let name = name + if iommu { ".iommu" } else { "" };
-                if only.as_ref().is_none_or(|only| *only == name) {
-                    run(Case { packed, len, size, iommu }, seconds)?;
+                let case = Case { packed, len, size, iommu };
+                match only {
+                    Some(only) if *only != name => {}
+                    _ if count => on_one_thread(case, frames, |_| false)?,
+                    _ => run(case, seconds)?,
                 }
             }
         }
