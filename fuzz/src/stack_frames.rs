@@ -2,8 +2,8 @@
 //! with extension headers, fragments.
 //!
 //! The stack has static, autoconfigured and DHCP addresses, a listener, a connection and datagrams to send. Whatever
-//! arrives, each frame that it sends has valid headers and checksums and its own link-layer address, it stops sending,
-//! and its next deadline is not in the past.
+//! arrives, each frame that it sends has valid headers and checksums and its own link-layer address, no answer goes to a
+//! group, it stops sending, and its next deadline is not in the past.
 
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, Stack};
@@ -119,6 +119,9 @@ impl World {
             EtherType::IPV4 => {
                 let packet = ipv4::Packet::parse(payload).filter(|packet| packet.whole).expect("a packet");
                 assert!(packet.header.is_checksum_valid(packet.options));
+                // What is not sent to a group by the stack itself answers somebody.
+                let group = ethernet.destination.is_group();
+                assert!(!group || packet.header.protocol == Protocol::UDP, "an answer to a group");
                 if !packet.header.is_fragment() {
                     let sum = packet.header.pseudo_header(packet.payload.len() as u16);
                     check_upper(packet.header.protocol, packet.payload, sum);
@@ -128,6 +131,10 @@ impl World {
             EtherType::IPV6 => {
                 let packet = ipv6::Packet::parse(payload).filter(|packet| packet.whole).expect("a packet");
                 let upper = packet.upper().expect("extension headers");
+                let group = ethernet.destination.is_group();
+                let discovers = matches!(upper.payload.first(), Some(133..=137));
+                let permitted = upper.protocol == Protocol::ICMPV6 && discovers && !upper.fragment;
+                assert!(!group || permitted, "an answer to a group");
                 if !upper.fragment {
                     let (source, destination) =
                         (packet.header.source_addr(), packet.header.destination_addr());

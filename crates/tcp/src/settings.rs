@@ -67,8 +67,8 @@ pub struct Settings {
     /// The same for a connection that its program has closed; 0: eight. Such a connection also ends, as in Linux, when
     /// the time between two retransmissions, or two probes of a closed window, reaches two minutes.
     pub tcp_orphan_retries: u32,
-    /// Connections that their programs have closed, at most half of `max_sockets`. Beyond that the oldest ones end: those
-    /// in TIME-WAIT first, then those whose peers have not taken everything, which are reset.
+    /// Connections that their programs have closed, at most half of `max_sockets`. Beyond that the oldest ones end:
+    /// those in TIME-WAIT first, then those whose peers have not taken everything, which are reset.
     pub tcp_max_orphans: usize,
     /// Path MTU discovery by probes (RFC 4821): 0 never, 1 after repeated timeouts, 2 always.
     pub tcp_mtu_probing: u8,

@@ -1,5 +1,5 @@
-//! Time in which nobody called the stack: a guest that was paused, a process that was stopped, a clock that jumped. It is
-//! no silence of the peer, and what spans it measures nothing.
+//! Time in which nobody called the stack: a guest that was paused, a process that was stopped, a clock that jumped. It
+//! is no silence of the peer, and what spans it measures nothing.
 
 use super::{Connection, Context};
 use crate::settings::MS;
