@@ -2,8 +2,8 @@
 //! with extension headers, fragments.
 //!
 //! The stack has static, autoconfigured and DHCP addresses, a listener, a connection and datagrams to send. Whatever
-//! arrives, each frame that it sends has valid headers and checksums and its own link-layer address, no answer goes to a
-//! group, it stops sending, and its next deadline is not in the past.
+//! arrives, each frame that it sends has valid headers and checksums and its own link-layer address, no answer goes to
+//! a group, it stops sending, and its next deadline is not in the past.
 
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, Stack};

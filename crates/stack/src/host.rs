@@ -1,5 +1,6 @@
 //! A stack with its device and clock, polled by the caller.
 
+use crate::device::HEADERS;
 use crate::{Device, DeviceError, Received, StoredBytes};
 use ringway_frame::{BURST, BURST_BYTES, LARGEST, Offload};
 use ringway_host::{Clock, Epoll, random};
@@ -82,6 +83,11 @@ pub struct Host {
     error: Option<DeviceError>,
     may_read: bool,
     pub(crate) spin: Duration,
+    /// Bytes of streams that were copied between the device and the stack.
+    copied: u64,
+    /// The time, in place of the clock's.
+    #[cfg(test)]
+    pub(crate) virtual_now: Option<u64>,
 }
 
 impl std::fmt::Debug for Host {
@@ -124,6 +130,9 @@ impl Host {
             error: None,
             may_read: false,
             spin: config.spin,
+            copied: 0,
+            #[cfg(test)]
+            virtual_now: None,
         })
     }
 
@@ -134,7 +143,16 @@ impl Host {
 
     /// The time in nanoseconds.
     pub fn now(&self) -> u64 {
+        #[cfg(test)]
+        if let Some(now) = self.virtual_now {
+            return now;
+        }
         self.clock.now()
+    }
+
+    /// Bytes of streams that were copied on this side: from programs' memory to that of the device, and back.
+    pub fn bytes_copied(&self) -> u64 {
+        self.stack.statistics().bytes_copied + self.device.copied() + self.copied
     }
 
     /// Receives up to a burst of frames, handles deadlines, and sends. Returns whether frames were received.
@@ -210,7 +228,9 @@ impl Host {
             && !(count > 0 && count % BETWEEN == 0 && self.is_due())
             && let Some(received) = self.device.receive()?
         {
-            let len = pass(&mut self.stack, now, &received, &mut self.frame, reader.as_deref_mut());
+            let (len, copied) =
+                pass_counted(&mut self.stack, now, &received, &mut self.frame, reader.as_deref_mut());
+            self.copied += copied as u64;
             (count, bytes) = (count + 1, bytes + len);
         }
         Ok(count > 0)
@@ -288,17 +308,34 @@ pub fn pass(
     frame: &mut [u8],
     reader: Option<&mut Reader<'_>>,
 ) -> usize {
+    pass_counted(stack, now, received, frame, reader).0
+}
+
+/// As [`pass`], with the number of bytes that were copied to `frame`, without headers.
+fn pass_counted(
+    stack: &mut Stack,
+    now: u64,
+    received: &Received<'_>,
+    frame: &mut [u8],
+    reader: Option<&mut Reader<'_>>,
+) -> (usize, usize) {
     let Received { head, rest, offload } = received;
     if rest.is_empty() {
-        stack.receive(now, 0, head, *offload);
-        return head.len();
+        // To a program that waits the bytes go in one copy, not by the receive buffer.
+        let (headers, bytes) = head.split_at(head.len().min(HEADERS));
+        let waits = reader.is_some() && !bytes.is_empty();
+        if !waits || !stack.receive_in_place(now, 0, headers, &[Span::of(bytes)], *offload, reader) {
+            stack.receive(now, 0, head, *offload);
+        }
+        return (head.len(), 0);
     }
+    let behind = rest.iter().map(|piece| piece.len()).sum::<usize>();
     if stack.receive_in_place(now, 0, head, rest, *offload, reader) {
-        return head.len() + rest.iter().map(|piece| piece.len()).sum::<usize>();
+        return (head.len() + behind, 0);
     }
     let len = received.read(frame);
     stack.receive(now, 0, &frame[..len], *offload);
-    len
+    (len, behind)
 }
 
 /// Waits at most `most` nanoseconds; the keys that were reported, as bits.

@@ -27,6 +27,8 @@
 //! Read `host.rs` first, then `network.rs`. Memory is bounded by the stack's settings: sockets, and the
 //! buffers of each.
 
+#[cfg(test)]
+mod copies;
 mod device;
 mod error;
 mod host;

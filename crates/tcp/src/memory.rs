@@ -23,6 +23,8 @@ pub(crate) struct Memory {
     /// How often memory became scarce, and segments that were dropped since there was none.
     pub pressures: u64,
     pub dropped: u64,
+    /// Bytes of streams that were copied.
+    pub copied: u64,
 }
 
 impl Memory {

@@ -105,20 +105,24 @@ impl Lending {
         Ok(is_read)
     }
 
-    /// A frame was pushed that ends before the slot `head`.
-    pub fn pushed(&mut self, tx: &Tx, payload: &[Span<'_>], head: u32) {
+    /// A frame was pushed that ends before the slot `head`; how many of its bytes were not copied.
+    pub fn pushed(&mut self, tx: &Tx, payload: &[Span<'_>], head: u32) -> usize {
         if self.until.is_empty() {
-            return;
+            return 0;
         }
         if head.wrapping_sub(self.consumed) > tx.slots() {
             // The ring had room, so what is further behind was read.
             self.consumed = head.wrapping_sub(tx.slots());
         }
-        for number in payload.iter().filter_map(|span| tx.lent(*span)) {
+        let mut lent = 0;
+        for span in payload {
+            let Some(number) = tx.lent(*span) else { continue };
+            lent += span.len();
             if let Some(until) = self.until.get_mut(usize::from(number - self.first)) {
                 *until = head;
             }
         }
+        lent
     }
 }
 

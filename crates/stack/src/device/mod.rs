@@ -20,6 +20,9 @@ use ringway_tcp::{Source, Transmit};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
+pub(crate) const HEADERS: usize = 14 + 40 + 60;
+
 /// Why a device can't be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -82,6 +85,11 @@ pub trait Device: Transmit + Send {
     /// there is no such memory, or none is free.
     fn store(&mut self, _bytes: &[u8]) -> Option<StoredBytes> {
         None
+    }
+
+    /// Bytes of streams that it has copied, for which headers don't count. Those that the kernel copies do.
+    fn copied(&self) -> u64 {
+        0
     }
 
     /// Publishes the sent frames, and returns the buffers of the received ones.

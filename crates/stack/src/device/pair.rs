@@ -52,6 +52,7 @@ pub struct Pair {
     to: Arc<Shared>,
     /// The last received frame.
     frame: Vec<u8>,
+    copied: u64,
 }
 
 /// Two connected devices.
@@ -64,8 +65,12 @@ pub fn pair() -> Result<(Pair, Pair), DeviceError> {
         Arc::new(Shared { line: Mutex::default(), events: [receiver.clone(), sender.clone()] })
     };
     let (there, back) = (line(&two, &one), line(&one, &two));
-    let end =
-        |from: &Arc<Shared>, to: &Arc<Shared>| Pair { from: from.clone(), to: to.clone(), frame: Vec::new() };
+    let end = |from: &Arc<Shared>, to: &Arc<Shared>| Pair {
+        from: from.clone(),
+        to: to.clone(),
+        frame: Vec::new(),
+        copied: 0,
+    };
     Ok((end(&back, &there), end(&there, &back)))
 }
 
@@ -82,6 +87,7 @@ impl Transmit for Pair {
             let at = frame.len();
             frame.resize(at + piece.len(), 0);
             piece.read(&mut frame[at..]);
+            self.copied += piece.len() as u64;
         }
         line.frames.push_back((offload, frame));
         true
@@ -101,6 +107,10 @@ impl Device for Pair {
         line.spare.push(std::mem::replace(&mut self.frame, bytes));
         drop(line);
         Ok(Some(Received::whole(&self.frame, offload)))
+    }
+
+    fn copied(&self) -> u64 {
+        self.copied
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

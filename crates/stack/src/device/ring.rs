@@ -1,7 +1,7 @@
 //! A ring port, or one end of a pipe.
 
 use super::lending::{LEAST, Lending};
-use super::{Device, DeviceError, Received, StoredBytes};
+use super::{Device, DeviceError, HEADERS, Received, StoredBytes};
 use ringway_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_mem::Span;
@@ -9,8 +9,6 @@ use ringway_tcp::Transmit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
-const HEADERS: usize = 14 + 40 + 60;
 /// Longest frame that is copied as a whole.
 const SHORT: usize = 1024;
 /// Buffers for bytes to send, if the program does not choose their number.
@@ -26,6 +24,8 @@ pub struct RingDevice {
     head: Box<[u8]>,
     /// Buffers for bytes to send.
     lending: Lending,
+    /// Bytes of streams that were copied.
+    copied: u64,
     error: Option<RingError>,
 }
 
@@ -57,7 +57,7 @@ impl RingDevice {
 impl From<Ring> for RingDevice {
     fn from(ring: Ring) -> RingDevice {
         let lending = Lending::new(&ring);
-        RingDevice { ring, head: vec![0; SHORT].into(), lending, error: None }
+        RingDevice { ring, head: vec![0; SHORT].into(), lending, copied: 0, error: None }
     }
 }
 
@@ -65,10 +65,13 @@ impl Transmit for RingDevice {
     fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         let pieces = std::iter::once(Span::of(headers)).chain(payload.iter().copied());
         match self.ring.tx.push_lent(pieces, offload.to_bytes()) {
-            Ok(sent) => {
-                self.lending.pushed(&self.ring.tx, payload, self.ring.tx.head());
-                sent
+            Ok(true) => {
+                let lent = self.lending.pushed(&self.ring.tx, payload, self.ring.tx.head());
+                let len: usize = payload.iter().map(|span| span.len()).sum();
+                self.copied += (len - lent) as u64;
+                true
             }
+            Ok(false) => false,
             Err(error) => {
                 self.error = Some(error);
                 false
@@ -83,7 +86,7 @@ impl Device for RingDevice {
     }
 
     fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
-        let RingDevice { ring, head, .. } = self;
+        let RingDevice { ring, head, copied, .. } = self;
         let Some(taken) = ring.rx.take()? else { return Ok(None) };
         let mut pieces = taken.pieces;
         let first = pieces.first().copied().unwrap_or(Span::empty());
@@ -92,6 +95,7 @@ impl Device for RingDevice {
         let len = if whole { first.len() } else { first.len().min(HEADERS) };
         let (front, back) = first.split(len);
         front.read(&mut head[..len]);
+        *copied += len.saturating_sub(HEADERS) as u64;
         if let Some(first) = pieces.first_mut() {
             *first = back;
         }
@@ -100,11 +104,16 @@ impl Device for RingDevice {
     }
 
     fn store(&mut self, bytes: &[u8]) -> Option<StoredBytes> {
-        let stored = self.lending.store(&mut self.ring.tx, bytes);
-        stored.unwrap_or_else(|error| {
+        let stored = self.lending.store(&mut self.ring.tx, bytes).unwrap_or_else(|error| {
             self.error = Some(error);
             None
-        })
+        });
+        self.copied += stored.as_ref().map_or(0, |(_, len)| *len as u64);
+        stored
+    }
+
+    fn copied(&self) -> u64 {
+        self.copied
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

@@ -1,6 +1,6 @@
 //! A TAP interface of the host.
 
-use super::{Device, DeviceError, Received};
+use super::{Device, DeviceError, HEADERS, Received};
 use arrayvec::ArrayVec;
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::{TAP_HEAD, TAP_HEADER, TAP_PIECES, TapFault, TapSettings, open_tap, tap_read, tap_write};
@@ -20,6 +20,7 @@ pub struct TapDevice {
     buffer: Vec<u8>,
     /// A frame arrived after the last [`Device::arm`], or none was tried to be read since.
     pending: bool,
+    copied: u64,
     error: Option<DeviceError>,
 }
 
@@ -35,7 +36,13 @@ impl TapDevice {
 
     /// A queue that is open, or a datagram socket in its place.
     pub(super) fn of(queue: OwnedFd) -> TapDevice {
-        TapDevice { queue, buffer: vec![0; TAP_HEADER + LARGEST as usize], pending: true, error: None }
+        TapDevice {
+            queue,
+            buffer: vec![0; TAP_HEADER + LARGEST as usize],
+            pending: true,
+            copied: 0,
+            error: None,
+        }
     }
 }
 
@@ -47,6 +54,7 @@ impl Transmit for TapDevice {
             // More pieces than the stack makes. Without some of them it would be another frame.
             return true;
         }
+        self.copied += payload.iter().map(|span| span.len() as u64).sum::<u64>();
         // Other faults lose the frame, as a wire would: the interface is down, or the kernel has no memory.
         if tap_write(self.queue.as_fd(), &offload.to_bytes(), head, &tail) == Err(TapFault::Gone) {
             self.error = Some(DeviceError::Removed);
@@ -66,6 +74,7 @@ impl Device for TapDevice {
                 let (header, bytes) = self.buffer[..len].split_at(TAP_HEADER.min(len));
                 let Ok(header) = header.try_into() else { return Ok(None) };
                 self.pending = true;
+                self.copied += bytes.len().saturating_sub(HEADERS) as u64;
                 Ok(Some(Received::whole(bytes, Offload::from_bytes(header))))
             }
             Err(TapFault::Gone) => Err(DeviceError::Removed),
@@ -74,6 +83,10 @@ impl Device for TapDevice {
                 Ok(None)
             }
         }
+    }
+
+    fn copied(&self) -> u64 {
+        self.copied
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {

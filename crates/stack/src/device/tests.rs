@@ -15,7 +15,9 @@ fn pairs() -> (Pair, Pair) {
 /// Two TAPs, each of which receives what the other sends.
 fn taps() -> (TapDevice, TapDevice) {
     let (one, two) = UnixDatagram::pair().unwrap();
-    [&one, &two].map(|end| end.set_nonblocking(true).unwrap());
+    for end in [&one, &two] {
+        end.set_nonblocking(true).unwrap();
+    }
     (TapDevice::of(one.into()), TapDevice::of(two.into()))
 }
 

@@ -239,6 +239,8 @@ pub(crate) struct Placed {
     pub duplicate: Option<(u64, u64)>,
     /// Whether it filled a hole.
     pub filled: bool,
+    /// Bytes that were copied.
+    pub copied: u64,
 }
 
 /// The size of a chunk of a receive buffer that holds at most so many bytes.
@@ -315,6 +317,7 @@ impl ReceiveBuffer {
         }
         let mut at = if offset == self.next { from.max(self.passed.min(end)) } else { from };
         if at < end {
+            placed.copied = end - at;
             let is_empty = self.is_empty();
             let memory =
                 self.memory.get_or_insert_with(|| Box::new(Chunks::new(self.start, 1 << self.chunk)));

@@ -316,6 +316,7 @@ impl Connection {
         let kept = self.kept(cx, start, (limit - start).min(segment.payload.len() as u64));
         let before = self.receiving.next();
         let placed = self.receiving.place(start, segment.payload.cut(kept as usize));
+        cx.memory.copied += placed.copied;
         if let Some(range) = placed.duplicate {
             self.dsack = Some(range);
             self.counts.dsack_dups += 1;

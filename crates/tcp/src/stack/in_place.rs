@@ -91,6 +91,7 @@ impl Stack {
         let count = connection.passed(begin, tcp.sequence_number.get(), payload.len().min(room));
         if count > 0 {
             reader.put(payload, count);
+            self.memory.copied += count as u64;
             self.with(id.index, |connection, cx| connection.consume(cx, count));
         }
     }

@@ -108,6 +108,8 @@ pub struct Statistics {
     pub memory_dropped: u64,
     /// Frames of [`Stack::receive_in_place`].
     pub in_place: u64,
+    /// Bytes of streams that were copied: to send buffers, to receive buffers, to programs.
+    pub bytes_copied: u64,
 }
 
 /// An interface.
@@ -277,6 +279,7 @@ impl Stack {
             challenge_acks: self.challenges.total,
             memory_pressures: self.memory.pressures,
             memory_dropped: self.memory.dropped,
+            bytes_copied: self.memory.copied,
             ..self.statistics
         }
     }

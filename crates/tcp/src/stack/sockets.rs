@@ -334,6 +334,7 @@ impl Stack {
         self.with(id.index, |connection, cx| {
             for part in parts {
                 let count = connection.send(cx, &part, more);
+                cx.memory.copied += if matches!(part, Bytes::Copied(_)) { count as u64 } else { 0 };
                 (sent, full) = (sent + count, count < part.len());
                 if full {
                     break;
@@ -357,6 +358,7 @@ impl Stack {
                 None => Err(SocketError::WouldBlock),
             };
         }
+        self.memory.copied += count as u64;
         self.consume(now, id, count)?;
         Ok(count)
     }
