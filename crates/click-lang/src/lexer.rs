@@ -49,6 +49,8 @@ pub(crate) struct Lexeme {
     pub landmark: Landmark,
 }
 
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// A text with a read position. Cheap to clone, for lookahead.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
@@ -71,7 +73,8 @@ impl Reader {
     pub fn new(text: &str, file: &str, ignore_line_directives: bool) -> Self {
         let file: Arc<str> = file.into();
         Self {
-            text: text.into(),
+            // Editors on some systems begin files with a byte-order mark.
+            text: text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text).into(),
             at: 0,
             original: file.clone(),
             file,

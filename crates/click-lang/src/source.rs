@@ -42,3 +42,23 @@ impl<'a> Source<'a> {
         Parsed { graph, diagnostics }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Anything;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        let read = |text: &str| Source::new(text, "file").read(&mut Anything);
+        let parsed = read("\u{feff}a :: Idle -> Discard;");
+        assert_eq!(parsed.diagnostics.to_string(), "");
+        assert_eq!(parsed.graph.elements[0].name, "a");
+        for text in ["]\n", "Idle ->\n]\n"] {
+            let (with, without) = (read(&["\u{feff}", text].concat()), read(text));
+            assert_eq!(alloc::format!("{:#}", with.diagnostics), alloc::format!("{:#}", without.diagnostics));
+        }
+        assert_ne!(read("a :: Idle -> \u{feff}Discard;").diagnostics.to_string(), "");
+    }
+}
