@@ -375,6 +375,15 @@ impl<'a> Context<'a> {
         self.router.random().between(least, most)
     }
 
+    /// A seed for random numbers of the element's own, which others can't draw: determined by the router's seed and
+    /// the element's name.
+    pub fn own_seed(&mut self) -> u64 {
+        let drawn = u64::from(self.random()) << 32 | u64::from(self.random());
+        // FNV-1a.
+        let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        drawn ^ self.name().bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+    }
+
     /// Prints a line for people.
     pub fn chatter(&mut self, line: fmt::Arguments<'_>) {
         self.router.chatter(line);

@@ -57,6 +57,16 @@ impl Random {
         Self { clicks: Some(Box::new(Additive::new(seed))), ..Self::new(seed.into()) }
     }
 
+    /// Other numbers for a thread other than the first, which has the same seed.
+    pub(crate) fn diverge(&mut self, thread: usize) {
+        let own = (thread as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.state = (self.state ^ own) | 1;
+        if let Some(clicks) = self.clicks.as_deref_mut().filter(|_| thread > 0) {
+            let seed = clicks.next() ^ (own >> 32) as u32;
+            *clicks = Additive::new(seed);
+        }
+    }
+
     /// The next number (xorshift64*, Vigna 2016).
     pub(crate) fn next(&mut self) -> u32 {
         let mut state = self.state;
@@ -104,6 +114,23 @@ mod tests {
         assert_eq!([one.next(), one.next(), one.next()], [1_804_289_383, 846_930_886, 1_681_692_777]);
         let mut other = Additive::new(42);
         assert_eq!([other.next(), other.next()], [71_876_166, 708_592_740]);
+    }
+
+    #[test]
+    fn threads_with_the_same_seed_draw_different_numbers() {
+        for seeded in [|| Random::new(5), || Random::like_click(5)] {
+            let draw = |thread| {
+                let mut random = seeded();
+                random.diverge(thread);
+                [(); 8].map(|()| [random.next(), random.between(0, 1 << 30)])
+            };
+            let mut same = seeded();
+            assert_eq!(draw(0), [(); 8].map(|()| [same.next(), same.between(0, 1 << 30)]));
+            for (one, other) in [(0, 1), (0, 2), (1, 2), (3, 7)] {
+                let equal = draw(one).iter().flatten().zip(draw(other).iter().flatten()).any(|(a, b)| a == b);
+                assert!(!equal, "{one} {other}");
+            }
+        }
     }
 
     #[test]

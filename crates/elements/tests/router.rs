@@ -324,3 +324,36 @@ fn tasks_run_during_reconfiguration() {
     assert!(router.read("f.config").unwrap().contains("port 999"));
     assert!(router.turn() == Turn::Busy);
 }
+
+/// The packets that pass two equal elements, `a` and `b`, whose output 0 is examined.
+fn passed_by_both(seed: &str, element: &str, others: &str) -> [Vec<String>; 2] {
+    let text = format!(
+        "{seed} InfiniteSource(LIMIT 64, LENGTH 60) -> NumberPacket(0) -> t :: Tee;
+        t[0] -> a :: {element} -> Print(a, 8) -> Discard; t[1] -> b :: {element} -> Print(b, 8) -> Discard; {others}"
+    );
+    let (mut router, console) = router(&text, 1);
+    run(&mut router);
+    let chatter = console.chatter();
+    ["a", "b"]
+        .map(|name| chatter.lines().filter_map(|line| line.strip_prefix(name)).map(String::from).collect())
+}
+
+#[test]
+fn two_elements_draw_different_numbers() {
+    let elements = [
+        ("RandomSample(0.5)", ""),
+        ("RandomSwitch", "a[1] -> Discard; b[1] -> Discard;"),
+        ("RandomBitErrors(0.002, KIND flip)", ""),
+        ("LinkEmulator(LOSS 0.5)", ""),
+        ("SetRandIPAddress(0.0.0.0/0) -> StoreIPAddress(0)", ""),
+    ];
+    for seed in ["", "RandomSeed(5);"] {
+        for (element, others) in elements {
+            let [a, b] = passed_by_both(seed, element, others);
+            assert!(!a.is_empty() && a != b, "{seed} {element}");
+            assert_eq!(passed_by_both(seed, element, others), [a, b], "{seed} {element}: not reproducible");
+        }
+    }
+    let [a, b] = passed_by_both("", "LinkEmulator(LOSS 0.5, SEED 7)", "");
+    assert!(!a.is_empty() && a == b);
+}

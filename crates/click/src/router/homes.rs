@@ -125,6 +125,13 @@ impl Router {
         }
         self.stop_element = self.stop_element.filter(|id| self.element(*id).is_some());
         self.homes = Some(Box::new(Homes { division: division.clone(), own, threads: None, drops: [0; 2] }));
+        // It has configured the same elements as the other threads, and a RandomSeed among them.
+        self.random().diverge(own);
+    }
+
+    /// Its thread; 0 is the first.
+    pub(super) fn thread(&self) -> usize {
+        self.homes.as_ref().map_or(0, |homes| homes.own)
     }
 
     /// Gives the first thread's router access to the others.

@@ -340,12 +340,26 @@ impl Router {
         self.random = Random::new(seed);
     }
 
+        let thread = self.thread();
+        self.random.diverge(thread);
     /// Seeds its random numbers so that those from a range ([`Context::random_between`]) equal Click's with
     /// GNU's C library.
     pub fn seed_like_click(&mut self, seed: u32) {
         self.random = Random::like_click(seed);
     }
 
+        let thread = self.thread();
+        self.random.diverge(thread);
+    }
+
+    /// Whether an element reported by [`Context::fail`] that the run was in vain.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Ends its elements, which flush files and print final messages; otherwise this happens when it is dropped.
+    pub fn finish_elements(&mut self) {
+        self.end();
     /// Positive while it should continue; else the driver stops, or asks the element that manages stops.
     pub fn runcount(&self) -> i64 {
         self.runcount

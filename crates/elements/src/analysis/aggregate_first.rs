@@ -27,7 +27,7 @@ pub struct AggregateFirst {
 
 impl Element for AggregateFirst {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.seed = cx.own_seed();
         self.known = FlowTable::new(LARGEST, self.seed);
         args.read("NOTIFIER", &mut Word::default());
         args.complete()

@@ -77,7 +77,7 @@ impl Element for AggregateLast {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         args.read("STOP_AFTER_CLEAR", &mut self.stop);
         args.read("NOTIFIER", &mut Word::default());
-        self.seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.seed = cx.own_seed();
         self.aggregates = FlowTable::new(MOST, self.seed);
         args.complete()
     }

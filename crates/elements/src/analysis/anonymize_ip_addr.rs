@@ -91,7 +91,7 @@ impl Element for AnonymizeIpAddr {
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.key = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.key = cx.own_seed();
         Ok(())
     }
 

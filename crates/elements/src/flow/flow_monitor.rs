@@ -345,7 +345,7 @@ impl Element for FlowMonitor {
         if capacity == 0 {
             return Err(cx.error("CAPACITY must be > 0"));
         }
-        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        let seed = cx.own_seed();
         self.flows.table = FlowTable::new(capacity, seed);
         self.flows6.table = FlowTable::new(capacity, seed.rotate_left(17));
         (self.rules.idle, self.rules.active) = (idle.0, active.0);

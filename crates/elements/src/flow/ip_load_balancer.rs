@@ -310,7 +310,7 @@ impl<A: Family> Balancer<A> {
             self.add(share).map_err(|error| cx.error(error))?;
         }
         self.rebuild();
-        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        let seed = cx.own_seed();
         self.connections = FlowTable::new(capacity, seed);
         self.timeout = timeout.0;
         Ok(())

@@ -61,7 +61,7 @@ impl Streams {
 
     /// The same with a seed of the router's.
     pub(super) fn seeded(capacity: u32, longest: usize, cx: &mut Context<'_>) -> Self {
-        Self::new(capacity, u64::from(cx.random()) << 32 | u64::from(cx.random()), longest)
+        Self::new(capacity, cx.own_seed(), longest)
     }
 
     /// The handlers of an element that follows connections.

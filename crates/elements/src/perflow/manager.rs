@@ -153,7 +153,7 @@ impl Element for FlowManager {
         }
         args.complete()?;
         self.timeout = u64::from(timeout.0) * SECOND;
-        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        let seed = cx.own_seed();
         self.table = FlowTable::new(capacity, seed);
         if let Some(warning) = self.warning.filter(|_| self.timeout == 0) {
             cx.chatter(format_args!("{warning}"));

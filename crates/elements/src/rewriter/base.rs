@@ -624,7 +624,7 @@ impl Element for Rewriter {
             return Err(Failed);
         }
         self.specs = texts;
-        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        let seed = cx.own_seed();
         self.flows = Rc::new(RefCell::new(FlowSet::new(self.capacity, seed)));
         Ok(())
     }

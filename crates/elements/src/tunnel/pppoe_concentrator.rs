@@ -373,7 +373,7 @@ impl Element for PppoeConcentrator {
         if capacity == 0 {
             return Err(cx.error("CAPACITY must be > 0"));
         }
-        let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        let seed = cx.own_seed();
         self.sessions = Sessions::new(capacity, seed);
         for (number, session) in wanted.into_iter().enumerate() {
             if number % LINES == LINES - 1 {
