@@ -4,6 +4,9 @@ use core::fmt;
 
 /// Nanoseconds of a second.
 pub const SECOND: u64 = 1_000_000_000;
+/// How much overdue work is caught up, in nanoseconds: work that is later than this, because the process, its guest or
+/// its machine stood still or the clock jumped, is done once, now.
+pub const BEHIND: u64 = SECOND;
 /// When a simulation begins: this many nanoseconds after 1970.
 pub const SIMULATION_START: u64 = 1_000_000_000 * SECOND;
 

@@ -492,7 +492,8 @@ impl<'a> Context<'a> {
         self.router.timers.set(timer, now.saturating_add(after));
     }
 
-    /// Sets a timer to expire this many nanoseconds after its last expiry, for periodic timers.
+    /// Sets a timer to expire this many nanoseconds after its last expiry, for periodic timers. What was missed is made
+    /// up for at most [`BEHIND`](crate::BEHIND).
     pub fn set_timer_again(&mut self, timer: Timer, after: u64) {
         let last = self.router.timers.expiry(timer);
         self.router.timers.set(timer, last.saturating_add(after));

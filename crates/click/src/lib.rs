@@ -29,7 +29,7 @@ mod task;
 mod timer;
 
 pub use class::{Class, Metadata};
-pub use clock::{Clock, Interval, SECOND, SIMULATION_START, Time, Timestamp, Warped};
+pub use clock::{BEHIND, Clock, Interval, SECOND, SIMULATION_START, Time, Timestamp, Warped};
 pub use console::{ChatterLines, Console, Device, Recorder};
 pub use context::Context;
 pub use division::{Division, Reach};

@@ -18,7 +18,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
+    Annotations, BEHIND, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
 };
 
 pub static CLASS: Class =
@@ -85,6 +85,9 @@ impl CoDel {
         if self.dropping {
             self.dropping = may_drop;
             let mut in_a_row = 0;
+            if self.next < now.saturating_sub(BEHIND) {
+                self.next = now;
+            }
             while self.dropping && now >= self.next && in_a_row < MOST {
                 self.drop_one(packet, cx);
                 (self.count, in_a_row) = (self.count.saturating_add(1), in_a_row + 1);

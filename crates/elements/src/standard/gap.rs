@@ -39,7 +39,7 @@ impl Element for Gap {
     }
 
     fn pull(&mut self, port: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let now = cx.now();
+        let now = cx.steady();
         while burst.len() < max && self.is_open(now) == (port == 0) {
             let Some(packet) = cx.pull_one(0) else { return };
             if port == 0 {

@@ -2,7 +2,7 @@
 use alloc::vec::Vec;
 use core::mem::take;
 use ringway_click::arg::{Args, KEYWORD, POSITIONAL, parse_int};
-use ringway_click::{Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer};
+use ringway_click::{BEHIND, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer};
 
 /// Stores the packets of its inputs, merged by timestamp, and emits them repeatedly.
 #[derive(Debug)]
@@ -131,6 +131,10 @@ impl Replay {
         let offset = next.0.timestamp().saturating_sub(first.0.timestamp());
         let offset = u128::from(offset) * 100 / u128::from(self.timing);
         let due = began.saturating_add(u64::try_from(offset).unwrap_or(u64::MAX));
+        if due < now.saturating_sub(BEHIND) {
+            // The rest of the repetition is later by as much.
+            self.began = Some(began.saturating_add(now - due));
+        }
         (due > now).then_some(due)
     }
 

@@ -18,8 +18,8 @@ use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Args, Prefix};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, Metadata, OrderedMap, OrderedSet, Packet, PacketBurst, SECOND,
-    Timer,
+    BEHIND, Class, Context, Element, Failed, Handler, Metadata, OrderedMap, OrderedSet, Packet, PacketBurst,
+    SECOND, Timer,
 };
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Ipv4, Protocol, Tcp, ipv4};
@@ -272,6 +272,8 @@ impl Element for WebGen {
 
     fn run_timer(&mut self, timer: Timer, cx: &mut Context<'_>) {
         let now = cx.steady();
+        // Connections that could not be opened in time are skipped.
+        self.next = self.next.max(now.saturating_sub(BEHIND));
         for _ in 0..BURST {
             if self.next > now {
                 break;
@@ -279,8 +281,6 @@ impl Element for WebGen {
             self.next += self.interval;
             self.begin(now, cx);
         }
-        // Connections that could not be opened in time are skipped.
-        self.next = self.next.max(now.saturating_sub(SECOND));
         self.resend(now, cx);
         if now >= self.reported + REPORT_AFTER {
             self.reported = now;

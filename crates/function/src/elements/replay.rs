@@ -1,7 +1,7 @@
 //! Replaying a file: emits its packets, optionally at their times.
 use ringway_click::arg::{Args, Fixed};
 use ringway_click::{
-    Context, Element, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer,
+    BEHIND, Context, Element, Handler, HandlerError, Note, NoteKind, Packet, PacketBurst, Search, Task, Timer,
 };
 use std::num::NonZeroUsize;
 
@@ -108,6 +108,10 @@ impl Replay {
         let offset = *self.offset.get_or_insert(now.wrapping_sub(time));
         let due = time.wrapping_add(offset);
         if now >= due {
+            if now.wrapping_sub(due) > BEHIND as i64 {
+                // The rest of the packets is later by as much.
+                self.offset = Some(now.wrapping_sub(time));
+            }
             return true;
         }
         if let Some(timer) = self.timer {
