@@ -3,7 +3,7 @@ use alloc::format;
 use alloc::string::String;
 use ringway_click::arg::{ArgError, Scope, parse_int};
 use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
-use ringway_wire::{Ipv4, MacAddress};
+use ringway_wire::{Ethernet, Header, Ipv4, MacAddress, vlan};
 
 /// Zero-pads a packet. Attack: without zeroing, data of an earlier packet would be sent.
 pub(crate) fn grow(packet: &mut Packet, missing: usize) -> bool {
@@ -132,11 +132,27 @@ pub(crate) fn bounded<T: TryFrom<i128>>(
     move |text, _| parse_int(text, least, most)
 }
 
-/// Marks an Ethernet header of `length` bytes at the start of the packet; transport header annotations are kept.
+/// Marks an Ethernet header of `length` bytes at the start of the packet, and what follows it; transport header
+/// annotations are kept.
 #[inline]
 pub(crate) fn mark_ethernet(packet: &mut Packet, length: usize) {
     packet.set_mac_header(0);
-    let network = length as isize;
+    mark_network(packet, length as isize);
+}
+
+/// Marks an Ethernet header at the start of a packet that gained or lost a tag. The network header stays where it was
+/// marked, if that is not within the Ethernet header and its tags; otherwise it follows them.
+#[inline]
+pub(crate) fn mark_tagged(packet: &mut Packet, length: usize) {
+    packet.set_mac_header(0);
+    let data = packet.data();
+    let rest = Ethernet::split(data).and_then(|(header, rest)| vlan::untag(header.ethertype, rest));
+    let end = rest.map_or(length, |rest| data.len() - rest.payload.len()).max(length) as isize;
+    mark_network(packet, packet.network_header().map_or(end, |network| network.max(end)));
+}
+
+#[inline]
+fn mark_network(packet: &mut Packet, network: isize) {
     if packet.network_header() != Some(network) {
         let transport = packet.transport_header().unwrap_or(network);
         packet.set_network_header(network, usize::try_from(transport - network).unwrap_or(0));

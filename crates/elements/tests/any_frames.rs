@@ -6,6 +6,10 @@
 mod configuration;
 #[path = "any_frames/offload.rs"]
 mod offload;
+#[path = "any_frames/late.rs"]
+mod late;
+#[path = "any_frames/marks.rs"]
+mod marks;
 
 use configuration::{configuration, sides};
 

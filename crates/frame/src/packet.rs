@@ -106,6 +106,27 @@ impl Inner {
         }
     }
 
+    /// Clears the offsets of headers that the first `bytes` bytes of the data overwrite.
+    #[inline]
+    fn forget_headers(&mut self, bytes: u32) {
+        let (start, end) = (self.start, self.start + bytes);
+        if self.mac.min(self.network).min(self.transport) >= end {
+            return;
+        }
+        let overlaps = |at: u32, length: u32| at < end && at.saturating_add(length) > start;
+        let network = match self.transport.checked_sub(self.network) {
+            Some(length @ 1..=MOST_NETWORK) => length,
+            _ => LEAST_NETWORK,
+        };
+        for (header, length) in
+            [(&mut self.mac, MAC), (&mut self.network, network), (&mut self.transport, LEAST_TRANSPORT)]
+        {
+            if overlaps(*header, length) {
+                *header = UNSET;
+            }
+        }
+    }
+
     fn set_buffer(&mut self, buffer: Buffer) -> Buffer {
         if buffer.capacity().max(self.capacity as usize) > SMALL {
             Inner::count_buffer(&self.free_list, &buffer, 1);
@@ -170,6 +191,13 @@ impl Drop for Inner {
     }
 }
 
+/// Length of an Ethernet header.
+const MAC: u32 = 14;
+/// Length of the shortest network header, and the greatest distance from there to the transport header.
+const LEAST_NETWORK: u32 = 20;
+const MOST_NETWORK: u32 = 1 << 12;
+/// Length of the shortest transport header.
+const LEAST_TRANSPORT: u32 = 8;
 /// The offset of an unknown header.
 const UNSET: u32 = u32::MAX;
 
@@ -298,6 +326,7 @@ impl Packet {
             return false;
         }
         self.0.start -= H::LEN as u32;
+        self.0.forget_headers(H::LEN as u32);
         // SAFETY: there are no clones.
         if let Some(front) = H::of_mut(unsafe { self.0.data_mut() }) {
             *front = *header;
@@ -308,7 +337,7 @@ impl Packet {
     /// Gives this packet its own copy of the data, with at least `bytes` of headroom.
     #[cold]
     fn make_room(&mut self, bytes: usize) -> bool {
-        let pushed = self.push(bytes);
+        let pushed = self.unpull(bytes);
         if pushed {
             self.0.start += bytes as u32;
             self.make_unique();
@@ -318,9 +347,23 @@ impl Packet {
 
     /// Prepends `bytes` bytes of unspecified content. `false` if the packet would exceed [`LARGEST_BUFFER`] or the
     /// pool's limit.
+    ///
+    /// Offsets of headers that these bytes overwrite are cleared.
     #[inline]
     #[must_use]
     pub fn push(&mut self, bytes: usize) -> bool {
+        let pushed = self.unpull(bytes);
+        if pushed {
+            self.0.forget_headers(bytes as u32);
+        }
+        pushed
+    }
+
+    /// Restores bytes that [`Packet::pull`] removed from the front, or prepends unspecified ones if there were fewer;
+    /// header offsets stay. `false` as for [`Packet::push`].
+    #[inline]
+    #[must_use]
+    pub fn unpull(&mut self, bytes: usize) -> bool {
         if self.headroom() < bytes || self.is_shared() {
             if self.len() + bytes > LARGEST_BUFFER / 2 {
                 return false;

@@ -9,6 +9,7 @@
 //! No handlers. Packets without a marked network header pass unchanged. So do packets with an Ethernet header for IP
 //! before the network header; if it was stripped, it is restored. For other packets, the bytes before their network
 //! header are removed first.
+use crate::packet::mark_ethernet;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
@@ -49,9 +50,11 @@ impl EnsureEther {
         };
         let found = header.and_then(|at| Ethernet::of(buffer.get(at..)?)).map(|header| header.ethertype);
         if matches!(found, Some(EtherType::IPV4 | EtherType::IPV6)) {
-            return network > 0 || packet.push(Ethernet::LEN);
+            return network > 0 || packet.unpull(Ethernet::LEN);
         }
         packet.pull(network);
-        packet.push_header(&self.header)
+        let pushed = packet.push_header(&self.header);
+        mark_ethernet(packet, Ethernet::LEN);
+        pushed
     }
 }

@@ -14,7 +14,7 @@
 //! write).
 use super::vlan::Tag;
 use crate::packet::mac_handler;
-use crate::packet::{mac_text, mark_ethernet};
+use crate::packet::{mac_text, mark_tagged};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
@@ -55,7 +55,7 @@ impl Element for EtherVlanEncap {
                 }),
                 None => packet.push_header(&header(ethertype)),
             };
-            mark_ethernet(packet, if tag.is_some() { Tagged::LEN } else { Ethernet::LEN });
+            mark_tagged(packet, if tag.is_some() { Tagged::LEN } else { Ethernet::LEN });
             grown
         });
     }

@@ -8,7 +8,7 @@
 //!
 //! No handlers.
 use super::vlan;
-use crate::packet::mark_ethernet;
+use crate::packet::mark_tagged;
 use alloc::boxed::Box;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
@@ -44,7 +44,7 @@ impl VlanDecap {
             packet.data_mut().copy_within(0..12, Vlan::LEN);
             packet.pull(Vlan::LEN);
         }
-        mark_ethernet(packet, Ethernet::LEN);
+        mark_tagged(packet, Ethernet::LEN);
         if self.annotate {
             vlan::annotate(packet, tci.unwrap_or(0));
         }

@@ -10,7 +10,7 @@
 //!
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`, `ethertype` (read, write).
 use super::vlan::Tag;
-use crate::packet::mark_ethernet;
+use crate::packet::mark_tagged;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
@@ -48,7 +48,7 @@ impl Element for VlanEncap {
                     (header.ethertype, *tag) = (EtherType::new(self.ethertype), tci.into());
                 }
             }
-            mark_ethernet(packet, if tag.is_some() { Tagged::LEN } else { Ethernet::LEN });
+            mark_tagged(packet, if tag.is_some() { Tagged::LEN } else { Ethernet::LEN });
             true
         });
     }

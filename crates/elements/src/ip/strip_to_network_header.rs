@@ -19,7 +19,7 @@ impl Element for StripToNetworkHeader {
                 packet.pull(at as usize);
                 true
             }
-            Some(at) => packet.push(at.unsigned_abs()),
+            Some(at) => packet.unpull(at.unsigned_abs()),
             None => true,
         });
     }

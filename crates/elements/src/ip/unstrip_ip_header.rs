@@ -15,7 +15,7 @@ pub struct UnstripIpHeader;
 impl Element for UnstripIpHeader {
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| match packet.network_header() {
-            Some(at @ ..0) => packet.push(at.unsigned_abs()),
+            Some(at @ ..0) => packet.unpull(at.unsigned_abs()),
             _ => true,
         });
     }

@@ -66,7 +66,7 @@ impl Element for Resize {
                     packet.pull(bytes(self.head).min(packet.len()));
                     true
                 }
-                _ => packet.push(bytes(self.head)),
+                _ => packet.unpull(bytes(self.head)),
             };
             head && match self.tail {
                 ..0 => {

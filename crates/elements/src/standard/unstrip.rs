@@ -24,6 +24,6 @@ impl Element for Unstrip {
     }
 
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
-        burst.retain(|packet| packet.push(self.bytes.into()));
+        burst.retain(|packet| packet.unpull(self.bytes.into()));
     }
 }

@@ -16,7 +16,7 @@ pub struct UnstripTransportHeader;
 impl Element for UnstripTransportHeader {
     fn action(&mut self, burst: &mut PacketBurst, _: &mut Context<'_>) {
         burst.retain(|packet| match packet.transport_header() {
-            Some(at @ ..0) => packet.push(at.unsigned_abs()),
+            Some(at @ ..0) => packet.unpull(at.unsigned_abs()),
             _ => true,
         });
     }

@@ -163,11 +163,11 @@ pub fn sides(class: &Class, most: bool) -> (usize, usize) {
     (inputs, if outputs.starts_with('=') { inputs + more } else { ports(outputs, most) })
 }
 
-/// A configuration that passes frames through one element.
-pub fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) -> String {
+/// The arguments with which a class is tested.
+pub fn arguments(class: &Class, most: bool) -> String {
     let of = |list: &'static [(&str, &str)]| list.iter().find(|(name, _)| *name == class.name);
     let (inputs, outputs) = sides(class, most);
-    let arguments = match class.name {
+    match class.name {
         "IPClassifier" => vec!["tcp"; outputs].join(", "),
         // One for each input.
         "ICMPPingRewriter" => vec!["pattern 9.9.9.9 - 0-65535 0 0", "drop", "pass"][..inputs].join(", "),
@@ -182,7 +182,14 @@ pub fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) 
         // One fewer than outputs.
         "Meter" | "BandwidthMeter" => ["100", "200"][..outputs - 1].join(", "),
         _ => of(ARGUMENTS).map_or(String::new(), |(_, text)| (*text).to_string()),
-    };
+    }
+}
+
+/// A configuration that passes frames through one element.
+pub fn configuration(class: &Class, pull: bool, most: bool, frames: &[Vec<u8>]) -> String {
+    let of = |list: &'static [(&str, &str)]| list.iter().find(|(name, _)| *name == class.name);
+    let (inputs, outputs) = sides(class, most);
+    let arguments = arguments(class, most);
     let other = of(OTHERS).map_or("", |(_, text)| text);
     let mut text = format!("e :: {}({arguments}); {other};\n", class.name);
     for input in 0..inputs {
