@@ -50,6 +50,8 @@ pub mod v6 {
     pub const TIME_EXCEEDED: u8 = 3;
     /// Parameter problem; `rest` is the pointer to it.
     pub const PARAMETER_PROBLEM: u8 = 4;
+    /// Code of a parameter problem: unrecognized option.
+    pub const UNRECOGNIZED_OPTION: u8 = 2;
     /// Echo request.
     pub const ECHO: u8 = 128;
     /// Echo reply.
@@ -62,6 +64,8 @@ pub mod v6 {
     pub const NEIGHBOR_SOLICITATION: u8 = 135;
     /// Neighbor advertisement.
     pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
+    /// Redirect (RFC 4861).
+    pub const REDIRECT: u8 = 137;
 }
 
 /// Maximum number of neighbor discovery options that are read. Attack: a message of many small options.
