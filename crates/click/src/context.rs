@@ -441,6 +441,13 @@ impl<'a> Context<'a> {
         self.router.report_warning(&declaration, &text.into());
     }
 
+    /// Prints why the run was in vain; the program then ends with an error status.
+    pub fn fail(&mut self, reason: fmt::Arguments<'_>) {
+        let declaration = self.declaration();
+        self.chatter(format_args!("{declaration}: {reason}"));
+        self.router.failed = true;
+    }
+
     /// Makes a task. In [`Element::initialize`].
     pub fn new_task(&mut self, schedule: bool) -> Task {
         if let Some(task) = self.router.reused.tasks.pop_front() {

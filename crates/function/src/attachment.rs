@@ -23,7 +23,12 @@ struct Shared {
     attachment: Attachment,
     /// Signals each plug that the state has changed.
     changed: Vec<Weak<EventFd>>,
+    /// Since when there has been no ring, and whether that was reported.
+    absence: Option<(u64, bool)>,
 }
+
+/// Time without a ring after which a program says that it waits, in nanoseconds.
+const UNANNOUNCED: u64 = 1_000_000_000;
 
 /// How long frames may stay in a ring that is not used any more: they are lost with it.
 const LINGER: Duration = Duration::from_millis(500);
@@ -46,7 +51,12 @@ impl Shared {
                 return shared;
             }
             let attachment = Attachment::default();
-            let shared = Rc::new(RefCell::new(Shared { port: port.into(), attachment, changed: Vec::new() }));
+            let shared = Rc::new(RefCell::new(Shared {
+                port: port.into(),
+                attachment,
+                changed: Vec::new(),
+                absence: None,
+            }));
             all.insert(port.into(), Rc::downgrade(&shared));
             shared
         })
@@ -59,6 +69,30 @@ impl Shared {
         if self.attachment.epoch() != epoch {
             self.changed.retain(|plug| plug.upgrade().inspect(|changed| changed.signal()).is_some());
         }
+    }
+
+    /// Says for what a program waits, once there has been no ring for a while. A function's ports are reported by its
+    /// fabric. Returns when to call it again.
+    fn told_absence(&mut self, is_up: bool, cx: &mut Context<'_>) -> Option<u64> {
+        if is_up || handed::is_handed() {
+            self.absence = None;
+            return None;
+        }
+        let now = cx.steady();
+        let (since, told) = self.absence.get_or_insert((now, false));
+        let due = since.saturating_add(UNANNOUNCED);
+        if *told || now < due {
+            return (!*told).then_some(due);
+        }
+        *told = true;
+        let (name, port) = (cx.declaration(), &self.port);
+        match self.attachment.state() {
+            State::Requested(_) => cx.chatter(format_args!(
+                "{name}: waits for {port}: connected, but the port gives no ring; another program may use it"
+            )),
+            _ => cx.chatter(format_args!("{name}: waits for {port}: {}", self.attachment.reason())),
+        }
+        None
     }
 
     /// Advances the state as far as possible without blocking.
@@ -97,10 +131,13 @@ impl Plug {
             }
             self.epoch = attachment.epoch();
         }
-        if let (State::Away, Some(timer)) = (attachment.state(), self.timer) {
-            cx.set_timer(timer, attachment.next());
+        let is_up = matches!(attachment.state(), State::Up(_));
+        let next = matches!(attachment.state(), State::Away).then(|| attachment.next());
+        let told = port.told_absence(is_up, cx);
+        if let (Some(next), Some(timer)) = (next.into_iter().chain(told).min(), self.timer) {
+            cx.set_timer(timer, next);
         }
-        matches!(attachment.state(), State::Up(_))
+        is_up
     }
 }
 

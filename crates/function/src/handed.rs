@@ -5,6 +5,7 @@ use ringway_host::{receive_with, send_with};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 /// Ring ports that the parent connects to, and sockets on which it listens for us.
@@ -60,8 +61,27 @@ pub(crate) fn port_of_device(device: &str) -> Result<String, String> {
 pub(crate) fn check_port(port: &str) -> Result<(), String> {
     HANDED.with_borrow(|handed| match handed {
         Some(handed) => Uses { ports: handed.ports.clone(), devices: Vec::new() }.check_port(port),
-        None => Ok(()),
+        None => check_path(port),
     })
+}
+
+/// Checks that there can be a socket at this path: there may be none yet.
+fn check_path(path: &str) -> Result<(), String> {
+    if let Err(error) = std::os::unix::net::SocketAddr::from_pathname(path) {
+        return Err(format!("PORT: {path}: {error}"));
+    }
+    match std::fs::metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(format!("PORT: {path} is not a socket; name the socket of a ring port"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Err(format!("PORT: {path}: {error}")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this thread's elements use ports that the parent connects to.
+pub(crate) fn is_handed() -> bool {
+    HANDED.with_borrow(Option::is_some)
 }
 
 /// A socket connected to this port.
@@ -137,6 +157,24 @@ mod tests {
         assert_eq!(handed.connect("b").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(keeper.join().unwrap(), [1]);
         assert!(handed.connect("c").is_err() && handed.connect("b").is_err(), "the other end is gone");
+    }
+
+    #[test]
+    fn a_path_where_no_socket_can_be_is_an_error() {
+        let folder = std::env::temp_dir().join(format!("ringway-handed-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("file");
+        std::fs::write(&file, "").unwrap();
+        let socket = folder.join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let check = |path: &std::path::Path| check_port(path.to_str().unwrap());
+        assert_eq!(check(&socket), Ok(()));
+        assert_eq!(check(&folder.join("later")), Ok(()));
+        assert_eq!(check(&folder.join("folder/later")), Ok(()));
+        for wrong in [&file, &folder, &file.join("socket"), &folder.join("x".repeat(200))] {
+            assert!(check(wrong).unwrap_err().starts_with("PORT: "), "{wrong:?}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     fn libc_enoent() -> u8 {

@@ -143,3 +143,49 @@ fn without_a_port_packets_are_dropped_and_counted() {
     assert!(stdout.contains("to.count:\n0\n") && stdout.contains("away 10\n"), "{stdout}");
     assert!(stdout.contains("to.state:\naway: "), "{stdout}");
 }
+
+/// Runs a configuration in virtual time; returns its status and what it printed for people.
+fn click(configuration: &str) -> (u8, String) {
+    let console = Recorder::default();
+    let arguments = ["--simtime", "-e", configuration].map(String::from);
+    (click::run(&arguments, console.clone()), console.chatter())
+}
+
+#[test]
+fn a_program_that_waits_says_for_what() {
+    let folder = std::env::temp_dir().join(format!("ringway-waits-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (none, busy) = (folder.join("none"), folder.join("busy"));
+    let _listener = std::os::unix::net::UnixListener::bind(&busy).unwrap();
+    let waits = |element: &str, time: &str| click(&format!("{element}; DriverManager(wait {time}, stop)"));
+    let from = format!("f :: FromPort({}) -> Discard", none.display());
+    assert_eq!(waits(&from, "0.9s"), (0, String::new()));
+    let (status, text) = waits(&from, "10s");
+    let line = format!("f :: FromPort: waits for {}: ", none.display());
+    assert!(status == 0 && text.starts_with(&line) && text.lines().count() == 1, "{text}");
+    // A program that is connected but gets no ring.
+    let (_, text) = waits(&format!("f :: FromPort({}) -> Discard", busy.display()), "10s");
+    let line = format!("f :: FromPort: waits for {}: connected", busy.display());
+    assert!(text.starts_with(&line) && text.lines().count() == 1, "{text}");
+    let (_, text) = waits(&format!("Idle -> f :: ToPort({})", none.display()), "10s");
+    assert!(text.starts_with("f :: ToPort: waits for ") && text.lines().count() == 1, "{text}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn packets_for_a_port_that_never_came_are_an_error() {
+    let folder = std::env::temp_dir().join(format!("ringway-never-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let none = folder.join("none");
+    let to = |path: &std::path::Path| {
+        click(&format!("InfiniteSource(LIMIT 3, STOP true) -> t :: ToPort({})", path.display()))
+    };
+    let (status, text) = to(&none);
+    assert_eq!(status, 1);
+    assert!(text.starts_with("t :: ToPort: all 3 packets were lost, since port "), "{text}");
+    std::fs::write(folder.join("file"), "").unwrap();
+    let (status, text) = to(&folder.join("file"));
+    assert!(status == 1 && text.contains("is not a socket"), "{text}");
+    assert_eq!(click("Idle -> ToPort(/nope); DriverManager(stop)"), (0, String::new()));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

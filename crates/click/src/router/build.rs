@@ -109,6 +109,7 @@ impl Router {
             ticks: None,
             profile: None,
             complaints: Default::default(),
+            failed: false,
             lends: Default::default(),
             lent: 0,
             looped: 0,

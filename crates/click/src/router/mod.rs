@@ -147,6 +147,8 @@ pub struct Router {
     stop_element: Option<ElementId>,
     report: Rc<RefCell<Report>>,
     pub(crate) complaints: report::Complaints,
+    /// Whether an element reported that the run was in vain.
+    pub(crate) failed: bool,
     building: bool,
     random: Random,
     /// When the turn began, on the steady clock.
@@ -338,16 +340,14 @@ impl Router {
     /// Seeds its random numbers.
     pub fn seed(&mut self, seed: u64) {
         self.random = Random::new(seed);
-    }
-
         let thread = self.thread();
         self.random.diverge(thread);
+    }
+
     /// Seeds its random numbers so that those from a range ([`Context::random_between`]) equal Click's with
     /// GNU's C library.
     pub fn seed_like_click(&mut self, seed: u32) {
         self.random = Random::like_click(seed);
-    }
-
         let thread = self.thread();
         self.random.diverge(thread);
     }
@@ -360,6 +360,8 @@ impl Router {
     /// Ends its elements, which flush files and print final messages; otherwise this happens when it is dropped.
     pub fn finish_elements(&mut self) {
         self.end();
+    }
+
     /// Positive while it should continue; else the driver stops, or asks the element that manages stops.
     pub fn runcount(&self) -> i64 {
         self.runcount

@@ -168,6 +168,14 @@ impl<P: Plug> Element for ToPort<P> {
         }
     }
 
+    fn cleanup(&mut self, cx: &mut Context<'_>) {
+        let lost = self.counts.drops[AWAY];
+        let (state, port) = (self.plug.state(), self.plug.shares().unwrap_or_default());
+        if lost > 0 && self.counts.frames == 0 && self.plug.losses() == 0 && state != "up" {
+            cx.fail(format_args!("all {lost} packets were lost, since {port} never had a ring ({state})"));
+        }
+    }
+
     fn shares(&self) -> Option<String> {
         self.plug.shares()
     }

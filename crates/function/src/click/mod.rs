@@ -150,6 +150,10 @@ impl Driver<'_> {
             self.console.output(router.profile_table().as_bytes());
         }
         status |= u8::from(!self.read_handlers(router));
+        if self.options.exit_handler.is_none() {
+            router.finish_elements();
+            status |= u8::from(router.has_failed());
+        }
         match self.options.exit_handler.take() {
             Some(call) => self.exit_status(router, &call),
             None => status,
