@@ -4,8 +4,8 @@
 //!
 //! Arguments:
 //! - `DEVNAME`: the interface's name.
-//! - `SNIFFER`: must be true, the default: the kernel receives the frames too. For false, Click installs
-//!   firewall rules, which are left to the administrator here: false is an error.
+//! - `SNIFFER`: whether the kernel is to receive the frames too; true by default. For false, Click installs
+//!   firewall rules, which are left to the administrator here: the kernel receives them all the same, with a warning.
 //! - `PROMISC`: whether frames for other addresses are received too; false by default.
 //! - `SNAPLEN`: bytes kept of a frame; 2046 by default.
 //! - `FORCE_IP`: whether only IPv4 and IPv6 over Ethernet are received, with the network header set; false by
@@ -168,8 +168,10 @@ impl Element for FromDevice {
             cx.warning("BPF_FILTER is ignored: it needs METHOD PCAP");
         }
         if !sniffer {
-            return Err(cx.error(
-                "SNIFFER false is not supported: configure the kernel's firewall to drop received packets",
+            cx.warning(format!(
+                "SNIFFER false has no effect: the kernel receives the frames of {0} too; drop them by its firewall, \
+                 such as an nftables chain with 'hook ingress device {0}' and 'policy drop'",
+                device.0
             ));
         }
         self.device = device.0;
