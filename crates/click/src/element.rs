@@ -35,7 +35,8 @@
 //!
 //! # Handlers
 //! [`Element::handlers`] declares them, one line each: a handler's name with its read and write functions
-//! ([`Handler`]). Long values are read and written in steps ([`Handler::read_in_pieces`]).
+//! ([`Handler`]). Counters are declared by [`Handler::counter`], so that they go on when the configuration changes. Long
+//! values are read and written in steps ([`Handler::read_in_pieces`]).
 //!
 //! # Bounds
 //! Every size that a configuration or a packet controls is bounded. Nothing panics: packets are read by
@@ -195,7 +196,10 @@ pub trait Element: Any {
         no_call()
     }
 
-    /// Takes over the state of an element of the same name, when a new configuration replaces a running one.
+    /// Takes over the state of an element of the same name and class, when a new configuration replaces a running
+    /// one, and that of the element itself, when its `config` handler is written: packets that it can hold, in order,
+    /// and timers for them. Packets that it can't hold are counted as dropped. Counters declared by
+    /// [`Handler::counter`] have been taken over already.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let _ = (from, cx);
     }

@@ -2,14 +2,16 @@
 //! panic or emit more packets than it got, and each packet must be emitted or counted.
 #![allow(clippy::unwrap_used)]
 
+#[path = "any_frames/changes.rs"]
+mod changes;
 #[path = "any_frames/configuration.rs"]
 mod configuration;
-#[path = "any_frames/offload.rs"]
-mod offload;
 #[path = "any_frames/late.rs"]
 mod late;
 #[path = "any_frames/marks.rs"]
 mod marks;
+#[path = "any_frames/offload.rs"]
+mod offload;
 
 use configuration::{configuration, sides};
 
@@ -171,22 +173,27 @@ fn turns(router: &mut Router) {
     }
 }
 
+/// Checks that each packet was emitted, or counted as dropped or stored.
+fn check_accounts(router: &mut Router, class: &Class) {
+    let (got, gave) = counts(router, class, true);
+    let own = ACCOUNTS.iter().find(|(name, _)| *name == class.name).map_or(&[][..], |(_, own)| own);
+    let kept: u64 = own.iter().map(|handler| number(router, &format!("e.{handler}"))).sum();
+    assert_eq!(
+        got,
+        gave + kept,
+        "{}: packets in; packets out and counted as dropped or stored: add its handlers that count these \
+         to ACCOUNTS, or, if it creates packets, its name to MULTIPLY",
+        class.name
+    );
+}
+
 /// Runs an element for some time; false if it could not be built.
 fn run(class: &Class, pull: bool, most: bool, burst: usize, frames: &[Vec<u8>]) -> bool {
     let Some(mut router) = build(&configuration(class, pull, most, frames), burst) else { return false };
     turns(&mut router);
     let multiplies = MULTIPLY.contains(&class.name);
-    let (got, gave) = counts(&mut router, class, most);
     if !multiplies && most {
-        let own = ACCOUNTS.iter().find(|(name, _)| *name == class.name).map_or(&[][..], |(_, own)| own);
-        let kept: u64 = own.iter().map(|handler| number(&mut router, &format!("e.{handler}"))).sum();
-        assert_eq!(
-            got,
-            gave + kept,
-            "{}: packets in; packets out and counted as dropped or stored: add its handlers that count these \
-             to ACCOUNTS, or, if it creates packets, its name to MULTIPLY",
-            class.name
-        );
+        check_accounts(&mut router, class);
     }
     let id = router.find("e").unwrap();
     for handler in router.handlers(Some(id)) {

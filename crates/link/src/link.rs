@@ -116,6 +116,11 @@ impl<F: Frame> Link<F> {
         Ok(())
     }
 
+    /// Decides at random as a link of this `seed` from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = Pcg64Mcg::seed_from_u64(seed);
+    }
+
     /// Sends a frame at `now`.
     pub fn send(&mut self, frame: F, now: u64) {
         self.advance(now);

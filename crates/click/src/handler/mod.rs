@@ -3,10 +3,11 @@
 //! ```text
 //! fn handlers(&self) -> Vec<Handler> {
 //!     [
-//!         Handler::read("count", |e: &Self| e.count),
+//!         Handler::read("length", |e: &Self| e.packets.len()),
+//!         Handler::counter("drops", |e: &mut Self| &mut e.drops),
 //!         Handler::field("limit", |e: &mut Self| &mut e.limit).calm(),
 //!         Handler::field("active", |e: &mut Self| &mut e.active).checkbox().then(Self::go_on),
-//!         Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
+//!         Handler::button("reset_counts", |e: &mut Self, _| e.drops = 0),
 //!     ]
 //!     .into()
 //! }
@@ -41,6 +42,9 @@ type Outcome = Result<Progress, HandlerError>;
 /// What a handler does. Not `Fn`: its objects have each function three times, and there are hundreds of handlers.
 trait Act {
     fn act(&self, element: &mut dyn Element, request: Request<'_>, cx: &mut Context<'_>) -> Outcome;
+
+    /// Copies what it reads from one element to another of the same type, if it is a counter.
+    fn carry(&self, _from: &mut dyn Element, _to: &mut dyn Element) {}
 }
 
 type Action = Box<dyn Act>;
@@ -53,6 +57,24 @@ impl<E: Element, F: Fn(&mut E, Request<'_>, &mut Context<'_>) -> Outcome> Act fo
         match downcast(element) {
             Some(element) => self.0(element, request, cx),
             None => foreign(),
+        }
+    }
+}
+
+/// Reads a counter.
+struct Count<E, F>(F, PhantomData<fn(&mut E)>);
+
+impl<E: Element, F: Fn(&mut E) -> &mut u64> Act for Count<E, F> {
+    fn act(&self, element: &mut dyn Element, request: Request<'_>, _: &mut Context<'_>) -> Outcome {
+        match downcast(element) {
+            Some(element) => Ok(request.pieces.show(self.0(element))),
+            None => foreign(),
+        }
+    }
+
+    fn carry(&self, from: &mut dyn Element, to: &mut dyn Element) {
+        if let (Some(from), Some(to)) = (downcast(from), downcast(to)) {
+            *self.0(to) = *self.0(from);
         }
     }
 }
@@ -172,6 +194,15 @@ impl Handler {
         let read =
             move |e: &mut E, request: Request<'_>, _: &mut Context<'_>| Ok(request.pieces.show(&value(e)));
         Self::new(name.into(), action(read), None)
+    }
+
+    /// A counter to read. It goes on when the element's configuration is changed, and when another router takes over
+    /// ([`Element::take_state`]).
+    pub fn counter<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        field: impl Fn(&mut E) -> &mut u64 + 'static,
+    ) -> Self {
+        Self::new(name.into(), Some(Box::new(Count(field, PhantomData))), None)
     }
 
     /// A value to read that depends on the router, or on parameters ([`Handler::parameters`]).
@@ -352,6 +383,13 @@ impl Handler {
     /// Adds the properties of the runtime's handler of the same name, which this one overrides.
     pub(crate) fn combine(&mut self, other: &HandlerInfo) {
         self.0.info.combine(other);
+    }
+
+    /// Copies a counter from one element to another of the same type.
+    pub(crate) fn carry(&self, from: &mut dyn Element, to: &mut dyn Element) {
+        if let Some(read) = &self.0.read {
+            read.carry(from, to);
+        }
     }
 
     /// Whether it has a function for reading, or for writing.

@@ -324,7 +324,7 @@ impl Router {
         }
         let mut old = self.take(id);
         if let Some(old) = &mut old {
-            new.take_state(&mut **old, &mut crate::Context::new(self, id, true));
+            self.hand_state(id, &mut **old, &mut *new);
         }
         self.put(id, new);
         self.info_mut(id).configuration = configuration.to_string();

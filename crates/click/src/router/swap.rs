@@ -1,6 +1,6 @@
 //! Replacing a configuration at run time.
 use super::{BuildError, Options, Router};
-use crate::{Clock, HandlerError, Pieces, Progress, Registry};
+use crate::{Clock, Context, Element, ElementId, HandlerError, Pieces, Progress, Registry};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::rc::{Rc, Weak};
@@ -222,7 +222,10 @@ impl Router {
         for id in next.ids() {
             let Some(old) = self.find(next.name(id)).filter(|_| next.has_predecessor(id)) else { continue };
             let Some(mut from) = self.take(old) else { continue };
-            next.enter(id, |element, cx| element.take_state(&mut *from, cx));
+            if let Some(mut to) = next.take(id) {
+                next.hand_state(id, &mut *from, &mut *to);
+                next.put(id, to);
+            }
             self.put(old, from);
         }
         next.predecessors.clear();
@@ -230,6 +233,16 @@ impl Router {
         next.set_profile(self.profile.is_some());
         next.settle();
         Some(next)
+    }
+
+    /// Gives an element that takes the place of another the counters and the state of that one.
+    pub(super) fn hand_state(&mut self, id: ElementId, from: &mut dyn Element, to: &mut dyn Element) {
+        for handler in self.info(id).handlers.clone().iter() {
+            handler.carry(from, to);
+        }
+        let mut cx = Context::new(self, id, true);
+        to.take_state(from, &mut cx);
+        cx.flush();
     }
 
     /// Notifies its elements, once, that the router ends.
@@ -261,7 +274,7 @@ impl Router {
     }
 
     /// Whether an element will take over from one of the same name and class.
-    pub(crate) fn has_predecessor(&self, id: crate::ElementId) -> bool {
+    pub(crate) fn has_predecessor(&self, id: ElementId) -> bool {
         self.predecessors.get(self.name(id)) == Some(&self.class(id).name)
     }
 }

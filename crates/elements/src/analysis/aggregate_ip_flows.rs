@@ -329,6 +329,7 @@ impl Element for AggregateIpFlows {
         let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.flows, self.next) = (core::mem::take(&mut from.flows), from.next);
+            self.fragments.take(&mut from.fragments);
         }
     }
 }

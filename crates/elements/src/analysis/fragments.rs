@@ -63,6 +63,15 @@ impl Fragments {
         Self { timeout, held: OrderedMap::new(), count: 0, known: OrderedMap::new(), check_at: 0 }
     }
 
+    /// Takes over the packets of another set.
+    pub(super) fn take(&mut self, from: &mut Self) {
+        *self = core::mem::replace(from, Self::new(from.timeout)).with_timeout(self.timeout);
+    }
+
+    fn with_timeout(self, timeout: u64) -> Self {
+        Self { timeout, ..self }
+    }
+
     /// Number of waiting packets.
     pub(super) fn len(&self) -> usize {
         self.count

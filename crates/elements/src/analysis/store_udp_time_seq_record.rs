@@ -89,7 +89,7 @@ impl Element for StoreUdpTimeSeqRecord {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("count", |e: &Self| e.count),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::button("reset", |e: &mut Self, _| e.count = 0),
         ]
         .into()

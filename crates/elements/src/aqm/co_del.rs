@@ -142,6 +142,13 @@ impl Element for CoDel {
         }
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        (self.first_above, self.next, self.dropping) = (from.first_above, from.next, from.dropping);
+        (self.count, self.last_count) = (from.count, from.last_count);
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         let target = |name| Handler::field(name, |e: &mut Self| &mut e.target).argument(Some(0), "TARGET");
         let interval = |name| {
@@ -160,7 +167,7 @@ impl Element for CoDel {
             target("codel_target"),
             interval("interval"),
             interval("codel_interval"),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read_with("queues", |e: &mut Self, _, cx| Ok(e.queues.names(cx, "\n"))),
             Handler::read_with("stats", |e: &mut Self, _, cx| {
                 Ok(format!("{} current queue\n{} drops\n", e.queues.length(cx), e.drops))

@@ -269,7 +269,7 @@ impl Element for Red {
             Handler::read("max_p", |e: &Self| e.rule.probability).writes(|e: &mut Self, value, cx| {
                 e.set_rule(Rule { probability: cx.parse(value)?, ..e.rule })
             }),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("avg_queue_size", Self::average_text),
             Handler::read_with("stats", |e: &mut Self, _, cx| {
                 let (length, average, drops) = (e.queues.length(cx), e.average_text(), e.drops);
@@ -284,7 +284,7 @@ impl Element for Red {
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
         let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
-            (self.average, self.empty, self.drops) = (from.average, from.empty, from.drops);
+            (self.average, self.empty) = (from.average, from.empty);
         }
     }
 }

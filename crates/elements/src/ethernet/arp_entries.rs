@@ -123,6 +123,11 @@ impl ArpEntries {
         self.packets
     }
 
+    /// Maximum number of waiting packets.
+    fn most_packets(&self) -> usize {
+        Some(self.capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_PACKETS)
+    }
+
     fn expired(&self, live: u64, now: u64) -> bool {
         self.timeout > 0 && live.saturating_add(self.timeout) < now
     }
@@ -208,7 +213,7 @@ impl ArpEntries {
             self.drops += 1;
             return Waiting::Dropped;
         }
-        let capacity = Some(self.capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_PACKETS);
+        let capacity = self.most_packets();
         if self.packets + 1 > capacity {
             self.slim(now, usize::MAX);
             self.drop_packets((capacity - capacity / self.slim_factor as usize).max(1) - 1);
@@ -253,13 +258,15 @@ impl ArpEntries {
         self.packets = 0;
     }
 
-    /// Takes over another table's entries.
+    /// Takes over another table's entries and waiting packets, as far as there is room for them.
     pub(super) fn take(&mut self, from: &mut Self) {
         self.version += 1;
         self.entries = core::mem::take(&mut from.entries);
         self.ages = core::mem::take(&mut from.ages);
         self.packets = core::mem::take(&mut from.packets);
         (self.orders, self.drops) = (from.orders, from.drops);
+        self.slim(0, Some(self.entry_capacity as usize).filter(|most| *most > 0).unwrap_or(MOST_ENTRIES));
+        self.drop_packets(self.most_packets());
     }
 
     /// The `table` handler: oldest first.

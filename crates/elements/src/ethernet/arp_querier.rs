@@ -175,7 +175,7 @@ impl Element for ArpQuerier {
             }),
             Handler::read("queries", |e: &Self| e.queries),
             Handler::read("responses", |e: &Self| e.responses),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::field("ipaddr", |e: &mut Self| &mut e.ip).error("expected IP address"),
             Handler::field("broadcast", |e: &mut Self| &mut e.broadcast),
             Handler::write("insert", |e: &mut Self, value, cx| e.change(true, value, cx)),
@@ -192,13 +192,12 @@ impl Element for ArpQuerier {
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
         let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
-        if (self.ip, self.ether, self.broadcast) != (from.ip, from.ether, from.broadcast) {
-            return;
-        }
         if self.table.is_none() && from.table.is_none() {
             self.own.take(&mut from.own);
+        } else {
+            self.drops += from.own.length() as u64;
         }
-        (self.queries, self.drops, self.responses) = (from.queries, from.drops, from.responses);
+        (self.queries, self.responses) = (from.queries, from.responses);
     }
 }
 

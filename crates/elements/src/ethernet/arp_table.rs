@@ -48,7 +48,7 @@ impl Element for ArpTable {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read_with("table", |e: &mut Self, _, cx| Ok(e.entries.table(jiffies(cx.steady())))),
-            Handler::read("drops", |e: &Self| e.entries.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.entries.drops),
             Handler::read("count", |e: &Self| e.entries.count()),
             Handler::read("length", |e: &Self| e.entries.length()),
             Handler::write("insert", |e: &mut Self, value, cx| {

@@ -29,6 +29,6 @@ impl Element for DropBroadcasts {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.drops)].into()
     }
 }

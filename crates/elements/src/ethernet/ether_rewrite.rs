@@ -44,7 +44,7 @@ impl Element for EtherRewrite {
         [
             mac_handler("src", |e: &mut Self| &mut e.source).argument(Some(0), "SRC"),
             mac_handler("dst", |e: &mut Self| &mut e.destination).argument(Some(1), "DST"),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

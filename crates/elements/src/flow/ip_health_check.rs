@@ -307,7 +307,7 @@ impl Element for IpHealthCheck {
         [
             Handler::read("checks", Self::text),
             Handler::read("probes", |e: &Self| e.probes),
-            Handler::read("answers", |e: &Self| e.answers),
+            Handler::counter("answers", |e: &mut Self| &mut e.answers),
             Handler::read("failures", |e: &Self| e.failures),
             Handler::read("changes", |e: &Self| e.changes),
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox(),

@@ -118,7 +118,7 @@ impl Element for IcmpError {
             Handler::field("src", |e: &mut Self| &mut e.source),
             Handler::field("mtu", |e: &mut Self| &mut e.mtu),
             Handler::field("pmtu", |e: &mut Self| &mut e.path_mtu),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

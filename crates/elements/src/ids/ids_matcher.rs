@@ -176,9 +176,9 @@ impl Element for IdsMatcher {
 
     fn handlers(&self) -> Vec<Handler> {
         let mut handlers = Vec::from([
-            Handler::read("packets", |e: &Self| e.packets),
-            Handler::read("matches", |e: &Self| e.matches),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("packets", |e: &mut Self| &mut e.packets),
+            Handler::counter("matches", |e: &mut Self| &mut e.matches),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("patterns", |e: &Self| e.patterns.as_ref().map_or(0, Patterns::len)),
             Handler::read("table", |e: &Self| {
                 let counts = e.counts.iter().enumerate().filter(|(_, count)| **count > 0);

@@ -337,9 +337,9 @@ impl Element for IdsRules {
             Handler::read("count", |e: &Self| e.rules.rules.len()),
             Handler::read("skipped", |e: &Self| e.rules.skips.len()),
             Handler::read("skips", Self::skips),
-            Handler::read("packets", |e: &Self| e.packets),
-            Handler::read("alerts", |e: &Self| e.alerts),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("packets", |e: &mut Self| &mut e.packets),
+            Handler::counter("alerts", |e: &mut Self| &mut e.alerts),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("table", Self::table),
         ]);
         if self.flows > 0 {

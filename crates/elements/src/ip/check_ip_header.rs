@@ -99,7 +99,7 @@ impl Element for CheckIpHeader {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        let mut handlers = Vec::from([Handler::read("drops", |e: &Self| e.drops)]);
+        let mut handlers = Vec::from([Handler::counter("drops", |e: &mut Self| &mut e.drops)]);
         if self.details {
             handlers.push(Handler::read("drop_details", |e: &Self| {
                 let lines = e.reasons.iter().zip(REASONS);
@@ -180,7 +180,7 @@ impl CheckIpHeader {
     }
 
     /// Packets dropped so far.
-    pub(super) fn drops(&self) -> u64 {
-        self.drops
+    pub(super) fn drops(&mut self) -> &mut u64 {
+        &mut self.drops
     }
 }

@@ -41,7 +41,7 @@ impl Element for DecIpTtl {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("expected boolean"),
         ]
         .into()

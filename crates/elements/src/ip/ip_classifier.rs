@@ -94,7 +94,7 @@ impl Element for IpClassifier {
         });
         let own = [
             Handler::read("program", |e: &Self| e.filter.text()),
-            Handler::read("drops", |e: &Self| e.filter.drops()),
+            Handler::counter("drops", |e: &mut Self| e.filter.drops()),
             Handler::read("memory", |e: &Self| e.filter.memory()),
         ];
         own.into_iter().chain(patterns).collect()

@@ -104,7 +104,7 @@ impl Element for IpFilter {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("program", |e: &Self| e.filter.text()),
-            Handler::read("drops", |e: &Self| e.filter.drops()),
+            Handler::counter("drops", |e: &mut Self| e.filter.drops()),
             Handler::read("memory", |e: &Self| e.filter.memory()),
             Handler::read("count", |e: &Self| e.count),
             Handler::write("rules", Self::set_rules),

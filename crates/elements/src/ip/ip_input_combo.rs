@@ -40,6 +40,6 @@ impl Element for IpInputCombo {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.check.drops())].into()
+        [Handler::counter("drops", |e: &mut Self| e.check.drops())].into()
     }
 }

@@ -137,12 +137,25 @@ impl Element for IpReassembler {
         });
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        (self.assemblies, self.memory) =
+            (core::mem::take(&mut from.assemblies), core::mem::take(&mut from.memory));
+        self.waiting = core::mem::take(&mut from.waiting);
+        self.next_reap = from.next_reap;
+        (self.seen, self.good, self.failed, self.bad) = (from.seen, from.good, from.failed, from.bad);
+        if self.memory > self.most as usize {
+            self.shrink();
+        }
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("dump", Self::dump),
             Handler::read("length", |e: &Self| e.waiting),
-            Handler::read("merged", |e: &Self| e.merged),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("merged", |e: &mut Self| &mut e.merged),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

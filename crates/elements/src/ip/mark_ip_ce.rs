@@ -40,6 +40,6 @@ impl Element for MarkIpCe {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.drops)].into()
     }
 }

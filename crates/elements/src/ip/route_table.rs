@@ -527,7 +527,7 @@ impl Element for RouteTable {
         let mut handlers = Vec::from([
             Handler::read_in_pieces("table", |e: &mut Self, _, pieces, _| Ok(e.table(pieces))).expensive(),
             Handler::read_with("lookup", Self::lookup).parameters(),
-            Handler::read("drops", |e: &Self| e.unrouted),
+            Handler::counter("drops", |e: &mut Self| &mut e.unrouted),
         ]);
         if self.changeable {
             handlers.extend(["add", "set", "remove"].map(|name| {

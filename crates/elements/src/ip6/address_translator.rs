@@ -368,7 +368,7 @@ impl Element for AddressTranslator {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("evictions", |e: &Self| match &e.dynamic {
                 Dynamic::Ports(pool) => pool.evictions,
                 _ => 0,
@@ -394,6 +394,5 @@ impl Element for AddressTranslator {
             }
             _ => {}
         }
-        self.drops = from.drops;
     }
 }

@@ -49,7 +49,7 @@ impl Element for CheckIp6Header {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.drops)].into()
     }
 }
 

@@ -57,7 +57,7 @@ impl Element for Icmp6Error {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.drops)].into()
     }
 }
 

@@ -137,7 +137,10 @@ impl Element for Ip6Fragmenter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops), Handler::read("fragments", |e: &Self| e.fragments)]
-            .into()
+        [
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
+            Handler::counter("fragments", |e: &mut Self| &mut e.fragments),
+        ]
+        .into()
     }
 }

@@ -84,6 +84,19 @@ impl Element for Ip6NdSolicitor {
         }
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        self.neighbors = core::mem::take(&mut from.neighbors);
+        self.queries = from.queries;
+        let source = self.ether;
+        for packet in self.neighbors.values_mut().filter_map(|known| known.waiting.as_mut()) {
+            if let Some(header) = Ethernet::of_mut(packet.data_mut()) {
+                header.source = source;
+            }
+        }
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read_with("table", |e: &mut Self, _, cx| Ok(e.table(cx.steady()))),
@@ -93,7 +106,7 @@ impl Element for Ip6NdSolicitor {
             Handler::read("length", |e: &Self| {
                 e.neighbors.values().filter(|known| known.waiting.is_some()).count()
             }),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

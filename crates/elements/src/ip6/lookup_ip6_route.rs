@@ -99,7 +99,7 @@ impl Element for LookupIp6Route {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read_in_pieces("table", |e: &mut Self, _, pieces, _| Ok(e.table(pieces))),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read_with("lookup", |e: &mut Self, parameter, cx| {
                 let address: Ipv6Addr =
                     cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP6 address"))?;

@@ -3,7 +3,6 @@ use super::devices::Naming;
 use super::{Plug, PortRing};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Context, Element, Failed, HEADROOM, Handler, PacketBurst, Task, Timer};
 use ringway_frame::Offload;
@@ -203,22 +202,15 @@ impl<P: Plug> Element for FromPort<P> {
         true
     }
 
-    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
-        if let Some(from) = from.downcast_mut::<Self>() {
-            (self.count, self.bytes, self.drops) = (from.count, from.bytes, from.drops);
-        }
-    }
-
     fn shares(&self) -> Option<String> {
         self.plug.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.count),
-            Handler::read("byte_count", |e: &Self| e.bytes),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("byte_count", |e: &mut Self| &mut e.bytes),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("state", |e: &Self| e.plug.state()),
             Handler::read("losses", |e: &Self| e.plug.losses()),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),

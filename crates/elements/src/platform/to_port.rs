@@ -182,8 +182,8 @@ impl<P: Plug> Element for ToPort<P> {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.counts.frames),
-            Handler::read("byte_count", |e: &Self| e.counts.bytes),
+            Handler::counter("count", |e: &mut Self| &mut e.counts.frames),
+            Handler::counter("byte_count", |e: &mut Self| &mut e.counts.bytes),
             Handler::read("drops", |e: &Self| e.counts.drops.iter().sum::<u64>()),
             Handler::read("drop_counts", |e: &Self| {
                 let lines = REASONS.iter().zip(&e.counts.drops).filter(|(_, count)| **count > 0);

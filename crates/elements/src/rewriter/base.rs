@@ -711,7 +711,7 @@ impl Element for Rewriter {
             Handler::read("table_size", Self::table_size),
             Handler::read("nmappings", Self::table_size).deprecated(),
             Handler::read("mapping_failures", |e: &Self| e.failures),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("patterns", |e: &Self| e.patterns(None)),
             Handler::read("size", |e: &Self| e.flows.borrow().len()),
             Handler::read("capacity", |e: &Self| e.flows.borrow().capacity)
@@ -753,7 +753,7 @@ impl Element for Rewriter {
         }
         // A handler of the old element may have been removing flows.
         self.stale = Some(0);
-        (self.failures, self.drops) = (from.failures, from.drops);
+        self.failures = from.failures;
         drop((own, old));
         if let Some(timer) = self.timer {
             cx.set_timer_after(timer, 0);

@@ -249,6 +249,6 @@ impl Element for IcmpRewriter {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.drops)].into()
     }
 }

@@ -537,8 +537,8 @@ impl Element for PortBlockMapper {
             Handler::read("used", Self::used),
             Handler::read("free", |e: &Self| e.free.len()),
             Handler::read("exhausted", |e: &Self| e.exhausted),
-            Handler::read("refused", |e: &Self| e.refused),
-            Handler::read("unknown", |e: &Self| e.unknown),
+            Handler::counter("refused", |e: &mut Self| &mut e.refused),
+            Handler::counter("unknown", |e: &mut Self| &mut e.unknown),
         ]
         .into()
     }
@@ -552,7 +552,7 @@ impl Element for PortBlockMapper {
         core::mem::swap(&mut self.subscribers, &mut from.subscribers);
         core::mem::swap(&mut self.owners, &mut from.owners);
         core::mem::swap(&mut self.free, &mut from.free);
-        (self.exhausted, self.refused, self.unknown) = (from.exhausted, from.refused, from.unknown);
+        self.exhausted = from.exhausted;
     }
 
     fn cast(&self, kind: &str) -> bool {

@@ -76,6 +76,17 @@ impl Element for DelayShaper {
         }
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        // The packet waits until the time that it was given.
+        self.held = from.held.take();
+        if let (Some((when, _)), Some(timer)) = (&self.held, self.timer) {
+            let now = cx.now();
+            cx.set_timer_after(timer, when.saturating_sub(now));
+        }
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [Handler::read("delay", |e: &Self| Interval(e.delay))
             .calm()

@@ -78,6 +78,12 @@ impl Element for DelayUnqueue {
         }
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        self.held = from.held.take();
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [Handler::read("delay", |e: &Self| Interval(e.delay))
             .calm()

@@ -75,7 +75,7 @@ impl Element for Discard {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.count),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
             Handler::button("reset_counts", |e: &mut Self, _| e.count = 0),
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error").then(
                 |e: &mut Self, cx| {

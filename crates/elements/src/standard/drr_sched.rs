@@ -81,6 +81,15 @@ impl Element for DrrSched {
         Ok(())
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        self.next = from.next.checked_rem(self.inputs.len()).unwrap_or(0);
+        for (own, old) in self.inputs.iter_mut().zip(&mut from.inputs) {
+            (own.deficit, own.head) = (old.deficit, old.head.take());
+        }
+    }
+
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         while burst.len() < max
             && let Some(packet) = self.one(cx)

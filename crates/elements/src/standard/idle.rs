@@ -45,6 +45,6 @@ impl Element for Idle {
     fn pull(&mut self, _: usize, _: usize, _: &mut PacketBurst, _: &mut Context<'_>) {}
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count", |e: &Self| e.count)].into()
+        [Handler::counter("count", |e: &mut Self| &mut e.count)].into()
     }
 }

@@ -48,7 +48,7 @@ impl Element for InputSwitch {
                 Ok(())
             }),
             Handler::read("config", |e: &Self| e.input).calm(),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

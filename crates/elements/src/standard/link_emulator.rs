@@ -35,7 +35,8 @@
 //!
 //! Handlers: `sent`, `received`, `drops`, `marked`, `corrupted`, `duplicated`, `reordered` (read): counts; `reasons`
 //! (read): drops by reason; `queue` (read): packets in the queue; `size` (read): packets in the queue and under way.
-//! `config` may be written while it runs: packets under way arrive as before.
+//! `config` may be written while it runs: packets under way arrive as before, those in the queue stay as far as the new
+//! one has room, and counters go on.
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -50,6 +51,8 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct LinkEmulator {
     link: Option<Link<Packet>>,
+    /// SEED, if it is set.
+    seed: Option<u64>,
     timer: Option<Timer>,
     /// When the timer fires.
     due: Option<u64>,
@@ -230,6 +233,17 @@ impl LinkEmulator {
         lines.collect()
     }
 
+    /// Sets the timer for the next packet.
+    fn set_timer(&mut self, now: u64, cx: &mut Context<'_>) {
+        if let Some(timer) = self.timer
+            && let Some(due) = self.link.as_ref().and_then(Link::due)
+            && self.due.is_none_or(|set| set > due || set <= now)
+        {
+            self.due = Some(due);
+            cx.set_timer_after(timer, due.saturating_sub(now));
+        }
+    }
+
     /// Pushes what has arrived, and sets the timer for the next packet.
     fn deliver(&mut self, now: u64, cx: &mut Context<'_>) {
         let Some(link) = &mut self.link else { return };
@@ -239,13 +253,7 @@ impl LinkEmulator {
         {
             burst.push(packet);
         }
-        let due = link.due();
-        if let Some(timer) = self.timer
-            && due.is_some_and(|due| self.due.is_none_or(|set| set > due || set <= now))
-        {
-            self.due = due;
-            cx.set_timer_after(timer, due.unwrap_or(now).saturating_sub(now));
-        }
+        self.set_timer(now, cx);
         if !burst.is_empty() {
             cx.push_burst(0, &mut burst);
         }
@@ -255,15 +263,12 @@ impl LinkEmulator {
 impl Element for LinkEmulator {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let profile = profile(args);
-        let mut seed = (u64::from(cx.random()) << 32) | u64::from(cx.random());
-        args.read("SEED", &mut seed);
+        let mut seed = 0;
+        self.seed = args.read("SEED", &mut seed).then_some(seed);
         args.complete()?;
-        let now = cx.now();
-        let result = match &mut self.link {
-            Some(link) => link.change(profile, now),
-            None => Link::new(profile, seed).map(|link| self.link = Some(link)),
-        };
-        result.map_err(|error| cx.error(format!("{error}")))
+        let seed = self.seed.unwrap_or_else(|| cx.own_seed());
+        self.link = Some(Link::new(profile, seed).map_err(|error| cx.error(format!("{error}")))?);
+        Ok(())
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
@@ -272,7 +277,7 @@ impl Element for LinkEmulator {
     }
 
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let now = cx.now();
+        let now = cx.steady();
         if let Some(link) = &mut self.link {
             burst.drain().for_each(|packet| link.send(packet, now));
         }
@@ -281,7 +286,22 @@ impl Element for LinkEmulator {
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
         self.due = None;
-        self.deliver(cx.now(), cx);
+        self.deliver(cx.steady(), cx);
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        let (Some(new), Some(mut link)) = (&self.link, from.link.take()) else { return };
+        let now = cx.steady();
+        // The profile has been checked.
+        if link.change(new.profile().clone(), now).is_ok() {
+            if let Some(seed) = self.seed.filter(|_| self.seed != from.seed) {
+                link.reseed(seed);
+            }
+            self.link = Some(link);
+        }
+        self.set_timer(now, cx);
     }
 
     fn handlers(&self) -> Vec<Handler> {

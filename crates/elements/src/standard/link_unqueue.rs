@@ -7,7 +7,7 @@
 //! - `BANDWIDTH`: bytes a second, at least 100.
 //!
 //! Handlers: `latency`, `bandwidth` (read, write); `size`: packets on their way (read); `reset` (write); those of its
-//! task. A write drops the packets on their way.
+//! task. Packets on their way arrive as before when a value is written; `reset` drops them.
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -38,9 +38,8 @@ pub struct LinkUnqueue {
 }
 
 impl LinkUnqueue {
-    /// Drops the packets on the link.
-    fn reset(&mut self, cx: &mut Context<'_>) {
-        self.link.clear();
+    /// Continues after a change.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
         if let Some(task) = self.task {
             cx.reschedule(task);
         }
@@ -119,6 +118,13 @@ impl Element for LinkUnqueue {
         }
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        // Packets arrive at the times that they were given.
+        (self.link, self.back_to_back) = (core::mem::take(&mut from.link), from.back_to_back);
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("latency", |e: &Self| Interval(e.latency))
@@ -128,7 +134,7 @@ impl Element for LinkUnqueue {
                     Ok(())
                 })
                 .error("latency must be a timestamp")
-                .then(Self::reset),
+                .then(Self::go_on),
             Handler::read("bandwidth", |e: &Self| e.bandwidth)
                 .calm()
                 .writes(|e: &mut Self, value, cx| {
@@ -140,9 +146,9 @@ impl Element for LinkUnqueue {
                     e.bandwidth = given.0;
                     Ok(())
                 })
-                .then(Self::reset),
+                .then(Self::go_on),
             Handler::read("size", |e: &Self| e.link.len()),
-            Handler::button("reset", Self::reset),
+            Handler::button("reset", |e: &mut Self, _| e.link.clear()).then(Self::go_on),
         ]
         .into()
     }

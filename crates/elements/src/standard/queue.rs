@@ -110,7 +110,13 @@ impl Queue {
 
     fn resize(&mut self, capacity: usize, cx: &mut Context<'_>) {
         self.capacity = capacity;
-        self.packets.truncate(capacity);
+        let excess = self.packets.len().saturating_sub(capacity);
+        if self.mode.drops_front {
+            self.packets.drain(..excess);
+        } else {
+            self.packets.truncate(capacity);
+        }
+        self.drops += excess as u64;
         self.set(self.nonfull, self.packets.len() < capacity, cx);
     }
 }
@@ -180,7 +186,7 @@ impl Element for Queue {
                     Ok(())
                 })
                 .argument(Some(0), "CAPACITY"),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::button("reset_counts", |e: &mut Self, _| (e.drops, e.highest) = (0, e.packets.len())),
             Handler::button("reset", |e: &mut Self, cx| {
                 while let Some(packet) = e.packets.pop_front() {

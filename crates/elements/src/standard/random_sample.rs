@@ -79,15 +79,8 @@ impl Element for RandomSample {
                 Ok(())
             }),
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox().error("syntax error"),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
-    }
-
-    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
-        if let Some(old) = from.downcast_mut::<Self>() {
-            self.drops = old.drops;
-        }
     }
 }

@@ -241,6 +241,19 @@ impl Element for Replay {
         self.go_on(cx);
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        for ((own, _), (old, _)) in self.inputs.iter_mut().zip(&mut from.inputs) {
+            *own = old.take();
+        }
+        self.kept = take(&mut from.kept);
+        (self.started, self.loaded, self.next, self.loops) =
+            (from.started, from.loaded, from.next, from.loops);
+        (self.began, self.first) = (from.began, from.first);
+        self.go_on(cx);
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("count", |e: &Self| e.kept.len()),

@@ -31,6 +31,6 @@ impl Element for StaticSwitch {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.switch.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.switch.drops)].into()
     }
 }

@@ -68,7 +68,7 @@ impl Element for Switch {
                 Ok(())
             }),
             Handler::read("config", |e: &Self| e.output).calm(),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

@@ -81,13 +81,28 @@ impl Element for TimeSortedSched {
                 }
                 return;
             };
-            self.inputs[input].1 -= 1;
+            // A packet of an input that the element had before its configuration was replaced counts for none.
+            if let Some((_, count)) = self.inputs.get_mut(input) {
+                *count -= 1;
+            }
             self.disordered |= time < self.last;
             self.last = time;
             burst.push(packet);
         }
         if let Some(note) = self.note {
             cx.wake(note);
+        }
+    }
+
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        (self.held, self.arrivals) = (core::mem::take(&mut from.held), from.arrivals);
+        (self.last, self.disordered) = (from.last, from.disordered);
+        for (input, _) in self.held.values_mut() {
+            if let Some((_, count)) = self.inputs.get_mut(*input) {
+                *count += 1;
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl Element for TimedSink {
                     Ok(())
                 })
                 .error("syntax error"),
-            Handler::read("count", |e: &Self| e.count),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
         ]
         .into()
     }

@@ -138,9 +138,9 @@ impl Element for TcpFragmenter {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("fragments", |e: &Self| e.pieces),
-            Handler::read("fragmented_count", |e: &Self| e.fragmented),
-            Handler::read("count", |e: &Self| e.count),
+            Handler::counter("fragments", |e: &mut Self| &mut e.pieces),
+            Handler::counter("fragmented_count", |e: &mut Self| &mut e.fragmented),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
         ]
         .into()
     }

@@ -139,9 +139,9 @@ impl Element for ToyTcp {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("good", |e: &Self| e.good),
-            Handler::read("bad", |e: &Self| e.bad),
-            Handler::read("sent", |e: &Self| e.sent),
+            Handler::counter("good", |e: &mut Self| &mut e.good),
+            Handler::counter("bad", |e: &mut Self| &mut e.bad),
+            Handler::counter("sent", |e: &mut Self| &mut e.sent),
         ]
         .into()
     }

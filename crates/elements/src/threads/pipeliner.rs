@@ -107,10 +107,21 @@ impl Element for Pipeliner {
         count > 0
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn core::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        self.packets = core::mem::take(&mut from.packets);
+        let excess = self.packets.len().saturating_sub(self.capacity);
+        self.packets.truncate(self.capacity);
+        self.dropped += excess as u64;
+        self.highwater = from.highwater.min(self.capacity);
+        self.go_on(cx);
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.count),
-            Handler::read("dropped", |e: &Self| e.dropped),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("dropped", |e: &mut Self| &mut e.dropped),
             Handler::read("highwater", |e: &Self| e.highwater),
             Handler::field("active", |e: &mut Self| &mut e.active).checkbox().then(Self::go_on),
         ]

@@ -393,10 +393,10 @@ impl Element for PppoeConcentrator {
         [
             Handler::read("count", |e: &Self| e.sessions.sessions.len()),
             Handler::read("capacity", |e: &Self| e.sessions.sessions.capacity()),
-            Handler::read("unknown", |e: &Self| e.unknown),
-            Handler::read("spoofed", |e: &Self| e.spoofed),
-            Handler::read("limited", |e: &Self| e.limited),
-            Handler::read("malformed", |e: &Self| e.malformed),
+            Handler::counter("unknown", |e: &mut Self| &mut e.unknown),
+            Handler::counter("spoofed", |e: &mut Self| &mut e.spoofed),
+            Handler::counter("limited", |e: &mut Self| &mut e.limited),
+            Handler::counter("malformed", |e: &mut Self| &mut e.malformed),
             Handler::read_with("session", |e: &mut Self, parameter, cx| {
                 let sessions = &e.sessions.sessions;
                 let found = sessions.find_one(Self::name(parameter, cx)?);
@@ -434,7 +434,5 @@ impl Element for PppoeConcentrator {
                 (session.up, session.down) = (old.up, old.down);
             }
         }
-        (self.unknown, self.spoofed) = (from.unknown, from.spoofed);
-        (self.limited, self.malformed) = (from.limited, from.malformed);
     }
 }

@@ -80,11 +80,11 @@ struct Given {
 
 thread_local! {
     static GIVEN: RefCell<Vec<Given>> = RefCell::default();
-    static KEPT: RefCell<Vec<Vec<u8>>> = RefCell::default();
+    pub(super) static KEPT: RefCell<Vec<Vec<u8>>> = RefCell::default();
 }
 
 static SOURCE: Class = Class::new("Given", || Box::new(GivenSource)).ports("0/1").processing("h");
-static SINK: Class =
+pub(super) static SINK: Class =
     Class::new("Kept", || Box::new(Kept)).ports("1/0").processing("h").metadata(Metadata::Resolve);
 
 struct GivenSource;

@@ -216,9 +216,9 @@ impl Element for FromDevice {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.count),
-            Handler::read("byte_count", |e: &Self| e.bytes),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("byte_count", |e: &mut Self| &mut e.bytes),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("kernel_drops", |_: &Self| "??"),
             Handler::read("encap", |_: &Self| link_name(ETHERNET)),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),

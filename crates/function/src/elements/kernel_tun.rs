@@ -108,8 +108,8 @@ impl Element for KernelTun {
         [
             Handler::read("dev_name", |e: &Self| e.tun.name.clone()),
             Handler::read("selected_calls", |e: &Self| e.selected_calls),
-            Handler::read("packets", |e: &Self| e.packets),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("packets", |e: &mut Self| &mut e.packets),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

@@ -49,6 +49,16 @@ impl Outbox {
         worked
     }
 
+    /// Takes over the packet that waits in another outbox, if this one pulls. Returns it otherwise.
+    pub fn take_state(&mut self, from: &mut Outbox) -> Option<Packet> {
+        let waiting = from.waiting.take();
+        if self.task.is_none() {
+            return waiting;
+        }
+        self.waiting = waiting;
+        None
+    }
+
     /// Continues, since there may be room again.
     pub fn wake(&self, cx: &mut Context<'_>) {
         if let Some(task) = self.task {

@@ -169,7 +169,18 @@ impl Element for RawSocket {
         self.outbox.wake(cx);
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
+        let from: &mut dyn std::any::Any = from;
+        if let Some(from) = from.downcast_mut::<Self>() {
+            self.drops += u64::from(self.outbox.take_state(&mut from.outbox).is_some());
+        }
+    }
+
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("count", |e: &Self| e.count), Handler::read("drops", |e: &Self| e.drops)].into()
+        [
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
+        ]
+        .into()
     }
 }

@@ -323,7 +323,7 @@ impl Element for Socket {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("drops", |e: &Self| e.drops)].into()
+        [Handler::counter("drops", |e: &mut Self| &mut e.drops)].into()
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {

@@ -107,14 +107,22 @@ impl Element for ToDevice {
         self.outbox.wake(cx);
     }
 
+    fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
+        let from: &mut dyn std::any::Any = from;
+        let Some(from) = from.downcast_mut::<Self>() else { return };
+        if let Some(packet) = self.outbox.take_state(&mut from.outbox) {
+            self.drop_one(packet, cx);
+        }
+    }
+
     fn shares(&self) -> Option<String> {
         Some(format!("device {}", self.device))
     }
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.count),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.drops) = (0, 0)),
         ]
         .into()

@@ -56,7 +56,10 @@ impl Element for ToHost {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        [Handler::read("dev_name", |e: &Self| e.name.clone()), Handler::read("drops", |e: &Self| e.drops)]
-            .into()
+        [
+            Handler::read("dev_name", |e: &Self| e.name.clone()),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
+        ]
+        .into()
     }
 }

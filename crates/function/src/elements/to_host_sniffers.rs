@@ -79,8 +79,8 @@ impl Element for ToHostSniffers {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("dev_name", |e: &Self| e.tun.name.clone()),
-            Handler::read("count", |e: &Self| e.count),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
         ]
         .into()
     }

@@ -195,8 +195,8 @@ impl Filter {
     }
 
     /// Number of dropped packets.
-    pub(super) fn drops(&self) -> u64 {
-        self.drops
+    pub(super) fn drops(&mut self) -> &mut u64 {
+        &mut self.drops
     }
 
     /// The program as text.

@@ -116,7 +116,7 @@ impl Element for FromPort {
         [
             Handler::read("count", |e: &Self| e.count),
             Handler::read("byte_count", |e: &Self| e.bytes),
-            Handler::read("drops", |e: &Self| e.drops),
+            Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("state", |e: &Self| e.plug.state()),
             Handler::read("losses", |_: &Self| 0),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
