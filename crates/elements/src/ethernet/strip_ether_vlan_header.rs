@@ -8,7 +8,7 @@
 //!
 //! No handlers.
 use super::vlan;
-use crate::packet::{bounded, divert, mark_tagged};
+use crate::packet::{bounded, divert};
 use alloc::boxed::Box;
 use ringway_click::arg::{Args, POSITIONAL};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst};
@@ -41,7 +41,7 @@ impl Element for StripEtherVlanHeader {
                 return false;
             };
             vlan::annotate(packet, tci);
-            mark_tagged(packet, header);
+            packet.set_mac_header(0);
             packet.pull(header);
             true
         });
