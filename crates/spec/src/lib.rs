@@ -12,6 +12,7 @@ mod guest;
 mod instances;
 mod notify;
 mod port;
+mod printable;
 mod switch;
 mod worker;
 
@@ -22,6 +23,7 @@ pub use instances::{Instance, InstanceEnd, Instances, MOST_INSTANCES};
 pub use ipnet::IpNet;
 pub use notify::Notify;
 pub use port::{Kind, Port, Socket, To};
+pub use printable::{printable, printable_lines};
 pub use ringway_wire::MacAddress;
 pub use switch::Switch;
 pub use worker::{Poll, Worker};
