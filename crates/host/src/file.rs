@@ -59,7 +59,7 @@ fn kind(path: &Path) -> Result<FileType> {
     Ok(FileType::from_raw_mode(stat(path)?.st_mode))
 }
 
-fn word(kind: FileType) -> &'static str {
+pub(crate) fn word(kind: FileType) -> &'static str {
     match kind {
         FileType::Directory => "a folder",
         FileType::Fifo => "a pipe",

@@ -6,6 +6,7 @@
 
 mod account;
 mod aio;
+mod allocator;
 mod budget;
 mod clock;
 mod closer;
@@ -15,6 +16,7 @@ mod event;
 mod fault;
 mod file;
 mod file_mapping;
+mod foreign;
 mod grace;
 pub mod jail;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +24,7 @@ pub mod kvm;
 pub mod listener;
 mod machine;
 mod memory;
+mod own_file;
 mod packet_socket;
 mod pci_device;
 mod poll;
@@ -40,6 +43,7 @@ mod unmap;
 mod window;
 
 pub use account::Account;
+pub use allocator::{give_memory_back, keep_little_memory};
 pub use budget::Budget;
 pub use clock::{Clock, ticks, ticks_per_second};
 pub use closer::{Closer, Duplicates};
@@ -49,12 +53,14 @@ pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
+pub use foreign::{ForeignError, memory_of};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
     memfd_in, memfd_of, resident, stitch,
 };
+pub use own_file::{OwnFile, check_own_folder, open_own};
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };

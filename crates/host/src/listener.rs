@@ -1,10 +1,10 @@
 //! Sockets by path: listening for peers, and connecting to listening peers. Nothing here blocks.
 
-use crate::socket_file::{SocketFile, SocketFileError, SocketRights};
+use crate::socket_file::{SocketFile, SocketFileError, SocketRights, stream};
+use rustix::net::SocketAddrUnix;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -148,12 +148,21 @@ pub fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
         Ok(seen) if !seen.file_type().is_socket() => return Err(OpenError::Taken { path: path.into() }),
         _ => {}
     }
-    UnixStream::connect(path).map(OwnedFd::from).map_err(|error| match error.kind() {
+    connect_now(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock => {
             OpenError::WouldRetry { path: path.into(), error }
         }
         _ => OpenError::System { path: path.into(), error },
     })
+}
+
+/// Attack: a front-end that listens and accepts nothing: once its queue is full, connecting would block.
+fn connect_now(path: &Path) -> io::Result<OwnedFd> {
+    let socket = stream()?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::io::ioctl_fionbio(&socket, false)?;
+    Ok(socket)
 }
 
 /// Delays between connection attempts: short at first, then one second.
@@ -180,4 +189,22 @@ impl Retry {
 fn check_length(path: &Path) -> Result<(), OpenError> {
     let len = path.as_os_str().len();
     if len > LONGEST { Err(OpenError::TooLong { path: path.into(), len }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_front_end_that_accepts_nothing_blocks_nobody() {
+        let path = std::env::temp_dir().join(format!("ringway-full-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let tries: Vec<_> = (0..4).map(|_| connect(&path)).collect();
+        std::fs::remove_file(&path).unwrap();
+        assert!(tries[0].is_ok());
+        assert!(matches!(tries[3], Err(OpenError::WouldRetry { .. })), "{tries:?}");
+    }
 }

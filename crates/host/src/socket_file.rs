@@ -102,7 +102,7 @@ fn within(folder: &OwnedFd, name: &str) -> String {
     format!("/proc/self/fd/{}/{name}", folder.as_raw_fd())
 }
 
-fn stream() -> Result<OwnedFd, Errno> {
+pub(crate) fn stream() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
