@@ -64,8 +64,8 @@ impl Link {
     }
 
     /// Rates of the fabric's ports since the last call, as facts about `host`: `fabric_mbps` and
-    /// `fabric_pps`, totals in both directions, and for each port `port_NAME_mbps` and `port_NAME_pps`.
-    /// `None` if too little time passed.
+    /// `fabric_pps`, totals in both directions, and for each port `port_NAME_mbps` and `port_NAME_pps`, with the names
+    /// of [`fact_names`]. `None` if too little time passed.
     pub fn rates(&self, host: &str, now: u64) -> Result<Option<Rates>, Failed> {
         let traffic = self.fabric.traffic()?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,6 +162,43 @@ pub(crate) fn differences(machines: &[Machine], known: &BTreeMap<String, Vm>, he
     changes
 }
 
+/// Characters of a port in the name of a fact, which has 64 at most.
+const LETTERS: usize = 50;
+
+/// The names of ports in facts, each different: `_` replaces every character that is no letter, digit or `_`, such as
+/// the `/` of a link's ends and the `.` of a chain's. Where two ports would have the same name, and where one is longer
+/// than 50 characters, `_` and eight hexadecimal digits that follow from the port's name distinguish it; a port that
+/// needs no replacement keeps its name.
+fn fact_names<'p>(ports: impl Iterator<Item = &'p str> + Clone) -> BTreeMap<&'p str, String> {
+    let plain = |port: &str| -> String {
+        let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        port.chars().map(allowed).collect()
+    };
+    let mut count: BTreeMap<String, usize> = BTreeMap::new();
+    ports.clone().for_each(|port| *count.entry(plain(port)).or_default() += 1);
+    let is_own = |port: &str| plain(port) == port && port.len() <= LETTERS;
+    let mut taken: BTreeSet<String> = ports.clone().filter(|port| is_own(port)).map(plain).collect();
+    let name = |port: &'p str| {
+        let mut name = plain(port);
+        if !is_own(port) {
+            let (short, mut digits) = (name.chars().take(LETTERS - 9).collect::<String>(), hash(port));
+            let is_ambiguous = name.len() > LETTERS || count[&name] > 1;
+            name = if is_ambiguous { format!("{short}_{digits:08x}") } else { name };
+            while !taken.insert(name.clone()) {
+                digits = digits.wrapping_add(1);
+                name = format!("{short}_{digits:08x}");
+            }
+        }
+        (port, name)
+    };
+    ports.map(name).collect()
+}
+
+/// The FNV-1a hash of a name.
+fn hash(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 fn rates(before: &Traffic, traffic: &Traffic, host: &str, now: u64) -> Rates {
     let seconds = traffic.at.saturating_sub(before.at).max(1) as f64 / 1e9;
     let fact = |name: String, value: f64| {
@@ -170,6 +207,7 @@ fn rates(before: &Traffic, traffic: &Traffic, host: &str, now: u64) -> Rates {
     };
     let mut rates = Rates::default();
     let (mut all_pps, mut all_mbps) = (0.0, 0.0);
+    let names = fact_names(traffic.ports.keys().map(String::as_str));
     for (port, (frames, bytes)) in &traffic.ports {
         // A new or recreated port counts from zero.
         let (old_frames, old_bytes) = before.ports.get(port).copied().unwrap_or_default();
@@ -177,8 +215,7 @@ fn rates(before: &Traffic, traffic: &Traffic, host: &str, now: u64) -> Rates {
         let mbps = bytes.saturating_sub(old_bytes) as f64 * 8.0 / 1e6 / seconds;
         (all_pps, all_mbps) = (all_pps + pps, all_mbps + mbps);
         rates.ports.push(PortLoad { name: port.clone(), mbps: mbps as u64, pps: pps as u64 });
-        // A fact's name consists of letters, digits and `_`, at most 64.
-        let name: String = port.replace('-', "_").chars().take(50).collect();
+        let name = &names[port.as_str()];
         rates.facts.push(fact(format!("port_{name}_mbps"), mbps));
         rates.facts.push(fact(format!("port_{name}_pps"), pps));
     }
@@ -211,6 +248,31 @@ mod tests {
         let of = |name: &str| facts[name];
         assert_eq!((of("port_up_link_pps"), of("port_a_mbps")), (2.0, 10.0));
         assert_eq!((of("fabric_pps"), of("fabric_mbps")), (12.0, 12.0));
+    }
+
+    #[test]
+    fn every_port_has_a_fact_name_of_its_own() {
+        let long = "x".repeat(64);
+        let ports =
+            ["a", "up-link", "wan/l0", "wan/r0", "fw.in", "a-b", "a_b", "a.b", &long, "x-1", "f/2@1.é"];
+        let names = fact_names(ports.iter().copied());
+        let of = |port: &str| names[port].as_str();
+        assert_eq!([of("a"), of("up-link"), of("wan/l0"), of("fw.in")], ["a", "up_link", "wan_l0", "fw_in"]);
+        assert_eq!((of("a_b"), of("a-b")), ("a_b", "a_b_2a89df63"));
+        let different: BTreeSet<&String> = names.values().collect();
+        assert_eq!(different.len(), ports.len(), "{names:?}");
+        // A port that is named as another's fact.
+        let clash = ["a-b", "a_b", "a_b_2a89df63"];
+        let names = fact_names(clash.iter().copied());
+        assert_eq!(
+            (names["a_b_2a89df63"].as_str(), names.values().collect::<BTreeSet<_>>().len()),
+            (clash[2], 3)
+        );
+        let now = Traffic { at: 2, ports: ports.iter().map(|port| (port.to_string(), (1, 1))).collect() };
+        for object in rates(&Traffic::default(), &now, "h", 7).facts {
+            let Object::Fact(fact) = object else { continue };
+            assert!(fact.check().is_ok(), "{fact:?}");
+        }
     }
 
     #[test]

@@ -4,8 +4,9 @@ use super::fabric::differences;
 use crate::fabric::Link;
 use crate::{Failed, Service, this_host};
 use ringway_place::engine::Object;
+use ringway_place::model::VmSlot;
 use ringway_place::object::{Load, PortLoad, Vm};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Milliseconds between two measurements.
 const EACH: u64 = 1000;
@@ -26,14 +27,20 @@ pub struct Measure {
     nics: BTreeMap<String, this_host::NicCount>,
     /// The last load of the fabric's ports.
     ports: Vec<PortLoad>,
+    /// Errors that were logged.
+    said: BTreeSet<String>,
 }
 
+/// Attack: errors with ever new texts. Largest number of different ones that are logged.
+const ERRORS: usize = 100;
+
 impl Measure {
-    /// Measures this host and the fabric's traffic on it, unless that was done a moment ago.
-    pub fn take(&mut self, service: &Service, link: Option<&Link>) -> Result<(), Failed> {
+    /// Measures this host and the fabric's traffic on it, unless that was done a moment ago. What can't be measured or
+    /// written is left out, and logged once: who asks for placement is not concerned.
+    pub fn take(&mut self, service: &Service, link: Option<&Link>) {
         let now = service.clock.now();
         if self.at.is_some_and(|at| now < at.saturating_add(EACH)) {
-            return Ok(());
+            return;
         }
         let passed = self.at.map(|at| now.saturating_sub(at));
         self.at = Some(now);
@@ -41,22 +48,49 @@ impl Measure {
         let mut objects = Vec::new();
         let mut ports = self.nic_loads(passed);
         if let Some(link) = link {
-            if let Some(rates) = link.rates(&here, now)? {
-                objects.extend(rates.facts);
-                self.ports = rates.ports;
+            match link.rates(&here, now) {
+                Ok(Some(rates)) => {
+                    objects.extend(rates.facts);
+                    self.ports = rates.ports;
+                }
+                Ok(None) => {}
+                Err(error) => self.say(&error),
             }
             ports.extend(self.ports.iter().cloned());
-            let running = |slot: &ringway_place::model::VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
-            let known: BTreeMap<String, Vm> =
-                service.engine.view(|model| model.vm_slots().map(running).collect())?;
-            objects.extend(differences(&link.machines()?, &known, &here));
+            match machines(service, link, &here) {
+                Ok(changes) => objects.extend(changes),
+                Err(error) => self.say(&error),
+            }
         }
-        objects.extend(self.load(service, &here, now, ports)?.map(Object::Load));
-        if !objects.is_empty() {
-            // The ports were measured a moment ago and may have been removed since.
-            service.engine.put_at(objects, now)?;
+        match self.load(service, &here, now, ports) {
+            Ok(load) => objects.extend(load.map(Object::Load)),
+            Err(error) => self.say(&error),
         }
-        Ok(())
+        self.write(service, objects, now);
+    }
+
+    /// Writes all, or if that fails each for itself.
+    fn write(&mut self, service: &Service, objects: Vec<Object>, now: u64) {
+        if objects.is_empty() {
+            return;
+        }
+        // The ports were measured a moment ago and may have been removed since.
+        match service.engine.put_at(objects.clone(), now).map_err(Failed::from) {
+            Err(Failed::Wrong(_) | Failed::Unknown(_) | Failed::Conflict(_)) => {}
+            // A full disk is reported to those who write.
+            Ok(_) | Err(Failed::Full(_)) => return,
+        }
+        for object in objects {
+            if let Err(error) = service.engine.put_at(vec![object], now) {
+                self.say(&Failed::from(error));
+            }
+        }
+    }
+
+    fn say(&mut self, error: &Failed) {
+        if self.said.len() < ERRORS && self.said.insert(error.to_string()) {
+            tracing::warn!("measuring this host: {error}; it is left out");
+        }
     }
 
     /// This host's load, if it must be written.
@@ -112,6 +146,13 @@ impl Measure {
     }
 }
 
+/// Changes of VMs that are the fabric's guests and functions.
+fn machines(service: &Service, link: &Link, here: &str) -> Result<Vec<Object>, Failed> {
+    let running = |slot: &VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
+    let known: BTreeMap<String, Vm> = service.engine.view(|model| model.vm_slots().map(running).collect())?;
+    Ok(differences(&link.machines()?, &known, here))
+}
+
 /// Whether two loads differ only insignificantly.
 fn is_near(old: &Load, new: &Load) -> bool {
     let free = old.free_mb.unwrap_or(0).abs_diff(new.free_mb.unwrap_or(0)) <= LITTLE.0;
@@ -134,7 +175,7 @@ mod tests {
         let name = here.name.clone();
         service.put(vec![Object::Host(Box::new(here))]).unwrap();
         let mut measure = Measure::default();
-        measure.take(&service, None).unwrap();
+        measure.take(&service, None);
         let load = |service: &Service| {
             let of = |model: &ringway_place::model::Model| model.slot(model.host(&name)?)?.load.clone();
             service.engine.view(of).unwrap().unwrap()
@@ -142,15 +183,52 @@ mod tests {
         assert!(load(&service).free_mb.is_some_and(|free| free > 0));
         // Within a second nothing is measured again.
         let revision = service.put(Vec::new()).unwrap().revision;
-        measure.take(&service, None).unwrap();
+        measure.take(&service, None);
         assert_eq!(service.put(Vec::new()).unwrap().revision, revision + 1);
+    }
+
+    /// A fabric one of whose functions can't be a VM.
+    struct Odd;
+
+    impl crate::Fabric for Odd {
+        fn traffic(&self) -> Result<crate::Traffic, Failed> {
+            Err(Failed::Conflict("no counters".into()))
+        }
+
+        fn machines(&self) -> Result<Vec<crate::Machine>, Failed> {
+            let machine =
+                |name: &str| crate::Machine { name: name.into(), cores: 1, memory: 1 << 20, runs: true };
+            Ok(["good", "a/b", "other"].map(machine).into())
+        }
+
+        fn start(&self, _: &str) -> Result<(), Failed> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_written_costs_itself_alone() {
+        let service = Service::in_memory().unwrap();
+        service.put(vec![Object::Host(Box::new(this_host()))]).unwrap();
+        let mut measure = Measure::default();
+        measure.take(&service, Some(&Link::new(Box::new(Odd))));
+        let names: Vec<String> = service.vms().unwrap().into_iter().map(|vm| vm.name).collect();
+        assert_eq!(names, ["good", "other"]);
+        let loads = |model: &ringway_place::model::Model| {
+            model
+                .host(&this_host::name())
+                .and_then(|host| model.slot(host))
+                .is_some_and(|slot| slot.load.is_some())
+        };
+        assert!(service.engine.view(loads).unwrap(), "the host's load is there");
+        assert_eq!(measure.said.len(), 2, "{:?}", measure.said);
     }
 
     #[test]
     fn an_unknown_host_has_no_load() {
         let service = Service::in_memory().unwrap();
         service.put(vec![Object::Host(Box::new(Host { name: "other".into(), ..Host::default() }))]).unwrap();
-        Measure::default().take(&service, None).unwrap();
+        Measure::default().take(&service, None);
         assert!(
             service.engine.view(|model| model.slot(model.host("other")?)?.load.clone()).unwrap().is_none()
         );

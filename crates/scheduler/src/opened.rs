@@ -114,7 +114,7 @@ impl Placer {
         drop(opened);
         if self.path.is_some() {
             let mut measure = self.measure.lock().unwrap_or_else(PoisonError::into_inner);
-            unless_full(measure.take(&service, self.link.as_deref()))?;
+            measure.take(&service, self.link.as_deref());
         }
         unless_full(service.engine.expire(service.clock.now()).map_err(Failed::from))?;
         Ok(service)
