@@ -76,6 +76,7 @@ impl Drop for CreatedFolder {
 
 /// Brings the fabric up, calls `ready`, and serves until the fabric is shut down.
 pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
+    ringway_host::keep_little_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(options, ready))
 }
@@ -94,7 +95,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let extender = match options.extender {
         Some(address) => {
             let failed = |error| ControlError::Extender(address, error);
-            Some(tokio::net::TcpListener::bind(address).await.map_err(failed)?)
+            Some(std::net::TcpListener::bind(address).map_err(failed)?)
         }
         None => None,
     };
@@ -116,18 +117,17 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let router = api::router(inbox).merge(place::router(place.clone()));
     // The extender's address is logged before `ready` is called.
     extender.iter().for_each(send_address);
-    let extender = extender.map(|listener| tokio::spawn(extend(listener, place.clone())));
+    // It ends with this process.
+    extender.map(|listener| place::extender_thread(listener, place.clone())).transpose()?;
     let kept = place::keep(place);
-    let served = axum::serve(socket, router).with_graceful_shutdown(async {
+    let served = tokio::spawn(place::serve(socket, |_| None, router, place::Bounds::of_api(), async {
         // The sender is dropped when the engine is done, which is received as an error.
         let _ = stopped.await;
-    });
-    let served = tokio::spawn(served.into_future());
+    }));
     tracing::info!(fabric = fabric.name, socket = %path.display(), "up");
     ready();
     engine.serve(messages).await;
     kept.abort();
-    extender.iter().for_each(tokio::task::JoinHandle::abort);
     drop(over);
     drop(listener);
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
@@ -137,18 +137,13 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
 }
 
 /// Logs the address of kube-scheduler's extender, whose port the system may have chosen.
-fn send_address(listener: &tokio::net::TcpListener) {
+fn send_address(listener: &std::net::TcpListener) {
     if let Ok(at) = listener.local_addr() {
         tracing::info!(%at, "the extender of kube-scheduler is served");
         if !at.ip().is_loopback() {
             tracing::warn!(%at, "clients are not authenticated: anyone who reaches it can reserve hosts");
         }
     }
-}
-
-/// Serves kube-scheduler's extender, and nothing else, on a TCP address.
-async fn extend(listener: tokio::net::TcpListener, place: place::Placer) {
-    place::serve_extender(listener, place, place::Patience::default()).await;
 }
 
 /// Handles the signals that end the fabric.

@@ -1,31 +1,30 @@
-//! Connections to the extender's address: at the limit, the longest idle one is closed for a new one.
+//! Connections of clients: at the limit, the longest idle one is closed for a new one.
 
+use super::body::{Service, promised};
 use super::routes::LARGEST;
-use super::{Failed, Placer, extender_router};
+use super::{Placer, extender_router};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::serve::Listener;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
-
-/// Attack: endless connections, which would use up this process's descriptors. Largest number of connections.
-const CONNECTIONS: usize = 256;
 
 /// Time that a connection has to send a request, or to read an answer and send the next, before it may be closed for a
 /// new one: kube-scheduler binds pods over many connections at once.
@@ -52,17 +51,122 @@ impl Default for Patience {
     }
 }
 
+/// What the clients of a server may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Time limits.
+    pub patience: Patience,
+    /// Time limit for an answer, if all answers have the same.
+    pub answer: Option<Duration>,
+    /// Attack: endless connections, which would use up this process's descriptors.
+    pub connections: usize,
+    /// Attack: an endless body. Largest size in bytes.
+    pub body: usize,
+    /// Attack: large bodies on many connections. Bytes of all bodies, and of all answers that are not sent yet.
+    pub bytes: usize,
+    /// Attack: short values, which take much more memory than their text. Largest number in a body.
+    pub values: usize,
+    /// Requests with large bodies that are parsed and answered at the same time; others wait.
+    pub large: usize,
+    /// Requests below this path may have long answers, and are answered on another thread.
+    pub aside: Option<&'static str>,
+}
+
+/// A thread's buffer for the heads of requests, in bytes. Attack: endless heads.
+const HEAD: usize = 32 << 10;
+/// Threads of the extender for requests that wait for the store.
+const THREADS: usize = 4;
+
+impl Bounds {
+    /// Those of kube-scheduler's extender, which any local user reaches. A cluster of 5,000 nodes, the most that
+    /// Kubernetes supports, has 1.3 MB of names at most.
+    pub fn of_extender() -> Bounds {
+        Bounds {
+            patience: Patience::default(),
+            answer: Some(Duration::from_secs(30)),
+            connections: 256,
+            body: 4 << 20,
+            bytes: 16 << 20,
+            values: 60_000,
+            large: 1,
+            aside: None,
+        }
+    }
+
+    /// Those of the API, whose clients are trusted: they keep an error of one client from harming others.
+    pub fn of_api() -> Bounds {
+        let patience = Patience { first: Duration::from_secs(60), idle: HOUR, ..Patience::default() };
+        Bounds {
+            patience,
+            // A command in a guest may take a day.
+            answer: None,
+            connections: 4096,
+            body: LARGEST,
+            bytes: 96 << 20,
+            values: 8_000_000,
+            large: 2,
+            aside: Some("/v1/place"),
+        }
+    }
+}
+
+/// How long a client of the API may keep a connection that it does not use.
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// Serves kube-scheduler's extender until it is dropped.
-pub async fn serve_extender(mut listener: TcpListener, place: Placer, patience: Patience) {
-    let router = extender_router(place);
-    let mut room = Room::default();
+pub async fn serve_extender(listener: TcpListener, place: Placer, bounds: Bounds) {
+    let from = |address: &SocketAddr| Some(address.ip());
+    serve(listener, from, extender_router(place), bounds, std::future::pending()).await;
+}
+
+/// Serves the extender on a thread of its own, so that its clients delay nothing else, and nothing delays
+/// kube-scheduler's queries. The receiver learns when it ends.
+///
+/// # Errors
+/// The operating system's.
+pub fn extender_thread(listener: std::net::TcpListener, place: Placer) -> io::Result<oneshot::Receiver<()>> {
+    listener.set_nonblocking(true)?;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    // Attack: endless requests, each with a thread.
+    let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
+    let (ended, ends) = oneshot::channel();
+    std::thread::Builder::new().name("extender".into()).spawn(move || {
+        runtime.block_on(async {
+            if let Ok(listener) = TcpListener::from_std(listener) {
+                serve_extender(listener, place, Bounds::of_extender()).await;
+            }
+        });
+        drop(ended);
+    })?;
+    Ok(ends)
+}
+
+/// Serves a router until `closing` is over; then requests that were received are answered.
+///
+/// `from` is the host of a client; those of one host get no more connections than those of another.
+pub async fn serve<L: Listener<Io: AsFd>>(
+    mut listener: L,
+    from: impl Fn(&L::Addr) -> Option<IpAddr>,
+    router: Router,
+    bounds: Bounds,
+    closing: impl Future<Output = ()>,
+) {
+    let service = Arc::new(Service::new(router, bounds));
+    let mut room = Room { most: bounds.connections, ..Room::default() };
+    let (close, closed) = watch::channel(());
+    let mut closing = pin!(closing);
     loop {
-        let (stream, from) = axum::serve::Listener::accept(&mut listener).await;
-        room.make_room().await;
-        let connection = Connection::new(from.ip(), &room.changed);
-        let task = room.tasks.spawn(serve(stream, router.clone(), connection.clone(), patience));
+        let (stream, address) = tokio::select! {
+            () = &mut closing => break,
+            accepted = async { room.make_room().await; listener.accept().await } => accepted,
+        };
+        let connection = Connection::new(from(&address), &room.changed);
+        let served = serve_client(stream, service.clone(), connection.clone(), closed.clone());
+        let task = room.tasks.spawn(served);
         room.connections.push((connection, task));
     }
+    drop(close);
+    while room.tasks.join_next().await.is_some() {}
 }
 
 /// State of a connection.
@@ -79,13 +183,13 @@ enum Stage {
 }
 
 struct Connection {
-    from: IpAddr,
+    from: Option<IpAddr>,
     stage: Mutex<(Stage, Instant)>,
     changed: Arc<Notify>,
 }
 
 impl Connection {
-    fn new(from: IpAddr, changed: &Arc<Notify>) -> Arc<Connection> {
+    fn new(from: Option<IpAddr>, changed: &Arc<Notify>) -> Arc<Connection> {
         let stage = Mutex::new((Stage::New, Instant::now()));
         Arc::new(Connection { from, stage, changed: changed.clone() })
     }
@@ -112,6 +216,7 @@ impl Drop for Guard {
 /// All connections.
 #[derive(Default)]
 struct Room {
+    most: usize,
     tasks: JoinSet<()>,
     connections: Vec<(Arc<Connection>, AbortHandle)>,
     changed: Arc<Notify>,
@@ -122,8 +227,11 @@ impl Room {
     async fn make_room(&mut self) {
         loop {
             while self.tasks.try_join_next().is_some() {}
+            if self.connections.len() < self.most {
+                return;
+            }
             self.connections.retain(|(connection, _)| connection.stage().0 != Stage::Closed);
-            if self.connections.len() < CONNECTIONS {
+            if self.connections.len() < self.most {
                 return;
             }
             match idlest(self.connections.iter().map(|(connection, _)| &**connection)) {
@@ -141,7 +249,7 @@ impl Room {
 /// made a request, and of those the one that has waited longest. Connections being served are never closed.
 /// Also returns since when it has waited.
 fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<(usize, Instant)> {
-    let mut of: HashMap<IpAddr, usize> = HashMap::new();
+    let mut of: HashMap<Option<IpAddr>, usize> = HashMap::new();
     all.clone().for_each(|connection| *of.entry(connection.from).or_default() += 1);
     let rank = |connection: &Connection| {
         let (stage, since) = *connection.stage();
@@ -151,42 +259,57 @@ fn idlest<'a>(all: impl Iterator<Item = &'a Connection> + Clone) -> Option<(usiz
     ranked.max().map(|((_, _, Reverse(since)), index)| (index, since))
 }
 
-async fn serve(stream: TcpStream, router: Router, connection: Arc<Connection>, patience: Patience) {
+async fn serve_client(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + AsFd + Unpin + Send + 'static,
+    service: Arc<Service>,
+    connection: Arc<Connection>,
+    mut closing: watch::Receiver<()>,
+) {
     let _guard = Guard(connection.clone());
-    // Attack: an answer that is never read. If the kernel lacks this option, the connection stays until its
-    // slot is needed.
+    let patience = service.bounds.patience;
+    // Attack: an answer that is never read. If the kernel lacks this option, or the socket is not TCP's, the connection
+    // stays until its slot is needed.
     let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, patience.whole.as_millis() as u32);
-    let service = {
+    let answers = {
         let connection = connection.clone();
-        service_fn(move |request| answer(request, router.clone(), connection.clone(), patience.whole))
+        service_fn(move |request| answer(request, service.clone(), connection.clone()))
     };
     let mut http = http1::Builder::new();
-    let served = http.timer(TokioTimer::new()).header_read_timeout(patience.idle);
-    let mut served = pin!(served.serve_connection(TokioIo::new(stream), service));
+    let served = http.timer(TokioTimer::new()).header_read_timeout(patience.idle).max_buf_size(HEAD);
+    let mut served = pin!(served.serve_connection(TokioIo::new(stream), answers));
     // The end of a connection only concerns its client.
-    let first = timeout(patience.first, served.as_mut()).await;
-    if first.is_err() && connection.stage().0 != Stage::New {
-        let _ = served.await;
+    let alone = async {
+        let first = timeout(patience.first, served.as_mut()).await;
+        if first.is_err() && connection.stage().0 != Stage::New {
+            let _ = served.as_mut().await;
+        }
+    };
+    tokio::select! {
+        () = alone => return,
+        // The sender is dropped.
+        _ = closing.changed() => {}
     }
+    served.as_mut().graceful_shutdown();
+    let _ = served.await;
 }
 
 async fn answer(
     request: Request<Incoming>,
-    router: Router,
+    service: Arc<Service>,
     connection: Arc<Connection>,
-    whole: Duration,
 ) -> Result<Response, Infallible> {
     connection.enter(Stage::Idle);
+    let length = promised(&request);
     let (head, body) = request.into_parts();
-    let body = match timeout(whole, to_bytes(Body::new(body), LARGEST)).await {
-        Ok(Ok(body)) => Body::from(body),
-        Ok(Err(error)) => return Ok(Failed::Wrong(error.to_string()).into_response()),
-        Err(_) => return Ok(StatusCode::REQUEST_TIMEOUT.into_response()),
+    let body = match service.receive(body, length.as_ref()).await {
+        Ok(body) => body,
+        Err(refused) => return Ok(refused.into_response()),
     };
     connection.enter(Stage::Served);
-    let answer = TowerToHyperService::new(router).call(Request::from_parts(head, body)).await;
+    let length = body.len();
+    let answer = service.answer(Request::from_parts(head, Body::from(body)), length).await;
     connection.enter(Stage::Idle);
-    answer
+    Ok(answer.unwrap_or_else(IntoResponse::into_response))
 }
 
 #[cfg(test)]
@@ -197,7 +320,7 @@ mod tests {
     fn the_idlest_connection_of_the_busiest_address_is_closed() {
         let changed = Arc::new(Notify::new());
         let begin = Instant::now();
-        let [one, two] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        let [one, two] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|host| Some(IpAddr::from(host)));
         let connections = [
             (one, Stage::New, 0),
             (two, Stage::Served, 1),

@@ -107,7 +107,13 @@ enum Purpose {
     Best,
 }
 
+/// Attack: endless names. Largest number of nodes in a request; Kubernetes supports 5,000.
+const MOST: usize = 20_000;
+
 fn names(args: &ExtenderArgs) -> Result<BTreeSet<String>, Failed> {
+    if args.node_names.as_ref().is_some_and(|names| names.len() > MOST) {
+        return Err(Failed::Wrong(format!("`NodeNames` has more than {MOST} names")));
+    }
     // Attack: a node listed a million times. Duplicates are removed.
     let names = args.node_names.iter().flatten().cloned().collect();
     let missing = || Failed::Wrong("`NodeNames` is missing; set nodeCacheCapable: true".into());

@@ -1,9 +1,10 @@
 //! Placement as a service: the engine on a store in the run directory, its paths of the API, measurements of this
 //! host, plugins, kube-scheduler's extender, and Kubernetes. Read `service.rs` first.
 
+mod body;
 mod clock;
+mod connections;
 mod described;
-mod door;
 mod extender;
 mod fabric;
 mod keeper;
@@ -17,12 +18,13 @@ pub mod plugins;
 mod pods;
 mod routes;
 mod service;
+mod share;
 mod this_host;
 mod trouble;
 mod view;
 
 pub use clock::Clock;
-pub use door::{Patience, serve_extender};
+pub use connections::{Bounds, Patience, extender_thread, serve, serve_extender};
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
 pub use fabric::{Fabric, Machine, Traffic};
 pub use keeper::keep;

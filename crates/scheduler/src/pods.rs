@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 /// Attack: endless pods. Largest number remembered; the oldest are dropped first.
 const MOST: usize = 10_000;
 /// Attack: pods with long labels. Largest size in bytes of all remembered pods.
-const BYTES: usize = 64 << 20;
+const BYTES: usize = 8 << 20;
 /// How long a pod is remembered, in milliseconds. Schedulers that let pods wait for others bind them minutes
 /// later.
 pub(crate) const KEPT: u64 = 15 * 60_000;
@@ -123,7 +123,7 @@ mod tests {
     fn remembered_pods_are_limited_in_bytes() {
         let pods = Pods::default();
         for index in 0..100u64 {
-            let labels = vec!["x".repeat(1 << 20)];
+            let labels = vec!["x".repeat(1 << 17)];
             pods.see(Vm { name: format!("p{index}"), labels, ..Vm::default() }, "u", index);
         }
         assert!(pods.seen("p36", "u", 99).is_none() && pods.seen("p38", "u", 99).is_some());
@@ -135,7 +135,7 @@ mod tests {
         assert!(bytes() <= BYTES);
         // A pod that is seen again takes no additional memory.
         let before = bytes();
-        let labels = vec!["y".repeat(1 << 20)];
+        let labels = vec!["y".repeat(1 << 17)];
         pods.see(Vm { name: "p99".into(), labels, ..Vm::default() }, "u", 100);
         assert_eq!(bytes(), before);
     }

@@ -3,7 +3,7 @@
 
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
-use ringway_scheduler::{Patience, Placer, Service, router, serve_extender};
+use ringway_scheduler::{Bounds, Patience, Placer, Service, router, serve_extender};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -40,7 +40,8 @@ impl Api {
                 let (api, extender) = (bind().await.unwrap(), bind().await.unwrap());
                 sender.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
                 let place_of_extender = place.clone();
-                tokio::spawn(serve_extender(extender, place_of_extender, patience));
+                let bounds = Bounds { patience, ..Bounds::of_extender() };
+                tokio::spawn(serve_extender(extender, place_of_extender, bounds));
                 axum::serve(api, router(place)).await.unwrap();
             });
         });
@@ -178,9 +179,15 @@ fn the_extender_survives_requests_that_kubernetes_never_sends() {
     api.hosts(3, 4, 4096);
     let path = "/v1/place/extender/filter";
     let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
-    let names: Vec<String> = (0..200_000).map(|index| format!("h{}", index % 4)).collect();
-    let (status, reply) = post(api.extender, path, &json!({ "Pod": pod, "NodeNames": names }));
+    let names = |count| (0..count).map(|index| format!("h{}", index % 4)).collect::<Vec<String>>();
+    let filter = |count| post(api.extender, path, &json!({ "Pod": pod, "NodeNames": names(count) }));
+    let (status, reply) = filter(20_000);
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h0", "h1", "h2"])));
+    let (status, more) = filter(20_001);
+    let error = "`NodeNames` has more than 20000 names";
+    assert_eq!((status, &more["Error"], &more["NodeNames"]), (200, &json!(error), &Value::Null));
+    let (status, many) = filter(200_000);
+    assert_eq!((status, many["error"].as_str().unwrap().contains("more than 60000 values")), (422, true));
     assert_eq!(reply["FailedAndUnresolvableNodes"].as_object().unwrap().len(), 1);
     let request = |what: Value| {
         let container = json!({ "resources": { "requests": what } });
@@ -209,9 +216,9 @@ fn the_extender_survives_requests_that_kubernetes_never_sends() {
         assert!(status == 200 && reply.contains("\"Error\":\""), "{status} {reply}");
         assert_eq!(send(api.extender, "/v1/place/extender/prioritize", body.as_bytes()).0, 422);
     }
-    // More than 64 MB is not even read.
-    let (_, reply) = send(api.extender, path, &vec![b' '; (64 << 20) + 1]);
-    assert!(reply.is_empty() || reply.contains("length limit"), "{reply}");
+    // More than 4 MB is not even read.
+    let (_, reply) = send(api.extender, path, &vec![b' '; (4 << 20) + 1]);
+    assert!(reply.is_empty() || reply.contains("too long; it may have 4 MB at most"), "{reply}");
     let (status, reply) = post(api.extender, path, &json!({ "Pod": pod, "NodeNames": ["h1"] }));
     assert_eq!((status, &reply["NodeNames"]), (200, &json!(["h1"])));
 }

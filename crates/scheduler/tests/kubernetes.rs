@@ -4,7 +4,7 @@
 
 use ringway_place::object::Vm;
 use ringway_scheduler::kubernetes::{BackOff, Kubernetes};
-use ringway_scheduler::{Patience, Placer, Service, serve_extender};
+use ringway_scheduler::{Bounds, Placer, Service, serve_extender};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -150,7 +150,7 @@ impl Lab {
                 let _following = Kubernetes::follow(&followed, &path, None, "default", back_off).unwrap();
                 let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
                 sender.send(listener.local_addr().unwrap()).unwrap();
-                serve_extender(listener, Placer::on(followed), Patience::default()).await;
+                serve_extender(listener, Placer::on(followed), Bounds::of_extender()).await;
             });
         });
         Lab { server, service, extender: receiver.recv().unwrap(), kubeconfig }

@@ -21,13 +21,17 @@ use axum::{Json, Router};
 use ringway_guests::Error;
 use serde::Deserialize;
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use utoipa::{IntoParams, OpenApi};
 
 /// Largest request body in bytes. Attack: an endless body.
 const LARGEST: usize = 8 << 20;
 /// Longest time limit of a command in a guest, in seconds.
 const LONGEST: u64 = 86_400;
+
+/// Attack: commands without end, each of which takes a thread. Largest number at the same time.
+const MOST_COMMANDS: usize = 64;
+static COMMANDS: Semaphore = Semaphore::const_new(MOST_COMMANDS);
 
 /// Longest time for which packets of a function are counted, in seconds.
 const LONGEST_SAMPLE: f64 = 60.0;
@@ -302,8 +306,19 @@ async fn exec(
 ) -> Result<Json<ExecView>, Failure> {
     let Json(exec) = exec.map_err(unread)?;
     let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
+    let room = COMMANDS.try_acquire().map_err(|_| {
+        Failure::Conflict(trouble(format!(
+            "{MOST_COMMANDS} commands run in guests; wait until one has ended"
+        )))
+    })?;
     let bound = Duration::from_secs(exec.timeout.clamp(1, LONGEST));
-    let ran = tokio::task::spawn_blocking(move || guest.run(&exec.command, bound)).await;
+    let ran = tokio::task::spawn_blocking(move || {
+        let ran = guest.run(&exec.command, bound);
+        // Even if the client is gone, the thread was taken until now.
+        drop(room);
+        ran
+    });
+    let ran = ran.await;
     let ran = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
     let output = ran.map_err(|error| match error {
         Error::Timeout { .. } => Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), trouble(error)),

@@ -24,8 +24,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Time without data after which the connection is probed; a vanished host is detected within a minute.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Attack: an endless answer. Largest size in bytes.
+/// Attack: an endless answer. Largest size in bytes of one to GET, which may be a list of all objects, and of others.
 const LARGEST: usize = 256 << 20;
+const LARGEST_REPLY: usize = 4 << 20;
 
 /// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +41,7 @@ pub enum ClientError {
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
     /// The answer is too long.
-    #[error("the answer is longer than {LARGEST} bytes")]
+    #[error("the answer is too long")]
     TooLong,
     /// The list is too long.
     #[error("the list has more than {0} objects")]
@@ -179,10 +180,11 @@ impl Client {
         // The semaphore is never closed.
         let _room = self.room.acquire().await;
         let exchange = async {
+            let most = if method == Method::GET { LARGEST } else { LARGEST_REPLY };
             let request = self.request(method, path, body)?;
             let (sender, response) = self.send(request).await?;
             let status = response.status();
-            let body = whole(response).await?;
+            let body = whole(response, if status.is_success() { most } else { LARGEST_REPLY }).await?;
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
             if status.is_success() { Ok(body) } else { Err(refused(status, &body)) }
         };
@@ -197,7 +199,7 @@ impl Client {
             let response = sender.send_request(request).await?;
             let status = response.status();
             if !status.is_success() {
-                return Err(refused(status, &whole(response).await?));
+                return Err(refused(status, &whole(response, LARGEST_REPLY).await?));
             }
             let body = response.into_body();
             Ok(Stream { body, read: Vec::new(), from: 0, searched: 0, _sender: sender })
@@ -227,8 +229,8 @@ fn watch_over(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
-    let body = Limited::new(response.into_body(), LARGEST).collect().await;
+async fn whole(response: Response<Incoming>, most: usize) -> Result<Bytes, ClientError> {
+    let body = Limited::new(response.into_body(), most).collect().await;
     body.map(http_body_util::Collected::to_bytes).map_err(|error| match error.downcast::<hyper::Error>() {
         Ok(error) => ClientError::Http(*error),
         Err(error) => {

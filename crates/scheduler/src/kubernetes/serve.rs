@@ -1,7 +1,7 @@
 //! `ringway place kubernetes`: placement for a Kubernetes cluster in a separate process, without a fabric.
 
 use super::{BackOff, KubeconfigError, Kubernetes};
-use crate::{Failed, Patience, Placer, Service, keep, router, serve_extender};
+use crate::{Bounds, Failed, Placer, Service, extender_thread, keep, router};
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_place::engine::Object;
 use ringway_place::object::{Cluster, Executor};
@@ -10,9 +10,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::oneshot;
 
 /// Why placement can't be served.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +63,7 @@ pub fn socket(run: &Path) -> PathBuf {
 
 /// Serves until a signal ends it.
 pub fn run(options: Options) -> Result<(), ServeError> {
+    ringway_host::keep_little_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(options))
 }
@@ -79,7 +79,6 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     let api = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
     let failed = |error| ServeError::Extender(options.listen, error);
     let extender = std::net::TcpListener::bind(options.listen).map_err(failed)?;
-    extender.set_nonblocking(true).map_err(failed)?;
     let at = extender.local_addr()?;
     let (context, cluster) = (options.context.as_deref(), &options.cluster);
     let back_off = BackOff::default();
@@ -91,34 +90,20 @@ async fn serve(options: Options) -> Result<(), ServeError> {
     if !at.ip().is_loopback() {
         tracing::warn!(%at, "clients are not authenticated: anyone who reaches it can bind pods");
     }
-    let extended = extend(extender, place.clone())?;
+    let extended = extender_thread(extender, place.clone())?;
     let (mut interrupted, mut terminated) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let done = tokio::select! {
-        done = axum::serve(listener, router(place.clone())).into_future() => done,
-        _ = extended => Ok(()),
-        _ = interrupted.recv() => Ok(()),
-        _ = terminated.recv() => Ok(()),
-    };
+    let (router, bounds) = (router(place.clone()), Bounds::of_api());
+    let served = crate::serve(listener, |_| None, router, bounds, std::future::pending());
+    tokio::select! {
+        () = served => {}
+        _ = extended => {}
+        _ = interrupted.recv() => {}
+        _ = terminated.recv() => {}
+    }
     kept.abort();
     tracing::info!("down");
-    Ok(done?)
-}
-
-/// Serves the extender on a separate thread, so that kube-scheduler's queries don't wait for watched changes. The
-/// receiver learns when it ends.
-fn extend(listener: std::net::TcpListener, place: Placer) -> io::Result<oneshot::Receiver<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (ended, ends) = oneshot::channel();
-    std::thread::Builder::new().name("extender".into()).spawn(move || {
-        runtime.block_on(async {
-            if let Ok(listener) = TcpListener::from_std(listener) {
-                serve_extender(listener, place, Patience::default()).await;
-            }
-        });
-        drop(ended);
-    })?;
-    Ok(ends)
+    Ok(())
 }
 
 /// Creates the cluster, with the requested policy. Pods are never moved.

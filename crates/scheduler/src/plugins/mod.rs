@@ -26,6 +26,7 @@ use ringway_place::unit::{
     Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, Question,
     Rejected, Scores, VmView,
 };
+use ringway_spec::printable;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -362,9 +363,9 @@ impl External for Plugins {
 
 /// Attack: text of a plugin with terminal control sequences, or of excessive length.
 fn one_line(text: &str, most: usize) -> String {
-    let is_plain = |letter: &char| !letter.is_control() || letter.is_whitespace();
-    let text: String = text.chars().take(most).filter(is_plain).collect();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let text: String = text.chars().take(most).collect();
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    printable(&words).chars().take(most).collect()
 }
 
 /// Converts scores to integers in the same order: three decimal places are kept.

@@ -1,6 +1,6 @@
 //! A plugin host's process: started with minimal resources, and ended together with all its children.
 
-use super::link::{LONGEST, Link, LinkError, Request};
+use super::link::{LONGEST, Link, LinkError, Request, bounded};
 use super::options::{Folder, Options};
 use super::python;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -23,7 +23,7 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// Attack: an endless log line. Largest size in bytes.
 const LONGEST_LOG: u64 = 4096;
 /// Number of lines that are read ahead.
-const AHEAD: usize = 16;
+const AHEAD: usize = 2;
 
 /// A running plugin host.
 pub(super) struct Process {
@@ -121,12 +121,13 @@ impl Process {
 
 impl Link for Process {
     fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
-        let mut answers = Vec::new();
+        let (mut answers, mut bytes) = (Vec::new(), 0);
         let first = self.id + 1;
         // All at once, so that waiting times for answers overlap.
         let sent: Result<(), LinkError> = requests.iter().try_for_each(|request| self.send(request));
         for (place, request) in requests.iter().enumerate() {
             let answer = sent.clone().and_then(|()| self.answer(first + place as u64, request.within));
+            let answer = bounded(answer, &mut bytes);
             let is_over = answer.is_err();
             answers.push(answer);
             if is_over {

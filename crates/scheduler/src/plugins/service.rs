@@ -1,6 +1,6 @@
 //! Units in other languages: the protocol's calls as JSON over HTTP.
 
-use super::link::{LONGEST, Link, LinkError, Request};
+use super::link::{LONGEST, Link, LinkError, Request, bounded};
 use super::options::Service;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -49,12 +49,13 @@ impl Http {
 
 impl Link for Http {
     fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
-        let mut answers = Vec::new();
+        let (mut answers, mut bytes) = (Vec::new(), 0);
         for request in requests {
             let order = (request.op.to_string(), request.body.clone(), request.within);
             let over = || LinkError::Gone("its thread ended".into());
             let sent = self.orders.send(order).map_err(|_| over());
             let answer = sent.and_then(|()| self.answers.recv().map_err(|_| over())?);
+            let answer = bounded(answer, &mut bytes);
             let is_over = answer.is_err();
             answers.push(answer);
             if is_over {

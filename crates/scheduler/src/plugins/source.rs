@@ -8,8 +8,9 @@ use super::process::Process;
 use super::python::{Identity, identity};
 use super::service::Http;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
+use ringway_spec::printable;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -221,7 +222,7 @@ impl Source {
                     name: one_line(&unit.name, LONGEST_NAME),
                     kind,
                     description: one_line(description, LONGEST_TEXT),
-                    properties: plain(&unit.properties).take(LONGEST_TEXT).collect(),
+                    properties: printable(&unit.properties).chars().take(LONGEST_TEXT).collect(),
                 });
             }
         }
@@ -236,7 +237,7 @@ impl Source {
         let part = |body| Request { op: "snapshot", body, within: KEEPING };
         let parts: Vec<Request> = picture.parts().into_iter().map(part).collect();
         let asked = parts.len();
-        let answers = self.ask::<serde_json::Value>(parts);
+        let answers = self.ask::<IgnoredAny>(parts);
         if let Some(Err(what)) = answers.iter().find(|answer| answer.is_err()) {
             return Err(format!("it did not take the inventory: {what}"));
         }
@@ -253,7 +254,7 @@ impl Source {
             return;
         }
         let request = Request { op: "delta", body: body.to_vec(), within: KEEPING };
-        let answers = self.ask::<serde_json::Value>(vec![request]);
+        let answers = self.ask::<IgnoredAny>(vec![request]);
         // After a failed update, everything is sent before the next call.
         self.has = matches!(answers.first(), Some(Ok(_))).then_some(revision);
     }
@@ -300,11 +301,6 @@ impl Source {
         tracing::warn!(source = self.name(), "plugins are out of reach: {error}");
         self.why.clone()
     }
-}
-
-/// The printable characters of a text, keeping spaces.
-fn plain(text: &str) -> impl Iterator<Item = char> {
-    text.chars().filter(|letter| !letter.is_control())
 }
 
 impl std::fmt::Display for Trouble {

@@ -1,0 +1,240 @@
+//! Bodies of requests: received within bounds, and answered beside other requests if they are large.
+
+use super::share::{Share, SharedBytes};
+use super::{Bounds, Trouble};
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Bodies of more bytes are parsed and answered on another thread, few at the same time.
+pub(crate) const SMALL: usize = 64 << 10;
+/// Requests whose answers may be long that are answered at the same time.
+const ASIDE: usize = 16;
+
+/// Why a body was not received or answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It has more bytes.
+    Long(usize),
+    /// It has more values.
+    Many(usize),
+    /// Others have too many bytes.
+    Full(usize),
+    /// It was not received or answered in time.
+    Late(Duration),
+    /// Its connection broke, or its encoding is wrong.
+    Broken(String),
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let megabytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+        let (status, error) = match self {
+            Refused::Long(most) => {
+                let what = format!("the body is too long; it may have {} MB at most", megabytes(most));
+                (StatusCode::PAYLOAD_TOO_LARGE, what)
+            }
+            Refused::Many(most) => {
+                let what = format!("the body has more than {most} values; send less at a time");
+                (StatusCode::UNPROCESSABLE_ENTITY, what)
+            }
+            Refused::Full(most) => {
+                let what = format!(
+                    "requests and answers of {} MB are under way, and this would be more; try again",
+                    megabytes(most)
+                );
+                (StatusCode::SERVICE_UNAVAILABLE, what)
+            }
+            Refused::Late(within) => {
+                (StatusCode::REQUEST_TIMEOUT, format!("it took more than {} s", within.as_secs_f64()))
+            }
+            Refused::Broken(why) => (StatusCode::BAD_REQUEST, why),
+        };
+        let mut response = (status, Json(Trouble { error, problems: Vec::new() })).into_response();
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// What all connections of a server share.
+#[derive(Clone)]
+pub(crate) struct Service {
+    router: Router,
+    pub bounds: Bounds,
+    bytes: SharedBytes,
+    large: Arc<Semaphore>,
+    aside: Arc<Semaphore>,
+}
+
+impl Service {
+    pub fn new(router: Router, bounds: Bounds) -> Service {
+        Service {
+            router,
+            bytes: SharedBytes::new(bounds.bytes),
+            large: Arc::new(Semaphore::new(bounds.large)),
+            aside: Arc::new(Semaphore::new(ASIDE)),
+            bounds,
+        }
+    }
+
+    /// Receives a body.
+    pub async fn receive(&self, body: Incoming, length: Option<&HeaderValue>) -> Result<Bytes, Refused> {
+        let within = self.bounds.patience.whole;
+        let received = timeout(within, collect(body, length, &self.bounds, self.bytes.none())).await;
+        received.unwrap_or(Err(Refused::Late(within)))
+    }
+
+    /// The answer to a request whose body has been received.
+    pub async fn answer(&self, request: Request<Body>, length: usize) -> Result<Response, Refused> {
+        let is_large = length > SMALL;
+        let room = match (is_large, self.bounds.aside) {
+            (true, _) => &self.large,
+            (_, Some(path)) if request.uri().path().starts_with(path) => &self.aside,
+            _ => return self.in_time(call(self.router.clone(), request)).await,
+        };
+        let answered = async {
+            // The semaphores are never closed.
+            let permit = room.clone().acquire_owned().await;
+            let (handle, router) = (Handle::current(), self.router.clone());
+            let answered = tokio::task::spawn_blocking(move || {
+                let answer = handle.block_on(call(router, request));
+                // What a large request took is not kept for others, which are small.
+                if is_large {
+                    ringway_host::give_memory_back();
+                }
+                drop(permit);
+                answer
+            });
+            answered.await.unwrap_or_else(|error| Refused::Broken(error.to_string()).into_response())
+        };
+        self.in_time(answered).await
+    }
+
+    async fn in_time(&self, answered: impl Future<Output = Response>) -> Result<Response, Refused> {
+        let response = match self.bounds.answer {
+            Some(within) => timeout(within, answered).await.map_err(|_| Refused::Late(within))?,
+            None => answered.await,
+        };
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body, usize::MAX).await.map_err(|error| Refused::Broken(error.to_string()))?;
+        // Attack: long answers that nobody reads.
+        let mut share = self.bytes.none();
+        if !share.grow(bytes.len()) {
+            return Err(Refused::Full(self.bounds.bytes));
+        }
+        // The buffer in which it was written may be twice as long.
+        let exact = Box::<[u8]>::from(&*bytes);
+        Ok(Response::from_parts(head, share.hold(exact).into()))
+    }
+}
+
+async fn call(router: Router, request: Request<Body>) -> Response {
+    use hyper::service::Service as _;
+    match TowerToHyperService::new(router).call(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// Reads a body and counts its values.
+async fn collect(
+    mut body: Incoming,
+    length: Option<&HeaderValue>,
+    bounds: &Bounds,
+    mut share: Share,
+) -> Result<Bytes, Refused> {
+    let promised = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
+    if promised > bounds.body {
+        return Err(Refused::Long(bounds.body));
+    }
+    // Pages that are not written take no memory.
+    let mut bytes = Vec::with_capacity(promised);
+    let mut values = Values::default();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Refused::Broken(error.to_string()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > bounds.body {
+            return Err(Refused::Long(bounds.body));
+        }
+        if !share.grow(data.len()) {
+            return Err(Refused::Full(bounds.bytes));
+        }
+        values.count(&data);
+        if values.count > bounds.values {
+            return Err(Refused::Many(bounds.values));
+        }
+        bytes.extend_from_slice(&data);
+    }
+    debug_assert!(body.is_end_stream());
+    Ok(share.hold(bytes))
+}
+
+/// The length that a request promises for its body.
+pub(crate) fn promised(request: &Request<Incoming>) -> Option<HeaderValue> {
+    request.headers().get(CONTENT_LENGTH).cloned()
+}
+
+/// Counts the values in JSON while it is received: commas and opening brackets outside of strings.
+///
+/// Attack: millions of values of two bytes each, such as `{}`, which take a hundred times as much memory once they are
+/// parsed.
+#[derive(Debug, Default)]
+struct Values {
+    count: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Values {
+    fn count(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                b',' | b'[' | b'{' if !self.in_string => self.count += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(parts: &[&str]) -> usize {
+        let mut values = Values::default();
+        parts.iter().for_each(|part| values.count(part.as_bytes()));
+        values.count
+    }
+
+    #[test]
+    fn values_outside_of_strings_are_counted() {
+        assert_eq!(values(&["[1,2,{\"a,b\":[]}]"]), 5);
+        assert_eq!(values(&["[\"", "\\", "\",[", "\",{", "}]"]), 3, "a string is cut at any place");
+        assert_eq!(values(&[&"[{},".repeat(1000)]), 3000);
+        assert_eq!(values(&["\"[[[,,,{{{"]), 0);
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let busy = Refused::Full(16 << 20).into_response();
+        assert_eq!(busy.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(busy.headers()[RETRY_AFTER], "1");
+        assert_eq!(Refused::Long(1).into_response().status(), StatusCode::PAYLOAD_TOO_LARGE);
+    }
+}
