@@ -3,6 +3,7 @@
 //! machine.
 
 use ringway_tiny::{NOTE, VERSION};
+use std::ops::Range;
 
 /// Largest image in bytes. Attack: an endless file.
 pub const LARGEST_IMAGE: usize = 16 << 20;
@@ -123,15 +124,70 @@ impl Notes {
             let Some(value) = after.get(..len) else { return };
             let short = || value.first_chunk().map(|value| u32::from_le_bytes(*value));
             match (kind, &named[..name]) {
-                own if own == PVH => {
-                    let long = value.first_chunk().map(|value| u64::from_le_bytes(*value));
-                    self.entry = long.or_else(|| short().map(u64::from));
-                }
+                // The loader takes the first one, and its first 32 bits.
+                own if own == PVH => self.entry = self.entry.or_else(|| short().map(u64::from)),
                 own if own == (OWN, NOTE) => self.version = short(),
                 _ => {}
             }
             rest = after.get(whole..).unwrap_or_default();
         }
+    }
+}
+
+/// What a file's program headers say.
+#[derive(Default)]
+struct Layout {
+    notes: Notes,
+    /// Addresses that loading the image writes or zeroes, in ascending order.
+    segments: Vec<Range<u64>>,
+}
+
+impl Layout {
+    fn of(file: &File<'_>, count: u16) -> Result<Layout, ImageError> {
+        let (mut layout, mut has_notes) = (Layout::default(), false);
+        for index in 0..usize::from(count) {
+            let at = HEADER + index * ENTRY;
+            let (kind, offset, len) = (file.word(at)?, file.long(at + 8)?, file.long(at + 32)?);
+            let part = file.part(offset, len).ok_or(ImageError::Damaged("it ends within a segment"))?;
+            match kind {
+                // The loader would take the entry of the last ones.
+                NOTES if has_notes => return Err(ImageError::Damaged("its notes are in several segments")),
+                NOTES => {
+                    has_notes = true;
+                    layout.notes.read(part);
+                }
+                LOAD => layout.add(file, at)?,
+                _ => {}
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Adds the segment to load whose program header is at `at`.
+    fn add(&mut self, file: &File<'_>, at: usize) -> Result<(), ImageError> {
+        let (offset, runs_at, address) = (file.long(at + 8)?, file.long(at + 16)?, file.long(at + 24)?);
+        let (len, whole, align) = (file.long(at + 32)?, file.long(at + 40)?, file.long(at + 48)?);
+        // Attack: bytes in the file for a segment that has none in memory, which the loader would copy all the same.
+        if len > whole {
+            return Err(ImageError::Damaged("a segment has more bytes in the file than in memory"));
+        }
+        if whole == 0 {
+            return Ok(());
+        }
+        // Attack: a segment over the monitor's tables, over another one, or around the end of the addresses.
+        let end = address.checked_add(whole).filter(|_| address >= FIRST);
+        let end = end.ok_or(ImageError::Damaged("a segment has no place in the memory"))?;
+        if self.segments.last().is_some_and(|last| address < last.end) {
+            return Err(ImageError::Damaged("its segments overlap, or are not in ascending order"));
+        }
+        if runs_at != address {
+            return Err(ImageError::Damaged("a segment runs at another address than it is loaded at"));
+        }
+        if align > 1 && (!align.is_power_of_two() || offset % align != address % align) {
+            return Err(ImageError::Damaged("a segment is not aligned as it says"));
+        }
+        self.segments.push(address..end);
+        Ok(())
     }
 }
 
@@ -162,22 +218,8 @@ pub fn check_image(bytes: &[u8], memory: u64) -> Result<(), ImageError> {
     if first != HEADER as u64 || usize::from(size) != ENTRY || count > SEGMENTS {
         return Err(ImageError::Damaged("its segments are listed elsewhere"));
     }
-    let (mut notes, mut end, mut segments) = (Notes::default(), 0_u64, Vec::new());
-    for index in 0..usize::from(count) {
-        let at = HEADER + index * ENTRY;
-        let (kind, offset, address) = (file.word(at)?, file.long(at + 8)?, file.long(at + 24)?);
-        let (len, whole) = (file.long(at + 32)?, file.long(at + 40)?);
-        let part = file.part(offset, len).ok_or(ImageError::Damaged("it ends within a segment"))?;
-        if kind == NOTES {
-            notes.read(part);
-        }
-        if kind == LOAD && whole > 0 {
-            let last = address.checked_add(whole).filter(|_| len <= whole && address >= FIRST);
-            let last = last.ok_or(ImageError::Damaged("a segment has no place in the memory"))?;
-            segments.push(address..last);
-            end = end.max(last);
-        }
-    }
+    let Layout { notes, segments } = Layout::of(&file, count)?;
+    let end = segments.last().map_or(0, |last| last.end);
     let entry = notes.entry.ok_or(ImageError::NoEntry)?;
     if notes.version != Some(VERSION) {
         let found = notes.version.map_or("none is named".into(), |version| version.to_string());
@@ -209,29 +251,50 @@ mod tests {
         note
     }
 
-    /// An image with these notes, and a segment of so many bytes in memory.
-    fn image(notes: &[Vec<u8>], whole: u64) -> Vec<u8> {
-        let notes = notes.concat();
+    /// A program header: its kind, the offset in the file, the addresses where it runs and where it is loaded, the bytes
+    /// in the file and in memory, the alignment.
+    type Segment = (u32, [u64; 6]);
+
+    /// A file with these program headers, followed by `contents`.
+    fn file(segments: &[Segment], contents: &[u8]) -> Vec<u8> {
         let mut image =
             [&b"\x7fELF\x02\x01\x01"[..], &[0; 9], &[2, 0, 0x3e, 0, 1, 0, 0, 0], &[0; 8]].concat();
         image.extend(64_u64.to_le_bytes());
         image.extend([0; 12]);
-        image.extend([64, 0, 56, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
-        let at = (64 + 2 * 56) as u64;
-        let len = notes.len() as u64;
-        for (kind, offset, address, len, whole) in
-            [(4_u32, at, 0, len, len), (1, at + len, 1_u64 << 20, 4, whole)]
-        {
-            image.extend([kind, 7].map(u32::to_le_bytes).concat());
-            image.extend([offset, address, address, len, whole, 4].map(u64::to_le_bytes).concat());
+        image.extend([64, 0, 56, 0, segments.len() as u8, 0, 0, 0, 0, 0, 0, 0]);
+        for (kind, numbers) in segments {
+            image.extend([*kind, 7].map(u32::to_le_bytes).concat());
+            image.extend(numbers.map(u64::to_le_bytes).concat());
         }
-        image.extend(notes);
-        image.extend([0xf4; 4]);
+        image.extend(contents);
         image
     }
 
+    /// An image with these notes, 4 bytes of code, and segments to load: offset from the code, the addresses where it
+    /// runs and where it is loaded, bytes in the file and in memory, alignment.
+    fn image_of(notes: &[Vec<u8>], loads: &[[u64; 6]]) -> Vec<u8> {
+        let notes = notes.concat();
+        let (at, len) = ((HEADER + (1 + loads.len()) * ENTRY) as u64, notes.len() as u64);
+        let load = |[offset, rest @ ..]: [u64; 6]| {
+            let [runs_at, address, len_in_file, whole, align] = rest;
+            (LOAD, [at + len + offset, runs_at, address, len_in_file, whole, align])
+        };
+        let segments: Vec<Segment> =
+            [(NOTES, [at, 0, 0, len, len, 4])].into_iter().chain(loads.iter().copied().map(load)).collect();
+        file(&segments, &[notes, [0xf4; 4].to_vec()].concat())
+    }
+
+    /// An image with these notes, and a segment of so many bytes in memory.
+    fn image(notes: &[Vec<u8>], whole: u64) -> Vec<u8> {
+        image_of(notes, &[[0, FIRST, FIRST, 4, whole, 4]])
+    }
+
+    fn notes() -> [Vec<u8>; 2] {
+        [note(18, b"Xen\0", 1 << 20), note(1, NOTE, VERSION)]
+    }
+
     fn good() -> Vec<u8> {
-        image(&[note(18, b"Xen\0", 1 << 20), note(1, NOTE, VERSION)], 4)
+        image(&notes(), 4)
     }
 
     #[test]
@@ -265,6 +328,56 @@ mod tests {
         assert_eq!(why(&image(&notes, 40 << 20)), ImageError::Memory { needed: 45, has: 32 });
         assert!(matches!(why(&image(&notes, u64::MAX)), ImageError::Damaged(_)));
         assert!(matches!(why(&image(&notes, 3)), ImageError::Damaged(_)), "more in the file than in memory");
+    }
+
+    #[test]
+    fn every_segment_has_a_place_of_its_own_behind_the_tables() {
+        let code = [0, FIRST, FIRST, 4, 4, 4];
+        let with = |more: &[[u64; 6]]| check_image(&image_of(&notes(), &[&[code], more].concat()), MEMORY);
+        let behind = FIRST + 4096;
+        let page = [0, behind, behind, 4, 4096, 4];
+        assert_eq!(with(&[page, [0, behind + 4096, behind + 4096, 0, 4096, 1]]), Ok(()), "zeros alone");
+        assert_eq!(with(&[[0; 6]]), Ok(()), "an empty segment is nowhere");
+        let damaged = |what| Err(ImageError::Damaged(what));
+        let larger = damaged("a segment has more bytes in the file than in memory");
+        assert_eq!(with(&[[0, 0x6000, 0x6000, 4, 0, 4]]), larger, "over the monitor's tables");
+        assert_eq!(with(&[[0, behind, behind, 4, 0, 4]]), larger);
+        assert_eq!(with(&[[0, behind, behind, 4, 3, 4]]), larger);
+        let nowhere = damaged("a segment has no place in the memory");
+        assert_eq!(with(&[[0, 0x6000, 0x6000, 4, 4, 4]]), nowhere);
+        assert_eq!(with(&[[0, FIRST - 4, FIRST - 4, 4, 8, 4]]), nowhere, "into the image");
+        assert_eq!(with(&[[0, 0x6000, 0x6000, 0, 4, 4]]), nowhere, "zeros alone");
+        assert_eq!(with(&[[0, u64::MAX - 3, u64::MAX - 3, 4, 8, 4]]), nowhere, "around the end");
+        let overlap = damaged("its segments overlap, or are not in ascending order");
+        assert_eq!(with(&[[0, FIRST, FIRST, 4, 4, 4]]), overlap);
+        assert_eq!(with(&[page, [0, behind + 4092, behind + 4092, 0, 8, 4]]), overlap);
+        assert_eq!(with(&[[0, behind + 4096, behind + 4096, 0, 8, 4], page]), overlap);
+        let elsewhere = damaged("a segment runs at another address than it is loaded at");
+        assert_eq!(with(&[[0, behind + 4096, behind, 4, 4, 4]]), elsewhere);
+        let aligned = damaged("a segment is not aligned as it says");
+        assert_eq!(with(&[[0, behind, behind, 4, 4, 3]]), aligned);
+        assert_eq!(with(&[[2, behind, behind, 2, 4, 4]]), aligned);
+        let large = [0, behind, behind, 0, MEMORY, 4];
+        assert!(matches!(with(&[large]), Err(ImageError::Memory { .. })), "over the end of the memory");
+    }
+
+    #[test]
+    fn the_entry_that_is_checked_is_the_one_that_is_used() {
+        let [pvh, own] = notes();
+        let second = note(18, b"Xen\0", 0x6000);
+        let twice = image(&[pvh.clone(), second.clone(), own.clone()], 4);
+        assert_eq!(check_image(&twice, MEMORY), Ok(()), "the first one counts");
+        let twice = image(&[second.clone(), pvh.clone(), own.clone()], 4);
+        assert_eq!(check_image(&twice, MEMORY), Err(ImageError::Damaged("its entry is in no segment")));
+        let contents = [pvh, own, second].concat();
+        let (at, first) = ((HEADER + 3 * ENTRY) as u64, (contents.len() - 20) as u64);
+        let segments = [
+            (NOTES, [at, 0, 0, first, first, 4]),
+            (NOTES, [at + first, 0, 0, 20, 20, 4]),
+            (LOAD, [at, FIRST, FIRST, 4, 4, 4]),
+        ];
+        let several = Err(ImageError::Damaged("its notes are in several segments"));
+        assert_eq!(check_image(&file(&segments, &contents), MEMORY), several);
     }
 
     #[test]
