@@ -5,6 +5,7 @@
 
 mod camera;
 mod connections;
+mod limits;
 mod ports;
 
 use crate::load::Image;
@@ -13,6 +14,7 @@ use crate::vm::{Blank, End, Surroundings, Vm, VmError};
 use camera::Orders;
 pub use camera::{Camera, PhotoError};
 use connections::Connections;
+use limits::{Limit, Lines, Text};
 use ports::{Addresses, Ports};
 use ringway_client::Ring;
 use ringway_host::{EventFd, HostError, PollFd, Window, memfd, poll, random};
@@ -37,6 +39,11 @@ const WINDOW_MOST: usize = 64 << 20;
 const DOORBELLS: u64 = 0xd000_0000;
 /// Attack: a guest that sends without end. Messages handled before programs and ports are looked at again.
 const MESSAGES: usize = 256;
+/// Attack: a guest that sends as fast as it can, for which the monitor needs a core of its own. Messages a second, and
+/// at once; the guest waits for room beyond that. They are as many as 50 MB of handlers' values a second need.
+const RATE: [u64; 2] = [50_000, 10_000];
+/// Attack: a guest that fills the log. Lines a second, and at once; others are counted.
+const LINES: [u64; 2] = [100, 200];
 /// Attack: an endless line, or reason. Bytes of a line, and of a reason.
 const LINE: usize = 4096;
 const REASON: usize = 64 << 10;
@@ -334,7 +341,10 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
                 }
                 Err(end) => return end,
             };
+            // What it has sent before its end counts.
+            let more = more || ended && self.conversation.waits.is_some();
             if ended && !more {
+                self.conversation.lines.suppressed(u64::MAX).map(FunctionEvent::Line).map(&mut self.event);
                 // The sender sent it before the signal.
                 return self.guest.result.recv().unwrap_or(FunctionEnd::System("its thread is gone".into()));
             }
@@ -361,7 +371,11 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
 
     /// Sleeps until something happens.
     fn wait(&mut self) {
-        let mut poll_fds = vec![readable(&self.kick.as_fd()), readable(&self.guest.ended.as_fd())];
+        let mut poll_fds = vec![readable(&self.guest.ended.as_fd())];
+        // A guest that has sent too much can't wake its monitor before it is time.
+        if self.conversation.waits.is_none() {
+            poll_fds.push(readable(&self.kick.as_fd()));
+        }
         let next = self.conversation.watch(&mut poll_fds);
         let most = next.map_or(HOUR, |next| Duration::from_nanos(next.saturating_sub(self.now())));
         poll(&mut poll_fds, most);
@@ -383,8 +397,15 @@ pub struct Conversation<'a> {
     channel: Channel,
     ports: Ports,
     connections: Connections<'a>,
-    line: Vec<u8>,
-    reason: Vec<u8>,
+    limit: Limit,
+    /// Time of the next message, if the guest has sent too many.
+    waits: Option<u64>,
+    lines: Lines,
+    line: Text,
+    reason: Text,
+    /// The guest said that its configuration runs, and that it can't.
+    up: bool,
+    wrong: bool,
 }
 
 impl<'a> Conversation<'a> {
@@ -395,7 +416,10 @@ impl<'a> Conversation<'a> {
 
     fn over(channel: Channel, ports: Ports, listener: &'a UnixListener) -> io::Result<Conversation<'a>> {
         let connections = Connections::new(listener)?;
-        Ok(Conversation { channel, ports, connections, line: Vec::new(), reason: Vec::new() })
+        let (limit, lines) = (Limit::new(RATE[0], RATE[1]), Lines::new(LINES[0], LINES[1]));
+        let (line, reason) = (Text::new(LINE), Text::new(REASON));
+        let (waits, up, wrong) = (None, false, false);
+        Ok(Conversation { channel, ports, connections, limit, waits, lines, line, reason, up, wrong })
     }
 
     /// Handles what is there; `now` is the time in nanoseconds. An error ends the guest.
@@ -406,28 +430,41 @@ impl<'a> Conversation<'a> {
         event: &mut impl FnMut(FunctionEvent),
     ) -> Result<Round, FunctionEnd> {
         let mut more = self.messages(now, event)?;
+        if let Some(suppressed) = self.lines.suppressed(now) {
+            event(FunctionEvent::Line(suppressed));
+        }
         self.ports.tend(now, connect, &mut self.channel);
         more |= self.connections.serve(&mut self.channel);
         let notify = self.channel.flush().map_err(broken)?;
-        more |= !self.channel.arm().map_err(broken)?;
+        // Messages that wait for their time are no reason for another round.
+        more |= self.waits.is_none() && !self.channel.arm().map_err(broken)?;
         Ok(Round { more, notify })
     }
 
     /// Handles messages of the guest; whether there may be more.
     fn messages(&mut self, now: u64, event: &mut impl FnMut(FunctionEvent)) -> Result<bool, FunctionEnd> {
         self.channel.disarm();
+        self.waits = None;
         for _ in 0..MESSAGES {
+            if let Err(next) = self.limit.take(now) {
+                self.waits = Some(next);
+                return Ok(false);
+            }
             let Some(message) = self.channel.receive().map_err(broken)? else { return Ok(false) };
             let message = ToMonitor::from_bytes(message);
             match message.ok_or(FunctionEnd::Channel("a message that is none"))? {
-                ToMonitor::Up(stages) => event(FunctionEvent::Up(stages)),
+                ToMonitor::Up(stages) => {
+                    once(&mut self.up, "it said twice that it runs")?;
+                    event(FunctionEvent::Up(stages));
+                }
                 ToMonitor::Wrong(last, part) => {
-                    if let Some(reason) = gather(&mut self.reason, part, last, REASON) {
+                    if let Some(reason) = self.reason.add(part, last) {
+                        once(&mut self.wrong, "it said twice why it can't run")?;
                         event(FunctionEvent::Wrong(reason));
                     }
                 }
                 ToMonitor::Print(last, part) => {
-                    if let Some(line) = gather(&mut self.line, part, last, LINE) {
+                    if let Some(line) = self.line.add(part, last).filter(|_| self.lines.allows(now)) {
                         event(FunctionEvent::Line(line));
                     }
                 }
@@ -444,7 +481,15 @@ impl<'a> Conversation<'a> {
     /// Adds the descriptors to wait for; returns the time at which to look again.
     fn watch(&self, poll_fds: &mut Vec<PollFd>) -> Option<u64> {
         self.connections.watch(poll_fds);
-        self.ports.watch(poll_fds)
+        [self.ports.watch(poll_fds), self.waits, self.lines.due()].into_iter().flatten().min()
+    }
+}
+
+/// What a guest may say once. Attack: a guest that says it again and again, each time to the whole fabric.
+fn once(said: &mut bool, twice: &'static str) -> Result<(), FunctionEnd> {
+    match std::mem::replace(said, true) {
+        false => Ok(()),
+        true => Err(FunctionEnd::Channel(twice)),
     }
 }
 
@@ -459,17 +504,99 @@ fn readable(descriptor: &impl AsRawFd) -> PollFd {
     PollFd { descriptor: descriptor.as_raw_fd(), readable: true, writable: false }
 }
 
-/// Adds a part to a text; the text, once it is complete or too long.
-fn gather(text: &mut Vec<u8>, part: &[u8], last: bool, most: usize) -> Option<String> {
-    text.extend_from_slice(part);
-    if !last && text.len() < most {
-        return None;
-    }
-    text.truncate(most);
-    Some(String::from_utf8_lossy(&std::mem::take(text)).into_owned())
-}
-
 /// Sends a message to the guest.
 fn tell(channel: &mut Channel, message: &ToGuest<'_>) {
     channel.send(message.to_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_mem::Region;
+
+    /// A conversation with a guest that sends what a test wants, in virtual time.
+    struct Talk<'a> {
+        conversation: Conversation<'a>,
+        guest: Channel,
+        events: Vec<FunctionEvent>,
+    }
+
+    impl Talk<'_> {
+        /// Runs a test.
+        fn with(name: &str, test: impl FnOnce(Talk<'_>)) {
+            let socket = std::env::temp_dir().join(format!("ringway-talk-{name}-{}", std::process::id()));
+            let listener = UnixListener::bind(&socket).unwrap();
+            std::fs::remove_file(&socket).unwrap();
+            let region = Region::private(0, 0, Channel::bytes().unwrap() as usize);
+            let monitor = Channel::create(region.clone()).unwrap();
+            let conversation = Conversation::new(monitor, 1, &listener).unwrap();
+            test(Talk { conversation, guest: Channel::attach(region).unwrap(), events: Vec::new() });
+        }
+
+        /// Sends messages, and has the monitor handle them at `now`.
+        fn say(&mut self, messages: &[ToMonitor<'_>], now: u64) -> Result<Round, FunctionEnd> {
+            messages.iter().for_each(|message| self.guest.send(message.to_bytes()));
+            self.guest.flush().unwrap();
+            let connect = &mut |_| Err(io::ErrorKind::ConnectionRefused.into());
+            self.conversation.round(now, connect, &mut |event| self.events.push(event))
+        }
+    }
+
+    #[test]
+    fn a_guest_says_once_that_it_runs_and_once_why_it_cant() {
+        Talk::with("once", |mut talk| {
+            let long = [b'x'; 1000];
+            let parts = [ToMonitor::Wrong(false, &long); 50];
+            talk.say(&[ToMonitor::Up([1, 2, 3])], 1).unwrap();
+            talk.say(&parts, 2).unwrap();
+            talk.say(&parts, 3).unwrap();
+            talk.say(&[ToMonitor::Wrong(true, b"y")], 4).unwrap();
+            let [FunctionEvent::Up([1, 2, 3]), FunctionEvent::Wrong(why)] = &talk.events[..] else {
+                panic!("{:?}", talk.events)
+            };
+            assert_eq!((why.len(), why.contains('y')), (REASON, false), "one reason, which is cut");
+            let wrong = talk.say(&[ToMonitor::Wrong(true, b"z")], 5);
+            assert_eq!(wrong, Err(FunctionEnd::Channel("it said twice why it can't run")));
+            let up = talk.say(&[ToMonitor::Up([0; 3])], 6);
+            assert_eq!(up, Err(FunctionEnd::Channel("it said twice that it runs")));
+            assert_eq!(talk.events.len(), 2);
+        });
+    }
+
+    #[test]
+    fn lines_and_messages_without_end_are_limited_and_counted() {
+        const MILLISECOND: u64 = 1_000_000;
+        Talk::with("flood", |mut talk| {
+            let line = ToMonitor::Print(true, b"line");
+            let mut waited = 0;
+            // As many messages as there is room for, twenty times in a millisecond.
+            for step in 0..20 * 3000 {
+                talk.say(&[line; 3], step * MILLISECOND / 20).unwrap();
+                waited += u64::from(talk.conversation.waits.is_some());
+            }
+            let count = |talk: &Talk<'_>| {
+                let lines = talk.events.iter().map(|event| match event {
+                    FunctionEvent::Line(line) => line.clone(),
+                    other => panic!("{other:?}"),
+                });
+                let more = |line: &str| line.strip_suffix(" more messages suppressed")?.parse::<u64>().ok();
+                lines.fold([0, 0, 0], |[plain, notes, told], line| match more(&line) {
+                    Some(count) => [plain, notes + 1, told + count],
+                    None => [plain + 1, notes, told],
+                })
+            };
+            let [plain, notes, _] = count(&talk);
+            assert!((490..=LINES[1] + 3 * LINES[0]).contains(&plain), "{plain} in three seconds");
+            assert!((2..=3).contains(&notes), "{notes}");
+            assert!(waited > 0, "the guest has waited");
+            // It is silent from now on: what it has sent is handled, and what was suppressed is told.
+            for second in 4..8 {
+                (0..600).for_each(|_| {
+                    talk.say(&[], second * 1000 * MILLISECOND).unwrap();
+                });
+            }
+            let [plain, _, told] = count(&talk);
+            assert_eq!((plain + told, talk.guest.waiting()), (3 * 20 * 3000, 0), "each is passed on or counted");
+        });
+    }
 }
