@@ -123,7 +123,9 @@ impl Program {
         let mut state = self.shared.state.borrow_mut();
         let index = state.networks.len();
         let now = self.shared.time.now();
-        state.networks.push(NetworkState::new(number, port, config, settings, &self.shared, now));
+        let offloads = if state.ports[number].has_offloads() { Needs::ALL } else { Needs::NONE };
+        let new = NetworkState::new(number, (port, offloads), config, settings, &self.shared, now);
+        state.networks.push(new);
         Ok(Network { shared: self.shared.clone(), index })
     }
 }
@@ -228,7 +230,7 @@ pub(crate) struct NetworkState {
 impl NetworkState {
     fn new(
         port: usize,
-        name: &str,
+        (name, offloads): (&str, Needs),
         config: NetworkConfig,
         settings: Settings,
         shared: &Shared,
@@ -241,7 +243,7 @@ impl NetworkState {
             mac: mac.into(),
             mtu: config.mtu,
             addresses: config.addresses,
-            offloads: Needs::ALL,
+            offloads,
         });
         for gateway in config.gateways {
             let any: IpAddr = match gateway {

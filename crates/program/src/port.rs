@@ -1,15 +1,17 @@
-//! Ports: rings that the monitor maps into the machine's memory.
+//! Ports: rings that the monitor maps into the machine's memory, or devices of the machine.
 
 use crate::state::{Map, Shared};
 use crate::{Error, Program};
+use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use ringway_mem::Span;
-use ringway_ring::{PushError, Received};
+use ringway_ring::Received;
 use ringway_tiny::channel::RingPlace;
-use ringway_tiny::{LinkError, SlotRing};
+use ringway_tiny::stock::Net;
+use ringway_tiny::{Device, LinkError, Pushed, SlotRing};
 
 /// Frames after which those sent are published, so that the other side can begin.
 const BATCH: u32 = 64;
@@ -29,7 +31,7 @@ pub(crate) enum Use {
 pub(crate) struct PortState {
     pub number: u16,
     pub used: Use,
-    ring: Option<SlotRing>,
+    ring: Option<Device>,
     /// Why the ring is to be given up.
     broken: Option<LinkError>,
     /// Frames that were sent and not published.
@@ -56,13 +58,18 @@ impl PortState {
         }
     }
 
+    /// A port with a device of the machine, which no monitor takes away.
+    pub fn with(number: usize, net: Net<'static>) -> PortState {
+        PortState { ring: Some(Device::Net(Box::new(net))), ..PortState::new(number) }
+    }
+
     /// The ring is here. An error says why it can't be used.
     pub fn arrive(&mut self, place: RingPlace, map: Map) -> Result<(), String> {
         let region = |at, len| map(at, len).ok_or(LinkError::Layout);
         let attach =
             || SlotRing::new(region(place.address, place.len)?, place.is_second, region(place.doorbell, 4)?);
         self.broken = None;
-        self.ring = attach().map(Some).map_err(|error| {
+        self.ring = attach().map(|ring| Some(Device::Slots(ring))).map_err(|error| {
             self.reason = error.to_string();
             self.reason.clone()
         })?;
@@ -75,6 +82,17 @@ impl PortState {
         self.ring.take().is_some()
     }
 
+    /// Takes the port for another use; returns whether it had a ring, which the monitor takes back. A device stays.
+    pub fn claim(&mut self, by: Use) -> bool {
+        self.used = by;
+        !matches!(self.ring, Some(Device::Net(_))) && self.leave("asked for with other offloads")
+    }
+
+    /// Whether its frames may have offloads.
+    pub fn has_offloads(&self) -> bool {
+        self.ring.as_ref().is_none_or(Device::has_offloads)
+    }
+
     /// Whether there is a ring, or else why not.
     pub fn state(&self) -> Result<(), &str> {
         if self.ring.is_some() { Ok(()) } else { Err(&self.reason) }
@@ -83,13 +101,13 @@ impl PortState {
     /// Gives the ring up if it was closed or broken; returns why.
     pub fn lost(&mut self) -> Option<String> {
         let ring = self.ring.as_ref()?;
-        let error = self.broken.or(ring.memory.is_closed().then_some(LinkError::Closed))?;
+        let error = self.broken.or(ring.is_closed().then_some(LinkError::Closed))?;
         let reason = error.to_string();
         self.leave(&reason);
         Some(reason)
     }
 
-    fn use_ring<T>(&mut self, call: impl FnOnce(&mut SlotRing) -> Result<T, LinkError>) -> Option<T> {
+    fn use_ring<T>(&mut self, call: impl FnOnce(&mut Device) -> Result<T, LinkError>) -> Option<T> {
         if self.broken.is_some() {
             return None;
         }
@@ -104,35 +122,26 @@ impl PortState {
 
     /// Copies the next frame; `None` if there is none, or no ring.
     pub fn pop(&mut self, out: &mut [u8]) -> Option<Received> {
-        self.use_ring(|SlotRing { memory, rx, .. }| Ok(rx.pop(memory, out)?)).flatten()
+        self.use_ring(|ring| ring.pop(out)).flatten()
     }
 
     /// Sends a frame, which is in pieces. `Ok(false)`: there is no room, or no ring.
     pub fn push(&mut self, pieces: &[&[Span<'_>]], offload: [u8; 10]) -> Result<bool, Error> {
         let parts = || pieces.iter().flat_map(|pieces| pieces.iter().copied());
         let len = parts().map(|part| part.len()).sum();
-        let mut too_long = false;
-        let pushed =
-            self.use_ring(|SlotRing { memory, tx, .. }| match tx.push_gathered(memory, parts(), offload) {
-                Ok(pushed) => Ok(pushed),
-                Err(PushError::Broken(broken)) => Err(broken.into()),
-                Err(PushError::TooLong { .. }) => {
-                    too_long = true;
-                    Ok(false)
+        match self.use_ring(|ring| ring.push_gathered(parts(), offload)) {
+            Some(Pushed::TooLong) => return Err(Error::FrameTooLong(len)),
+            Some(Pushed::Done) => {
+                self.unpublished += 1;
+                if self.unpublished >= BATCH {
+                    self.publish();
                 }
-            });
-        if too_long {
-            return Err(Error::FrameTooLong(len));
-        }
-        if pushed == Some(true) {
-            self.unpublished += 1;
-            if self.unpublished >= BATCH {
-                self.publish();
+                return Ok(true);
             }
-            return Ok(true);
+            Some(Pushed::Full) | None => {}
         }
         if let Some(ring) = &self.ring {
-            self.wanted = (len as u32).div_ceil(ring.memory.slot_size().max(1)).max(1);
+            self.wanted = ring.slots_of(len);
         }
         Ok(false)
     }
@@ -147,8 +156,7 @@ impl PortState {
 
     /// Whether a frame is there.
     fn has_frames(&mut self) -> bool {
-        self.use_ring(|SlotRing { memory, rx, .. }| Ok(rx.available(memory, 1)?))
-            .is_some_and(|count| count > 0)
+        self.use_ring(|ring| Ok(ring.frame_len()?.is_some())).unwrap_or(false)
     }
 
     /// Wakes tasks that wait for the port; whether there were any.
@@ -159,8 +167,8 @@ impl PortState {
             any = true;
         }
         let wanted = self.wanted;
-        let room = |SlotRing { memory, tx, .. }: &mut SlotRing| Ok(tx.room(memory, wanted)?);
-        if self.writer.is_some() && self.use_ring(room).is_some_and(|room| room >= wanted) {
+        if self.writer.is_some() && self.use_ring(|ring| ring.room(wanted)).is_some_and(|room| room >= wanted)
+        {
             self.writer.take().into_iter().for_each(Waker::wake);
             any = true;
         }
@@ -171,13 +179,15 @@ impl PortState {
     pub fn arm(&mut self, full: bool) -> bool {
         let reads = self.used == Use::Network || self.reader.is_some();
         let room = self.writer.as_ref().map(|_| self.wanted);
-        let armed = self.use_ring(|SlotRing { memory, tx, rx, .. }| {
-            let room = room.or(full.then_some(tx.slots() / 2));
+        let armed = self.use_ring(|ring| {
+            // Before the last look: what comes afterwards wakes the machine.
+            ring.acknowledge();
+            let room = room.or(full.then_some(ring.tx_slots() / 2));
             let room = match room {
-                Some(slots) => tx.arm(memory, slots.clamp(1, tx.slots()))?,
+                Some(slots) => ring.arm_tx(slots.clamp(1, ring.tx_slots().max(1)))?,
                 None => true,
             };
-            Ok(room && (!reads || rx.arm(memory, 1)?))
+            Ok(room && (!reads || ring.arm_rx()?))
         });
         // Without a ring, the monitor wakes.
         armed.unwrap_or(self.broken.is_none())
@@ -185,9 +195,9 @@ impl PortState {
 
     /// Cancels [`PortState::arm`].
     pub fn disarm(&mut self) {
-        self.use_ring(|SlotRing { memory, tx, rx, .. }| {
-            tx.disarm(memory);
-            rx.disarm(memory);
+        self.use_ring(|ring| {
+            ring.disarm_tx();
+            ring.disarm_rx();
             Ok(())
         });
     }

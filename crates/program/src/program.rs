@@ -131,9 +131,8 @@ impl Program {
         if port.used != Use::None {
             return Err(Error::PortInUse(name.into()));
         }
-        port.used = by;
         // Another use may have had a ring with other offloads.
-        if port.leave("asked for with other offloads") {
+        if port.claim(by) {
             state.send(&ToMonitor::Released(number as u16, b""));
         }
         state.send(&ToMonitor::Wanted(number as u16, by == Use::Network));

@@ -8,13 +8,15 @@ use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use ringway_ring::Broken;
-use ringway_tiny::channel::{Channel, ToMonitor};
-use ringway_tiny::{FunctionStart, GuestTime, Machine};
+use ringway_tiny::channel::ToMonitor;
+use ringway_tiny::stock::Net;
+use ringway_tiny::{FunctionStart, GuestTime, Machine, Monitor};
 
 /// Shortest sleep in nanoseconds: the exit takes as long. For so long it looks for more before it sleeps.
 const SHORTEST: u64 = 20_000;
@@ -36,6 +38,8 @@ pub(crate) struct Host<M> {
     pub map: crate::state::Map,
     /// Bytes of the machine's memory.
     pub memory: u64,
+    /// Devices of the ports, in their order, if the machine has them.
+    pub nets: Vec<Net<'static>>,
 }
 
 /// Why a program ended.
@@ -67,7 +71,7 @@ pub(crate) struct Runtime<M> {
 /// Runs a program until its main function returns.
 pub(crate) fn run<M, F>(
     host: Host<M>,
-    channel: Channel,
+    monitor: Monitor,
     start: FunctionStart,
     main: impl FnOnce(Program) -> F,
 ) -> End
@@ -75,7 +79,7 @@ where
     M: Machine,
     F: Future<Output = Result<(), Error>> + 'static,
 {
-    let mut runtime = Runtime::new(host, channel, start);
+    let mut runtime = Runtime::new(host, monitor, start);
     // It may be large, and the stack is not.
     let mut main = Box::pin(main(runtime.program()));
     match runtime.block_on(main.as_mut()) {
@@ -85,10 +89,10 @@ where
 }
 
 impl<M: Machine> Runtime<M> {
-    pub fn new(host: Host<M>, channel: Channel, start: FunctionStart) -> Runtime<M> {
-        let Host { machine, notify, ticks, map, memory } = host;
+    pub fn new(host: Host<M>, monitor: Monitor, start: FunctionStart) -> Runtime<M> {
+        let Host { machine, notify, ticks, map, memory, nets } = host;
         let time = GuestTime::new(ticks, start.hz, ticks(), start.wall);
-        let state = RefCell::new(State::new(channel, map, start.ports.len()));
+        let state = RefCell::new(State::new(monitor, map, start.ports.len(), nets));
         let woken = Arc::new(AtomicBool::new(false));
         let budget = Rc::new(Budget::new(memory));
         let shared = Rc::new(Shared { state, start, time, memory, budget, woken: woken.clone() });
@@ -166,7 +170,7 @@ impl<M: Machine> Runtime<M> {
     fn exchange(&mut self) -> Result<bool, Broken> {
         let mut state = self.shared.state.borrow_mut();
         let came = state.receive()?;
-        if state.channel.flush()? {
+        if state.monitor.flush()? {
             (self.notify)();
         }
         Ok(came)
@@ -183,10 +187,10 @@ impl<M: Machine> Runtime<M> {
         if left < SHORTEST {
             return Ok(());
         }
-        if state.channel.arm()? && state.arm() {
+        if state.monitor.arm()? && state.arm() {
             self.machine.park((left / 1000).min(SLEEP) as u32);
         }
-        state.channel.disarm();
+        state.monitor.disarm();
         state.disarm();
         // What ended the sleep is looked at in the next turn.
         (self.looked, self.busy) = (0, self.shared.time.now());
@@ -201,15 +205,15 @@ impl<M: Machine> Runtime<M> {
                 return;
             }
             let mut state = self.shared.state.borrow_mut();
-            if state.channel.waiting() == 0 {
+            if state.monitor.waiting() == 0 {
                 return;
             }
-            match state.channel.arm() {
+            match state.monitor.arm() {
                 Ok(true) => self.machine.park((SLEEP / u64::from(FAREWELL)) as u32),
                 Ok(false) => {}
                 Err(Broken::Index | Broken::Buffer) => return,
             }
-            state.channel.disarm();
+            state.monitor.disarm();
         }
     }
 }

@@ -14,8 +14,9 @@ use core::sync::atomic::AtomicBool;
 use core::task::Waker;
 use ringway_mem::Region;
 use ringway_ring::Broken;
-use ringway_tiny::channel::{CONTENTS, Channel, ToGuest, ToMonitor};
-use ringway_tiny::{FunctionStart, GuestTime};
+use ringway_tiny::channel::{CONTENTS, ToGuest, ToMonitor};
+use ringway_tiny::stock::Net;
+use ringway_tiny::{FunctionStart, GuestTime, Monitor};
 
 /// Attack: a peer that makes the program print faster than the monitor reads. Messages that wait for room.
 const PRINTS: usize = 1000;
@@ -48,7 +49,7 @@ impl Shared {
 
 /// What changes.
 pub(crate) struct State {
-    pub channel: Channel,
+    pub monitor: Monitor,
     pub map: Map,
     /// Time of the turn in nanoseconds.
     pub now: u64,
@@ -68,12 +69,15 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub fn new(channel: Channel, map: Map, ports: usize) -> State {
+    /// With `nets` as the devices of the first ports.
+    pub fn new(monitor: Monitor, map: Map, ports: usize, nets: Vec<Net<'static>>) -> State {
+        let mut nets = nets.into_iter();
+        let port = |at: usize| nets.next().map_or_else(|| PortState::new(at), |net| PortState::with(at, net));
         State {
-            channel,
+            monitor,
             map,
             now: 0,
-            ports: (0..ports).map(PortState::new).collect(),
+            ports: (0..ports).map(port).collect(),
             networks: Vec::new(),
             timers: BTreeMap::new(),
             next_timer: 0,
@@ -85,13 +89,13 @@ impl State {
     }
 
     pub fn send(&mut self, message: &ToMonitor<'_>) {
-        self.channel.send(message.to_bytes());
+        self.monitor.send(message);
     }
 
     /// Prints lines, each in parts.
     pub fn print(&mut self, text: &str) {
         for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
-            if self.channel.waiting() > PRINTS {
+            if self.monitor.waiting() > PRINTS {
                 self.suppressed += 1;
                 continue;
             }
@@ -128,31 +132,36 @@ impl State {
 
     /// Handles messages of the monitor; whether there were any.
     pub fn receive(&mut self) -> Result<bool, Broken> {
-        let State { channel, ports, map, .. } = self;
+        let State { monitor, ports, map, .. } = self;
         let (mut answers, mut any) = (Vec::new(), false);
-        while let Some(message) = channel.receive()? {
+        while let Some(message) = monitor.receive()? {
             any = true;
             match ToGuest::from_bytes(message) {
                 Some(ToGuest::PortUp(number, place)) => {
                     let Some(port) = ports.get_mut(usize::from(number)) else { continue };
                     if let Err(why) = port.arrive(place, *map) {
-                        answers.push(ToMonitor::Released(number, why.as_bytes()).to_bytes());
+                        answers.push((number, Some(why)));
                     }
                 }
                 Some(ToGuest::PortAway(number, reason)) => {
                     let Some(port) = ports.get_mut(usize::from(number)) else { continue };
                     if port.leave(reason) {
-                        answers.push(ToMonitor::Released(number, b"").to_bytes());
+                        answers.push((number, Some(String::new())));
                     }
                 }
                 // A program has no handlers.
-                Some(ToGuest::Opened(number)) => answers.push(ToMonitor::Closed(number).to_bytes()),
+                Some(ToGuest::Opened(number)) => answers.push((number, None)),
                 // Bytes that came before the monitor knew that, and snapshots, which `control` does not ask for.
                 Some(ToGuest::Data(..) | ToGuest::Taken(..) | ToGuest::Ended(..) | ToGuest::Snapshot) => {}
                 None => {}
             }
         }
-        answers.into_iter().for_each(|answer| channel.send(answer));
+        for (number, released) in answers {
+            match released {
+                Some(why) => monitor.send(&ToMonitor::Released(number, why.as_bytes())),
+                None => monitor.send(&ToMonitor::Closed(number)),
+            }
+        }
         Ok(any)
     }
 

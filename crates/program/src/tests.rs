@@ -13,7 +13,7 @@ use ringway_mem::Region;
 use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
 use ringway_tcp::{Cidr, Frames, InterfaceConfig, Settings, SocketError, SocketId, Stack};
 use ringway_tiny::channel::{Channel, RingPlace, ToGuest, ToMonitor};
-use ringway_tiny::{FunctionStart, Machine};
+use ringway_tiny::{FunctionStart, Machine, Monitor};
 use std::boxed::Box;
 use std::string::{String, ToString};
 use std::vec;
@@ -222,13 +222,13 @@ pub(crate) fn machine(
     ports: usize,
     memory: u64,
     step: impl FnMut(&mut World) + 'static,
-) -> (Host<Script>, Channel, Rc<RefCell<World>>) {
+) -> (Host<Script>, Monitor, Rc<RefCell<World>>) {
     let region = Region::private(0, 0, Channel::bytes().unwrap() as usize);
     let monitor = Channel::create(region.clone()).unwrap();
     let world = Rc::new(RefCell::new(World::new(monitor, ports)));
     let machine = Script { world: world.clone(), step: Box::new(step), steps: 0 };
-    let host = Host { machine, notify: Box::new(|| ()), ticks, map, memory };
-    (host, Channel::attach(region).unwrap(), world)
+    let host = Host { machine, notify: Box::new(|| ()), ticks, map, memory, nets: Vec::new() };
+    (host, Monitor::Channel(Channel::attach(region).unwrap()), world)
 }
 
 fn play_with<F: Future<Output = Result<(), Error>> + 'static>(

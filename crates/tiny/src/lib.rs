@@ -13,6 +13,8 @@ extern crate alloc;
 mod bytes;
 pub mod channel;
 mod clock;
+#[cfg(feature = "stock")]
+mod device;
 mod e1000;
 mod frame;
 // Elsewhere there is no thread that owns a guest's state; only the image and tests run functions.
@@ -21,17 +23,21 @@ pub mod function;
 #[cfg(all(feature = "image", target_arch = "x86_64"))]
 pub mod image;
 mod link;
+mod monitor;
 mod program;
 mod role;
 mod settings;
 mod slot_ring;
 mod start;
-#[cfg(feature = "click")]
+#[cfg(feature = "stock")]
 pub mod stock;
 
 pub use clock::GuestTime;
+#[cfg(feature = "stock")]
+pub use device::{Device, Pushed};
 pub use e1000::{E1000, Mapped, Registers};
 pub use link::{Link, LinkError};
+pub use monitor::Monitor;
 pub use program::ProgramRing;
 pub use role::{Machine, run};
 pub use settings::{Role, Settings, SettingsError};

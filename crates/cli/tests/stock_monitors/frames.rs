@@ -100,6 +100,38 @@ kind[1] -> CheckIPHeader(14) -> IPClassifier(dst host 10.0.0.9 and icmp type ech
 kind[2] -> Discard;
 ";
 
+/// Whether a frame is the answer of a stack to this ping: from its address, with the same bytes.
+fn is_reply(frame: &[u8], number: u8) -> bool {
+    let [own, guest] = ADDRESSES;
+    let expected = icmp(0, [GUEST, OWN], [guest, own], number);
+    // The identification, the time to live and so the header's checksum are the stack's own.
+    let parts = [0..18, 23..24, 26..34, 34..expected.len()];
+    parts.into_iter().all(|part| frame.get(part.clone()) == expected.get(part))
+}
+
+/// A program's stack answers for its address, also after the machine has slept; what else it sends is left aside.
+pub fn stack_answers_pings(lab: &Lab, machine: &mut Machine) {
+    machine.says("running");
+    let mut ring = program(lab, "net");
+    let [own, guest] = ADDRESSES;
+    let end = Instant::now() + BOUND;
+    let mut until = |frame: &[u8], is_answer: &dyn Fn(&[u8]) -> bool| loop {
+        assert!(Instant::now() < end, "no answer:\n{}", machine.all());
+        send(&mut ring, frame);
+        while let Some(found) = next(&mut ring, Duration::from_millis(500)) {
+            if is_answer(&found) {
+                return;
+            }
+        }
+    };
+    let answered = arp(2, [GUEST, OWN], OWN, [guest, own]);
+    until(&arp(1, [OWN, [0xff; 6]], [0; 6], ADDRESSES), &|frame| frame.starts_with(&answered[..42]));
+    for number in 0..20 {
+        std::thread::sleep(Duration::from_millis(if number % 5 == 0 { 30 } else { 0 }));
+        until(&icmp(8, [OWN, GUEST], [own, guest], number), &|frame| is_reply(frame, number));
+    }
+}
+
 /// The machine answers for its address, also after it has slept.
 pub fn answers_pings(lab: &Lab, machine: &mut Machine) {
     machine.says("running: ");

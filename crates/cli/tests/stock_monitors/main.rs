@@ -1,4 +1,4 @@
-//! The image of functions under other monitors than Ringway's: by virtio-mmio or PCI, with the fabric's vhost-user
+//! The image of functions, and programs, under other monitors than Ringway's: by virtio-mmio or PCI, with the fabric's vhost-user
 //! ports, or with a TAP.
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
@@ -8,6 +8,7 @@ mod firecracker;
 mod frames;
 #[path = "../lab/mod.rs"]
 mod lab;
+mod programs;
 mod qemu;
 
 use lab::{Lab, Running};

@@ -1,6 +1,6 @@
 //! QEMU, without KVM and with it: on microvm by virtio-mmio, on q35 by PCI.
 
-use crate::frames::{PINGS, answers_pings};
+use crate::frames::{PINGS, answers_pings, stack_answers_pings};
 use crate::lab::Lab;
 use crate::{Machine, WIRE, fabric, has_kvm};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,10 @@ impl Qemu {
         command.args(["-display", "none", "-no-reboot"]);
         command.args(["-object", "memory-backend-memfd,id=mem,size=64M,share=on"]);
         command.arg("-serial").arg(format!("file:{}", console.display()));
-        command.args(["-kernel", "function.elf"]).args(words);
+        if !words.contains(&"-kernel") {
+            command.args(["-kernel", "function.elf"]);
+        }
+        command.args(words);
         command
     }
 }
@@ -160,6 +163,41 @@ fn a_function_on_the_command_line_answers_pings() {
             let words = ["-initrd", "ping.click", "-append", append];
             answers_pings(&lab, &mut with_ports(&qemu, &lab, kind, &["net"], &words));
         }
+    }
+}
+
+#[test]
+fn a_programs_stack_answers_pings_on_microvm_and_q35() {
+    for example in ["http", "c-http"] {
+        for qemu in Qemu::all() {
+            for (kind, name) in [(&MICROVM, "microvm"), (&PCI, "q35")] {
+                let lab = fabric(&format!("{example}-{name}-{}", qemu.name()), &["net"]);
+                let Some(image) = crate::programs::built(&lab, example) else { continue };
+                let append = "address=10.0.0.9/24 gateway=10.0.0.1 quiet";
+                let words = ["-kernel", &image, "-append", append];
+                let mut machine = with_ports(&qemu, &lab, kind, &["net"], &words);
+                machine.says("program: `quiet` on the command line has no meaning here");
+                stack_answers_pings(&lab, &mut machine);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_program_is_said_on_the_console() {
+    for qemu in Qemu::all().iter().filter(|qemu| qemu.accelerator == "tcg") {
+        let lab = fabric(&format!("program-{}", qemu.name()), &["net"]);
+        let Some(image) = crate::programs::built(&lab, "http") else { continue };
+        let ended = |append: &str, what: &str| {
+            let words = [EXIT, &["-kernel", &image, "-append", append]].concat();
+            let mut machine = with_ports(qemu, &lab, &PCI, &["net"], &words);
+            machine.says(what);
+            machine.code()
+        };
+        // isa-debug-exit makes twice the code, and one more.
+        assert_eq!(ended("port=a port=b", "2 ports on the command line, but 1 network devices"), Some(3));
+        assert_eq!(ended("tsc=1", "`tsc=1`: write ticks a second"), Some(3));
+        assert_eq!(ended("address=10.0.0.300/24", "address"), Some(3));
     }
 }
 

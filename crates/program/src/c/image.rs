@@ -2,16 +2,27 @@
 
 use super::Calls;
 use super::ram::Ram;
-use crate::image::{finish, host, refuse};
-use ringway_tiny::image::{Guest, Start, c};
+use crate::image::{finish, host, host_on_pc, refuse};
+use crate::runtime::Host;
+use ringway_tiny::image::{Start, c};
+use ringway_tiny::{FunctionStart, Machine, Monitor};
 
 ringway_tiny::guest_main!(start);
 
 /// Runs the program: the C library's start calls its main function.
 fn start(start: Start) -> ! {
-    let (host, channel, function) = host(&start);
-    let ram = Ram::new(c::memory(&start), c::STACK).unwrap_or_else(|| refuse("memory"));
-    let mut calls: Calls<Guest> = Calls::new(host, channel, function, ram, c::heap(&start), c::random);
+    if start.is_other {
+        run(host_on_pc(&start), &start);
+    }
+    run(host(&start), &start)
+}
+
+fn run<M: Machine + 'static>(
+    (host, monitor, function): (Host<M>, Monitor, FunctionStart),
+    start: &Start,
+) -> ! {
+    let ram = Ram::new(c::memory(start), c::STACK).unwrap_or_else(|| refuse("memory"));
+    let mut calls: Calls<M> = Calls::new(host, monitor, function, ram, c::heap(start), c::random);
     let arguments = calls.arguments().unwrap_or_else(|| refuse("arguments"));
     if let Err(end) = calls.begin() {
         finish(end);

@@ -44,8 +44,7 @@ use files::{File, Files, What, print_lines};
 use pages::{PAGE, Pages};
 use ram::{Parts, Ram};
 use ringway_ring::Broken;
-use ringway_tiny::channel::Channel;
-use ringway_tiny::{FunctionStart, Machine};
+use ringway_tiny::{FunctionStart, Machine, Monitor};
 
 /// A turn is due after so many nanoseconds without one.
 const TURN: u64 = 20_000;
@@ -97,13 +96,13 @@ impl<M: Machine> Calls<M> {
     /// A program whose `malloc` has the memory from `heap[0]` to `heap[1]`.
     pub fn new(
         host: Host<M>,
-        channel: Channel,
+        monitor: Monitor,
         start: FunctionStart,
         ram: Ram,
         heap: [u64; 2],
         random: fn() -> Option<u64>,
     ) -> Calls<M> {
-        let runtime = Runtime::new(host, channel, start);
+        let runtime = Runtime::new(host, monitor, start);
         Calls {
             program: runtime.program(),
             runtime,

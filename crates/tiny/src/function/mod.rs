@@ -8,8 +8,9 @@ mod plug;
 #[cfg(test)]
 mod tests;
 
+pub use crate::monitor::Monitor;
 pub use build::registry;
-pub use platform::{Map, Monitor};
+pub use platform::Map;
 
 use crate::channel::{Channel, ToMonitor};
 use crate::clock::GuestTime;

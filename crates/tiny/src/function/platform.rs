@@ -2,6 +2,7 @@
 
 use crate::channel::{CONNECTIONS, CONTENTS, Channel, ToGuest, ToMonitor, WINDOW};
 use crate::function::plug::Port;
+use crate::monitor::Monitor;
 use crate::stock::Net;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
@@ -21,74 +22,6 @@ pub(super) const CONNECTION: i32 = 1 << 8;
 pub(super) const PORT: i32 = 1 << 16;
 /// Attack: a configuration that prints faster than the monitor reads. Messages that wait for room.
 const PRINTS: usize = 1000;
-
-/// Who gets the guest's messages.
-#[allow(clippy::large_enum_variant, reason = "there is one")]
-pub enum Monitor {
-    /// The crate `vmm`.
-    Channel(Channel),
-    /// Another monitor, which has a console only: messages for users are lines there, others go nowhere.
-    Console(fn(&str)),
-}
-
-impl Monitor {
-    fn send(&mut self, message: &ToMonitor<'_>) {
-        let write = match self {
-            Monitor::Channel(channel) => return channel.send(message.to_bytes()),
-            Monitor::Console(write) => write,
-        };
-        match *message {
-            ToMonitor::Print(last, part) | ToMonitor::Wrong(last, part) => {
-                part.utf8_chunks().for_each(|chunk| write(chunk.valid()));
-                if last {
-                    write("\n");
-                }
-            }
-            ToMonitor::Released(port, reason) => {
-                let reason = core::str::from_utf8(reason).unwrap_or_default();
-                write(&alloc::format!("port {port} can't be used any more: {reason}\n"));
-            }
-            ToMonitor::Up([classes, read, build]) => {
-                write(&alloc::format!(
-                    "running: {classes} us for the element classes, {read} us for reading the configuration, \
-                     {build} us for building it\n"
-                ));
-            }
-            ToMonitor::Wanted(..) | ToMonitor::Data(..) | ToMonitor::Taken(..) | ToMonitor::Closed(_) => {}
-        }
-    }
-
-    /// Number of messages that wait.
-    pub(super) fn waiting(&self) -> usize {
-        match self {
-            Monitor::Channel(channel) => channel.waiting(),
-            Monitor::Console(_) => 0,
-        }
-    }
-
-    /// Publishes messages; whether the monitor must be notified.
-    pub(super) fn flush(&mut self) -> Result<bool, Broken> {
-        match self {
-            Monitor::Channel(channel) => channel.flush(),
-            Monitor::Console(_) => Ok(false),
-        }
-    }
-
-    /// Asks to be notified of messages; `false`: there is one.
-    pub(super) fn arm(&mut self) -> Result<bool, Broken> {
-        match self {
-            Monitor::Channel(channel) => channel.arm(),
-            Monitor::Console(_) => Ok(true),
-        }
-    }
-
-    /// Cancels [`Monitor::arm`].
-    pub(super) fn disarm(&mut self) {
-        if let Monitor::Channel(channel) = self {
-            channel.disarm();
-        }
-    }
-}
 
 /// How memory that the monitor names is reached.
 pub type Map = fn(u64, u64) -> Option<Region>;

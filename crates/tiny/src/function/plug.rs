@@ -2,6 +2,7 @@
 
 use super::platform::{self, Map, PORT};
 use crate::channel::{RingPlace, ToMonitor};
+use crate::device::{self, Device};
 use crate::link::LinkError;
 use crate::slot_ring::SlotRing;
 use crate::stock::Net;
@@ -11,20 +12,7 @@ use alloc::string::{String, ToString};
 use core::cell::{RefCell, RefMut};
 use ringway_click::{Context, Failed, Timer};
 use ringway_elements::platform::{self as elements, PortRing, Pushed};
-use ringway_ring::{PushError, Received};
-
-/// What a port's frames pass.
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there are few ports, and a ring's frames take the shortest way"
-)]
-pub(crate) enum Device {
-    /// A ring port's memory.
-    Slots(SlotRing),
-    /// A virtio device.
-    Net(Box<Net<'static>>),
-}
+use ringway_ring::Received;
 
 /// A port, and its ring if there is one.
 #[derive(Debug)]
@@ -104,15 +92,15 @@ impl Port {
         let (armed_rx, armed_tx) = (self.armed_rx, self.armed_tx);
         // What is broken is noticed by its user.
         match &mut self.ring {
-            Some(Device::Slots(SlotRing { memory, tx, rx, .. })) => {
-                armed_rx && !matches!(rx.available(memory, 1), Ok(0))
-                    || armed_tx > 0 && tx.room(memory, armed_tx).map_or(true, |room| room >= armed_tx)
-                    || (armed_rx || armed_tx > 0) && memory.is_closed()
+            Some(device @ Device::Slots(_)) => {
+                armed_rx && device.has_frame()
+                    || armed_tx > 0 && device.room(armed_tx).map_or(true, |room| room >= armed_tx)
+                    || (armed_rx || armed_tx > 0) && device.is_closed()
             }
-            Some(Device::Net(net)) if armed_rx || armed_tx > 0 => {
-                net.acknowledge();
+            Some(device @ Device::Net(_)) if armed_rx || armed_tx > 0 => {
+                device.acknowledge();
                 // An interrupt comes once: it is asked for again if too few buffers came back.
-                armed_rx && net.has_frame() || armed_tx > 0 && !matches!(net.arm_tx(armed_tx), Ok(true))
+                armed_rx && device.has_frame() || armed_tx > 0 && !matches!(device.arm_tx(armed_tx), Ok(true))
             }
             Some(Device::Net(_)) | None => false,
         }
@@ -204,7 +192,7 @@ impl elements::Plug for Plug {
     fn selected(&mut self, _: i32, _: &mut Context<'_>) {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
-        if matches!(&port.ring, Some(Device::Slots(ring)) if ring.memory.is_closed()) {
+        if port.ring.as_ref().is_some_and(Device::is_closed) {
             port.give_up(&LinkError::Closed.to_string());
         }
     }
@@ -244,95 +232,57 @@ impl PortRing for Borrowed<'_> {
 
     #[inline]
     fn frame_len(&mut self) -> Result<Option<usize>, LinkError> {
-        match self.device()? {
-            Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.frame_len(memory)?),
-            Device::Net(net) => net.frame_len(),
-        }
+        self.device()?.frame_len()
     }
 
     #[inline]
     fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, LinkError> {
-        match self.device()? {
-            Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.pop(memory, out)?),
-            Device::Net(net) => net.pop(out),
-        }
+        self.device()?.pop(out)
     }
 
     #[inline]
     fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
-        match self.device()? {
-            Device::Slots(SlotRing { memory, tx, .. }) => match tx.push(memory, frame, offload) {
-                Ok(true) => Ok(Pushed::Done),
-                Ok(false) => Ok(Pushed::Full),
-                Err(PushError::TooLong { .. }) => Ok(Pushed::TooLong),
-                Err(PushError::Broken(broken)) => Err(broken.into()),
-            },
-            Device::Net(net) => net.push(frame, offload),
-        }
+        Ok(match self.device()?.push(frame, offload)? {
+            device::Pushed::Done => Pushed::Done,
+            device::Pushed::Full => Pushed::Full,
+            device::Pushed::TooLong => Pushed::TooLong,
+        })
     }
 
     #[inline]
     fn sync(&mut self) -> Result<(), LinkError> {
-        match self.device()? {
-            Device::Slots(ring) => {
-                ring.publish();
-                if ring.memory.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
-            }
-            Device::Net(net) => {
-                net.sync();
-                Ok(())
-            }
-        }
+        let device = self.device()?;
+        device.publish();
+        if device.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
     }
 
     fn tx_slots(&self) -> u32 {
-        match &self.0.ring {
-            Some(Device::Slots(ring)) => ring.tx.slots(),
-            Some(Device::Net(net)) => net.tx_slots(),
-            None => 0,
-        }
+        self.0.ring.as_ref().map_or(0, Device::tx_slots)
     }
 
     fn room(&mut self, wanted: u32) -> Result<u32, LinkError> {
-        match self.device()? {
-            Device::Slots(SlotRing { memory, tx, .. }) => Ok(tx.room(memory, wanted)?),
-            Device::Net(net) => net.room(wanted),
-        }
+        self.device()?.room(wanted)
     }
 
     fn arm_rx(&mut self) -> Result<bool, LinkError> {
-        let armed = match self.device()? {
-            Device::Slots(SlotRing { memory, rx, .. }) => rx.arm(memory, 1)?,
-            Device::Net(net) => net.arm_rx(),
-        };
+        let armed = self.device()?.arm_rx()?;
         self.0.armed_rx = armed;
         Ok(armed)
     }
 
     fn disarm_rx(&mut self) {
         self.0.armed_rx = false;
-        match &mut self.0.ring {
-            Some(Device::Slots(SlotRing { memory, rx, .. })) => rx.disarm(memory),
-            Some(Device::Net(net)) => net.disarm_rx(),
-            None => {}
-        }
+        self.0.ring.iter_mut().for_each(Device::disarm_rx);
     }
 
     fn arm_tx(&mut self, slots: u32) -> Result<bool, LinkError> {
-        let armed = match self.device()? {
-            Device::Slots(SlotRing { memory, tx, .. }) => tx.arm(memory, slots)?,
-            Device::Net(net) => net.arm_tx(slots)?,
-        };
+        let armed = self.device()?.arm_tx(slots)?;
         self.0.armed_tx = if armed { slots } else { 0 };
         Ok(armed)
     }
 
     fn disarm_tx(&mut self) {
         self.0.armed_tx = 0;
-        match &mut self.0.ring {
-            Some(Device::Slots(SlotRing { memory, tx, .. })) => tx.disarm(memory),
-            Some(Device::Net(net)) => net.disarm_tx(),
-            None => {}
-        }
+        self.0.ring.iter_mut().for_each(Device::disarm_tx);
     }
 }

@@ -60,9 +60,14 @@ pub struct Line {
     pub no_pci: bool,
     /// The machine is reset at its end, by the keyboard's controller.
     pub resets: bool,
+    /// A program's network and arguments, names and values as in a fabric file.
+    pub settings: Vec<(String, String)>,
     /// Words with other keys.
     pub others: Vec<String>,
 }
+
+/// Keys of [`Line::settings`].
+const SETTINGS: [&str; 4] = ["address", "gateway", "mac", "argument"];
 
 /// A word whose value is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +102,16 @@ impl Line {
         self.burst.unwrap_or(BURST)
     }
 
+    /// Words that the image has no use for: those with unknown keys, and what only the other kind of image reads.
+    pub fn meaningless(&self) -> impl Iterator<Item = String> {
+        let word = |(key, value): &(String, String)| alloc::format!("{key}={value}");
+        let of_programs = self.settings.iter().filter(|_| cfg!(feature = "click")).map(word);
+        let click = self.click.as_ref().map(|text| alloc::format!("click={text}"));
+        let burst = self.burst.map(|burst| alloc::format!("burst={burst}"));
+        let of_functions = click.into_iter().chain(burst).filter(|_| !cfg!(feature = "click"));
+        self.others.iter().cloned().chain(of_programs).chain(of_functions)
+    }
+
     fn set(&mut self, word: &str) -> Result<(), &'static str> {
         let Some((key, value)) = word.split_once('=') else {
             self.others.push(word.to_string());
@@ -129,6 +144,7 @@ impl Line {
                 }
                 self.mmio.push(device);
             }
+            _ if SETTINGS.contains(&key) => self.settings.push((key.to_string(), value.to_string())),
             "pci" if value == "off" => self.no_pci = true,
             "reboot" if value == "k" => self.resets = true,
             _ => self.others.push(word.to_string()),
@@ -223,12 +239,18 @@ mod tests {
         assert_eq!(line.ports, expected.map(port));
         let pair = |one: &str, two: &str| (one.to_string(), two.to_string());
         assert_eq!(
-            (line.devices, line.parameters),
+            (line.devices.clone(), line.parameters.clone()),
             ([pair("eth0", "in")].into(), [pair("NAME", "a b")].into())
         );
         assert_eq!((line.burst, line.seed, line.tsc), (Some(32), Some(7), Some(2_600_000_000)));
         assert_eq!(line.click.as_deref(), Some("FromPort(in) -> Print(\"x\\y\") -> ToPort(out)"));
         assert_eq!(line.others, ["console=ttyS0", "quiet"]);
+        let program =
+            Line::parse("address=10.0.0.2/24 argument=\"two words\" address=dhcp argument=x").unwrap();
+        let settings = [("address", "10.0.0.2/24"), ("argument", "two words"), ("address", "dhcp")];
+        let settings = settings.into_iter().chain([("argument", "x")]).map(|(key, value)| pair(key, value));
+        assert_eq!(program.settings, settings.collect::<Vec<_>>());
+        assert_eq!(program.meaningless().next().as_deref(), Some("address=10.0.0.2/24"), "to a function");
         assert!(!line.no_pci && !line.resets);
         let off = Line::parse("reboot=k pci=off reboot=t pci=nomsi").unwrap();
         assert!(off.no_pci && off.resets);

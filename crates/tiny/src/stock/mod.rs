@@ -1,5 +1,5 @@
-//! A function's machine under another monitor, such as QEMU: virtio devices, and the command line that describes the
-//! function. Read `line.rs` first, then `net.rs`.
+//! The machine of a function or a program under another monitor, such as QEMU: virtio devices, and the command line that
+//! describes what runs. Read `line.rs` first, then `net.rs`.
 //!
 //! The monitor is trusted, as a machine's owner is; the devices may be other programs: what they write into the rings,
 //! and where they say that their registers are, is checked.
@@ -21,5 +21,5 @@ pub use net::{Net, NetMemory};
 pub use pci::{Bar, ConfigSpace, Found, Function, Pci, PciError, functions};
 pub use places::Places;
 pub use power::{PowerOff, Tables};
-pub use start::{Start, StartError, assign};
+pub use start::{Start, StartError, assign, assign_program};
 pub use transport::{DeviceError, Place, Registers, Transport, Width};

@@ -2,12 +2,12 @@
 //! and without offloads.
 
 use super::transport::{DeviceError, Place, Transport};
+use crate::device::Pushed;
 use crate::link::{LinkError, copy_in, copy_out, keep};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
-use ringway_elements::platform::Pushed;
-use ringway_mem::{Kept, Region, SpanMut};
+use ringway_mem::{Kept, Region, Span, SpanMut, copy};
 use ringway_ring::Received;
 use ringway_virtq::{Areas, Buffer, Driver, Layout, Lengths};
 
@@ -315,15 +315,41 @@ impl<'m> Net<'m> {
 
     /// Queues a frame. One with an offload is not sent: none was negotiated.
     pub fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
-        if frame.len() > BUFFER - HEADER || offload != [0; 10] {
+        self.push_with(frame.len(), offload, |buffer| copy_in(frame, buffer))
+    }
+
+    /// As [`Net::push`], of a frame in parts.
+    pub fn push_gathered<'s>(
+        &mut self,
+        parts: impl Iterator<Item = Span<'s>> + Clone,
+        offload: [u8; 10],
+    ) -> Result<Pushed, LinkError> {
+        let len = parts.clone().map(|part| part.len()).sum();
+        self.push_with(len, offload, |mut buffer| {
+            for part in parts {
+                let (place, rest) = buffer.split(part.len());
+                copy(part, place);
+                buffer = rest;
+            }
+        })
+    }
+
+    /// Queues a frame of `len` bytes, which `fill` writes.
+    fn push_with(
+        &mut self,
+        len: usize,
+        offload: [u8; 10],
+        fill: impl FnOnce(SpanMut<'m>),
+    ) -> Result<Pushed, LinkError> {
+        if len > BUFFER - HEADER || offload != [0; 10] {
             return Ok(Pushed::TooLong);
         }
         if self.free.is_empty() {
             self.reclaim()?;
         }
         let Some(buffer) = self.free.pop() else { return Ok(Pushed::Full) };
-        copy_in(frame, self.tx.frame(buffer));
-        if self.tx.add(buffer, HEADER + frame.len(), false) {
+        fill(self.tx.frame(buffer));
+        if self.tx.add(buffer, HEADER + len, false) {
             return Ok(Pushed::Done);
         }
         self.free.push(buffer);

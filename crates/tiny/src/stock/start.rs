@@ -7,11 +7,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use ringway_wire::MacAddress;
 
-/// A function and its devices.
+/// A function or a program, and its devices.
 #[derive(Debug)]
 pub struct Start<'m> {
-    /// The function. Its clock and its seed are the machine's.
+    /// What runs. Its clock and its seed are the machine's.
     pub function: FunctionStart,
     /// The device of each port, in their order.
     pub nets: Vec<Net<'m>>,
@@ -109,15 +110,7 @@ pub fn assign<'m>(line: &Line, module: &[u8], nets: Vec<Net<'m>>) -> Result<Star
     if nets.is_empty() {
         return Err(StartError::NoDevice);
     }
-    let named = |at: usize| PortWord { name: format!("eth{at}"), mac: None };
-    let all: Vec<PortWord> = (0..nets.len()).map(named).collect();
-    let ports = if line.ports.is_empty() { &all } else { &line.ports };
-    let addresses: Vec<_> = nets.iter().map(Net::mac).collect();
-    let chosen = choose(ports, &addresses)?;
-    let mut devices: Vec<Option<Net<'m>>> = nets.into_iter().map(Some).collect();
-    let nets: Vec<Net<'m>> = chosen.iter().filter_map(|at| devices.get_mut(*at)?.take()).collect();
-    let unused = devices.iter().flatten().count();
-    let ports: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+    let (ports, nets, unused) = give(line, nets)?;
     let mut devices = line.devices.clone();
     for port in &ports {
         // A port also stands for the device of its name.
@@ -135,6 +128,37 @@ pub fn assign<'m>(line: &Line, module: &[u8], nets: Vec<Net<'m>>) -> Result<Star
         ..FunctionStart::default()
     };
     Ok(Start { function, nets, unused })
+}
+
+/// The program of a command line on these devices, of which it may have none. Its first port has its device's address
+/// unless the line names another one.
+///
+/// # Errors
+/// A device for one of its ports is missing.
+pub fn assign_program<'m>(line: &Line, nets: Vec<Net<'m>>) -> Result<Start<'m>, StartError> {
+    let (ports, nets, unused) = give(line, nets)?;
+    let mut settings = line.settings.clone();
+    let own = nets.first().and_then(Net::mac).filter(|_| settings.iter().all(|(key, _)| key != "mac"));
+    settings.extend(own.map(|mac| ("mac".into(), MacAddress(mac).to_string())));
+    let parameters = line.parameters.clone();
+    let function =
+        FunctionStart { title: "program".into(), parameters, settings, ports, ..FunctionStart::default() };
+    Ok(Start { function, nets, unused })
+}
+
+/// Names of the ports, the device of each, and the number of other devices. Without names, each device is a port.
+#[allow(clippy::type_complexity, reason = "what both callers need")]
+fn give<'m>(line: &Line, nets: Vec<Net<'m>>) -> Result<(Vec<String>, Vec<Net<'m>>, usize), StartError> {
+    let named = |at: usize| PortWord { name: format!("eth{at}"), mac: None };
+    let all: Vec<PortWord> = (0..nets.len()).map(named).collect();
+    let ports = if line.ports.is_empty() { &all } else { &line.ports };
+    let addresses: Vec<_> = nets.iter().map(Net::mac).collect();
+    let chosen = choose(ports, &addresses)?;
+    let mut devices: Vec<Option<Net<'m>>> = nets.into_iter().map(Some).collect();
+    let nets: Vec<Net<'m>> = chosen.iter().filter_map(|at| devices.get_mut(*at)?.take()).collect();
+    let unused = devices.iter().flatten().count();
+    let ports = ports.iter().map(|port| port.name.clone()).collect();
+    Ok((ports, nets, unused))
 }
 
 #[cfg(test)]
@@ -158,6 +182,19 @@ mod tests {
         assert_eq!(chosen(twice), Err(StartError::NoAddress("b".into())));
         let five = "port=a port=b port=c port=d port=e";
         assert_eq!(chosen(five), Err(StartError::TooFew { ports: 5, devices: 4 }));
+    }
+
+    #[test]
+    fn a_program_needs_no_device_and_has_the_settings_of_its_line() {
+        let line = Line::parse("address=10.0.0.2/24 argument=x parameter=A=b").unwrap();
+        let Start { function, nets, unused } = assign_program(&line, Vec::new()).unwrap();
+        assert!(function.ports.is_empty() && nets.is_empty() && unused == 0);
+        let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+        assert_eq!(function.settings, [pair("address", "10.0.0.2/24"), pair("argument", "x")]);
+        assert_eq!(function.parameters, [pair("A", "b")]);
+        let port = Line::parse("port=a").unwrap();
+        let missing = assign_program(&port, Vec::new()).map(|_| ()).unwrap_err();
+        assert_eq!(missing, StartError::TooFew { ports: 1, devices: 0 });
     }
 
     #[test]

@@ -5,9 +5,9 @@ use super::{
     ConfigSpace, DeviceError, Found, Function, Mmio, Net, NetMemory, PciError, Place, Registers, Transport,
     Width, functions,
 };
+use crate::device::Pushed;
 use crate::link::LinkError;
-use ringway_elements::platform::Pushed;
-use ringway_mem::{Hint, Memory, Region};
+use ringway_mem::{Hint, Memory, Region, Span};
 use ringway_virtq::QueueError;
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
@@ -201,6 +201,17 @@ fn frames_pass_both_ways_however_often_the_rings_wrap() {
             net.sync();
             assert_eq!(device.borrow_mut().receive(), Some(sent));
         }
+        let whole = frame(9);
+        for cut in [0, 1, 14, 60] {
+            let (one, other) = whole.split_at(cut.min(whole.len()));
+            let parts = [Span::of(one), Span::of(other)];
+            assert_eq!(net.push_gathered(parts.into_iter(), [0; 10]), Ok(Pushed::Done));
+            net.sync();
+            assert_eq!(device.borrow_mut().receive().as_ref(), Some(&whole));
+        }
+        let long = [0; 1019];
+        let parts = [Span::of(&long), Span::of(&long)];
+        assert_eq!(net.push_gathered(parts.into_iter(), [0; 10]), Ok(Pushed::TooLong));
         assert_eq!(net.frame_len(), Ok(None));
         // A device that takes nothing.
         let full = (0..).find(|_| net.push(&[1; 60], [0; 10]) == Ok(Pushed::Full)).unwrap();

@@ -1,7 +1,7 @@
 //! I/O ports, and the configuration space of PCI behind two of them.
 
+use crate::stock::{ConfigSpace, Function};
 use core::arch::asm;
-use ringway_tiny::stock::{ConfigSpace, Function};
 
 /// Address and data of the configuration space.
 const ADDRESS: u16 = 0xcf8;

@@ -1,7 +1,7 @@
 //! The machine under another monitor than the crate `vmm`: a PC with a serial port, a local APIC, a timer, and virtio
 //! devices on PCI or at addresses of the command line.
 //!
-//! The function runs in ring 3 here, too, with interrupts off. Ring 0 handles the fault of HLT, by waiting for the next
+//! The image runs in ring 3 here, too, with interrupts off. Ring 0 handles the fault of HLT, by waiting for the next
 //! interrupt: one that came since the last look at the rings is pending in the local APIC, and ends the wait at once.
 //! It handles that of WRMSR as well.
 
@@ -10,16 +10,15 @@ mod devices;
 mod ports;
 mod power;
 
-use alloc::boxed::Box;
+use crate::Machine;
+use crate::image::{Start, out, ticks};
+use crate::stock::{Line, Net};
 use alloc::string::ToString;
+use alloc::vec::Vec;
 use core::arch::{asm, global_asm};
 use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use ports::{in8, out8};
-use ringway_tiny::Machine;
-use ringway_tiny::function::{FunctionEnd, Host, Monitor, run};
-use ringway_tiny::image::{Start, out, ticks};
-use ringway_tiny::stock::{Line, assign};
 
 global_asm!(
     r#"
@@ -96,8 +95,10 @@ unsafe extern "C" {
     fn gate_faults();
 }
 
-/// Codes with which the function ends, for a device such as QEMU's isa-debug-exit at [`EXIT`].
-const STOPPED: u32 = 0;
+/// The image's name on the console.
+pub const NAME: &str = if cfg!(feature = "click") { "click" } else { "program" };
+
+/// Codes with which the image ends, for a device such as QEMU's isa-debug-exit at [`EXIT`].
 const WRONG: u32 = 1;
 const FAULT: u32 = 3;
 const EXIT: u16 = 0xf4;
@@ -160,11 +161,11 @@ impl Write for Serial {
 }
 
 /// Writes to the console, which takes all text.
-fn say(text: &str) {
+pub fn say(text: &str) {
     let _ = Serial.write_str(text);
 }
 
-/// Ends the function, and the machine if it can be turned off; waits otherwise.
+/// Ends the image, and the machine if it can be turned off; waits otherwise.
 pub fn end(code: u32) -> ! {
     out(EXIT, code);
     power::off();
@@ -176,7 +177,7 @@ pub fn end(code: u32) -> ! {
 
 /// A fault in the image.
 extern "C" fn fault(number: u64, error: u64, at: u64, address: u64) -> ! {
-    let _ = writeln!(Serial, "click: fault {number} at {at:#x}, error {error:#x}, address {address:#x}");
+    let _ = writeln!(Serial, "{NAME}: fault {number} at {at:#x}, error {error:#x}, address {address:#x}");
     out(EXIT, FAULT);
     power::off();
     loop {
@@ -234,7 +235,8 @@ fn begin() {
 }
 
 /// The machine.
-struct Pc {
+#[derive(Debug)]
+pub struct Pc {
     /// Ticks of the local APIC's timer in a second; 0: there is none.
     timer: u64,
     /// A device does not interrupt.
@@ -282,14 +284,31 @@ impl Machine for Pc {
     }
 }
 
-/// Ends the function for a reason.
-fn refuse(reason: &dyn fmt::Display) -> ! {
-    let _ = writeln!(Serial, "click: {reason}");
+/// Ends the image for a reason.
+pub fn refuse(reason: &dyn fmt::Display) -> ! {
+    let _ = writeln!(Serial, "{NAME}: {reason}");
     end(WRONG);
 }
 
-/// Runs the function of the command line and the module that the monitor passed.
-pub fn function(start: &Start) -> ! {
+/// What the image has.
+#[derive(Debug)]
+pub struct Found {
+    /// The command line.
+    pub line: Line,
+    /// Network devices that can be used.
+    pub nets: Vec<Net<'static>>,
+    /// The machine.
+    pub machine: Pc,
+    /// Ticks of the counter in a second.
+    pub hz: u64,
+    /// Nanoseconds since 1970; 0 if nothing tells.
+    pub wall: u64,
+    /// Seed of random numbers, which differs from boot to boot unless the command line has one.
+    pub seed: u64,
+}
+
+/// Sets the machine up for the image, with what the monitor passed; ends the image if that is wrong.
+pub fn find(start: &Start) -> Found {
     begin();
     power::tables(start.tables);
     // The monitor's memory for it is not the image's.
@@ -301,36 +320,21 @@ pub fn function(start: &Start) -> ! {
     if line.resets {
         power::reset_at_end();
     }
-    for word in &line.others {
-        let _ = writeln!(Serial, "click: `{word}` on the command line has no meaning here");
+    for word in line.meaningless() {
+        let _ = writeln!(Serial, "{NAME}: `{word}` on the command line has no meaning here");
     }
     let Some(clock) = clock::Clock::find(line.tsc) else {
         refuse(&"no clock: give the time stamp counter's ticks a second by tsc= on the command line")
     };
     let nets = devices::find(&line, &start.ram);
     let polls = nets.iter().any(|net| !net.interrupts());
-    let assigned = match assign(&line, start.module(), nets) {
-        Ok(assigned) => assigned,
-        Err(error) => refuse(&error),
-    };
-    if assigned.unused > 0 {
-        let _ = writeln!(Serial, "click: {} more network devices are not used", assigned.unused);
-    }
-    let mut function = assigned.function;
-    (function.hz, function.wall) = (clock.hz, clock.wall);
-    function.seed = line.seed.unwrap_or_else(clock::seed);
-    let host = Host {
-        machine: Pc::new(clock.hz, polls),
-        notify: Box::new(|| ()),
-        ticks,
-        // No monitor names memory here.
-        map: |_, _| None,
-    };
-    match run(host, Monitor::Console(say), assigned.nets, function) {
-        FunctionEnd::Stopped => {
-            say("click: stopped\n");
-            end(STOPPED)
-        }
-        FunctionEnd::Wrong => end(WRONG),
+    let (machine, seed) = (Pc::new(clock.hz, polls), line.seed.unwrap_or_else(clock::seed));
+    Found { line, nets, machine, hz: clock.hz, wall: clock.wall, seed }
+}
+
+/// Says how many devices have no port.
+pub fn unused(count: usize) {
+    if count > 0 {
+        let _ = writeln!(Serial, "{NAME}: {count} more network devices are not used");
     }
 }

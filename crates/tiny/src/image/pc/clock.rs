@@ -2,10 +2,10 @@
 //! of a PC.
 
 use super::ports::{in8, out8};
+use crate::image::ticks;
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, _rdtsc};
 use core::cell::UnsafeCell;
-use ringway_tiny::image::ticks;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;

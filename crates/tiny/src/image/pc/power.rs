@@ -1,8 +1,8 @@
 //! The machine's end: by ACPI, or by the keyboard's controller if the command line says so.
 
 use super::ports::{in16, out8, out16};
+use crate::stock::{PowerOff, Tables};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use ringway_tiny::stock::{PowerOff, Tables};
 
 /// The end of what the image sees of the machine's memory.
 const MAPPED: u64 = 1 << 32;

@@ -1,17 +1,17 @@
 //! The network devices of the machine.
 
 use super::ports::Pci as Space;
-use super::{APIC, DEVICE, ID, Serial, apic_read};
+use super::{APIC, DEVICE, ID, NAME, Serial, apic_read};
+use crate::stock::{
+    Bar, ConfigSpace, DeviceError, Found, Function, Line, Mmio, MmioDevice, Net, NetMemory, Pci, PciError,
+    Places, Transport, functions,
+};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::arch::x86_64::__cpuid;
 use core::fmt::{Display, Write};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use ringway_mem::Region;
-use ringway_tiny::stock::{
-    Bar, ConfigSpace, DeviceError, Found, Function, Line, Mmio, MmioDevice, Net, NetMemory, Pci, PciError,
-    Places, Transport, functions,
-};
 
 /// Registers of the interrupt controller for lines: a number, and what it selects.
 const IO_APIC: u64 = 0xfec0_0000;
@@ -72,7 +72,7 @@ fn note<E: Display>(nets: &mut Vec<Net<'static>>, place: &dyn Display, found: Re
     // The console takes all text.
     let _ = match found {
         Ok(net) => {
-            let _ = write!(Serial, "click: device {} at {place}: ", nets.len());
+            let _ = write!(Serial, "{NAME}: device {} at {place}: ", nets.len());
             if let Some([a, b, c, d, e, f]) = net.mac() {
                 let _ = write!(Serial, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, ");
             }
@@ -82,7 +82,7 @@ fn note<E: Display>(nets: &mut Vec<Net<'static>>, place: &dyn Display, found: Re
             nets.push(net);
             result
         }
-        Err(error) => writeln!(Serial, "click: the device at {place} can't be used: {error}"),
+        Err(error) => writeln!(Serial, "{NAME}: the device at {place} can't be used: {error}"),
     };
 }
 
@@ -94,7 +94,7 @@ fn region(bar: Bar, places: &Places<'_>) -> Option<Region> {
     let Bar { address, len } = bar;
     let end = address.checked_add(len.into())?;
     if end <= MAPPED {
-        return ringway_tiny::image::region(address, len.into());
+        return crate::image::region(address, len.into());
     }
     let first = address & !(PAGE - 1);
     let pages = usize::try_from((end - first).div_ceil(PAGE)).ok()?;
@@ -109,7 +109,7 @@ fn region(bar: Bar, places: &Places<'_>) -> Option<Region> {
     if let Some(fifth) = unsafe { POINTERS.get(4) } {
         fifth.store(DIRECTORY.0.as_ptr().wrapping_byte_add(7).cast_mut().cast(), Ordering::Release);
     }
-    ringway_tiny::image::region(MAPPED + PAGE * at as u64 + (address - first), len.into())
+    crate::image::region(MAPPED + PAGE * at as u64 + (address - first), len.into())
 }
 
 fn mmio(device: &MmioDevice, places: &Places<'_>) -> Result<Net<'static>, DeviceError> {
