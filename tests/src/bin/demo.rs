@@ -75,17 +75,15 @@ fn demo(file: &str) -> Result<bool, String> {
     let kernel = guests[0].run("uname -sr", Duration::from_secs(5))?.text;
     println!("both guests are up after {:.1} s: {}\n", begin.elapsed().as_secs_f64(), kernel.trim());
 
+    let before = (Instant::now(), waits());
     let (rows, passed) = with_rates(|| traffic(&guests));
+    let after = (before.0.elapsed(), waits());
     let mut lines = vec![["", "left to right", "right to left"].map(String::from).to_vec()];
     lines.extend(rows.into_iter().map(|(name, [there, back])| vec![name.to_string(), there, back]));
     print!("\n{}", columns(&lines, &[]));
-    let dropped = counters()?;
-    let who = if dropped == 0 {
-        "the switch dropped no frame: datagrams are lost in a guest's own stack"
-    } else {
-        ""
-    };
-    println!("{who}");
+    let ports = counters()?;
+    let waited: Vec<Waited> = after.1.into_iter().filter_map(|now| now.since(&before.1)).collect();
+    why(&ports, &waited, after.0, &Host::now()).iter().for_each(|line| println!("{line}"));
     ringway(&["--fabric", FABRIC, "down"])?;
     Ok(passed)
 }
@@ -226,17 +224,141 @@ fn port(value: &Value) -> Port {
     }
 }
 
-/// Prints frames and drops of every port; returns the total number of dropped frames.
-fn counters() -> Result<u64, String> {
+/// Prints frames and drops of every port; returns the counters.
+fn counters() -> Result<Vec<Port>, String> {
     let mut lines = vec![["port", "frames sent", "received", "drops"].map(String::from).to_vec()];
-    let mut dropped = 0;
-    for port in ports()? {
-        dropped += port.drops.iter().map(|(_, count)| count).sum::<u64>();
+    let ports = ports()?;
+    for port in ports.iter().cloned() {
         let drops: Vec<String> =
             port.drops.iter().map(|(reason, count)| format!("{reason}: {count}")).collect();
         let drops = if drops.is_empty() { "none".to_string() } else { drops.join(", ") };
         lines.push(vec![port.name, port.tx[0].to_string(), port.rx[0].to_string(), drops]);
     }
     print!("\n{}", columns(&lines, &[1, 2]));
-    Ok(dropped)
+    Ok(ports)
+}
+
+/// How long a guest's threads have waited for a processor of the host while they could run.
+#[derive(Debug)]
+struct Waited {
+    guest: String,
+    ports: Vec<String>,
+    time: Duration,
+}
+
+impl Waited {
+    /// The time since then, if the guest was there.
+    fn since(self, before: &[Waited]) -> Option<Waited> {
+        let then = before.iter().find(|other| other.guest == self.guest)?.time;
+        Some(Waited { time: self.time.saturating_sub(then), ..self })
+    }
+}
+
+/// The guests, and how long each has waited; none if the system does not tell.
+fn waits() -> Vec<Waited> {
+    let list = ringway(&["--fabric", FABRIC, "--json", "guest", "list"]).unwrap_or_default();
+    let list: Value = serde_json::from_str(&list).unwrap_or_default();
+    let guest = |guest: &Value| {
+        let texts = |key: &str| guest.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        let ports = texts("ports").iter().filter_map(|port| port.as_str().map(String::from)).collect();
+        let time = delay(guest.get("pid").and_then(Value::as_u64)?)?;
+        Some(Waited { guest: guest.get("name").and_then(Value::as_str)?.into(), ports, time })
+    };
+    list.as_array().into_iter().flatten().filter_map(guest).collect()
+}
+
+/// How long the threads of a process and of its children have waited for a processor (schedstat of proc(5)).
+fn delay(process: u64) -> Option<Duration> {
+    let mut all = Duration::ZERO;
+    for thread in std::fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten() {
+        let text = |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let waited = text("schedstat").split(' ').nth(1).and_then(|waited| waited.parse().ok());
+        all += Duration::from_nanos(waited.unwrap_or(0));
+        let children = text("children");
+        all += children.split_whitespace().filter_map(|child| delay(child.parse().ok()?)).sum();
+    }
+    Some(all)
+}
+
+/// How busy the host is.
+struct Host {
+    /// Average number of threads that run or could run, in the last minute.
+    load: f64,
+    processors: usize,
+}
+
+impl Host {
+    fn now() -> Host {
+        let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
+        Host { load, processors: std::thread::available_parallelism().map_or(1, usize::from) }
+    }
+}
+
+/// Says where frames were lost, and why: whose ring was full, and whether its guest had a processor.
+fn why(ports: &[Port], waited: &[Waited], time: Duration, host: &Host) -> Vec<String> {
+    let mut lines = Vec::new();
+    for port in ports {
+        let full = port.drops.iter().find(|(reason, _)| reason == "rx full").map(|(_, count)| count);
+        let guest = waited.iter().find(|waited| waited.ports.contains(&port.name));
+        let name = guest.map_or("its guest".into(), |guest| format!("guest {}", guest.guest));
+        let Some(count) = full else { continue };
+        lines.push(format!(
+            "port {}: {count} frames for {name} were dropped: its receive ring was full for longer than the \
+             port's `hold`, since the guest did not take frames as fast as they came",
+            port.name
+        ));
+        if let Some(guest) = guest {
+            lines.push(format!(
+                "  while there was traffic, {name} waited {:.1} s of {:.1} s for a processor; the host's load \
+                 is {:.1}, on {} processors",
+                guest.time.as_secs_f64(),
+                time.as_secs_f64(),
+                host.load,
+                host.processors
+            ));
+        }
+    }
+    if ports.iter().all(|port| port.drops.is_empty()) {
+        lines.push("the switch dropped no frame: datagrams are lost in a guest's own stack".into());
+    } else if !lines.is_empty() && host.load > host.processors as f64 {
+        lines.push("other work takes the guests' processors: on a quiet host they lose less".into());
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(name: &str, drops: &[(&str, u64)]) -> Port {
+        let drops = drops.iter().map(|(reason, count)| (reason.to_string(), *count)).collect();
+        Port { name: name.into(), drops, ..Port::default() }
+    }
+
+    #[test]
+    fn a_full_ring_has_its_guest_and_the_time_it_waited_for_a_processor() {
+        let ports = [port("left", &[("rx full", 475), ("tx malformed", 1)]), port("right", &[])];
+        let guest = |seconds| Waited {
+            guest: "l".into(),
+            ports: vec!["left".into()],
+            time: Duration::from_secs(seconds),
+        };
+        let waited: Vec<Waited> = [guest(9)].into_iter().filter_map(|now| now.since(&[guest(2)])).collect();
+        let busy = Host { load: 4.25, processors: 2 };
+        let lines = why(&ports, &waited, Duration::from_secs(20), &busy);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines[0].starts_with("port left: 475 frames for guest l were dropped"), "{}", lines[0]);
+        assert!(lines[1].contains("waited 7.0 s of 20.0 s") && lines[1].contains("on 2 processors"));
+        let calm = Host { load: 0.5, processors: 2 };
+        assert_eq!(
+            why(&ports, &[], Duration::from_secs(20), &calm).len(),
+            1,
+            "nothing is known of the guest"
+        );
+        let none = why(&[port("left", &[])], &waited, Duration::from_secs(20), &busy);
+        assert!(none[0].contains("dropped no frame"), "{none:?}");
+        let other = [port("left", &[("tx malformed", 1)])];
+        assert_eq!(why(&other, &waited, Duration::from_secs(20), &busy), Vec::<String>::new());
+    }
 }
