@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-/// Seconds without a look at the clock after which the machine stood still: it was suspended, or goes on from a snapshot.
-/// A guest that runs looks at least once a second.
+/// Seconds without a look at the clock after which the machine stood still: it was suspended, or goes on from a
+/// snapshot. A guest that runs looks at least once a second.
 const STILL: u64 = 4;
 
 /// A counter of ticks as two clocks, as Linux has them. CLOCK_MONOTONIC counts the time that the machine runs: one that

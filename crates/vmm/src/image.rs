@@ -251,8 +251,8 @@ mod tests {
         note
     }
 
-    /// A program header: its kind, the offset in the file, the addresses where it runs and where it is loaded, the bytes
-    /// in the file and in memory, the alignment.
+    /// A program header: its kind, the offset in the file, the addresses where it runs and where it is loaded, the
+    /// bytes in the file and in memory, the alignment.
     type Segment = (u32, [u64; 6]);
 
     /// A file with these program headers, followed by `contents`.

@@ -310,8 +310,8 @@ fn why(ports: &[Port], waited: &[Waited], time: Duration, host: &Host) -> Vec<St
         ));
         if let Some(guest) = guest {
             lines.push(format!(
-                "  while there was traffic, {name} waited {:.1} s of {:.1} s for a processor; the host's load \
-                 is {:.1}, on {} processors",
+                "  while there was traffic, {name} waited {:.1} s of {:.1} s for a processor; the host's \
+                 load is {:.1}, on {} processors",
                 guest.time.as_secs_f64(),
                 time.as_secs_f64(),
                 host.load,

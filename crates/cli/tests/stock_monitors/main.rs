@@ -1,5 +1,5 @@
-//! The image of functions, and programs, under other monitors than Ringway's: by virtio-mmio or PCI, with the fabric's vhost-user
-//! ports, or with a TAP.
+//! The image of functions, and programs, under other monitors than Ringway's: by virtio-mmio or PCI, with the fabric's
+//! vhost-user ports, or with a TAP.
 #![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,5 @@
-//! What all images have: the entry, the heap, and the machine that the monitor serves, or that of another monitor (`pc`).
+//! What all images have: the entry, the heap, and the machine that the monitor serves, or that of another monitor
+//! (`pc`).
 //!
 //! An image defines `guest_main`, the symbol that the entry calls in ring 3 with the address of PVH's start
 //! information, by [`guest_main!`](crate::guest_main), and a panic handler.

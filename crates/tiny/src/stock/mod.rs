@@ -1,5 +1,5 @@
-//! The machine of a function or a program under another monitor, such as QEMU: virtio devices, and the command line that
-//! describes what runs. Read `line.rs` first, then `net.rs`.
+//! The machine of a function or a program under another monitor, such as QEMU: virtio devices, and the command line
+//! that describes what runs. Read `line.rs` first, then `net.rs`.
 //!
 //! The monitor is trusted, as a machine's owner is; the devices may be other programs: what they write into the rings,
 //! and where they say that their registers are, is checked.

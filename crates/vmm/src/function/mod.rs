@@ -596,7 +596,11 @@ mod tests {
                 });
             }
             let [plain, _, told] = count(&talk);
-            assert_eq!((plain + told, talk.guest.waiting()), (3 * 20 * 3000, 0), "each is passed on or counted");
+            assert_eq!(
+                (plain + told, talk.guest.waiting()),
+                (3 * 20 * 3000, 0),
+                "each is passed on or counted"
+            );
         });
     }
 }
