@@ -222,6 +222,12 @@ pub trait Element: Any {
         false
     }
 
+    /// Draws random numbers that it keeps again, such as keys and states of generators of its own: the router is a copy
+    /// of another one from now on, which has the same. Numbers that follow a seed in the configuration stay.
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        let _ = cx;
+    }
+
     /// Called at the end: flushes files, prints final messages. Also called if building the router failed
     /// later on.
     fn cleanup(&mut self, cx: &mut Context<'_>) {

@@ -67,6 +67,11 @@ impl Random {
         }
     }
 
+    /// Whether the configuration has set the seed.
+    pub(crate) fn is_set(&self) -> bool {
+        self.clicks.is_some()
+    }
+
     /// The next number (xorshift64*, Vigna 2016).
     pub(crate) fn next(&mut self) -> u32 {
         let mut state = self.state;

@@ -101,6 +101,11 @@ impl<F: Frame> Link<F> {
         })
     }
 
+    /// Draws losses and delays by another seed from now on.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = Pcg64Mcg::seed_from_u64(seed);
+    }
+
     /// Changes the profile at `now`. Frames under way arrive as before; those in the queue stay if another queue has
     /// room. An impossible profile changes nothing.
     pub fn change(&mut self, profile: Profile, now: u64) -> Result<(), ProfileError> {
@@ -114,11 +119,6 @@ impl<F: Frame> Link<F> {
         self.rest = 0;
         self.profile = profile;
         Ok(())
-    }
-
-    /// Decides at random as a link of this `seed` from now on.
-    pub fn reseed(&mut self, seed: u64) {
-        self.random = Pcg64Mcg::seed_from_u64(seed);
     }
 
     /// Sends a frame at `now`.

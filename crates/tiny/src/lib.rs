@@ -39,7 +39,7 @@ pub use e1000::{E1000, Mapped, Registers};
 pub use link::{Link, LinkError};
 pub use monitor::Monitor;
 pub use program::ProgramRing;
-pub use role::{Machine, run};
+pub use role::{Machine, Resumed, run};
 pub use settings::{Role, Settings, SettingsError};
 pub use slot_ring::{Doorbell, SlotRing};
 pub use start::{FunctionStart, NOTE, VERSION};

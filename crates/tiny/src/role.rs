@@ -11,10 +11,22 @@ pub trait Machine: Write {
     fn ticks(&self) -> u64;
     /// Sleeps until the other side notifies this one, or for some microseconds.
     fn park(&mut self, microseconds: u32);
-    /// Lets the monitor take a snapshot; `true`: this is a clone that goes on from it.
-    fn snapshot(&mut self) -> bool {
-        false
+    /// Lets the monitor take a snapshot; which machine then goes on.
+    fn snapshot(&mut self) -> Resumed {
+        Resumed::Same
     }
+}
+
+/// Which machine goes on after a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// The one of which it was taken.
+    Same,
+    /// Another one, in place of the first.
+    Moved,
+    /// A copy beside the first one and others, of this generation: a number that no other copy has, as of Microsoft's
+    /// VM Generation ID.
+    Clone(u64),
 }
 
 /// Longest sleep in microseconds.

@@ -1,19 +1,19 @@
 //! Snapshots of machines: the CPU's state, and the memory in a file.
 //!
-//! The guest takes part: it ends what it does, and writes to an I/O port. In a clone, two words of its memory then tell
-//! it that it is one.
+//! The guest takes part: it ends what it does, and writes to an I/O port. In a clone, words of its memory then tell it
+//! that it is one.
 
 use crate::vm::VmError;
 use ringway_host::kvm::CpuState;
-use ringway_host::{EventFd, HostError, Mapping, extents};
+use ringway_host::{EventFd, HostError, Mapping, extents, random};
 use ringway_mem::{Memory, MemoryError, Region, copy};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Bytes that tell a clone that it is one.
-const WORDS: u64 = 16;
+/// Bytes that tell a machine that it goes on from a snapshot.
+const WORDS: u64 = 24;
 /// Bytes copied at once.
 const PIECE: u64 = 1 << 20;
 
@@ -82,8 +82,9 @@ impl Snapshot {
         Ok(Snapshot { cpu, size, word, hz, wall: since_1970(), bytes, ports: 0, image: 0 })
     }
 
-    /// Tells a clone in its memory that it is one, and how long ago the snapshot was taken.
-    pub(crate) fn tell(&self, region: &Region, hz: u64) -> Result<(), VmError> {
+    /// Tells a machine in its memory that it goes on from this snapshot, and how long ago it was taken. A clone gets a
+    /// number of its own, by which it chooses other random numbers than all others of this snapshot.
+    pub(crate) fn tell(&self, region: &Region, hz: u64, is_clone: bool) -> Result<(), VmError> {
         // Its clock counts the ticks of the machine that was taken.
         if hz != self.hz {
             return Err(VmError::Clock(self.hz, hz));
@@ -94,7 +95,10 @@ impl Snapshot {
         let words = memory.user_span(self.word, WORDS as u32).ok_or(VmError::Memory(self.size))?;
         let mut bytes = [0; WORDS as usize];
         bytes[..8].copy_from_slice(&1_u64.to_le_bytes());
-        bytes[8..].copy_from_slice(&u64::try_from(ticks).unwrap_or(u64::MAX).to_le_bytes());
+        bytes[8..16].copy_from_slice(&u64::try_from(ticks).unwrap_or(u64::MAX).to_le_bytes());
+        // 0 says that it is no clone.
+        let generation = if is_clone { random()?.max(1) } else { 0 };
+        bytes[16..].copy_from_slice(&generation.to_le_bytes());
         words.write(&bytes);
         Ok(())
     }

@@ -192,7 +192,7 @@ impl Vm {
     }
 
     fn go_on(self, snapshot: &Snapshot) -> Result<Vm, VmError> {
-        snapshot.tell(&self.region, self.hz())?;
+        snapshot.tell(&self.region, self.hz(), self.is_clone)?;
         self.machine.set_state(&snapshot.cpu)?;
         Ok(self)
     }

@@ -10,8 +10,9 @@ use ringway_host::memfd;
 use ringway_vmm::{
     Blank, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError,
 };
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::time::Instant;
@@ -109,6 +110,113 @@ fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
     up(&clone);
     assert_eq!(read(&mut clone.connect(), "c.count"), "2");
     assert_eq!(read(&mut original.connect(), "c.count"), "3");
+    stop(clone);
+    stop(original);
+}
+
+/// Writes a handler.
+fn write(program: &mut BufReader<UnixStream>, line: &str, handler: &str) {
+    program.get_mut().write_all(format!("WRITE {line}\n").as_bytes()).unwrap();
+    assert_eq!(common::lab::line(program), format!("200 Write handler '{handler}' OK\r\n"));
+}
+
+/// Frames that a machine makes of random numbers, and a number from its generator, once its pipe is joined.
+fn draws(lab: &Lab, ring: &mut ringway_client::Ring) -> (Vec<u8>, String) {
+    let mut program = lab.connect();
+    let number = read(&mut program, "s.run");
+    write(&mut program, "r.active true", "r.active");
+    let (mut frame, end) = ([0; 2048], Instant::now() + common::BOUND);
+    let len = loop {
+        assert!(Instant::now() < end, "no frame comes");
+        if let Some(received) = ring.rx.pop(&mut frame).unwrap() {
+            break received.len;
+        }
+    };
+    (frame[..len].to_vec(), number)
+}
+
+/// What the original, two clones of one snapshot and a machine that moved draw after the snapshot.
+fn drawn(name: &str, seed: &str) -> Option<[(Vec<u8>, String); 4]> {
+    common::machine()?;
+    let text = format!(
+        "{seed} FromPort(a) -> Discard; r :: RandomSource(60, LIMIT 1, ACTIVE false) -> ToPort(a); \
+         s :: Script(TYPE PASSIVE, return $(random 0 1000000000));"
+    );
+    let (ports, burst) = (vec!["a".into()], 64);
+    let start = ringway_vmm::FunctionStart { text, ports, burst, ..Default::default() };
+    let all = ["one", "two", "three", "four"].map(|end| pipe(&format!("{name}-{end}"), SMALL));
+    let mut all = all.into_iter().map(|(path, listener, pipe, coming)| {
+        move |vm: FunctionVm| {
+            let lab = run(vm, move |_| UnixStream::connect(&path));
+            let mut pipe = pipe;
+            let ring = joined(&listener, &mut pipe, coming);
+            (lab, ring, pipe)
+        }
+    });
+    let (original, mut ring, _pipe) = all.next().unwrap()(FunctionVm::new(MEMORY, start).unwrap());
+    up(&original);
+    let (snapshot, file) = original.snapshot().unwrap();
+    // The memory of the one that moves is its own.
+    let own = memfd("own", MEMORY).unwrap();
+    let mut bytes = vec![0; MEMORY];
+    std::fs::File::from(file.try_clone().unwrap()).read_exact_at(&mut bytes, 0).unwrap();
+    std::fs::File::from(own.try_clone().unwrap()).write_all_at(&bytes, 0).unwrap();
+    let moved = FunctionVm::moved(Blank::new().unwrap(), &snapshot, own, 1).unwrap();
+    let others = [clone_of(&snapshot, &file, 1), clone_of(&snapshot, &file, 1), moved];
+    let first = draws(&original, &mut ring);
+    stop(original);
+    let others = others.map(|vm| {
+        let (lab, mut ring, _pipe) = all.next().unwrap()(vm);
+        up(&lab);
+        let drawn = draws(&lab, &mut ring);
+        stop(lab);
+        drawn
+    });
+    let [second, third, fourth] = others;
+    Some([first, second, third, fourth])
+}
+
+#[test]
+fn clones_draw_other_random_numbers_than_their_original_and_each_other_and_one_that_moved_goes_on() {
+    let Some([original, one, two, moved]) = drawn("draws", "") else { return };
+    assert_eq!(original, moved, "only one of them lives");
+    for (one, other) in [(&original, &one), (&original, &two), (&one, &two)] {
+        assert!(one.0.len() == 60 && one.0 != other.0, "{one:?} {other:?}");
+        assert_ne!(one.1, other.1);
+    }
+}
+
+#[test]
+fn clones_keep_a_seed_of_the_configuration() {
+    let Some([original, one, two, moved]) = drawn("seeded", "RandomSeed(7);") else { return };
+    assert!([one, two, moved].iter().all(|other| *other == original));
+}
+
+#[test]
+fn a_clone_of_a_snapshot_of_hours_ago_has_the_time_of_now_and_timers_that_are_not_late() {
+    let text =
+        "t :: TimedSource(0.001) -> c :: Counter -> Discard; s :: Script(TYPE PASSIVE, return $(now));";
+    let Some(original) = begin(text, &[], nobody) else { return };
+    up(&original);
+    let mut program = original.connect();
+    while read(&mut program, "c.count") == "0" {}
+    let seconds = |program: &mut _| read(program, "s.run").trim().parse::<f64>().unwrap();
+    let before = seconds(&mut program);
+    let (snapshot, file) = original.snapshot().unwrap();
+    // It was taken three hours earlier.
+    let mut text = serde_json::to_value(&snapshot).unwrap();
+    let wall = text["wall"]["secs"].as_u64().unwrap();
+    text["wall"]["secs"] = (wall - 3 * 3600).into();
+    let snapshot: Snapshot = serde_json::from_value(text).unwrap();
+    let clone = run(clone_of(&snapshot, &file, 0), nobody);
+    up(&clone);
+    let mut other = clone.connect();
+    let count = read(&mut other, "c.count").parse::<u64>().unwrap();
+    // Of three hours it would be ten million.
+    assert!(count < 1_000_000, "{count}");
+    let now = seconds(&mut other);
+    assert!(now >= before + 3.0 * 3600.0 - 1.0, "{before} {now}");
+    while read(&mut other, "c.count").parse::<u64>().unwrap() == count {}
     stop(clone);
     stop(original);
 }

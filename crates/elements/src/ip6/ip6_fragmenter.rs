@@ -136,6 +136,10 @@ impl Element for Ip6Fragmenter {
         cut_to(self.mtu, burst, cx, |packet, cx| self.fragment(packet, cx));
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.id = cx.random();
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::counter("drops", |e: &mut Self| &mut e.drops),

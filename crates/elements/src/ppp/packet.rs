@@ -154,6 +154,11 @@ impl Nonce {
         Self { key, count: 0 }
     }
 
+    /// Takes another secret. Numbers of [`Nonce::serial`] go on.
+    pub(super) fn renew(&mut self, key: [u8; 16]) {
+        self.key = key;
+    }
+
     /// The next value.
     pub(super) fn next(&mut self) -> [u8; 16] {
         self.count += 1;

@@ -644,6 +644,15 @@ fn emit_ip(packet: Option<Vec<u8>>, cx: &mut Context<'_>) {
     }
 }
 
+/// A secret for cookies and challenges.
+fn key(cx: &mut Context<'_>) -> [u8; 16] {
+    let mut key = [0; 16];
+    for part in key.as_chunks_mut().0 {
+        *part = (cx.random() as u16).to_be_bytes();
+    }
+    key
+}
+
 impl Element for PppoeServer {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut given = Given::default();
@@ -682,16 +691,16 @@ impl Element for PppoeServer {
             return Err(cx.error("CONCENTRATOR: element is not a PPPoEConcentrator"));
         };
         self.settings.ethernet = concentrator.address();
-        let mut key = [0; 16];
-        for part in key.as_chunks_mut().0 {
-            *part = (cx.random() as u16).to_be_bytes();
-        }
-        self.nonce = Nonce::new(key);
+        self.nonce = Nonce::new(key(cx));
         self.table = Table::new(self.nonce.number() as u16);
         // Acct-Session-Id differs from those before a restart.
         self.number = (cx.now() / SECOND) as u32;
         self.timer = Some(cx.new_timer());
         Ok(())
+    }
+
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.nonce.renew(key(cx));
     }
 
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {

@@ -304,6 +304,12 @@ impl Element for LinkEmulator {
         self.set_timer(now, cx);
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        if let Some(link) = self.link.as_mut().filter(|_| self.seed.is_none()) {
+            link.reseed(cx.own_seed());
+        }
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("sent", |e: &Self| e.counters().sent),

@@ -122,6 +122,10 @@ impl Element for RandomBitErrors {
         }
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.gap = draw(self.probability, cx.random());
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("p_bit_error", |e: &Self| e.probability)

@@ -104,8 +104,9 @@ impl Builder {
 
     fn options(&mut self, clock: Clock, source: String) -> Options {
         self.seed = self.seed.wrapping_add(1);
-        let burst = self.start.burst as usize;
-        Options { burst, clock, console: Box::new(Printer), seed: self.seed, source }
+        let generation = platform::with(|platform| platform.generation).unwrap_or_default();
+        let (burst, seed) = (self.start.burst as usize, self.seed ^ generation);
+        Options { burst, clock, console: Box::new(Printer), seed, source }
     }
 
     /// The graph of the first configuration.

@@ -14,7 +14,7 @@ pub use platform::Map;
 
 use crate::channel::{Channel, ToMonitor};
 use crate::clock::GuestTime;
-use crate::role::Machine;
+use crate::role::{Machine, Resumed};
 use crate::start::FunctionStart;
 use crate::stock::Net;
 use alloc::boxed::Box;
@@ -128,8 +128,14 @@ impl<M: Machine> Surroundings<M> {
         if !platform::with(|platform| core::mem::take(&mut platform.snapshot)).unwrap_or_default() {
             return;
         }
-        if !self.host.machine.snapshot() {
+        let resumed = self.host.machine.snapshot();
+        if resumed == Resumed::Same {
             return;
+        }
+        if let Resumed::Clone(generation) = resumed {
+            // Before the first frame: it has no ring yet.
+            platform::with(|platform| platform.generation = generation);
+            router.reseed(generation);
         }
         let [address, len] = self.place;
         let Some(channel) = (self.host.map)(address, len).and_then(|region| Channel::attach(region).ok())

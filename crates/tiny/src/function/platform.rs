@@ -55,6 +55,8 @@ pub(crate) struct Platform {
     suppressed: u64,
     /// The monitor waits for a snapshot.
     pub snapshot: bool,
+    /// Tells a clone from its original, where it is 0, and from other clones.
+    pub generation: u64,
     map: Map,
 }
 
@@ -100,6 +102,7 @@ pub(crate) fn begin(monitor: Monitor, uses: Uses, nets: Vec<Net<'static>>, handl
         opened: VecDeque::new(),
         suppressed: 0,
         snapshot: false,
+        generation: 0,
         map,
     };
     place::with(|place| *place = Some(platform));

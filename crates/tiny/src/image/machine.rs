@@ -1,6 +1,6 @@
 //! The machine as the guest sees it: the clock, and the ports and addresses that the monitor serves.
 
-use crate::role::Machine;
+use crate::role::{Machine, Resumed};
 use alloc::sync::Arc;
 use core::arch::asm;
 use core::fmt;
@@ -18,8 +18,9 @@ const PARK: u16 = 0xf8;
 /// Port whose write lets the monitor take a snapshot; the value is the address of [`CLONE`].
 const SNAPSHOT: u16 = 0xfc;
 
-/// What the monitor writes into the memory of a clone: 1, and the ticks since the snapshot.
-static CLONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+/// What the monitor writes into the memory of a machine that goes on from a snapshot: 1; the ticks since the snapshot;
+/// a clone's generation, which no other one has, or 0 for a machine that has moved.
+static CLONE: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 /// What is added to the counter of ticks: a clone's CPU begins to count anew.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 
@@ -77,20 +78,23 @@ impl Machine for Guest {
         out(PARK, microseconds);
     }
 
-    fn snapshot(&mut self) -> bool {
+    fn snapshot(&mut self) -> Resumed {
         CLONE[0].store(0, Ordering::SeqCst);
         let (before, place) = (ticks(), CLONE.as_ptr().addr() as u32);
         // A clone has lost its vector registers.
-        // SAFETY: the monitor writes to the two words, which are atomic, before the guest goes on.
+        // SAFETY: the monitor writes to the words, which are atomic, before the guest goes on.
         unsafe {
             asm!("out dx, eax", in("dx") SNAPSHOT, in("eax") place, clobber_abi("C"), options(nostack))
         };
         if CLONE[0].load(Ordering::SeqCst) == 0 {
-            return false;
+            return Resumed::Same;
         }
         let now = ticks().wrapping_sub(OFFSET.load(Ordering::Relaxed));
         let meant = before.wrapping_add(CLONE[1].load(Ordering::SeqCst));
         OFFSET.store(meant.wrapping_sub(now), Ordering::Relaxed);
-        true
+        match CLONE[2].load(Ordering::SeqCst) {
+            0 => Resumed::Moved,
+            generation => Resumed::Clone(generation),
+        }
     }
 }
