@@ -64,9 +64,10 @@ struct Round(u64);
 
 impl Round {
     /// Whether other descriptors must be polled again: nothing else is left to do, or the last poll was long
-    /// ago. Attack: a front-end that sends endlessly, so that other front-ends are never served.
-    fn is_over(&mut self, now: u64, ready: &[bool]) -> bool {
-        let is_over = now.saturating_sub(self.0) >= ROUND || !ready.contains(&true);
+    /// ago. Attack: a front-end that sends endlessly, so that other front-ends are never served. `pauses`: whether
+    /// the thread waited only for a session's pause to end.
+    fn is_over(&mut self, now: u64, ready: &[bool], pauses: bool) -> bool {
+        let is_over = now.saturating_sub(self.0) >= ROUND || !(pauses || ready.contains(&true));
         if is_over {
             self.0 = now;
         }
@@ -151,22 +152,25 @@ impl Data {
     fn serve(&self, number: u64) -> Result<(), DataError> {
         let mut round = Round(self.clock.now());
         loop {
+            let fabric = locked(&self.fabric);
             let (ids, sessions): (Vec<_>, Vec<_>) =
-                locked(&self.fabric).sessions().map(|(id, fd)| (id, fd.clone())).unzip();
+                fabric.sessions().map(|(id, fd)| (id, fd.clone())).unzip();
+            let pause = fabric.pause();
+            drop(fabric);
             let mut sockets = vec![self.link.as_fd(), self.bell.as_fd()];
             sockets.extend(sessions.iter().map(|session| session.as_fd()));
-            let ready = wait_readable(&sockets, Some(ROUND))?;
+            let ready = wait_readable(&sockets, Some(pause.map_or(ROUND, |pause| pause.min(ROUND))))?;
             drop(sockets);
             drop(sessions);
             for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
                 let name = locked(&self.fabric).name_of(*id);
                 if let Some(name) = name
-                    && let After::Stop = self.work(number, &name, Job::Check, None)?
+                    && let After::Stop = self.work(number, &name, Job::Serve, None)?
                 {
                     return Ok(());
                 }
             }
-            if round.is_over(self.clock.now(), &ready) || ready[1] {
+            if round.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
                 for event in events {
                     self.send(&DataMessage::Event(event))?;
@@ -355,9 +359,10 @@ mod tests {
     fn an_always_ready_peer_does_not_starve_others() {
         let mut round = Round(7);
         let busy = [false, false, true];
-        assert!(!round.is_over(7 + ROUND - 1, &busy));
-        assert!(round.is_over(7 + ROUND, &busy));
-        assert!(!round.is_over(8 + ROUND, &busy));
-        assert!(round.is_over(8 + ROUND, &[false; 3]));
+        assert!(!round.is_over(7 + ROUND - 1, &busy, false));
+        assert!(round.is_over(7 + ROUND, &busy, false));
+        assert!(!round.is_over(8 + ROUND, &busy, false));
+        assert!(!round.is_over(8 + ROUND, &[false; 3], true), "only a pause ended");
+        assert!(round.is_over(8 + ROUND, &[false; 3], false));
     }
 }

@@ -12,6 +12,7 @@ use crate::function::Reports;
 use crate::instances::{Instances, Place};
 use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
+use crate::session_limit::SessionLimit;
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Handle, Policy, Worker};
 use crate::world::{Held, Port, RxSlot, Steer, Switch, Target, World};
@@ -92,6 +93,7 @@ struct Record {
     held: Option<Arc<Held>>,
     /// Readable while its session has messages.
     session: Option<Arc<OwnedFd>>,
+    session_limit: SessionLimit,
     /// Limit of the peer's cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
     place: Option<Place>,
@@ -267,6 +269,7 @@ impl Fabric {
             leaving: false,
             held: None,
             session: None,
+            session_limit: SessionLimit::default(),
             budget,
             place,
             faults,
@@ -334,10 +337,19 @@ impl Fabric {
     }
 
     /// Session descriptors by port: when one becomes readable, call [`Fabric::serve`]. Ports whose peer is in use by
-    /// a job are omitted.
+    /// a job, or that pause, are omitted.
     pub fn sessions(&self) -> impl Iterator<Item = (PortId, &Arc<OwnedFd>)> {
+        let now = self.clock.now();
         let idle = self.ports.values().filter(|record| record.peer.is_some());
-        idle.filter_map(|record| Some((record.id, record.session.as_ref()?)))
+        let open = idle.filter(move |record| record.session_limit.opens_at(now).is_none());
+        open.filter_map(|record| Some((record.id, record.session.as_ref()?)))
+    }
+
+    /// Nanoseconds until the first session that pauses can be served again; `None` if none pauses.
+    pub fn pause(&self) -> Option<u64> {
+        let now = self.clock.now();
+        let with_session = self.ports.values().filter(|record| record.session.is_some());
+        with_session.filter_map(|record| record.session_limit.opens_at(now)).min().map(|at| at - now)
     }
 
     /// Makes the watchdog's thread call this ten times a second.

@@ -17,6 +17,7 @@ mod meter;
 mod page;
 mod patience;
 pub mod proto;
+pub mod session_limit;
 mod watchdog;
 mod worker;
 mod world;

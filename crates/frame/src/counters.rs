@@ -59,6 +59,8 @@ reasons! {
     Lost = "lost",
     /// The queue of an emulated link dropped it before it was full.
     Early = "early",
+    /// A frame of a protocol between neighbours, such as PAUSE, which a switch does not forward (IEEE 802.1Q, 8.6.3).
+    Reserved = "reserved",
 }
 
 /// Counters of one queue. One thread writes at a time; any thread or process may read. Each field is an
@@ -100,8 +102,12 @@ pub struct Counters {
     pub memory_resident: AtomicU64,
     /// Bytes by which these files grew while the port used them.
     pub memory_grown: AtomicU64,
+    /// Addresses that this queue sent from while the switch knew them at another port.
+    pub moved: AtomicU64,
+    /// Pauses of the peer's session: it was woken too often without a message.
+    pub session_pauses: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; Counters::WORDS - 15 - 2 * Reason::COUNT],
+    pub spare: [AtomicU64; Counters::WORDS - 17 - 2 * Reason::COUNT],
 }
 
 // No padding: every byte is a word of a counter.
@@ -115,7 +121,7 @@ pub fn add(counter: &AtomicU64, count: u64) {
 
 impl Counters {
     /// Number of 8-byte words of one queue's counters.
-    pub const WORDS: usize = 48;
+    pub const WORDS: usize = 64;
 
     /// The counters in shared memory, from the first aligned address on.
     #[inline]

@@ -146,6 +146,11 @@ impl<D: Served> Backend<D> {
         self.connection.as_ref().and_then(|_| Some(self.device.epoll()?.as_fd()))
     }
 
+    /// Number of times that bytes arrived.
+    pub fn received(&self) -> u64 {
+        self.socket.received()
+    }
+
     /// Handles messages that have arrived. After an error there is no client any more, and the next can be connected.
     pub fn readable(&mut self) -> Result<(), BackendError> {
         let result = self.receive();

@@ -74,6 +74,12 @@ pub trait Peer: Send {
         None
     }
 
+    /// Number of times that its session received bytes. If the session's descriptor becomes readable too often without
+    /// that, the session is served only once a millisecond.
+    fn received(&self) -> u64 {
+        0
+    }
+
     /// Handles the session's messages, and checks whether a worker detected a protocol violation.
     ///
     /// # Errors

@@ -72,6 +72,8 @@ pub(crate) struct SessionSocket {
     memory: Vec<OwnedFd>,
     closer: Closer,
     duplicates: Duplicates,
+    /// Number of receive calls that returned bytes, or the end of a session.
+    received: u64,
 }
 
 impl SessionSocket {
@@ -107,6 +109,7 @@ impl SessionSocket {
             }
             Err(error) => return Err(error.into()),
         };
+        self.received = self.received.wrapping_add(1);
         let usable = |kind: &FdKind| *kind == FdKind::Memory || accepted.kinds.contains(kind);
         let kinds = fds.iter().map(|fd| FdKind::of(fd.as_fd()).filter(usable));
         let Some(kinds) = kinds.collect::<Option<Vec<FdKind>>>() else {
@@ -123,6 +126,11 @@ impl SessionSocket {
             return Err(SocketError::Unclosed);
         }
         Ok(Some(Received { count, fds, kinds }))
+    }
+
+    /// Number of receive calls that returned bytes, or the end of a session.
+    pub fn received(&self) -> u64 {
+        self.received
     }
 
     /// All descriptors received so far are those of handled messages.

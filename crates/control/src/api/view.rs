@@ -249,6 +249,12 @@ pub struct Counts {
     /// Bytes by which such files grew while the port used them.
     #[serde(default)]
     pub memory_grown: u64,
+    /// Addresses that the peer sent from while the switch knew them at another port.
+    #[serde(default)]
+    pub moved: u64,
+    /// Pauses of the peer's session: it was woken too often without a message.
+    #[serde(default)]
+    pub session_pauses: u64,
 }
 
 impl Counts {
@@ -273,6 +279,8 @@ impl Counts {
         self.iotlb_faults += other.iotlb_faults;
         self.memory_resident += other.memory_resident;
         self.memory_grown += other.memory_grown;
+        self.moved += other.moved;
+        self.session_pauses += other.session_pauses;
         for (reason, count) in &other.tx_drops {
             *self.tx_drops.entry(reason.clone()).or_default() += count;
         }

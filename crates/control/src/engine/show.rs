@@ -166,7 +166,8 @@ pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
     let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
     let (tx, rest) = drops.split_at(Reason::ALL.len());
     let (rx, rest) = rest.split_at(Reason::ALL.len());
-    let (iotlb, memory) = rest.split_at(5);
+    let (iotlb, rest) = rest.split_at(5);
+    let (memory, peer) = rest.split_at(2);
     let named = |counts: &[u64]| {
         let pairs = Reason::ALL.iter().zip(counts).filter(|(_, count)| **count > 0);
         pairs.map(|(reason, count)| (reason.name().to_string(), *count)).collect()
@@ -188,6 +189,8 @@ pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
         iotlb_faults: iotlb[3],
         memory_resident: memory[0],
         memory_grown: memory[1],
+        moved: peer[0],
+        session_pauses: peer[1],
     }
 }
 
@@ -208,6 +211,8 @@ mod tests {
         add(&counters.iotlb_faults, 6);
         add(&counters.memory_resident, 10);
         add(&counters.memory_grown, 9);
+        add(&counters.moved, 11);
+        add(&counters.session_pauses, 12);
         counters.drop_tx(Reason::Short, 3);
         counters.drop_rx(Reason::BadSource, 4);
         let Counters { tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, .. } =
@@ -215,15 +220,16 @@ mod tests {
         let head = [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults];
         let Counters { iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, iotlb_rx_hits, .. } =
             &counters;
-        let Counters { memory_resident, memory_grown, .. } = &counters;
+        let Counters { memory_resident, memory_grown, moved, session_pauses, .. } = &counters;
         let tail = [iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, iotlb_rx_hits];
-        let tail = tail.into_iter().chain([memory_resident, memory_grown]);
+        let tail = tail.into_iter().chain([memory_resident, memory_grown, moved, session_pauses]);
         let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops).chain(tail);
         let mut words = [0; Counters::WORDS];
         words.iter_mut().zip(all).for_each(|(word, counter)| *word = counter.load(Relaxed));
         let counts = counts(&words);
         assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 7));
         assert_eq!((counts.memory_resident, counts.memory_grown), (10, 9));
+        assert_eq!((counts.moved, counts.session_pauses), (11, 12));
         assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (15, 5, 6));
         assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3)]));
         assert_eq!(counts.rx_drops, BTreeMap::from([("bad-source".to_string(), 4)]));

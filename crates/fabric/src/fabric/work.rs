@@ -21,6 +21,8 @@ const HELD: &str = "its memory held a worker for too long: it was taken away, or
 /// A job on a port.
 #[derive(Debug)]
 pub enum Job {
+    /// Its session is readable.
+    Serve,
     /// Its session may have messages, or a worker detected a protocol violation.
     Check,
     /// Attach a peer with these descriptors.
@@ -54,6 +56,8 @@ pub struct Work {
     taken: Vec<Receiver<Option<Source>>>,
     sources: Vec<Source>,
     checked: Result<(), Gone>,
+    /// Whether its session was readable, but had no message.
+    no_message: bool,
     result: Result<(), FabricError>,
 }
 
@@ -72,6 +76,11 @@ impl Work {
     /// Does the job. Blocks for as long as a worker is blocked, or as an access to the peer's memory takes.
     pub fn run(&mut self) {
         match &mut self.job {
+            Job::Serve => {
+                let before = self.peer.received();
+                self.checked = self.peer.check();
+                self.no_message = self.peer.received() == before;
+            }
             Job::Check => self.checked = self.peer.check(),
             Job::Attach(descriptors) => {
                 self.peer.detach();
@@ -124,7 +133,7 @@ impl Fabric {
         match (record.peer.take(), job) {
             (Some(peer), job) => Ok(Some(self.prepare(name, peer, job, call))),
             // The port is being checked, or will be soon.
-            (None, Job::Check) => Ok(None),
+            (None, Job::Check | Job::Serve) => Ok(None),
             (None, job) => {
                 record.jobs.push_back((job, call));
                 Ok(None)
@@ -149,12 +158,13 @@ impl Fabric {
             taken = record.slots.iter().map(take).collect();
         }
         let (sources, checked, result) = (Vec::new(), Ok(()), Ok(()));
-        Work { port, call, job, peer, budget, taken, sources, checked, result }
+        Work { port, call, job, peer, budget, taken, sources, checked, no_message: false, result }
     }
 
     /// Ends a job. Returns its result, the results of queued jobs that are impossible now, and the next job.
     pub fn end(&mut self, work: Work) -> (Vec<Done>, Option<Work>) {
-        let Work { port, call, job, peer, sources, checked, mut result, .. } = work;
+        let Work { port, call, job, peer, sources, checked, no_message, mut result, .. } = work;
+        let now = self.clock.now();
         if matches!(job, Job::Remove | Job::Renew) {
             return (self.removed(&port, &job, call), None);
         }
@@ -171,8 +181,11 @@ impl Fabric {
             record.spec.clone_from(port);
         }
         record.peer = Some(peer);
+        if no_message && record.session_limit.spend(now) {
+            add(&record.faults.session_pauses, 1);
+        }
         let event = match job {
-            Job::Check => self.look_at(&port, checked),
+            Job::Serve | Job::Check => self.look_at(&port, checked),
             Job::Evict => self.evicted(&port),
             _ => None,
         };
@@ -340,7 +353,7 @@ impl Fabric {
     /// Serves a session whose socket is readable. Returns the resulting event.
     pub fn serve(&mut self, id: PortId) -> Option<Event> {
         let name = self.name_of(id)?;
-        self.now(&name, Job::Check).ok().flatten()
+        self.now(&name, Job::Serve).ok().flatten()
     }
 
     /// Checks every port whose peer may have violated the protocol.

@@ -51,6 +51,10 @@ impl<N: Chip> Peer for Backend<N> {
         self.fd()
     }
 
+    fn received(&self) -> u64 {
+        Backend::<N>::received(self)
+    }
+
     fn check(&mut self) -> Result<(), Gone> {
         self.readable().map_err(|error| Gone {
             reason: error.to_string(),

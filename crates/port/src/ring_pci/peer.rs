@@ -69,6 +69,10 @@ impl Peer for Client {
         self.backend.fd()
     }
 
+    fn received(&self) -> u64 {
+        self.backend.received()
+    }
+
     fn is_quiet(&self) -> bool {
         self.backend.device_ref().port().is_quiet()
     }

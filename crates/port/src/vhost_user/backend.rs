@@ -112,6 +112,11 @@ impl Backend {
         self.connection.as_ref().and_then(|_| Some(self.device.epoll()?.as_fd()))
     }
 
+    /// Number of times that bytes arrived.
+    pub fn received(&self) -> u64 {
+        self.socket.received()
+    }
+
     /// Handles messages that have arrived, and checks whether the guest broke a ring meanwhile. After an error there is
     /// no front-end any more, and the next can be connected.
     pub fn readable(&mut self) -> Result<(), BackendError> {

@@ -41,6 +41,10 @@ impl Peer for Backend {
         self.fd()
     }
 
+    fn received(&self) -> u64 {
+        Backend::received(self)
+    }
+
     fn check(&mut self) -> Result<(), Gone> {
         if self.fd().is_none() {
             return Ok(());
