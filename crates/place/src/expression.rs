@@ -5,7 +5,9 @@
 //! unknown or expired fact is false, and so is an expression computed from one.
 
 use crate::model::Row;
-use crate::unit::Context;
+use crate::ratio::Ratio;
+use crate::unit::{Context, round};
+use std::cmp::Ordering;
 
 /// Figures that every host has.
 pub const FIGURES: &[(&str, &str)] = &[
@@ -32,14 +34,14 @@ pub struct ExpressionError {
 }
 
 /// An expression.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Expression {
     root: Node,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 enum Node {
-    Number(f64),
+    Number(Number),
     Name(String),
     Not(Box<Node>),
     Minus(Box<Node>),
@@ -99,13 +101,13 @@ impl Expression {
     }
 
     /// Its value for a host; none if it depends on an unknown fact.
-    pub fn value(&self, context: &Context<'_>, row: Row) -> Option<f64> {
+    pub(crate) fn value(&self, context: &Context<'_>, row: Row) -> Option<Number> {
         value(&self.root, &|name| figure(context, name, row))
     }
 
     /// Whether it is true for a host.
     pub fn holds(&self, context: &Context<'_>, row: Row) -> bool {
-        self.value(context, row).is_some_and(|value| value != 0.0)
+        self.value(context, row).is_some_and(|value| !value.is_zero())
     }
 
     /// Its names, with their values for a host.
@@ -115,7 +117,7 @@ impl Expression {
         names.sort_unstable();
         names.dedup();
         let values = names.iter().map(|name| match figure(context, name, row) {
-            Some(value) => format!("{name} is {value}"),
+            Some(value) => format!("{name} is {}", value.to_f64()),
             None => format!("{name} is unknown"),
         });
         values.collect::<Vec<_>>().join(", ")
@@ -134,56 +136,128 @@ fn collect<'n>(node: &'n Node, names: &mut Vec<&'n str>) {
     }
 }
 
-/// A host's figure, or a fact about it.
-fn figure(context: &Context<'_>, name: &str, row: Row) -> Option<f64> {
-    let (columns, at) = (&context.cluster.columns, row as usize);
-    let cpus = f64::from((columns.cpus[at] - columns.exclusive[at]).max(1));
-    let known = match name {
-        "cpus" => f64::from(columns.cpus[at]),
-        "cpu_load" => f64::from(columns.load[at]) / cpus,
-        "pending_load" => f64::from(columns.pending_load[at]) / cpus,
-        "vcpus" => columns.taken(row),
-        "memory_mb" => f64::from(columns.physical[at]),
-        "free_mb" => f64::from(columns.free[at]),
-        "schedulable_mb" => f64::from(columns.schedulable[at]),
-        "vms" => f64::from(columns.vms[at]),
-        "pending_vms" => f64::from(columns.pending[at]),
-        "ha_vms" => f64::from(columns.ha[at]),
-        _ => return context.cluster.fact(name, row, context.now),
-    };
-    Some(known)
+/// A value. Exact as long as the terms of its fraction have up to 38 digits.
+#[derive(Clone, Copy, Debug)]
+pub enum Number {
+    Exact(Ratio),
+    Float(f64),
 }
 
-fn value(node: &Node, figure: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
-    let truth = |truth: bool| Some(f64::from(u8::from(truth)));
+impl Number {
+    /// The decimal that a fact was given as.
+    fn from_f64(number: f64) -> Number {
+        Ratio::shortest(number).map_or(Number::Float(number), Number::Exact)
+    }
+
+    /// The nearest double, or nearly so.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Number::Exact(ratio) => ratio.to_f64(),
+            Number::Float(number) => number,
+        }
+    }
+
+    fn is_zero(self) -> bool {
+        match self {
+            Number::Exact(ratio) => ratio.is_zero(),
+            Number::Float(number) => number == 0.0,
+        }
+    }
+
+    /// Their order; equal if a double is not a number.
+    pub fn order(self, other: Number) -> Ordering {
+        match (self, other) {
+            (Number::Exact(left), Number::Exact(right)) => left.cmp(&right),
+            _ => self.to_f64().partial_cmp(&other.to_f64()).unwrap_or(Ordering::Equal),
+        }
+    }
+
+    /// The exact result if there is one, or else the one of doubles, unless that is infinite.
+    fn compute(
+        self,
+        other: Number,
+        exact: impl Fn(Ratio, Ratio) -> Option<Ratio>,
+        float: impl Fn(f64, f64) -> f64,
+    ) -> Option<Number> {
+        let exact = match (self, other) {
+            (Number::Exact(left), Number::Exact(right)) => exact(left, right),
+            _ => None,
+        };
+        let float = || Some(float(self.to_f64(), other.to_f64())).filter(|number| number.is_finite());
+        exact.map(Number::Exact).or_else(|| float().map(Number::Float))
+    }
+
+    /// `begin` is 0 and `end` is 1 of this scale; where this is on it, in `steps`, rounded. None if it can't be
+    /// computed.
+    pub fn step(self, begin: Number, end: Number, steps: i32) -> Option<i32> {
+        let steps = Number::Exact(Ratio::whole(steps.into()));
+        let width = end.compute(begin, Ratio::minus, |left, right| left - right)?;
+        let part = self.compute(begin, Ratio::minus, |left, right| left - right)?;
+        let part = part.compute(steps, Ratio::times, |left, right| left * right)?;
+        match part.compute(width, Ratio::over, |left, right| left / right)? {
+            Number::Exact(ratio) => i32::try_from(ratio.round()).ok(),
+            Number::Float(number) => Some(round(number)),
+        }
+    }
+}
+
+/// A host's figure, or a fact about it.
+fn figure(context: &Context<'_>, name: &str, row: Row) -> Option<Number> {
+    let (columns, at) = (&context.cluster.columns, row as usize);
+    let whole = |column: &[i32]| Ratio::whole(column[at].into());
+    let percent = |column: &[i32]| {
+        let cpus = columns.cpus[at] - columns.exclusive[at];
+        Ratio::of(column[at].into(), cpus.into())
+    };
+    let known = match name {
+        "cpus" => whole(&columns.cpus),
+        "cpu_load" => percent(&columns.load),
+        "pending_load" => percent(&columns.pending_load),
+        "vcpus" => Ratio::of(columns.taken_milli(row), 1000),
+        "memory_mb" => whole(&columns.physical),
+        "free_mb" => whole(&columns.free),
+        "schedulable_mb" => whole(&columns.schedulable),
+        "vms" => whole(&columns.vms),
+        "pending_vms" => whole(&columns.pending),
+        "ha_vms" => whole(&columns.ha),
+        _ => return context.cluster.fact(name, row, context.now).map(Number::from_f64),
+    };
+    Some(Number::Exact(known))
+}
+
+fn value(node: &Node, figure: &impl Fn(&str) -> Option<Number>) -> Option<Number> {
+    let truth = |truth: bool| Some(Number::Exact(Ratio::whole(truth.into())));
     match node {
         Node::Number(number) => Some(*number),
         Node::Name(name) => figure(name),
-        Node::Not(inner) => truth(value(inner, figure)? == 0.0),
-        Node::Minus(inner) => Some(-value(inner, figure)?),
+        Node::Not(inner) => truth(value(inner, figure)?.is_zero()),
+        Node::Minus(inner) => Some(match value(inner, figure)? {
+            Number::Exact(ratio) => Number::Exact(ratio.negated()),
+            Number::Float(number) => Number::Float(-number),
+        }),
         Node::Both(op, left, right) => {
             let left = value(left, figure);
             match op {
-                Op::Or if left.is_some_and(|left| left != 0.0) => return Some(1.0),
-                Op::Or => return truth(value(right, figure)? != 0.0),
-                Op::And if left? == 0.0 => return Some(0.0),
+                Op::Or if left.is_some_and(|left| !left.is_zero()) => return truth(true),
+                Op::Or => return truth(!value(right, figure)?.is_zero()),
+                Op::And if left?.is_zero() => return truth(false),
                 _ => {}
             }
             let (left, right) = (left?, value(right, figure)?);
             match op {
-                Op::Or | Op::And => truth(right != 0.0),
-                Op::Less => truth(left < right),
-                Op::LessOrEqual => truth(left <= right),
-                Op::More => truth(left > right),
-                Op::MoreOrEqual => truth(left >= right),
-                Op::Equal => truth(left == right),
-                Op::Unequal => truth(left != right),
-                Op::Add => Some(left + right),
-                Op::Subtract => Some(left - right),
-                Op::Multiply => Some(left * right),
-                Op::Divide => Some(left / right),
+                Op::Or | Op::And => truth(!right.is_zero()),
+                Op::Less => truth(left.order(right).is_lt()),
+                Op::LessOrEqual => truth(left.order(right).is_le()),
+                Op::More => truth(left.order(right).is_gt()),
+                Op::MoreOrEqual => truth(left.order(right).is_ge()),
+                Op::Equal => truth(left.order(right).is_eq()),
+                Op::Unequal => truth(left.order(right).is_ne()),
+                Op::Add => left.compute(right, Ratio::plus, |left, right| left + right),
+                Op::Subtract => left.compute(right, Ratio::minus, |left, right| left - right),
+                Op::Multiply => left.compute(right, Ratio::times, |left, right| left * right),
+                Op::Divide if right.is_zero() => None,
+                Op::Divide => left.compute(right, Ratio::over, |left, right| left / right),
             }
-            .filter(|value| value.is_finite())
         }
     }
 }
@@ -251,7 +325,8 @@ impl<'t> Reader<'t> {
             self.at += length;
             return Ok(Node::Name(word.into()));
         }
-        let number = word.parse::<f64>().ok().filter(|number| number.is_finite());
+        let float = || word.parse().ok().filter(|number: &f64| number.is_finite()).map(Number::Float);
+        let number = Ratio::decimal(word).map(Number::Exact).or_else(float);
         let number = number.ok_or_else(|| self.wrong(format!("`{word}` is neither a number nor a name")))?;
         self.at += length;
         Ok(Node::Number(number))
@@ -264,11 +339,37 @@ mod tests {
 
     fn of(text: &str) -> Option<f64> {
         let figure = |name: &str| match name {
-            "two" => Some(2.0),
-            "ten" => Some(10.0),
+            "two" => Some(Number::from_f64(2.0)),
+            "ten" => Some(Number::from_f64(10.0)),
+            "warm" => Some(Number::from_f64(71.3)),
+            "huge" => Some(Number::from_f64(1e300)),
             _ => None,
         };
-        value(&Expression::read(text).unwrap().root, &figure)
+        value(&Expression::read(text).unwrap().root, &figure).map(Number::to_f64)
+    }
+
+    #[test]
+    fn decimals_are_compared_exactly() {
+        for text in ["115 <= 100 * 1.15", "0.1 + 0.2 == 0.3", "warm * 3 == 213.9", "1 / 3 * 3 == 1"] {
+            assert_eq!(of(text), Some(1.0), "{text}");
+        }
+        assert_eq!(of("116 <= 100 * 1.15"), Some(0.0));
+        // Beyond the exact range doubles are used, and what these can't hold is unknown.
+        assert_eq!(of("huge * 2 > huge && huge < huge + huge"), Some(1.0));
+        assert_eq!(of("huge * huge > 1"), None);
+        assert_eq!(of(&format!("{}.0 > 1", "9".repeat(60))), Some(1.0));
+    }
+
+    #[test]
+    fn values_are_placed_on_a_scale() {
+        let step = |value: f64, begin: f64, end: f64| {
+            Number::from_f64(value).step(Number::from_f64(begin), Number::from_f64(end), 999)
+        };
+        assert_eq!(step(10.0, 10.0, 20.0), Some(0));
+        assert_eq!(step(15.0, 10.0, 20.0), Some(500), "499.5");
+        assert_eq!(step(5.0, 20.0, 5.0), Some(999));
+        assert_eq!(step(1e300, 0.0, 2e300), Some(500));
+        assert_eq!(step(1e308, -1e308, 1e308), None);
     }
 
     #[test]

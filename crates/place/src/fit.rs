@@ -157,7 +157,7 @@ impl Search<'_> {
 /// larger of the reserved and the measured one. With `numa`, only ports of that node are used.
 pub fn ports<'m>(context: &Context<'m>, row: Row, numa: Option<u32>) -> Result<Vec<PortFree<'m>>, String> {
     let Some(slot) = context.cluster.slot(row) else { return Ok(Vec::new()) };
-    let part = context.number("PortUtilization", 100.0) as i64;
+    let part = context.whole("PortUtilization", 100);
     let mut free: Vec<PortFree<'m>> = slot
         .host
         .ports

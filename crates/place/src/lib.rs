@@ -16,6 +16,7 @@ pub mod model;
 pub mod object;
 mod os;
 pub mod policy;
+mod ratio;
 pub mod simulate;
 pub mod store;
 pub mod unit;

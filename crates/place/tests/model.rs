@@ -220,7 +220,7 @@ const PROPERTIES: [(&str, [&str; 3]); 15] = [
     ("LowUtilization", ["", "0", "45"]),
     ("CpuOverCommitDurationMinutes", ["", "1", "4"]),
     ("MaximumAllowedSwapUsage", ["", "5", "10"]),
-    ("VCpuToPhysicalCpuRatio", ["", "1", "2.5"]),
+    ("VCpuToPhysicalCpuRatio", ["", "1", "1.1"]),
     ("SpmVmGrace", ["", "0", "2"]),
     ("HighVmCount", ["2", "3", ""]),
     ("MigrationThreshold", ["2", "3", ""]),
@@ -230,7 +230,7 @@ const PROPERTIES: [(&str, [&str; 3]); 15] = [
     ("ScaleDown", ["", "3", "100"]),
     ("HostsInReserve", ["", "1", "2"]),
     ("EnableAutomaticHostPowerManagement", ["true", "true", ""]),
-    ("VCpuAllocationRatio", ["", "2", "1.5"]),
+    ("VCpuAllocationRatio", ["", "1.15", "1.5"]),
 ];
 
 fn world(choices: &mut Choices) -> World {

@@ -250,3 +250,28 @@ fn pinned_cpus_must_be_in_the_numa_nodes_that_a_vm_pins() {
     let all = ["low", "high", "both", "free"].map(|vm| weighed(&engine, vm));
     assert_eq!(all, [[1, 1000], [1000, 1], [1, 1], [1, 1]]);
 }
+
+/// Whether `VCpuCapacity` and a fact filter place a VM of so many cores on a host of 100.
+fn fits(cores: u32, ratio: &str) -> [bool; 2] {
+    ["VCpuCapacity", "Facts"].map(|filter| {
+        let host = Host { cores: 100, threads: 100, memory_mb: 1 << 20, ..host("a") };
+        let big = Vm { cores, memory_mb: 1, ..vm("big") };
+        let properties = [
+            ("VCpuAllocationRatio".to_string(), ratio.to_string()),
+            ("FactFilter".to_string(), format!("cpus * {ratio} >= {cores}")),
+        ];
+        let cluster = Cluster { properties: properties.into(), ..Cluster::default() };
+        let engine = engine(&[filter], &[], cluster, vec![host], vec![big]);
+        rejected(&engine, filter, "big").is_empty()
+    })
+}
+
+#[test]
+fn decimal_limits_are_exact() {
+    // 100 times the double next to 1.15 is below 115, and 100 times that of 1.1 above 110.
+    for (ratio, most) in [("1.15", 115), ("1.1", 110), ("2.3", 230), ("0.29", 29), ("1", 100), ("1.150", 115)]
+    {
+        assert_eq!(fits(most, ratio), [true, true], "{most} on 100 with {ratio}");
+        assert_eq!(fits(most + 1, ratio), [false, false], "{} on 100 with {ratio}", most + 1);
+    }
+}

@@ -4,59 +4,60 @@ use super::{Proposal, Scene};
 use crate::fit;
 use crate::model::{ClusterState, Row};
 use crate::object::Vm;
+use crate::ratio::Ratio;
 
 /// Maximum load in percent that an additional virtual CPU adds.
-const MARGIN: f64 = 10.0;
+const MARGIN: i64 = 10;
 
 /// The load below which a host may receive VMs: well below `high`, so that it does not become overloaded
 /// itself.
-pub fn target(high: f64) -> f64 {
-    (0.8 * high).floor().min(high - MARGIN)
+pub fn target(high: i64) -> i64 {
+    (high * 4 / 5).min(high - MARGIN)
 }
 
 /// Whether an overload since `since` has lasted long enough.
 fn lasts(scene: &Scene<'_>, since: u64) -> bool {
-    let minutes = scene.number("CpuOverCommitDurationMinutes", 2.0) as u64;
+    let minutes = scene.whole("CpuOverCommitDurationMinutes", 2) as u64;
     scene.now >= since.saturating_add(minutes.saturating_mul(60_000))
 }
 
 /// Whether a host's CPUs have been overloaded for too long, or have too many virtual CPUs.
-pub fn is_over(scene: &Scene<'_>, row: Row, high: f64) -> bool {
+pub fn is_over(scene: &Scene<'_>, row: Row, high: i64) -> bool {
     let (columns, at) = (&scene.cluster.columns, row as usize);
     let lasting = lasts(scene, columns.over_since[at]) && columns.vms[at] > 0;
-    let ratio = scene.number("VCpuToPhysicalCpuRatio", 0.0);
-    let cpus = f64::from((columns.cpus[at] - columns.exclusive[at]).max(1));
-    (lasting && scene.load(row).ceil() >= high)
-        || (ratio > 0.0 && f64::from(columns.milli[at]) / 1000.0 / cpus >= ratio)
+    let limit = scene.number("VCpuToPhysicalCpuRatio").filter(|limit| !limit.is_zero());
+    let cpus = i64::from((columns.cpus[at] - columns.exclusive[at]).max(1));
+    (lasting && scene.load(row).ceil() >= high.into())
+        || limit.is_some_and(|limit| Ratio::of(columns.milli[at].into(), cpus * 1000) >= limit)
 }
 
 /// Whether a host's CPU load is below `low`, and it has at least `vms` VMs.
-pub fn is_under(scene: &Scene<'_>, row: Row, low: f64, vms: i32) -> bool {
+pub fn is_under(scene: &Scene<'_>, row: Row, low: i64, vms: i32) -> bool {
     let (columns, at) = (&scene.cluster.columns, row as usize);
     let calm = columns.over_since[at] == u64::MAX || lasts(scene, columns.over_since[at]);
-    scene.load(row).ceil() < low && calm && columns.vms[at] >= vms
+    scene.load(row).ceil() < low.into() && calm && columns.vms[at] >= vms
 }
 
 /// Hosts by load, the most loaded first.
 pub fn hottest(scene: &Scene<'_>, mut rows: Vec<Row>) -> Vec<Row> {
-    rows.sort_by(|a, b| scene.load(*b).total_cmp(&scene.load(*a)));
+    rows.sort_by(|a, b| scene.load(*b).cmp(&scene.load(*a)));
     rows
 }
 
 /// Hosts of `scene` with less schedulable memory than `limit`, and several VMs.
-pub fn short_of_memory(scene: &Scene<'_>, limit: f64) -> Vec<Row> {
+pub fn short_of_memory(scene: &Scene<'_>, limit: i64) -> Vec<Row> {
     let columns = &scene.cluster.columns;
     let short = |row: &&Row| {
-        f64::from(columns.schedulable[**row as usize]) < limit && columns.vms[**row as usize] > 1
+        i64::from(columns.schedulable[**row as usize]) < limit && columns.vms[**row as usize] > 1
     };
     scene.hosts.iter().filter(short).copied().collect()
 }
 
 /// Hosts of `scene` with more schedulable memory than `limit`, and at least `vms` VMs.
-pub fn rich_in_memory(scene: &Scene<'_>, limit: f64, vms: i32) -> Vec<Row> {
+pub fn rich_in_memory(scene: &Scene<'_>, limit: i64, vms: i32) -> Vec<Row> {
     let columns = &scene.cluster.columns;
     let rich = |row: &&Row| {
-        f64::from(columns.schedulable[**row as usize]) > limit && columns.vms[**row as usize] >= vms
+        i64::from(columns.schedulable[**row as usize]) > limit && columns.vms[**row as usize] >= vms
     };
     scene.hosts.iter().filter(rich).copied().collect()
 }
@@ -76,8 +77,8 @@ pub fn moves(
     scene: &Scene<'_>,
     sources: &[Row],
     destinations: &[Row],
-    high: f64,
-    memory: f64,
+    high: i64,
+    memory: i64,
     evens: bool,
     reason: &'static str,
 ) -> Vec<Proposal> {
@@ -90,10 +91,10 @@ pub fn moves(
             let bears = |row: &&Row| {
                 let at = **row as usize;
                 let Some(exclusive) = exclusive_with(scene.cluster, **row, &slot.vm) else { return false };
-                let cpus = f64::from((columns.cpus[at] - exclusive).max(1));
-                let load = f64::from(columns.load[at] + need.load) / cpus;
-                let left = f64::from(columns.schedulable[at] - need.committed);
-                *row != from && load <= high && left > memory
+                let cpus = i64::from((columns.cpus[at] - exclusive).max(1));
+                let load = i64::from(columns.load[at]) + i64::from(need.load);
+                let left = i64::from(columns.schedulable[at]) - i64::from(need.committed);
+                *row != from && load <= high.saturating_mul(cpus) && left > memory
             };
             let to: Vec<Row> = destinations.iter().filter(bears).copied().collect();
             if !to.is_empty() {

@@ -22,14 +22,14 @@ fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 {
         return Vec::new();
     }
-    let high = scene.number("HighUtilization", 75.0);
-    let scarce = scene.number("MaxFreeMemoryForOverUtilized", 0.0);
+    let high = scene.whole("HighUtilization", 75);
+    let scarce = scene.whole("MaxFreeMemoryForOverUtilized", 0);
     let hosts = || scene.hosts.iter().copied();
     let hot = hottest(scene, hosts().filter(|row| is_over(scene, *row, high)).collect());
     let cool: Vec<_> = hosts().filter(|row| is_under(scene, *row, target(high), 0)).collect();
     let mut proposals = moves(scene, &hot, &cool, high, scarce, true, "CPU load");
     let short = short_of_memory(scene, scarce);
-    let rich = rich_in_memory(scene, scene.number("MinFreeMemoryForUnderUtilized", 0.0), 0);
+    let rich = rich_in_memory(scene, scene.whole("MinFreeMemoryForUnderUtilized", 0), 0);
     proposals.extend(moves(scene, &short, &rich, high, scarce, false, "memory"));
     proposals
 }

@@ -14,19 +14,19 @@ pub const BALANCER: Balancer = Balancer {
 
 /// Proposed moves.
 fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
-    let grace = scene.number("SpmVmGrace", 5.0) as i32;
+    let grace = scene.whole("SpmVmGrace", 5);
     let slots = |row: Row| {
         let manager = scene.cluster.slot(row).is_some_and(|slot| slot.host.spm);
-        scene.cluster.columns.vms[row as usize] + if manager { grace } else { 0 }
+        i64::from(scene.cluster.columns.vms[row as usize]).saturating_add(if manager { grace } else { 0 })
     };
     let Some(most) = scene.hosts.iter().map(|row| slots(*row)).max() else { return Vec::new() };
-    if scene.hosts.len() < 2 || most < scene.number("HighVmCount", 10.0) as i32 {
+    if scene.hosts.len() < 2 || most < scene.whole("HighVmCount", 10) {
         return Vec::new();
     }
-    let threshold = scene.number("MigrationThreshold", 5.0) as i32;
+    let threshold = scene.whole("MigrationThreshold", 5);
     let rows = || scene.hosts.iter().copied();
     let full: Vec<Row> = rows().filter(|row| slots(*row) >= most).collect();
     let less: Vec<Row> = rows().filter(|row| most - slots(*row) >= threshold).collect();
-    let high = scene.number("HighUtilization", 75.0);
-    moves(scene, &full, &less, high, 0.0, false, "count of VMs")
+    let high = scene.whole("HighUtilization", 75);
+    moves(scene, &full, &less, high, 0, false, "count of VMs")
 }

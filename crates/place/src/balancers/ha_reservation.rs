@@ -27,7 +27,7 @@ fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     let count = |row: Row| ha_vms(scene.model, scene.cluster, row).len();
     let all: usize = scene.hosts.iter().map(|row| count(*row)).sum();
     let share = all.div_ceil(scene.hosts.len());
-    let most = (share as f64 * scene.number("OverUtilization", 200.0) / 100.0).ceil() as usize;
+    let most = share.saturating_mul(scene.whole("OverUtilization", 200) as usize).div_ceil(100);
     let mut proposals = Vec::new();
     for from in scene.hosts.iter().copied().filter(|row| count(*row) > 0 && count(*row) >= most.max(1)) {
         let to: Vec<Row> = scene.hosts.iter().copied().filter(|row| count(*row) + 1 < count(from)).collect();

@@ -10,7 +10,8 @@ pub use ha_reservation::unsafe_hosts;
 
 use crate::model::{ClusterState, Model, Row, VmId};
 use crate::object::{HostStatus, Migration, VmStatus};
-use crate::unit::describe;
+use crate::ratio::Ratio;
+use crate::unit::{number, whole_number};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -110,11 +111,14 @@ impl<'m> Scene<'m> {
         Scene { model, cluster, hosts, now, properties }
     }
 
-    /// A custom property as a number, or its default, or `or` if it has none.
-    pub fn number(&self, name: &str, or: f64) -> f64 {
-        let default = || describe(name).map(|parameter| parameter.default).filter(|text| !text.is_empty());
-        let given = self.properties.get(name).map(String::as_str);
-        given.or_else(default).and_then(|text| text.parse().ok()).unwrap_or(or)
+    /// A custom property as a number, or its default; none if it has none.
+    pub(crate) fn number(&self, name: &str) -> Option<Ratio> {
+        number(name, self.properties.get(name).map(String::as_str))
+    }
+
+    /// A custom property as an integer, or its default, or `or` if it has none.
+    pub fn whole(&self, name: &str, or: i64) -> i64 {
+        whole_number(name, self.properties.get(name).map(String::as_str), or)
     }
 
     /// VMs on a host that may be moved, least load first.
@@ -131,7 +135,7 @@ impl<'m> Scene<'m> {
     }
 
     /// Load of a host's shared CPUs, in percent.
-    pub fn load(&self, row: Row) -> f64 {
+    pub(crate) fn load(&self, row: Row) -> Ratio {
         self.cluster.load(row)
     }
 }

@@ -4,6 +4,7 @@ use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, s
 use super::{Balancer, Power, Proposal, Scene};
 use crate::model::Row;
 use crate::object::HostStatus;
+use crate::ratio::Ratio;
 
 /// Its row.
 pub const BALANCER: Balancer = Balancer {
@@ -27,9 +28,9 @@ fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     if scene.hosts.len() < 2 {
         return Vec::new();
     }
-    let high = scene.number("HighUtilization", 75.0);
-    let low = scene.number("LowUtilization", 20.0);
-    let scarce = scene.number("MaxFreeMemoryForOverUtilized", 0.0);
+    let high = scene.whole("HighUtilization", 75);
+    let low = scene.whole("LowUtilization", 20);
+    let scarce = scene.whole("MaxFreeMemoryForOverUtilized", 0);
     let rows = || scene.hosts.iter().copied();
     let calm: Vec<Row> = rows().filter(|row| !is_over(scene, *row, high)).collect();
     let hot = hottest(scene, rows().filter(|row| is_over(scene, *row, target(high))).collect());
@@ -45,7 +46,7 @@ fn propose(scene: &Scene<'_>) -> Vec<Proposal> {
     let short = short_of_memory(scene, scarce);
     let rich = rich_in_memory(scene, scarce, 0);
     proposals.extend(moves(scene, &short, &rich, high, scarce, false, "memory"));
-    let mut idle = rich_in_memory(scene, scene.number("MinFreeMemoryForUnderUtilized", f64::INFINITY), 1);
+    let mut idle = rich_in_memory(scene, scene.whole("MinFreeMemoryForUnderUtilized", i64::MAX), 1);
     idle.sort_by_key(|row| memory_order(scene, *row));
     for from in idle {
         let fuller = |row: &&Row| memory_order(scene, **row) > memory_order(scene, from);
@@ -62,9 +63,9 @@ fn memory_order<'s>(scene: &'s Scene<'_>, row: Row) -> (bool, i32, &'s str) {
 }
 
 /// CPU usage of a host, as a total order.
-fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (i32, i64, &'s str) {
+fn order<'s>(scene: &'s Scene<'_>, row: Row) -> (bool, Ratio, &'s str) {
     let vms = scene.cluster.columns.vms[row as usize];
-    ((vms > 0).into(), (scene.load(row) * 1000.0) as i64, scene.cluster.name(row))
+    (vms > 0, scene.load(row), scene.cluster.name(row))
 }
 
 /// At most one host to switch. Empty hosts beyond the reserve are put into maintenance, then shut down; one host
@@ -74,7 +75,7 @@ fn power(scene: &Scene<'_>) -> Option<Power> {
     if scene.properties.get("EnableAutomaticHostPowerManagement").map(String::as_str) != Some("true") {
         return None;
     }
-    let reserve = scene.number("HostsInReserve", 0.0) as usize;
+    let reserve = scene.whole("HostsInReserve", 0) as usize;
     let state = scene.cluster;
     let mut rows: Vec<Row> =
         (0..state.columns.len() as Row).filter(|row| state.slot(*row).is_some()).collect();

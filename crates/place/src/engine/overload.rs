@@ -3,10 +3,11 @@
 use super::Object;
 use crate::model::{Change, HostId, Model, Row};
 use crate::object::Load;
+use crate::unit::whole_number;
 use std::collections::BTreeSet;
 
 /// High utilization in percent if neither the cluster nor its policy sets it.
-const HIGH: f64 = 75.0;
+const HIGH: i64 = 75;
 
 /// Hosts whose load some objects change.
 pub(super) fn hosts(objects: &[Object]) -> BTreeSet<String> {
@@ -33,9 +34,9 @@ pub(super) fn changes(model: &Model, hosts: impl Iterator<Item = HostId>, now: u
         let slot = state.slot(id.row)?;
         let policy = || model.policy(&state.cluster.policy)?.properties.get("HighUtilization");
         let high = state.cluster.properties.get("HighUtilization").or_else(policy);
-        let high = high.and_then(|text| text.parse().ok()).unwrap_or(HIGH);
+        let high = whole_number("HighUtilization", high.map(String::as_str), HIGH);
         let (is_over, was_over) =
-            (state.load(id.row).ceil() >= high, state.columns.over_since[at] < u64::MAX);
+            (state.load(id.row).ceil() >= high.into(), state.columns.over_since[at] < u64::MAX);
         let load = slot.load.as_deref().cloned().unwrap_or_default();
         let load = Load { host: slot.host.name.clone(), over_since: is_over.then_some(now), ..load };
         (is_over != was_over).then_some(Change::Load(load))

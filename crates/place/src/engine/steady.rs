@@ -1,7 +1,7 @@
 //! Until when a round of balancing has the same result.
 
 use super::{Engine, EngineError};
-use crate::unit::describe;
+use crate::unit::whole_number;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
@@ -19,12 +19,12 @@ impl Engine {
         let cool_down = state.cluster.cool_down * 1000;
         let moved = vms().filter_map(|vm| vm.moved_at).chain(inner.balance.moved.values().copied());
         let moved = moved.flat_map(|at| [at, at.saturating_add(cool_down)]);
-        let given = |properties: &BTreeMap<String, String>| properties.get(MINUTES)?.parse::<f64>().ok();
+        let minutes = |properties: &BTreeMap<String, String>| {
+            whole_number(MINUTES, properties.get(MINUTES).map(String::as_str), 2)
+        };
         let policies = model.policies().values().map(|policy| &policy.properties);
         let properties = policies.chain([&state.cluster.properties]).chain(vms().map(|vm| &vm.properties));
-        let default = describe(MINUTES).and_then(|parameter| parameter.default.parse().ok());
-        let minutes: BTreeSet<u64> =
-            properties.filter_map(given).chain(default).map(|minutes| minutes as u64).collect();
+        let minutes: BTreeSet<u64> = properties.map(|given| minutes(given) as u64).collect();
         let since = state.columns.over_since.iter();
         let over = since
             .flat_map(|at| minutes.iter().map(|minutes| at.saturating_add(minutes.saturating_mul(60_000))));

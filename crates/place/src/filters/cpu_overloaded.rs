@@ -44,6 +44,6 @@ impl Filter for CpuOverloaded {
 
 /// The highest permitted load, and how long an overload must last, in milliseconds.
 fn limits(context: &Context<'_>) -> (i32, u64) {
-    let minutes = context.number("CpuOverCommitDurationMinutes", 2.0) as u64;
-    (context.number("HighUtilization", 90.0) as i32, minutes.saturating_mul(60_000))
+    let minutes = context.whole("CpuOverCommitDurationMinutes", 2) as u64;
+    (context.whole("HighUtilization", 90) as i32, minutes.saturating_mul(60_000))
 }

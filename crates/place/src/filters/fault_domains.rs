@@ -21,7 +21,7 @@ impl Filter for FaultDomains {
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        let limit = context.number("FaultDomainLimit", 1.0) as usize;
+        let limit = context.whole("FaultDomainLimit", 1) as usize;
         for (domain, count) in taken(context) {
             if count + context.group.len() > limit {
                 let with = context.cluster.with("domain", domain);

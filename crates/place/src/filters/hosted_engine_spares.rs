@@ -21,7 +21,7 @@ impl Filter for HostedEngineSpares {
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        let spares = context.number("HeSparesCount", 0.0) as usize;
+        let spares = context.whole("HeSparesCount", 0) as usize;
         if spares == 0 {
             return;
         }

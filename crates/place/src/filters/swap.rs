@@ -24,7 +24,7 @@ impl Filter for Swap {
         if context.vms().all(|vm| vm.status == VmStatus::Paused) {
             return;
         }
-        let allowed = context.number("MaximumAllowedSwapUsage", 0.0) as i32;
+        let allowed = context.whole("MaximumAllowedSwapUsage", 0) as i32;
         let swapping = &context.cluster.columns.swapping;
         kept.reject_each(swapping.iter().map(|swapping| *swapping > allowed));
     }

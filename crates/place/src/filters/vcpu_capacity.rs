@@ -1,6 +1,7 @@
 //! A limit to virtual CPUs.
 
 use crate::model::Row;
+use crate::ratio::Ratio;
 use crate::unit::{Context, Filter, Kept};
 
 /// Only hosts within the limit of virtual CPUs per CPU
@@ -20,7 +21,7 @@ impl Filter for VCpuCapacity {
     }
 
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        let ratio = context.number("VCpuAllocationRatio", 1.0);
+        let ratio = context.number("VCpuAllocationRatio").unwrap_or(Ratio::whole(1));
         let columns = &context.cluster.columns;
         let cpus = columns.cpus.iter().zip(context.exclusive());
         let figures = cpus.zip(columns.promised.iter().zip(&columns.kept));
@@ -28,7 +29,7 @@ impl Filter for VCpuCapacity {
         kept.reject_need(context, figures, |((cpus, exclusive), (promised, own)), need| {
             let free = i64::from(cpus - exclusive) * 1000 - i64::from(*own);
             let taken = i64::from(*promised) + i64::from(need.cpus(cluster));
-            taken as f64 > free as f64 * ratio
+            ratio.is_exceeded(taken, free)
         });
     }
 

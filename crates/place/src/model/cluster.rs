@@ -2,6 +2,7 @@
 
 use super::{Bits, Columns, CpuMap, Need, Row, Sums, VmId, VmSlot};
 use crate::object::{Blacklist, Cluster, Fact, Host, Load, Vm};
+use crate::ratio::Ratio;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
@@ -123,9 +124,9 @@ impl ClusterState {
     }
 
     /// Load of a host's shared CPUs in percent.
-    pub fn load(&self, row: Row) -> f64 {
+    pub(crate) fn load(&self, row: Row) -> Ratio {
         let (columns, at) = (&self.columns, row as usize);
-        f64::from(columns.load[at]) / f64::from((columns.cpus[at] - columns.exclusive[at]).max(1))
+        Ratio::of(columns.load[at].into(), (columns.cpus[at] - columns.exclusive[at]).into())
     }
 
     /// A fact about a host that is not stale.

@@ -68,8 +68,13 @@ impl Columns {
 
     /// A host's shared CPUs taken by running and pending VMs, in CPUs.
     pub fn taken(&self, row: Row) -> f64 {
+        self.taken_milli(row) as f64 / 1000.0
+    }
+
+    /// The same in thousandths.
+    pub fn taken_milli(&self, row: Row) -> i64 {
         let at = row as usize;
-        f64::from(self.milli[at].saturating_add(self.pending_milli[at])) / 1000.0
+        i64::from(self.milli[at]) + i64::from(self.pending_milli[at])
     }
 
     /// Adds a free row.

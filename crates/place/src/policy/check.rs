@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 const UNITS: usize = 100;
 /// Attack: sums of ranks that overflow. Largest factor.
 const FACTOR: u32 = 1_000_000;
+/// Attack: numbers that are too large to compute with. Most characters of a number.
+const DIGITS: usize = 18;
 
 /// Errors in a policy: the key (`filters`, `weights`, `properties.NAME`...), the error, the remedy.
 /// `external` are the available external units.
@@ -142,6 +144,10 @@ fn properties(
                 if let Err(error) = Expression::read(value) {
                     say(&key, format!("{name}: {error}"), "correct the expression".into());
                 }
+            }
+            // Numbers of more digits could not be compared exactly.
+            Some(_) if describe(name).is_some() && value.len() > DIGITS => {
+                say(&key, format!("{name} has {} characters", value.len()), format!("at most {DIGITS}"));
             }
             Some(_) => {}
         }

@@ -1,9 +1,10 @@
 //! Input of units: the request and its group.
 
-use super::parameter::describe;
+use super::parameter::{number, whole_number};
 use crate::fit;
 use crate::model::{ClusterState, HostId, HostSlot, Model, Need, Row, VmId, VmSlot, dynamic_mb};
 use crate::object::Vm;
+use crate::ratio::Ratio;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,10 +112,14 @@ impl<'m> Context<'m> {
         self.properties.get(name).copied()
     }
 
-    /// A custom property as a number, or its default, or `or` if it has none.
-    pub fn number(&self, name: &str, or: f64) -> f64 {
-        let default = || describe(name).map(|parameter| parameter.default).filter(|text| !text.is_empty());
-        self.given(name).or_else(default).and_then(|text| text.parse().ok()).unwrap_or(or)
+    /// A custom property as a number, or its default; none if it has none.
+    pub(crate) fn number(&self, name: &str) -> Option<Ratio> {
+        number(name, self.given(name))
+    }
+
+    /// A custom property as an integer, or its default, or `or` if it has none.
+    pub fn whole(&self, name: &str, or: i64) -> i64 {
+        whole_number(name, self.given(name), or)
     }
 
     /// Rows of hosts by name, in this cluster.

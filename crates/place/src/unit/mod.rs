@@ -5,7 +5,7 @@ mod external;
 mod kept;
 mod parameter;
 
-pub(crate) use parameter::whole;
+pub(crate) use parameter::{number, whole, whole_number};
 
 pub use context::{Context, Request};
 pub use external::{
@@ -85,16 +85,17 @@ pub fn stretch(raw: &mut [i32]) {
         raw.fill(1);
         return;
     }
-    let scale = f64::from(MAX_WEIGHT - 1) / (f64::from(most) - f64::from(least));
+    let width = f64::from(most) - f64::from(least);
     for figure in raw {
-        *figure = 1 + round((f64::from(*figure) - f64::from(least)) * scale);
+        *figure = 1 + round((f64::from(*figure) - f64::from(least)) * f64::from(MAX_WEIGHT - 1) / width);
     }
 }
 
 /// Adding this number leaves the nearest integer in the lower half of the sum.
 const INTEGERS: f64 = (3u64 << 51) as f64;
 
-/// Rounds half up, limited to `i32`, by additions and comparisons alone, which vector instructions do.
+/// Rounds half up, limited to `i32`, by additions and comparisons alone, which vector instructions do. A quotient
+/// of integers whose dividend is below 2^51 is rounded exactly: no double of another quotient is as near to a half.
 pub fn round(figure: f64) -> i32 {
     let shifted = figure + 0.5;
     let (least, most) = (f64::from(i32::MIN), f64::from(i32::MAX));
@@ -125,6 +126,21 @@ mod tests {
         fn rounding_equals_floor_of_a_half_more(whole in -5_000_000i64..5_000_000, part in 0u32..1000) {
             let figure = whole as f64 + f64::from(part) / 1000.0;
             proptest::prop_assert_eq!(f64::from(round(figure)), (figure + 0.5).floor());
+        }
+
+        #[test]
+        fn quotients_are_rounded_exactly(
+            top in -(1i64 << 50)..1i64 << 50,
+            shift in 0u32..50,
+            bottom in 1i32..,
+            half in proptest::bool::ANY,
+        ) {
+            let bottom = i64::from(bottom);
+            // Halves and their neighbours are those that rounding may confuse.
+            let top = if half { (top >> shift) / bottom * bottom + bottom / 2 } else { top >> shift };
+            let exact = (2 * top + bottom).div_euclid(2 * bottom);
+            let limited = exact.clamp(i32::MIN.into(), i32::MAX.into());
+            proptest::prop_assert_eq!(i64::from(round(top as f64 / bottom as f64)), limited);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Custom properties: names, permitted values, defaults.
 
+use crate::ratio::Ratio;
 use regex::Regex;
 use std::collections::BTreeMap;
 
@@ -107,6 +108,17 @@ pub const PARAMETERS: &[Parameter] = &[
 /// A parameter by name.
 pub fn describe(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
+}
+
+/// The number that a property's text is, or else the parameter's default. None if there is neither.
+pub(crate) fn number(name: &str, given: Option<&str>) -> Option<Ratio> {
+    given.and_then(Ratio::decimal).or_else(|| Ratio::decimal(describe(name)?.default))
+}
+
+/// The same rounded down, or `or`.
+pub(crate) fn whole_number(name: &str, given: Option<&str>, or: i64) -> i64 {
+    let whole = |number: Ratio| i64::try_from(number.floor()).unwrap_or(i64::MAX);
+    number(name, given).map_or(or, whole)
 }
 
 /// Parses a plugin's permitted properties, `key=regex;key=regex`, as oVirt does.

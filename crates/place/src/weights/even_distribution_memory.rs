@@ -18,10 +18,9 @@ impl Weight for EvenDistributionMemory {
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let schedulable = &context.cluster.columns.schedulable;
         let most = rows.iter().map(|row| schedulable[*row as usize]).max().unwrap_or(2).max(2);
-        let scale = f64::from(MAX_WEIGHT - 1) / f64::from(most - 1);
         super::score_each(context, rows, raw, [schedulable], |_, [schedulable], need| {
             let left = schedulable.saturating_sub(need.whole);
-            MAX_WEIGHT - round(f64::from(left - 1) * scale)
+            MAX_WEIGHT - round(f64::from(left - 1) * f64::from(MAX_WEIGHT - 1) / f64::from(most - 1))
         });
     }
 }

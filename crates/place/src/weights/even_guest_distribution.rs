@@ -20,7 +20,7 @@ impl Weight for EvenGuestDistribution {
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        let grace = context.number("SpmVmGrace", 5.0) as i32;
+        let grace = i32::try_from(context.whole("SpmVmGrace", 5)).unwrap_or(i32::MAX);
         let columns = &context.cluster.columns;
         for (row, raw) in rows.iter().zip(raw) {
             let at = *row as usize;

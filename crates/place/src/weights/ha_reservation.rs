@@ -32,10 +32,10 @@ impl Weight for HaReservation {
         if most == 0 {
             return;
         }
-        let scale = context.number("ScaleDown", 1.0);
+        let scale = context.whole("ScaleDown", 1).max(1) as i32;
         for (row, raw) in rows.iter().zip(raw) {
-            let part = round(f64::from(ha[*row as usize]) / f64::from(most) * 100.0);
-            *raw = (f64::from(part) / scale).ceil() as i32;
+            let part = round(f64::from(ha[*row as usize]) * 100.0 / f64::from(most));
+            *raw = part / scale + i32::from(part % scale > 0);
         }
     }
 }

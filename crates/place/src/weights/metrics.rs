@@ -1,8 +1,8 @@
 //! External facts.
 
-use crate::expression::Expression;
+use crate::expression::{Expression, Number};
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+use crate::unit::{Context, MAX_WEIGHT, Weight};
 
 /// Prefers hosts for which an expression over facts is greater (Nova's metrics weigher).
 pub struct Metrics;
@@ -24,16 +24,15 @@ impl Weight for Metrics {
         let Some(Ok(expression)) = context.given("MetricsWeightSetting").map(Expression::read) else {
             return;
         };
-        let values: Vec<Option<f64>> = rows.iter().map(|row| expression.value(context, *row)).collect();
+        let values: Vec<Option<Number>> = rows.iter().map(|row| expression.value(context, *row)).collect();
         let known = || values.iter().flatten().copied();
-        let (least, most) = (known().fold(f64::MAX, f64::min), known().fold(f64::MIN, f64::max));
+        let (least, most) = (known().min_by(|a, b| a.order(*b)), known().max_by(|a, b| a.order(*b)));
+        let (Some(least), Some(most)) = (least, most) else { return raw.fill(MAX_WEIGHT) };
+        let alike = least.order(most).is_eq();
         for (value, raw) in values.iter().zip(raw) {
-            *raw = match value {
-                // A host with unknown facts gets the worst score.
-                None => MAX_WEIGHT,
-                Some(_) if most <= least => 1,
-                Some(value) => 1 + round((most - value) / (most - least) * f64::from(MAX_WEIGHT - 1)),
-            };
+            let step = |value: Number| if alike { Some(0) } else { value.step(most, least, MAX_WEIGHT - 1) };
+            // A host with unknown facts gets the worst score.
+            *raw = value.and_then(step).map_or(MAX_WEIGHT, |step| 1 + step);
         }
     }
 }

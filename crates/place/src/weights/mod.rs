@@ -54,12 +54,12 @@ pub fn find(name: &str) -> Option<&'static dyn Weight> {
 }
 
 /// Load of each host's shared CPUs in percent after adding the group, multiplied by the host's `penalty`.
-fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32], penalty: impl Fn(usize) -> f64) {
+fn load_scores(context: &Context<'_>, rows: &[Row], raw: &mut [i32], penalty: impl Fn(usize) -> i32) {
     let columns = &context.cluster.columns;
     let figures = [&columns.load[..], &columns.pending_load, &columns.cpus, context.exclusive()];
     score_each(context, rows, raw, figures, |at, [load, pending, cpus, exclusive], need| {
         let load = load + pending + need.load;
-        round(penalty(at) * f64::from(load) / f64::from((cpus - exclusive).max(1)))
+        round(f64::from(penalty(at)) * f64::from(load) / f64::from((cpus - exclusive).max(1)))
     });
 }
 

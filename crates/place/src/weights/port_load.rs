@@ -2,7 +2,8 @@
 
 use crate::fit;
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+use crate::ratio::Ratio;
+use crate::unit::{Context, MAX_WEIGHT, Weight};
 
 /// Prefers hosts whose ports have more bandwidth left.
 pub struct PortLoad;
@@ -25,12 +26,13 @@ impl Weight for PortLoad {
             return;
         }
         for (row, raw) in rows.iter().zip(raw) {
-            let (mut left, mut all) = (0.0, 1.0);
+            let (mut left, mut all) = (0i64, 1i64);
             for free in fit::ports(context, *row, None).unwrap_or_default() {
-                left += free.mbps.max(0) as f64;
-                all += free.port.mbps as f64;
+                left = left.saturating_add(free.mbps.max(0));
+                all = all.saturating_add(free.port.mbps as i64);
             }
-            *raw = 1 + round((1.0 - left / all) * f64::from(MAX_WEIGHT - 1));
+            let part = Ratio::of(all.saturating_sub(left), all).times(Ratio::whole((MAX_WEIGHT - 1).into()));
+            *raw = 1 + part.map_or(0, Ratio::round) as i32;
         }
     }
 }

@@ -20,22 +20,22 @@ impl Weight for PowerSavingCpu {
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        super::load_scores(context, rows, raw, |_| 1.0);
-        let high = context.number("HighUtilization", f64::from(i32::MAX)) as i32;
+        super::load_scores(context, rows, raw, |_| 1);
+        let high = context.whole("HighUtilization", i32::MAX.into());
         let columns = &context.cluster.columns;
         let over = |row: Row| {
             let at = row as usize;
             let cpus = (columns.cpus[at] - columns.exclusive[at]).max(1);
-            i64::from(columns.load[at] + columns.pending_load[at]) > i64::from(high) * i64::from(cpus)
+            i64::from(columns.load[at] + columns.pending_load[at]) > high * i64::from(cpus)
         };
         let good = rows.iter().zip(&*raw).filter(|(row, _)| !over(**row)).map(|(_, raw)| *raw);
         let (least, most) =
             good.fold((i32::MAX, i32::MIN), |(least, most), raw| (least.min(raw), most.max(raw)));
-        let scale = f64::from(MAX_WEIGHT - 1) / (f64::from(most) - f64::from(least)).max(1.0);
+        let width = (f64::from(most) - f64::from(least)).max(1.0);
         for (row, raw) in rows.iter().zip(&mut *raw) {
             *raw = match over(*row) {
                 true => MAX_WEIGHT,
-                false => 1 + round((f64::from(most) - f64::from(*raw)) * scale),
+                false => 1 + round((f64::from(most) - f64::from(*raw)) * f64::from(MAX_WEIGHT - 1) / width),
             };
         }
     }

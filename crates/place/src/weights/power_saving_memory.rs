@@ -20,18 +20,19 @@ impl Weight for PowerSavingMemory {
     }
 
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
-        let low = context.number("MaxFreeMemoryForOverUtilized", 0.0);
-        let high = context.number("MinFreeMemoryForUnderUtilized", f64::MAX);
+        let low = context.whole("MaxFreeMemoryForOverUtilized", 0);
+        let high = context.whole("MinFreeMemoryForUnderUtilized", i64::MAX);
         let schedulable = &context.cluster.columns.schedulable;
         let most = rows.iter().map(|row| schedulable[*row as usize]).max().unwrap_or(1).max(1);
-        // Hosts with too little memory get a worse score than the host with the most.
-        let most = f64::from(most) * 1.1;
+        // Hosts with too little memory get a worse score than the host with the most. In tenths of MB.
+        let most = i64::from(most) * 11;
         for (row, raw) in rows.iter().zip(raw) {
-            let mut left = f64::from(schedulable[*row as usize].saturating_sub(context.need_on(*row).whole));
-            if left < low {
-                left = most.min(high + (low - left));
-            }
-            *raw = (left / most * f64::from(MAX_WEIGHT - 1)) as i32 + 1;
+            let left = i64::from(schedulable[*row as usize].saturating_sub(context.need_on(*row).whole));
+            let tenths = match left < low {
+                true => most.min(high.saturating_add(low.saturating_sub(left)).saturating_mul(10)),
+                false => left * 10,
+            };
+            *raw = (tenths * i64::from(MAX_WEIGHT - 1) / most) as i32 + 1;
         }
     }
 }

@@ -33,10 +33,10 @@ impl World {
 
     /// Whether a host's CPUs are loaded by `high` percent or more for long, or have too many virtual CPUs.
     fn is_over(&self, host: &Host, high: f64) -> bool {
-        let (vms, ratio) = (self.running(host), self.number("VCpuToPhysicalCpuRatio", 0.0));
+        let vms = self.running(host);
         let long = self.over_since(host).is_some_and(|since| self.lasts(since));
-        let vcpus = sum(&vms, milli_vcpus) as f64 / 1000.0 / self.shared_cpus(host, &[]) as f64;
-        long && !vms.is_empty() && self.load_percent(host).ceil() >= high || ratio > 0.0 && vcpus >= ratio
+        long && !vms.is_empty() && self.load_percent(host).ceil() >= high
+            || self.is_full(sum(&vms, milli_vcpus), self.shared_cpus(host, &[]))
     }
 
     fn is_under(&self, host: &Host, low: f64) -> bool {
@@ -135,8 +135,7 @@ impl World {
         let mut moves = self.moves(&self.hottest(hot), &calm, target, scarce);
 
         let used = |host: &Host| !self.running(host).is_empty();
-        let fullness =
-            |host: &Host| (used(host), (self.load_percent(host) * 1000.0) as i64, host.name.clone());
+        let fullness = |host: &Host| (used(host), self.load_percent(host).to_bits(), host.name.clone());
         let low = self.number("LowUtilization", 20.0);
         let idle = hosts.iter().copied().filter(|host| used(host) && self.is_under(host, low));
         let mut idle = self.hottest(idle.collect());

@@ -117,10 +117,10 @@ impl World {
 
     fn has_vcpus(&self, new: &[&Vm], host: &Host) -> bool {
         let cpus = self.exclusive(host, new).map(|taken| self.cpus(host) - taken);
-        let promised = self.promised_cpus(&[self.guests(host), new.to_vec()].concat());
-        let own = f64::from(host.reserved_milli_cpus) / 1000.0;
-        let limit = |cpus| (cpus as f64 - own) * self.number("VCpuAllocationRatio", 1.0);
-        new.is_empty() || cpus.is_some_and(|cpus| promised <= limit(cpus))
+        let promised = self.promised_milli(&[self.guests(host), new.to_vec()].concat());
+        let own = i64::from(host.reserved_milli_cpus);
+        let limit = |cpus| i128::from(cpus * 1000 - own) * self.millionths("VCpuAllocationRatio", 1);
+        new.is_empty() || cpus.is_some_and(|cpus| i128::from(promised) * 1_000_000 <= limit(cpus))
     }
 
     /// Whether a VM that names others would share a host with one of them. A stopped one counts on its last

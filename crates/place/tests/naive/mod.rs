@@ -101,9 +101,9 @@ pub fn sum(vms: &[&Vm], figure: impl Fn(&Vm) -> i64) -> i64 {
     vms.iter().map(|vm| figure(vm)).sum()
 }
 
-/// Rounds half up.
-pub fn round(figure: f64) -> i64 {
-    (figure + 0.5).floor() as i64
+/// Rounds a quotient half up.
+pub fn rounded(top: i128, bottom: i128) -> i64 {
+    (2 * top + bottom).div_euclid(2 * bottom) as i64
 }
 
 impl World {
@@ -117,6 +117,13 @@ impl World {
 
     pub fn number(&self, property: &str, default: f64) -> f64 {
         self.properties.get(property).map_or(default, |text| text.parse().unwrap())
+    }
+
+    /// A decimal property in millionths.
+    pub fn millionths(&self, property: &str, default: i128) -> i128 {
+        let Some(text) = self.properties.get(property) else { return default * 1_000_000 };
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        format!("{whole}{part:0<6}").parse().unwrap()
     }
 
     pub fn running(&self, host: &Host) -> Vec<&Vm> {
@@ -168,9 +175,9 @@ impl World {
         (self.cpus(host) - taken).max(1)
     }
 
-    /// Shared CPUs used by VMs, in the unit of the host's CPUs.
-    pub fn promised_cpus(&self, vms: &[&Vm]) -> f64 {
-        sum(vms, if self.cluster.threads_as_cores { milli_vcpus } else { milli_cores }) as f64 / 1000.0
+    /// Shared CPUs used by VMs, in thousandths of the host's CPUs.
+    pub fn promised_milli(&self, vms: &[&Vm]) -> i64 {
+        sum(vms, if self.cluster.threads_as_cores { milli_vcpus } else { milli_cores })
     }
 
     pub fn load(&self, host: &Host) -> Option<&Load> {

@@ -30,8 +30,8 @@ fn stretched(figures: Vec<i64>) -> Vec<i64> {
     if least == most {
         return vec![1; figures.len()];
     }
-    let scale = (WORST - 1) as f64 / (most - least) as f64;
-    figures.into_iter().map(|figure| 1 + round((figure - least) as f64 * scale)).collect()
+    let step = |figure: i64| rounded(i128::from(figure - least) * 999, (most - least).into());
+    figures.into_iter().map(|figure| 1 + step(figure)).collect()
 }
 
 /// For each host, 1 plus the number of better hosts.
@@ -64,7 +64,7 @@ impl World {
             }),
             "HA" if request.vms.iter().any(|vm| vm.hosted_engine) => each(&|host| {
                 let score = host.ha_agent.as_ref().map_or(0, |agent| agent.score.min(3400));
-                WORST - round(f64::from(score) * 1000.0 / 3400.0)
+                WORST - rounded(i128::from(score) * 1000, 3400)
             }),
             "OptimalForHaReservation" => self.ha_reservation(request, hosts),
             "VmAffinityGroups" => self.between_vms(request, hosts),
@@ -85,25 +85,32 @@ impl World {
     }
 
     /// Load in percent of a host's shared CPUs with the VMs, times a penalty, then rounded.
-    fn load_with(&self, request: &Request<'_>, host: &Host, penalty: f64) -> i64 {
+    fn load_with(&self, request: &Request<'_>, host: &Host, penalty: i64) -> i64 {
         let new = request.new_on(host);
         let load = self.cpu_load(host) + sum(&self.coming(host), cpu_load) + sum(&new, cpu_load);
-        round(penalty * load as f64 / self.shared_cpus(host, &new) as f64)
+        rounded((penalty * load).into(), self.shared_cpus(host, &new).into())
     }
 
     /// 1000 if there are too many virtual CPUs per CPU.
-    fn penalty(&self, request: &Request<'_>, host: &Host) -> f64 {
-        let (limit, new) = (self.number("VCpuToPhysicalCpuRatio", 0.0), request.new_on(host));
-        let vcpus = (sum(&self.guests(host), milli_vcpus) + sum(&new, milli_vcpus)) as f64 / 1000.0;
-        let ratio = vcpus / self.shared_cpus(host, &new) as f64;
-        if limit > 0.0 && ratio >= limit { 1000.0 } else { 1.0 }
+    fn penalty(&self, request: &Request<'_>, host: &Host) -> i64 {
+        let new = request.new_on(host);
+        let milli = sum(&self.guests(host), milli_vcpus) + sum(&new, milli_vcpus);
+        if self.is_full(milli, self.shared_cpus(host, &new)) { 1000 } else { 1 }
+    }
+
+    /// Whether so many thousandths of virtual CPUs are too many for a host's CPUs.
+    pub fn is_full(&self, milli: i64, cpus: i64) -> bool {
+        let limit = self.millionths("VCpuToPhysicalCpuRatio", 0);
+        limit > 0 && i128::from(milli) * 1000 >= limit * i128::from(cpus)
     }
 
     fn memory_even(&self, request: &Request<'_>, hosts: &[&Host]) -> Vec<i64> {
         let most = hosts.iter().map(|host| self.schedulable(host)).max().unwrap().max(2);
-        let scale = (WORST - 1) as f64 / (most - 1) as f64;
         let left = |host: &Host| self.schedulable(host) - sum(&request.new_on(host), whole_memory);
-        hosts.iter().map(|host| WORST - round((left(host) - 1) as f64 * scale)).collect()
+        hosts
+            .iter()
+            .map(|host| WORST - rounded(i128::from(left(host) - 1) * 999, (most - 1).into()))
+            .collect()
     }
 
     /// Hosts above `HighUtilization` are the worst; of the others the more loaded ones are better.
@@ -117,7 +124,7 @@ impl World {
         if good.is_empty() {
             return vec![WORST; hosts.len()];
         }
-        let figures = stretched(good.iter().map(|host| -self.load_with(request, host, 1.0)).collect());
+        let figures = stretched(good.iter().map(|host| -self.load_with(request, host, 1)).collect());
         let mut figures = figures.into_iter();
         hosts.iter().map(|host| if over(host) { WORST } else { figures.next().unwrap() }).collect()
     }
@@ -125,14 +132,14 @@ impl World {
     /// Less memory left is better; hosts with less than `MaxFreeMemoryForOverUtilized` are worse than any.
     fn memory_power(&self, request: &Request<'_>, hosts: &[&Host]) -> Vec<i64> {
         let (low, high) = (
-            self.number("MaxFreeMemoryForOverUtilized", 0.0),
-            self.number("MinFreeMemoryForUnderUtilized", f64::MAX),
+            self.millionths("MaxFreeMemoryForOverUtilized", 0) / 1_000_000,
+            self.millionths("MinFreeMemoryForUnderUtilized", 1 << 60) / 1_000_000,
         );
-        let most = hosts.iter().map(|host| self.schedulable(host)).max().unwrap().max(1) as f64 * 1.1;
+        let most = i128::from(hosts.iter().map(|host| self.schedulable(host)).max().unwrap().max(1));
         let figure = |host: &&Host| {
-            let left = (self.schedulable(host) - sum(&request.new_on(host), whole_memory)) as f64;
-            let left = if left < low { most.min(high + low - left) } else { left };
-            (left / most * (WORST - 1) as f64) as i64 + 1
+            let left = i128::from(self.schedulable(host) - sum(&request.new_on(host), whole_memory));
+            let tenths = if left < low { (most * 11).min((high + low - left) * 10) } else { left * 10 };
+            (tenths * 999 / (most * 11)) as i64 + 1
         };
         hosts.iter().map(figure).collect()
     }
@@ -144,8 +151,9 @@ impl World {
         if !self.cluster.ha_reservation || most == 0 || !request.vms.iter().any(|vm| vm.ha) {
             return vec![0; hosts.len()];
         }
-        let part = |count: usize| round(count as f64 / most as f64 * 100.0) as f64;
-        counts.into_iter().map(|count| (part(count) / self.number("ScaleDown", 1.0)).ceil() as i64).collect()
+        let part = |count: usize| rounded(count as i128 * 100, most as i128) as u64;
+        let scale = self.number("ScaleDown", 1.0) as u64;
+        counts.into_iter().map(|count| part(count).div_ceil(scale) as i64).collect()
     }
 
     /// First the groups that a host violates, highest priority first; then VMs of positive groups there,
@@ -241,13 +249,15 @@ impl World {
 
     /// The remaining CPUs and memory, and the part of one that is wasted because the other is less.
     fn packing(&self, request: &Request<'_>, host: &Host) -> i64 {
-        let (ratio, new) = (self.number("VCpuAllocationRatio", 1.0), request.new_on(host));
-        let promised = self.promised_cpus(&[self.guests(host), new.clone()].concat());
-        let cpus = (self.cpus(host) as f64 - f64::from(host.reserved_milli_cpus) / 1000.0) * ratio;
-        let own = self.exclusive(host, &new).unwrap() as f64 * ratio;
-        let cpu = (1.0 - (promised + own) / cpus.max(0.001)).max(0.0);
-        let memory = (self.schedulable(host) - sum(&new, committed_memory)) as f64 / host.memory_mb as f64;
-        let memory = memory.max(0.0);
-        round((cpu + memory + (cpu - memory).abs()) * 100_000.0)
+        let (ratio, new) = (self.millionths("VCpuAllocationRatio", 1), request.new_on(host));
+        let promised = i128::from(self.promised_milli(&[self.guests(host), new.clone()].concat()));
+        let own = i128::from(self.exclusive(host, &new).unwrap());
+        let cpus = ratio * i128::from(self.cpus(host) * 1000 - i64::from(host.reserved_milli_cpus));
+        let all = cpus.max(1_000_000);
+        let cpu = (cpus - promised * 1_000_000 - own * 1000 * ratio).max(0);
+        let memory = i128::from(self.schedulable(host) - sum(&new, committed_memory)).max(0);
+        let whole = i128::from(host.memory_mb);
+        let left = cpu * whole + memory * all + (cpu * whole - memory * all).abs();
+        rounded(left * 100_000, all * whole)
     }
 }
