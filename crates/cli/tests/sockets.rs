@@ -25,7 +25,8 @@ fn curl_on_the_host_fetches_from_a_program_on_a_ring_port() {
         return;
     }
     let page = include_str!("../../../docs/stack.md");
-    let (_, file) = page.split_once("```toml\n").unwrap();
+    let (_, file) = page.split_once("`web.toml` is").unwrap();
+    let (_, file) = file.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
     let keeper = namespace();
     let namespace = format!("/proc/{}/ns/net", keeper.0.id());

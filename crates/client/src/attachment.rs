@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Delays in nanoseconds before a port is retried: the first one, and the largest.
-const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
+pub(crate) const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
 /// Time limit for receiving a ring once the reply has begun.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -58,6 +58,17 @@ impl Default for Attachment {
 }
 
 impl Attachment {
+    /// The attachment of a ring that was received at `now`, and that is requested with `options` when it is lost.
+    pub fn of(ring: Ring, options: RingOptions, now: u64) -> Attachment {
+        Attachment {
+            options,
+            state: State::Up(ring),
+            since: now,
+            reason: String::new(),
+            ..Attachment::default()
+        }
+    }
+
     /// The state.
     pub fn state(&self) -> &State {
         &self.state
@@ -115,7 +126,7 @@ impl Attachment {
     pub fn tend_by(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>, map: Map<'_>) {
         if matches!(self.state, State::Away) && now >= self.next {
             let options = self.options;
-            let ask = || Coming::over(connect()?, options);
+            let ask = || Coming::over(connect().map_err(RingError::Unreachable)?, options);
             match self.kept.take().map_or_else(ask, Ok) {
                 Ok(coming) => drop(self.become_as(State::Requested(coming))),
                 Err(error) => self.lose(&error, now),

@@ -6,6 +6,7 @@ use ringway_host::{HostError, Mapping, receive_with};
 use ringway_mem::Region;
 use ringway_ring::{FEATURES, Hello, RX, RingKind, RingMemory, TX, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -69,7 +70,12 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
     let (mut filled, mut descriptors) = (0, Vec::new());
     while filled < bytes.len() {
         wait_readable(socket, end)?;
-        let (count, mut new) = receive_with(socket.as_fd(), &mut bytes[filled..], Welcome::DESCRIPTORS)?;
+        let received = receive_with(socket.as_fd(), &mut bytes[filled..], Welcome::DESCRIPTORS);
+        let (count, mut new) = match received {
+            // It was closed before it read the request.
+            Err(HostError::Call { error: Errno::CONNRESET, .. }) => return Err(RingError::Closed),
+            received => received?,
+        };
         if count == 0 {
             return Err(RingError::Closed);
         }
@@ -99,7 +105,7 @@ fn wait_readable(socket: &UnixStream, end: Option<Instant>) -> Result<(), RingEr
         match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
             Ok(0) => return Err(RingError::TimedOut),
             Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -2,10 +2,12 @@
 
 use ringway_host::HostError;
 use ringway_ring::{Broken, HandshakeError, LayoutError, PushError};
+use std::fmt;
 use std::path::PathBuf;
 
-/// Why a ring can't be opened or used.
-#[derive(Debug, thiserror::Error)]
+/// Why a ring can't be opened or used. `Debug` is the same sentence as `Display`, since a `main` that returns an error
+/// prints it.
+#[derive(thiserror::Error)]
 pub enum RingError {
     /// No process listens there, or access is denied.
     #[error("{path}: {error}; is the fabric up, and does the port's `mode` permit this user?")]
@@ -15,6 +17,9 @@ pub enum RingError {
         /// The operating system's error.
         error: std::io::Error,
     },
+    /// The port can't be reached now.
+    #[error("the port can't be reached: {0}")]
+    Unreachable(std::io::Error),
     /// Ringway refuses to give a ring, for this reason.
     #[error("the ring was refused: {0}")]
     Refused(String),
@@ -22,7 +27,9 @@ pub enum RingError {
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
     /// No reply in time.
-    #[error("no answer on the ring's socket in time")]
+    #[error(
+        "no answer on the ring's socket in time; another program may have the ring: `ringway ps` shows it"
+    )]
     TimedOut,
     /// The reply has no ring descriptors.
     #[error("the answer came with {0} descriptors instead of 3")]
@@ -65,6 +72,27 @@ pub enum RingError {
     /// An error of the operating system.
     #[error("the ring's descriptors failed: {0}")]
     System(#[from] std::io::Error),
+}
+
+impl fmt::Debug for RingError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl RingError {
+    /// Whether the same may work later: the fabric is down, or another program has the ring.
+    pub(crate) fn may_pass(&self) -> bool {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, WouldBlock};
+        match self {
+            RingError::Connect { error, .. } => {
+                matches!(error.kind(), NotFound | ConnectionRefused | WouldBlock)
+            }
+            RingError::System(error) => matches!(error.kind(), BrokenPipe | ConnectionReset),
+            RingError::Refused(_) | RingError::Closed => true,
+            _ => false,
+        }
+    }
 }
 
 impl From<rustix::io::Errno> for RingError {

@@ -1,5 +1,6 @@
 //! A ring with both directions, and waiting for it.
 
+use crate::attachment::PAUSES;
 use crate::connect::{Map, RingOptions, anywhere, ask, connect, get};
 use crate::device;
 use crate::link::Link;
@@ -44,8 +45,19 @@ pub struct Ring {
 /// Where a ring comes from.
 #[derive(Debug)]
 enum Origin {
-    Socket(UnixStream),
+    /// A socket, and the port that it was connected to, if this program knows it.
+    Socket(UnixStream, Option<(PathBuf, RingOptions)>),
     Device(PathBuf, device::Registers),
+}
+
+impl Origin {
+    /// The same, of a port that this program knows.
+    fn with_port(self, port: Option<(PathBuf, RingOptions)>) -> Origin {
+        match self {
+            Origin::Socket(socket, _) => Origin::Socket(socket, port),
+            device @ Origin::Device(..) => device,
+        }
+    }
 }
 
 impl Ring {
@@ -76,26 +88,64 @@ impl Ring {
         options: RingOptions,
         timeout: Option<Duration>,
     ) -> Result<Ring, RingError> {
-        Ring::over(ask(connect(path)?, options)?, timeout, &anywhere)
+        let ring = Ring::over(ask(connect(path)?, options)?, timeout, &anywhere)?;
+        Ok(Ring { origin: ring.origin.with_port(Some((path.into(), options))), ..ring })
+    }
+
+    /// As `connect_with`, again and again after delays that grow to a second, while nobody listens or the ring is
+    /// refused, as long as another program has it.
+    fn connect_again(
+        path: &Path,
+        options: RingOptions,
+        timeout: Option<Duration>,
+    ) -> Result<Ring, RingError> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
+        let [first, most] = [PAUSES.0, PAUSES.1].map(Duration::from_nanos);
+        let mut pause = first;
+        loop {
+            match Ring::connect_with(path, options, left()) {
+                Err(error) if error.may_pass() && left() != Some(Duration::ZERO) => {}
+                tried => return tried,
+            }
+            std::thread::sleep(left().map_or(pause, |left| left.min(pause)));
+            pause = (pause * 2).min(most);
+        }
     }
 
     fn over(socket: UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
         let got = get(&socket, timeout, map)?;
         let (tx, rx) = (Tx::new(got.link.clone(), got.rings[0]), Rx::new(got.link.clone(), got.rings[1]));
         let is_second = got.rings == [RX, TX];
-        let origin = Origin::Socket(socket);
+        let origin = Origin::Socket(socket, None);
         Ok(Ring { tx, rx, link: got.link, origin, spin: Duration::ZERO, is_second })
     }
 
-    /// Waits for a pipe's new other end after [`RingError::Closed`], or opens the device again; frames in the old
-    /// memory are lost.
+    /// Another ring after [`RingError::Closed`] or [`RingError::Broken`]; frames in the old memory are lost. A pipe
+    /// waits for its new other end, a PCI device is opened again, and a program that connected to a port by its path
+    /// connects to it again, as soon as its fabric is up.
+    ///
+    /// # Errors
+    /// After `timeout`, or what can't pass: the socket is another user's, or its port has another kind.
     pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
-        let spin = self.spin;
-        let new = match self.origin {
-            Origin::Socket(socket) => Ring::over(socket, timeout, &anywhere)?,
+        let (spin, is_pipe) = (self.spin, self.kind() == RingKind::Pipe);
+        let Ring { tx, rx, link, origin, .. } = self;
+        // A port, or a PCI device, has one program at a time.
+        drop((tx, rx, link));
+        let new = match origin {
+            Origin::Socket(socket, port) => {
+                let next =
+                    if is_pipe { Ring::over(socket, timeout, &anywhere) } else { Err(RingError::Closed) };
+                match (next, port) {
+                    (Ok(ring), port) => Ring { origin: ring.origin.with_port(port), ..ring },
+                    (Err(RingError::Closed), Some((path, options))) => {
+                        Ring::connect_again(&path, options, timeout)?
+                    }
+                    (Err(error), _) => return Err(error),
+                }
+            }
             Origin::Device(path, registers) => {
-                // vfio-pci lets one program have the device.
-                drop((self.tx, self.rx, self.link, registers));
+                drop(registers);
                 Ring::open_device(&path)?
             }
         };
@@ -106,7 +156,7 @@ impl Ring {
     /// over a socket.
     pub fn another(self) -> Option<Coming> {
         match self.origin {
-            Origin::Socket(socket) => Some(Coming { socket }),
+            Origin::Socket(socket, _) => Some(Coming { socket }),
             Origin::Device(..) => None,
         }
     }
@@ -214,7 +264,7 @@ impl Ring {
     /// The socket that delivered the ring, if it came over one. It hangs up when the ring is closed.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.origin {
-            Origin::Socket(socket) => Some(socket.as_fd()),
+            Origin::Socket(socket, _) => Some(socket.as_fd()),
             Origin::Device(..) => None,
         }
     }

@@ -74,10 +74,16 @@ impl Epoll {
         Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC).named("epoll_create")?))
     }
 
-    /// Adds a descriptor, edge-triggered, reported as `key`.
+    /// Adds a descriptor, edge-triggered, reported as `key`; one that is there already is reported as `key` from now
+    /// on, and at once if it is readable.
     pub fn add_edge(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), HostError> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&self.0, fd, epoll::EventData::new_u64(key), flags).named("watching a descriptor")
+        let data = epoll::EventData::new_u64(key);
+        let added = match epoll::add(&self.0, fd, data, flags) {
+            Err(Errno::EXIST) => epoll::modify(&self.0, fd, data, flags),
+            added => added,
+        };
+        added.named("watching a descriptor")
     }
 
     /// Adds a descriptor, level-triggered, reported as `key`.

@@ -19,6 +19,7 @@ pub(crate) fn io(error: SocketError) -> Error {
         SocketError::Connection(ConnectionError::TimedOut) => ErrorKind::TimedOut,
         SocketError::Connection(ConnectionError::Unreachable) => ErrorKind::HostUnreachable,
         SocketError::Connection(ConnectionError::SourceLost) => ErrorKind::InvalidData,
+        SocketError::Connection(ConnectionError::NetworkDown) => ErrorKind::NetworkDown,
     };
     Error::new(kind, error)
 }

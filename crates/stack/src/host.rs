@@ -88,6 +88,18 @@ pub struct Host {
     /// The time, in place of the clock's.
     #[cfg(test)]
     pub(crate) virtual_now: Option<u64>,
+    /// The device's epoch whose descriptors are watched.
+    epoch: u64,
+    /// Whether the device was away then.
+    is_away: bool,
+}
+
+/// Watches the descriptors of a device.
+fn watch(epoll: &Epoll, device: &dyn Device) -> Result<(), DeviceError> {
+    for (key, descriptor) in device.descriptors().into_iter().enumerate() {
+        epoll.add_edge(descriptor, key as u64)?;
+    }
+    Ok(())
 }
 
 impl std::fmt::Debug for Host {
@@ -116,11 +128,11 @@ impl Host {
             stack.add_route(Cidr::new(any, 0), gateway, number);
         }
         let epoll = Epoll::new()?;
-        for (key, descriptor) in device.descriptors().into_iter().enumerate() {
-            epoll.add_edge(descriptor, key as u64)?;
-        }
+        watch(&epoll, &device)?;
         Ok(Host {
             stack,
+            epoch: device.epoch(),
+            is_away: false,
             device: Box::new(device),
             clock: Clock::new(),
             epoll: Arc::new(epoll),
@@ -167,11 +179,44 @@ impl Host {
     pub(crate) fn turn(&mut self, receive: bool) -> Result<bool, DeviceError> {
         self.error.take().map_or(Ok(()), Err)?;
         let now = self.now();
+        self.attend(now)?;
         let busy = receive && self.receive(now, None)?;
         let now = if busy { self.now() } else { now };
         self.stack.expire(now);
         self.send(now)?;
         Ok(busy)
+    }
+
+    /// Why the device is away, and with it the network, until it comes back by itself; `None`: it is there. A ring
+    /// is away while its fabric is down.
+    pub fn away(&self) -> Option<&str> {
+        self.device.away()
+    }
+
+    /// Lets a device that is away come back, and follows its changes.
+    fn attend(&mut self, now: u64) -> Result<(), DeviceError> {
+        self.follow(now)?;
+        if self.device.next_attempt().is_some_and(|next| next <= now) {
+            self.device.come_back(now);
+            self.follow(now)?;
+        }
+        Ok(())
+    }
+
+    /// Watches the device's new descriptors; ends connections if it went away.
+    fn follow(&mut self, now: u64) -> Result<(), DeviceError> {
+        let epoch = self.device.epoch();
+        if epoch == self.epoch {
+            return Ok(());
+        }
+        self.epoch = epoch;
+        watch(&self.epoll, &*self.device)?;
+        let is_away = self.device.away().is_some();
+        if is_away && !std::mem::replace(&mut self.is_away, is_away) {
+            self.stack.end_connections(now);
+        }
+        self.is_away = is_away;
+        Ok(())
     }
 
     /// Whether the next [`Host::read`] may receive. Returns whether it still might.
@@ -255,7 +300,8 @@ impl Host {
 
     /// When [`Host::poll`] must be called although nothing arrives.
     pub(crate) fn deadline(&self) -> Option<u64> {
-        if self.full { self.stack.next_timer() } else { self.stack.next_deadline() }
+        let own = if self.full { self.stack.next_timer() } else { self.stack.next_deadline() };
+        own.into_iter().chain(self.device.next_attempt()).min()
     }
 
     /// Prepares to sleep: the descriptor becomes readable when a frame arrives, or when there is room for
@@ -268,7 +314,7 @@ impl Host {
 
     /// As [`Host::arm`], with the time at which to wake up.
     pub(crate) fn arm_until(&mut self) -> Result<Option<u64>, DeviceError> {
-        let armed = self.device.arm(self.full)?;
+        let armed = self.device.arm(self.full)? && self.device.epoch() == self.epoch;
         Ok(armed.then(|| self.deadline().unwrap_or(u64::MAX)))
     }
 

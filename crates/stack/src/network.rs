@@ -140,6 +140,14 @@ impl Network {
         result
     }
 
+    /// Why the device is away, until it comes back by itself; `None`: it is there. See [`Host::away`].
+    pub fn away(&self) -> Option<String> {
+        let core = self.0.shared.lock();
+        let away = core.host.away().map(String::from);
+        self.0.shared.leave(core);
+        away
+    }
+
     /// Waits until everything that was sent has been acknowledged, also on closed sockets.
     ///
     /// # Errors

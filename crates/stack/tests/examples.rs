@@ -127,3 +127,30 @@ fn the_page_shows_the_http_server() {
     assert!(page.contains(code), "docs/stack.md must show examples/http.rs:\n{code}");
     assert!(code.lines().filter(|line| !line.is_empty()).count() <= 20, "it has 20 lines");
 }
+
+/// The block of the page's first project, and its program, are a project that builds beside a clone.
+#[test]
+fn the_project_of_the_page_builds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("../../docs/stack.md")).unwrap();
+    let (_, block) = page.split_once("```toml\n[package]\n").unwrap();
+    let manifest = format!("[package]\n{}", block.split_once("```").unwrap().0);
+    let path = "path = \"../ringway/crates/stack\"";
+    assert!(manifest.contains(path), "{manifest}");
+    let folder = std::env::temp_dir().join(format!("ringway-stack-project-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("src")).unwrap();
+    let own = format!("path = \"{}\"", root.display());
+    std::fs::write(folder.join("Cargo.toml"), manifest.replace(path, &own)).unwrap();
+    // The versions that this workspace has fetched.
+    std::fs::copy(root.join("../../Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    std::fs::copy(root.join("examples/http.rs"), folder.join("src/main.rs")).unwrap();
+    let target = root.join("../../target/stack-project");
+    let check = std::process::Command::new(env!("CARGO"))
+        .args(["check", "--offline", "--manifest-path"])
+        .arg(folder.join("Cargo.toml"))
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

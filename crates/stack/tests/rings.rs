@@ -2,7 +2,7 @@
 //! switch's place.
 #![allow(clippy::unwrap_used)]
 
-use ringway_client::{Ring, RingKind};
+use ringway_client::{Ring, RingError, RingKind, Wait};
 use ringway_host::Mapping;
 use ringway_mem::Span;
 use ringway_port::pipe::Pipe;
@@ -59,15 +59,21 @@ fn port(name: &str, options: RingOptions) -> (RingDevice, Port) {
     let listener = bind(name);
     let path = PathBuf::from(listener.path());
     let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
-    let (newcomer, hello) = accept(&listener);
-    let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
-    let file = program.descriptors()[0].try_clone_to_owned().unwrap();
-    let memory = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
-    let (from, to) = (Consumer::new(&memory, TX), Producer::new(&memory, RX));
-    (device.join().unwrap().unwrap(), Port { memory, from, to, program, named: 0 })
+    let port = Port::next(&listener);
+    (device.join().unwrap().unwrap(), port)
 }
 
 impl Port {
+    /// That of the next program that connects.
+    fn next(listener: &RingListener) -> Port {
+        let (newcomer, hello) = accept(listener);
+        let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
+        let file = program.descriptors()[0].try_clone_to_owned().unwrap();
+        let memory = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
+        let (from, to) = (Consumer::new(&memory, TX), Producer::new(&memory, RX));
+        Port { memory, from, to, program, named: 0 }
+    }
+
     fn signal(&self) {
         ringway_host::signal_once(self.program.descriptors()[2]);
     }
@@ -333,5 +339,107 @@ fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
             other.rx.advance(1);
         }
         other.sync().unwrap();
+    }
+}
+
+/// Carries frames between the next programs on two ports while `check` runs; then the fabric is down.
+fn fabric<R>(names: [&str; 2], check: impl FnOnce() -> R) -> R {
+    let listeners = names.map(bind);
+    let [mut first, mut second] = [0, 1].map(|at| Port::next(&listeners[at]));
+    let (stop, mut frame, mut count) = (AtomicBool::new(false), vec![0; 1 << 17], 0);
+    std::thread::scope(|scope| {
+        let ending = Ending(&stop);
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                let there = carry([&mut first, &mut second], &mut frame, &mut count, usize::MAX);
+                if !carry([&mut second, &mut first], &mut frame, &mut count, usize::MAX) && !there {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let result = check();
+        drop(ending);
+        result
+    })
+}
+
+#[test]
+fn a_network_goes_on_when_its_fabric_is_up_again() {
+    let names = ["restart-one", "restart-two"];
+    let path = |name| std::env::temp_dir().join(format!("ringway-stack-rings-{}-{name}", std::process::id()));
+    let networks = std::thread::spawn(move || {
+        [1, 2].map(|last| {
+            let path = path(names[usize::from(last) - 1]);
+            let device = loop {
+                match RingDevice::connect_with(&path, large(0)) {
+                    Ok(device) => break device,
+                    // Not bound yet.
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            Network::new(device, config(last)).unwrap()
+        })
+    });
+    let (stream, accepted, listener, client) = fabric(names, || {
+        let [client, server] = networks.join().unwrap();
+        let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
+        let stream = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        (&stream).write_all(b"before").unwrap();
+        (&accepted).read_exact(&mut [0; 6]).unwrap();
+        assert_eq!(client.away(), None);
+        (stream, accepted, listener, client)
+    });
+    // Both ends of the connection are told, also a program that waits.
+    for end in [&stream, &accepted] {
+        end.set_read_timeout(Some(BOUND)).unwrap();
+        let error = (&*end).read(&mut [0; 6]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::NetworkDown, "{error}");
+        assert_eq!(error.to_string(), "network is down");
+    }
+    assert!(client.away().is_some_and(|why| why.contains(' ')), "{:?}", client.away());
+    fabric(names, || {
+        // The listener is the same one.
+        let stream = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_read_timeout(Some(BOUND)).unwrap();
+        (&stream).write_all(&[7; 100_000]).unwrap();
+        let mut bytes = vec![0; 100_000];
+        (&accepted).read_exact(&mut bytes).unwrap();
+        assert!(bytes == [7; 100_000]);
+        assert_eq!(client.away(), None);
+    });
+}
+
+#[test]
+fn a_ring_is_renewed_when_its_fabric_is_up_again() {
+    let (listener, options) = (bind("renew"), RingOptions::default());
+    let path = PathBuf::from(listener.path());
+    let program = std::thread::spawn(move || {
+        let mut ring = Ring::connect_with(&path, options, Some(BOUND)).unwrap();
+        assert!(matches!(ring.wait(Wait::RX, Some(BOUND)), Err(RingError::Closed)));
+        // Nobody listens for a while.
+        let mut ring = ring.renew(Some(BOUND)).unwrap();
+        assert!(ring.wait(Wait::RX, Some(BOUND)).unwrap());
+        ring.rx.pop(&mut [0; 60]).unwrap().unwrap().len
+    });
+    drop((Port::next(&listener), listener));
+    let listener = bind("renew");
+    let mut port = Port::next(&listener);
+    assert!(port.to.push(&port.memory, &[7; 60], Default::default()).unwrap());
+    if port.to.publish(&port.memory) {
+        port.signal();
+    }
+    assert_eq!(program.join().unwrap(), 60);
+    // What can't pass is told at once.
+    let nowhere = std::env::temp_dir().join("ringway-no-such-port");
+    let errors = [
+        format!("{:?}", Ring::connect(&nowhere).unwrap_err()),
+        format!("{:?}", RingDevice::connect(&nowhere).unwrap_err()),
+    ];
+    for error in errors {
+        // What a `main` prints that returns it.
+        assert!(error.contains("ringway-no-such-port: No such file or directory"), "{error}");
+        assert!(error.contains("; is the fabric up, and") && !error.contains('{'), "{error}");
     }
 }

@@ -70,6 +70,7 @@ fn ended(error: ConnectionError) -> i32 {
         ConnectionError::TimedOut => libc::ETIMEDOUT,
         ConnectionError::Unreachable => libc::EHOSTUNREACH,
         ConnectionError::SourceLost => libc::EIO,
+        ConnectionError::NetworkDown => libc::ENETDOWN,
     }
 }
 

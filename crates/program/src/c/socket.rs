@@ -73,6 +73,7 @@ impl From<SocketError> for Errno {
             SocketError::Connection(ConnectionError::TimedOut) => Errno::TimedOut,
             SocketError::Connection(ConnectionError::Unreachable) => Errno::NoRoute,
             SocketError::Connection(ConnectionError::SourceLost) => Errno::Io,
+            SocketError::Connection(ConnectionError::NetworkDown) => Errno::NetworkDown,
         }
     }
 }

@@ -17,14 +17,16 @@ use ringway_frame::{Needs, Offload};
 use ringway_host::HostError;
 use ringway_mem::Span;
 use ringway_tcp::{Source, Transmit};
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
 pub(crate) const HEADERS: usize = 14 + 40 + 60;
 
-/// Why a device can't be used any more.
-#[derive(Debug, thiserror::Error)]
+/// Why a device can't be used any more. `Debug` is the same sentence as `Display`, since a `main` that returns an error
+/// prints it.
+#[derive(thiserror::Error)]
 pub enum DeviceError {
     /// The ring failed or is closed.
     #[error(transparent)]
@@ -38,6 +40,12 @@ pub enum DeviceError {
     /// The other stack of a pair was dropped.
     #[error("the other end of the pair is gone")]
     Closed,
+}
+
+impl fmt::Debug for DeviceError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
 }
 
 /// A received frame.
@@ -104,6 +112,24 @@ pub trait Device: Transmit + Send {
 
     /// The descriptors that become readable, to be watched for edges.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Counts changes of the descriptors, and of [`Device::away`].
+    fn epoch(&self) -> u64 {
+        0
+    }
+
+    /// Why the device is away, so that frames are lost, until it comes back by itself; `None`: it is there.
+    fn away(&self) -> Option<&str> {
+        None
+    }
+
+    /// Until when, in nanoseconds of [`ringway_host::Clock`], [`Device::come_back`] must be called.
+    fn next_attempt(&self) -> Option<u64> {
+        None
+    }
+
+    /// Tries to come back, if it is time, without blocking.
+    fn come_back(&mut self, _now: u64) {}
 
     /// One of the descriptors, by its number, became readable.
     fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError>;

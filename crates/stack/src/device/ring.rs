@@ -2,12 +2,15 @@
 
 use super::lending::{LEAST, Lending};
 use super::{Device, DeviceError, HEADERS, Received, StoredBytes};
+use ringway_client::attachment::{Attachment, State};
 use ringway_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
 use ringway_frame::{LARGEST, Needs, Offload};
+use ringway_host::Clock;
 use ringway_mem::Span;
 use ringway_tcp::Transmit;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 /// Longest frame that is copied as a whole.
 const SHORT: usize = 1024;
@@ -17,16 +20,25 @@ const EXTRA: u32 = 256;
 const SOCKET: usize = 1;
 
 /// A ring whose frames may lack checksums and segmentation.
+///
+/// If the ring is closed, since its fabric went down, a device that was made by [`RingDevice::connect`] connects again,
+/// after delays that grow to a second; meanwhile frames to send are lost.
 #[derive(Debug)]
 pub struct RingDevice {
-    ring: Ring,
+    attachment: Attachment,
+    /// The socket of the port; none: the ring was received otherwise, and can't be requested again.
+    path: Option<PathBuf>,
+    clock: Clock,
     /// The first bytes of the last received frame.
     head: Box<[u8]>,
     /// Buffers for bytes to send.
     lending: Lending,
     /// Bytes of streams that were copied.
     copied: u64,
+    /// What [`Device::flush`] must handle.
     error: Option<RingError>,
+    /// The request for a ring was answered, or its socket hung up.
+    is_answered: bool,
 }
 
 impl RingDevice {
@@ -49,24 +61,63 @@ impl RingDevice {
         let is_small = options.slot_size != 0 && options.slot_size < LEAST;
         let extra = if options.extra == 0 && !is_small { EXTRA } else { options.extra };
         let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
-        Ok(Ring::connect_with(path, options, None)?.into())
+        let ring = Ring::connect_with(path, options, None)?;
+        Ok(RingDevice { path: Some(path.into()), ..RingDevice::of(ring, options) })
+    }
+
+    fn of(ring: Ring, options: RingOptions) -> RingDevice {
+        let (clock, lending) = (Clock::new(), Lending::new(&ring));
+        RingDevice {
+            attachment: Attachment::of(ring, options, clock.now()),
+            path: None,
+            clock,
+            head: vec![0; SHORT].into(),
+            lending,
+            copied: 0,
+            error: None,
+            is_answered: false,
+        }
+    }
+
+    /// The ring failed: it is requested again, if that is possible.
+    fn lose(&mut self, error: RingError) -> Result<(), DeviceError> {
+        if self.path.is_none() {
+            return Err(error.into());
+        }
+        self.lending = Lending::default();
+        self.attachment.lose(&error, self.clock.now());
+        self.is_answered = false;
+        Ok(())
+    }
+
+    /// Calls the ring, if it is here.
+    fn with<T>(
+        &mut self,
+        call: impl FnOnce(&mut Ring) -> Result<T, RingError>,
+    ) -> Result<Option<T>, DeviceError> {
+        match self.attachment.ring().map(call) {
+            None => Ok(None),
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(error)) => self.lose(error).map(|()| None),
+        }
     }
 }
 
-/// A ring that was requested with `offloads`.
+/// A ring that was requested with `offloads`; when it is closed, the device is gone.
 impl From<Ring> for RingDevice {
     fn from(ring: Ring) -> RingDevice {
-        let lending = Lending::new(&ring);
-        RingDevice { ring, head: vec![0; SHORT].into(), lending, copied: 0, error: None }
+        RingDevice::of(ring, RingOptions::default())
     }
 }
 
 impl Transmit for RingDevice {
     fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
         let pieces = std::iter::once(Span::of(headers)).chain(payload.iter().copied());
-        match self.ring.tx.push_lent(pieces, offload.to_bytes()) {
+        // As on a cable that is unplugged.
+        let Some(ring) = self.attachment.ring() else { return true };
+        match ring.tx.push_lent(pieces, offload.to_bytes()) {
             Ok(true) => {
-                let lent = self.lending.pushed(&self.ring.tx, payload, self.ring.tx.head());
+                let lent = self.lending.pushed(&ring.tx, payload, ring.tx.head());
                 let len: usize = payload.iter().map(|span| span.len()).sum();
                 self.copied += (len - lent) as u64;
                 true
@@ -86,8 +137,16 @@ impl Device for RingDevice {
     }
 
     fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
-        let RingDevice { ring, head, copied, .. } = self;
-        let Some(taken) = ring.rx.take()? else { return Ok(None) };
+        let RingDevice { attachment, head, error, copied, .. } = self;
+        let Some(ring) = attachment.ring() else { return Ok(None) };
+        let taken = match ring.rx.take() {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return Ok(None),
+            Err(wrong) => {
+                *error = Some(wrong);
+                return Ok(None);
+            }
+        };
         let mut pieces = taken.pieces;
         let first = pieces.first().copied().unwrap_or(Span::empty());
         // A short frame is copied as a whole, since that is faster than to treat its parts one by one.
@@ -104,7 +163,8 @@ impl Device for RingDevice {
     }
 
     fn store(&mut self, bytes: &[u8]) -> Option<StoredBytes> {
-        let stored = self.lending.store(&mut self.ring.tx, bytes).unwrap_or_else(|error| {
+        let ring = self.attachment.ring()?;
+        let stored = self.lending.store(&mut ring.tx, bytes).unwrap_or_else(|error| {
             self.error = Some(error);
             None
         });
@@ -118,26 +178,65 @@ impl Device for RingDevice {
 
     fn flush(&mut self) -> Result<(), DeviceError> {
         if let Some(error) = self.error.take() {
-            return Err(error.into());
+            return self.lose(error);
         }
-        Ok(self.ring.sync()?)
+        self.with(Ring::sync).map(drop)
     }
 
     fn arm(&mut self, room: bool) -> Result<bool, DeviceError> {
-        let slots = (FRAGMENTS as u32).min(self.ring.tx.slots() / 2);
-        Ok(self.ring.arm(Wait { rx: 1, tx: if room { slots } else { 0 } })?)
+        let armed = self.with(|ring| {
+            let slots = (FRAGMENTS as u32).min(ring.tx.slots() / 2);
+            ring.arm(Wait { rx: 1, tx: if room { slots } else { 0 } })
+        })?;
+        Ok(armed.unwrap_or(true))
     }
 
     fn disarm(&mut self) {
-        self.ring.disarm(Wait { rx: 1, tx: 1 });
+        if let Some(ring) = self.attachment.ring() {
+            ring.disarm(Wait { rx: 1, tx: 1 });
+        }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        [self.ring.as_fd()].into_iter().chain(self.ring.socket()).collect()
+        self.attachment.descriptors()
     }
 
     fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError> {
-        // The socket is readable only when the ring is closed or replaced.
-        if descriptor == SOCKET { Err(RingError::Closed.into()) } else { Ok(()) }
+        match self.attachment.state() {
+            State::Away => Ok(()),
+            State::Requested(_) => {
+                self.is_answered = true;
+                Ok(())
+            }
+            // The socket is readable only when the ring is closed or replaced.
+            State::Up(_) if descriptor == SOCKET => self.lose(RingError::Closed),
+            State::Up(_) => Ok(()),
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.attachment.epoch()
+    }
+
+    fn away(&self) -> Option<&str> {
+        let is_up = matches!(self.attachment.state(), State::Up(_));
+        (!is_up).then(|| self.attachment.reason())
+    }
+
+    fn next_attempt(&self) -> Option<u64> {
+        match self.attachment.state() {
+            State::Away => Some(self.attachment.next()),
+            State::Requested(_) if self.is_answered => Some(0),
+            State::Requested(_) | State::Up(_) => None,
+        }
+    }
+
+    fn come_back(&mut self, now: u64) {
+        let Some(path) = &self.path else { return };
+        self.is_answered = false;
+        self.attachment.tend(now, || UnixStream::connect(path));
+        if let Some(ring) = self.attachment.ring() {
+            self.lending = Lending::new(ring);
+        }
     }
 }

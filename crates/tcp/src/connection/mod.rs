@@ -91,6 +91,9 @@ pub enum ConnectionError {
     /// Bytes that were to be sent without a copy are gone; see [`Source::is_lost`].
     #[error("the bytes to send are gone")]
     SourceLost,
+    /// The interface went away, with what was sent over it; see [`crate::Stack::end_connections`].
+    #[error("network is down")]
+    NetworkDown,
 }
 
 /// What a call needs besides the connection.

@@ -45,10 +45,16 @@ impl Cidr {
     }
 }
 
-/// A text is not an address with a prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// A text is not an address with a prefix. `Debug` is the same sentence, which a `main` that returns it prints.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an address with a prefix is needed, such as 10.0.0.2/24 or fd00::2/64")]
 pub struct CidrError;
+
+impl core::fmt::Debug for CidrError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, out)
+    }
+}
 
 impl core::str::FromStr for Cidr {
     type Err = CidrError;
@@ -56,7 +62,9 @@ impl core::str::FromStr for Cidr {
     fn from_str(text: &str) -> Result<Cidr, CidrError> {
         let (address, prefix) = text.split_once('/').ok_or(CidrError)?;
         let address: IpAddr = address.parse().map_err(|_| CidrError)?;
-        let prefix: u8 = prefix.parse().map_err(|_| CidrError)?;
+        // `u8` would accept a sign and leading zeros.
+        let is_plain = prefix == "0" || prefix.starts_with(|first: char| ('1'..='9').contains(&first));
+        let prefix: u8 = prefix.parse().ok().filter(|_| is_plain).ok_or(CidrError)?;
         if prefix > if address.is_ipv4() { 32 } else { 128 } {
             Err(CidrError)
         } else {
@@ -105,6 +113,19 @@ impl Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_have_one_form() {
+        for good in ["10.0.0.2/24", "10.0.0.2/0", "fd00::2/128"] {
+            assert!(good.parse::<Cidr>().is_ok(), "{good}");
+        }
+        for wrong in
+            ["010.0.0.2/24", "10.0.0.2/024", "10.0.0.2/+24", "10.0.0.2/33", "10.0.0.2", "fd00::2/129", "/"]
+        {
+            let error = wrong.parse::<Cidr>().unwrap_err();
+            assert!(alloc::format!("{error:?}").contains("such as 10.0.0.2/24"), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_longest_prefix_wins() {

@@ -494,6 +494,20 @@ impl Stack {
         });
     }
 
+    /// Ends all connections to other hosts with [`ConnectionError::NetworkDown`]: the device went away, and memory of
+    /// its own with bytes to send. Listeners and UDP sockets stay.
+    pub fn end_connections(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        for index in 0..self.slots.len() as u32 {
+            let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { continue };
+            let peer = connection.tuple.remote.ip();
+            let is_looped = peer.is_loopback() || self.interfaces.iter().any(|interface| interface.has(peer));
+            if !is_looped {
+                self.with(index, |connection, _| connection.end_with(Some(ConnectionError::NetworkDown)));
+            }
+        }
+    }
+
     /// The next socket that became ready, and for what. Each change is told once.
     pub fn next_event(&mut self) -> Option<(SocketId, Readiness)> {
         while let Some(index) = self.events.pop_front() {
