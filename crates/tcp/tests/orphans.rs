@@ -91,3 +91,27 @@ fn connections_in_time_wait_end_first() {
         assert_eq!(network.hosts[0].error(client), Ok(None));
     }
 }
+
+#[test]
+fn peers_that_no_program_accepts_keep_as_many_connections_as_the_backlog() {
+    const BACKLOG: usize = 4;
+    let mut network = Network::new(&settings(), Line { delay: MS, ..Line::default() }, 1);
+    let address = "10.0.0.2:80".parse().unwrap();
+    let listener = network.hosts[1].listen(address, BACKLOG).unwrap();
+    for _ in 0..CONNECTIONS {
+        let now = network.now;
+        let client = network.hosts[0].connect(now, address).unwrap();
+        network.run(now + 10 * MS);
+        // More than one segment, so that it has memory.
+        let now = network.now;
+        fill(&mut network.hosts[0], now, client, 0, LEN);
+        network.run(now + 10 * MS);
+    }
+    assert!(network.hosts[1].statistics().listen_overflows > 0);
+    assert!(network.hosts[1].memory() <= BACKLOG * (16 << 10), "{} bytes", network.hosts[1].memory());
+    // Nobody accepts: the clients' SYNs are given up, and what the server keeps stays the same.
+    let until = network.now + 300 * SECOND;
+    network.run(until);
+    let accepted = std::iter::from_fn(|| network.hosts[1].accept(listener).ok()).count();
+    assert_eq!(accepted, BACKLOG);
+}

@@ -28,6 +28,7 @@ pub fn settings() -> Settings {
         tcp_synack_retries: number("tcp_synack_retries").unwrap_or(base.tcp_synack_retries),
         tcp_retries1: number("tcp_retries1").unwrap_or(base.tcp_retries1),
         tcp_retries2: number("tcp_retries2").unwrap_or(base.tcp_retries2),
+        tcp_orphan_retries: number("tcp_orphan_retries").unwrap_or(base.tcp_orphan_retries),
         tcp_mtu_probing: number("tcp_mtu_probing").unwrap_or(base.tcp_mtu_probing),
         tcp_base_mss: number("tcp_base_mss").unwrap_or(base.tcp_base_mss),
         tcp_mtu_probe_floor: number("tcp_mtu_probe_floor").unwrap_or(base.tcp_mtu_probe_floor),
