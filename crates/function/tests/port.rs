@@ -139,7 +139,7 @@ fn without_a_port_packets_are_dropped_and_counted() {
     let path = std::env::temp_dir().join(format!("ringway-port-{}-none", std::process::id()));
     let text = format!("InfiniteSource(LIMIT 10, STOP true) -> to :: ToPort({});", path.display());
     let (status, stdout, _) = run(text, "to.count to.drop_counts to.state").join().unwrap();
-    assert_eq!(status, 0);
+    assert_eq!(status, 1, "all packets were lost");
     assert!(stdout.contains("to.count:\n0\n") && stdout.contains("away 10\n"), "{stdout}");
     assert!(stdout.contains("to.state:\naway: "), "{stdout}");
 }
