@@ -197,6 +197,52 @@ fn a_function_that_can_not_move_goes_on_where_it_is() {
     assert!(status == 422 && answer.contains("the function's description"), "{answer}");
 }
 
+/// What arrives is checked as what is created, and no file is opened for it.
+#[test]
+fn a_departure_that_was_changed_is_refused_with_the_messages_of_a_create() {
+    if !isolations().contains(&"vm") {
+        return;
+    }
+    let here = Lab::new("changed-here", &fabric(&["one"], &mirror("one", "")));
+    let there = Lab::new("changed-there", &fabric(&["one"], ""));
+    [&here, &there].iter().for_each(|lab| _ = lab.ok(&["up", "lab.toml", "--detach"]));
+    until("it runs", || is_running(&here, "one"));
+    let (_, departure) = answer(ask(&here, "POST", "/v1/functions/one/depart", &serde_json::Value::Null));
+    let departure: serde_json::Value = serde_json::from_str(&departure).unwrap();
+    let arrive = |key: &str, value: serde_json::Value| {
+        let mut changed = departure.clone();
+        let mut function: serde_json::Value =
+            serde_json::from_str(departure["function"].as_str().unwrap()).unwrap();
+        match function.get(key) {
+            Some(_) => function[key] = value,
+            None => changed[key] = value,
+        }
+        changed["function"] = function.to_string().into();
+        let (status, text) = answer(ask(&there, "POST", "/v1/arrivals", &changed));
+        assert_eq!(status, 422, "{key}: {text}");
+        text
+    };
+    for (key, value, why) in [
+        ("burst", serde_json::json!(0), "a burst of 0; use a value from 1 to 64"),
+        ("parameters", serde_json::json!([["a b", ""]]), "can't be a parameter"),
+        ("devices", serde_json::json!([["eth0", "two"]]), "is none of the function's ports"),
+        ("core", serde_json::json!(60_000), "there is no core 60000"),
+        ("memory", serde_json::json!(0), "0 bytes of memory; use a value from"),
+        ("memory", serde_json::json!(1u64 << 60), "1152921504606846976 bytes of memory; use a value from"),
+        ("memory", serde_json::json!(96u64 << 20), "and its description says 100663296"),
+        ("isolation", serde_json::json!("process"), "is not in a VM"),
+        ("inode", serde_json::json!(1), "it no longer waits there to move"),
+        ("descriptor", serde_json::json!(0), "is not memory"),
+        ("process", serde_json::json!(999_999_999), "the function's memory"),
+    ] {
+        let text = arrive(key, value);
+        assert!(text.contains(why), "{key}: {text}");
+    }
+    assert!(there.json(&["function", "list"]).as_array().unwrap().is_empty());
+    here.ok(&["function", "resume", "one"]);
+    exchange(&mut program(&here, "one"));
+}
+
 #[test]
 fn a_process_waits_for_the_next_function_in_a_vm_and_goes_with_the_last() {
     if !isolations().contains(&"vm") {

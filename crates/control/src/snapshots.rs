@@ -80,8 +80,7 @@ impl Snapshots {
         if name.is_some() && self.0.len() >= MOST {
             return Err(SnapshotError::Many);
         }
-        // A machine has whole pages.
-        let size = usize::try_from(function.memory / 4096 * 4096).unwrap_or(usize::MAX);
+        let size = usize::try_from(memory_size(function)).unwrap_or(usize::MAX);
         memfd("snapshot", size)
             .map_err(|error| SnapshotError::Failed(function.name.clone(), error.to_string()))
     }
@@ -112,6 +111,11 @@ impl Snapshots {
         };
         self.0.iter().map(view).collect()
     }
+}
+
+/// Bytes of a function's memory in a snapshot: a machine has whole pages.
+pub fn memory_size(function: &Function) -> u64 {
+    function.memory / 4096 * 4096
 }
 
 /// A clone's function.

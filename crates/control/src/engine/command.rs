@@ -11,10 +11,10 @@ use crate::function::request;
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
 use crate::kinds;
-use crate::snapshots::SnapshotError;
+use crate::snapshots::{SnapshotError, Taken};
 use ringway_fabric::proto::{Reply, Request};
 use ringway_guests::Guest;
-use ringway_spec::Port;
+use ringway_spec::{Function, Port};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -269,18 +269,24 @@ impl Engine {
     }
 
     fn arrive(&mut self, departure: Departure, answer: Answer<()>) {
-        let (function, taken) = match Functions::arriving(departure) {
+        let (function, taken) = match self.arriving(departure) {
             Ok(arriving) => arriving,
             Err(wrong) => return drop(answer.send(Err(Failure::Wrong(trouble(wrong))))),
         };
-        let wrong = request::check_new(&function.name, &function.ports, &self.fabric);
-        if !wrong.is_empty() {
-            return drop(answer.send(Err(Failure::Wrong(trouble(wrong.join("\n"))))));
-        }
         let folder = self.run.functions();
         if self.functions.arrive(taken, &function, &self.fabric, &folder, answer) {
             self.fabric.functions.push(function);
         }
+    }
+
+    /// Checks a function that arrives, before its memory is looked for.
+    fn arriving(&self, departure: Departure) -> Result<(Function, Arc<Taken>), String> {
+        let function = Functions::described(&departure)?;
+        let wrong = request::check_function(&function, &self.fabric, &self.host);
+        if !wrong.is_empty() {
+            return Err(wrong.join("\n"));
+        }
+        Functions::arriving(departure, &function).map(|taken| (function, taken))
     }
 
     fn destroy_function(&mut self, name: &str) -> Result<(), Failure> {

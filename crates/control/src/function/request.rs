@@ -43,66 +43,67 @@ fn check_name(name: &str, fabric: &Fabric, wrong: &mut Vec<String>) {
 /// # Errors
 /// All errors except those of the configuration.
 pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function, Vec<String>> {
-    let mut wrong = Vec::new();
     let NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst } = new;
-    check_count(fabric, &mut wrong);
-    check_name(&name, fabric, &mut wrong);
     let isolation = isolation.unwrap_or(Isolation::default().name().into());
     let known = Isolation::ALL.iter().find(|(name, _)| *name == isolation);
-    if known.is_none() {
-        let list = either(Isolation::ALL.iter().map(|(name, _)| *name));
-        wrong.push(format!("there is no isolation \"{}\"; use {list}", isolation.escape_debug()));
-    }
-    check_ports(&ports, fabric, &mut wrong);
-    for (device, _) in devices.iter().filter(|(_, port)| !ports.contains(port)) {
-        let list = either(ports.iter().map(|port| &**port));
-        wrong.push(format!("device {} is none of the function's ports; use {list}", device.escape_debug()));
-    }
-    for parameter in parameters.keys().filter(|parameter| !good_parameter(parameter)) {
-        let shown = parameter.escape_debug();
-        wrong.push(format!("\"{shown}\" can't be a parameter; use letters, digits and `_`"));
-    }
-    let memory = memory.unwrap_or(MEMORY);
-    if !MEMORY_RANGE.contains(&memory) {
-        let [least, most] = [*MEMORY_RANGE.start(), *MEMORY_RANGE.end()].map(units::show_size);
-        wrong.push(format!("{memory} bytes of memory; use a value from {least} to {most}"));
-    }
-    let isolation = known.map(|(_, isolation)| *isolation).unwrap_or_default();
-    if isolation == Isolation::Vm && memory > VM_MEMORY {
-        let most = units::show_size(VM_MEMORY);
-        wrong.push(format!("{memory} bytes of memory; a function in a VM has up to {most}"));
-    }
-    let burst = burst.map_or(*BURSTS.end(), u64::from);
-    if !BURSTS.contains(&burst) {
-        wrong.push(format!("a burst of {burst}; use a value from {} to {}", BURSTS.start(), BURSTS.end()));
-    }
-    if let Some(core) = core.filter(|core| !host.cores.contains(core)) {
-        wrong.push(format!("there is no core {core} that we may run on; leave it out"));
-    }
-    if core.is_some() && known.is_some_and(|(_, isolation)| *isolation == Isolation::Worker) {
-        wrong.push("a function with isolation \"worker\" has its worker's core; leave the core out".into());
-    }
-    if !wrong.is_empty() {
-        return Err(wrong);
-    }
-    Ok(Function {
+    let function = Function {
         name,
         configuration: Configuration { file: None, text: configuration },
         program: None,
-        isolation,
+        isolation: known.map(|(_, isolation)| *isolation).unwrap_or_default(),
         fallback: false,
         parameters: parameters.into_iter().collect(),
         ports,
         chained: false,
         devices: devices.into_iter().collect(),
-        memory,
+        memory: memory.unwrap_or(MEMORY),
         core,
-        burst: burst as u32,
+        burst: burst.unwrap_or(*BURSTS.end() as u32),
         start: true,
         first_frame: false,
         idle: 0,
         instance: None,
-    })
+    };
+    let mut wrong = check_function(&function, fabric, host);
+    if known.is_none() {
+        let list = either(Isolation::ALL.iter().map(|(name, _)| *name));
+        wrong.push(format!("there is no isolation \"{}\"; use {list}", isolation.escape_debug()));
+    }
+    if wrong.is_empty() { Ok(function) } else { Err(wrong) }
+}
+
+/// All errors of a function that would be added at run time, except those of its configuration: one that is created,
+/// and one that arrives from another fabric.
+pub fn check_function(function: &Function, fabric: &Fabric, host: &Host) -> Vec<String> {
+    let mut wrong = check_new(&function.name, &function.ports, fabric);
+    let ports = &function.ports;
+    for (device, _) in function.devices.iter().filter(|(_, port)| !ports.contains(port)) {
+        let list = either(ports.iter().map(|port| &**port));
+        wrong.push(format!("device {} is none of the function's ports; use {list}", device.escape_debug()));
+    }
+    for (parameter, _) in function.parameters.iter().filter(|(parameter, _)| !good_parameter(parameter)) {
+        let shown = parameter.escape_debug();
+        wrong.push(format!("\"{shown}\" can't be a parameter; use letters, digits and `_`"));
+    }
+    let (memory, burst) = (function.memory, u64::from(function.burst));
+    if !MEMORY_RANGE.contains(&memory) {
+        let [least, most] = [*MEMORY_RANGE.start(), *MEMORY_RANGE.end()].map(units::show_size);
+        wrong.push(format!("{memory} bytes of memory; use a value from {least} to {most}"));
+    }
+    if function.isolation == Isolation::Vm && memory > VM_MEMORY {
+        let most = units::show_size(VM_MEMORY);
+        wrong.push(format!("{memory} bytes of memory; a function in a VM has up to {most}"));
+    }
+    if !BURSTS.contains(&burst) {
+        wrong.push(format!("a burst of {burst}; use a value from {} to {}", BURSTS.start(), BURSTS.end()));
+    }
+    if let Some(core) = function.core.filter(|core| !host.cores.contains(core)) {
+        wrong.push(format!("there is no core {core} that we may run on; leave it out"));
+    }
+    if function.core.is_some() && function.isolation == Isolation::Worker {
+        wrong.push("a function with isolation \"worker\" has its worker's core; leave the core out".into());
+    }
+    wrong
 }
 
 /// Checks that each port is a ring that nothing else of the fabric uses.
@@ -185,5 +186,9 @@ mod tests {
             new.devices.insert("eth0".into(), "b".into());
         });
         assert_eq!(all.lines().count(), 6, "{all}");
+        for (memory, burst) in [(0, 64), (1 << 60, 64), (64 << 20, 0)] {
+            let wrong = messages(|new| (new.memory, new.burst) = (Some(memory), Some(burst)));
+            assert!(wrong.contains("; use a value from "), "{memory} {burst}: {wrong}");
+        }
     }
 }

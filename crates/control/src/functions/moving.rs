@@ -4,11 +4,10 @@ use super::{FunctionError, Functions, Life, Photo, Then};
 use crate::api::Departure;
 use crate::engine::Answer;
 use crate::file::Fabric;
-use crate::snapshots::{SnapshotError, Taken};
-use ringway_host::is_sealed;
-use ringway_spec::{Function, Isolation};
-use std::fs::OpenOptions;
-use std::os::fd::{AsRawFd, OwnedFd};
+use crate::snapshots::{SnapshotError, Taken, memory_size};
+use ringway_host::{is_sealed, memory_of};
+use ringway_spec::{Function, Isolation, printable};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -98,27 +97,42 @@ impl Functions {
         }
     }
 
-    /// The function that arrives from another fabric, and how it goes on.
-    pub fn arriving(departure: Departure) -> Result<(Function, Arc<Taken>), String> {
-        let Departure { function, state, process, descriptor, inode, .. } = departure;
-        let function: Function = serde_json::from_str(&function)
+    /// The function that a departure describes. The caller checks it as it checks one that is created.
+    pub fn described(departure: &Departure) -> Result<Function, String> {
+        let function: Function = serde_json::from_str(&departure.function)
             .map_err(|error| format!("the function's description: {error}"))?;
-        // Both fabrics are on this host, and the memory is not copied again.
-        let path = format!("/proc/{process}/fd/{descriptor}");
-        let memory = OpenOptions::new().read(true).write(true).open(&path);
-        let memory =
-            OwnedFd::from(memory.map_err(|error| format!("the function's memory, {path}: {error}"))?);
-        let is_it = rustix::fs::fstat(&memory).is_ok_and(|stat| stat.st_ino == inode);
-        if !is_it || !is_sealed(&memory) {
-            return Err(format!("{path} is not the function's memory: it no longer waits there to move"));
+        let [name, other] = [&departure.name, &function.name].map(|name| printable(name));
+        if name != other {
+            return Err(format!("the departure of \"{name}\" describes function \"{other}\""));
         }
-        if function.isolation != Isolation::Vm {
-            return Err(format!("{} is not in a VM", function.name));
+        if function.isolation != Isolation::Vm || function.program.is_some() {
+            let what = if function.program.is_some() { "is a program" } else { "is not in a VM" };
+            return Err(format!("{name} {what}; only functions in a VM with a configuration move"));
         }
-        let function =
-            Function { start: true, first_frame: false, idle: 0, chained: false, instance: None, ..function };
-        let taken = Taken { function: function.clone(), state, memory, moved: true };
-        Ok((function, Arc::new(taken)))
+        Ok(Function { start: true, first_frame: false, idle: 0, chained: false, instance: None, ..function })
+    }
+
+    /// How a function goes on that arrives from another fabric of this host. Its memory is not copied again.
+    ///
+    /// Attack: a departure whose memory is another's, or not as large as its description says.
+    pub fn arriving(departure: Departure, function: &Function) -> Result<Arc<Taken>, String> {
+        let Departure { state, process, descriptor, inode, .. } = departure;
+        let failed = |error: &dyn std::fmt::Display| format!("the function's memory: {error}");
+        let memory = memory_of(process, descriptor).map_err(|error| failed(&error))?;
+        let seen = rustix::fs::fstat(&memory).map_err(|error| failed(&error))?;
+        if seen.st_ino != inode || !is_sealed(&memory) {
+            return Err(format!(
+                "descriptor {descriptor} of process {process} is not the function's memory: it no longer waits \
+                 there to move"
+            ));
+        }
+        let (size, expected) = (seen.st_size.cast_unsigned(), memory_size(function));
+        if size != expected {
+            return Err(format!(
+                "the function's memory has {size} bytes, and its description says {expected}"
+            ));
+        }
+        Ok(Arc::new(Taken { function: function.clone(), state, memory, moved: true }))
     }
 
     /// Adds and starts a function that arrives as [`Functions::create`] does.
