@@ -15,7 +15,7 @@ use crate::function::{FunctionMessage, Start, handlers, image_of};
 use crate::snapshots::{SnapshotError, Snapshots, Taken, function_of};
 use ringway_fabric::proto::FunctionReport;
 use ringway_host::{SocketFile, SocketRights};
-use ringway_spec::{Configuration, Function, Isolation};
+use ringway_spec::{Configuration, Function, Isolation, printable_lines};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
@@ -338,6 +338,7 @@ impl Functions {
     fn abandon(&mut self, name: &str, reason: String) -> Option<String> {
         let answer = self.records.get_mut(name)?.awaited.take()?;
         let _ = self.remove(name);
+        let reason = printable_lines(&reason).into_owned();
         let _ = answer.send(Err(FunctionError::Stillborn(name.into(), reason).into()));
         Some(name.into())
     }

@@ -8,7 +8,7 @@ use crate::pages;
 use ringway_guests::{Guest, Interface, Lease, Runner, Spec, fetching, last_line};
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
-use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port};
+use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port, printable};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -346,7 +346,7 @@ fn view(name: &str, record: &Record) -> GuestView {
         pid: pid.unsigned_abs(),
         ports: record.ports.clone(),
         console,
-        reason: reason.unwrap_or_else(|| record.reason.clone()),
+        reason: printable(&reason.unwrap_or_else(|| record.reason.clone())).into_owned(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Drawings as SVG: boxes with up to three lines of text, and lines between them.
 
+use ringway_spec::printable;
 use std::fmt::Write;
 
 /// Width and height of a box.
@@ -88,16 +89,15 @@ impl Drawing {
     }
 }
 
-/// A text without the characters that have a meaning in XML.
+/// A text without the characters that have a meaning in XML, or act on the text around them.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
-    for letter in text.chars() {
+    for letter in printable(text).chars() {
         match letter {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '"' => out.push_str("&quot;"),
-            letter if letter.is_control() => out.push(' '),
             letter => out.push(letter),
         }
     }
@@ -129,7 +129,8 @@ mod tests {
 
     #[test]
     fn texts_are_escaped_and_shortened() {
-        assert_eq!(escaped("<a & \"b\">\n"), "&lt;a &amp; &quot;b&quot;&gt; ");
+        assert_eq!(escaped("<a & \"b\">\n"), "&lt;a &amp; &quot;b&quot;&gt;\\n");
+        assert_eq!(escaped("\u{202e}</text><script>"), "\\u{202e}&lt;/text&gt;&lt;script&gt;");
         assert_eq!(short(&"x".repeat(200)).chars().count(), LETTERS + 1);
         assert_eq!(short("wall"), "wall");
     }

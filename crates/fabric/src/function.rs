@@ -370,9 +370,8 @@ impl Console for Log {
                 tracing::warn!(function = self.function, "{suppressed} more messages suppressed");
             }
             // Attack: frames of 64 KB, printed as a whole.
-            let line = line.chars().take(LETTERS);
-            let line: String = line.map(|c| if c.is_control() { ' ' } else { c }).collect();
-            tracing::info!(function = self.function, "{line}");
+            let line: String = line.chars().take(LETTERS).collect();
+            tracing::info!(function = self.function, "{}", ringway_spec::printable(&line));
         }
     }
 

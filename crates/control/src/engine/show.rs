@@ -8,7 +8,7 @@ use crate::data::PageError;
 use crate::kinds;
 use ringway_fabric::proto::{PortState, Reply, Request, State};
 use ringway_frame::{Counters, Reason};
-use ringway_spec::{Chain, Port, Switch, To};
+use ringway_spec::{Chain, Port, Switch, To, printable};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ impl Engine {
             },
             worker,
             detail,
-            reason: live.map(|live| live.reason.clone()).unwrap_or_default(),
+            reason: live.map(|live| printable(&live.reason).into_owned()).unwrap_or_default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Copies the output of a function's process to the log, at a limited rate.
 
 use ringway_fabric::LogLimit;
+use ringway_spec::printable;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub fn log(name: &str, output: impl Read) -> Vec<String> {
             Ok(0) | Err(_) => break,
         }
         let text = String::from_utf8_lossy(&bytes);
-        let line: String = text.trim_end().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line = printable(text.trim_end()).into_owned();
         if let Some(suppressed) = limit.take(Instant::now()) {
             say(suppressed);
             tracing::info!(function = name, "{line}");

@@ -2,7 +2,7 @@
 
 use super::{FunctionError, Functions, Life, Record};
 use crate::api::FunctionView;
-use ringway_spec::Isolation;
+use ringway_spec::{Isolation, printable};
 
 /// Whether frames for a function that starts with them must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
         reason: match &*record.reason {
             "" if !record.fallback.is_empty() => format!("a process instead of a VM: {}", record.fallback),
             "" => record.past.clone(),
-            reason => reason.into(),
+            reason => printable(reason).into_owned(),
         },
     }
 }

@@ -1,6 +1,7 @@
 //! Validation of objects when they are added, so that other code can rely on their values.
 
 use crate::expression::FIGURES;
+use ringway_spec::printable;
 use std::collections::BTreeSet;
 
 use super::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm};
@@ -43,7 +44,8 @@ impl Check<'_> {
     fn name(&self, what: &str, name: &str) -> Result<(), Wrong> {
         let good = !name.is_empty()
             && name.len() <= NAME
-            && name.chars().all(|c| !c.is_control() && c != '/' && !c.is_whitespace());
+            && printable(name) == name
+            && name.chars().all(|c| c != '/' && !c.is_whitespace());
         self.that(good, || format!("`{what}` can't be a name; 1 to {NAME} characters, no space and no `/`"))
     }
 
