@@ -1,10 +1,10 @@
 //! The run directory of a fabric: its API socket, its lock, its ports' sockets, its guests' files.
 
-use ringway_host::peer;
+use ringway_host::{OwnFile, open_own, peer};
 use rustix::fs::FlockOperation;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -114,9 +114,6 @@ fn fabrics(base: &Path, are_meant: impl Fn(io::Result<UnixStream>) -> bool) -> V
     names
 }
 
-/// Attack: a symbolic link in place of the lock, to a file that must not be written.
-const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-
 /// Whether an open file is the one at a path.
 fn is_at(file: &File, path: &Path) -> bool {
     let inode = |seen: std::fs::Metadata| (seen.dev(), seen.ino());
@@ -162,9 +159,8 @@ impl RunDir {
         check_owner(path, &[rustix::process::geteuid().as_raw(), 0])?;
         let lock = path.join("lock");
         loop {
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).create(true).truncate(false).mode(0o644);
-            let mut file = options.custom_flags(NOFOLLOW).open(&lock).map_err(system)?;
+            let mut file = open_own(&lock, OwnFile::Keep, 0o644)
+                .map_err(|error| RunDirError::System { path: lock.clone(), error })?;
             if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
                 let mut pid = String::new();
                 // The process ID is only used in the message.

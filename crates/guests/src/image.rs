@@ -1,7 +1,7 @@
 //! A guest's boot files: a kernel with its network modules, and an initial file system made of this host's
 //! programs.
 use crate::fetch::{self, quiet};
-use ringway_host::read_file;
+use ringway_host::{OwnFile, check_own_folder, open_own, read_file};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -98,8 +98,10 @@ fn fetched_once(folder: &Path, fetch: impl FnOnce(&Path) -> Result<(), Error>) -
     let (lock, fresh) = (folder.with_extension("lock"), folder.with_extension("new"));
     if let Some(above) = folder.parent() {
         fs::create_dir_all(above).map_err(file(above))?;
+        // Attack: another user's folder, such as in /tmp if there is no home.
+        check_own_folder(above).map_err(file(above))?;
     }
-    let held = fs::File::create(&lock).map_err(file(&lock))?;
+    let held = open_own(&lock, OwnFile::Keep, 0o644).map_err(file(&lock))?;
     fetch::lock(&held).map_err(file(&lock))?;
     if kernel_under(folder, &[]).is_some() {
         return Ok(());

@@ -1,7 +1,8 @@
 //! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
 use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
+use ringway_host::{OwnFile, open_own, read_whole};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -313,7 +314,8 @@ fn kvm_works(program: &Path, folder: &Path) -> bool {
         let works = probe(program, folder).unwrap_or(false);
         // If the result can't be stored, it is determined again.
         let _ = std::fs::create_dir_all(image::cache());
-        let _ = std::fs::write(kept(), if works { "works" } else { "does not work" });
+        let answer: &[u8] = if works { b"works" } else { b"does not work" };
+        let _ = open_own(&kept(), OwnFile::Rewrite, 0o644).and_then(|mut file| file.write_all(answer));
         works
     })
 }
@@ -326,7 +328,8 @@ fn kept() -> PathBuf {
 
 /// Whether KVM can run a kernel here, if a guest has tested it since the host's boot.
 pub fn kvm_known() -> Option<bool> {
-    Some(std::fs::read_to_string(kept()).ok()? == "works")
+    let file = open_own(&kept(), OwnFile::Read, 0).ok()?;
+    Some(read_whole(file, 64).ok()? == b"works")
 }
 
 /// Boots our kernel under KVM; its first process reports success and stops.

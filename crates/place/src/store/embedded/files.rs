@@ -37,20 +37,30 @@ pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
 }
 
 /// Opens a file with permissions for its owner only: names and locations are confidential.
-pub(super) fn private(path: &Path, create: bool) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(create).truncate(false).mode(0o600).open(path)?;
-    // An existing file may have other permissions.
+pub(super) fn private(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    // It may have other permissions.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
+}
+
+/// Makes a file with the same permissions, in place of one that was left there.
+///
+/// Attack: a link of that name to another file, in a folder where others can write. It is removed, or the new file is
+/// refused; it is never followed.
+fn fresh(path: &Path) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Replaces a file atomically.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let new = beside(path, ".new");
     let written = (|| {
-        let file = private(&new, true)?;
-        file.set_len(0)?;
+        let file = fresh(&new)?;
         write(&file)?;
         file.sync_all()?;
         std::fs::rename(&new, path)
@@ -195,7 +205,7 @@ pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
     let failed = io_error(&log);
     let end = Instant::now() + PATIENCE;
     loop {
-        let file = match private(&log, false) {
+        let file = match private(&log) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(&failed)?,
         };
@@ -230,8 +240,7 @@ pub(super) fn make(path: &Path, half: usize, holds: Option<Batch>) -> Result<(),
     let base = holds.is_some().into();
     let new = beside(path, ".new");
     let failed = io_error(path);
-    let _ = std::fs::remove_file(&new);
-    drop(private(&new, true).map_err(&failed)?);
+    drop(fresh(&new).map_err(&failed)?);
     let database = Database::create(&new).map_err(|error| StoreError::File(error.to_string()))?;
     let begun = database::begin(&database, identity);
     let made = begun.and_then(|()| match holds {
@@ -242,4 +251,25 @@ pub(super) fn make(path: &Path, half: usize, holds: Option<Batch>) -> Result<(),
     made.map_err(|error| super::database_error(path, error))?;
     log::create(&log_of(path), identity, base, half).map_err(io_error(&log_of(path)))?;
     std::fs::rename(&new, path).and_then(|()| sync_folder(path)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_link_in_place_of_the_new_file_is_not_followed() {
+        let folder = std::env::temp_dir().join(format!("ringway-files-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [precious, file] = ["precious", "backup"].map(|name| folder.join(name));
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, beside(&file, ".new")).unwrap();
+        replace(&file, |mut to| to.write_all(b"new")).unwrap();
+        let read = [&precious, &file].map(|path| std::fs::read_to_string(path).unwrap());
+        let seen = std::fs::symlink_metadata(&file).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(read, ["precious", "new"]);
+        assert!(seen.is_file() && seen.mode() & 0o777 == 0o600);
+    }
 }

@@ -163,7 +163,7 @@ impl Embedded {
         let copy = path.to_path_buf();
         let open: writer::Open = Box::new(move || Ok(Database::open(&copy)?));
         let failed = |error| database_error(path, error);
-        files::private(path, false).map_err(io_error(path))?;
+        files::private(path).map_err(io_error(path))?;
         let database = open().map_err(failed)?;
         if !found.ahead.is_empty() {
             database::commit(&database, found.log.newest, found.ahead).map_err(failed)?;
