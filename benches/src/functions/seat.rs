@@ -251,6 +251,7 @@ fn function(text: String) -> Function {
         program: None,
         isolation: Isolation::Worker,
         fallback: false,
+        snapshots: true,
         parameters: Vec::new(),
         ports: vec!["in".into(), "out".into()],
         chained: false,

@@ -360,6 +360,7 @@ pub fn started(
         program: None,
         isolation: if plan.side == Side::Vm { Isolation::Vm } else { Isolation::Process },
         fallback: false,
+        snapshots: true,
         parameters: Vec::new(),
         ports: names.iter().map(ToString::to_string).collect(),
         chained: false,

@@ -28,6 +28,12 @@ pub enum SnapshotError {
     /// A program's machine has no part in snapshots.
     #[error("function {0} is a program; only functions with a configuration have snapshots, and move")]
     Program(String),
+    /// Its file says that there are none.
+    #[error(
+        "function {0} is not to be cloned: its [function.{0}] has `snapshots = false`, without which \
+         snapshots are taken"
+    )]
+    Unwanted(String),
     /// It can't be taken.
     #[error("there is no snapshot of {0}: {1}")]
     Failed(String, String),
@@ -73,6 +79,9 @@ impl Snapshots {
         }
         if function.isolation != Isolation::Vm || !is_vm {
             return Err(SnapshotError::NoVm(function.name.clone()));
+        }
+        if name.is_some() && !function.snapshots {
+            return Err(SnapshotError::Unwanted(function.name.clone()));
         }
         if let Some(name) = name.filter(|name| self.0.contains_key(*name)) {
             return Err(SnapshotError::Already(name.into()));
@@ -134,4 +143,24 @@ pub fn function_of(taken: &Taken, name: &str, ports: Vec<String>) -> Result<Func
         instance: None,
         ..function
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Host, read};
+
+    #[test]
+    fn a_function_that_is_not_to_be_cloned_only_moves() {
+        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let text = "[switch.s]\n[port.a]\nkind='ring'\nsocket='a'\nswitch='s'\n[function.f]\nclick='Idle;'\n\
+                    port='a'\nisolation='vm'\nmemory='32MB'\n";
+        let function = |more: &str| read("f", &format!("{text}{more}"), &host).unwrap().functions[0].clone();
+        let snapshots = Snapshots::default();
+        assert!(snapshots.begin(&function(""), true, Some("s")).is_ok());
+        let alone = function("snapshots=false\n");
+        let refused = snapshots.begin(&alone, true, Some("s")).unwrap_err();
+        assert!(matches!(refused, SnapshotError::Unwanted(_)), "{refused}");
+        assert!(snapshots.begin(&alone, true, None).is_ok(), "it moves");
+    }
 }

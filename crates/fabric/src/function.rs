@@ -10,7 +10,7 @@ use ringway_click::{Breath, Console};
 use ringway_function::click::resident::{Build, Built, Next, Resident, Seat};
 use ringway_host::EventFd;
 use ringway_port::lane::Inside;
-use ringway_spec::Function;
+use ringway_spec::{Function, printable};
 use std::any::Any;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -370,8 +370,8 @@ impl Console for Log {
                 tracing::warn!(function = self.function, "{suppressed} more messages suppressed");
             }
             // Attack: frames of 64 KB, printed as a whole.
-            let line: String = line.chars().take(LETTERS).collect();
-            tracing::info!(function = self.function, "{}", ringway_spec::printable(&line));
+            let line: String = line.chars().take(LETTERS).map(|c| if c == '\t' { ' ' } else { c }).collect();
+            tracing::info!(function = self.function, "{}", printable(&line));
         }
     }
 
@@ -434,6 +434,7 @@ pub(crate) mod tests {
             program: None,
             isolation: Isolation::Worker,
             fallback: false,
+            snapshots: true,
             parameters: Vec::new(),
             ports: vec!["a".into()],
             chained: false,

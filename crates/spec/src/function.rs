@@ -22,6 +22,9 @@ pub struct Function {
     /// Whether it runs as a process where the host has no KVM for its virtual machine.
     #[serde(default)]
     pub fallback: bool,
+    /// Whether snapshots of its virtual machine may be taken, and so clones made. It moves all the same.
+    #[serde(default = "may_be_cloned")]
+    pub snapshots: bool,
     /// The configuration's parameters, names and values.
     pub parameters: Vec<(String, String)>,
     /// Names of the ring ports; in a chain, names of its two ends, by which only its configuration knows them.
@@ -49,6 +52,10 @@ pub struct Function {
     /// Which instance it is, if the function multiplies under load.
     #[serde(default)]
     pub instance: Option<Instance>,
+}
+
+fn may_be_cloned() -> bool {
+    true
 }
 
 /// What separates a function from the rest of the fabric.

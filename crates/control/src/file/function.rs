@@ -69,6 +69,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         let what = "only a function with isolation \"vm\" can fall back to a process";
         section.error("fallback", what, "remove `fallback`");
     }
+    let snapshots = snapshots(&mut section, isolation);
     let memory = section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY);
     if isolation == Isolation::Vm && memory > VM_MEMORY {
         let most = ringway_spec::file::units::show_size(VM_MEMORY);
@@ -83,6 +84,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         program,
         isolation,
         fallback: fallback.is_some(),
+        snapshots,
         parameters,
         ports,
         // A chain may say so.
@@ -102,6 +104,16 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         _ => None,
     });
     Some(function)
+}
+
+/// Whether snapshots may be taken.
+fn snapshots(section: &mut Section<'_>, isolation: Isolation) -> bool {
+    let snapshots = section.boolean("snapshots");
+    if snapshots.is_some() && isolation != Isolation::Vm {
+        let what = "only a function with isolation \"vm\" has snapshots";
+        section.error("snapshots", what, "remove `snapshots`");
+    }
+    snapshots.unwrap_or(true)
 }
 
 /// Reads the parameters.

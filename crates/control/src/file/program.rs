@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Keys that only a program has.
 const OWN: [&str; 6] = ["address", "addresses", "gateway", "gateways", "mac", "arguments"];
 /// Keys that only a configuration has.
-const OTHERS: [&str; 6] = ["config", "click", "devices", "fallback", "burst", "instances"];
+const OTHERS: [&str; 7] = ["config", "click", "devices", "fallback", "snapshots", "burst", "instances"];
 /// Most bytes of settings and parameters, with their names and lengths: an image is checked with room for them.
 const SETTINGS: usize = 64 << 10;
 /// Bytes of the lengths of a name and a value.
