@@ -101,6 +101,18 @@ pub fn refusal(name: &str, why: &str) -> String {
     FunctionError::Refused(name.into(), in_file(why, name)).to_string()
 }
 
+/// Longest reason in bytes that is kept and shown in tables. Attack: a guest whose reason fills the terminal.
+const REASON: usize = 4096;
+
+/// A reason as one line that is not too long.
+fn shortened(reason: &str) -> String {
+    let reason = reason.trim();
+    let shown = &reason[..reason.floor_char_boundary(REASON)];
+    let more = reason.len() - shown.len();
+    let shown = shown.replace('\n', "; ");
+    if more == 0 { shown } else { format!("{shown}... ({more} bytes more)") }
+}
+
 enum Life {
     Stopped,
     /// It starts when it is its turn.
@@ -197,7 +209,7 @@ pub struct FunctionEvent {
 impl FunctionEvent {
     /// What happened to the start `number` of function `name`.
     pub fn of(name: &str, number: u64, what: Said) -> FunctionEvent {
-        FunctionEvent { name: name.into(), turn: number, what: What::Runner(what) }
+        FunctionEvent { name: name.into(), turn: number, what: What::Runner(what.printable()) }
     }
 
     /// The start `number` of function `name` failed.
@@ -453,7 +465,7 @@ impl Functions {
             }
             (What::Runner(Said::Message(FunctionMessage::Fallback(why))), _) => {
                 tracing::warn!(function = name, reason = why, "it runs as a process instead of a VM");
-                record.fallback = why;
+                record.fallback = shortened(&why);
             }
             (What::Runner(Said::Message(FunctionMessage::Snapshot(result))), _) => {
                 if let Some(photo) = record.photo.take() {
@@ -467,12 +479,13 @@ impl Functions {
                 return self.abandon(&name, why.trim().into());
             }
             (What::Runner(Said::Message(FunctionMessage::Wrong(why))), _) => {
-                record.reason = why.trim().replace('\n', "; ")
+                record.reason = shortened(&why);
             }
             (What::Runner(Said::Ended(Ended { status, last })), Life::Running { .. }) => {
                 record.lose_photo();
                 record.leaving = None;
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
+                let reason = shortened(&reason);
                 if record.awaited.is_some() {
                     return self.abandon(&name, reason);
                 }

@@ -57,21 +57,38 @@ impl Link {
     /// Receives the next message and the descriptors that came with it.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), LinkError> {
         let mut descriptors = Vec::new();
-        let mut length = [0; 4];
-        self.fill(&mut length, &mut descriptors)?;
-        let length = u32::from_le_bytes(length) as usize;
-        if length > LONGEST {
-            return Err(LinkError::TooLong(length));
-        }
-        let mut text = vec![0; length];
-        self.fill(&mut text, &mut descriptors)?;
+        let text = self.text(LONGEST, DESCRIPTORS, &mut descriptors)?;
         Ok((serde_json::from_slice(&text)?, descriptors))
     }
 
-    fn fill(&self, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<(), LinkError> {
+    /// Receives the next message of a process that is not trusted: at most `longest` bytes, and no descriptors.
+    pub fn receive_plain<T: DeserializeOwned>(&self, longest: usize) -> Result<T, LinkError> {
+        let text = self.text(longest.min(LONGEST), 0, &mut Vec::new())?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// The bytes of the next message.
+    fn text(
+        &self,
+        longest: usize,
+        most: usize,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<Vec<u8>, LinkError> {
+        let mut length = [0; 4];
+        self.fill(&mut length, most, descriptors)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > longest {
+            return Err(LinkError::TooLong(length));
+        }
+        let mut text = vec![0; length];
+        self.fill(&mut text, most, descriptors)?;
+        Ok(text)
+    }
+
+    fn fill(&self, bytes: &mut [u8], most: usize, descriptors: &mut Vec<OwnedFd>) -> Result<(), LinkError> {
         let mut filled = 0;
         while filled < bytes.len() {
-            let (count, mut new) = receive_with(self.socket.as_fd(), &mut bytes[filled..], DESCRIPTORS)?;
+            let (count, mut new) = receive_with(self.socket.as_fd(), &mut bytes[filled..], most)?;
             if count == 0 {
                 return Err(LinkError::Closed);
             }
@@ -85,5 +102,24 @@ impl Link {
 impl AsFd for Link {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_plain_message_has_a_limit_and_no_descriptors() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (one, other) = (Link::new(one.into()), Link::new(other.into()));
+        one.send(&"text", &[one.as_fd()]).unwrap();
+        let (text, descriptors): (String, _) = other.receive().unwrap();
+        assert_eq!((text.as_str(), descriptors.len()), ("text", 1));
+        one.send(&"text", &[one.as_fd()]).unwrap();
+        assert_eq!(other.receive_plain::<String>(6).unwrap(), "text");
+        one.send(&"text", &[]).unwrap();
+        assert!(matches!(other.receive_plain::<String>(5), Err(LinkError::TooLong(6))));
     }
 }

@@ -3,12 +3,15 @@
 use super::handlers::{self, HandlerError};
 use crate::api::{GraphConnection, GraphElement, GraphView};
 use crate::svg::{BOX, Drawing, MARGIN, Node, Point, compact};
+use ringway_spec::printable;
 use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
 /// Attack: a function that claims a graph of millions of elements. Largest numbers of elements and connections.
 const MOST: usize = 1024;
+/// Longest name of an element or class that is shown, in bytes. Attack: names of megabytes.
+const NAME: usize = 256;
 /// Distances between boxes.
 const GAP: (usize, usize) = (40, 64);
 
@@ -32,6 +35,11 @@ async fn read(socket: &Path) -> Result<GraphView, HandlerError> {
     parse(&text).ok_or_else(|| HandlerError::Silent("its graph is malformed or too large".into()))
 }
 
+/// A name that is safe to show; `None` if it is too long.
+fn shown(name: &str) -> Option<String> {
+    (name.len() <= NAME).then(|| printable(name).into_owned())
+}
+
 /// Parses the value of the handler `graph`. The function is not trusted.
 fn parse(text: &str) -> Option<GraphView> {
     let mut graph = GraphView::default();
@@ -40,8 +48,8 @@ fn parse(text: &str) -> Option<GraphView> {
         match *words.as_slice() {
             ["profile", nanoseconds] => graph.nanoseconds = nanoseconds.parse().ok()?,
             ["element", name, class, packets, ticks] => graph.elements.push(GraphElement {
-                name: name.into(),
-                class: class.into(),
+                name: shown(name)?,
+                class: shown(class)?,
                 packets: packets.parse().ok()?,
                 ticks: ticks.parse().ok()?,
             }),
@@ -193,6 +201,9 @@ mod tests {
         assert_eq!(parse("element a b\n"), None);
         assert_eq!(parse("element a B 0 0\nconnection 0 0 0 1 1\n"), None, "there is no element 1");
         assert_eq!(parse(&"element a B 0 0\n".repeat(MOST + 1)), None);
+        assert_eq!(parse(&format!("element {} B 0 0\n", "a".repeat(NAME + 1))), None);
+        let named = parse("element a\u{1b}[2J B\u{202e} 0 0\n").unwrap();
+        assert_eq!((&*named.elements[0].name, &*named.elements[0].class), ("a\\u{1b}[2J", "B\\u{202e}"));
         let circle =
             "element <script> B&amp 0 0\nelement b B 0 0\nconnection 0 0 0 1 1\nconnection 1 0 0 0 1\n";
         let drawn = svg("\"x\"", &parse(circle).unwrap());

@@ -1,5 +1,6 @@
 //! A function's handlers, over its ControlSocket (Click's protocol, version 1.3).
 
+use ringway_spec::{printable, printable_lines};
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -46,7 +47,7 @@ pub async fn read(socket: &Path, handler: &str) -> Result<Vec<u8>, HandlerError>
         let line = session.line().await?;
         let length = line.strip_prefix("DATA ").and_then(|length| length.trim().parse::<u64>().ok());
         let length = length.filter(|length| *length <= LARGEST);
-        let length = length.ok_or_else(|| HandlerError::Silent(format!("it says \"{line}\"")))?;
+        let length = length.ok_or_else(|| Session::unexpected(&line))?;
         let mut value = Vec::new();
         (&mut session.stream).take(length).read_to_end(&mut value).await?;
         Ok(value)
@@ -107,13 +108,17 @@ impl Session {
         Ok(String::from_utf8_lossy(&bytes).trim_end().to_string())
     }
 
+    fn unexpected(line: &str) -> HandlerError {
+        HandlerError::Silent(format!("it says \"{}\"", printable(line)))
+    }
+
     /// Reads the lines of a response: a status of 2xx is success, any other an error with its message.
     async fn answer(&mut self) -> Result<(), HandlerError> {
         let mut lines: Vec<String> = Vec::new();
         loop {
             let line = self.line().await?;
             let (Some(code), Some(text)) = (line.get(..3), line.get(4..)) else {
-                return Err(HandlerError::Silent(format!("it says \"{line}\"")));
+                return Err(Session::unexpected(&line));
             };
             lines.push(text.into());
             if line.as_bytes()[3] == b'-' {
@@ -123,7 +128,8 @@ impl Session {
                 }
                 continue;
             }
-            let lines = lines.join("\n");
+            // They are shown to whoever asked.
+            let lines = printable_lines(&lines.join("\n")).into_owned();
             return match code {
                 "510" | "511" => Err(HandlerError::Unknown(lines)),
                 _ if code.starts_with('2') => Ok(()),

@@ -32,7 +32,7 @@ pub fn log(name: &str, output: impl Read) -> Vec<String> {
             Ok(0) | Err(_) => break,
         }
         let text = String::from_utf8_lossy(&bytes);
-        let line = printable(text.trim_end()).into_owned();
+        let line = printable(&text.trim_end().replace('\t', " ")).into_owned();
         if let Some(suppressed) = limit.take(Instant::now()) {
             say(suppressed);
             tracing::info!(function = name, "{line}");
@@ -54,5 +54,7 @@ mod tests {
         let kept = super::log("test", text.as_bytes());
         assert_eq!((kept.len(), kept[0].as_str(), kept[19].as_str()), (20, "line 980", "line 999"));
         assert_eq!(super::log("test", &[b'x'; 10_000][..]).len(), 3, "a line without end is several");
+        let kept = super::log("test", &b"a\tb\x1b[2J\xe2\x80\xae\n"[..]);
+        assert_eq!(kept, ["a b\\u{1b}[2J\\u{202e}"], "nothing acts on a terminal");
     }
 }

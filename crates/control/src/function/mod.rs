@@ -1,5 +1,6 @@
 //! Functions: what runs Click configurations on ring ports ([`runner`]), and its messages to `control`.
 
+mod admission;
 mod ending;
 pub mod graph;
 pub mod handlers;

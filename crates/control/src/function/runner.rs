@@ -6,7 +6,7 @@ pub use super::resident::report;
 use super::spare::Spare;
 use super::{FunctionMessage, Start};
 use crate::engine::Inbox;
-use ringway_spec::{Function, Isolation};
+use ringway_spec::{Function, Isolation, printable, printable_lines};
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io;
@@ -46,6 +46,28 @@ pub enum What {
     Message(FunctionMessage),
     /// It ended.
     Ended(Ended),
+}
+
+impl What {
+    /// With texts that are safe to show. Attack: a function, a program or a guest whose reasons and lines act on the
+    /// operator's terminal, or are false lines of the log.
+    pub fn printable(self) -> What {
+        let lines = |text: String| printable_lines(&text).into_owned();
+        let line = |text: String| printable(&text).into_owned();
+        match self {
+            What::Message(FunctionMessage::Wrong(why)) => What::Message(FunctionMessage::Wrong(lines(why))),
+            What::Message(FunctionMessage::Fallback(why)) => {
+                What::Message(FunctionMessage::Fallback(line(why)))
+            }
+            What::Message(FunctionMessage::Snapshot(Err(why))) => {
+                What::Message(FunctionMessage::Snapshot(Err(line(why))))
+            }
+            What::Ended(Ended { status, last }) => {
+                What::Ended(Ended { status: line(status), last: line(last) })
+            }
+            What::Message(FunctionMessage::Up | FunctionMessage::Snapshot(Ok(_))) => self,
+        }
+    }
 }
 
 /// How a function ended.

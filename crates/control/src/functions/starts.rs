@@ -189,6 +189,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_reason_of_a_function_is_one_short_line_that_is_safe_to_show() {
+        let mut crowd = Crowd::new("reasons", 2);
+        let [first, second] = [0, 1].map(|at: usize| crowd.names[at].clone());
+        crowd.say(&first, FunctionMessage::Up);
+        let hostile = "\u{1b}]0;title\u{7}one\ntwo\u{202e}";
+        crowd.say(&first, FunctionMessage::Wrong(format!("{hostile}{}", "x".repeat(64 << 10))));
+        let reason = crowd.functions.records[&first].reason.clone();
+        assert!(reason.starts_with("\\u{1b}]0;title\\u{7}one; two\\u{202e}xxx"), "{reason}");
+        assert!(reason.len() < 4200 && reason.ends_with("bytes more)"), "{}", reason.len());
+        // Who requested a function gets all lines.
+        crowd.say(&second, FunctionMessage::Wrong(hostile.into()));
+        let Ok(Err(Failure::Wrong(why))) = crowd.answers[1].try_recv() else { panic!("it is wrong") };
+        assert!(why.error.contains("\\u{7}one\ntwo\\u{202e}"), "{}", why.error);
+    }
+
+    #[tokio::test]
     async fn starts_that_take_long_keep_no_other_one_waiting() {
         let mut crowd = Crowd::new("slow", STARTS + 1);
         let look = crowd.event(|event| matches!(event.what, What::Look)).await;
