@@ -39,6 +39,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(found["problems"], [])
         names = {unit["name"] for unit in found["units"]}
         tested = {"MaxVms", "Hours", "ActiveVms", "SleepByHour", "RelieveOverloaded", "printed_memory"}
+        tested.add("closed_at_night")
         self.assertEqual(names, tested)
 
     def test_max_vms(self):
@@ -82,6 +83,15 @@ class ExamplesTest(unittest.TestCase):
         hosts[2]["state"] = "maintenance"
         self.assertEqual(self.verdict("balance", "SleepByHour", hosts, vms, now=at(9)), {"action": None})
 
+    def test_closed_at_night(self):
+        hosts = [host(0, "a"), host(1, "b"), host(2, "c", state="maintenance")]
+        vms = [{"id": "v", "host": 0}, {"id": "w", "host": 1}]
+        night = self.verdict("balance", "closed_at_night", hosts, vms, {"close": "0", "open": "24"}, ids=["a"])
+        expected = [{"action": "stop", "vm": "v"}, {"action": "deactivate", "host": "a"}]
+        self.assertEqual(night, {"action": None, "actions": expected})
+        day = self.verdict("balance", "closed_at_night", hosts, vms, {"close": "0", "open": "0"})
+        self.assertEqual(day["actions"], [{"action": "activate", "host": slot} for slot in range(3)])
+
     def test_relieve_overloaded(self):
         vms = [{"id": "big", "host": 0, "memory": 900, "cpus": 1, "cpu_load": 50}]
         vms += [{"id": "small", "host": 0, "memory": 100, "cpus": 1, "cpu_load": 50}]
@@ -113,7 +123,7 @@ class PagesTest(unittest.TestCase):
             blocks = re.findall(
                 r"`examples/plugins/(\w+\.py)`[^\n]*\n\n```python\n(.*?)```", page.read(), re.DOTALL
             )
-        self.assertEqual(len(blocks), 6)
+        self.assertEqual(len(blocks), 7)
         for name, block in blocks:
             with open(os.path.join(EXAMPLES, name), encoding="utf-8") as file:
                 self.assertEqual(block, file.read(), f"docs/plugins.md shows another {name}")

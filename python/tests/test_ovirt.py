@@ -73,6 +73,35 @@ PRINTING = """
         def do_filter(self, hosts, vm, args):
             print(['stranger'])
 
+    class Night:
+        '''All VMs stop and all hosts rest at night; in the morning all hosts are taken back.'''
+        properties_validation = 'hour=[0-9]+'
+
+        def do_balance(self, hosts, args):
+            api = API(url='http://host:port', username='user@domain', password='')
+            if args['hour'] == '8':
+                for host in api.hosts.list():
+                    host.activate()
+            else:
+                for host in api.hosts.list(query=' or '.join('id=%s' % id for id in hosts)):
+                    for vm in api.vms.list('host=' + host.name):
+                        vm.stop()
+                        vm.stop()
+                    host.deactivate()
+            print(('', []))
+
+    class Acts:
+        def do_balance(self, hosts, args):
+            api = API()
+            api.vms.get(name='vm1').migrate(params.Action(host=params.Host(name='hc')))
+            api.vms.get(name='vm2').migrate()
+            api.hosts.get(name='hb').fence(params.Action(fence_type='stop'))
+
+    class Meddles:
+        def do_filter(self, hosts, vm, args):
+            API().vms.get(name='vm1').stop()
+            print(hosts)
+
     class Returns:
         def do_filter(self, hosts, vm, args):
             return hosts[:1]
@@ -158,6 +187,22 @@ class PrintingTest(HostCase):
             )
         self.assertEqual(self.ask("balance", "Nothing")["ok"], {"action": None})
         self.assertEqual(self.ask("filter", "Returns")["ok"], {"hosts": "100"})
+
+    def test_changes_by_the_sdk(self):
+        night = self.ask("balance", "Night", properties={"hour": "20"}, hosts="11")["ok"]
+        stops = [{"action": "stop", "vm": vm} for vm in ("v0", "v1", "v2", "v3")]
+        rests = [{"action": "deactivate", "host": slot} for slot in (0, 1)]
+        expected = [*stops, rests[0], {"action": "stop", "vm": "w"}, rests[1]]
+        self.assertEqual(night, {"action": None, "actions": expected})
+        morning = self.ask("balance", "Night", properties={"hour": "8"})["ok"]["actions"]
+        self.assertEqual(morning, [{"action": "activate", "host": slot} for slot in range(3)])
+        moves = [
+            {"action": "migrate", "vm": "v1", "hosts": [2]},
+            {"action": "migrate", "vm": "v2", "hosts": [1, 2]},
+            {"action": "sleep", "host": 1},
+        ]
+        self.assertEqual(self.ask("balance", "Acts")["ok"], {"action": None, "actions": moves})
+        self.assertIn("only a balancer", self.failed("filter", "Meddles", "exception")["text"])
 
     def test_failures(self):
         self.assertEqual(self.failed("filter", "Complains", "exception")["text"], "no connection")

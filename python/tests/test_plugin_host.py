@@ -12,7 +12,7 @@ from ringway.plugin_client import PROGRAM, PluginError, PluginHost
 from .support import HOSTS, VM, VMS, HostCase, put, until
 
 TYPED = """
-    from ringway.placement import Balancer, Filter, Migrate, Score, Sleep, Unit, Wake
+    from ringway.placement import Activate, Balancer, Deactivate, Filter, Migrate, Score, Sleep, Stop, Unit, Wake
 
     class Few(Filter):
         '''Few VMs.'''
@@ -48,6 +48,7 @@ TYPED = """
                 case "move": return Migrate(self.inventory.vm("v0"), hosts[1:], "busy")
                 case "sleep": return Sleep("c")
                 case "wake": return Wake(hosts[2], f"at {self.now.timestamp()}")
+                case "night": return [Stop("v0", "late"), Deactivate("a"), Activate(hosts[1])]
 
     class Seldom(Filter):
         calls = 0
@@ -101,6 +102,13 @@ class TypedTest(HostCase):
         )
         wake = self.ask("balance", "Clock", properties={"what": "wake"}, now=5.5)["ok"]
         self.assertEqual(wake, {"action": "wake", "host": 2, "reason": "at 5.5"})
+        night = [
+            {"action": "stop", "vm": "v0", "reason": "late"},
+            {"action": "deactivate", "host": 0},
+            {"action": "activate", "host": 1},
+        ]
+        answer = self.ask("balance", "Clock", properties={"what": "night"})["ok"]
+        self.assertEqual(answer, {"action": None, "actions": night})
         self.assertEqual(self.ask("balance", "Clock")["ok"], {"action": None})
 
     def test_hosts_by_id(self):
@@ -336,6 +344,8 @@ class HostileTest(HostCase):
             "Migrate('v0', ['nobody'])",
             "Migrate('v0', None)",
             "Sleep(3)",
+            "[Sleep('a'), 3]",
+            "[[]]",
         ):
             self.failed("balance", "Hostile", "result", properties={"give": given})
 

@@ -201,7 +201,7 @@ fn unknown_names_are_reported() {
         let output = lab.run(&[&["place", "--inventory", inventory], words].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    for words in [&["try", "web-3", "--only", "nosuch"][..], &["run", "web-3", "--without", "node-0,nosuch"]]
+    for words in [&["try", "web-3", "--only", "nosuch"][..], &["try", "web-3", "--without", "node-0,nosuch"]]
     {
         let (code, stderr) = on(words);
         assert!(code == Some(5) && stderr.contains("there is no host nosuch"), "{words:?}: {stderr}");
@@ -217,4 +217,50 @@ fn unknown_names_are_reported() {
         bad.status.code() == Some(3) && stderr.starts_with("bad.toml:2:10: cluster c: there is no policy"),
         "{stderr}"
     );
+}
+
+/// Commands that change hosts save the inventory, and nothing else in it changes.
+#[test]
+fn changes_to_an_inventory_are_saved() {
+    let lab = Lab::new("saves");
+    let text = "# Two racks.\n[host.node-04] # the old one\ncores = 4\nthreads = 4\nmemory-mb = 8192\n\n\
+        [host.late]\ncores = 4\nthreads = 4\nmemory-mb = 8192\n\n\
+        [vm.v]\nhost = \"node-04\"\nstatus = \"up\"\n";
+    let file = lab.0.join("i.toml");
+    std::fs::write(&file, text).unwrap();
+    let on = |words: &[&str]| {
+        let output = lab.run(&[&["place", "--inventory", "i.toml"], words].concat());
+        let [stdout, stderr] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        (output.status.code(), stdout + &stderr)
+    };
+    let saved = || std::fs::read_to_string(&file).unwrap();
+    assert_eq!(on(&["maintenance", "late"]).0, Some(0));
+    assert_eq!(saved(), text.replace("8192\n\n[vm", "8192\nstatus = \"maintenance\"\n\n[vm"));
+    assert_eq!(on(&["activate", "late"]).0, Some(0));
+    assert_eq!(saved(), text);
+    assert_eq!(on(&["cordon", "late", "--reason", "smoke"]).0, Some(0));
+    assert!(on(&["hosts"]).1.contains("blacklisted: smoke"));
+    assert_eq!(on(&["uncordon", "late"]).0, Some(0));
+    let (code, said) = on(&["drain", "node-04"]);
+    assert!(code == Some(0) && said.contains("v moves to late (1 of 1)"), "{said}");
+    let now = saved();
+    assert!(
+        now.starts_with("# Two racks.\n[host.node-04] # the old one\n") && now.contains("host = \"late\"")
+    );
+    assert!(on(&["vms", "--host", "late"]).1.contains("v "), "{now}");
+    // What fails, what only looks, and what a file can't keep change nothing.
+    for (words, code, wanted) in [
+        (&["maintenance", "node-4"][..], 5, "there is no host node-4; did you mean node-04?"),
+        (&["run", "v"], 1, "a reservation can't be kept in an inventory file"),
+        (&["confirm", "v"], 1, "has no reservations"),
+        (&["put", "i.toml"], 1, "`put` is for a running fabric"),
+        (&["join"], 1, "has no host of its own"),
+        (&["explain", "vv"], 5, "there is no VM vv; did you mean v?"),
+    ] {
+        let (given, said) = on(words);
+        assert!(given == Some(code) && said.contains(wanted), "{words:?}: {given:?} {said}");
+    }
+    assert!(on(&["explain", "v"]).1.contains("v runs on late, without a decision"));
+    assert_eq!(saved(), now);
 }

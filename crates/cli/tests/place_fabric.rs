@@ -94,6 +94,13 @@ fn placement_runs_with_the_fabric_and_serves_kubernetes() {
     assert!(!lab.0.join("run/lab/placement.redb").exists(), "who places nothing leaves nothing");
     lab.ok(&["place", "put", "hosts.toml"]);
     assert!(lab.policies().contains(&"night".to_string()));
+    // The fabric's own host belongs to no cluster until it is asked for.
+    assert_eq!(lab.json(&["place", "hosts"]).as_array().unwrap().len(), 2);
+    let joined = lab.json(&["place", "join"]);
+    assert_eq!(
+        (&joined["cluster"], lab.json(&["place", "join", "--cluster", "x"])),
+        (&json!("default"), joined.clone())
+    );
 
     // A host in evacuation is emptied without requesting a round of balancing.
     until("the VM is moved", || lab.ok(&["place", "balance", "--last"]).contains("v moved from a to b"));
@@ -312,14 +319,18 @@ fn a_folder_that_can_not_be_served_is_not_attached() {
     assert_eq!(lab.json(&["place", "plugins"])["attached"], json!([]));
 }
 
-/// Objects that would be created again can not be deleted: this host, its measured load, and objects of the file.
+/// Objects that would be created again can not be deleted: a host of the file, its measured load, and other objects of
+/// the file.
 #[test]
 fn objects_described_by_the_file_can_not_be_removed() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-stays-{}", std::process::id())));
     std::fs::create_dir_all(&lab.0).unwrap();
     lab.write(
         "lab.toml",
-        &format!("{LOAD}[policy.night]\nbase = \"none\"\n[cluster.default]\npolicy = \"night\"\n"),
+        &format!(
+            "{LOAD}[placement]\nthis-host = \"default\"\n[policy.night]\nbase = \"none\"\n\
+            [cluster.default]\npolicy = \"night\"\n"
+        ),
     );
     lab.ok(&["up", "lab.toml", "--detach"]);
     let here = lab.json(&["place", "hosts"])[0]["name"].as_str().unwrap().to_string();
@@ -394,4 +405,66 @@ fn a_clock_jump_blocks_nothing() {
         assert!(lab.ok(&["place", "explain", &id]).contains("w: b by policy none"));
         lab.ok(&["place", "release", "w"]);
     }
+}
+
+/// What a balancer of oVirt's kind does at night: it stops all VMs by the SDK, then deactivates the hosts. In the
+/// morning it activates them.
+const NIGHT: &str = "from ovirtsdk.api import API\n\n\nclass Night:\n    \
+    properties_validation = 'closed=(yes|no)'\n\n    def do_balance(self, hosts, args):\n        \
+    api = API(url='http://host:port', username='user', password='')\n        \
+    for host in api.hosts.list():\n            if args.get('closed') != 'yes':\n                \
+    host.activate()\n                continue\n            \
+    for vm in api.vms.list(query='host=%s' % host.name):\n                vm.stop()\n            \
+    host.deactivate()\n\n    def do_filter(self, hosts, vm, args):\n        \
+    print([] if args.get('closed') == 'yes' else hosts)\n";
+
+#[test]
+fn a_host_closes_at_night_and_opens_in_the_morning() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-night-{}", std::process::id())));
+    std::fs::create_dir_all(lab.0.join("rules")).unwrap();
+    lab.write("rules/night.py", NIGHT);
+    let file = |closed: &str| {
+        format!(
+            "{LOAD}[port.wire]\nkind = \"ring\"\nsocket = \"wire.sock\"\nswitch = \"main\"\n\
+            [function.wall]\nports = [\"wire\"]\nstart = false\n\
+            click = \"FromPort(wire) -> Discard; Idle -> ToPort(wire);\"\n\
+            [placement]\nthis-host = \"default\"\n[plugins.rules]\nfolder = \"rules\"\nlimit = \"10s\"\n\
+            [policy.night]\nfilters = [\"Memory\", \"Night\"]\nbalancer = \"Night\"\n\
+            weights = {{ OptimalForCpuPowerSaving = 1 }}\n\
+            [cluster.default]\npolicy = \"night\"\ninterval = 0\nproperties = {{ closed = \"{closed}\" }}\n"
+        )
+    };
+    lab.write("lab.toml", &file("no"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    assert_eq!(lab.json(&["place", "start", "wall"])["placed"], true);
+    let state = || lab.json(&["function", "list"])[0]["state"].as_str().unwrap().to_string();
+    until("it runs", || state() == "running");
+    until("placement counts it", || lab.json(&["place", "hosts"])[0]["vms"] == 1);
+
+    lab.write("lab.toml", &file("yes"));
+    lab.ok(&["apply", "lab.toml"]);
+    let round = lab.ok(&["place", "balance"]);
+    assert!(round.contains("wall was stopped (Night)") && round.contains("goes into maintenance"), "{round}");
+    until("it has stopped", || state() == "stopped");
+    let status = || lab.json(&["place", "hosts"])[0]["status"].clone();
+    until("the host is in maintenance", || status() == "maintenance");
+    let (code, why) = {
+        let refused = lab.run(&["place", "start", "wall"]);
+        (refused.status.code(), String::from_utf8_lossy(&refused.stderr).into_owned())
+    };
+    assert!(code == Some(1) && why.contains("Status removed 1"), "{why}");
+
+    lab.write("lab.toml", &file("no"));
+    lab.ok(&["apply", "lab.toml"]);
+    assert!(lab.ok(&["place", "balance"]).contains("is activated"));
+    assert_eq!(status(), "up");
+    assert_eq!(lab.json(&["place", "start", "wall"])["placed"], true);
+
+    // A filter that raises forbids every host.
+    lab.write("rules/night.py", &NIGHT.replace("print([] if", "print(hosts.missing if"));
+    until("the new file is used", || {
+        let refused = lab.run(&["place", "try", "wall"]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        refused.status.code() == Some(1) && why.contains("requires a unit that failed: Night: exception")
+    });
 }

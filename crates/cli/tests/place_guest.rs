@@ -70,6 +70,7 @@ fn a_real_guest_is_placed_runs_and_releases_its_resources() {
     std::fs::write(lab.0.join("lab.toml"), fabric()).unwrap();
     let up = lab.run(&["up", "lab.toml", "--detach"]);
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+    lab.json(&["place", "join"]);
     let before = lab.host();
     assert_eq!((&before["vms"], &before["pending"]), (&0.into(), &0.into()), "{before}");
 

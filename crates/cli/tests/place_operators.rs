@@ -125,7 +125,7 @@ fn a_damaged_store_is_refused_and_restored() {
     let files =
         || ["placement.redb", "placement.redb.log"].map(|name| std::fs::read(folder.join(name)).unwrap());
     let stdout = lab.ok(&["place", "store", "backup", "copy"]);
-    assert!(stdout.contains("3 hosts, 2 VMs, 0 reservations"), "{stdout}");
+    assert!(stdout.contains("2 hosts, 2 VMs, 0 reservations"), "{stdout}");
     assert!(lab.fails(&["place", "store", "restore", "copy"]).1.contains("in use"));
     lab.ok(&["place", "run", "w"]);
     let pid = std::fs::read_to_string(folder.join("lock")).unwrap();
@@ -155,7 +155,7 @@ fn a_damaged_store_is_refused_and_restored() {
 
     // Previous changes are restored, and the fabric reads the store again.
     let stdout = lab.ok(&["place", "store", "restore", "--salvage"]);
-    assert!(stdout.contains("3 hosts, 2 VMs") && stdout.contains("placement.redb.log.before-1"), "{stdout}");
+    assert!(stdout.contains("2 hosts, 2 VMs") && stdout.contains("placement.redb.log.before-1"), "{stdout}");
     assert_eq!(lab.json(&["place", "vms"]).as_array().unwrap().len(), 2);
     lab.ok(&["place", "remove", "vm", "w"]);
     lab.ok(&["down"]);
@@ -164,4 +164,38 @@ fn a_damaged_store_is_refused_and_restored() {
     assert_eq!(check["holds"]["objects"]["vm"], 2, "{check}");
     lab.ok(&["up", "lab.toml", "--detach"]);
     assert_eq!(lab.json(&["place", "vms"]).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn hosts_are_drained_cordoned_and_opened_again() {
+    let lab = up("drain");
+    let pinned = "[vm.p]\nhost = \"a\"\nstatus = \"up\"\nmigration = \"pinned_to_host\"\n";
+    std::fs::write(lab.folder.join("pinned.toml"), pinned).unwrap();
+    lab.ok(&["place", "put", "pinned.toml"]);
+    assert_eq!(lab.ok(&["place", "cordon", "b"]), "b is cordoned: it gets no new VMs\n");
+    assert!(lab.ok(&["place", "why-not", "w", "b"]).contains("Blacklist: it is blacklisted: cordoned"));
+    let (code, stderr) = lab.fails(&["place", "drain", "a", "--wait"]);
+    assert!(code == 1 && stderr.contains("host a still has 2 VMs (p, v)"), "{stderr}");
+    assert_eq!(lab.ok(&["place", "uncordon", "b"]), "b is open to new VMs\n");
+    let (code, stderr) = lab.fails(&["place", "drain", "a", "--wait", "600"]);
+    assert!(code == 1 && stderr.contains("p: it is pinned to the host; stop it"), "{stderr}");
+    assert_eq!(lab.json(&["place", "vms", "--host", "b"])[0]["name"], "v");
+    lab.ok(&["place", "remove", "vm", "p"]);
+    assert_eq!(lab.ok(&["place", "drain", "a", "--wait"]), "a is drained: it is empty and in maintenance\n");
+    assert_eq!(lab.json(&["place", "uncordon", "a"])[0]["status"], "up");
+    let moved = lab.ok(&["place", "drain", "b"]);
+    assert!(moved.contains("b: v moves to a (1 of 1)"), "{moved}");
+    let (code, stderr) = lab.fails(&["place", "drain", "aa"]);
+    assert!(code == 5 && stderr.contains("there is no host aa; did you mean a?"), "{stderr}");
+
+    // A VM is explained by its newest decision, or by what would be decided.
+    lab.ok(&["place", "uncordon", "b"]);
+    assert!(lab.ok(&["place", "explain", "w"]).contains("w was not placed yet; this would be decided now:"));
+    let id = lab.json(&["place", "run", "w"])["id"].clone();
+    assert_eq!(lab.json(&["place", "explain", "w"])["decision"]["id"], id);
+    assert_eq!(lab.fails(&["place", "explain", "ww"]).0, 5);
+    // Measurements are no events, unless all are asked for.
+    lab.ok(&["place", "load", "a", "--cpu", "10"]);
+    assert!(!lab.ok(&["place", "events"]).contains(" load "));
+    assert!(lab.ok(&["place", "events", "--all"]).contains(" load "));
 }

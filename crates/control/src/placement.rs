@@ -62,6 +62,14 @@ impl ringway_scheduler::Fabric for ThisFabric {
         Ok(guests.chain(functions).collect())
     }
 
+    fn stop(&self, name: &str) -> Result<(), Failed> {
+        let is_guest = self.ask(Ask::Described)?.guest(name).is_some();
+        self.ask(|answer| match is_guest {
+            true => Ask::StopGuest(name.into(), answer),
+            false => Ask::StopFunction(name.into(), answer),
+        })
+    }
+
     fn start(&self, name: &str) -> Result<(), Failed> {
         let is_guest = self.ask(Ask::Described)?.guest(name).is_some();
         self.ask(|answer| match is_guest {

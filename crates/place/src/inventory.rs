@@ -3,6 +3,10 @@
 //! `[cluster.NAME]`, `[host.NAME]` (with `count`, that many, numbered), `[vm.NAME]` (`count` too), `[group.NAME]`,
 //! `[policy.NAME]`, `[[load]]`, `[[fact]]`, `[[blacklist]]`; keys are those of the objects, with `-` or `_`.
 
+mod edit;
+
+pub use edit::edit;
+
 use crate::engine::{Object, There};
 use crate::object::{AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Vm, Wrong};
 use crate::policy::{built_in, check_properties, read_table};
@@ -76,6 +80,7 @@ pub fn read(file: &str, text: &str, beside: &KnownObjects) -> Result<Vec<Object>
     };
     reader.named::<AffinityGroup>(top, "group", group, Object::Group);
     reader.check_names(beside);
+    reader.check_twice(text);
     let Reader { mut list, objects, .. } = reader;
     let objects = objects.into_iter().map(|(object, _)| object).collect();
     list.sort_by_key(|problem| problem.at.start);
@@ -161,6 +166,39 @@ impl Reader<'_> {
             {
                 let at = places.keys.get(error.key).unwrap_or(&places.at).clone();
                 wrong.push(Problem::new(at, format!("{}: {}", error.object, error.what), error.fix));
+            }
+        }
+        self.list.append(&mut wrong);
+    }
+
+    /// Reports objects that are described twice, of which one would be lost: by two tables if one has a `count`, or
+    /// by two entries of a list.
+    fn check_twice(&mut self, text: &str) {
+        let (mut seen, mut reported) = (HashMap::new(), BTreeSet::new());
+        let mut wrong = Vec::new();
+        for (object, table) in &self.objects {
+            let Some(table) = table else { continue };
+            let key = match object {
+                Object::Cluster(it) => ("cluster", it.name.as_str(), ""),
+                Object::Host(it) => ("host", it.name.as_str(), ""),
+                Object::Vm(it) => ("VM", it.name.as_str(), ""),
+                Object::Group(it) => ("group", it.name.as_str(), ""),
+                Object::Load(it) => ("load of host", it.host.as_str(), ""),
+                Object::Blacklist(it) => ("blacklist entry of host", it.host.as_str(), ""),
+                Object::Fact(it) => ("fact about host", it.host.as_str(), it.name.as_str()),
+                Object::Policy(_) => continue,
+            };
+            let Some(other) = seen.insert(key, *table).filter(|other| other != table) else { continue };
+            if !reported.insert((other, *table)) {
+                continue;
+            }
+            let places = [other, *table].map(|table| self.tables.get(table).map(|places| places.at.clone()));
+            let [Some(first), Some(second)] = places else { continue };
+            let name = [key.0, key.1, key.2].join(" ");
+            for (at, elsewhere) in [(&first, &second), (&second, &first)] {
+                let (line, column) = line_and_column(text, elsewhere.start);
+                let what = format!("{} is described here and at {line}:{column}", name.trim_end());
+                wrong.push(Problem::new(at.clone(), what, "keep one"));
             }
         }
         self.list.append(&mut wrong);
@@ -287,6 +325,13 @@ impl Reader<'_> {
     }
 }
 
+/// Line and column of a byte offset, from 1.
+fn line_and_column(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}
+
 /// An object, or serde's error message.
 fn read_as<T: DeserializeOwned>(table: Table) -> Result<T, String> {
     let words = |error: toml::de::Error| error.message().lines().next().unwrap_or_default().to_string();
@@ -390,6 +435,24 @@ mod tests {
         assert_eq!(objects.len(), 14);
         assert!(matches!(&objects[3], Object::Host(host) if host.name == "node-03" && host.cores == 8));
         assert!(matches!(&objects[12], Object::Fact(fact) if fact.value == 2.0));
+    }
+
+    #[test]
+    fn objects_that_are_described_twice_are_refused() {
+        let text = "[host.n]\ncount = 2\n[host.n-0]\n[host.m]\n[[blacklist]]\nhost = \"m\"\n\
+            [[fact]]\nhost = \"m\"\nname = \"a\"\nvalue = 1\n\
+            [[fact]]\nhost = \"m\"\nname = \"b\"\nvalue = 1\n\
+            [[blacklist]]\nhost = \"m\"\n";
+        let message = read("i.toml", text, &KnownObjects::default()).unwrap_err().to_string();
+        assert_eq!(
+            message.lines().collect::<Vec<_>>(),
+            [
+                "i.toml:1:7: host n-0 is described here and at 3:7; keep one",
+                "i.toml:3:7: host n-0 is described here and at 1:7; keep one",
+                "i.toml:5:1: blacklist entry of host m is described here and at 15:1; keep one",
+                "i.toml:15:1: blacklist entry of host m is described here and at 5:1; keep one",
+            ]
+        );
     }
 
     #[test]

@@ -142,7 +142,8 @@ fn every_key_of_an_inventory_has_a_row() {
     of("`[[fact]]`", json(&Fact { pushed: Some(1), ..Fact::default() }), &[], &page);
     of("`[[blacklist]]`", json(&Blacklist::default()), &[], &page);
     let fabric = read("fabric-file.md");
-    let clusters = part(&fabric, "Placement: `[plugins.NAME]`, `[policy.NAME]`, `[cluster.NAME]`");
+    let clusters =
+        part(&fabric, "Placement: `[placement]`, `[plugins.NAME]`, `[policy.NAME]`, `[cluster.NAME]`");
     let rows = keys(clusters.split("`[cluster.NAME]`, hosts among").nth(1).unwrap());
     let cluster = json(&Cluster::default());
     let all =

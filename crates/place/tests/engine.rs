@@ -352,13 +352,13 @@ impl External for Plugin {
         _: &str,
         _: &[String],
         _: &BTreeMap<String, String>,
-    ) -> Result<Option<ExternalAction>, ExternalError> {
-        Ok(None)
+    ) -> Result<Vec<ExternalAction>, ExternalError> {
+        Ok(Vec::new())
     }
 }
 
 #[test]
-fn failed_plugins_are_skipped_unless_required() {
+fn a_filter_that_fails_refuses_unless_the_policy_skips_it() {
     let engine = engine(vec![host("a", 8, 8192), host("b", 4, 4096), host("c", 4, 4096)]);
     engine.attach(Box::new(Plugin));
     let text = |required: &str| {
@@ -371,7 +371,7 @@ fn failed_plugins_are_skipped_unless_required() {
         let policies = ringway_place::policy::read("p", &text(required), &Plugin.units()).unwrap();
         engine.put(policies.into_iter().map(Object::Policy).collect()).unwrap();
     };
-    set("");
+    set("on-error = { broken = \"skip\" }");
     put(&engine, Vm { policy: Some("p".into()), ..vm("one", 1, 512) });
     let decision = engine.place(ask(&["one"], 1)).unwrap();
     assert_eq!(decision.choices[0].host.as_deref(), Some("c"));
@@ -381,7 +381,7 @@ fn failed_plugins_are_skipped_unless_required() {
     let [first, ..] = explained.traces[0].hosts.as_slice() else { panic!() };
     let [verdict] = first.rejected.as_slice() else { panic!("{first:?}") };
     assert_eq!((verdict.filter.as_str(), verdict.reason.as_str()), ("only_b", "it is a"));
-    set("required = [\"broken\"]");
+    set("");
     // The placement fails for that reason, and its trace is kept as for any failure.
     let refused = engine.place(ask(&["one"], 2)).unwrap();
     let choice = &refused.choices[0];
@@ -406,7 +406,7 @@ fn failed_plugins_are_skipped_unless_required() {
     assert_eq!((step.migrations.len(), step.errors.as_slice()), (0, wanted.map(String::from).as_slice()));
     assert_eq!(engine.preview("default", u64::MAX, 3, u64::MAX).unwrap()[0].migrations.len(), 0);
     engine.put(vec![host("a", 8, 8192)]).unwrap();
-    set("required = [\"names\"]");
+    set("on-error = \"skip\"\nrequired = [\"names\"]");
     let why = engine.why_not("a", &ask(&["one"], 2)).unwrap();
     assert_eq!((why.refused.as_str(), why.errors), ("", vec!["broken: it hangs".to_string()]));
 }
@@ -439,8 +439,8 @@ impl External for Gate {
         _: &str,
         _: &[String],
         _: &BTreeMap<String, String>,
-    ) -> Result<Option<ExternalAction>, ExternalError> {
-        Ok(None)
+    ) -> Result<Vec<ExternalAction>, ExternalError> {
+        Ok(Vec::new())
     }
 }
 

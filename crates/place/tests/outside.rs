@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use ringway_place::decide::Ask;
-use ringway_place::engine::{Engine, Object};
+use ringway_place::engine::{Action, Engine, Object};
 use ringway_place::object::*;
 use ringway_place::policy::Policy;
 use ringway_place::store::{Memory, Store};
@@ -20,6 +20,7 @@ struct Received {
     /// Number of objects in the last update.
     last: usize,
     wants: Option<(String, bool)>,
+    more: Vec<ExternalAction>,
 }
 
 #[derive(Clone, Default)]
@@ -56,8 +57,10 @@ impl External for Listener {
         self.0.lock().unwrap().at = now;
     }
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
-        let wants = self.0.lock().unwrap().wants.take();
-        *self.0.lock().unwrap() = Received { wants, ..Received::default() };
+        let mut received = self.0.lock().unwrap();
+        let (wants, more) = (received.wants.take(), std::mem::take(&mut received.more));
+        *received = Received { wants, more, ..Received::default() };
+        drop(received);
         hosts.into_iter().for_each(|host| self.put(Delta::Host(Box::new(host))));
         vms.into_iter().for_each(|vm| self.put(Delta::Vm(Box::new(vm))));
         Ok(())
@@ -73,9 +76,10 @@ impl External for Listener {
     fn score(&mut self, _: &[(String, u32)], _: &Question<'_>) -> Outcome<Scores> {
         Outcome::new()
     }
-    fn balance(&mut self, _: &str, _: &[String], _: &Given) -> Result<Option<ExternalAction>, ExternalError> {
+    fn balance(&mut self, _: &str, _: &[String], _: &Given) -> Result<Vec<ExternalAction>, ExternalError> {
         let wants = self.0.lock().unwrap().wants.clone();
-        Ok(wants.map(|(host, on)| ExternalAction::Power { host, on, reason: "late".into() }))
+        let power = wants.map(|(host, on)| ExternalAction::Power { host, on, reason: "late".into() });
+        Ok(power.into_iter().chain(self.0.lock().unwrap().more.clone()).collect())
     }
 }
 
@@ -180,4 +184,44 @@ fn balancers_switch_empty_hosts_only() {
     ] {
         assert_eq!(wants(host, on), Err(why.to_string()));
     }
+}
+
+#[test]
+fn balancers_stop_vms_and_switch_the_use_of_hosts() {
+    let (engine, listener) = listening(&(Arc::new(Memory::default()) as Arc<dyn Store>));
+    let policy = Policy { name: "night".into(), balancer: "Power".into(), ..Policy::default() };
+    let cluster = Cluster { policy: "night".into(), ..Cluster::default() };
+    engine.put(vec![Object::Policy(policy)]).unwrap();
+    engine.put(vec![Object::Cluster(cluster)]).unwrap();
+    engine.put((0..3).map(|index| host(format!("h{index}"), HostStatus::Up)).collect()).unwrap();
+    engine.put(vec![vm("v".into(), Some("h0".into())), vm("w".into(), None)]).unwrap();
+    let stop = |vm: &str| ExternalAction::Stop { vm: vm.into(), reason: "night".into() };
+    let rest = |host: &str, on| ExternalAction::Maintenance { host: host.into(), on, reason: String::new() };
+    let does = |more: Vec<ExternalAction>| {
+        listener.0.lock().unwrap().more = more;
+        let step = engine.balance("default", 1).unwrap();
+        let words = |it: &Action| format!("{:?} {} {:?}", it.kind, it.name, it.state);
+        (step.actions.iter().map(words).collect::<Vec<_>>(), step.errors)
+    };
+    let status = |index: usize| engine.hosts(1).unwrap()[index].status;
+    // A preview changes nothing.
+    listener.0.lock().unwrap().more = vec![stop("v"), rest("h0", true)];
+    let preview = engine.preview("default", 1, 3, 60_000).unwrap();
+    assert_eq!((preview[0].actions.len(), preview[1].actions.len(), status(0)), (2, 0, HostStatus::Up));
+    // What is so already is left out, and so is what is asked for twice.
+    let asked = vec![stop("v"), stop("v"), stop("w"), stop("x"), rest("h0", true), rest("h1", true)];
+    let (done, errors) = does(asked);
+    assert_eq!(done, ["Stop v Reserved", "Deactivate h0 Done", "Deactivate h1 Done"]);
+    assert_eq!(errors, ["Power: x: is no VM"]);
+    assert_eq!([status(0), status(1)], [HostStatus::PreparingForMaintenance, HostStatus::Maintenance]);
+    engine.stop("v").unwrap();
+    assert_eq!(engine.end_emptying().unwrap(), ["h0"]);
+    let stopped = engine.view(|model| (*model.vm("v").unwrap().vm).clone()).unwrap();
+    assert_eq!((stopped.status, stopped.host, stopped.last_host), (VmStatus::Down, None, Some("h0".into())));
+    // What the policy put into maintenance it takes back, and nothing that an operator did.
+    engine.maintain("h2").unwrap();
+    let (done, errors) = does((0..3).map(|index| rest(&format!("h{index}"), false)).collect());
+    assert_eq!(done, ["Activate h0 Done", "Activate h1 Done"]);
+    assert_eq!(errors, ["Power: h2: is in an operator's maintenance"]);
+    assert_eq!([status(0), status(1), status(2)], [HostStatus::Up, HostStatus::Up, HostStatus::Maintenance]);
 }

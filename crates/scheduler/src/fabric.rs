@@ -19,6 +19,8 @@ pub trait Fabric: Send + Sync {
     fn machines(&self) -> Result<Vec<Machine>, Failed>;
     /// Starts a guest or a function.
     fn start(&self, name: &str) -> Result<(), Failed>;
+    /// Stops a guest or a function.
+    fn stop(&self, name: &str) -> Result<(), Failed>;
 }
 
 /// Traffic of ports up to a time.
@@ -85,6 +87,11 @@ impl Link {
     /// The guest or function of that name, if it exists.
     pub fn machine(&self, name: &str) -> Result<Option<Machine>, Failed> {
         Ok(self.machines()?.into_iter().find(|machine| machine.name == name))
+    }
+
+    /// Stops a guest or a function.
+    pub fn stop(&self, name: &str) -> Result<(), Failed> {
+        self.fabric.stop(name)
     }
 
     /// Places a guest or a function of the fabric and starts it; if it does not start, its reservation is

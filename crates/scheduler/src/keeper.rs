@@ -1,9 +1,11 @@
 //! Periodic work of placement: expiring leases, measuring this host, balancing clusters, and carrying out
 //! moves.
 
-use super::{Failed, Placer, Service};
-use ringway_place::engine::{BalanceStep, Engine, EngineError, MigrationState};
-use ringway_place::object::Executor;
+use super::{Failed, Placer, Service, power};
+use ringway_place::engine::{
+    ActionKind, BalanceStep, Engine, EngineError, Migration, MigrationState, Object,
+};
+use ringway_place::object::{Executor, Host};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -87,15 +89,26 @@ impl Service {
     /// A round of balancing in a cluster, carried out.
     pub(crate) fn round(&self, cluster: &str) -> Result<BalanceStep, Failed> {
         let now = self.clock.now();
+        let before: BTreeMap<String, Host> = self.engine.view(|model| {
+            let hosts = model.cluster(cluster).into_iter().flat_map(|(_, state)| &state.hosts).flatten();
+            hosts.map(|slot| (slot.host.name.clone(), (*slot.host).clone())).collect()
+        })?;
         let mut step = self.engine.balance(cluster, now)?;
-        carry_out(&self.engine, &mut step, now)?;
+        self.stop_vms(&mut step)?;
+        self.switch_host(&mut step, &before)?;
+        carry_out(&self.engine, cluster, &mut step.migrations, now)?;
         for migration in &step.migrations {
             tracing::info!(
                 vm = migration.vm, from = migration.from, to = migration.to, state = ?migration.state,
                 "balancing: {}", migration.reason
             );
         }
-        if !step.migrations.is_empty() || step.power.is_some() || !step.errors.is_empty() {
+        for action in &step.actions {
+            let (name, state) = (&action.name, action.state);
+            tracing::info!(name, kind = ?action.kind, ?state, "balancing: {}", action.reason);
+        }
+        let acts = !step.migrations.is_empty() || !step.actions.is_empty() || step.power.is_some();
+        if acts || !step.errors.is_empty() {
             let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
             rounds.last.push_back(step.clone());
             if rounds.last.len() > ROUNDS {
@@ -105,6 +118,50 @@ impl Service {
         Ok(step)
     }
 
+    /// Stops VMs as a balancer asked: guests and functions of this fabric, and VMs that are only simulated. Others are
+    /// left to the program that moves VMs too.
+    fn stop_vms(&self, step: &mut BalanceStep) -> Result<(), Failed> {
+        let executor = self
+            .engine
+            .view(|model| model.cluster(&step.cluster).map(|(_, state)| state.cluster.executor))?;
+        for action in step.actions.iter_mut().filter(|action| action.kind == ActionKind::Stop) {
+            let ours = self.link.get().map(|link| Ok::<_, Failed>((link, link.machine(&action.name)?)));
+            let done = match ours.transpose() {
+                Ok(Some((link, Some(machine)))) if machine.runs => {
+                    // It uses nothing here once it has ended, which the next measurement sees.
+                    link.stop(&action.name)
+                }
+                Ok(_) if executor == Some(Executor::Inventory) => {
+                    self.engine.stop(&action.name).map_err(Failed::from)
+                }
+                Ok(_) => continue,
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(()) => action.state = MigrationState::Done,
+                Err(error) => {
+                    action.state = MigrationState::Refused;
+                    action.refused = error.to_string();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Switches the host of a round by the program of the file; if that fails, the host keeps its former status.
+    fn switch_host(&self, step: &mut BalanceStep, before: &BTreeMap<String, Host>) -> Result<(), Failed> {
+        let hook = self.power.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((host, status)) = &step.power else { return Ok(()) };
+        let (Some(hook), Some(old)) = (hook, before.get(host)) else { return Ok(()) };
+        let Some(on) = power::switches(old.status, *status) else { return Ok(()) };
+        if let Err(error) = hook.switch(host, on) {
+            self.engine.put(vec![Object::Host(Box::new(old.clone()))])?;
+            step.errors.push(error);
+            (step.power, step.power_reason) = (None, String::new());
+        }
+        Ok(())
+    }
+
     /// The last rounds in which something happened, newest first.
     pub fn last_rounds(&self) -> Vec<BalanceStep> {
         let rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,16 +169,20 @@ impl Service {
     }
 }
 
-/// Carries out the moves of a round. A VM moves in the inventory at once, since other hosts are only
+/// Carries out moves. A VM moves in the inventory at once, since other hosts are only
 /// simulated. VMs on this host are pinned while they run, so they are never moved. A cluster with an external
 /// executor is left to it: it finds reservations, and confirms or releases them.
-fn carry_out(engine: &Engine, step: &mut BalanceStep, now: u64) -> Result<(), EngineError> {
-    let executor =
-        engine.view(|model| model.cluster(&step.cluster).map(|(_, state)| state.cluster.executor))?;
+pub(crate) fn carry_out(
+    engine: &Engine,
+    cluster: &str,
+    migrations: &mut [Migration],
+    now: u64,
+) -> Result<(), EngineError> {
+    let executor = engine.view(|model| model.cluster(cluster).map(|(_, state)| state.cluster.executor))?;
     if executor != Some(Executor::Inventory) {
         return Ok(());
     }
-    for migration in &mut step.migrations {
+    for migration in migrations {
         migration.state = MigrationState::Done;
         if let Err(error) = engine.confirm(&migration.vm, now) {
             migration.state = MigrationState::Refused;
@@ -136,8 +197,7 @@ fn carry_out(engine: &Engine, step: &mut BalanceStep, now: u64) -> Result<(), En
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_place::engine::Object;
-    use ringway_place::object::{Cluster, Host, HostStatus, Vm, VmStatus};
+    use ringway_place::object::{Cluster, HostStatus, Vm, VmStatus};
 
     fn emptied(executor: Executor) -> Service {
         let service = Service::in_memory().unwrap();
@@ -186,6 +246,37 @@ mod tests {
         assert!(!due(1000, 0) && !due(1000, 999) && due(1000, 1000) && !due(1000, 1001));
         assert!(due(1000, 2000) && !due(0, 9000) && !due(1000, 9000));
         assert!(!due(500, 9100) && due(500, 9600), "a shorter interval holds at once");
+    }
+
+    #[test]
+    fn a_program_switches_hosts_and_what_it_refuses_stays() {
+        let service = Service::in_memory().unwrap();
+        let properties = [("EnableAutomaticHostPowerManagement".to_string(), "true".to_string())];
+        let policy = "power_saving".to_string();
+        let cluster = Cluster { policy, properties: properties.into(), interval: 0, ..Cluster::default() };
+        let (power_managed, policy_controlled, status) = (true, true, HostStatus::Maintenance);
+        let size = Host { cores: 4, threads: 4, memory_mb: 8192, ..Host::default() };
+        let host = Host { name: "a".into(), power_managed, policy_controlled, status, ..size };
+        service.put(vec![Object::Cluster(cluster), Object::Host(Box::new(host))]).unwrap();
+        let folder = std::env::temp_dir().join(format!("rw-switch-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (program, log) = (folder.join("power"), folder.join("log"));
+        let hook = |text: &str| {
+            crate::power::tests::script(&program, text);
+            service.power_by(Some(crate::PowerHook { program: program.clone(), limit_ms: 60_000 }));
+        };
+        hook("echo 'no BMC' >&2; exit 1");
+        let step = service.round("default").unwrap();
+        assert!(
+            step.power.is_none() && step.errors[0].ends_with("off a: exit status: 1: no BMC"),
+            "{step:?}"
+        );
+        assert_eq!(service.hosts().unwrap()[0].status, HostStatus::Maintenance);
+        hook(&format!("echo $1 $2 >> {}", log.display()));
+        let step = service.round("default").unwrap();
+        assert_eq!(step.power, Some(("a".to_string(), HostStatus::Down)));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "off a\n");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

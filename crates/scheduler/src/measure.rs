@@ -45,6 +45,15 @@ impl Measure {
         let passed = self.at.map(|at| now.saturating_sub(at));
         self.at = Some(now);
         let here = this_host::name();
+        // A host that belongs to no cluster is not measured, and what runs on it takes nothing from others.
+        match service.engine.view(|model| model.host(&here).is_none()) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.cpu = this_host::cpu_time();
+                return;
+            }
+            Err(error) => return self.say(&Failed::from(error)),
+        }
         let mut objects = Vec::new();
         let mut ports = self.nic_loads(passed);
         if let Some(link) = link {
@@ -62,10 +71,7 @@ impl Measure {
                 Err(error) => self.say(&error),
             }
         }
-        match self.load(service, &here, now, ports) {
-            Ok(load) => objects.extend(load.map(Object::Load)),
-            Err(error) => self.say(&error),
-        }
+        objects.extend(self.load(&here, now, ports).map(Object::Load));
         self.write(service, objects, now);
     }
 
@@ -94,20 +100,11 @@ impl Measure {
     }
 
     /// This host's load, if it must be written.
-    fn load(
-        &mut self,
-        service: &Service,
-        here: &str,
-        now: u64,
-        ports: Vec<PortLoad>,
-    ) -> Result<Option<Load>, Failed> {
+    fn load(&mut self, here: &str, now: u64, ports: Vec<PortLoad>) -> Option<Load> {
         let (free_mb, swap_free_mb) = this_host::free();
         let cpu = this_host::cpu_time();
         let cpu_percent = self.cpu.zip(cpu).and_then(|(before, now)| now.percent_since(before));
         self.cpu = cpu.or(self.cpu);
-        if service.engine.view(|model| model.host(here).is_none())? {
-            return Ok(None);
-        }
         let load = Load {
             host: here.into(),
             cpu_percent,
@@ -121,10 +118,10 @@ impl Measure {
             now < at.saturating_add(holds) && is_near(old, &load)
         });
         if stands {
-            return Ok(None);
+            return None;
         }
         self.written = Some((now, load.clone()));
-        Ok(Some(load))
+        Some(load)
     }
 
     /// The load of each network card of this host.

@@ -3,10 +3,11 @@
 use super::described::{Outcome, follow, words};
 use super::measure::Measure;
 use super::metrics::Metrics;
-use super::{DecisionView, Fabric, Failed, Placement, Service, this_host};
+use super::{DecisionView, Fabric, Failed, JoinView, Placement, Service, this_host};
 use crate::fabric::Link;
 use ringway_place::engine::Object;
-use ringway_place::model::VmSlot;
+use ringway_place::model::{Model, VmSlot};
+use ringway_place::object::{Host, Vm};
 use ringway_place::store::{Embedded, StoreError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,17 @@ pub struct Placer {
 
 /// Identifies the state of files, to detect changes.
 type Stamp = [Option<(u64, u64, Option<SystemTime>)>; 2];
+
+/// Adds this host to a cluster, unless it belongs to one: later manual settings stay.
+fn enter(service: &Service, cluster: &str) -> Result<JoinView, Failed> {
+    let host = Host { cluster: cluster.into(), ..this_host() };
+    let of = |model: &Model| Some(model.slot(model.host(&host.name)?)?.host.cluster.clone());
+    let (name, known) = (host.name.clone(), service.engine.view(of)?);
+    if known.is_none() {
+        service.put(vec![Object::Host(Box::new(host))])?;
+    }
+    Ok(JoinView { host: name, cluster: known.unwrap_or_else(|| cluster.into()) })
+}
 
 /// A full disk does not prevent reading.
 fn unless_full(done: Result<(), Failed>) -> Result<(), Failed> {
@@ -98,13 +110,10 @@ impl Placer {
             (Some(service), _) => service.clone(),
             (None, Some(path)) => {
                 let service = self.open(path)?;
-                let host = this_host();
-                let known = service.engine.view(|model| model.host(&host.name).is_some())?;
                 let file = self.file();
                 service.plugins_of_file(file.plugins.clone());
-                // Later manual settings stay.
-                if !known {
-                    service.put(vec![Object::Host(Box::new(host))])?;
+                if let Some(link) = &self.link {
+                    service.stands_on(link.clone());
                 }
                 self.follow_file(&service, &file)?;
                 opened.insert(service).clone()
@@ -146,7 +155,20 @@ impl Placer {
     pub fn start_guest(&self, name: &str) -> Result<DecisionView, Failed> {
         let service = self.service()?;
         let link = self.link.as_ref().ok_or_else(|| Failed::Conflict("there is no fabric".into()))?;
+        // A guest runs here only: who starts it wants this host to be used.
+        let vm = |model: &Model| model.vm(name).map(|slot| slot.vm.cluster.clone());
+        let cluster = service.engine.view(vm)?.unwrap_or_else(|| Vm::default().cluster);
+        enter(&service, &cluster)?;
         link.start(&service, &super::this_host::name(), name)
+    }
+
+    /// Adds this host to a cluster, unless it belongs to one.
+    pub fn join(&self, cluster: &str) -> Result<JoinView, Failed> {
+        let service = self.service()?;
+        if self.link.is_none() {
+            return Err(Failed::Conflict("there is no fabric".into()));
+        }
+        enter(&service, cluster)
     }
 
     /// Deletes an object, unless it would be recreated.
@@ -164,7 +186,11 @@ impl Placer {
         let here = super::this_host::name();
         let file = self.file();
         Ok(match kind {
-            "host" | "load" if name == here => {
+            "host" if name == here && file.this_host.is_some() => Some(format!(
+                "host {name} is this host, which the fabric's file adds to a cluster; take `this-host` out \
+                 of [placement] there and run `ringway apply`"
+            )),
+            "load" if name == here => {
                 Some(format!("host {name} is this host, and measured as long as the fabric is up"))
             }
             "policy" if file.policies.iter().any(|policy| policy.name == name) => Some(format!(
@@ -192,6 +218,7 @@ impl Placer {
                 }
                 service.engine.tidy()?;
                 service.stamp();
+                service.advance_drains()?;
                 service.balance_due()?;
                 service.end_emptying()
             }
@@ -201,7 +228,11 @@ impl Placer {
 
     /// Applies the fabric file; changes that fail are retried.
     fn follow_file(&self, service: &Service, file: &Placement) -> Result<Outcome, Failed> {
+        service.power_by(file.power.clone());
         let outcome = follow(service, file)?;
+        if let Some(cluster) = &file.this_host {
+            enter(service, cluster)?;
+        }
         outcome.changes.iter().for_each(|line| tracing::info!("the file: {line}"));
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if *refused != outcome.refused {

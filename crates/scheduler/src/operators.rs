@@ -2,7 +2,7 @@
 
 use super::view::{EventsView, StatusView, StoreView, VmView};
 use super::{Failed, Service};
-use ringway_place::engine::EngineError;
+use ringway_place::engine::{EngineError, Object};
 use ringway_place::policy::Policy;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -34,6 +34,23 @@ impl Stamps {
     }
 }
 
+/// Kinds of objects.
+const KINDS: [&str; 8] = ["cluster", "policy", "host", "load", "fact", "blacklist", "vm", "group"];
+
+/// An object's kind and its name; of a fact its host's and its own.
+pub fn kind_and_name(object: &Object) -> (&'static str, String) {
+    match object {
+        Object::Cluster(it) => ("cluster", it.name.clone()),
+        Object::Policy(it) => ("policy", it.name.clone()),
+        Object::Host(it) => ("host", it.name.clone()),
+        Object::Load(it) => ("load", it.host.clone()),
+        Object::Fact(it) => ("fact", format!("{}/{}", it.host, it.name)),
+        Object::Blacklist(it) => ("blacklist", it.host.clone()),
+        Object::Vm(it) => ("vm", it.name.clone()),
+        Object::Group(it) => ("group", it.name.clone()),
+    }
+}
+
 impl Service {
     /// Records the time of the latest changes.
     pub(crate) fn stamp(&self) {
@@ -44,12 +61,27 @@ impl Service {
     }
 
     /// The first changes after a revision, or the newest ones; oldest first.
-    pub fn events(&self, after: Option<u64>, count: usize) -> Result<EventsView, Failed> {
+    pub fn events(&self, after: Option<u64>, count: usize, measurements: bool) -> Result<EventsView, Failed> {
         self.stamp();
-        let (revision, mut events) = self.engine.changes(after, count.min(EVENTS))?;
+        let (revision, mut events) = self.engine.changes(after, count.min(EVENTS), measurements)?;
         let stamps = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
         events.iter_mut().for_each(|event| event.at = stamps.of(event.revision));
         Ok(EventsView { revision, events })
+    }
+
+    /// Objects of a kind, or all, by kind and name.
+    pub fn objects(&self, kind: Option<&str>) -> Result<Vec<Object>, Failed> {
+        if let Some(kind) = kind.filter(|kind| !KINDS.contains(kind)) {
+            let known = KINDS.join(", ");
+            return Err(Failed::Wrong(format!(
+                "there is no kind `{}`; kinds are {known}",
+                kind.escape_debug()
+            )));
+        }
+        let mut objects = self.engine.objects()?;
+        objects.retain(|object| kind.is_none_or(|kind| kind_and_name(object).0 == kind));
+        objects.sort_by(|a, b| kind_and_name(a).cmp(&kind_and_name(b)));
+        Ok(objects)
     }
 
     /// All VMs by name, with their reservations.
@@ -68,9 +100,10 @@ impl Service {
     /// A policy.
     pub fn policy(&self, name: &str) -> Result<Policy, Failed> {
         let policy = self.engine.view(|model| model.policy(name).map(|policy| (**policy).clone()))?;
-        let what =
-            || format!("there is no policy {}; `ringway place policies` lists them", name.escape_debug());
-        policy.ok_or_else(|| EngineError::NoObject(what()).into())
+        match policy {
+            Some(policy) => Ok(policy),
+            None => Err(EngineError::from(self.engine.view(|model| model.no_policy(name))?).into()),
+        }
     }
 
     /// Puts a host into maintenance. Returns its new status.
@@ -104,7 +137,6 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_place::engine::Object;
     use ringway_place::object::{Host, HostStatus, Vm, VmStatus};
 
     #[test]
@@ -135,12 +167,12 @@ mod tests {
         service.end_emptying().unwrap();
         assert_eq!(status(&service), HostStatus::Maintenance);
         assert!(matches!(service.maintain("nowhere"), Err(Failed::Unknown(_))));
-        let events = service.events(None, 4).unwrap();
+        let events = service.events(None, 4, true).unwrap();
         let lines: Vec<String> =
             events.events.iter().map(|it| format!("{} {} {}", it.kind, it.name, it.what)).collect();
         assert_eq!(lines.last().unwrap(), "host a Maintenance", "{lines:?}");
         assert!(events.events.iter().all(|event| event.at.is_some()));
-        assert_eq!(service.events(Some(events.revision), 10).unwrap().events, []);
+        assert_eq!(service.events(Some(events.revision), 10, true).unwrap().events, []);
     }
 
     #[test]
@@ -153,7 +185,7 @@ mod tests {
         let (mut after, mut names) = (0, Vec::new());
         loop {
             // All changes of a revision are returned together, so that the next revision can be requested.
-            let next = service.events(Some(after), 3).unwrap();
+            let next = service.events(Some(after), 3, true).unwrap();
             if next.events.is_empty() {
                 break;
             }

@@ -1,6 +1,7 @@
 //! The placement part of a fabric file.
 
 use crate::plugins::Options;
+use crate::power::PowerHook;
 use ringway_place::object::Cluster;
 use ringway_place::policy::Policy;
 
@@ -13,4 +14,8 @@ pub struct Placement {
     pub policies: Vec<Policy>,
     /// Clusters.
     pub clusters: Vec<Cluster>,
+    /// The cluster that the fabric's own host belongs to, if it does.
+    pub this_host: Option<String>,
+    /// The program that switches hosts on and off.
+    pub power: Option<PowerHook>,
 }

@@ -3,8 +3,9 @@
 use super::extender::{best, bind, filter, prioritize};
 use super::metrics::{healthz, metrics};
 use super::{
-    BackupRequest, BalanceRequest, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
-    Placer, PluginsView, RevisionView, Service, StatusView, StoreView, UnitView, VmView, WhyNotRequest,
+    BackupRequest, BalanceRequest, DecisionView, DrainRequest, DrainView, EventsView, ExplainView, FactPush,
+    Failed, JoinRequest, JoinView, PlaceRequest, Placer, PluginsView, RevisionView, Service, StatusView,
+    StoreView, UnitView, VmView, WhyNotRequest,
 };
 use crate::Trouble;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -31,6 +32,8 @@ const QUICK: usize = 1000;
     vms,
     maintain,
     activate,
+    drain,
+    join,
     policies,
     policy,
     units,
@@ -38,6 +41,7 @@ const QUICK: usize = 1000;
     store,
     backup,
     objects,
+    described,
     remove,
     remove_fact,
     plugins,
@@ -75,6 +79,8 @@ pub fn router(place: Placer) -> Router {
         .route("/v1/place/vms", get(vms))
         .route("/v1/place/hosts/{name}/maintenance", post(maintain))
         .route("/v1/place/hosts/{name}/activate", post(activate))
+        .route("/v1/place/hosts/{name}/drain", post(drain))
+        .route("/v1/place/this-host", post(join))
         .route("/v1/place/policies", get(policies))
         .route("/v1/place/policies/{name}", get(policy))
         .route("/v1/place/events", get(events))
@@ -82,7 +88,7 @@ pub fn router(place: Placer) -> Router {
         .route("/v1/place/store/backup", post(backup))
         .route("/v1/place/units", get(units))
         .route("/v1/place/plugins", put(plugins).get(attached))
-        .route("/v1/place/objects", post(objects))
+        .route("/v1/place/objects", post(objects).get(described))
         .route("/v1/place/objects/{kind}/{name}", delete(remove))
         .route("/v1/place/facts", post(facts))
         .route("/v1/place/facts/{host}/{name}", delete(remove_fact))
@@ -200,6 +206,29 @@ async fn activate(State(place): State<Placer>, Path(name): Path<String>) -> Resu
     work(place, move |service| service.activate(&name)).await
 }
 
+/// Puts a host into maintenance and moves its VMs away, some at a time. Repeat the request to follow it.
+#[utoipa::path(post, path = "/v1/place/hosts/{name}/drain", request_body = DrainRequest,
+    params(("name" = String, Path, description = "The host")),
+    responses((status = 200, body = DrainView), (status = 404, body = Trouble),
+        (status = 422, body = Trouble)))]
+async fn drain(
+    State(place): State<Placer>,
+    Path(name): Path<String>,
+    request: Body<DrainRequest>,
+) -> Result<Json<DrainView>, Failed> {
+    let request = body(request)?;
+    work(place, move |service| service.drain(&name, request.parallel)).await
+}
+
+/// Adds the fabric's own host to a cluster, so that VMs are placed on it too.
+#[utoipa::path(post, path = "/v1/place/this-host", request_body = JoinRequest,
+    responses((status = 200, body = JoinView), (status = 409, body = Trouble)))]
+async fn join(State(place): State<Placer>, request: Body<JoinRequest>) -> Result<Json<JoinView>, Failed> {
+    let request = body(request)?;
+    let done = tokio::task::spawn_blocking(move || place.join(&request.cluster)).await;
+    done.map_err(|error| Failed::Conflict(error.to_string()))?.map(Json)
+}
+
 /// Every policy.
 #[utoipa::path(get, path = "/v1/place/policies", responses((status = 200, body = Vec<Policy>)))]
 async fn policies(State(place): State<Placer>) -> Result<Json<Vec<Policy>>, Failed> {
@@ -222,6 +251,8 @@ struct Which {
     after: Option<u64>,
     /// Largest number of events; the last revision is always complete; default 100.
     count: Option<usize>,
+    /// Whether measurements are shown too: loads of hosts, and the fabric's rates; default true.
+    measurements: Option<bool>,
 }
 
 /// Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat the
@@ -234,7 +265,8 @@ async fn events(
     which: Result<Query<Which>, QueryRejection>,
 ) -> Result<Json<EventsView>, Failed> {
     let Query(which) = which.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
-    work(place, move |service| service.events(which.after, which.count.unwrap_or(100))).await
+    let (count, measurements) = (which.count.unwrap_or(100), which.measurements.unwrap_or(true));
+    work(place, move |service| service.events(which.after, count, measurements)).await
 }
 
 /// The store: its path, its contents, whether the disk is full.
@@ -292,6 +324,25 @@ async fn attached(State(place): State<Placer>) -> Result<Json<PluginsView>, Fail
 async fn objects(State(place): State<Placer>, new: Body<Vec<Object>>) -> Result<Json<RevisionView>, Failed> {
     let new = body(new)?;
     work(place, |service| service.put(new)).await
+}
+
+/// Selects objects.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct Kind {
+    /// `cluster`, `policy`, `host`, `load`, `fact`, `blacklist`, `vm` or `group`; all if unset.
+    kind: Option<String>,
+}
+
+/// The objects that were added, as they are now.
+#[utoipa::path(get, path = "/v1/place/objects", operation_id = "list_objects", params(Kind),
+    responses((status = 200, body = Vec<Object>), (status = 422, body = Trouble)))]
+async fn described(
+    State(place): State<Placer>,
+    kind: Result<Query<Kind>, QueryRejection>,
+) -> Result<Json<Vec<Object>>, Failed> {
+    let Query(Kind { kind }) = kind.map_err(|rejection| Failed::Wrong(rejection.body_text()))?;
+    work(place, move |service| service.objects(kind.as_deref())).await
 }
 
 /// Deletes an unused object. Deleting a host deletes its measurements.

@@ -1,5 +1,6 @@
 //! The operations of the API's paths, also used by commands without a fabric.
 
+use super::drains::Drains;
 use super::keeper::Rounds;
 use super::kubernetes::Kubernetes;
 use super::operators::Stamps;
@@ -8,8 +9,9 @@ use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,
     UnitView, WhyNotRequest, units,
 };
+use crate::fabric::Link;
 use crate::plugins::{Options, Plugins};
-use ringway_place::decide::DecideError;
+use crate::power::PowerHook;
 use ringway_place::engine::{BalanceStep, Engine, EngineError, HostRow, Object, WhyNot};
 use ringway_place::model::Model;
 use ringway_place::object::{Fact, Vm};
@@ -72,6 +74,11 @@ pub struct Service {
     /// The clock.
     pub clock: Clock,
     pub(crate) rounds: Arc<Mutex<Rounds>>,
+    pub(crate) drains: Arc<Mutex<Drains>>,
+    /// The fabric of this host, if it runs here.
+    pub(crate) link: Arc<OnceLock<Arc<Link>>>,
+    /// The program that switches hosts on and off.
+    pub(crate) power: Arc<Mutex<Option<PowerHook>>>,
     pub(crate) pods: Arc<Pods>,
     /// Kubernetes, if it is watched.
     pub(crate) kubernetes: Arc<OnceLock<Arc<Kubernetes>>>,
@@ -128,6 +135,9 @@ impl Service {
                     engine,
                     clock,
                     rounds,
+                    drains: Arc::default(),
+                    link: Arc::default(),
+                    power: Arc::default(),
                     pods,
                     kubernetes: Arc::default(),
                     sources,
@@ -140,6 +150,16 @@ impl Service {
             Err(EngineError::Store(error)) => Err(error),
             Err(other) => Err(StoreError::File(other.to_string())),
         }
+    }
+
+    /// The fabric whose guests and functions run on this host.
+    pub(crate) fn stands_on(&self, link: Arc<Link>) {
+        let _ = self.link.set(link);
+    }
+
+    /// Sets the program that switches hosts on and off; without one, other hosts are only simulated.
+    pub fn power_by(&self, hook: Option<PowerHook>) {
+        *self.power.lock().unwrap_or_else(PoisonError::into_inner) = hook;
     }
 
     /// The store's files.
@@ -259,7 +279,7 @@ impl Service {
         let named = || request.only.iter().chain(&request.without);
         let unknown = |model: &Model| named().find(|host| model.host(host).is_none()).cloned();
         if let Some(host) = self.engine.view(unknown)? {
-            return Err(EngineError::Decide(DecideError::NoHost(host)).into());
+            return Err(EngineError::Decide(self.engine.view(|model| model.no_host(&host))?).into());
         }
         for names in [request.vms.iter().collect::<Vec<_>>(), request.new.iter().map(|vm| &vm.name).collect()]
         {

@@ -1,7 +1,7 @@
 //! JSON types of the placement API. Times are in milliseconds since 1970.
 
 use ringway_place::decide::{Ask, Choice, Trace};
-use ringway_place::engine::{Changed, Decision, Explained};
+use ringway_place::engine::{Changed, Decision, Explained, Migration};
 use ringway_place::filters::{MANDATORY, SELECTABLE};
 use ringway_place::object::{HostStatus, Vm};
 use ringway_place::store::Summary;
@@ -166,6 +166,71 @@ pub struct VmView {
 pub struct StatusView {
     /// The status.
     pub status: HostStatus,
+}
+
+/// The cluster that the fabric's own host is to belong to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct JoinRequest {
+    /// The cluster.
+    pub cluster: String,
+}
+
+impl Default for JoinRequest {
+    fn default() -> JoinRequest {
+        JoinRequest { cluster: "default".into() }
+    }
+}
+
+/// The fabric's own host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JoinView {
+    /// Its name.
+    pub host: String,
+    /// Its cluster.
+    pub cluster: String,
+}
+
+/// How to drain a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DrainRequest {
+    /// VMs that move at a time, 1 to 100.
+    pub parallel: u32,
+}
+
+impl Default for DrainRequest {
+    fn default() -> DrainRequest {
+        DrainRequest { parallel: 4 }
+    }
+}
+
+/// A VM that can't leave a drained host now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StuckView {
+    /// The VM.
+    pub vm: String,
+    /// Why.
+    pub why: String,
+    /// Whether it never moves, so that only its end empties the host.
+    pub forever: bool,
+}
+
+/// A host that is drained.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DrainView {
+    /// The host.
+    pub host: String,
+    /// Its status; `maintenance` when it is empty.
+    pub status: HostStatus,
+    /// Moves that began with this request.
+    pub moves: Vec<Migration>,
+    /// VMs that have a host reserved and are still on this one.
+    pub moving: Vec<String>,
+    /// Other VMs that are still on it.
+    pub left: Vec<String>,
+    /// Those that can't leave now.
+    pub stuck: Vec<StuckView>,
 }
 
 /// Events.

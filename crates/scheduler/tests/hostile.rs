@@ -3,7 +3,7 @@
 
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
-use ringway_place::policy::{FilterUse, Policy, WeightUse};
+use ringway_place::policy::{FilterUse, OnError, Policy, WeightUse};
 use ringway_scheduler::plugins::{Folder, Options};
 use ringway_scheduler::{DecisionView, PlaceRequest, Service};
 use std::path::PathBuf;
@@ -89,7 +89,8 @@ impl Lab {
 
     /// Places with a policy that has one of the filters and the other folder's weight.
     fn place(&self, unit: &str) -> DecisionView {
-        let filter = |name: &str| FilterUse { name: name.into(), ..FilterUse::default() };
+        let filter =
+            |name: &str| FilterUse { name: name.into(), on_error: OnError::Skip, ..FilterUse::default() };
         let store = self.folder.join("placement.redb").display().to_string();
         let policy = Policy {
             name: "p".into(),

@@ -83,8 +83,8 @@ fn with_hosts(mut plugins: Plugins) -> Plugins {
     plugins
 }
 
-fn moved_to(vm: &str, to: &[&str]) -> Result<Option<ExternalAction>, ExternalError> {
-    Ok(Some(ExternalAction::Move { vm: vm.into(), to: names(to), reason: String::new() }))
+fn moved_to(vm: &str, to: &[&str]) -> Result<Vec<ExternalAction>, ExternalError> {
+    Ok(vec![ExternalAction::Move { vm: vm.into(), to: names(to), reason: String::new() }])
 }
 
 fn filter(
@@ -186,7 +186,7 @@ fn python_units_decide_and_fail_independently() {
     assert_eq!(cool(&["c", "gone", "a"]), Ok(vec![None, None, Some(4)]));
     let moved = plugins.balance("Down", &names(&all), &BTreeMap::new());
     assert_eq!(moved, moved_to("v", &["b", "c"]));
-    assert_eq!(plugins.balance("Down", &names(&["c"]), &BTreeMap::new()), Ok(None));
+    assert_eq!(plugins.balance("Down", &names(&["c"]), &BTreeMap::new()), Ok(Vec::new()));
 }
 
 #[test]
@@ -323,9 +323,17 @@ fn replies_of_an_http_service_are_checked() {
         let properties = BTreeMap::from([("give".to_string(), give.to_string())]);
         plugins.balance("Far", &names(&all), &properties).map_err(|error| error.what)
     };
-    assert_eq!(balance(r#"{"ok": {"action": null}}"#), Ok(None));
+    assert_eq!(balance(r#"{"ok": {"action": null}}"#), Ok(Vec::new()));
     let off = ExternalAction::Power { host: "b".into(), on: false, reason: "it is late".into() };
-    assert_eq!(balance(r#"{"ok": {"action": "sleep", "host": 1, "reason": "it is\n late"}}"#), Ok(Some(off)));
+    assert_eq!(balance(r#"{"ok": {"action": "sleep", "host": 1, "reason": "it is\n late"}}"#), Ok(vec![off]));
+    let reason = String::new;
+    let several = r#"{"ok": {"action": null, "actions": [{"action": "stop", "vm": "v"},
+        {"action": "deactivate", "host": 0}, {"action": "activate", "host": 2}]}}"#;
+    let maintenance =
+        |host: &str, on| ExternalAction::Maintenance { host: host.into(), on, reason: reason() };
+    let stop = ExternalAction::Stop { vm: "v".into(), reason: reason() };
+    assert_eq!(balance(several), Ok(vec![stop, maintenance("a", true), maintenance("c", false)]));
+    assert!(balance(r#"{"ok": {"action": null, "actions": [{"action": "stop", "vm": "x"}]}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "wake", "host": 9}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "nobody", "hosts": [0]}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "v", "hosts": [77]}}"#).is_err());

@@ -5,7 +5,9 @@ from .model import Host, HugePages, NumaNode, Port, Scalar, Vm
 from .unit import (
     Accepted,
     Action,
+    Activate,
     Balancer,
+    Deactivate,
     Filter,
     Migrate,
     Number,
@@ -13,6 +15,7 @@ from .unit import (
     Score,
     Scores,
     Sleep,
+    Stop,
     Unit,
     Wake,
 )
@@ -20,7 +23,9 @@ from .unit import (
 __all__ = [
     "Accepted",
     "Action",
+    "Activate",
     "Balancer",
+    "Deactivate",
     "Filter",
     "Host",
     "HugePages",
@@ -34,6 +39,7 @@ __all__ = [
     "Score",
     "Scores",
     "Sleep",
+    "Stop",
     "Unit",
     "Vm",
     "Wake",

@@ -55,8 +55,32 @@ class Wake:
     reason: str = ""
 
 
-Action = Union[Migrate, Sleep, Wake]
-"""The action of a balancer."""
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a VM."""
+
+    vm: Vm | str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Deactivate:
+    """Put a host into maintenance: it gets no new VMs, and its VMs move away."""
+
+    host: Host | str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """Take a host that the policy put into maintenance into use again."""
+
+    host: Host | str
+    reason: str = ""
+
+
+Action = Union[Migrate, Stop, Deactivate, Activate, Sleep, Wake]
+"""An action of a balancer."""
 
 
 class Unit:
@@ -98,8 +122,8 @@ class Score(Unit, ABC):
 
 
 class Balancer(Unit, ABC):
-    """A unit that moves VMs and switches hosts over time."""
+    """A unit that moves and stops VMs and switches hosts over time."""
 
     @abstractmethod
-    def do_balance(self, hosts: Sequence[Host], args: Properties) -> Action | None:
-        """The next action, if any."""
+    def do_balance(self, hosts: Sequence[Host], args: Properties) -> Action | Sequence[Action] | None:
+        """The next action, if any, or several. One VM moves and one host is switched in a round."""

@@ -148,8 +148,11 @@ class Runner:
             return _scored(
                 verdict.scores(made.do_score(hosts, call.vm, call.args), hosts, self._inventory), call
             )
-        action = verdict.action(made.do_balance(hosts, call.args), hosts, self._inventory)
-        return self._named(action) if call.by_id else action
+        actions = verdict.actions(made.do_balance(hosts, call.args), hosts, self._inventory)
+        named = [self._named(action) for action in actions] if call.by_id else actions
+        if len(named) <= 1:
+            return named[0] if named else {"action": None}
+        return {"action": None, "actions": named}
 
     def _prepare(self, made: Unit, call: Call) -> None:
         request = call.request
@@ -168,12 +171,14 @@ class Runner:
 
     def _printing(self, unit: Loaded, call: Call, capture: Capture) -> dict[str, Any]:
         ids = call.ids if call.by_id else [host.id for host in call.hosts]
+        changes: list[dict[str, Any]] = []
         with ovirtsdk.serving(self._inventory, call.vm):
             method = getattr(unit.unit(), KINDS[call.kind])
-            arguments = (
-                (ids, dict(call.args)) if call.kind == "balance" else (ids, call.vm_id, dict(call.args))
-            )
-            returned = method(*arguments)
+            if call.kind == "balance":
+                with ovirtsdk.recorded() as changes:
+                    returned = method(ids, dict(call.args))
+            else:
+                returned = method(ids, call.vm_id, dict(call.args))
         out = capture.out.text()
         if returned is not None:
             out = repr(returned)
@@ -185,14 +190,38 @@ class Runner:
         call.output = errors
         found = _PRINTED[call.kind](out)
         if found is None:
-            if call.kind == "balance" and not out.strip() and not errors:
-                return {"action": None}
+            if call.kind == "balance" and (changes or not out.strip()) and not errors:
+                call.output = out[:LONGEST_OUTPUT]
+                return self._with(changes, {"action": None}, call)
             if errors:
                 raise Failure("exception", errors)
             raise printed.missing(call.kind, out, capture.out.overflowed)
         result, beside = found
         call.output = beside[:LONGEST_OUTPUT] + errors
-        return self._from_printed(result, call)
+        return self._with(changes, self._from_printed(result, call), call)
+
+    def _with(
+        self, changes: list[dict[str, Any]], answer: dict[str, Any], call: Call
+    ) -> dict[str, Any]:
+        """A balancer's answer with the changes that it asked for by the SDK."""
+        if not changes:
+            return answer
+        actions = []
+        for change in changes:
+            if change["action"] == "migrate":
+                change = self._moved(change, call)
+            actions.append(self._named(dict(change)) if call.by_id else change)
+        return {**answer, "actions": actions}
+
+    def _moved(self, change: dict[str, Any], call: Call) -> dict[str, Any]:
+        """A move that the SDK was asked for: to one host, or to any candidate."""
+        to, vm = change.get("to"), self._inventory.vm(change["vm"])
+        if to is None:
+            hosts = [host for host in call.hosts if vm is None or host.id != vm.host]
+        else:
+            named = [host for host in self._inventory.hosts if host.name == to]
+            hosts = [self._inventory.by_id.get(to) or (named[0] if named else _known(to, self._inventory))]
+        return {"action": "migrate", "vm": change["vm"], "hosts": [host.slot for host in hosts]}
 
     def _from_printed(self, result: Any, call: Call) -> dict[str, Any]:
         if call.kind == "balance":

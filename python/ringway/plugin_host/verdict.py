@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 from ringway.placement.inventory import Inventory
 from ringway.placement.model import Host, Vm
-from ringway.placement.unit import Migrate, Sleep, Wake
+from ringway.placement.unit import Activate, Deactivate, Migrate, Sleep, Stop, Wake
 
 from .failure import Failure
 
@@ -80,10 +80,29 @@ def _is_number(value: Any) -> bool:
     return abs(value) < 1 << 53 if isinstance(value, int) else math.isfinite(value)
 
 
-def action(result: Any, hosts: Sequence[Host], inventory: Inventory) -> dict[str, Any]:
-    """The action of a balancer."""
+MOST_ACTIONS = 10_000
+"""Attack: an endless list of actions. Largest number."""
+
+_ON_HOSTS = {Sleep: "sleep", Wake: "wake", Deactivate: "deactivate", Activate: "activate"}
+
+
+def actions(result: Any, hosts: Sequence[Host], inventory: Inventory) -> list[dict[str, Any]]:
+    """The actions of a balancer: one, several, or none."""
     if result is None:
-        return {"action": None}
+        return []
+    if not isinstance(result, (list, tuple)):
+        return [_action(result, hosts, inventory)]
+    if len(result) > MOST_ACTIONS:
+        raise Failure("result", f"it returned more than {MOST_ACTIONS} actions")
+    return [_action(entry, hosts, inventory) for entry in result]
+
+
+def _action(result: Any, hosts: Sequence[Host], inventory: Inventory) -> dict[str, Any]:
+    if isinstance(result, Stop):
+        vm = result.vm.id if isinstance(result.vm, Vm) else result.vm
+        if inventory.vm(vm) is None:
+            raise Failure("result", f"it stops {_short(vm)}, which is no VM")
+        return _with_reason({"action": "stop", "vm": vm}, result.reason)
     if isinstance(result, Migrate):
         vm = result.vm.id if isinstance(result.vm, Vm) else result.vm
         if inventory.vm(vm) is None:
@@ -92,12 +111,13 @@ def action(result: Any, hosts: Sequence[Host], inventory: Inventory) -> dict[str
         return _with_reason(
             {"action": "migrate", "vm": vm, "hosts": [host.slot for host in targets]}, result.reason
         )
-    if isinstance(result, (Sleep, Wake)):
+    if type(result) in _ON_HOSTS:
         host = _host(result.host, inventory)
-        name = "sleep" if isinstance(result, Sleep) else "wake"
-        return _with_reason({"action": name, "host": host.slot}, result.reason)
+        return _with_reason({"action": _ON_HOSTS[type(result)], "host": host.slot}, result.reason)
     raise Failure(
-        "result", f"it returned {_short(result)}; a balancer returns Migrate, Sleep, Wake or None"
+        "result",
+        f"it returned {_short(result)}; a balancer returns Migrate, Stop, Deactivate, Activate, Sleep, Wake, "
+        "several of them, or None",
     )
 
 

@@ -95,7 +95,8 @@ class SchedulerProxy:
             if answer and answer["action"] == "migrate":
                 reply.add([answer["vm"], answer["ids"]])
             else:
-                # The engine supports no other action.
+                if answer and (answer["action"] or answer.get("actions")):
+                    reply.plugin_error(name, "it stops VMs or switches hosts, which the engine's call can't express")
                 reply.add(["", []])
         return reply.to_dict()
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Arguments of `ringway place`.
 #[derive(Args)]
 pub struct PlaceArguments {
-    /// Use the hosts and VMs of this file instead of a running fabric; changes are not saved.
+    /// Use the hosts and VMs of this file instead of a running fabric. Commands that change them save the file.
     #[arg(long, global = true, value_name = "FILE")]
     pub inventory: Option<PathBuf>,
     /// Folders of Python plugins, with `--inventory` or for `simulate`.
@@ -80,16 +80,18 @@ Examples:
         #[arg(long, value_name = "NAME")]
         policy: Option<String>,
     },
-    /// Explain a decision: every host, every filter, every weight.
+    /// Explain where a VM is, or a decision: every host, every filter, every weight.
     #[command(after_help = "\
+Of a VM, the newest decision about it is explained; if there is none, what would be decided now.
+
 Examples:
-  ringway place explain 17
+  ringway place explain web-1
   ringway place explain 17 --host node-07
-  ringway place explain 17 --json")]
+  ringway place --inventory examples/placement/inventory.toml explain web-3")]
     Explain {
-        /// The decision's number.
-        #[arg(value_parser = whole::<u64>)]
-        id: u64,
+        /// The VM, or a decision's number.
+        #[arg(value_name = "VM|DECISION")]
+        what: String,
         /// Show only this host.
         #[arg(long)]
         host: Option<String>,
@@ -170,6 +172,42 @@ Examples:
         #[arg(long)]
         host: Option<String>,
     },
+    /// List clusters: their policies, hosts and VMs.
+    #[command(after_help = "\
+Examples:
+  ringway place clusters
+  ringway place clusters --json")]
+    Clusters,
+    /// List affinity groups: their rules, VMs and hosts.
+    #[command(after_help = "\
+Examples:
+  ringway place groups
+  ringway place --inventory examples/placement/inventory.toml groups")]
+    Groups,
+    /// List facts about hosts.
+    #[command(after_help = "\
+Examples:
+  ringway place facts
+  ringway place facts --host node-07")]
+    Facts {
+        /// Show only facts about this host.
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Show all settings of an object.
+    #[command(after_help = "\
+Settings that are empty, 0 or false are left out. A fact is named HOST/NAME.
+
+Examples:
+  ringway place show host node-07
+  ringway place show vm web-1 --json
+  ringway place show cluster default")]
+    Show {
+        /// The kind of the object.
+        kind: Removable,
+        /// Its name.
+        name: String,
+    },
     /// Delete unused objects.
     #[command(after_help = "\
 Deleting a host deletes its facts and measurements. A fact is named HOST/NAME.
@@ -203,6 +241,63 @@ Examples:
         /// Free swap in MB.
         #[arg(long, value_name = "MB", value_parser = whole::<u64>)]
         swap_free: Option<u64>,
+    },
+    /// Empty hosts: they get no new VMs, and their VMs move away, several at a time.
+    #[command(after_help = "\
+Without --wait the moves go on in the running fabric. An empty host is in maintenance; `uncordon` opens it
+again.
+
+Examples:
+  ringway place drain node-07 --wait
+  ringway place drain node-07 node-08 --parallel 10 --wait 600
+  ringway place --inventory examples/placement/inventory.toml drain node-0")]
+    Drain {
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+        /// VMs that move at a time.
+        #[arg(long, default_value_t = 4, value_name = "N")]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+        parallel: u32,
+        /// Wait until the hosts are empty, at most for so many seconds. Without a limit it ends too when every VM
+        /// that is left can't move.
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, value_parser = whole::<u64>)]
+        wait: Option<Option<u64>>,
+    },
+    /// Close hosts to new VMs; VMs that run there stay.
+    #[command(after_help = "\
+Examples:
+  ringway place cordon node-07
+  ringway place cordon node-07 node-08 --reason \"new disks\"")]
+    Cordon {
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+        /// The reason.
+        #[arg(long, default_value = "cordoned")]
+        reason: String,
+    },
+    /// Open hosts to new VMs again, after `cordon`, `drain`, `maintenance` or `blacklist`.
+    #[command(after_help = "\
+Examples:
+  ringway place uncordon node-07")]
+    Uncordon {
+        /// The hosts.
+        #[arg(required = true, value_name = "HOST")]
+        hosts: Vec<String>,
+    },
+    /// Add the fabric's own host to a cluster, so that VMs are placed on it too.
+    #[command(after_help = "\
+`ringway place start` does so too. `[placement]` of the fabric file can ask for it: this-host = \"default\".
+`ringway place remove host NAME` ends it.
+
+Examples:
+  ringway place join
+  ringway place join --cluster lab")]
+    Join {
+        /// The cluster.
+        #[arg(long, default_value = "default", value_name = "NAME")]
+        cluster: String,
     },
     /// Put hosts into maintenance: they get no new VMs, and balancing rounds move their VMs away.
     #[command(after_help = "\
@@ -258,6 +353,8 @@ Examples:
     },
     /// Show events: changes of objects, reservations, decisions.
     #[command(after_help = "\
+Measurements (loads of hosts, rates of the fabric's ports) are left out unless --all is given.
+
 Examples:
   ringway place events
   ringway place events --follow
@@ -272,6 +369,9 @@ Examples:
         /// Continue with new events.
         #[arg(long)]
         follow: bool,
+        /// Show measurements too.
+        #[arg(long)]
+        all: bool,
     },
     /// Check, back up or restore placement's store.
     #[command(after_help = "\
@@ -353,7 +453,7 @@ Examples:
     #[command(after_help = "\
 It needs no fabric. Its store is in the run directory `kubernetes`, or in that of --fabric NAME; other
 commands of `ringway place` find it there if no fabric is up. With --inventory it starts with the objects of
-that file, and changes are not saved. docs/placement.md shows the configuration of kube-scheduler.
+that file, which stays as it is. docs/placement.md shows the configuration of kube-scheduler.
 
 Examples:
   ringway place kubernetes --kubeconfig /etc/kubernetes/scheduler.conf --policy packing
@@ -421,7 +521,7 @@ Examples:
     },
 }
 
-/// Kinds of objects that can be deleted.
+/// Kinds of objects that can be shown and deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Removable {
     /// A host.

@@ -1,8 +1,11 @@
 //! `ringway place`.
 
 pub mod arguments;
+mod drain;
 mod kubernetes;
 mod operate;
+mod save;
+mod show;
 mod simulate;
 mod source;
 mod store;
@@ -12,9 +15,9 @@ use crate::arguments::Target;
 use crate::fail::Fail;
 use crate::text;
 use arguments::{PlaceArguments, PlaceCommand, Vms};
-use ringway_place::object::Vm;
+use ringway_place::object::{Vm, VmStatus};
 use ringway_scheduler::plugins::Options;
-use ringway_scheduler::{BalanceRequest, FactPush, PlaceRequest, WhyNotRequest};
+use ringway_scheduler::{BalanceRequest, ExplainView, FactPush, PlaceRequest, WhyNotRequest};
 use source::Source;
 
 /// Runs `ringway place`.
@@ -30,8 +33,19 @@ pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(
     if let PlaceCommand::Kubernetes(options) = arguments.command {
         return kubernetes::serve(target, inventory, plugins, options);
     }
-    let mut source = Source::of(target, inventory, plugins, &arguments.command)?;
-    ask(&mut source, arguments.command, arguments.unconfined, json)
+    let command = arguments.command;
+    if let Some(why) = inventory.and_then(|_| command.needs_a_fabric()) {
+        return Err(Fail::Failed(why.into()));
+    }
+    let mut source = Source::of(target, inventory, plugins, &command)?;
+    let changed = inventory.filter(|_| command.changes_objects());
+    let before = changed.map(|file| save::Before::of(file, &source)).transpose()?;
+    let done = ask(&mut source, command, arguments.unconfined, json);
+    // What a command did before it failed is saved too.
+    match before {
+        Some(before) => before.save(&source).and(done),
+        None => done,
+    }
 }
 
 /// Runs commands that send a request to placement, in a fabric or in this process.
@@ -52,7 +66,7 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
             tell::why_not(&source.why_not(WhyNotRequest { host, request })?, json);
             Ok(())
         }
-        PlaceCommand::Explain { id, host } => tell::explain(&source.explain(id)?, host.as_deref(), json),
+        PlaceCommand::Explain { what, host } => explain(source, &what, host.as_deref(), json),
         PlaceCommand::Decisions { count } => {
             tell::decisions(&source.decisions(count)?, json);
             Ok(())
@@ -99,6 +113,46 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
         PlaceCommand::Simulate(_) | PlaceCommand::Kubernetes(_) => Ok(()),
         command => operate::operate(source, command, json),
     }
+}
+
+fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> Result<(), Fail> {
+    let (explained, note) = explained(source, what)?;
+    if let (Some(note), false) = (note, json) {
+        anstream::println!("{note}");
+    }
+    tell::explain(&explained, host, json)
+}
+
+/// Largest number of decisions that are searched for one about a VM.
+const SEARCHED: usize = 10_000;
+
+/// The explanation of a decision, by its number or by a VM, and a note for people.
+fn explained(source: &mut Source, what: &str) -> Result<(ExplainView, Option<String>), Fail> {
+    let known = source.vms()?.into_iter().find(|view| view.vm.name == what);
+    let Some(known) = known else {
+        return match what.parse() {
+            Ok(id) => Ok((source.explain(id)?, None)),
+            // The request names the similar VM.
+            Err(_) => Ok((source.attempt(of_vm(what))?, None)),
+        };
+    };
+    let newest = source
+        .decisions(SEARCHED)?
+        .into_iter()
+        .find(|decision| decision.choices.iter().any(|choice| choice.vms.iter().any(|vm| vm == what)));
+    if let Some(decision) = newest {
+        return Ok((source.explain(decision.id)?, None));
+    }
+    let place = match known.vm.host.filter(|_| known.vm.status != VmStatus::Down) {
+        Some(host) => format!("{what} runs on {host}, without a decision"),
+        None => format!("{what} was not placed yet"),
+    };
+    let explained = source.attempt(PlaceRequest { stay: true, ..of_vm(what) })?;
+    Ok((explained, Some(format!("{place}; this would be decided now:"))))
+}
+
+fn of_vm(vm: &str) -> PlaceRequest {
+    PlaceRequest { vms: vec![vm.into()], ..PlaceRequest::default() }
 }
 
 /// Attaches plugin folders, or shows the attached ones.

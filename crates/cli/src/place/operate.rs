@@ -2,7 +2,7 @@
 
 use super::arguments::PlaceCommand;
 use super::source::Source;
-use super::tell;
+use super::{drain, show, tell};
 use crate::fail::Fail;
 use crate::text;
 use anstream::println;
@@ -25,6 +25,10 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
             tell::vms(&vms, json);
             Ok(())
         }
+        PlaceCommand::Clusters => show::clusters(source, json),
+        PlaceCommand::Groups => show::groups(source, json),
+        PlaceCommand::Facts { host } => show::facts(source, host.as_deref(), json),
+        PlaceCommand::Show { kind, name } => show::object(source, kind, &name, json),
         PlaceCommand::Remove { kind, names } => names.iter().try_for_each(|name| source.remove(kind, name)),
         PlaceCommand::Load { host, cpu, free, swap_free } => {
             if cpu.is_none() && free.is_none() && swap_free.is_none() {
@@ -57,7 +61,21 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
             tell::policy(&policy, &source.units()?, json);
             Ok(())
         }
-        PlaceCommand::Events { after, count, follow } => events(source, after, count, follow, json),
+        PlaceCommand::Drain { hosts, parallel, wait } => drain::drain(source, &hosts, parallel, wait, json),
+        PlaceCommand::Cordon { hosts, reason } => drain::cordon(source, &hosts, &reason, json),
+        PlaceCommand::Uncordon { hosts } => drain::uncordon(source, &hosts, json),
+        PlaceCommand::Join { cluster } => {
+            let joined = source.join(&cluster)?;
+            if json {
+                text::json(&joined);
+            } else {
+                println!("{} is in cluster {}", joined.host, joined.cluster);
+            }
+            Ok(())
+        }
+        PlaceCommand::Events { after, count, follow, all } => {
+            events(source, (after, count, all), follow, json)
+        }
         // The caller handled the other commands.
         _ => Ok(()),
     }
@@ -74,15 +92,13 @@ fn status(host: &str, now: StatusView, json: bool) -> Result<(), Fail> {
 
 fn events(
     source: &mut Source,
-    after: Option<u64>,
-    count: usize,
+    (mut after, count, all): (Option<u64>, usize, bool),
     follow: bool,
     json: bool,
 ) -> Result<(), Fail> {
-    let mut after = after;
     let mut heads = true;
     loop {
-        let batch = source.events(after, count)?;
+        let batch = source.events(after, count, all)?;
         if follow && json {
             batch.events.iter().for_each(text::json);
         } else if json {

@@ -12,8 +12,9 @@ use ringway_place::policy::Policy;
 use ringway_place::unit::{ExternalKind, ExternalUnit};
 use ringway_scheduler::plugins::{Folder, Options};
 use ringway_scheduler::{
-    BalanceRequest, Clock, DecisionView, EventsView, ExplainView, FactPush, Failed, PlaceRequest,
-    PluginsView, RevisionView, Service, StatusView, UnitView, VmView, WhyNotRequest,
+    BalanceRequest, Clock, DecisionView, DrainRequest, DrainView, EventsView, ExplainView, FactPush, Failed,
+    JoinRequest, JoinView, PlaceRequest, PluginsView, RevisionView, Service, StatusView, UnitView, VmView,
+    WhyNotRequest,
 };
 use std::path::{Path, PathBuf};
 
@@ -105,7 +106,26 @@ impl Source {
         }
     }
 
-    /// Placement on a file, in memory: changes are not saved.
+    /// Whether it is placement on a file.
+    pub fn is_file(&self) -> bool {
+        matches!(self, Source::Here(_))
+    }
+
+    /// The objects of a kind, by name.
+    pub fn objects(&mut self, kind: Removable) -> Result<Vec<Object>, Fail> {
+        let path = format!("/v1/place/objects?kind={}", kind.name());
+        either!(self, |service| service.objects(Some(kind.name())), |client| client.get(&path))
+    }
+
+    /// All objects of a file, as they are now.
+    pub fn all_objects(&self) -> Result<Vec<Object>, Fail> {
+        match self {
+            Source::Here(service) => service.objects(None).map_err(here),
+            Source::Fabric(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Placement on a file, in memory.
     pub fn of_file(file: &Path, plugins: Options) -> Result<Service, Fail> {
         let service = Service::in_memory().map_err(Fail::because)?;
         if !plugins.is_empty() {
@@ -201,6 +221,23 @@ impl Source {
         either!(self, |service| service.maintain(host), |client| client.ask(&path, &()))
     }
 
+    /// Takes the next steps of draining a host.
+    pub fn drain(&mut self, host: &str, request: DrainRequest) -> Result<DrainView, Fail> {
+        named("host", host)?;
+        let path = format!("/v1/place/hosts/{host}/drain");
+        either!(self, |service| service.drain(host, request.parallel), |client| client.ask(&path, &request))
+    }
+
+    /// Adds the fabric's own host to a cluster.
+    pub fn join(&mut self, cluster: &str) -> Result<JoinView, Fail> {
+        match self {
+            Source::Here(_) => Err(Fail::Failed("an inventory has no host of its own".into())),
+            Source::Fabric(client) => {
+                client.ask("/v1/place/this-host", &JoinRequest { cluster: cluster.into() })
+            }
+        }
+    }
+
     /// Activates a host.
     pub fn activate(&mut self, host: &str) -> Result<StatusView, Fail> {
         named("host", host)?;
@@ -215,10 +252,10 @@ impl Source {
     }
 
     /// The events after a revision, or the latest ones.
-    pub fn events(&mut self, after: Option<u64>, count: usize) -> Result<EventsView, Fail> {
+    pub fn events(&mut self, after: Option<u64>, count: usize, all: bool) -> Result<EventsView, Fail> {
         let after_it = after.map_or(String::new(), |after| format!("&after={after}"));
-        let path = format!("/v1/place/events?count={count}{after_it}");
-        either!(self, |service| service.events(after, count), |client| client.get(&path))
+        let path = format!("/v1/place/events?count={count}&measurements={all}{after_it}");
+        either!(self, |service| service.events(after, count, all), |client| client.get(&path))
     }
 
     pub fn policies(&mut self) -> Result<Vec<Policy>, Fail> {

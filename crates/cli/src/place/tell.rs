@@ -4,9 +4,9 @@ use crate::fail::Fail;
 use crate::text::{self, BAD, GOOD, Table, cell};
 use anstream::println;
 use ringway_place::decide::{Choice, HostTrace, Trace};
-use ringway_place::engine::{BalanceStep, Changed, HostRow, MigrationState, WhyNot};
+use ringway_place::engine::{Action, ActionKind, BalanceStep, Changed, HostRow, MigrationState, WhyNot};
 use ringway_place::object::HostStatus;
-use ringway_place::policy::Policy;
+use ringway_place::policy::{FilterUse, Policy};
 use ringway_scheduler::{DecisionView, ExplainView, PluginsView, UnitView, VmView};
 use std::collections::BTreeMap;
 
@@ -186,9 +186,13 @@ pub fn balance(steps: &[BalanceStep], json: bool) {
             let (vm, from, to) = (&migration.vm, &migration.from, &migration.to);
             println!("round {}: {vm} {verb} from {from} to {to} ({why})", round + 1);
         }
-        if let Some((host, status)) = &step.power {
+        for action in &step.actions {
             quiet = false;
-            println!("round {}: {host} becomes {status:?} ({})", round + 1, step.power_reason);
+            println!("round {}: {}", round + 1, acted(action));
+        }
+        if let Some((host, to)) = &step.power {
+            quiet = false;
+            println!("round {}: {host} becomes {} ({})", round + 1, status(*to), step.power_reason);
         }
         for host in &step.unsafe_hosts {
             println!("round {}: highly available VMs of {host} have no other host", round + 1);
@@ -198,6 +202,21 @@ pub fn balance(steps: &[BalanceStep], json: bool) {
     if quiet {
         println!("nothing to move");
     }
+}
+
+/// An action of a balancer, in words.
+fn acted(action: &Action) -> String {
+    let verb = match (action.kind, action.state) {
+        (ActionKind::Stop, MigrationState::Done) => "was stopped",
+        (ActionKind::Stop, MigrationState::Refused) => "could not be stopped",
+        (ActionKind::Stop, _) => "is to stop",
+        (ActionKind::Deactivate, MigrationState::Proposed) => "would go into maintenance",
+        (ActionKind::Deactivate, _) => "goes into maintenance",
+        (ActionKind::Activate, MigrationState::Proposed) => "would be activated",
+        (ActionKind::Activate, _) => "is activated",
+    };
+    let why = if action.refused.is_empty() { &action.reason } else { &action.refused };
+    format!("{} {verb} ({why})", action.name)
 }
 
 pub fn hosts(hosts: &[HostRow], json: bool) {
@@ -346,7 +365,13 @@ pub fn policy(policy: &Policy, units: &[UnitView], json: bool) {
         description.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let required = |required: bool| if required { "required" } else { "" };
-    let mut filters = Table::new(&["FILTER", "TURN", "REQUIRED", "WHAT IT DOES"]);
+    let is_external = |name: &str| ringway_place::filters::find(name).is_none();
+    let on_error = |filter: &FilterUse| match filter.refuses() {
+        _ if !is_external(&filter.name) => "",
+        true => "refuse",
+        false => "skip",
+    };
+    let mut filters = Table::new(&["FILTER", "TURN", "ON ERROR", "WHAT IT DOES"]);
     for unit in units.iter().filter(|unit| unit.kind == "mandatory") {
         filters.row(vec![cell(&unit.name), cell("always"), cell(""), cell(&unit.description)]);
     }
@@ -354,7 +379,7 @@ pub fn policy(policy: &Policy, units: &[UnitView], json: bool) {
         filters.row(vec![
             cell(&filter.name),
             cell(lower(&filter.position)),
-            cell(required(filter.required)),
+            cell(on_error(filter)),
             cell(what(&["filter"], &filter.name)),
         ]);
     }

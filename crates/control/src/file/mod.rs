@@ -117,9 +117,20 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 12] = [
-    "fabric", "switch", "port", "patch", "link", "chain", "guest", "function", "worker", "policy", "cluster",
+const TABLES: [&str; 13] = [
+    "fabric",
+    "switch",
+    "port",
+    "patch",
+    "link",
+    "chain",
+    "guest",
+    "function",
+    "worker",
+    "policy",
+    "cluster",
     "plugins",
+    "placement",
 ];
 
 fn whole(
@@ -132,7 +143,10 @@ fn whole(
         if !TABLES.contains(&&**name) {
             let fix = match nearest(name, TABLES) {
                 Some(near) => {
-                    format!("did you mean [{near}{}]?", if near == "fabric" { "" } else { ".NAME" })
+                    format!(
+                        "did you mean [{near}{}]?",
+                        if matches!(near, "fabric" | "placement") { "" } else { ".NAME" }
+                    )
                 }
                 None => format!("a file has {}", either(TABLES)),
             };

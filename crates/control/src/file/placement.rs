@@ -1,11 +1,11 @@
 //! Placement in the file: clusters, policies, and sources of plugin units.
 
-use super::{Host, named};
+use super::{Host, NAME, good_name, named};
 use ringway_place::inventory::read_clusters;
 use ringway_place::object::Cluster;
 use ringway_place::policy::{Policy, built_in, read_table};
-use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Folder, Found, Options, Service, is_url};
+use ringway_scheduler::{Placement, PowerHook};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::file::{Problem, nearest};
 use std::path::Path;
@@ -53,7 +53,43 @@ pub fn placement(top: &DeTable<'_>, file: &str, host: &Host, diagnostics: &Diagn
         }
     }
     diagnostics.extend(problems);
-    Placement { plugins, policies, clusters }
+    let (this_host, power) = settings(top, home, diagnostics);
+    Placement { plugins, policies, clusters, this_host, power }
+}
+
+/// Longest time that switching a host may take, in nanoseconds.
+const LONGEST_SWITCH: u64 = 300_000_000_000;
+
+/// Reads the table `[placement]`: the cluster of the fabric's own host, and the program that switches hosts.
+fn settings(
+    top: &DeTable<'_>,
+    home: &Path,
+    diagnostics: &Diagnostics,
+) -> (Option<String>, Option<PowerHook>) {
+    let Some((key, value)) = top.get_key_value("placement") else { return (None, None) };
+    let DeValue::Table(table) = value.get_ref() else {
+        diagnostics.error(&key.span(), "`placement` is not a table", "write [placement]");
+        return (None, None);
+    };
+    let mut section = Section::new("placement".into(), key.span(), table, diagnostics);
+    let this_host = section.string("this-host", "default");
+    if this_host.as_ref().is_some_and(|cluster| !good_name(cluster)) {
+        section.error("this-host", "`this-host` is not a cluster's name", format!("use {NAME}"));
+    }
+    let power = section.string("power", "/usr/local/bin/host-power");
+    let limit = section.duration("power-limit", 1_000_000..=LONGEST_SWITCH, "30s");
+    if power.is_none() && section.has("power-limit") {
+        section.error("power-limit", "there is no program to limit", "add power = \"PROGRAM\"");
+    }
+    section.finish(|_| None);
+    let hook = power.map(|program| {
+        let path = home.join(program);
+        PowerHook {
+            program: std::path::absolute(&path).unwrap_or(path),
+            limit_ms: limit.and_then(|limit| u32::try_from(limit / 1_000_000).ok()).unwrap_or(30_000),
+        }
+    });
+    (this_host, hook)
 }
 
 /// Reports an error of a source of units, at the source's table.

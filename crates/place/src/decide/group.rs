@@ -8,7 +8,7 @@ use crate::object::Rule;
 pub fn groups(model: &Model, vms: &[String]) -> Result<Vec<Vec<VmId>>, DecideError> {
     let mut ids: Vec<VmId> = Vec::new();
     for name in vms {
-        let id = model.vm_id(name).ok_or_else(|| DecideError::NoVm(name.clone()))?;
+        let id = model.vm_id(name).ok_or_else(|| model.no_vm(name))?;
         if !ids.contains(&id) {
             ids.push(id);
         }

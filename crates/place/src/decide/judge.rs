@@ -112,7 +112,7 @@ fn stages(policy: &Policy) -> Vec<Stage<'_>> {
     for used in policy.ordered() {
         match filters::find(&used.name) {
             Some(filter) => stages.push(Stage::Inside(filter)),
-            None => outside.push(Stage::Outside(&used.name, used.required)),
+            None => outside.push(Stage::Outside(&used.name, used.refuses())),
         }
     }
     stages.append(&mut outside);

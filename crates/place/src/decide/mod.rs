@@ -6,11 +6,13 @@ mod outside;
 mod record;
 mod select;
 mod trace;
+mod unknown;
 
 pub use judge::Scratch;
 pub use outside::{Answers, Outside};
 pub use record::{Choice, Removed, Scored};
 pub use trace::{HostTrace, Trace, Verdict, WeightTrace};
+pub use unknown::Unknown;
 
 use crate::model::{Change, ClusterState, HostId, Model, Need, VmId};
 use crate::object::Pending;
@@ -64,24 +66,24 @@ pub struct Ask {
     pub unseen: BTreeSet<String>,
 }
 
+/// The remedy for an unknown VM.
+const ADD_VM: &str = "add it to the inventory file, or to a running fabric with `ringway place put FILE`";
+
 /// Why a request could not be judged at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum DecideError {
     /// Unknown VM.
-    #[error(
-        "there is no VM {0}; add it to the inventory file, \
-         or to a running fabric with `ringway place put FILE`"
-    )]
-    NoVm(String),
+    #[error("there is no VM {0}; {fix}", fix = .0.fix(ADD_VM))]
+    NoVm(Unknown),
     /// Unknown cluster.
-    #[error("there is no cluster {0}; adding a host to it creates it")]
-    NoCluster(String),
+    #[error("there is no cluster {0}; {fix}", fix = .0.fix("adding a host to it creates it"))]
+    NoCluster(Unknown),
     /// Unknown policy.
-    #[error("there is no policy {0}; `ringway place policies` lists them")]
-    NoPolicy(String),
+    #[error("there is no policy {0}; {fix}", fix = .0.fix("`ringway place policies` lists them"))]
+    NoPolicy(Unknown),
     /// Unknown host.
-    #[error("there is no host {0}; `ringway place hosts` lists them")]
-    NoHost(String),
+    #[error("there is no host {0}; {fix}", fix = .0.fix("`ringway place hosts` lists them"))]
+    NoHost(Unknown),
     /// The request names no VM.
     #[error("the request names no VM")]
     Nothing,
@@ -200,7 +202,7 @@ pub(crate) fn policy_of(
     own: Option<&str>,
 ) -> Result<Arc<Policy>, DecideError> {
     let name = ask.or(own).unwrap_or(&cluster.cluster.policy);
-    model.policy(name).cloned().ok_or_else(|| DecideError::NoPolicy(name.into()))
+    model.policy(name).cloned().ok_or_else(|| model.no_policy(name))
 }
 
 /// The policy for a VM, if all its units are known.
@@ -219,7 +221,7 @@ pub(crate) fn with_context<T>(
     let slots: Vec<_> = group.iter().filter_map(|id| Some((*id, model.vm_by(*id)?))).collect();
     let Some((_, first)) = slots.first() else { return Err(DecideError::Nothing) };
     let (cluster_id, cluster) =
-        model.cluster(&first.vm.cluster).ok_or_else(|| DecideError::NoCluster(first.vm.cluster.clone()))?;
+        model.cluster(&first.vm.cluster).ok_or_else(|| model.no_cluster(&first.vm.cluster))?;
     let policy = policy_of(model, ask.policy.as_deref(), cluster, first.vm.policy.as_deref())?;
     let mut properties: BTreeMap<&str, &str> = BTreeMap::new();
     let own = slots.iter().flat_map(|(_, slot)| &slot.vm.properties);

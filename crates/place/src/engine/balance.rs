@@ -1,13 +1,15 @@
 //! A balancing round: a limited number of useful migrations per cluster, none of which undoes another.
 
+use super::actions::{self, Action, ActionKind};
 use super::external::{self, Attached};
 use super::repair::repairs;
 use super::{Engine, EngineError, Inner, overload};
 use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
-use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, decide};
+use crate::decide::{Answers, Ask, Choice, Scratch, decide};
 use crate::model::{Change, Model, Row};
 use crate::object::{Host, HostStatus, Load, Migration as Movable, VmStatus};
 use crate::policy::Policy;
+use crate::ratio::Ratio;
 use crate::store::Revision;
 use crate::unit::ExternalAction;
 use serde::{Deserialize, Serialize};
@@ -64,6 +66,9 @@ pub struct BalanceStep {
     /// The reason; empty without a host to switch.
     #[serde(default)]
     pub power_reason: String,
+    /// Other actions of an external balancer.
+    #[serde(default)]
+    pub actions: Vec<Action>,
     /// Hosts whose failure would leave highly available VMs without a host.
     pub unsafe_hosts: Vec<String>,
     /// External units that failed: the balancer, or one that the policy requires.
@@ -151,11 +156,13 @@ impl Round<'_> {
         };
         let load = |row: Row, more: i32| {
             let (columns, at) = (&state.columns, row as usize);
-            f64::from(columns.load[at] + more) / f64::from((columns.cpus[at] - columns.exclusive[at]).max(1))
+            let cpus = columns.cpus[at] - columns.exclusive[at];
+            Ratio::of(i64::from(columns.load[at]) + i64::from(more), cpus.into())
         };
         let before = load(proposal.from, 0).max(load(to.row, 0));
         let after = load(proposal.from, -slot.need.load).max(load(to.row, slot.need.load));
-        after < before && after <= before * (1.0 - f64::from(state.cluster.minimum_gain) / 100.0)
+        let rest = Ratio::of(100 - i64::from(state.cluster.minimum_gain), 100);
+        after < before && before.times(rest).is_some_and(|limit| after <= limit)
     }
 }
 
@@ -224,20 +231,7 @@ fn propose(
             let hosts: Vec<String> = scene.hosts.iter().map(|row| state.name(*row).to_string()).collect();
             external.at(now, 0);
             match external.balance(&policy.balancer, &hosts, &scene.properties) {
-                Ok(Some(ExternalAction::Move { vm, to, reason })) => {
-                    let reason = balancer_reason(&policy.balancer, &reason);
-                    proposals.extend(from_outside(model, &scene, &vm, &to, reason));
-                }
-                Ok(Some(ExternalAction::Power { host, on, reason })) => {
-                    match power_from_outside(&scene, &host, on) {
-                        Ok(power) => {
-                            step.power = Some(power);
-                            step.power_reason = balancer_reason(&policy.balancer, &reason);
-                        }
-                        Err(why) => step.errors.push(format!("{}: {host}: {why}", policy.balancer)),
-                    }
-                }
-                Ok(None) => {}
+                Ok(actions) => proposals.extend(take_over(&scene, &policy.balancer, &actions, step)),
                 Err(error) => step.errors.push(error.to_string()),
             }
         }
@@ -246,8 +240,47 @@ fn propose(
     proposals
 }
 
+/// The moves that an external balancer proposes; its other actions go into the round.
+fn take_over(
+    scene: &Scene<'_>,
+    balancer: &str,
+    actions: &[ExternalAction],
+    step: &mut BalanceStep,
+) -> Vec<Proposal> {
+    let (mut proposals, mut errors) = (Vec::new(), Vec::new());
+    for action in actions {
+        match action {
+            ExternalAction::Move { vm, to, reason } => {
+                let reason = balancer_reason(balancer, reason);
+                proposals.extend(from_outside(scene.model, scene, vm, to, reason));
+            }
+            ExternalAction::Power { host, .. } if step.power.as_ref().is_some_and(|(it, _)| it != host) => {
+                errors.push(format!("{balancer}: {host}: one host is switched in a round"));
+            }
+            ExternalAction::Power { host, on, reason } => match power_from_outside(scene, host, *on) {
+                Ok(power) => {
+                    step.power = Some(power);
+                    step.power_reason = balancer_reason(balancer, reason);
+                }
+                Err(why) => errors.push(format!("{balancer}: {host}: {why}")),
+            },
+            ExternalAction::Stop { .. } | ExternalAction::Maintenance { .. } => {}
+        }
+    }
+    // A balancer is asked once for each move of a round; its other actions are taken once.
+    if step.actions.is_empty() {
+        let (found, mut refused) = actions::of(scene, actions, balancer);
+        step.actions = found;
+        errors.append(&mut refused);
+    }
+    errors.retain(|error| !step.errors.contains(error));
+    errors.truncate(ERRORS.saturating_sub(step.errors.len()));
+    step.errors.append(&mut errors);
+    proposals
+}
+
 /// A plugin's reason, with the plugin's name.
-fn balancer_reason(balancer: &str, reason: &str) -> String {
+pub(super) fn balancer_reason(balancer: &str, reason: &str) -> String {
     if reason.is_empty() { balancer.into() } else { format!("{balancer}: {reason}") }
 }
 
@@ -314,7 +347,7 @@ impl Engine {
         inner.follow(now);
         let policy = match inner.model.cluster(cluster) {
             Some((_, state)) => inner.model.policy(&state.cluster.policy).cloned(),
-            None => return Err(DecideError::NoCluster(cluster.into()).into()),
+            None => return Err(inner.model.no_cluster(cluster).into()),
         };
         let mut model = inner.model.clone();
         let mut future = Future { moved: inner.balance.moved.clone(), scratch: Scratch::default() };
@@ -373,7 +406,14 @@ impl Future {
             if let Some((host, status)) = &step.power {
                 switched(model, host, *status).into_iter().for_each(|change| model.apply(change));
             }
-            let done = step.migrations.is_empty() && step.power.is_none();
+            for action in &step.actions {
+                let changes: Vec<Change> = match action.kind {
+                    ActionKind::Stop => actions::stopped(model, &action.name).into_iter().flatten().collect(),
+                    _ => actions::host_change(model, action).into_iter().collect(),
+                };
+                changes.into_iter().for_each(|change| model.apply(change));
+            }
+            let done = step.migrations.is_empty() && step.power.is_none() && step.actions.is_empty();
             steps.push(step);
             if done {
                 break;
@@ -393,7 +433,7 @@ impl Inner {
         let mut step = BalanceStep { cluster: cluster.into(), at: now, ..BalanceStep::default() };
         let most = match self.model.cluster(cluster) {
             Some((_, state)) => state.cluster.migrations,
-            None => return Err(DecideError::NoCluster(cluster.into()).into()),
+            None => return Err(self.model.no_cluster(cluster).into()),
         };
         // Drop entries that are older than any cool-down.
         self.balance.moved.retain(|_, at| at.saturating_add(86_400_000) > now);
@@ -421,8 +461,14 @@ impl Inner {
             step.migrations.push(migration);
         }
         let power = step.power.as_ref().and_then(|(host, status)| switched(&self.model, host, *status));
-        if let Some(change) = power {
-            revision = self.change(store, &[change])?;
+        let mut changes: Vec<Change> = power.into_iter().collect();
+        for action in &mut step.actions {
+            let change = actions::host_change(&self.model, action);
+            action.state = if change.is_some() { MigrationState::Done } else { MigrationState::Reserved };
+            changes.extend(change);
+        }
+        if !changes.is_empty() {
+            revision = self.change(store, &changes)?;
         }
         Ok((step, revision))
     }

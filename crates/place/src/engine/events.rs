@@ -24,15 +24,29 @@ pub struct Changed {
     pub what: String,
 }
 
+impl Changed {
+    /// Whether it is a host's load, or a rate of the fabric's ports, which change all the time.
+    fn is_measurement(&self) -> bool {
+        let fact = self.name.rsplit_once('/').map_or("", |(_, fact)| fact);
+        let is_rate = |fact: &str| {
+            let is_port = fact.starts_with("port_") || fact.starts_with("fabric_");
+            is_port && (fact.ends_with("_mbps") || fact.ends_with("_pps"))
+        };
+        self.kind == "load" || self.kind == "fact" && is_rate(fact)
+    }
+}
+
 impl Engine {
     /// The first `count` changes after a revision, or the newest ones, oldest first, and the revision for the
-    /// next call.
+    /// next call. Without `measurements`, those of hosts' loads and of the fabric's rates are left out.
     pub fn changes(
         &self,
         after: Option<Revision>,
         count: usize,
+        measurements: bool,
     ) -> Result<(Revision, Vec<Changed>), EngineError> {
         let seen = self.current()?.seen;
+        let changed = |event: &Event| changed(event).filter(|it| measurements || !it.is_measurement());
         let Some(after) = after else {
             let events = self.store.watch(self.store.oldest())?;
             let mut newest: Vec<Changed> = events.iter().rev().filter_map(changed).take(count).collect();

@@ -324,7 +324,7 @@ impl Engine {
         let mut inner = self.current()?;
         inner.follow(ask.now);
         if inner.model.host(host).is_none() {
-            return Err(DecideError::NoHost(host.into()).into());
+            return Err(inner.model.no_host(host).into());
         }
         let Inner { model, scratch, external, .. } = &mut *inner;
         let mut answers = Answers::default();

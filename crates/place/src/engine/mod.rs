@@ -3,9 +3,11 @@
 //! A decision is committed only if the reservations of its hosts have not changed since it read them. Several
 //! engines can therefore share a store without overbooking.
 
+mod actions;
 mod advice;
 mod balance;
 mod described;
+mod drain;
 mod events;
 mod external;
 mod history;
@@ -21,8 +23,10 @@ mod status;
 mod steady;
 mod views;
 
+pub use actions::{Action, ActionKind};
 pub use balance::{BalanceStep, Migration, MigrationState};
 pub use described::Described;
+pub use drain::{DrainStep, Stuck};
 pub use events::Changed;
 pub use history::{Decision, Explained, HISTORY, WhyNot};
 pub use mirror::Gone;
@@ -243,7 +247,7 @@ impl Engine {
         let mut inner = self.current()?;
         let pending = inner.model.pendings().get(vm).cloned();
         let pending = pending.ok_or_else(|| EngineError::NoPending(vm.into()))?;
-        let slot = inner.model.vm(vm).ok_or_else(|| DecideError::NoVm(vm.into()))?;
+        let slot = inner.model.vm(vm).ok_or_else(|| inner.model.no_vm(vm))?;
         let mut running = (*slot.vm).clone();
         let moved = running.runs() && running.host.as_ref() != Some(&pending.host);
         running.moved_at = if moved { Some(now) } else { running.moved_at };

@@ -169,12 +169,36 @@ impl super::Inner {
         match self.model.policy(name) {
             Some(_) => Ok(()),
             None if fresh.contains(name) => Ok(()),
-            None => Err(crate::decide::DecideError::NoPolicy(name.into()).into()),
+            None => Err(self.model.no_policy(name).into()),
         }
     }
 }
 
 impl Engine {
+    /// All objects that a file can describe: reservations and decisions are not among them.
+    pub fn objects(&self) -> Result<Vec<Object>, EngineError> {
+        self.view(|model| {
+            let mut objects: Vec<Object> =
+                model.policies().values().map(|policy| Object::Policy((**policy).clone())).collect();
+            for state in model.clusters() {
+                let bare = Cluster { name: state.cluster.name.clone(), ..Cluster::default() };
+                if *state.cluster != bare {
+                    objects.push(Object::Cluster((*state.cluster).clone()));
+                }
+                for slot in state.hosts.iter().flatten() {
+                    let host = &slot.host;
+                    objects.push(Object::Host(Box::new((**host).clone())));
+                    objects.extend(model.load(&host.name).cloned().map(Object::Load));
+                    objects.extend(model.facts(&host.name).cloned().map(Object::Fact));
+                    objects.extend(model.blacklist(&host.name).cloned().map(Object::Blacklist));
+                }
+            }
+            objects.extend(model.vm_slots().map(|slot| Object::Vm(Box::new((*slot.vm).clone()))));
+            objects.extend(model.groups().values().map(|group| Object::Group((**group).clone())));
+            objects
+        })
+    }
+
     /// Checks that objects refer to existing objects, or objects of the same request, and have no time after
     /// `now`. For objects from people and programs; measurements refer to objects that existed a moment ago.
     pub fn check_names(&self, objects: &[Object], now: u64) -> Result<(), EngineError> {

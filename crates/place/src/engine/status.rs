@@ -1,7 +1,6 @@
 //! Taking hosts out of use and putting them back.
 
 use super::{Engine, EngineError};
-use crate::decide::DecideError;
 use crate::model::{Change, HostSlot};
 use crate::object::{Host, HostStatus};
 
@@ -40,7 +39,7 @@ impl Engine {
     ) -> Result<HostStatus, EngineError> {
         let mut inner = self.current()?;
         let slot = inner.model.host(host).and_then(|id| inner.model.slot(id));
-        let slot = slot.ok_or_else(|| DecideError::NoHost(host.into()))?;
+        let slot = slot.ok_or_else(|| inner.model.no_host(host))?;
         let status = status(slot);
         let changed = Host { status, ..(*slot.host).clone() };
         if changed == *slot.host {

@@ -1,6 +1,6 @@
 //! `[policy.NAME]` tables: converts TOML to policies, or reports all errors.
 
-use super::{FilterUse, Optimise, Policy, Position, Selector, WeightUse, built_in, check};
+use super::{FilterUse, OnError, Optimise, Policy, Position, Selector, WeightUse, built_in, check};
 use crate::unit::ExternalUnit;
 use ringway_spec::file::{Diagnostics, Problem, Problems, nearest, parse};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Attack: an endless file. Largest size in bytes.
 pub const LARGEST: usize = 1 << 20;
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "base",
     "filters",
     "first",
@@ -19,6 +19,7 @@ const KEYS: [&str; 10] = [
     "balancer",
     "selector",
     "optimise",
+    "on-error",
     "required",
     "properties",
 ];
@@ -157,6 +158,9 @@ impl Reader<'_> {
         if let Some(value) = table.get("properties") {
             self.properties(value, &mut policy);
         }
+        if let Some(value) = table.get("on-error") {
+            self.on_error(value, &mut policy);
+        }
         if let Some(value) = table.get("required") {
             self.required(value, &mut policy);
         }
@@ -245,8 +249,38 @@ impl Reader<'_> {
         weights
     }
 
+    /// What happens if a filter fails: one word for all filters, or one for each of some.
+    fn on_error(&mut self, value: &Spanned<DeValue<'_>>, policy: &mut Policy) {
+        let words = [("refuse", OnError::Refuse), ("skip", OnError::Skip)];
+        let DeValue::Table(entries) = value.get_ref() else {
+            if let Some(on_error) = self.one_of("on-error", value, &words) {
+                policy.filters.iter_mut().for_each(|filter| filter.on_error = on_error);
+            }
+            return;
+        };
+        for (name, value) in entries.iter() {
+            let filter = policy.filters.iter_mut().find(|filter| filter.name == *name.get_ref());
+            match (filter, self.one_of("on-error", value, &words)) {
+                (Some(filter), Some(on_error)) => filter.on_error = on_error,
+                (Some(_), None) => {}
+                (None, _) => {
+                    let what = format!("\"{}\" is not among the filters", name.get_ref().escape_debug());
+                    self.error(&name.span(), what, "add it to `filters`");
+                }
+            }
+        }
+    }
+
     fn word<T: Copy>(&mut self, table: &DeTable<'_>, key: &'static str, words: &[(&str, T)]) -> Option<T> {
-        let value = table.get(key)?;
+        self.one_of(key, table.get(key)?, words)
+    }
+
+    fn one_of<T: Copy>(
+        &mut self,
+        key: &'static str,
+        value: &Spanned<DeValue<'_>>,
+        words: &[(&str, T)],
+    ) -> Option<T> {
         let word = self.string(key, value)?;
         let found = words.iter().find(|(known, _)| *known == word).map(|(_, meaning)| *meaning);
         if found.is_none() {
@@ -323,6 +357,25 @@ mod tests {
         assert_eq!(night.ordered()[0].name, "CPU");
         assert_eq!(night.weights[0], WeightUse { name: "Packing".into(), factor: 3, required: false });
         assert_eq!(night.properties["HighUtilization"], "70");
+    }
+
+    #[test]
+    fn filters_that_fail_refuse_unless_the_policy_skips_them() {
+        let refuses = |keys: &str| -> Result<Vec<bool>, String> {
+            let text = format!("[policy.p]\nfilters = [\"CPU\", \"Memory\"]\n{keys}\n");
+            let policies = read("p.toml", &text, &[]).map_err(|problems| problems.to_string())?;
+            Ok(policies[0].filters.iter().map(FilterUse::refuses).collect())
+        };
+        assert_eq!(refuses(""), Ok(vec![true, true]));
+        assert_eq!(refuses("on-error = \"skip\""), Ok(vec![false, false]));
+        assert_eq!(refuses("on-error = \"skip\"\nrequired = [\"CPU\"]"), Ok(vec![true, false]));
+        assert_eq!(refuses("on-error = { Memory = \"skip\" }"), Ok(vec![true, false]));
+        let wrong = |keys: &str| refuses(keys).unwrap_err().lines().next().unwrap().to_string();
+        assert_eq!(
+            wrong("on-error = \"ignore\""),
+            "p.toml:3:12: `on-error` is \"ignore\"; write one of \"refuse\", \"skip\""
+        );
+        assert!(wrong("on-error = { Swap = \"skip\" }").starts_with("p.toml:3:14: \"Swap\" is not among"));
     }
 
     #[test]

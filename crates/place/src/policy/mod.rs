@@ -53,6 +53,17 @@ pub enum Optimise {
     Overbooking,
 }
 
+/// What happens if an external filter fails: it raises, hangs, or is not there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnError {
+    /// No host is chosen, since the filter may forbid every one.
+    #[default]
+    Refuse,
+    /// The decision is made without the filter.
+    Skip,
+}
+
 /// A filter in a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -62,9 +73,19 @@ pub struct FilterUse {
     /// When it runs.
     #[serde(default)]
     pub position: Position,
-    /// Whether a placement fails if this external unit fails.
+    /// What happens if this external unit fails.
+    #[serde(default)]
+    pub on_error: OnError,
+    /// Whether a placement fails if this external unit fails, whatever `on_error` is.
     #[serde(default)]
     pub required: bool,
+}
+
+impl FilterUse {
+    /// Whether a placement fails if this external unit fails.
+    pub fn refuses(&self) -> bool {
+        self.required || self.on_error == OnError::Refuse
+    }
 }
 
 /// A weight in a policy.

@@ -13,7 +13,7 @@ pub use synthetic::{MIXES, Mix, Synthetic, hosts};
 pub use trace::{Arrival, LONGEST, TraceError, TraceKind, read, read_nodes};
 
 use crate::decide::Ask;
-use crate::engine::{Engine, EngineError, Object};
+use crate::engine::{ActionKind, Engine, EngineError, Object};
 use crate::model::Model;
 use crate::object::{Cluster, Host};
 use crate::policy::Policy;
@@ -182,6 +182,9 @@ impl Run {
         for migration in step.migrations {
             self.engine.confirm(&migration.vm, now)?;
             self.report.migrations += 1;
+        }
+        for action in step.actions.iter().filter(|action| action.kind == ActionKind::Stop) {
+            self.engine.stop(&action.name)?;
         }
         Ok(self.engine.revision()? == before)
     }

@@ -99,6 +99,22 @@ pub enum ExternalAction {
         /// The reason; may be empty.
         reason: String,
     },
+    /// A VM is to stop.
+    Stop {
+        /// The VM.
+        vm: String,
+        /// The reason; may be empty.
+        reason: String,
+    },
+    /// Put a host into maintenance, or take it into use again.
+    Maintenance {
+        /// The host.
+        host: String,
+        /// Whether to put it into maintenance.
+        on: bool,
+        /// The reason; may be empty.
+        reason: String,
+    },
 }
 
 /// Answers of several units by name, or their errors.
@@ -160,5 +176,5 @@ pub trait External: Send {
         unit: &str,
         hosts: &[String],
         properties: &BTreeMap<String, String>,
-    ) -> Result<Option<ExternalAction>, ExternalError>;
+    ) -> Result<Vec<ExternalAction>, ExternalError>;
 }

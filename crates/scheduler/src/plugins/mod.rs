@@ -87,6 +87,15 @@ struct Scored {
 }
 
 #[derive(Deserialize)]
+struct Actions {
+    /// Several actions; the answer's own action is another one.
+    #[serde(default)]
+    actions: Vec<Action>,
+    #[serde(flatten)]
+    first: Action,
+}
+
+#[derive(Deserialize)]
 struct Action {
     action: Option<String>,
     vm: Option<String>,
@@ -331,29 +340,58 @@ impl External for Plugins {
         unit: &str,
         hosts: &[String],
         properties: &BTreeMap<String, String>,
-    ) -> Result<Option<ExternalAction>, ExternalError> {
+    ) -> Result<Vec<ExternalAction>, ExternalError> {
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
         let (slots, mask) = self.picture.slots(&hosts);
         let asked = UnitQuery { kind: ExternalKind::Balance, at: self.at, slots, mask, vm: None, properties };
-        let answer = self.ask::<Action>(&asked, &[unit]).remove(unit);
-        let action = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
+        let answer = self.ask::<Actions>(&asked, &[unit]).remove(unit);
+        let Actions { actions, first } = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
+        let mut found = Vec::new();
+        for action in std::iter::once(first).chain(actions).take(MOST_ACTIONS) {
+            found.extend(self.action(unit, &asked.mask, action)?);
+        }
+        Ok(found)
+    }
+}
+
+/// Attack: a plugin that returns a million actions. Largest number that is used.
+const MOST_ACTIONS: usize = 10_000;
+
+impl Plugins {
+    /// An action of a balancer; none if it does nothing.
+    fn action(
+        &self,
+        unit: &str,
+        mask: &[u8],
+        action: Action,
+    ) -> Result<Option<ExternalAction>, ExternalError> {
         let wrong = |what: &str| error(unit, &format!("result: {what}"));
+        let named = |host: Option<usize>, what: &str| {
+            let name = host.and_then(|slot| self.picture.name(slot).cloned());
+            name.ok_or_else(|| wrong(&format!("it {what} an unknown host")))
+        };
         let on = action.action.as_deref() == Some("wake");
         let reason = one_line(&action.reason, REASON);
         match (action.action.as_deref(), action.vm) {
             (None, _) => Ok(None),
             (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
                 let known = |slot: &usize| {
-                    let name = self.picture.name(*slot).filter(|_| asked.mask.get(*slot) == Some(&b'1'));
+                    let name = self.picture.name(*slot).filter(|_| mask.get(*slot) == Some(&b'1'));
                     name.cloned().ok_or_else(|| wrong("it names hosts that are not candidates"))
                 };
                 let to = action.hosts.iter().map(known).collect::<Result<_, _>>()?;
                 Ok(Some(ExternalAction::Move { vm, to, reason }))
             }
             (Some("sleep" | "wake"), _) => {
-                let host = action.host.and_then(|slot| self.picture.name(slot).cloned());
-                let host = host.ok_or_else(|| wrong("it switches an unknown host"))?;
-                Ok(Some(ExternalAction::Power { host, on, reason }))
+                Ok(Some(ExternalAction::Power { host: named(action.host, "switches")?, on, reason }))
+            }
+            (Some("stop"), Some(vm)) if self.picture.has_vm(&vm) => {
+                Ok(Some(ExternalAction::Stop { vm, reason }))
+            }
+            (Some("stop"), _) => Err(wrong("it stops an unknown VM")),
+            (Some(word @ ("deactivate" | "activate")), _) => {
+                let (host, on) = (named(action.host, "takes out of use")?, word == "deactivate");
+                Ok(Some(ExternalAction::Maintenance { host, on, reason }))
             }
             (Some("migrate"), _) => Err(wrong("it moves an unknown VM")),
             (Some(other), _) => Err(wrong(&format!("there is no action {other}"))),

@@ -1,8 +1,8 @@
 """A stand-in for oVirt's Python SDK 3 (`ovirtsdk.api`, `ovirtsdk.xml.params`), backed by our inventory.
 
 It has what scheduling plugins ask: lists and single entries of hosts, VMs and clusters, with the search
-language's comparisons; attributes and their `get_` twins; statistics. It reads only, and connects to
-nobody: address and password are passed over.
+language's comparisons; attributes and their `get_` twins; statistics. What a balancer changes (`changes.py`)
+becomes its result. It connects to nobody: address and password are passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +17,11 @@ from ringway.placement.model import Vm
 
 from . import entity
 from .api import API, serving_now
+from .changes import recorded
 from .search import RequestError
+
+
+__all__ = ["install", "recorded", "serving"]
 
 
 @contextmanager
@@ -41,6 +45,8 @@ def install() -> None:
             ("Cluster", entity.ClusterEntity),
         )
     }
+    action = {"_known": frozenset(("host", "fence_type", "force", "async", "grace_period"))}
+    params["Action"] = type("Action", (entity.Entity,), action)
     members: dict[str, dict[str, object]] = {
         "ovirtsdk": {},
         "ovirtsdk.api": {"API": API},

@@ -7,6 +7,8 @@ from typing import Any, Mapping
 
 from ringway.placement.model import Host, Vm
 
+from . import changes
+
 _MIB = 1 << 20
 _COMMON = frozenset(
     "id name description comment href status cluster memory cpu os version tags link statistics".split()
@@ -57,6 +59,11 @@ def _statistic(name: str, unit: str, datum: float) -> Entity:
     return Entity(id=name, name=name, unit=unit, type_="GAUGE", values=values)
 
 
+def _accepted() -> Entity:
+    """What the REST API answers to an action."""
+    return Entity(status=Entity(state="complete"))
+
+
 class _Summary(Entity):
     """What plugins ask most: made once a host, so nothing of it can be set."""
 
@@ -92,6 +99,24 @@ class HostEntity(Entity):
     def __init__(self, host: Host) -> None:
         # The rest is worked out when asked for: there are thousands of hosts, and plugins ask two figures.
         self.__dict__.update(id=host.id, name=host.name, _host=host)
+
+    def deactivate(self, action: object = None) -> Entity:
+        """Puts the host into maintenance."""
+        changes.ask({"action": "deactivate", "host": self._host.slot})
+        return _accepted()
+
+    def activate(self, action: object = None) -> Entity:
+        """Takes the host into use again."""
+        changes.ask({"action": "activate", "host": self._host.slot})
+        return _accepted()
+
+    def fence(self, action: Any) -> Entity:
+        """Switches the host on or off: `params.Action(fence_type="stop")` or `"start"`."""
+        kind = getattr(action, "fence_type", None)
+        if kind not in ("start", "stop"):
+            raise changes.RequestError(f"fence_type is {kind!r}; it may be 'start' or 'stop'")
+        changes.ask({"action": "wake" if kind == "start" else "sleep", "host": self._host.slot})
+        return _accepted()
 
     @property
     def address(self) -> str:
@@ -178,6 +203,20 @@ class VmEntity(Entity):
 
     def __init__(self, vm: Vm, host: Host | None) -> None:
         self.__dict__.update(id=vm.id, name=vm.name, _vm=vm, _host=host)
+
+    def stop(self, action: object = None) -> Entity:
+        """Stops the VM."""
+        changes.ask({"action": "stop", "vm": self._vm.id})
+        return _accepted()
+
+    shutdown = stop
+
+    def migrate(self, action: Any = None) -> Entity:
+        """Moves the VM: to `params.Action(host=params.Host(id=...))`, or to the best host."""
+        host = getattr(action, "host", None)
+        asked = {"action": "migrate", "vm": self._vm.id}
+        changes.ask(asked if host is None else {**asked, "to": getattr(host, "id", None) or host.name})
+        return _accepted()
 
     @property
     def status(self) -> Entity:

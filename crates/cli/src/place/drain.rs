@@ -1,0 +1,165 @@
+//! `ringway place drain`, `cordon` and `uncordon`.
+
+use super::arguments::Removable;
+use super::source::Source;
+use super::tell;
+use crate::fail::Fail;
+use crate::text;
+use anstream::println;
+use ringway_place::engine::{HostRow, MigrationState, Object};
+use ringway_place::object::{Blacklist, HostStatus};
+use ringway_scheduler::{DrainRequest, DrainView};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Interval between requests for progress.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Drains hosts, one after the other; with `wait`, until they are empty.
+pub fn drain(
+    source: &mut Source,
+    hosts: &[String],
+    parallel: u32,
+    wait: Option<Option<u64>>,
+    json: bool,
+) -> Result<(), Fail> {
+    let end = wait.flatten().map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    // All hosts are closed to new VMs first, so that none is moved from one to the other.
+    for host in hosts {
+        source.maintain(host)?;
+    }
+    let mut last = Vec::new();
+    for host in hosts {
+        last.push(one(source, host, parallel, wait.is_some().then_some(end), json)?);
+    }
+    if json {
+        text::json(&last);
+    }
+    let full = last.iter().find(|view| view.status != HostStatus::Maintenance);
+    match full.filter(|_| wait.is_some() || source.is_file()) {
+        None => Ok(()),
+        Some(view) if end.is_some_and(|end| Instant::now() >= end) => {
+            Err(Fail::Late(format!("host {} still has {}", view.host, vms(&on(view)))))
+        }
+        Some(view) => Err(Fail::Failed(stays(view))),
+    }
+}
+
+/// Drains one host, and tells the progress. `wait` is set to wait, with the time at which that ends.
+fn one(
+    source: &mut Source,
+    host: &str,
+    parallel: u32,
+    wait: Option<Option<Instant>>,
+    json: bool,
+) -> Result<DrainView, Fail> {
+    let mut known = BTreeSet::new();
+    let mut total = 0;
+    loop {
+        let view = source.drain(host, DrainRequest { parallel })?;
+        total = total.max(known.len() + on(&view).len());
+        let begun: Vec<_> = view.moves.iter().filter(|it| known.insert(it.vm.clone())).collect();
+        if !json {
+            for it in begun {
+                match it.state {
+                    MigrationState::Refused => println!("{host}: {} does not move: {}", it.vm, it.refused),
+                    _ => println!("{host}: {} moves to {} ({} of {total})", it.vm, it.to, known.len()),
+                }
+            }
+        }
+        let is_empty = view.status == HostStatus::Maintenance;
+        let is_stuck = view.moves.is_empty() && view.moving.is_empty() && view.stuck.len() == view.left.len();
+        let is_over = match wait {
+            // In a file, moves take effect at once.
+            None => !source.is_file(),
+            Some(Some(end)) => Instant::now() >= end || view.left.iter().all(|vm| stays_forever(&view, vm)),
+            Some(None) => is_stuck,
+        };
+        if is_empty || is_over || (source.is_file() && view.moves.is_empty()) {
+            if !json {
+                tell_end(&view, wait.is_some());
+            }
+            return Ok(view);
+        }
+        if !source.is_file() {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+fn stays_forever(view: &DrainView, vm: &str) -> bool {
+    view.moving.is_empty() && view.stuck.iter().any(|it| it.forever && it.vm == vm)
+}
+
+fn tell_end(view: &DrainView, waited: bool) {
+    let host = &view.host;
+    for it in &view.stuck {
+        println!("{host}: {} stays: {}", it.vm, it.why);
+    }
+    match view.status {
+        HostStatus::Maintenance => println!("{host} is drained: it is empty and in maintenance"),
+        _ if waited => {}
+        status => println!(
+            "{host} is {}, with {}; `ringway place drain {host} --wait` waits",
+            tell::status(status),
+            vms(&on(view))
+        ),
+    }
+}
+
+/// VMs that are still on the host.
+fn on(view: &DrainView) -> Vec<&str> {
+    view.moving.iter().chain(&view.left).map(String::as_str).collect()
+}
+
+fn vms(names: &[&str]) -> String {
+    let count = names.len();
+    let some = names.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+    let more = if count > 5 { ", ..." } else { "" };
+    format!("{count} VM{} ({some}{more})", if count == 1 { "" } else { "s" })
+}
+
+fn stays(view: &DrainView) -> String {
+    let first = view.stuck.first();
+    let why = first.map_or(String::new(), |it| format!("; {}: {}", it.vm, it.why));
+    let fix = match first {
+        Some(it) if it.forever => "stop it, or `ringway place uncordon` the host".to_string(),
+        _ => format!("make room and repeat, or `ringway place uncordon {}`", view.host),
+    };
+    format!("host {} still has {}{why}; {fix}", view.host, vms(&on(view)))
+}
+
+/// Closes hosts to new VMs; VMs that run there stay.
+pub fn cordon(source: &mut Source, hosts: &[String], reason: &str, json: bool) -> Result<(), Fail> {
+    let entry = |host: &String| Blacklist { host: host.clone(), reason: reason.into(), until: None };
+    // All or none.
+    source.put(hosts.iter().map(|host| Object::Blacklist(entry(host))).collect())?;
+    report(source, hosts, "is cordoned: it gets no new VMs", json)
+}
+
+/// Opens hosts to new VMs, after `cordon`, `drain`, `maintenance` or `blacklist`.
+pub fn uncordon(source: &mut Source, hosts: &[String], json: bool) -> Result<(), Fail> {
+    let known = source.hosts()?;
+    for host in hosts {
+        let row = known.iter().find(|row| row.name == *host);
+        if row.is_some_and(|row| !row.blacklisted.is_empty()) {
+            source.remove(Removable::Blacklist, host)?;
+        }
+        let resting = [HostStatus::PreparingForMaintenance, HostStatus::Maintenance];
+        if row.is_none_or(|row| resting.contains(&row.status)) {
+            source.activate(host)?;
+        }
+    }
+    report(source, hosts, "is open to new VMs", json)
+}
+
+fn report(source: &mut Source, hosts: &[String], what: &str, json: bool) -> Result<(), Fail> {
+    if json {
+        let rows: Vec<HostRow> =
+            source.hosts()?.into_iter().filter(|row| hosts.contains(&row.name)).collect();
+        text::json(&rows);
+    } else {
+        hosts.iter().for_each(|host| println!("{host} {what}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Changes to an inventory, written back to its file.
+
+use super::arguments::PlaceCommand;
+use super::source::Source;
+use crate::fail::Fail;
+use crate::input;
+use ringway_place::engine::Object;
+use ringway_place::inventory;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// An inventory file before a command.
+pub struct Before {
+    file: PathBuf,
+    text: String,
+    objects: Vec<Object>,
+}
+
+impl PlaceCommand {
+    /// Whether it changes objects that an inventory file describes.
+    pub fn changes_objects(&self) -> bool {
+        match self {
+            PlaceCommand::Balance { dry_run, last, .. } => !dry_run && !last,
+            PlaceCommand::Blacklist { host, .. } => host.is_some(),
+            PlaceCommand::Maintenance { .. }
+            | PlaceCommand::Activate { .. }
+            | PlaceCommand::Drain { .. }
+            | PlaceCommand::Cordon { .. }
+            | PlaceCommand::Uncordon { .. }
+            | PlaceCommand::Remove { .. }
+            | PlaceCommand::Load { .. }
+            | PlaceCommand::Fact { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Why it can't work on an inventory file, if so, and what to do instead.
+    pub fn needs_a_fabric(&self) -> Option<&'static str> {
+        match self {
+            PlaceCommand::Run(_) => Some(
+                "a reservation can't be kept in an inventory file; `try` shows the decision; leave \
+                 --inventory out to reserve in a running fabric",
+            ),
+            PlaceCommand::Confirm { .. } | PlaceCommand::Release { .. } => Some(
+                "an inventory file has no reservations; set the VM's `host` and `status` in the file, or \
+                 leave --inventory out",
+            ),
+            PlaceCommand::Put { .. } => {
+                Some("`put` is for a running fabric; write the tables into the inventory file itself")
+            }
+            PlaceCommand::Join { .. } => {
+                Some("an inventory file has no host of its own; describe a host in it")
+            }
+            PlaceCommand::Plugins { .. } => Some("with an inventory file, plugins are named by --plugins"),
+            _ => None,
+        }
+    }
+}
+
+impl Before {
+    /// The state of a file, and of the objects read from it.
+    pub fn of(file: &Path, source: &Source) -> Result<Before, Fail> {
+        let text = input::text(file, inventory::LARGEST, "an inventory file")?;
+        Ok(Before { file: file.into(), text, objects: source.all_objects()? })
+    }
+
+    /// Saves the changes since, if there are any. The file is replaced as a whole, or stays as it was.
+    pub fn save(self, source: &Source) -> Result<(), Fail> {
+        let what = |error: String| {
+            let file = self.file.display();
+            Fail::Failed(format!("{file}: the change is not saved: {error}"))
+        };
+        let text = inventory::edit(&self.text, &self.objects, &source.all_objects()?).map_err(what)?;
+        if text == self.text {
+            return Ok(());
+        }
+        let now = input::text(&self.file, inventory::LARGEST, "an inventory file")?;
+        if now != self.text {
+            return Err(what("the file was changed meanwhile; repeat the command".into()));
+        }
+        replace(&self.file, &text).map_err(|error| what(error.to_string()))
+    }
+}
+
+/// Replaces a file, keeping its permissions. A symbolic link stays, and what it points to is replaced.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let file = std::fs::canonicalize(file)?;
+    let known = std::fs::metadata(&file)?;
+    if !known.is_file() {
+        return Err(std::io::Error::other("it is not a regular file"));
+    }
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let new = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = || {
+        let mut out = File::create_new(&new)?;
+        out.set_permissions(known.permissions())?;
+        out.write_all(text.as_bytes())?;
+        out.sync_all()?;
+        std::fs::rename(&new, &file)?;
+        File::open(folder)?.sync_all()
+    };
+    written().inspect_err(|_| drop(std::fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions_and_links() {
+        let folder = std::env::temp_dir().join(format!("rw-save-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, link) = (folder.join("i.toml"), folder.join("link.toml"));
+        std::fs::write(&file, "a").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, "b").unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "b");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing is left behind");
+        assert!(replace(&folder, "c").is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
