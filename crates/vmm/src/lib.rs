@@ -31,6 +31,10 @@ pub use ringway_tiny::{FunctionStart, channel};
 pub use snapshot::Snapshot;
 pub use vm::{Blank, Console, Counts, End, Vm, VmError};
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/tiny-guests.md")]
+struct Page;
+
 /// The image of the tiny guest that plays roles (crate `tiny`).
 pub static TINY: &[u8] = include_bytes!(env!("TINY"));
 /// Bytes that begin at a page.
