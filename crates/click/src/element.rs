@@ -35,8 +35,8 @@
 //!
 //! # Handlers
 //! [`Element::handlers`] declares them, one line each: a handler's name with its read and write functions
-//! ([`Handler`]). Counters are declared by [`Handler::counter`], so that they go on when the configuration changes. Long
-//! values are read and written in steps ([`Handler::read_in_pieces`]).
+//! ([`Handler`]). Counters are declared by [`Handler::counter`], so that they go on when the configuration changes.
+//! Long values are read and written in steps ([`Handler::read_in_pieces`]).
 //!
 //! # Bounds
 //! Every size that a configuration or a packet controls is bounded. Nothing panics: packets are read by

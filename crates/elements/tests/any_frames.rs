@@ -1,6 +1,6 @@
 //! Every element gets random frames and mutated headers, with the minimum number of ports and with many: none may
 //! panic or emit more packets than it got, and each packet must be emitted or counted.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "any_frames/changes.rs"]
 mod changes;

@@ -329,7 +329,8 @@ fn tasks_run_during_reconfiguration() {
 fn passed_by_both(seed: &str, element: &str, others: &str) -> [Vec<String>; 2] {
     let text = format!(
         "{seed} InfiniteSource(LIMIT 64, LENGTH 60) -> NumberPacket(0) -> t :: Tee;
-        t[0] -> a :: {element} -> Print(a, 8) -> Discard; t[1] -> b :: {element} -> Print(b, 8) -> Discard; {others}"
+        t[0] -> a :: {element} -> Print(a, 8) -> Discard;
+        t[1] -> b :: {element} -> Print(b, 8) -> Discard; {others}"
     );
     let (mut router, console) = router(&text, 1);
     run(&mut router);

@@ -6,7 +6,8 @@
 //! - `SEED`: the same seed gives the same numbers; without it they differ in each run. Numbers that elements draw from
 //!   a range (rewriters' patterns, RandomSwitch, Script's `random`) are those of Click with GNU's C library.
 //!
-//! With `ringway click -j N` each thread has its own generator, with other numbers; those of the first thread are Click's.
+//! With `ringway click -j N` each thread has its own generator, with other numbers; those of the first thread are
+//! Click's.
 //!
 //! Handlers: `seed` (read, write): the last seed; an empty value chooses an unpredictable one.
 use alloc::boxed::Box;

@@ -7,8 +7,8 @@
 //! - `TYPE`, `CODE`: type and code of the error. `packet too big` (2) contains an MTU of 1500; `parameter problem` (4)
 //!   contains the ICMP_PARAMPROB annotation.
 //!
-//! Handlers: `drops` (read). Errors, redirects, multicasts, broadcasts, and packets whose source is not a single node are
-//! dropped without a reply. `packet too big` answers multicasts too, so that senders find the path MTU, and so does
+//! Handlers: `drops` (read). Errors, redirects, multicasts, broadcasts, and packets whose source is not a single node
+//! are dropped without a reply. `packet too big` answers multicasts too, so that senders find the path MTU, and so does
 //! `parameter problem` 2 if the type of the option that it reports requires that (10 in the highest bits).
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -62,8 +62,8 @@ impl Element for Icmp6Error {
 }
 
 impl Icmp6Error {
-    /// Whether this error also answers packets to groups (RFC 4443, 2.4, e.3 to e.5). `pointer` is the offset of the byte
-    /// that a parameter problem reports.
+    /// Whether this error also answers packets to groups (RFC 4443, 2.4, e.3 to e.5). `pointer` is the offset of the
+    /// byte that a parameter problem reports.
     fn answers_groups(&self, data: &[u8], pointer: u8) -> bool {
         match (self.kind, self.code) {
             (v6::PACKET_TOO_BIG, _) => true,
@@ -133,7 +133,8 @@ mod tests {
     fn answers(error: &str, source: &str, destination: &str, behind: &str, before: &str) -> bool {
         let length = behind.len() / 2 - 1;
         let text = format!(
-            "InfiniteSource(DATA \\<60000000 {length:04x} {} 40 {source} {destination} {}>, LIMIT 1, STOP true)
+            "InfiniteSource(DATA \\<60000000 {length:04x} {} 40 {source} {destination} {}>,
+                LIMIT 1, STOP true)
                 -> MarkIP6Header(0) {before} -> ICMP6Error(2001:db8::9, {error}) -> c :: Counter -> Discard",
             &behind[..2],
             &behind[2..],

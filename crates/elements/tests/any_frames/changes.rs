@@ -208,9 +208,11 @@ fn packets_that_do_not_fit_are_counted() {
 
 #[test]
 fn packets_that_wait_for_an_address_are_taken_over() {
-    let text = "RatedSource(RATE 1000, LIMIT 20) -> SetIPAddress(1.2.3.9) -> [0] q :: ARPQuerier(1.2.3.4/24, 1:1:1:1:1:1);
+    let text = "RatedSource(RATE 1000, LIMIT 20) -> SetIPAddress(1.2.3.9)
+        -> [0] q :: ARPQuerier(1.2.3.4/24, 1:1:1:1:1:1);
         q [0] -> out :: Counter -> Discard; q [1] -> Discard;
-        reply :: InfiniteSource(DATA \\<010101010101 0a0a0a0a0a0a 0806 0001 0800 06 04 0002 0a0a0a0a0a0a 01020309
+        reply :: InfiniteSource(DATA \\<010101010101 0a0a0a0a0a0a 0806 0001 0800 06 04 0002
+            0a0a0a0a0a0a 01020309
             010101010101 01020304>, LIMIT 1, ACTIVE false) -> [1] q;";
     for kind in [Change::Config, Change::Swap] {
         let mut router = built(text, 1);

@@ -1,5 +1,5 @@
-//! Clocks that stand still and then jump, as when a process was stopped or a guest is resumed: overdue work is caught up
-//! for at most a second.
+//! Clocks that stand still and then jump, as when a process was stopped or a guest is resumed: overdue work is
+//! caught up for at most a second.
 use super::build;
 use super::configuration::{configuration, sides};
 use ringway_click::{Clock, Options, Recorder, Router, Time, Turn};

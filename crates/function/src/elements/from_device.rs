@@ -169,8 +169,8 @@ impl Element for FromDevice {
         }
         if !sniffer {
             cx.warning(format!(
-                "SNIFFER false has no effect: the kernel receives the frames of {0} too; drop them by its firewall, \
-                 such as an nftables chain with 'hook ingress device {0}' and 'policy drop'",
+                "SNIFFER false has no effect: the kernel receives the frames of {0} too; drop them by its \
+                 firewall, such as an nftables chain with 'hook ingress device {0}' and 'policy drop'",
                 device.0
             ));
         }
