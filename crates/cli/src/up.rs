@@ -10,12 +10,13 @@ use anstream::println;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
 use ringway_control::{Options, Program, run_dir};
-use ringway_host::wait_readable;
+use ringway_host::{OwnFile, open_own, wait_readable};
+use ringway_spec::printable_lines;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,8 +26,8 @@ use std::time::{Duration, Instant};
 const ENDING: u64 = 5_000_000_000;
 /// The line that a detached fabric prints when it is up.
 const READY: &str = "ready";
-/// Bytes of the log that are shown if a fabric did not come up.
-const TAIL: u64 = 4096;
+/// Attack: a program in place of the fabric. Largest error in bytes that a detached fabric may report.
+const LONGEST: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct UpView {
@@ -60,6 +61,16 @@ impl FabricPaths {
 
 /// Brings a fabric up.
 pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
+    let is_detached = up.detached;
+    bring_up(target, json, up).inspect_err(|error| {
+        if is_detached {
+            // The log may be on a full disk.
+            std::println!("{error}");
+        }
+    })
+}
+
+fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     let (fabric, _) = check::load(target, &up.file)?;
     let file = std::path::absolute(&up.file).map_err(Fail::because)?;
     let place = FabricPaths::of(&fabric, target);
@@ -111,9 +122,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     }
     // The log of a fabric that is up stays as it is.
     run_dir::check_free(&place.run).map_err(Fail::because)?;
-    let mut log =
-        OpenOptions::new().create(true).append(true).read(true).open(&place.log).map_err(refused)?;
-    let before = log.seek(SeekFrom::End(0)).map_err(refused)?;
+    let log = open_own(&place.log, OwnFile::Append, 0o644).map_err(refused)?;
     let mut command = Command::new("/proc/self/exe");
     if let Some(name) = &target.fabric {
         command.arg("--fabric").arg(name);
@@ -126,17 +135,21 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
         command.arg(format!("--extender={address}"));
     }
     command.arg("--").arg(&up.file);
-    let errors = log.try_clone().map_err(Fail::because)?;
     let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().map_err(Fail::because)?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().map_err(Fail::because)?;
     let output = child.stdout.take().ok_or_else(|| Fail::Failed("no output of the fabric".into()))?;
-    let mut line = String::new();
-    BufReader::new(output).read_line(&mut line).map_err(Fail::because)?;
-    if line.trim_end() != READY {
-        child.wait().map_err(Fail::because)?;
-        return Err(Fail::Failed(last_words(&mut log, before, &place.log)));
+    let mut output = BufReader::new(output.take(LONGEST));
+    let mut said = String::new();
+    output.read_line(&mut said).map_err(Fail::because)?;
+    if said.trim_end() == READY {
+        return tell(json, fabric, place);
     }
-    tell(json, fabric, place)
+    output.read_to_string(&mut said).map_err(Fail::because)?;
+    let status = child.wait().map_err(Fail::because)?;
+    Err(Fail::Failed(match said.trim_end() {
+        "" => format!("the fabric did not come up ({status}); see {}", place.log.display()),
+        why => why.into(),
+    }))
 }
 
 /// Tells that a fabric is up, and how its guests fare.
@@ -186,22 +199,6 @@ fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionVi
     }
 }
 
-/// The last line in the log of a fabric that did not come up.
-fn last_words(log: &mut File, before: u64, path: &Path) -> String {
-    let mut bytes = Vec::new();
-    let length = log.metadata().map_or(before, |metadata| metadata.len());
-    let from = before.max(length.saturating_sub(TAIL));
-    let read = log.seek(SeekFrom::Start(from)).and_then(|_| log.read_to_end(&mut bytes));
-    let text = String::from_utf8_lossy(&bytes);
-    match (read, text.trim().lines().last()) {
-        (Ok(_), Some(last)) => {
-            let last = last.trim_start_matches("error: ");
-            format!("{last}\n(more of it in {})", path.display())
-        }
-        _ => format!("the fabric did not come up; see {}", path.display()),
-    }
-}
-
 /// Changes the running fabric to match a file.
 pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     // Errors of the file are reported by this process, which can show lines of the file.
@@ -221,7 +218,7 @@ pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     } else if done.changes.is_empty() {
         println!("nothing to change");
     } else {
-        done.changes.iter().for_each(|change| println!("{change}"));
+        done.changes.iter().for_each(|change| println!("{}", printable_lines(change)));
     }
     Ok(())
 }
