@@ -3,6 +3,7 @@
 use crate::text;
 use anstream::eprintln;
 use ringway_control::api::ProblemView;
+use ringway_spec::printable_lines;
 use std::io::IsTerminal;
 
 /// Why a command failed.
@@ -91,8 +92,8 @@ impl Fail {
                     );
                 }
             }
-            Fail::Inventory(lines) => eprintln!("{lines}"),
-            _ => eprintln!("{}error:{:#} {self}", text::BAD, text::BAD),
+            Fail::Inventory(lines) => eprintln!("{}", printable_lines(lines)),
+            _ => eprintln!("{}error:{:#} {}", text::BAD, text::BAD, printable_lines(&self.to_string())),
         }
     }
 }

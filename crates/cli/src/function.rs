@@ -16,9 +16,8 @@ use ringway_control::file::Complaint;
 use ringway_function::click::{self, Configuration};
 use ringway_function::golden;
 use ringway_host::read_whole;
-use ringway_spec::{Function, Isolation, printable_lines};
+use ringway_spec::{Function, Isolation};
 use serde::Serialize;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Largest value of a handler in bytes. Attack: endless standard input.
@@ -268,13 +267,11 @@ fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fa
         text::json(&value);
         return Ok(());
     }
-    // A program gets what the function says; a terminal does not act on it.
-    let shown = match std::io::stdout().is_terminal() {
-        true => printable_lines(&value.value),
-        false => value.value.as_str().into(),
-    };
     // Values of Click's handlers may lack a line feed at the end.
-    print!("{shown}{}", if shown.ends_with('\n') { "" } else { "\n" });
+    text::foreign(&value.value);
+    if !value.value.ends_with('\n') {
+        println!();
+    }
     Ok(())
 }
 

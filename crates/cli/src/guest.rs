@@ -6,7 +6,6 @@ use crate::fail::Fail;
 use crate::order::GUEST;
 use crate::settle::{self, Progress};
 use crate::text::{self, Table, cell};
-use anstream::print;
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
 
@@ -88,7 +87,7 @@ pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str
     if json {
         text::json(&view);
     } else {
-        print!("{}", view.text);
+        text::foreign(&view.text);
     }
     // Exit statuses of timeout(1), and of the shell, for a command that was killed at its time limit.
     if [124, 143].contains(&view.status) && began.elapsed() >= Duration::from_secs(timeout) {

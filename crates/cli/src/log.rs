@@ -1,8 +1,12 @@
 //! Logging: text for people, or JSON if requested.
 
 use crate::arguments::Log;
+use ringway_spec::printable;
+use std::fmt;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::{FormatFields, Writer, debug_fn};
 
 /// Sets up logging to standard error. `RINGWAY_LOG` is the filter, such as `info` or `ringway_control=debug`.
 pub fn start(log: Log) {
@@ -12,7 +16,56 @@ pub fn start(log: Log) {
     let base =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match log {
-        Log::Text => base.with_ansi(colour).init(),
+        Log::Text => base.fmt_fields(fields()).with_ansi(colour).init(),
         Log::Json => base.json().init(),
+    }
+}
+
+/// Messages and fields, each line one event.
+///
+/// Attack: a text of a guest, a plugin or a peer with line feeds, which would begin a false event, or with escape
+/// sequences of terminals.
+fn fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
+    debug_fn(|to: &mut Writer<'_>, field: &tracing::field::Field, value: &dyn fmt::Debug| {
+        let value = format!("{value:?}");
+        match field.name() {
+            "message" => write!(to, "{}", printable(&value)),
+            name => write!(to, "{name}={}", printable(&value)),
+        }
+    })
+    .delimited(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Result, Write};
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_printable_line() {
+        let written = Written::default();
+        let to = written.clone();
+        let log = tracing_subscriber::fmt().fmt_fields(super::fields()).with_ansi(false).without_time();
+        tracing::subscriber::with_default(log.with_writer(move || to.clone()).finish(), || {
+            let reason = "gone\n INFO all is well\u{1b}[2J\u{202e}";
+            tracing::warn!(port = "a\nb", error = %reason, number = 7, "it said: {reason}");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let escaped = "gone\\n INFO all is well\\u{1b}[2J\\u{202e}";
+        let expected = format!("it said: {escaped} port=\"a\\nb\" error={escaped} number=7\n");
+        assert!(text.ends_with(&expected) && text.lines().count() == 1, "{text}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::fail::Fail;
 use ringway_control::api::GuestView;
+use ringway_spec::printable;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -95,7 +96,7 @@ impl Progress {
             self.clear();
             return None;
         };
-        let text = format!("guest {}: {}", guest.name, guest.reason);
+        let text = printable(&format!("guest {}: {}", guest.name, guest.reason)).into_owned();
         let is_terminal = std::io::stderr().is_terminal();
         if text != self.shown && (is_terminal || self.at.is_none_or(|at| at.elapsed() >= BETWEEN)) {
             match is_terminal {

@@ -1,7 +1,9 @@
 //! Output: aligned columns, with colours on a terminal, for people; JSON for programs.
 
-use anstream::println;
+use anstream::{print, println};
 use anstyle::{AnsiColor, Style};
+use ringway_spec::{printable, printable_lines};
+use std::io::IsTerminal;
 
 /// Headings.
 pub const HEAD: Style = Style::new().bold();
@@ -27,7 +29,15 @@ pub fn to_json<T: serde::Serialize>(value: &T) -> String {
 
 /// Prints a warning to standard error.
 pub fn warn(what: &str) {
-    anstream::eprintln!("{FAIR}warning:{FAIR:#} {what}");
+    anstream::eprintln!("{FAIR}warning:{FAIR:#} {}", printable_lines(what));
+}
+
+/// Prints what a guest or a function wrote: as it is, unless a terminal would obey it.
+pub fn foreign(text: &str) {
+    match std::io::stdout().is_terminal() {
+        true => print!("{}", printable_lines(text)),
+        false => std::print!("{text}"),
+    }
 }
 
 /// Smallest width of the last column, even on a narrower terminal.
@@ -103,13 +113,13 @@ impl Table {
 
     /// Prints it.
     pub fn print(&self) {
-        anstream::print!("{}", self.fitting());
+        print!("{}", self.fitting());
     }
 
     /// Prints its rows without the headings, to continue a table printed earlier.
     pub fn print_rows(&self) {
         let text = self.fitting();
-        anstream::print!("{}", text.split_once('\n').map_or("", |(_, rows)| rows));
+        print!("{}", text.split_once('\n').map_or("", |(_, rows)| rows));
     }
 
     /// Renders the table for the width of the terminal.
@@ -138,7 +148,7 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 
 /// A cell without colour.
 pub fn cell(text: impl ToString) -> (String, Style) {
-    (text.to_string(), PLAIN)
+    (printable(&text.to_string()).into_owned(), PLAIN)
 }
 
 /// The colour of a state.
@@ -149,7 +159,7 @@ pub fn state(state: &str) -> (String, Style) {
         "ended" | "down" => BAD,
         _ => PLAIN,
     };
-    (state.into(), style)
+    (printable(state).into_owned(), style)
 }
 
 /// A rate or count with about three digits: `950`, `12.3k`, `1.25M`.
@@ -181,6 +191,17 @@ mod tests {
         table.row(vec![cell("longer"), cell(12_345), cell("full")]);
         let plain = anstream::adapter::strip_str(&table.render(None)).to_string();
         assert_eq!(plain, "NAME    FRAMES  NOTE\na            5\nlonger   12345  full\n");
+    }
+
+    #[test]
+    fn cells_have_no_escape_sequences_of_others() {
+        let mut table = Table::new(&["NAME", "REASON"]);
+        table.row(vec![cell("a\u{202e}b"), cell("bad\u{1b}[2J\nup  all is well")]);
+        table.row(vec![cell("b"), state("\u{1b}]0;x\u{7}")]);
+        let plain = anstream::adapter::strip_str(&table.render(None)).to_string();
+        let lines = ["NAME        REASON", "a\\u{202e}b  bad\\u{1b}[2J\\nup  all is well"];
+        assert_eq!(plain.lines().take(2).collect::<Vec<_>>(), lines);
+        assert!(plain.ends_with("b           \\u{1b}]0;x\\u{7}\n"), "{plain}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use ringway_place::engine::{Action, ActionKind, BalanceStep, Changed, HostRow, M
 use ringway_place::object::HostStatus;
 use ringway_place::policy::{FilterUse, Policy};
 use ringway_scheduler::{DecisionView, ExplainView, PluginsView, UnitView, VmView};
+use ringway_spec::{printable, printable_lines};
 use std::collections::BTreeMap;
 
 fn choice(choice: &Choice) {
@@ -17,10 +18,10 @@ fn choice(choice: &Choice) {
             "{vms}: {GOOD}{host}{GOOD:#} by policy {}, of {} hosts of which {} passed",
             choice.policy, choice.hosts, choice.passed
         ),
-        None => println!("{vms}: {BAD}no host{BAD:#}; {}", choice.why()),
+        None => println!("{vms}: {BAD}no host{BAD:#}; {}", printable(&choice.why())),
     }
     for error in &choice.errors {
-        println!("  left out: {error}");
+        println!("  left out: {}", printable(&error.to_string()));
     }
 }
 
@@ -79,13 +80,16 @@ pub fn why_not(why: &WhyNot, json: bool) {
         println!("{} can't run {}:", why.host, why.vm);
     }
     for verdict in &why.rejected {
-        println!("  {}: {}", verdict.filter, verdict.reason);
+        println!("  {}: {}", printable(&verdict.filter), printable(&verdict.reason));
     }
     for error in &why.errors {
-        println!("  left out: {error}");
+        println!("  left out: {}", printable(&error.to_string()));
     }
     if !why.refused.is_empty() {
-        println!("  no host would be chosen: the policy requires a unit that failed: {}", why.refused);
+        println!(
+            "  no host would be chosen: the policy requires a unit that failed: {}",
+            printable(&why.refused)
+        );
     }
     if let Some(score) = why.score {
         println!("  score {score:.1}");
@@ -104,7 +108,7 @@ pub fn explain(explained: &ExplainView, host: Option<&str>, json: bool) -> Resul
     println!("decision {}, revision {}, seed {}", decision.id, decision.revision, decision.seed);
     decision.choices.iter().for_each(choice);
     if !explained.note.is_empty() {
-        println!("{}", explained.note);
+        println!("{}", printable_lines(&explained.note));
     }
     let is_there = |name: &str| {
         let hosts = explained.traces.iter().flat_map(|trace| &trace.hosts);
@@ -184,20 +188,21 @@ pub fn balance(steps: &[BalanceStep], json: bool) {
             };
             let why = if migration.refused.is_empty() { &migration.reason } else { &migration.refused };
             let (vm, from, to) = (&migration.vm, &migration.from, &migration.to);
-            println!("round {}: {vm} {verb} from {from} to {to} ({why})", round + 1);
+            println!("round {}: {vm} {verb} from {from} to {to} ({})", round + 1, printable(why));
         }
         for action in &step.actions {
             quiet = false;
-            println!("round {}: {}", round + 1, acted(action));
+            println!("round {}: {}", round + 1, printable(&acted(action)));
         }
         if let Some((host, to)) = &step.power {
             quiet = false;
-            println!("round {}: {host} becomes {} ({})", round + 1, status(*to), step.power_reason);
+            println!("round {}: {host} becomes {} ({})", round + 1, status(*to), printable(&step.power_reason));
         }
         for host in &step.unsafe_hosts {
             println!("round {}: highly available VMs of {host} have no other host", round + 1);
         }
-        step.errors.iter().for_each(|error| println!("round {}: {error}", round + 1));
+        let errors = step.errors.iter().map(ToString::to_string);
+        errors.for_each(|error| println!("round {}: {}", round + 1, printable(&error)));
     }
     if quiet {
         println!("nothing to move");
