@@ -121,10 +121,8 @@ impl Functions {
         let memory = memory_of(process, descriptor).map_err(|error| failed(&error))?;
         let seen = rustix::fs::fstat(&memory).map_err(|error| failed(&error))?;
         if seen.st_ino != inode || !is_sealed(&memory) {
-            return Err(format!(
-                "descriptor {descriptor} of process {process} is not the function's memory: it no longer waits \
-                 there to move"
-            ));
+            let what = format!("descriptor {descriptor} of process {process} is not the function's memory");
+            return Err(format!("{what}: it no longer waits there to move"));
         }
         let (size, expected) = (seen.st_size.cast_unsigned(), memory_size(function));
         if size != expected {
