@@ -131,12 +131,16 @@ export interface Counts {
   memory_grown?: number;
   /** Bytes in memory of the files that the front-end shares, within the shared ranges; a current value, not a total. */
   memory_resident?: number;
+  /** Addresses that the peer sent from while the switch knew them at another port. */
+  moved?: number;
   /** Their bytes. */
   rx_bytes: number;
   /** Dropped frames for this queue, by reason. */
   rx_drops: Record<string, number>;
   /** Frames that left the fabric here. */
   rx_frames: number;
+  /** Pauses of the peer's session: it was woken too often without a message. */
+  session_pauses?: number;
   /** Their bytes. */
   tx_bytes: number;
   /** Dropped frames that entered here, by reason; reasons without drops are omitted. */
@@ -849,6 +853,8 @@ export interface TableEntryView {
   mac: string;
   /** The port it is behind. */
   port: string;
+  /** The number of its VLAN, that of the outer tag; 0 without a tag. */
+  vlan?: number;
 }
 
 /** Addresses that a switch knows. */

@@ -179,12 +179,16 @@ class Counts(TypedDict):
     """Bytes in memory of the files that the front-end shares, within the shared ranges; a current value, not a
     total.
     """
+    moved: NotRequired[int]
+    """Addresses that the peer sent from while the switch knew them at another port."""
     rx_bytes: int
     """Their bytes."""
     rx_drops: dict[str, int]
     """Dropped frames for this queue, by reason."""
     rx_frames: int
     """Frames that left the fabric here."""
+    session_pauses: NotRequired[int]
+    """Pauses of the peer's session: it was woken too often without a message."""
     tx_bytes: int
     """Their bytes."""
     tx_drops: dict[str, int]
@@ -904,6 +908,8 @@ class TableEntryView(TypedDict):
     """The address."""
     port: str
     """The port it is behind."""
+    vlan: NotRequired[int]
+    """The number of its VLAN, that of the outer tag; 0 without a tag."""
 
 
 class TableView(TypedDict):

@@ -45,7 +45,7 @@ impl Rig {
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096 });
-        fabric.add_switch(Switch { name: SWITCH.into(), lookup })?;
+        fabric.add_switch(Switch { name: SWITCH.into(), lookup, forward_reserved: false })?;
         Ok(Rig { fabric, page, next: 0 })
     }
 

@@ -16,10 +16,11 @@ pub fn table(target: &Target, json: bool, name: &str) -> Result<(), Fail> {
         text::json(&view);
         return Ok(());
     }
-    let mut table = Table::new(&["ADDRESS", "PORT", ">AGE"]);
+    let mut table = Table::new(&["ADDRESS", ">VLAN", "PORT", ">AGE"]);
     for entry in view.entries {
         let age = entry.age.map_or("static".into(), |age| format!("{age} s"));
-        table.row(vec![cell(entry.mac), cell(entry.port), cell(age)]);
+        let vlan = if entry.vlan == 0 { "-".into() } else { entry.vlan.to_string() };
+        table.row(vec![cell(entry.mac), cell(vlan), cell(entry.port), cell(age)]);
     }
     table.print();
     Ok(())

@@ -112,6 +112,7 @@ impl Record {
 
 struct SwitchRecord {
     lookup: Box<dyn LookupFactory>,
+    forward_reserved: bool,
     /// The switch as last published.
     made: Option<Arc<Switch>>,
 }
@@ -188,7 +189,7 @@ impl Fabric {
 
     /// Adds a switch without ports.
     pub fn add_switch(&mut self, switch: spec::Switch) -> Result<(), FabricError> {
-        let spec::Switch { name, lookup } = switch;
+        let spec::Switch { name, lookup, forward_reserved } = switch;
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
@@ -196,7 +197,7 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
         let lookup =
             (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
-        self.switches.insert(name, SwitchRecord { lookup, made: None });
+        self.switches.insert(name, SwitchRecord { lookup, forward_reserved, made: None });
         Ok(())
     }
 
@@ -467,6 +468,7 @@ impl Fabric {
                         port: &|port| on(port).map(|record| record.id),
                         ports: PORTS,
                         hash: self.hash,
+                        forward_reserved: record.forward_reserved,
                         seed: self.seed,
                         rejected: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
                     });
@@ -518,6 +520,7 @@ impl Fabric {
             .into_iter()
             .map(|entry| TableEntry {
                 mac: MacAddress(entry.mac.bytes()),
+                vlan: entry.vlan,
                 port: name(entry.port),
                 age: entry.age,
             })
@@ -593,7 +596,7 @@ pub(crate) mod tests {
         let entries = vec![(MacAddress([2, 0, 0, 0, 0, 1]), "a".into())];
         let learning = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         for (name, lookup) in [("s", Kind::new("static", &fixed::Settings { entries })), ("t", learning)] {
-            fabric.add_switch(spec::Switch { name: name.into(), lookup }).unwrap();
+            fabric.add_switch(spec::Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
         }
         let mut add = |name: &str, switch: &str, counters| {
             let port = Port::new(name, Kind::new("null", &()), Some(To::Switch(switch.into())));
@@ -611,7 +614,7 @@ pub(crate) mod tests {
         let page = page();
         let mut fabric = started(&["w0", "w1"], page.clone());
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
-        fabric.add_switch(spec::Switch { name: "s".into(), lookup }).unwrap();
+        fabric.add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
             let port = Port::new(name, kind, Some(To::Switch("s".into())));
             let port = Port { worker: Some(worker.into()), hold: Some(0), ..port };

@@ -96,7 +96,7 @@ impl Forwarder {
         if let Some(place) = &port.place {
             place.sent(&burst, *hash, turn.now);
         }
-        let flood = look_up(&port.target, &burst, (source.port, *hash), turn.now, verdicts);
+        let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let near = source.near(turn, &burst, &port.target);
         let (survey, bytes) = Survey::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
@@ -272,13 +272,16 @@ pub enum Served {
 fn look_up<'w>(
     target: &'w Target,
     burst: &Burst<'_>,
-    (from, hash): (PortId, FlowHash),
+    (source, hash): (&Source, FlowHash),
     now: u64,
     verdicts: &mut Verdicts,
 ) -> Option<&'w Switch> {
     match target {
         Target::Switch(switch) => {
-            switch.lookup.lookup(burst, from, now, verdicts);
+            let moved = switch.lookup.lookup(burst, source.port, now, verdicts);
+            if moved > 0 {
+                add(&source.counters.moved, moved.into());
+            }
             return Some(switch);
         }
         Target::Patch(peer) => verdicts[..burst.len()].fill(*peer),

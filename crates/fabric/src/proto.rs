@@ -312,6 +312,9 @@ pub struct WorkerState {
 pub struct TableEntry {
     /// The address.
     pub mac: MacAddress,
+    /// The number of its VLAN; 0: none.
+    #[serde(default)]
+    pub vlan: u16,
     /// The port's name.
     pub port: String,
     /// Seconds since it last sent; none for static entries.

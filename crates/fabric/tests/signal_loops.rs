@@ -60,7 +60,7 @@ fn fabric(page: &Arc<Vec<Counters>>, names: &[&str]) -> Fabric {
     let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
     let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
     let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
-    fabric.add_switch(Switch { name: "s".into(), lookup }).unwrap();
+    fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
     for (counters, name) in (0..).zip(names) {
         let mac = Some(MacAddress([2, 0, 0, 0, 0, counters as u8]));
         let (model, memory, techniques) = ("82540em".into(), e1000::MEMORY, e1000::Techniques::default());

@@ -70,7 +70,7 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
     ];
     for name in ["others", "its"] {
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
-        fabric.add_switch(Switch { name: name.into(), lookup }).unwrap();
+        fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
     }
     for (counters, (name, kind, switch)) in (0..).zip(ports) {
         fabric.add_port(Port::new(name, kind, Some(To::Switch(switch.into()))), counters).unwrap();

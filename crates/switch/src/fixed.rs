@@ -1,7 +1,8 @@
 //! A static table of addresses, from the file.
 
 use crate::{
-    Entry, FLOOD, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, Table, Verdicts,
+    Entry, FLOOD, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED, Table,
+    Verdicts,
 };
 use ringway_frame::Burst;
 use ringway_spec::MacAddress;
@@ -25,7 +26,7 @@ impl LookupFactory for Settings {
             self.entries.iter().filter_map(|(mac, port)| Some((Mac::new(mac.0), (context.port)(port)?)));
         let (table, rejected) = Static::new(&entries.collect::<Vec<_>>(), context.ports, context.seed);
         rejected.into_iter().for_each(context.rejected);
-        Arc::new(table)
+        Arc::new(Static { forward_reserved: context.forward_reserved, ..table })
     }
 }
 
@@ -35,13 +36,18 @@ const SIZES: [u32; 4] = [2, 4, 8, 16];
 const SEEDS: u64 = 4;
 
 /// A static bridge: frames to known addresses go to their port, frames to group addresses to all ports;
-/// others are dropped.
+/// others are dropped. An address has the same port in every VLAN.
 #[derive(Debug)]
 pub struct Static {
     table: Table,
+    forward_reserved: bool,
 }
 
 impl Static {
+    fn of(table: Table) -> Static {
+        Static { table, forward_reserved: false }
+    }
+
     /// Builds the table; returns the addresses that did not fit with any size and seed.
     pub fn new(entries: &[(Mac, PortId)], ports: usize, seed: u64) -> (Static, Vec<Mac>) {
         let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
@@ -52,30 +58,32 @@ impl Static {
             let rejected = entries.iter().filter(|(mac, port)| !table.add_static(*mac, *port));
             let rejected: Vec<Mac> = rejected.map(|(mac, _)| *mac).collect();
             if best.as_ref().is_none_or(|(_, least)| rejected.len() < least.len()) {
-                best = Some((Static { table }, rejected));
+                best = Some((Static::of(table), rejected));
             }
             if best.as_ref().is_some_and(|(_, rejected)| rejected.is_empty()) {
                 break;
             }
         }
-        best.unwrap_or_else(|| (Static { table: Table::new(0, ports, 0, 0, seed) }, Vec::new()))
+        best.unwrap_or_else(|| (Static::of(Table::new(0, ports, 0, 0, seed)), Vec::new()))
     }
 }
 
 impl Lookup for Static {
-    fn lookup(&self, burst: &Burst<'_>, _from: PortId, _now: u64, verdicts: &mut Verdicts) {
+    fn lookup(&self, burst: &Burst<'_>, _from: PortId, _now: u64, verdicts: &mut Verdicts) -> u32 {
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let destination = Mac::destination(burst.head(index));
-            *verdict = match self.table.find(destination, 0) {
+            *verdict = match self.table.find(destination.into(), 0) {
                 Some(port) => port,
+                None if destination.is_reserved() && !self.forward_reserved => RESERVED,
                 None if destination.is_group() => FLOOD,
                 None => NOWHERE,
             };
         }
+        0
     }
 
     fn remove_port(&self, port: PortId) {
-        self.table.remove_port(port);
+        self.table.remove_port(port, true);
     }
 
     fn entries(&self, _now: u64) -> Vec<Entry> {

@@ -1,6 +1,8 @@
 //! Distributes flows over member ports.
 
-use crate::{Entry, Lookup, LookupContext, LookupFactory, LookupKind, NOWHERE, PortId, Verdicts};
+use crate::{
+    Entry, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED, Verdicts,
+};
 use ringway_frame::{Burst, HEAD};
 use ringway_wire::flow::Flow;
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,8 @@ pub struct Settings {
 impl LookupFactory for Settings {
     fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup> {
         let members = self.members.iter().filter_map(|member| (context.port)(member)).collect();
-        Arc::new(Hash::new(members, (context.port)(&self.uplink).unwrap_or(NOWHERE), context.hash))
+        let hash = Hash::new(members, (context.port)(&self.uplink).unwrap_or(NOWHERE), context.hash);
+        Arc::new(Hash { forward_reserved: context.forward_reserved, ..hash })
     }
 }
 
@@ -57,21 +60,25 @@ pub struct Hash {
     members: Vec<PortId>,
     uplink: PortId,
     hash: FlowHash,
+    forward_reserved: bool,
 }
 
 impl Hash {
     /// Distributes to `members`.
     pub fn new(members: Vec<PortId>, uplink: PortId, hash: FlowHash) -> Hash {
-        Hash { members, uplink, hash }
+        Hash { members, uplink, hash, forward_reserved: false }
     }
 }
 
 impl Lookup for Hash {
-    fn lookup(&self, burst: &Burst<'_>, from: PortId, _now: u64, verdicts: &mut Verdicts) {
+    fn lookup(&self, burst: &Burst<'_>, from: PortId, _now: u64, verdicts: &mut Verdicts) -> u32 {
         let members = &self.members;
         let to_uplink = members.contains(&from);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
-            *verdict = if to_uplink {
+            let is_reserved = !self.forward_reserved && Mac::destination(burst.head(index)).is_reserved();
+            *verdict = if is_reserved {
+                RESERVED
+            } else if to_uplink {
                 self.uplink
             } else {
                 // Scales the hash by a multiplication instead of a division.
@@ -79,6 +86,7 @@ impl Lookup for Hash {
                 members.get(scaled as usize).copied().unwrap_or(NOWHERE)
             };
         }
+        0
     }
 
     fn remove_port(&self, _port: PortId) {

@@ -1,8 +1,9 @@
 //! Learns source addresses and floods frames to unknown addresses (IEEE 802.1Q, 8.7 and 8.8).
 
+use crate::station::{Begin, vlan_of};
 use crate::{
-    Entry, FLOOD, INVALID, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, Table,
-    Verdicts,
+    Entry, FLOOD, INVALID, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId,
+    RESERVED, Station, Table, Verdicts,
 };
 use ringway_frame::Burst;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,8 @@ impl LookupFactory for Learner {
     fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup> {
         let Learner { settings: Settings { ageing, entries }, learning } = self;
         let table = || Table::new(*entries, context.ports, *ageing, QUOTA.min(*entries), context.seed);
-        learning.get_or_insert_with(|| Arc::new(Learning::new(table()))).clone()
+        let new = || Arc::new(Learning::new(table(), context.forward_reserved));
+        learning.get_or_insert_with(new).clone()
     }
 }
 
@@ -45,6 +47,7 @@ impl LookupFactory for Learner {
 #[derive(Debug)]
 pub struct Learning {
     table: Table,
+    forward_reserved: bool,
 }
 
 /// Converts nanoseconds to seconds of the table's clock.
@@ -54,43 +57,61 @@ pub(crate) fn second(now: u64) -> u32 {
 }
 
 impl Learning {
-    /// A bridge that keeps its addresses in `table`.
-    pub fn new(table: Table) -> Learning {
-        Learning { table }
+    /// A bridge that keeps its addresses in `table`. `forward_reserved`: whether it floods frames of protocols between
+    /// neighbours.
+    pub fn new(table: Table, forward_reserved: bool) -> Learning {
+        Learning { table, forward_reserved }
+    }
+
+    /// The verdict on frames to a group.
+    #[inline]
+    fn of_group(&self, to: Mac) -> PortId {
+        if to.is_reserved() && !self.forward_reserved { RESERVED } else { FLOOD }
     }
 }
 
 impl Lookup for Learning {
     #[inline]
-    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) {
-        let second = second(now);
+    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32 {
+        let (second, mut moved, mut vlan) = (second(now), 0, 0);
         // Frames of a burst mostly have the same addresses, so the last results are reused.
-        let (mut last_source, mut source_ok) = (Mac(u64::MAX), true);
+        let (mut last_begin, mut is_tagged, mut source_ok) = (Begin::NONE, false, false);
         let (mut last_destination, mut port) = (Mac(u64::MAX), NOWHERE);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let head = burst.head(index);
-            let (source, destination) = (Mac::source(head), Mac::destination(head));
-            if source != last_source {
-                last_source = source;
+            let (begin, destination) = (Begin::of(head), Mac::destination(head));
+            if begin != last_begin || is_tagged {
+                (last_begin, is_tagged) = (begin, begin.is_tagged());
+                let of_frame = if is_tagged { vlan_of(head) } else { 0 };
+                if vlan != of_frame {
+                    (vlan, last_destination) = (of_frame, Mac(u64::MAX));
+                }
+                let source = begin.source();
                 source_ok = !source.is_group();
                 if source_ok && source.0 != 0 {
-                    self.table.learn(source, from, second);
+                    let learned = self.table.learn(Station::new(source, vlan), from, second);
+                    moved += u32::from(learned == Learned::Moved);
                 }
             }
             if destination != last_destination {
                 last_destination = destination;
                 port = if destination.is_group() {
-                    FLOOD
+                    self.of_group(destination)
                 } else {
-                    self.table.find(destination, second).unwrap_or(FLOOD)
+                    self.table.find(Station::new(destination, vlan), second).unwrap_or(FLOOD)
                 };
             }
             *verdict = if source_ok { port } else { INVALID };
         }
+        moved
     }
 
     fn remove_port(&self, port: PortId) {
-        self.table.remove_port(port);
+        self.table.remove_port(port, true);
+    }
+
+    fn forget_port(&self, port: PortId) {
+        self.table.remove_port(port, false);
     }
 
     fn entries(&self, now: u64) -> Vec<Entry> {
@@ -113,33 +134,100 @@ mod tests {
         frame
     }
 
-    fn verdicts(lookup: &Learning, from: PortId, frames: &[[u8; 60]]) -> Vec<PortId> {
+    /// The same with VLAN tags.
+    fn tagged(to: u8, from: u8, tags: &[(u16, u16)]) -> [u8; 60] {
+        let mut frame = frame(to, from);
+        for (tag, (kind, vlan)) in tags.iter().enumerate() {
+            frame[12 + 4 * tag..][..2].copy_from_slice(&kind.to_be_bytes());
+            // With a priority.
+            frame[14 + 4 * tag..][..2].copy_from_slice(&(vlan | 5 << 13).to_be_bytes());
+        }
+        frame
+    }
+
+    fn learning(forward_reserved: bool) -> Learning {
+        Learning::new(Table::new(64, 8, 300, 64, 3), forward_reserved)
+    }
+
+    fn look_up(lookup: &Learning, from: PortId, frames: &[[u8; 60]]) -> (Vec<PortId>, u32) {
         let mut storage = Storage::default();
         let mut burst = Burst::begin(&mut storage);
         for bytes in frames {
             burst.push(Offload::default(), Span::of(bytes)).unwrap();
         }
         let mut verdicts = [0; BURST];
-        lookup.lookup(&burst, from, 1_000_000_000, &mut verdicts);
-        verdicts[..frames.len()].to_vec()
+        let moved = lookup.lookup(&burst, from, 1_000_000_000, &mut verdicts);
+        (verdicts[..frames.len()].to_vec(), moved)
+    }
+
+    fn verdicts(lookup: &Learning, from: PortId, frames: &[[u8; 60]]) -> Vec<PortId> {
+        look_up(lookup, from, frames).0
+    }
+
+    #[test]
+    fn an_address_has_a_port_in_each_vlan() {
+        let lookup = learning(false);
+        let vlan = |number| [(0x8100, number)];
+        // Untagged, priority-tagged, two VLANs, and a VLAN in another one.
+        let (priority, outer) = ([(0x8100, 0)], [(0x88a8, 30), (0x8100, 10)]);
+        for (port, tags) in [(1, &[][..]), (2, &vlan(10)), (3, &vlan(20)), (4, &outer)] {
+            assert_eq!(look_up(&lookup, port, &[tagged(0xff, 9, tags)]), (vec![FLOOD], 0));
+        }
+        let to = |tags: &[(u16, u16)]| verdicts(&lookup, 5, &[tagged(9, 1, tags)])[0];
+        let found =
+            [to(&[]), to(&priority), to(&vlan(10)), to(&vlan(20)), to(&outer), to(&vlan(30)), to(&vlan(40))];
+        assert_eq!(found, [1, 1, 2, 3, 4, 4, FLOOD]);
+        // In one burst.
+        let both = [tagged(9, 1, &vlan(10)), tagged(9, 1, &vlan(20)), frame(9, 1), tagged(9, 1, &priority)];
+        assert_eq!(verdicts(&lookup, 5, &both), [2, 3, 1, 1]);
+    }
+
+    #[test]
+    fn an_address_that_shows_up_at_another_port_is_counted() {
+        let lookup = learning(false);
+        assert_eq!(look_up(&lookup, 1, &[frame(2, 1), frame(2, 3), frame(2, 1)]).1, 0);
+        assert_eq!(look_up(&lookup, 2, &[frame(1, 2), frame(1, 3), frame(9, 1)]).1, 2);
+        assert_eq!(look_up(&lookup, 2, &[frame(1, 3)]).1, 0);
+        lookup.forget_port(2);
+        assert_eq!(look_up(&lookup, 1, &[frame(2, 1)]).1, 0, "its port's peer was gone");
+    }
+
+    #[test]
+    fn frames_between_neighbours_are_not_forwarded_unless_asked() {
+        for (forward, reserved) in [(false, RESERVED), (true, FLOOD)] {
+            let lookup = learning(forward);
+            let group = |last: u8| {
+                let mut frame = frame(0xff, 1);
+                frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, last]);
+                frame
+            };
+            let frames = [group(0), group(1), group(0xf), group(0x10), frame(0xff, 1)];
+            assert_eq!(verdicts(&lookup, 1, &frames), [reserved, reserved, reserved, FLOOD, FLOOD]);
+            let mut tagged = group(2);
+            tagged[12..16].copy_from_slice(&[0x81, 0, 0, 10]);
+            assert_eq!(verdicts(&lookup, 1, &[tagged]), [reserved]);
+        }
     }
 
     #[test]
     fn unknown_addresses_are_flooded_until_learned() {
-        let lookup = Learning::new(Table::new(64, 8, 300, 64, 3));
+        let lookup = learning(false);
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1), frame(2, 1)]), [FLOOD, FLOOD]);
         assert_eq!(verdicts(&lookup, 2, &[frame(1, 2), frame(0xff, 2), frame(1, 2)]), [1, FLOOD, 1]);
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [2]);
-        lookup.remove_port(2);
+        lookup.forget_port(2);
         assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [FLOOD]);
     }
 
     #[test]
     fn a_group_source_is_invalid_and_not_learned() {
-        let lookup = Learning::new(Table::new(64, 8, 300, 64, 3));
+        let lookup = learning(false);
         let mut bad = frame(1, 9);
         bad[6] = 3;
         assert_eq!(verdicts(&lookup, 1, &[bad, frame(0xff, 1)]), [INVALID, FLOOD]);
+        let mut ones = frame(1, 1);
+        ones[6..14].fill(0xff);
+        assert_eq!(verdicts(&lookup, 1, &[ones, bad, ones]), [INVALID; 3]);
         assert_eq!(lookup.entries(0).len(), 1);
     }
 }

@@ -12,6 +12,7 @@ pub mod learning;
 mod lookups;
 mod sorter;
 mod spread;
+mod station;
 mod table;
 
 pub use fixed::Static;
@@ -21,7 +22,8 @@ pub use learning::Learning;
 pub use lookups::{LOOKUPS, LookupContext, LookupFactory, LookupKind};
 pub use sorter::{List, Run, Sorter};
 pub use spread::{INSTANCES, Spread, Tick};
-pub use table::{Entry, Table};
+pub use station::Station;
+pub use table::{Entry, Learned, Table};
 
 use ringway_frame::{BURST, Burst, HEAD};
 
@@ -34,22 +36,34 @@ pub const FLOOD: PortId = u16::MAX;
 pub const NOWHERE: PortId = u16::MAX - 1;
 /// Instead of a port: the frame is invalid (its source is a group address) and is dropped.
 pub const INVALID: PortId = u16::MAX - 2;
+/// Instead of a port: the frame is one of a protocol between neighbours (IEEE 802.1Q, 8.6.3) and is dropped.
+pub const RESERVED: PortId = u16::MAX - 3;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
-/// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`] or [`INVALID`].
+/// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`], [`INVALID`] or [`RESERVED`].
 pub type Verdicts = [PortId; BURST];
 
 /// Finds the destination ports of frames.
 pub trait Lookup: Send + Sync {
-    /// Finds the destination of each frame of `burst`, which arrived at `from`. `now` is in nanoseconds.
-    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts);
+    /// Finds the destination of each frame of `burst`, which arrived at `from`. `now` is in nanoseconds. Returns the
+    /// number of addresses that the frames came from although they were known at other ports.
+    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32;
 
     /// Removes a port's addresses, so that no frame is sent there any more.
     fn remove_port(&self, port: PortId);
 
+    /// Removes the addresses that were learned from the frames of a port, since its peer is gone.
+    fn forget_port(&self, _port: PortId) {}
+
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
+}
+
+/// Eight bytes of a frame at `offset`, in one load.
+#[inline]
+fn word(head: &[u8; HEAD], offset: usize) -> u64 {
+    head[offset..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// A MAC address in the low 48 bits, in little-endian order.
@@ -73,14 +87,14 @@ impl Mac {
 
     #[inline]
     fn destination(head: &[u8; HEAD]) -> Mac {
-        let [a, b, c, d, e, f, g, h, ..] = *head;
-        Mac(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & Mac::MASK)
+        Mac(word(head, 0) & Mac::MASK)
     }
 
+    /// Whether this is an address of protocols between neighbours, 01:80:C2:00:00:00 to 01:80:C2:00:00:0F, which a
+    /// bridge does not forward (IEEE 802.1Q, 8.6.3): PAUSE, LACP, LLDP, spanning tree.
     #[inline]
-    fn source(head: &[u8; HEAD]) -> Mac {
-        let [_, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = *head;
-        Mac(u64::from_le_bytes([a, b, c, d, e, f, g, h]) & Mac::MASK)
+    pub fn is_reserved(self) -> bool {
+        self.0 & !(0xf << 40) == 0x00_00_c2_80_01
     }
 
     /// Whether this is a group address (multicast or broadcast).

@@ -32,6 +32,8 @@ pub struct LookupContext<'m> {
     pub ports: usize,
     /// A hash with a secret key.
     pub hash: FlowHash,
+    /// Whether frames of protocols between neighbours are forwarded ([`crate::RESERVED`]).
+    pub forward_reserved: bool,
     /// A random number that no peer knows.
     pub seed: u64,
     /// Called with each configured address that did not fit into the table.

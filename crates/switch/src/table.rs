@@ -1,6 +1,6 @@
-//! A hash table from addresses to ports, with buckets of one cache line.
+//! A hash table from stations to ports, with buckets of one cache line.
 
-use crate::{Mac, PortId};
+use crate::{Mac, PortId, Station};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Number of addresses in a bucket.
@@ -8,8 +8,11 @@ const WAYS: usize = 4;
 /// `seen` of a static entry, which never ages.
 const STATIC: u32 = u32::MAX;
 
-/// A key has the address in the low 48 bits, and the port's number plus one above them; 0 means empty. It is
-/// one word, so that other workers never see an address with the port of another.
+/// Least number of buckets: a bucket's index has the 12 bits of a scrambled station that its key lacks.
+const LEAST: usize = 1 << (Station::BITS - 48);
+
+/// A key has 48 bits of the scrambled station above the port's number plus one; 0 means empty. It is one word, so that
+/// other workers never see a station with the port of another.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Bucket {
@@ -18,15 +21,30 @@ struct Bucket {
     seen: [AtomicU32; WAYS],
 }
 
-/// A known address.
+/// A known station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The address.
     pub mac: Mac,
+    /// The number of its VLAN; 0: none.
+    pub vlan: u16,
     /// The address's port.
     pub port: PortId,
     /// Seconds since the address last sent a frame; `None` if it is static.
     pub age: Option<u32>,
+}
+
+/// The outcome of [`Table::learn`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// The station was known there.
+    Known,
+    /// It was not known.
+    New,
+    /// It was known at another port until now.
+    Moved,
+    /// There is no room for it, or it is static.
+    Refused,
 }
 
 /// A table of fixed size, written by all workers without a lock.
@@ -34,43 +52,103 @@ pub struct Entry {
 pub struct Table {
     buckets: Box<[Bucket]>,
     shift: u32,
-    seed: u64,
+    /// A secret key of the scrambling, whose factor is odd.
+    mask: u64,
+    factor: u64,
     ageing: u32,
     quota: u32,
     /// Number of addresses of each port.
     counts: Box<[AtomicU32]>,
 }
 
-fn key(mac: Mac, port: PortId) -> u64 {
-    mac.0 | (u64::from(port) + 1) << 48
+/// The second factor of the scrambling.
+const SPREAD: u64 = 0xbf58_476d_1ce4_e5b9;
+
+/// The inverse of an odd number, modulo 2^64.
+const fn inverse(odd: u64) -> u64 {
+    let (mut inverse, mut round) = (odd, 0);
+    // Each round doubles the number of correct low bits, of which there are 3 at first.
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+}
+
+/// The upper bits of a product, mixed into the lower ones that are used.
+#[inline]
+fn shifted(product: u64) -> u64 {
+    product >> 29 & u64::MAX << UNUSED
+}
+
+/// Unused low bits of a scrambled station.
+const UNUSED: u32 = u64::BITS - Station::BITS;
+
+/// The part of a key that names its station: the bits that the bucket's index lacks.
+#[inline]
+fn tag(scrambled: u64) -> u64 {
+    scrambled << (16 - UNUSED)
+}
+
+#[inline]
+fn key(scrambled: u64, port: PortId) -> u64 {
+    tag(scrambled) | (u64::from(port) + 1)
+}
+
+/// Whether a key is that of a station at any port.
+#[inline]
+fn names(key: u64, tag: u64) -> bool {
+    (key ^ tag).wrapping_sub(1) < 0xffff
 }
 
 fn port_of(key: u64) -> PortId {
-    ((key >> 48) as u16).wrapping_sub(1)
+    (key as u16).wrapping_sub(1)
 }
 
 impl Table {
-    /// A table for about `entries` addresses (at least 64, at most 16 M) and port numbers below `ports`. An
-    /// address that sends no frame for `ageing` seconds is removed. A port may have at most `quota`
-    /// addresses. Attack: addresses that share a bucket; `seed` must be secret.
+    /// A table for about `entries` stations (at least 8192, at most 16 M) and port numbers below `ports`. A
+    /// station that sends no frame for `ageing` seconds is removed. A port may have at most `quota`
+    /// stations. Attack: stations that share a bucket; `seed` must be secret.
     pub fn new(entries: u32, ports: usize, ageing: u32, quota: u32, seed: u64) -> Table {
-        let buckets = (entries.clamp(64, 1 << 24) as usize / WAYS * 2).next_power_of_two();
+        let buckets = (entries.min(1 << 24) as usize / WAYS * 2).next_power_of_two().max(LEAST);
+        let seed = seed | 1;
         Table {
             buckets: (0..buckets).map(|_| Bucket::default()).collect(),
-            shift: 64 - buckets.trailing_zeros(),
-            seed: seed | 1,
+            shift: u64::BITS - buckets.trailing_zeros(),
+            mask: seed.rotate_left(32) << UNUSED,
+            factor: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             ageing,
             quota,
             counts: (0..ports.min(crate::PORTS)).map(|_| AtomicU32::new(0)).collect(),
         }
     }
 
+    /// A permutation of all stations with a secret key, in the upper bits. The highest ones, which are the bucket's
+    /// index, depend on the whole station.
     #[inline]
-    fn bucket(&self, mac: Mac) -> &Bucket {
-        // A multiplication by a secret odd number. The upper bits of the product depend on the whole address.
-        let hash = (mac.0 ^ self.seed.rotate_left(32))
-            .wrapping_mul(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        &self.buckets[((hash ^ hash >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> self.shift) as usize]
+    fn scramble(&self, station: Station) -> u64 {
+        let first = (station.0 << UNUSED ^ self.mask).wrapping_mul(self.factor);
+        (first ^ shifted(first)).wrapping_mul(SPREAD)
+    }
+
+    /// The station of the scrambled one.
+    fn unscramble(&self, scrambled: u64) -> Station {
+        const BACK: u64 = inverse(SPREAD);
+        let second = scrambled.wrapping_mul(BACK);
+        // Each round has 29 more correct bits, from the highest on.
+        let first = (0..3).fold(second, |first, _| second ^ shifted(first));
+        Station((first.wrapping_mul(inverse(self.factor)) ^ self.mask) >> UNUSED)
+    }
+
+    /// The station of a key in bucket `index`.
+    fn station(&self, index: usize, key: u64) -> Station {
+        let upper = (index as u64) << self.shift & !(u64::MAX >> (Station::BITS - 48));
+        self.unscramble(upper | (key & !0xffff) >> (16 - UNUSED))
+    }
+
+    #[inline]
+    fn bucket(&self, scrambled: u64) -> &Bucket {
+        &self.buckets[(scrambled >> self.shift) as usize]
     }
 
     #[inline]
@@ -78,24 +156,26 @@ impl Table {
         seen == STATIC || second.saturating_sub(seen) <= self.ageing
     }
 
-    /// The port of `mac`, if it sent a frame within the ageing time. `second` is the table's clock.
+    /// The port of `station`, if it sent a frame within the ageing time. `second` is the table's clock.
     #[inline]
-    pub fn find(&self, mac: Mac, second: u32) -> Option<PortId> {
-        let bucket = self.bucket(mac);
+    pub fn find(&self, station: Station, second: u32) -> Option<PortId> {
+        let scrambled = self.scramble(station);
+        let (bucket, wanted) = (self.bucket(scrambled), tag(scrambled));
         for way in 0..WAYS {
             let found = bucket.keys[way].load(Relaxed);
-            if found & Mac::MASK == mac.0 && found != 0 {
+            if names(found, wanted) {
                 return self.is_live(bucket.seen[way].load(Relaxed), second).then(|| port_of(found));
             }
         }
         None
     }
 
-    /// Records that `mac` sent a frame from `port` in `second`. Returns `false` if there is no room.
+    /// Records that `station` sent a frame from `port` in `second`.
     #[inline]
-    pub fn learn(&self, mac: Mac, port: PortId, second: u32) -> bool {
-        let bucket = self.bucket(mac);
-        let new = key(mac, port);
+    pub fn learn(&self, station: Station, port: PortId, second: u32) -> Learned {
+        let scrambled = self.scramble(station);
+        let bucket = self.bucket(scrambled);
+        let new = key(scrambled, port);
         for way in 0..WAYS {
             let found = bucket.keys[way].load(Relaxed);
             if found == new {
@@ -103,25 +183,28 @@ impl Table {
                 if seen != second && seen != STATIC {
                     bucket.seen[way].store(second, Relaxed);
                 }
-                return true;
+                return Learned::Known;
             }
         }
         self.learn_new(bucket, new, second)
     }
 
     #[cold]
-    fn learn_new(&self, bucket: &Bucket, new: u64, second: u32) -> bool {
+    fn learn_new(&self, bucket: &Bucket, new: u64, second: u32) -> Learned {
         let port = port_of(new);
         let (mut candidate, mut is_free) = (None, false);
         for way in 0..WAYS {
             let found = bucket.keys[way].load(Relaxed);
             let seen = bucket.seen[way].load(Relaxed);
-            if found != 0 && (found ^ new) & Mac::MASK == 0 {
+            if names(found, new & !0xffff) {
                 // The station moved to another port; static addresses don't move. Attack: sending from other
                 // ports' addresses to exceed the quota.
-                return seen != STATIC
-                    && !self.is_full(port)
-                    && self.replace(bucket, way, found, new, second);
+                let moves = seen != STATIC && !self.is_full(port);
+                return match moves && self.replace(bucket, way, found, new, second) {
+                    true if self.is_live(seen, second) => Learned::Moved,
+                    true => Learned::New,
+                    false => Learned::Refused,
+                };
             }
             let free = found == 0 || !self.is_live(seen, second);
             let own = port_of(found) == port && seen != STATIC;
@@ -131,11 +214,14 @@ impl Table {
         }
         // Attack: sending from many addresses to evict other ports' addresses. After a peer has filled its
         // quota, it can only replace its own addresses.
-        let Some((way, found)) = candidate else { return false };
+        let Some((way, found)) = candidate else { return Learned::Refused };
         if self.is_full(port) && (found == 0 || port_of(found) != port) {
-            return false;
+            return Learned::Refused;
         }
-        self.replace(bucket, way, found, new, second)
+        match self.replace(bucket, way, found, new, second) {
+            true => Learned::New,
+            false => Learned::Refused,
+        }
     }
 
     fn replace(&self, bucket: &Bucket, way: usize, old: u64, new: u64, second: u32) -> bool {
@@ -167,24 +253,30 @@ impl Table {
         }
     }
 
-    /// Adds a static address. Returns `false` if the bucket is full of static addresses.
+    /// Adds a static address, of no VLAN. Returns `false` if the bucket is full of static addresses.
     pub fn add_static(&self, mac: Mac, port: PortId) -> bool {
-        let bucket = self.bucket(mac);
+        let scrambled = self.scramble(mac.into());
+        let bucket = self.bucket(scrambled);
         let old = |way: usize| bucket.keys[way].load(Relaxed);
         let fixed = |way: usize| old(way) != 0 && bucket.seen[way].load(Relaxed) == STATIC;
-        let same = (0..WAYS).find(|&way| old(way) & Mac::MASK == mac.0 && old(way) != 0);
+        let same = (0..WAYS).find(|&way| names(old(way), tag(scrambled)));
         match same.or_else(|| (0..WAYS).find(|&way| !fixed(way))) {
-            Some(way) => self.replace(bucket, way, old(way), key(mac, port), STATIC),
+            Some(way) => self.replace(bucket, way, old(way), key(scrambled, port), STATIC),
             None => false,
         }
     }
 
-    /// Removes all addresses of `port`.
-    pub fn remove_port(&self, port: PortId) {
+    /// Removes all addresses of `port`; static ones only if `with_static`.
+    pub fn remove_port(&self, port: PortId, with_static: bool) {
+        let is_done = || self.count_of(port).is_none_or(|count| count.load(Relaxed) == 0);
         for bucket in &self.buckets {
-            for slot in &bucket.keys {
+            if is_done() {
+                return;
+            }
+            for (slot, seen) in bucket.keys.iter().zip(&bucket.seen) {
                 let found = slot.load(Relaxed);
                 let taken = found != 0 && port_of(found) == port;
+                let taken = taken && (with_static || seen.load(Relaxed) != STATIC);
                 if taken && slot.compare_exchange(found, 0, Relaxed, Relaxed).is_ok() {
                     self.decrement(found);
                 }
@@ -195,16 +287,18 @@ impl Table {
     /// Every live address, sorted.
     pub fn entries(&self, second: u32) -> Vec<Entry> {
         let mut entries = Vec::new();
-        for bucket in &self.buckets {
+        for (index, bucket) in self.buckets.iter().enumerate() {
             for way in 0..WAYS {
                 let (found, seen) = (bucket.keys[way].load(Relaxed), bucket.seen[way].load(Relaxed));
                 if found != 0 && self.is_live(seen, second) {
                     let age = (seen != STATIC).then(|| second.saturating_sub(seen));
-                    entries.push(Entry { mac: Mac(found & Mac::MASK), port: port_of(found), age });
+                    let station = self.station(index, found);
+                    let (mac, vlan) = (station.mac(), station.vlan());
+                    entries.push(Entry { mac, vlan, port: port_of(found), age });
                 }
             }
         }
-        entries.sort_by_key(|entry| (entry.port, entry.mac.bytes()));
+        entries.sort_by_key(|entry| (entry.port, entry.mac.bytes(), entry.vlan));
         entries
     }
 }
@@ -220,45 +314,83 @@ mod tests {
         Mac::new([2, 0, a, b, c, d])
     }
 
+    fn station(number: u32) -> Station {
+        mac(number).into()
+    }
+
     proptest! {
         #[test]
         fn the_table_never_returns_a_wrong_port(
-            steps in prop::collection::vec((0u32..200, 0u16..8, 0u32..3), 1..500),
+            steps in prop::collection::vec((0u32..200, 0u16..3, 0u16..8, 0u32..3), 1..500),
         ) {
             let table = Table::new(256, 8, 10, 1000, 0x1234_5678_9abc_def1);
             let mut model = HashMap::new();
             let mut second = 0;
-            for (number, port, passes) in steps {
+            for (number, vlan, port, passes) in steps {
                 second += passes;
-                if table.learn(mac(number), port, second) {
-                    model.insert(number, (port, second));
+                let station = Station::new(mac(number), vlan);
+                let before: Option<&(u16, u32)> = model.get(&station);
+                let is_elsewhere = before.is_some_and(|(at, seen)| *at != port && second - seen <= 10);
+                let learned = table.learn(station, port, second);
+                prop_assert!(learned == Learned::Refused || (learned == Learned::Moved) == is_elsewhere);
+                if learned != Learned::Refused {
+                    model.insert(station, (port, second));
                 }
                 for (&known, &(behind, seen)) in &model {
-                    if let Some(found) = table.find(mac(known), second) {
+                    if let Some(found) = table.find(known, second) {
                         prop_assert_eq!(found, behind);
                         prop_assert!(second - seen <= 10);
                     }
                 }
-                if model.get(&number) == Some(&(port, second)) {
-                    prop_assert_eq!(table.find(mac(number), second), Some(port));
+                if model.get(&station) == Some(&(port, second)) {
+                    prop_assert_eq!(table.find(station, second), Some(port));
+                }
+                for entry in table.entries(second) {
+                    let known = model.get(&Station::new(entry.mac, entry.vlan));
+                    prop_assert_eq!(known.map(|(at, _)| *at), Some(entry.port));
                 }
             }
         }
+
+        #[test]
+        fn a_scrambled_station_can_be_read_back(
+            seed: u64,
+            entries in 1u32..100_000,
+            station in 0..=Station::MASK,
+        ) {
+            let table = Table::new(entries, 1, 1, 1, seed);
+            let scrambled = table.scramble(Station(station));
+            let index = (scrambled >> table.shift) as usize;
+            prop_assert!(index < table.buckets.len());
+            prop_assert_eq!(table.station(index, key(scrambled, 7)), Station(station));
+        }
+    }
+
+    #[test]
+    fn the_same_address_in_two_vlans_is_two_stations() {
+        let table = Table::new(64, 4, 300, 10, 5);
+        for (vlan, port) in [(0, 0), (100, 1), (200, 2)] {
+            assert_eq!(table.learn(Station::new(mac(1), vlan), port, 0), Learned::New);
+        }
+        let rows: Vec<_> = table.entries(0).iter().map(|entry| (entry.vlan, entry.port)).collect();
+        assert_eq!(rows, [(0, 0), (100, 1), (200, 2)]);
+        assert_eq!(table.find(Station::new(mac(1), 200), 0), Some(2));
+        assert_eq!(table.find(Station::new(mac(1), 300), 0), None);
     }
 
     #[test]
     fn a_flood_of_addresses_fills_its_quota_and_no_more() {
         let table = Table::new(4096, 4, 300, 100, 99);
-        assert!(table.learn(mac(1), 1, 0));
+        assert_eq!(table.learn(station(1), 1, 0), Learned::New);
         for number in 1000..100_000 {
-            table.learn(mac(number), 2, 1);
+            table.learn(Station::new(mac(number), number as u16), 2, 1);
         }
-        assert_eq!(table.find(mac(1), 1), Some(1));
+        assert_eq!(table.find(station(1), 1), Some(1));
         assert!(table.entries(1).iter().filter(|entry| entry.port == 2).count() <= 100);
-        assert!(table.learn(mac(2), 3, 1), "other ports can add addresses");
+        assert_eq!(table.learn(station(2), 3, 1), Learned::New, "other ports can add addresses");
         for number in 0..200 {
-            table.learn(mac(number), 3, 1);
-            table.learn(mac(number), 2, 1);
+            table.learn(station(number), 3, 1);
+            table.learn(station(number), 2, 1);
         }
         let counts = table.entries(1).iter().filter(|entry| entry.port == 2).count();
         assert!(counts <= 100, "port 2 has {counts} addresses");
@@ -267,21 +399,31 @@ mod tests {
     #[test]
     fn addresses_age_move_and_are_removed() {
         let table = Table::new(64, 4, 300, 10, 7);
-        assert!(table.learn(mac(1), 1, 0));
-        assert_eq!(table.find(mac(1), 300), Some(1));
-        assert_eq!(table.find(mac(1), 301), None);
-        assert!(table.learn(mac(1), 2, 301));
-        assert_eq!(table.find(mac(1), 301), Some(2));
-        table.remove_port(2);
-        assert_eq!(table.find(mac(1), 301), None);
-        assert!(table.add_static(mac(1), 3) && !table.learn(mac(1), 2, 302));
-        assert_eq!(table.entries(1_000_000), vec![Entry { mac: mac(1), port: 3, age: None }]);
+        assert_eq!(table.learn(station(1), 1, 0), Learned::New);
+        assert_eq!(table.find(station(1), 300), Some(1));
+        assert_eq!(table.find(station(1), 301), None);
+        assert_eq!(table.learn(station(1), 2, 301), Learned::New, "it was not live any more");
+        assert_eq!(table.learn(station(1), 1, 301), Learned::Moved);
+        assert_eq!(table.learn(station(1), 2, 301), Learned::Moved);
+        assert_eq!(table.find(station(1), 301), Some(2));
+        table.remove_port(2, false);
+        assert_eq!(table.find(station(1), 301), None);
+        assert!(table.add_static(mac(1), 3));
+        assert_eq!(table.learn(station(1), 2, 302), Learned::Refused);
+        table.remove_port(3, false);
+        let entry = Entry { mac: mac(1), vlan: 0, port: 3, age: None };
+        assert_eq!(table.entries(1_000_000), vec![entry]);
+        table.remove_port(3, true);
+        assert_eq!(table.entries(0), []);
     }
 
     #[test]
     fn a_table_has_its_nominal_capacity() {
-        let table = Table::new(4096, 2, 300, 10_000, 0xdead_beef);
-        let learnt = (0..4096).filter(|&number| table.learn(mac(number), 1, 0)).count();
-        assert!(learnt > 4096 * 9 / 10, "{learnt} of 4096");
+        for entries in [4096, 100_000] {
+            let table = Table::new(entries, 2, 300, u32::MAX, 0xdead_beef);
+            let learnt = (0..entries).filter(|&number| table.learn(station(number), 1, 0) == Learned::New);
+            let learnt = learnt.count();
+            assert!(learnt > entries as usize * 9 / 10, "{learnt} of {entries}");
+        }
     }
 }

@@ -352,6 +352,9 @@ pub struct TableEntryView {
     /// The address.
     #[schema(value_type = String)]
     pub mac: MacAddress,
+    /// The number of its VLAN, that of the outer tag; 0 without a tag.
+    #[serde(default)]
+    pub vlan: u16,
     /// The port it is behind.
     pub port: String,
     /// Seconds since it last sent; none for static entries.

@@ -224,6 +224,7 @@ impl Engine {
         };
         let view = |entry: ringway_fabric::proto::TableEntry| TableEntryView {
             mac: entry.mac,
+            vlan: entry.vlan,
             port: entry.port,
             age: entry.age,
         };

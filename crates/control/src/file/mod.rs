@@ -338,12 +338,13 @@ fn switch(mut section: Section<'_>, diagnostics: &Diagnostics) -> Option<Switch>
     }
     let keys = known.or(LOOKUPS.first().copied())?;
     let lookup = keys.read(&mut section, diagnostics);
+    let forward_reserved = section.boolean("forward-reserved").unwrap_or(false);
     section.finish(|key| match LOOKUPS.iter().find(|keys| keys.keys().contains(&key)) {
         Some(owner) => Some(format!("only lookup = \"{}\" has it", owner.name())),
         None if key == "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
         None => None,
     });
-    Some(Switch { name, lookup })
+    Some(Switch { name, lookup, forward_reserved })
 }
 
 fn worker(

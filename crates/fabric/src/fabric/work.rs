@@ -8,9 +8,9 @@ use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
 use ringway_port::lane::Inside;
-use ringway_port::{Doorbell, Gone, Peer};
-use ringway_spec::{self as spec, Port};
-use ringway_switch::PortId;
+use ringway_port::{Doorbell, Gone, Peer, State};
+use ringway_spec::{self as spec, Port, To};
+use ringway_switch::{Lookup, PortId};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, PoisonError};
@@ -52,6 +52,11 @@ pub struct Work {
     job: Job,
     peer: Box<dyn Peer>,
     budget: Option<Arc<Budget>>,
+    /// Its number, and the lookup of its switch.
+    id: PortId,
+    lookup: Option<Arc<dyn Lookup>>,
+    /// Its state as last reported.
+    before: State,
     /// Sources requested back from workers, and those returned so far.
     taken: Vec<Receiver<Option<Source>>>,
     sources: Vec<Source>,
@@ -75,6 +80,16 @@ pub struct Done {
 impl Work {
     /// Does the job. Blocks for as long as a worker is blocked, or as an access to the peer's memory takes.
     pub fn run(&mut self) {
+        self.do_job();
+        // Attack: addresses that stay when their station is gone, or continues elsewhere: a guest that was migrated
+        // to another port does not get frames there before it sends. It takes some time, since tables can be large.
+        let is_down = self.before == State::Up && self.peer.state().0 != State::Up;
+        if is_down && let Some(lookup) = &self.lookup {
+            lookup.forget_port(self.id);
+        }
+    }
+
+    fn do_job(&mut self) {
         match &mut self.job {
             Job::Serve => {
                 let before = self.peer.received();
@@ -143,9 +158,15 @@ impl Fabric {
 
     fn prepare(&mut self, name: &str, peer: Box<dyn Peer>, job: Job, call: Option<u64>) -> Work {
         let port = name.to_string();
-        let (mut budget, mut taken) = (None, Vec::new());
+        let (mut budget, mut taken, mut lookup) = (None, Vec::new(), None);
+        let (mut id, mut before) = (0, State::Waiting);
         if let Some(record) = self.ports.get_mut(name) {
+            (id, before) = (record.id, record.reported.0);
             budget.clone_from(&record.budget);
+            if let Some(To::Switch(name)) = &record.spec.to {
+                let made = self.switches.get(name).and_then(|switch| switch.made.as_ref());
+                lookup = made.map(|made| made.lookup.clone());
+            }
             record.leaving = matches!(job, Job::Remove | Job::Renew);
         }
         if matches!(job, Job::Remove | Job::Renew) {
@@ -158,7 +179,22 @@ impl Fabric {
             taken = record.slots.iter().map(take).collect();
         }
         let (sources, checked, result) = (Vec::new(), Ok(()), Ok(()));
-        Work { port, call, job, peer, budget, taken, sources, checked, no_message: false, result }
+        let no_message = false;
+        Work {
+            port,
+            call,
+            job,
+            peer,
+            budget,
+            id,
+            lookup,
+            before,
+            taken,
+            sources,
+            checked,
+            no_message,
+            result,
+        }
     }
 
     /// Ends a job. Returns its result, the results of queued jobs that are impossible now, and the next job.

@@ -4,7 +4,7 @@ use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
 use crate::world::RxSlot;
 use ringway_frame::Reason;
-use ringway_switch::{INVALID, List, NOWHERE};
+use ringway_switch::{INVALID, List, NOWHERE, RESERVED};
 use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
@@ -49,6 +49,7 @@ impl Delivery<'_, '_, '_> {
             match self.verdicts[frame] {
                 NOWHERE if self.burst.meta(frame).len < ETHERNET => counters.drop_tx(Reason::Short, 1),
                 INVALID => counters.drop_tx(Reason::BadSource, 1),
+                RESERVED => counters.drop_tx(Reason::Reserved, 1),
                 port if port == self.source.port => counters.drop_tx(Reason::Hairpin, 1),
                 port if self.world.port(port).is_none() => counters.drop_tx(Reason::NoPort, 1),
                 _ => {}

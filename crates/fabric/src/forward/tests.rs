@@ -139,7 +139,7 @@ pub(super) struct Bench {
 impl Bench {
     /// Ports 0.. on one learning switch.
     fn new(ports: u16) -> Bench {
-        let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11)));
+        let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11), false));
         let switch = Arc::new(Switch { lookup, members: (0..ports).collect() });
         Bench::with(ports, |_| Target::Switch(switch.clone()))
     }

@@ -1,4 +1,5 @@
 //! A front-end for tests, whose guest sends.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use ringway_host::{map_region, receive_with, send_with};
 use ringway_mem::Memory;
@@ -47,10 +48,8 @@ pub fn set_up(socket: UnixStream, file: &OwnedFd) -> Frontend<Stream> {
     front
 }
 
-/// The front-end: each frame of its guest is in a separate page, at an offset.
-pub fn send_from_pages(socket: UnixStream, file: &OwnedFd, stop: &AtomicBool) {
-    let _front = set_up(socket, file);
-    let memory = Memory::new(vec![map_region(file, 0, SIZE as u64, 0, 0).unwrap()]).unwrap();
+/// The driver's side of the TX ring that [`set_up`] started.
+pub fn transmitter(memory: &Memory) -> Driver<'_> {
     let layout = Layout { packed: false, size: RING, event_idx: false, indirect: false };
     let lengths = layout.lengths().unwrap();
     let span = |at, len| memory.user_span(at, len).unwrap();
@@ -59,7 +58,14 @@ pub fn send_from_pages(socket: UnixStream, file: &OwnedFd, stop: &AtomicBool) {
         driver: span(0x1_4000, lengths.driver),
         device: span(0x1_8000, lengths.device),
     };
-    let mut tx = Driver::new(&layout, areas).unwrap();
+    Driver::new(&layout, areas).unwrap()
+}
+
+/// The front-end: each frame of its guest is in a separate page, at an offset.
+pub fn send_from_pages(socket: UnixStream, file: &OwnedFd, stop: &AtomicBool) {
+    let _front = set_up(socket, file);
+    let memory = Memory::new(vec![map_region(file, 0, SIZE as u64, 0, 0).unwrap()]).unwrap();
+    let mut tx = transmitter(&memory);
     let mut page = RINGS / PAGE;
     while !stop.load(Relaxed) {
         while tx.take_used().is_ok_and(|used| used.is_some()) {}

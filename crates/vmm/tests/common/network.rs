@@ -64,7 +64,7 @@ impl Network {
         let page: Arc<Vec<Counters>> = Arc::new(ports.iter().map(|_| Counters::default()).collect());
         let mut fabric = Fabric::start(&[worker], page, 1, &[]).unwrap();
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
-        fabric.add_switch(Switch { name: "main".into(), lookup }).unwrap();
+        fabric.add_switch(Switch { name: "main".into(), lookup, forward_reserved: false }).unwrap();
         let mut first = 0;
         let doors = ports.iter().map(|&(name, (_, card, _))| {
             let (path, to) = (folder.join(name), Some(To::Switch("main".into())));
