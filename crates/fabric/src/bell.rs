@@ -54,6 +54,12 @@ impl Bell {
         }
     }
 
+    /// Makes the worker begin another turn, even if a former thread of it consumed a wake-up.
+    pub fn rouse(&self) {
+        self.any.store(true, SeqCst);
+        self.wake_up.signal();
+    }
+
     /// Calls `each` for every queue that rang since the last call; returns whether any queue rang or any thread woke
     /// the worker. Costs one load if none did.
     #[inline]

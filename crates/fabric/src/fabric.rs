@@ -2,19 +2,21 @@
 
 mod functions;
 mod instances;
+mod takeover;
 mod work;
 
 pub use work::{Done, Job};
 
 use crate::bell::{Line, QUEUES};
-use crate::forward::Source;
+use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
 use crate::instances::{Instances, Place};
 use crate::log_limit::LogLimit;
+
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::session_limit::SessionLimit;
 use crate::watchdog::Watchdog;
-use crate::worker::{Command, Handle, Policy, Worker};
+use crate::worker::{Command, Gauges, Handle, Policy, Worker};
 use crate::world::{Held, Port, RxSlot, Steer, Switch, Target, World};
 use functions::FunctionRecord;
 use ringway_frame::{CountersPage, CountersRef};
@@ -63,6 +65,8 @@ pub enum FabricError {
 struct WorkerRecord {
     spec: spec::Worker,
     handle: Handle,
+    /// Threads whose queues the present one took over, since peers block them.
+    predecessors: Vec<Arc<Gauges>>,
     bits: Vec<bool>,
     /// Its thread ID as last reported.
     thread: i32,
@@ -73,6 +77,9 @@ struct QueueSlot {
     worker: usize,
     bit: usize,
     line: Arc<Line>,
+    source: SharedSource,
+    /// Whether it was requested back from its worker.
+    is_taken: bool,
 }
 
 struct Record {
@@ -154,11 +161,12 @@ impl Fabric {
         let hash = FlowHash::new(seed.rotate_left(17));
         let mut records = Vec::new();
         let bell = Arc::new(EventFd::new()?);
-        let watchdog = Watchdog::start()?;
+        let watchdog = Watchdog::start(bell.clone())?;
         for spec in workers {
             let handle = spawn_worker(spec, &published, hash, &bell)?;
             watchdog.watch(&spec.name, &handle.gauges);
-            records.push(WorkerRecord { spec: spec.clone(), handle, bits: Vec::new(), thread: 0 });
+            let (bits, predecessors) = (Vec::new(), Vec::new());
+            records.push(WorkerRecord { spec: spec.clone(), handle, predecessors, bits, thread: 0 });
         }
         if records.is_empty() {
             return Err(FabricError::Limit("a fabric needs a worker"));
@@ -230,17 +238,13 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("kind", spec.kind.name().into()))?;
         let queues = usize::from(spec.queues.max(1));
         let counters = self.counters(first as usize, queues)?;
-        let slots = self.take_bits(spec.worker.as_deref(), queues)?.into_iter().map(|(worker, bit)| {
-            let line = Arc::new(Line::new(self.workers[worker].handle.bell.clone(), bit, &spec.name));
-            QueueSlot { worker, bit, line }
-        });
-        let slots: Vec<QueueSlot> = slots.collect();
-        let doorbells = slots.iter().map(|slot| slot.line.clone() as Arc<dyn Doorbell>).collect();
+        let lines = self.lines(&spec, queues)?;
+        let doorbells = lines.iter().map(|(_, _, line)| line.clone() as Arc<dyn Doorbell>).collect();
         let context = Context { port: &spec, doorbells, counters: &counters, check: &self.bell };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
-                self.free_bits(slots.iter().map(|slot| (slot.worker, slot.bit)));
+                self.free_bits(lines.iter().map(|(worker, bit, _)| (*worker, *bit)));
                 return Err(FabricError::Port(spec.name, error.to_string()));
             }
         };
@@ -248,13 +252,16 @@ impl Fabric {
         let budget = peer.shares_memory().then(|| self.budget(id));
         let faults = counters.first().cloned().unwrap_or_else(CountersRef::private);
         let place = spec.instance.as_ref().map(|end| self.place_of(end));
-        let (mut rx, mut sources) = (Vec::new(), Vec::new());
-        for ((number, queue), counters) in (0..).zip(queues).zip(counters) {
+        let (mut rx, mut slots) = (Vec::new(), Vec::new());
+        let ends = queues.into_iter().zip(counters).zip(lines);
+        for (number, ((queue, counters), (worker, bit, line))) in (0..).zip(ends) {
             let slot = RxSlot::new(queue.rx, id, counters.clone(), budget.clone());
             rx.push(Arc::new(RxSlot { place: place.clone(), ..slot }));
-            sources.push(Source::new(queue.tx, id, number, counters));
+            let mut source = Source::new(queue.tx, id, number, counters);
+            source.move_to(worker);
+            let source = Arc::new(Mutex::new(source));
+            slots.push(QueueSlot { worker, bit, line, source, is_taken: false });
         }
-        let wake_bits: Vec<(usize, usize)> = slots.iter().map(|slot| (slot.worker, slot.bit)).collect();
         let reported = peer.state();
         let (name, log) = (spec.name.clone(), LogLimit::of_port());
         self.watchdog.name(id, Some(&name));
@@ -279,10 +286,23 @@ impl Fabric {
         };
         self.ports.insert(name, record);
         self.publish();
-        for ((worker, bit), source) in wake_bits.into_iter().zip(sources) {
-            self.workers[worker].handle.send(Command::Add { bit, source: source.on(worker) });
+        for slot in self.ports.values().filter(|record| record.id == id).flat_map(|record| &record.slots) {
+            let (bit, source) = (slot.bit, slot.source.clone());
+            self.workers[slot.worker].handle.send(Command::Add { bit, source });
         }
         Ok(())
+    }
+
+    /// Lines for the queues of a port, each with its worker and its number there.
+    fn lines(
+        &mut self,
+        spec: &spec::Port,
+        queues: usize,
+    ) -> Result<Vec<(usize, usize, Arc<Line>)>, FabricError> {
+        let places = self.take_bits(spec.worker.as_deref(), queues)?.into_iter();
+        let bell = |worker: usize| self.workers[worker].handle.bell.clone();
+        let line = |(worker, bit)| (worker, bit, Arc::new(Line::new(bell(worker), bit, &spec.name)));
+        Ok(places.map(line).collect())
     }
 
     /// The budget of the peer of port `id`.
@@ -491,7 +511,7 @@ impl Fabric {
             turns: worker.handle.gauges.turns.load(Relaxed),
             sleeps: worker.handle.gauges.sleeps.load(Relaxed),
             busy: worker.handle.gauges.busy.load(Relaxed),
-            held: self.watchdog.held(&worker.handle.gauges, now),
+            held: self.held(worker, now),
             helped: worker.handle.gauges.helped.load(Relaxed),
         });
         let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.workers));

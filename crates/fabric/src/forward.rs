@@ -25,7 +25,7 @@ use ringway_mem::Turn;
 use ringway_port::offload::{Completer, Whole};
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use survey::Survey;
 use wait::{Cut, Full, Waiting, Why};
 
@@ -78,7 +78,7 @@ impl Forwarder {
         meter.at(Access::of(source.port));
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
-        let burst = if meter.is_close() { own.copy(&burst) } else { burst };
+        let burst = if meter.is_close() { own.copy(&burst) } else { touched(burst, port) };
         let count = burst.len();
         if count == 0 {
             return source.rest(turn.now, world);
@@ -175,6 +175,20 @@ impl Forwarder {
     }
 }
 
+/// A source that one thread at a time serves. A worker locks it for each burst; the lock is free except while a
+/// predecessor of the worker, which a peer blocks, still has it.
+pub type SharedSource = Arc<Mutex<Source>>;
+
+/// The source, unless another thread serves it.
+#[inline]
+pub fn free(source: &SharedSource) -> Option<MutexGuard<'_, Source>> {
+    match source.try_lock() {
+        Ok(source) => Some(source),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+    }
+}
+
 /// A TX queue and its worker's state for it.
 pub struct Source {
     /// The queue.
@@ -203,9 +217,9 @@ impl Source {
         Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog }
     }
 
-    /// The same on worker number `worker`.
-    pub fn on(self, worker: usize) -> Source {
-        Source { worker, backlog: Backlog::default(), ..self }
+    /// Makes it a source of worker number `worker`.
+    pub fn move_to(&mut self, worker: usize) {
+        (self.worker, self.backlog) = (worker, Backlog::default());
     }
 
     /// It has no frames.
@@ -289,6 +303,27 @@ fn look_up<'w>(
         Target::Nowhere => verdicts[..burst.len()].fill(NOWHERE),
     }
     None
+}
+
+/// Size of the smallest pages.
+const PAGE: usize = 4096;
+
+/// Reads a byte of each page of the frames of a port whose peer shares memory.
+///
+/// Attack: frames in pages that the peer takes away, so that the copy blocks, and with it the destination that is locked
+/// meanwhile. Here no destination is locked yet, and only the source can be whose memory blocks.
+#[inline]
+fn touched<'t>(burst: Burst<'t>, port: Option<&Port>) -> Burst<'t> {
+    if port.is_none_or(|port| port.budget.is_none()) {
+        return burst;
+    }
+    for piece in (0..burst.len()).flat_map(|frame| burst.tail(frame)) {
+        let last = piece.len().saturating_sub(1);
+        for offset in (0..last).step_by(PAGE).chain([last]) {
+            std::hint::black_box(piece.split(offset).1.read(&mut [0]));
+        }
+    }
+    burst
 }
 
 fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {

@@ -19,7 +19,8 @@ const STALE: u64 = 100_000_000;
 /// For how long accesses are timed after a blocked turn: this many times as long as it was blocked, within these
 /// bounds.
 const CLOSELY: u64 = 16;
-const CLOSELY_LEAST: u64 = 1_000_000_000;
+/// The least of that time.
+pub const CLOSELY_LEAST: u64 = 1_000_000_000;
 const CLOSELY_MOST: u64 = 600_000_000_000;
 
 /// Whose memory is accessed, packed into 64 bits.
@@ -170,6 +171,16 @@ impl Meter {
                 self.closely_until.set(now.saturating_add(time).max(self.closely_until.get()));
             }
         }
+    }
+
+    /// Until when each access is timed.
+    pub fn closely_until(&self) -> u64 {
+        self.closely_until.get()
+    }
+
+    /// Times each access until `until` at least.
+    pub fn extend_closely(&self, until: u64) {
+        self.closely_until.set(self.closely_until.get().max(until));
     }
 
     /// Begins a turn.

@@ -9,8 +9,12 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Nanoseconds between two checks.
+/// Nanoseconds between two checks while no worker accesses memory of a peer.
 const TICK: u64 = 100_000_000;
+/// Nanoseconds between two checks otherwise.
+const TICK_BUSY: u64 = 20_000_000;
+/// Nanoseconds for which a worker was blocked at least when it is found blocked.
+pub const BLOCKED: u64 = TICK_BUSY;
 
 /// A worker that is watched.
 struct Watched {
@@ -29,6 +33,8 @@ struct State {
     workers: Vec<Watched>,
     /// Names of ports.
     ports: BTreeMap<PortId, String>,
+    /// Signalled when a worker was found blocked.
+    alarm: Option<Arc<EventFd>>,
     /// Called at each check.
     also: Option<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -44,14 +50,16 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Watchdog {
-    /// Starts the watchdog, which watches no worker yet.
-    pub fn start() -> Result<Watchdog, HostError> {
-        let (state, end) = (Arc::new(Mutex::new(State::default())), Arc::new(EventFd::new()?));
+    /// Starts the watchdog, which watches no worker yet. `alarm` is signalled when it finds one blocked.
+    pub fn start(alarm: Arc<EventFd>) -> Result<Watchdog, HostError> {
+        let state = State { alarm: Some(alarm), ..State::default() };
+        let (state, end) = (Arc::new(Mutex::new(state)), Arc::new(EventFd::new()?));
         let (watched, ended, clock) = (state.clone(), end.clone(), Clock::new());
         let run = move || {
+            let mut tick = TICK;
             // An error ends the thread, too.
-            while wait_readable(&[ended.as_fd()], Some(TICK)).is_ok_and(|ready| !ready.contains(&true)) {
-                locked(&watched).look(clock.now());
+            while wait_readable(&[ended.as_fd()], Some(tick)).is_ok_and(|ready| !ready.contains(&true)) {
+                tick = if locked(&watched).look(clock.now()) { TICK_BUSY } else { TICK };
                 let also = locked(&watched).also.clone();
                 also.inspect(|also| also());
             }
@@ -60,7 +68,7 @@ impl Watchdog {
         Ok(Watchdog { state, end })
     }
 
-    /// Makes the watchdog also call `look` at each check.
+    /// Makes the watchdog also call `look` at each check, ten times a second at least.
     pub fn at_each_look(&self, look: Arc<dyn Fn() + Send + Sync>) {
         locked(&self.state).also = Some(look);
     }
@@ -69,15 +77,18 @@ impl Watchdog {
     pub fn watch(&self, name: &str, gauges: &Arc<Gauges>) {
         let mut state = locked(&self.state);
         state.workers.retain(|worker| worker.name != name);
-        let (name, gauges) = (name.to_string(), gauges.clone());
-        let last = (0, Access::NONE);
-        state.workers.push(Watched { name, gauges, files: None, last, since: 0, is_reported: false });
+        state.workers.push(Watched::new(name, gauges));
+    }
+
+    /// Watches the successor of a worker's thread, which is watched until it ends.
+    pub fn succeed(&self, name: &str, gauges: &Arc<Gauges>) {
+        locked(&self.state).workers.push(Watched::new(name, gauges));
     }
 
     /// Sets the files from which a worker's thread times are read.
     pub fn see(&self, name: &str, files: ThreadFiles) {
         let mut state = locked(&self.state);
-        if let Some(worker) = state.workers.iter_mut().find(|worker| worker.name == name) {
+        if let Some(worker) = state.workers.iter_mut().rev().find(|worker| worker.name == name) {
             worker.files = Some(files);
         }
     }
@@ -123,15 +134,30 @@ impl State {
         }
     }
 
-    fn look(&mut self, now: u64) {
+    /// Looks at every worker; returns whether any accesses memory of a peer.
+    fn look(&mut self, now: u64) -> bool {
         let mut workers = std::mem::take(&mut self.workers);
-        workers.iter_mut().for_each(|worker| worker.look(now, |access| self.who(access)));
+        let mut is_blocked = false;
+        workers.iter_mut().for_each(|worker| is_blocked |= worker.look(now, |access| self.who(access)));
+        let is_superseded = |worker: &Watched| worker.gauges.is_superseded.load(Relaxed);
+        workers.retain(|worker| !(is_superseded(worker) && worker.gauges.has_ended.load(Relaxed)));
+        if is_blocked {
+            self.alarm.iter().for_each(|alarm| alarm.signal());
+        }
         self.workers = workers;
+        self.workers.iter().any(|worker| worker.last.1 != Access::NONE)
     }
 }
 
 impl Watched {
-    fn look(&mut self, now: u64, who: impl Fn(Access) -> String) {
+    fn new(name: &str, gauges: &Arc<Gauges>) -> Watched {
+        let last = (0, Access::NONE);
+        let (name, gauges) = (name.to_string(), gauges.clone());
+        Watched { name, gauges, files: None, last, since: 0, is_reported: false }
+    }
+
+    /// Looks at the worker; returns whether it was found blocked.
+    fn look(&mut self, now: u64, who: impl Fn(Access) -> String) -> bool {
         let gauges = &self.gauges;
         let seen = (gauges.turns.load(Relaxed), Access(gauges.access.load(Relaxed)));
         if seen != self.last || seen.1 == Access::NONE {
@@ -141,16 +167,19 @@ impl Watched {
                 tracing::warn!(worker = self.name, "goes on; it was held by {who} for {time}");
             }
             (self.last, self.since) = (seen, now);
-            return;
+            return false;
         }
         // A worker that waits for a processor is not blocked by a peer.
         let is_blocked = self.files.as_ref().and_then(ThreadFiles::is_blocked).unwrap_or(false);
-        if is_blocked && !self.is_reported {
+        let is_found = is_blocked && !self.is_reported;
+        if is_found {
             gauges.stuck_access.store(seen.1.0, Relaxed);
             gauges.stuck_turn.store(seen.0, Relaxed);
             gauges.held_since.store(self.since.max(1), Relaxed);
             self.is_reported = true;
+            gauges.is_blocked.store(!gauges.is_superseded.load(Relaxed), Relaxed);
             tracing::warn!(worker = self.name, "held by {}", who(seen.1));
         }
+        is_found
     }
 }

@@ -1,20 +1,20 @@
 //! A worker: takes turns over its active queues, and sleeps when none is active.
 
 use crate::bell::Bell;
-use crate::forward::{Forwarder, Served, Source};
+use crate::forward::{Forwarder, Served, SharedSource, free};
 use crate::function::{self, Functions, Order, Ran};
 
 use crate::meter::{Access, Meter};
-use crate::world::{World, is_closed};
-use ringway_frame::add;
+use crate::world::{RxSlot, World, is_closed};
+use ringway_frame::{CountersRef, add};
 use ringway_function::click::resident::Build;
 use ringway_host::{Clock, EventFd, HostError, ThreadFiles, losses};
-use ringway_mem::{Published, Reader};
+use ringway_mem::{Published, Reader, Turn};
 use ringway_spec::Poll;
 use ringway_switch::FlowHash;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,14 +25,21 @@ pub enum Command {
         /// Its number on the worker's bell.
         bit: usize,
         /// The source.
-        source: Source,
+        source: SharedSource,
     },
     /// Return queue `bit`.
     Remove {
         /// Its number on the worker's bell.
         bit: usize,
         /// Where the source is sent.
-        to: SyncSender<Option<Source>>,
+        to: SyncSender<Option<SharedSource>>,
+    },
+    /// Take over from a thread that a peer blocks, or blocked.
+    Inherit {
+        /// RX queues whose delayed notifications must be sent.
+        due: Vec<Arc<RxSlot>>,
+        /// Until when accesses are timed.
+        closely_until: u64,
     },
     /// Run this function.
     AddFunction(Box<Order>),
@@ -78,6 +85,16 @@ pub struct Gauges {
     pub stuck_turn: AtomicU64,
     /// When that access began to block.
     pub held_since: AtomicU64,
+    /// Set by the watchdog when a peer's memory blocks the worker.
+    pub is_blocked: AtomicBool,
+    /// Whether another thread took over the worker's queues: this one must not touch them any more.
+    pub is_superseded: AtomicBool,
+    /// Whether the thread ended.
+    pub has_ended: AtomicBool,
+    /// Until when its successor times accesses.
+    pub closely_until: AtomicU64,
+    /// Whether it runs functions, which no other thread can take over.
+    pub has_functions: AtomicBool,
     /// Whether helper threads signal descriptors shared with peers, since the system refuses `io_setup`.
     pub helped: AtomicBool,
 }
@@ -108,13 +125,20 @@ impl Handle {
         self.bell.wake();
     }
 
+    /// Makes the thread end as soon as it can, since another one takes over its queues. Returns the commands that it did
+    /// not carry out.
+    pub fn supersede(&self) -> Vec<Command> {
+        self.gauges.is_superseded.store(true, SeqCst);
+        locked(&self.commands).take().unwrap_or_default()
+    }
+
     /// Whether the worker's thread ended without a request to stop.
     pub fn is_gone(&self) -> bool {
         locked(&self.commands).is_none()
     }
 
     /// Requests queue `bit` back; it is returned after the current turn.
-    pub fn take_back(&self, bit: usize) -> Receiver<Option<Source>> {
+    pub fn take_back(&self, bit: usize) -> Receiver<Option<SharedSource>> {
         let (to, from) = std::sync::mpsc::sync_channel(1);
         self.send(Command::Remove { bit, to });
         from
@@ -135,7 +159,8 @@ const LOOK_IDLE: u64 = 1_000;
 const LONG_AGO: u64 = 1;
 
 struct PolledQueue {
-    source: Source,
+    source: SharedSource,
+    counters: CountersRef,
     /// When the queue last had frames; 0: its bell was just rung.
     last: u64,
     active: bool,
@@ -188,6 +213,10 @@ pub struct Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(locked(&self.commands).take());
+        self.gauges.has_ended.store(true, SeqCst);
+        if self.gauges.is_superseded.load(SeqCst) {
+            self.bell.rouse();
+        }
         self.alarm.signal();
     }
 }
@@ -200,8 +229,34 @@ impl Worker {
         hash: FlowHash,
         alarm: Arc<EventFd>,
     ) -> Result<(Worker, Handle), HostError> {
-        let bell = Bell::new()?;
-        let gauges = Arc::new(Gauges::default());
+        Worker::on(Bell::new()?, Gauges::default(), policy, world, hash, alarm)
+    }
+
+    /// The successor of a worker that a peer blocks, without queues yet.
+    pub fn succeeding(
+        blocked: &Handle,
+        policy: Policy,
+        world: Arc<Published<World>>,
+        hash: FlowHash,
+        alarm: Arc<EventFd>,
+    ) -> Result<(Worker, Handle), HostError> {
+        let of = |gauge: &AtomicU64| AtomicU64::new(gauge.load(Relaxed));
+        let Gauges { turns, sleeps, busy, helped, .. } = &*blocked.gauges;
+        let helped = AtomicBool::new(helped.load(Relaxed));
+        let gauges =
+            Gauges { turns: of(turns), sleeps: of(sleeps), busy: of(busy), helped, ..Gauges::default() };
+        Worker::on(blocked.bell.clone(), gauges, policy, world, hash, alarm)
+    }
+
+    fn on(
+        bell: Arc<Bell>,
+        gauges: Gauges,
+        policy: Policy,
+        world: Arc<Published<World>>,
+        hash: FlowHash,
+        alarm: Arc<EventFd>,
+    ) -> Result<(Worker, Handle), HostError> {
+        let gauges = Arc::new(gauges);
         let commands = Arc::new(Mutex::new(Some(Vec::new())));
         let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
         let handle = Handle { bell: bell.clone(), gauges: gauges.clone(), commands: commands.clone() };
@@ -260,11 +315,15 @@ impl Worker {
     fn round(&mut self, functions: &mut Functions, may_sleep: bool) -> bool {
         let Worker { bell, slots, active, .. } = self;
         let woken = bell.collect(|bit| ring(slots, active, functions, bit));
-        if woken && !self.obey(functions) {
+        if woken && !self.obey(functions) || self.gauges.is_superseded.load(Relaxed) {
             self.stopped = true;
             return false;
         }
         let Turned { now, moved, functions: ran, next_due } = self.turn(functions);
+        if self.gauges.is_superseded.load(Relaxed) {
+            self.stopped = true;
+            return false;
+        }
         if self.active.is_empty() && !ran.busy && self.policy.poll != Poll::Always {
             if may_sleep && functions.is_built() {
                 self.sleep(next_due, functions);
@@ -320,20 +379,27 @@ impl Worker {
                 Command::AddFunction(order) => functions.add(*order),
                 Command::RemoveFunction(number) => functions.release(number),
                 Command::SuspendFunction(number, suspended) => functions.suspend(number, suspended),
+                Command::Inherit { due, closely_until } => {
+                    self.forwarder.due.extend(due.into_iter().map(|slot| (0, slot)));
+                    self.forwarder.meter.extend_closely(closely_until);
+                }
                 Command::Watch(files) => self.forwarder.meter.watch(files),
                 Command::Stop => return false,
             }
         }
         self.queues = self.slots.iter().flatten().count();
         self.gauges.queues.store(self.queues as u64, Relaxed);
+        self.gauges.has_functions.store(!functions.is_empty(), Relaxed);
         true
     }
 
-    fn add(&mut self, bit: usize, source: Source) {
+    fn add(&mut self, bit: usize, source: SharedSource) {
         if self.slots.len() <= bit {
             self.slots.resize_with(bit + 1, || None);
         }
-        self.slots[bit] = Some(PolledQueue { source, last: 0, active: false, armed: true });
+        // Without them its kicks are not counted.
+        let counters = free(&source).map_or_else(CountersRef::private, |source| source.counters.clone());
+        self.slots[bit] = Some(PolledQueue { source, counters, last: 0, active: false, armed: true });
         activate(&mut self.slots, &mut self.active, bit, 0);
     }
 
@@ -355,46 +421,18 @@ impl Worker {
         let mut moved = false;
         let mut next = 0;
         while let Some(&bit) = active.get(next) {
-            let Some(slot) = slots.get_mut(bit).and_then(Option::as_mut) else {
-                active.swap_remove(next);
-                continue;
-            };
-            if slot.last == 0 && !world.port(slot.source.port).is_some_and(|port| is_closed(&port.budget)) {
-                forwarder.meter.at(Access::of(slot.source.port));
-                // The queue just became active: it is polled, so its peer need not kick.
-                slot.source.tx.disarm(&turn);
-                (slot.last, slot.armed) = (now, false);
-            }
-            let served = forwarder.serve(&turn, world, &mut slot.source);
-            charge(&forwarder.meter, world, now);
-            forwarder.meter.at(Access::of(slot.source.port));
-            match served {
-                Served::Closed => {
-                    // The next attached peer rings for the queue.
-                    (slot.active, slot.armed) = (false, true);
+            let slot = slots.get_mut(bit).and_then(Option::as_mut);
+            match slot.map_or(Polled::Inactive(None), |slot| poll(forwarder, slot, &turn, world, policy)) {
+                Polled::Moved => (moved, next) = (true, next + 1),
+                Polled::Active => next += 1,
+                Polled::Inactive(due) => {
+                    timed.extend(due.map(|when| (when, bit)));
                     active.swap_remove(next);
-                    continue;
-                }
-                Served::Moved(_) => {
-                    if std::mem::take(&mut slot.armed) {
-                        slot.source.tx.disarm(&turn);
-                    }
-                    slot.last = now;
-                    moved = true;
-                }
-                Served::Waiting => slot.last = now,
-                Served::Idle => {
-                    if is_over(policy, slot.last, now) && slot.source.tx.arm(&turn) {
-                        (slot.active, slot.armed) = (false, true);
-                        if let Some(when) = slot.source.tx.next_due() {
-                            timed.push((when, bit));
-                        }
-                        active.swap_remove(next);
-                        continue;
-                    }
                 }
             }
-            next += 1;
+            if gauges.is_superseded.load(Relaxed) {
+                break;
+            }
         }
         gauges.active.store(active.len() as u64, Relaxed);
         self.moved = moved.then_some(now);
@@ -402,7 +440,18 @@ impl Worker {
             std::hint::spin_loop();
         }
         report_losses(&mut self.losses, &self.alarm);
+        let is_superseded = gauges.is_superseded.load(Relaxed);
+        if is_superseded {
+            // Nobody else knows of them.
+            forwarder.due.iter_mut().for_each(|(when, _)| *when = 0);
+        }
         let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
+        if is_superseded {
+            let now = clock.now();
+            forwarder.meter.turn_ended(turn.now, now);
+            charge(&forwarder.meter, world, now);
+            gauges.closely_until.store(forwarder.meter.closely_until(), Relaxed);
+        }
         forwarder.meter.at(Access::NONE);
         let functions = functions.turn(now, || clock.now(), moved);
         let next_due = next_due.into_iter().chain(functions.due).min();
@@ -423,6 +472,64 @@ impl Worker {
         self.began = clock.now();
         forwarder.meter.slept(self.began.saturating_sub(before));
     }
+}
+
+/// What became of a queue that was polled.
+enum Polled {
+    /// Frames moved.
+    Moved,
+    /// None did, but it stays active.
+    Active,
+    /// It is inactive now, until a wake-up or this time.
+    Inactive(Option<u64>),
+}
+
+/// Polls an active queue.
+#[inline]
+fn poll(
+    forwarder: &mut Forwarder,
+    slot: &mut PolledQueue,
+    turn: &Turn<'_>,
+    world: &World,
+    policy: &Policy,
+) -> Polled {
+    let PolledQueue { source, last, active, armed, .. } = slot;
+    // It is rung for again when the predecessor that has it ends.
+    let Some(mut source) = free(source) else {
+        (*active, *armed) = (false, true);
+        return Polled::Inactive(None);
+    };
+    let source = &mut *source;
+    if *last == 0 && !world.port(source.port).is_some_and(|port| is_closed(&port.budget)) {
+        forwarder.meter.at(Access::of(source.port));
+        // The queue just became active: it is polled, so its peer need not kick.
+        source.tx.disarm(turn);
+        (*last, *armed) = (turn.now, false);
+    }
+    let served = forwarder.serve(turn, world, source);
+    charge(&forwarder.meter, world, turn.now);
+    forwarder.meter.at(Access::of(source.port));
+    match served {
+        Served::Closed => {
+            // The next attached peer rings for the queue.
+            (*active, *armed) = (false, true);
+            return Polled::Inactive(None);
+        }
+        Served::Moved(_) => {
+            if std::mem::take(armed) {
+                source.tx.disarm(turn);
+            }
+            *last = turn.now;
+            return Polled::Moved;
+        }
+        Served::Waiting => *last = turn.now,
+        Served::Idle if is_over(policy, *last, turn.now) && source.tx.arm(turn) => {
+            (*active, *armed) = (false, true);
+            return Polled::Inactive(source.tx.next_due());
+        }
+        Served::Idle => {}
+    }
+    Polled::Active
 }
 
 /// Signals `alarm` when a peer's memory is lost, so that its port is checked.
@@ -462,7 +569,7 @@ fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, functions: &
         return;
     }
     if let Some(slot) = slots.get(bit).and_then(Option::as_ref) {
-        add(&slot.source.counters.kicks, 1);
+        add(&slot.counters.kicks, 1);
     }
     activate(slots, active, bit, 0);
 }
@@ -482,8 +589,8 @@ fn activate(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, bit: usi
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use ringway_frame::{Burst, CountersRef, TxQueue};
-    use ringway_mem::Turn;
+    use crate::forward::Source;
+    use ringway_frame::{Burst, TxQueue};
 
     /// A queue that panics.
     struct Wrong;
@@ -502,8 +609,8 @@ pub(crate) mod tests {
         fn disarm(&mut self, _turn: &Turn<'_>) {}
     }
 
-    pub(crate) fn wrong() -> Source {
-        Source::new(Box::new(Wrong), 0, 0, CountersRef::private())
+    pub(crate) fn wrong() -> SharedSource {
+        Arc::new(Mutex::new(Source::new(Box::new(Wrong), 0, 0, CountersRef::private())))
     }
 
     #[test]

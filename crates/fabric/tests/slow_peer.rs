@@ -30,6 +30,19 @@ fn punch(file: &OwnedFd, stop: &AtomicBool) {
     }
 }
 
+/// The longest time without frames until `stop`.
+fn longest_pause(frames: impl Fn() -> u64, stop: &AtomicBool) -> Duration {
+    let (mut count, mut since, mut longest) = (frames(), Instant::now(), Duration::ZERO);
+    while !stop.load(Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+        if frames() != count {
+            longest = longest.max(since.elapsed());
+            (count, since) = (frames(), Instant::now());
+        }
+    }
+    longest.max(since.elapsed())
+}
+
 /// Serves the fabric once; returns its events.
 fn serve(fabric: &mut Fabric) -> Vec<Event> {
     let (ids, mut sockets): (Vec<_>, Vec<_>) = fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
@@ -41,8 +54,9 @@ fn serve(fabric: &mut Fabric) -> Vec<Event> {
     events.extend(fabric.check());
     for event in &events {
         if let Event::Worker { worker, thread } = event {
-            let files = open_thread_files(std::process::id(), *thread).unwrap();
-            fabric.watch(worker, *thread, files).unwrap();
+            // Another thread may have taken over already.
+            let files = open_thread_files(std::process::id(), *thread);
+            let _ = files.map(|files| fabric.watch(worker, *thread, files));
         }
     }
     events
@@ -86,7 +100,9 @@ fn removing_memory_under_a_worker_closes_only_that_port() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     fabric.attach("slow", vec![ours.into()]).unwrap();
     let stop = AtomicBool::new(false);
+    let frames = || page[1].rx_frames.load(Relaxed);
     let end = std::thread::scope(|scope| {
+        scope.spawn(|| println!("longest pause of the others' frames: {:?}", longest_pause(frames, &stop)));
         scope.spawn(|| send_from_pages(theirs, &file, &stop));
         scope.spawn(|| punch(&file, &stop));
         let begin = Instant::now();
@@ -103,7 +119,6 @@ fn removing_memory_under_a_worker_closes_only_that_port() {
     assert_eq!((port.as_str(), fault), ("slow", true));
     assert!(reason.starts_with("its memory held a worker") && rest > 0, "{reason}, {rest}");
     assert_eq!(page[2].faults.load(Relaxed), 1);
-    let frames = || page[1].rx_frames.load(Relaxed);
     let before = frames();
     let begin = Instant::now();
     while frames() < before + 100 {

@@ -1,8 +1,8 @@
 //! Jobs on one port, which may block: on the turn of a blocked worker, or on the peer's memory. A thread does a
 //! [`Work`] without access to the fabric; jobs on one port are done one after the other.
 
-use super::{Fabric, FabricError, QueueSlot, Record, port_state};
-use crate::forward::Source;
+use super::{Fabric, FabricError, Record, port_state};
+use crate::forward::{SharedSource, free};
 use crate::proto::Event;
 use crate::worker::Command;
 use ringway_frame::add;
@@ -58,8 +58,8 @@ pub struct Work {
     /// Its state as last reported.
     before: State,
     /// Sources requested back from workers, and those returned so far.
-    taken: Vec<Receiver<Option<Source>>>,
-    sources: Vec<Source>,
+    taken: Vec<Receiver<Option<SharedSource>>>,
+    sources: Vec<SharedSource>,
     checked: Result<(), Gone>,
     /// Whether its session was readable, but had no message.
     no_message: bool,
@@ -172,11 +172,13 @@ impl Fabric {
         if matches!(job, Job::Remove | Job::Renew) {
             self.publish();
         }
-        if let Some(record) = self.ports.get(name)
+        if let Some(record) = self.ports.get_mut(name)
             && matches!(job, Job::Remove | Job::Renew | Job::Move(_))
         {
-            let take = |slot: &QueueSlot| self.workers[slot.worker].handle.take_back(slot.bit);
-            taken = record.slots.iter().map(take).collect();
+            for slot in &mut record.slots {
+                slot.is_taken = true;
+                taken.push(self.workers[slot.worker].handle.take_back(slot.bit));
+            }
         }
         let (sources, checked, result) = (Vec::new(), Ok(()), Ok(()));
         let no_message = false;
@@ -300,7 +302,7 @@ impl Fabric {
     }
 
     /// Passes a port's sources to their new workers, or back to the previous ones if the new ones have no room.
-    fn place(&mut self, name: &str, job: &Job, sources: Vec<Source>) -> Result<(), FabricError> {
+    fn place(&mut self, name: &str, job: &Job, sources: Vec<SharedSource>) -> Result<(), FabricError> {
         let Job::Move(worker) = job else { return Ok(()) };
         let found = self.take_bits(worker.as_deref(), sources.len());
         let Some(record) = self.ports.get_mut(name) else { return Ok(()) };
@@ -316,8 +318,11 @@ impl Fabric {
                 (slot.worker, slot.bit) = (worker, bit);
             }
         }
-        for (slot, source) in record.slots.iter().zip(sources) {
-            let source = source.on(slot.worker);
+        for (slot, source) in record.slots.iter_mut().zip(sources) {
+            slot.is_taken = false;
+            if let Some(mut source) = free(&source) {
+                source.move_to(slot.worker);
+            }
             self.workers[slot.worker].handle.send(Command::Add { bit: slot.bit, source });
         }
         found?;
@@ -330,6 +335,7 @@ impl Fabric {
     pub fn due(&mut self) -> (Vec<Event>, Vec<(String, Job)>) {
         self.bell.clear();
         self.leftovers.free();
+        self.take_over_blocked();
         let mut jobs: Vec<_> = self.replace_workers().into_iter().map(|name| (name, Job::Renew)).collect();
         let mut events = self.new_workers();
         events.extend(self.function_events());

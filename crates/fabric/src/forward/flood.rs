@@ -50,15 +50,19 @@ impl<'d> Delivery<'d, '_, '_> {
         let (first, last) = portion.members;
         let whom = if is_retry { &missed.ports } else { &members[first..last] };
         let mut again = Vec::new();
-        let mut open = Vec::with_capacity(whom.len());
         let mut reached = 0;
-        for &member in whom.iter().filter(|&&member| member != self.source.port) {
+        let own = self.source.port;
+        for &member in whom.iter().filter(|&&member| member != own) {
             let Some(port) = self.world.port(member) else { continue };
             let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
             reached += 1;
             self.meter.at(Access::of(slot.port));
             match Destination::new(slot, 0, self.turn) {
-                Ok(Some((to, caps))) => open.push(self.flood_one(to, caps, &frames, completer)),
+                // Attack: a member whose memory blocks the copy. The others are not locked meanwhile.
+                Ok(Some((to, caps))) => {
+                    let mut to = self.flood_one(to, caps, &frames, completer);
+                    self.publish(&mut to);
+                }
                 Ok(None) => self.count_away(slot, frames.len()),
                 Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => again.push(member),
                 // Only the worker that has the queue locked writes its counters.
@@ -75,9 +79,6 @@ impl<'d> Delivery<'d, '_, '_> {
                 self.source.counters.drop_tx(Reason::NoPort, frames.len());
             }
             self.release(frames.len());
-        }
-        for to in &mut open {
-            self.publish(to);
         }
         if is_done { portion.end } else { start }
     }

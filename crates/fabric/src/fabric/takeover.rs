@@ -1,0 +1,250 @@
+//! Another thread takes over the queues of a worker that a peer's memory blocks.
+//!
+//! An access to a page that its peer takes away waits in the kernel until that is done, which the peer can delay as it
+//! likes, and no signal ends the wait. So the blocked thread keeps what it has in hand, the source that it serves and
+//! the destinations that it locked, and a new thread serves all other queues of the worker. When the blocked thread
+//! continues, it completes its burst and ends.
+
+use super::{Fabric, WorkerRecord};
+use crate::meter::{Access, CLOSELY_LEAST};
+use crate::worker::{Command, Policy, Worker};
+use crate::world::RxSlot;
+use ringway_host::HostError;
+use ringway_port::Doorbell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Blocked threads that a worker may have. Attack: peers that block one thread after the other. Each keeps a source, so
+/// that a peer blocks no more threads than it has queues; beyond this number the worker waits.
+const PREDECESSORS: usize = 8;
+
+impl Fabric {
+    /// Takes over the queues of workers that the watchdog found blocked, and returns to their workers the queues of
+    /// threads that are not blocked any more.
+    pub(super) fn take_over_blocked(&mut self) {
+        for worker in 0..self.workers.len() {
+            if self.workers[worker].handle.gauges.is_blocked.swap(false, SeqCst) {
+                self.take_over(worker);
+            }
+            let record = &mut self.workers[worker];
+            let ended = record.predecessors.extract_if(.., |gauges| gauges.has_ended.load(SeqCst));
+            let closely_until = ended.map(|gauges| gauges.closely_until.load(Relaxed)).max();
+            if let Some(closely_until) = closely_until {
+                self.have_inherit(worker, closely_until);
+                // One that was moved may be another worker's by now.
+                let slots = self.ports.values().flat_map(|record| &record.slots);
+                slots.for_each(|slot| slot.line.wake());
+            }
+        }
+    }
+
+    fn take_over(&mut self, worker: usize) {
+        let WorkerRecord { spec, handle, predecessors, .. } = &self.workers[worker];
+        let name = spec.name.clone();
+        if predecessors.len() >= PREDECESSORS || handle.gauges.has_functions.load(Relaxed) {
+            return;
+        }
+        let new = match self.succeed(worker) {
+            Ok(new) => new,
+            Err(error) => {
+                tracing::warn!(worker = name, %error, "no other thread can take over its queues");
+                return;
+            }
+        };
+        let record = &mut self.workers[worker];
+        self.watchdog.succeed(&name, &new.gauges);
+        let blocked = std::mem::replace(&mut record.handle, new);
+        let pending = blocked.supersede();
+        record.predecessors.push(blocked.gauges.clone());
+        tracing::warn!(worker = name, "a peer's memory blocks the thread; another one takes over its queues");
+        let own = |slot: &&super::QueueSlot| slot.worker == worker && !slot.is_taken;
+        for slot in self.ports.values().flat_map(|record| &record.slots).filter(own) {
+            let (bit, source) = (slot.bit, slot.source.clone());
+            self.workers[worker].handle.send(Command::Add { bit, source });
+        }
+        for command in pending {
+            match command {
+                Command::Add { .. } => {}
+                // It may still be in use, until the turn of the blocked thread ends.
+                Command::Remove { bit, to } => {
+                    let mut slots = self.ports.values().flat_map(|record| &record.slots);
+                    let slot = slots.find(|slot| (slot.worker, slot.bit) == (worker, bit));
+                    let _ = to.try_send(slot.map(|slot| slot.source.clone()));
+                }
+                other => self.workers[worker].handle.send(other),
+            }
+        }
+        // To find out who blocks it the next time.
+        self.have_inherit(worker, self.clock.now() + CLOSELY_LEAST);
+        self.charge_blocking(Access(blocked.gauges.access.load(Relaxed)));
+    }
+
+    /// Starts a successor of a worker's thread, without queues.
+    fn succeed(&self, worker: usize) -> Result<crate::worker::Handle, HostError> {
+        let WorkerRecord { spec, handle, .. } = &self.workers[worker];
+        let policy = Policy { poll: spec.poll, spin: spec.spin };
+        let (published, alarm) = (self.published.clone(), self.bell.clone());
+        let (worker, new) = Worker::succeeding(handle, policy, published, self.hash, alarm)?;
+        ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
+        Ok(new)
+    }
+
+    /// Has a worker send the notifications that a former thread of its would have sent later, and time accesses.
+    fn have_inherit(&self, worker: usize, closely_until: u64) {
+        let delays =
+            |slot: &&Arc<RxSlot>| slot.queue.try_lock().is_ok_and(|queue| queue.next_due().is_some());
+        let due = self.ports.values().flat_map(|record| &record.rx).filter(delays).cloned().collect();
+        self.workers[worker].handle.send(Command::Inherit { due, closely_until });
+    }
+
+    /// Evicts the peer whose memory blocks a thread. Of a copy between two peers' memories it is not known whose does:
+    /// the successor finds out when it is blocked again.
+    fn charge_blocking(&self, access: Access) {
+        let (Some(id), None) = (access.port(), access.source()) else { return };
+        let record = self.ports.values().find(|record| record.id == id);
+        if let Some(budget) = record.and_then(|record| record.budget.as_ref()) {
+            budget.charge(self.clock.now(), crate::watchdog::BLOCKED);
+        }
+    }
+
+    /// Text for display: the ports whose memory blocks threads of a worker now, and for how long. Empty if none does.
+    pub(super) fn held(&self, worker: &WorkerRecord, now: u64) -> String {
+        let all = worker.predecessors.iter().chain([&worker.handle.gauges]);
+        let held = all.map(|gauges| self.watchdog.held(gauges, now)).filter(|held| !held.is_empty());
+        held.collect::<Vec<_>>().join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::tests::{page, started};
+    use crate::forward::Source;
+    use crate::proto::Event;
+    use ringway_frame::{Burst, CountersRef, TxQueue};
+    use ringway_host::open_thread_files;
+    use ringway_mem::Turn;
+    use ringway_port::source;
+    use ringway_spec::{Kind, MacAddress, Port, Switch, To};
+    use ringway_switch::learning;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+    use std::time::{Duration, Instant};
+
+    /// A queue whose memory blocks each access while it is told to.
+    #[derive(Clone, Default)]
+    struct Blocking {
+        blocks: Arc<AtomicBool>,
+        polled: Arc<AtomicU64>,
+    }
+
+    impl TxQueue for Blocking {
+        fn take<'t>(&mut self, _turn: &'t Turn<'_>, _burst: &mut Burst<'t>) {
+            self.polled.fetch_add(1, Relaxed);
+            while self.blocks.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+
+        fn release(&mut self, _turn: &Turn<'_>, _frames: usize) {}
+
+        fn arm(&mut self, _turn: &Turn<'_>) -> bool {
+            true
+        }
+
+        fn disarm(&mut self, _turn: &Turn<'_>) {}
+    }
+
+    /// Serves the fabric, as its session thread does, until `done`.
+    fn until(fabric: &mut Fabric, what: &str, mut done: impl FnMut(&mut Fabric) -> bool) {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !done(fabric) {
+            assert!(Instant::now() < limit, "{what}: {:?}", fabric.state());
+            for event in fabric.check() {
+                if let Event::Worker { worker, thread } = event {
+                    // Another thread may have taken over already.
+                    let files = open_thread_files(std::process::id(), thread);
+                    let _ = files.map(|files| fabric.watch(&worker, thread, files));
+                }
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A worker with a source, a sink, and a port whose queue blocks.
+    fn fabric(page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Blocking) {
+        let mut fabric = started(&["w"], page.clone());
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
+        let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
+        let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
+        let null = || Kind::new("null", &());
+        let ports = [("load", Kind::new("source", &load)), ("sink", null()), ("slow", null())];
+        for (counters, (name, kind)) in (0..).zip(ports) {
+            fabric.add_port(Port::new(name, kind, Some(To::Switch("s".into()))), counters).unwrap();
+        }
+        let blocking = Blocking::default();
+        let record = fabric.ports.get_mut("slow").unwrap();
+        let source = Source::new(Box::new(blocking.clone()), record.id, 0, CountersRef::private());
+        let slot = &mut record.slots[0];
+        slot.source = Arc::new(Mutex::new(source));
+        let (bit, source) = (slot.bit, slot.source.clone());
+        fabric.workers[0].handle.send(Command::Add { bit, source });
+        (fabric, blocking)
+    }
+
+    #[test]
+    fn the_other_queues_of_a_blocked_worker_are_served_by_another_thread() {
+        let page = page();
+        let (mut fabric, blocking) = fabric(&page);
+        let frames = || page[1].rx_frames.load(Relaxed);
+        for _ in 0..3 {
+            until(&mut fabric, "frames", |_| frames() > 100);
+            let thread = fabric.workers[0].handle.gauges.thread.load(Relaxed);
+            blocking.blocks.store(true, Relaxed);
+            fabric.ports["slow"].slots[0].line.wake();
+            until(&mut fabric, "another thread takes over", |fabric| {
+                !fabric.workers[0].predecessors.is_empty()
+            });
+            let before = frames();
+            until(&mut fabric, "frames while it is blocked", |_| frames() > before + 1000);
+            assert_ne!(fabric.workers[0].handle.gauges.thread.load(Relaxed), thread);
+            assert!(
+                fabric.state().workers[0].held.contains("the memory of port slow"),
+                "{:?}",
+                fabric.state()
+            );
+            let polled = blocking.polled.load(Relaxed);
+            blocking.blocks.store(false, Relaxed);
+            let is_back = |fabric: &mut Fabric| fabric.workers[0].predecessors.is_empty();
+            until(&mut fabric, "the blocked thread ends", is_back);
+            until(&mut fabric, "its queue is served again", |_| blocking.polled.load(Relaxed) > polled);
+        }
+        // A port whose queue blocked can be moved, removed, and its worker's others too.
+        fabric.move_port("slow", Some("w")).unwrap();
+        ["slow", "load", "sink"].into_iter().for_each(|port| fabric.remove_port(port).unwrap());
+    }
+
+    #[test]
+    fn a_worker_has_a_bounded_number_of_blocked_threads() {
+        let page = page();
+        let (mut fabric, blocking) = fabric(&page);
+        blocking.blocks.store(true, Relaxed);
+        for number in 0..=PREDECESSORS {
+            assert_eq!(fabric.workers[0].predecessors.len(), number);
+            let handle = &fabric.workers[0].handle;
+            // Each blocks in a queue of its own. The watchdog has no files, and so finds none.
+            let source = Source::new(Box::new(blocking.clone()), 2, 0, CountersRef::private());
+            let (polled, source) = (blocking.polled.load(Relaxed), Arc::new(Mutex::new(source)));
+            handle.send(Command::Add { bit: 1000 + number, source });
+            while blocking.polled.load(Relaxed) == polled {
+                std::thread::yield_now();
+            }
+            handle.gauges.is_blocked.store(true, SeqCst);
+            fabric.take_over_blocked();
+        }
+        assert_eq!(fabric.workers[0].predecessors.len(), PREDECESSORS);
+        blocking.blocks.store(false, Relaxed);
+        until(&mut fabric, "they end", |fabric| fabric.workers[0].predecessors.is_empty());
+    }
+}
