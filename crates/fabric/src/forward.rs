@@ -310,8 +310,8 @@ const PAGE: usize = 4096;
 
 /// Reads a byte of each page of the frames of a port whose peer shares memory.
 ///
-/// Attack: frames in pages that the peer takes away, so that the copy blocks, and with it the destination that is locked
-/// meanwhile. Here no destination is locked yet, and only the source can be whose memory blocks.
+/// Attack: frames in pages that the peer takes away, so that the copy blocks, and with it the destination, which is
+/// locked meanwhile. Here no destination is locked yet, and only the source can be whose memory blocks.
 #[inline]
 fn touched<'t>(burst: Burst<'t>, port: Option<&Port>) -> Burst<'t> {
     if port.is_none_or(|port| port.budget.is_none()) {

@@ -125,8 +125,8 @@ impl Handle {
         self.bell.wake();
     }
 
-    /// Makes the thread end as soon as it can, since another one takes over its queues. Returns the commands that it did
-    /// not carry out.
+    /// Makes the thread end as soon as it can, since another one takes over its queues. Returns the commands that it
+    /// did not carry out.
     pub fn supersede(&self) -> Vec<Command> {
         self.gauges.is_superseded.store(true, SeqCst);
         locked(&self.commands).take().unwrap_or_default()
