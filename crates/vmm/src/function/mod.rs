@@ -344,7 +344,9 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
             // What it has sent before its end counts.
             let more = more || ended && self.conversation.waits.is_some();
             if ended && !more {
-                self.conversation.lines.suppressed(u64::MAX).map(FunctionEvent::Line).map(&mut self.event);
+                if let Some(suppressed) = self.conversation.lines.suppressed(u64::MAX) {
+                    (self.event)(FunctionEvent::Line(suppressed));
+                }
                 // The sender sent it before the signal.
                 return self.guest.result.recv().unwrap_or(FunctionEnd::System("its thread is gone".into()));
             }
