@@ -2,6 +2,23 @@
 
 import { ControlSocket } from "./control-socket.js";
 
+/** An action of a balancer. */
+export interface Action {
+  /** What it does. */
+  kind: ActionKind;
+  /** The VM or the host. */
+  name: string;
+  /** Why. */
+  reason: string;
+  /** The reason of a refusal; otherwise empty. */
+  refused?: string;
+  /** Its outcome: `reserved` is a VM that another program is to stop. */
+  state?: MigrationState;
+}
+
+/** What an action does. */
+export type ActionKind = "stop" | "deactivate" | "activate";
+
 /** The path of a backup. */
 export interface BackupRequest {
   /** An absolute path. */
@@ -22,6 +39,8 @@ export interface BalanceRequest {
 
 /** Result of a balancing round in a cluster, or its preview. */
 export interface BalanceStep {
+  /** Other actions of an external balancer. */
+  actions?: Action[];
   /** Time in milliseconds since 1970. */
   at: number;
   /** The cluster. */
@@ -217,6 +236,28 @@ export interface DirectionView {
   to: string;
 }
 
+/** How to drain a host. */
+export interface DrainRequest {
+  /** VMs that move at a time, 1 to 100. */
+  parallel?: number;
+}
+
+/** A host that is drained. */
+export interface DrainView {
+  /** The host. */
+  host: string;
+  /** Other VMs that are still on it. */
+  left: string[];
+  /** Moves that began with this request. */
+  moves: Migration[];
+  /** VMs that have a host reserved and are still on this one. */
+  moving: string[];
+  /** Its status; `maintenance` when it is empty. */
+  status: HostStatus;
+  /** Those that can't leave now. */
+  stuck: StuckView[];
+}
+
 /** Events. */
 export interface EventsView {
   /** Changes, oldest first. */
@@ -378,9 +419,11 @@ export interface FactPush {
 export interface FilterUse {
   /** Its name. */
   name: string;
+  /** What happens if this external unit fails. */
+  on_error?: OnError;
   /** When it runs. */
   position?: Position;
-  /** Whether a placement fails if this external unit fails. */
+  /** Whether a placement fails if this external unit fails, whatever `on_error` is. */
   required?: boolean;
 }
 
@@ -527,6 +570,20 @@ export interface HostTrace {
   weights: WeightTrace[];
 }
 
+/** The cluster that the fabric's own host is to belong to. */
+export interface JoinRequest {
+  /** The cluster. */
+  cluster?: string;
+}
+
+/** The fabric's own host. */
+export interface JoinView {
+  /** Its cluster. */
+  cluster: string;
+  /** Its name. */
+  host: string;
+}
+
 /** New settings of an emulated link. */
 export interface LinkChange {
   /** The port of the direction to change; without it, both change. */
@@ -616,6 +673,9 @@ export interface NewSnapshot {
 
 /** How strictly memory is bound to NUMA nodes. */
 export type NumaMode = "strict" | "interleave" | "preferred";
+
+/** What happens if an external filter fails: it raises, hangs, or is not there. */
+export type OnError = "refuse" | "skip";
 
 /** What a policy trades for speed under many requests. */
 export type Optimise = "none" | "speed" | "overbooking";
@@ -825,6 +885,16 @@ export interface StoreView {
   holds: Summary;
   /** Path of its file; the log is in the same folder. */
   path: string;
+}
+
+/** A VM that can't leave a drained host now. */
+export interface StuckView {
+  /** Whether it never moves, so that only its end empties the host. */
+  forever: boolean;
+  /** The VM. */
+  vm: string;
+  /** Why. */
+  why: string;
 }
 
 /** Contents of a store. */
@@ -1283,7 +1353,7 @@ export class Api {
    * Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat the request
    * with the answer's revision.
    */
-  events(query?: { after?: number | null; count?: number | null }): Promise<EventsView>;
+  events(query?: { after?: number | null; count?: number | null; measurements?: boolean | null }): Promise<EventsView>;
   /**
    * A filter that leaves only the node with the highest priority, so that kube-scheduler rates none: one request a pod,
    * in place of `filter` and `prioritize`.
@@ -1308,11 +1378,15 @@ export class Api {
   hosts(): Promise<HostRow[]>;
   /** Ends a host's maintenance. */
   activate(name: string): Promise<StatusView>;
+  /** Puts a host into maintenance and moves its VMs away, some at a time. Repeat the request to follow it. */
+  drain(name: string, body: DrainRequest): Promise<DrainView>;
   /**
    * Puts a host into maintenance: it gets no new VMs, balancing rounds migrate its VMs, and it is in maintenance when
    * it is empty.
    */
   maintain(name: string): Promise<StatusView>;
+  /** The objects that were added, as they are now. */
+  listObjects(query?: { kind?: string | null }): Promise<(Record<string, unknown>)[]>;
   /** Adds or replaces objects, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups. */
   objects(body: (Record<string, unknown>)[]): Promise<RevisionView>;
   /** Deletes an unused object. Deleting a host deletes its measurements. */
@@ -1332,6 +1406,8 @@ export class Api {
   store(): Promise<StoreView>;
   /** Writes a backup of the store to a file of the fabric's host, replacing it. */
   backup(body: BackupRequest): Promise<StoreView>;
+  /** Adds the fabric's own host to a cluster, so that VMs are placed on it too. */
+  join(body: JoinRequest): Promise<JoinView>;
   /** Decides where VMs would run, with a full trace, without a reservation. */
   attempt(body: PlaceRequest): Promise<ExplainView>;
   /** Every unit that policies choose from. */

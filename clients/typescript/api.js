@@ -179,8 +179,16 @@ export class Api {
     return this.#socket.json("POST", "/v1/place/hosts/{}/activate", [name]);
   }
 
+  drain(name, body) {
+    return this.#socket.json("POST", "/v1/place/hosts/{}/drain", [name], { body });
+  }
+
   maintain(name) {
     return this.#socket.json("POST", "/v1/place/hosts/{}/maintenance", [name]);
+  }
+
+  listObjects(query = {}) {
+    return this.#socket.json("GET", "/v1/place/objects", [], { query });
   }
 
   objects(body) {
@@ -213,6 +221,10 @@ export class Api {
 
   backup(body) {
     return this.#socket.json("POST", "/v1/place/store/backup", [], { body });
+  }
+
+  join(body) {
+    return this.#socket.json("POST", "/v1/place/this-host", [], { body });
   }
 
   attempt(body) {

@@ -10,6 +10,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from .control_socket import ControlSocket
 
+ActionKind = Literal["stop", "deactivate", "activate"]
+"""What an action does."""
+
 HostStatus = Literal["up", "preparing_for_maintenance", "maintenance", "down", "non_responsive"]
 """Whether a host may run anything."""
 
@@ -18,6 +21,9 @@ MigrationState = Literal["proposed", "reserved", "done", "refused"]
 
 NumaMode = Literal["strict", "interleave", "preferred"]
 """How strictly memory is bound to NUMA nodes."""
+
+OnError = Literal["refuse", "skip"]
+"""What happens if an external filter fails: it raises, hangs, or is not there."""
 
 Optimise = Literal["none", "speed", "overbooking"]
 """What a policy trades for speed under many requests."""
@@ -38,6 +44,21 @@ VmStatus = Literal["down", "up", "paused", "migrating"]
 """Status of a VM."""
 
 u64 = int
+
+
+class Action(TypedDict):
+    """An action of a balancer."""
+
+    kind: ActionKind
+    """What it does."""
+    name: str
+    """The VM or the host."""
+    reason: str
+    """Why."""
+    refused: NotRequired[str]
+    """The reason of a refusal; otherwise empty."""
+    state: NotRequired[MigrationState]
+    """Its outcome: `reserved` is a VM that another program is to stop."""
 
 
 class BackupRequest(TypedDict):
@@ -63,6 +84,8 @@ class BalanceRequest(TypedDict):
 class BalanceStep(TypedDict):
     """Result of a balancing round in a cluster, or its preview."""
 
+    actions: NotRequired[list[Action]]
+    """Other actions of an external balancer."""
     at: int
     """Time in milliseconds since 1970."""
     cluster: str
@@ -254,6 +277,30 @@ DirectionView = TypedDict(
 )
 """One direction of an emulated link."""
 
+class DrainRequest(TypedDict):
+    """How to drain a host."""
+
+    parallel: NotRequired[int]
+    """VMs that move at a time, 1 to 100."""
+
+
+class DrainView(TypedDict):
+    """A host that is drained."""
+
+    host: str
+    """The host."""
+    left: list[str]
+    """Other VMs that are still on it."""
+    moves: list[Migration]
+    """Moves that began with this request."""
+    moving: list[str]
+    """VMs that have a host reserved and are still on this one."""
+    status: HostStatus
+    """Its status; `maintenance` when it is empty."""
+    stuck: list[StuckView]
+    """Those that can't leave now."""
+
+
 class EventsView(TypedDict):
     """Events."""
 
@@ -427,10 +474,12 @@ class FilterUse(TypedDict):
 
     name: str
     """Its name."""
+    on_error: NotRequired[OnError]
+    """What happens if this external unit fails."""
     position: NotRequired[Position]
     """When it runs."""
     required: NotRequired[bool]
-    """Whether a placement fails if this external unit fails."""
+    """Whether a placement fails if this external unit fails, whatever `on_error` is."""
 
 
 class FunctionView(TypedDict):
@@ -574,6 +623,22 @@ class HostTrace(TypedDict):
     """Its total score, if it passed."""
     weights: list[WeightTrace]
     """Its scores, if it passed and hosts were weighed."""
+
+
+class JoinRequest(TypedDict):
+    """The cluster that the fabric's own host is to belong to."""
+
+    cluster: NotRequired[str]
+    """The cluster."""
+
+
+class JoinView(TypedDict):
+    """The fabric's own host."""
+
+    cluster: str
+    """Its cluster."""
+    host: str
+    """Its name."""
 
 
 LinkChange = TypedDict(
@@ -877,6 +942,17 @@ class StoreView(TypedDict):
     """Its contents."""
     path: str
     """Path of its file; the log is in the same folder."""
+
+
+class StuckView(TypedDict):
+    """A VM that can't leave a drained host now."""
+
+    forever: bool
+    """Whether it never moves, so that only its end empties the host."""
+    vm: str
+    """The VM."""
+    why: str
+    """Why."""
 
 
 class Summary(TypedDict):
@@ -1431,11 +1507,13 @@ class Api:
         found: ExplainView = self._socket.json("GET", "/v1/place/decisions/{}", [id])
         return found
 
-    def events(self, *, after: int | None = None, count: int | None = None) -> EventsView:
+    def events(
+        self, *, after: int | None = None, count: int | None = None, measurements: bool | None = None
+    ) -> EventsView:
         """Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat
         the request with the answer's revision.
         """
-        found: EventsView = self._socket.json("GET", "/v1/place/events", [], {"after": after, "count": count})
+        found: EventsView = self._socket.json("GET", "/v1/place/events", [], {"after": after, "count": count, "measurements": measurements})
         return found
 
     def best(self, body: ExtenderArgs) -> ExtenderFilterResult:
@@ -1486,11 +1564,23 @@ class Api:
         found: StatusView = self._socket.json("POST", "/v1/place/hosts/{}/activate", [name])
         return found
 
+    def drain(self, name: str, body: DrainRequest) -> DrainView:
+        """Puts a host into maintenance and moves its VMs away, some at a time. Repeat the request to follow
+        it.
+        """
+        found: DrainView = self._socket.json("POST", "/v1/place/hosts/{}/drain", [name], body=body)
+        return found
+
     def maintain(self, name: str) -> StatusView:
         """Puts a host into maintenance: it gets no new VMs, balancing rounds migrate its VMs, and it is in
         maintenance when it is empty.
         """
         found: StatusView = self._socket.json("POST", "/v1/place/hosts/{}/maintenance", [name])
+        return found
+
+    def list_objects(self, *, kind: str | None = None) -> list[dict[str, Any]]:
+        """The objects that were added, as they are now."""
+        found: list[dict[str, Any]] = self._socket.json("GET", "/v1/place/objects", [], {"kind": kind})
         return found
 
     def objects(self, body: list[dict[str, Any]]) -> RevisionView:
@@ -1535,6 +1625,11 @@ class Api:
     def backup(self, body: BackupRequest) -> StoreView:
         """Writes a backup of the store to a file of the fabric's host, replacing it."""
         found: StoreView = self._socket.json("POST", "/v1/place/store/backup", [], body=body)
+        return found
+
+    def join(self, body: JoinRequest) -> JoinView:
+        """Adds the fabric's own host to a cluster, so that VMs are placed on it too."""
+        found: JoinView = self._socket.json("POST", "/v1/place/this-host", [], body=body)
         return found
 
     def attempt(self, body: PlaceRequest) -> ExplainView:

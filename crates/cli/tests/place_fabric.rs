@@ -461,7 +461,8 @@ fn a_host_closes_at_night_and_opens_in_the_morning() {
     assert_eq!(lab.json(&["place", "start", "wall"])["placed"], true);
 
     // A filter that raises forbids every host.
-    lab.write("rules/night.py", &NIGHT.replace("print([] if", "print(hosts.missing if"));
+    let fails = NIGHT.replace("print([] if args.get('closed') == 'yes' else hosts)", "raise KeyError(vm)");
+    lab.write("rules/night.py", &fails);
     until("the new file is used", || {
         let refused = lab.run(&["place", "try", "wall"]);
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -53,17 +53,19 @@ fn one(
     wait: Option<Option<Instant>>,
     json: bool,
 ) -> Result<DrainView, Fail> {
-    let mut known = BTreeSet::new();
-    let mut total = 0;
+    let (mut all, mut known) = (BTreeSet::new(), BTreeSet::new());
     loop {
         let view = source.drain(host, DrainRequest { parallel })?;
-        total = total.max(known.len() + on(&view).len());
+        // VMs that are moved at once are no longer on the host.
+        all.extend(on(&view).into_iter().map(str::to_string));
+        all.extend(view.moves.iter().map(|it| it.vm.clone()));
+        let before = known.len();
         let begun: Vec<_> = view.moves.iter().filter(|it| known.insert(it.vm.clone())).collect();
         if !json {
-            for it in begun {
+            for (number, it) in (before + 1..).zip(begun) {
                 match it.state {
                     MigrationState::Refused => println!("{host}: {} does not move: {}", it.vm, it.refused),
-                    _ => println!("{host}: {} moves to {} ({} of {total})", it.vm, it.to, known.len()),
+                    _ => println!("{host}: {} moves to {} ({number} of {})", it.vm, it.to, all.len()),
                 }
             }
         }
