@@ -464,7 +464,7 @@ fn a_host_closes_at_night_and_opens_in_the_morning() {
     let fails = NIGHT.replace("print([] if args.get('closed') == 'yes' else hosts)", "raise KeyError(vm)");
     lab.write("rules/night.py", &fails);
     until("the new file is used", || {
-        let refused = lab.run(&["place", "try", "wall"]);
+        let refused = lab.run(&["place", "try", "other", "--cpus", "1", "--memory", "64"]);
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();
         refused.status.code() == Some(1) && why.contains("requires a unit that failed: Night: exception")
     });
