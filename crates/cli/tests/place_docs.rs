@@ -156,7 +156,9 @@ fn every_command_of_the_pages_works() {
     let uses =
         |what: &str| commands.iter().any(|line| line.starts_with("ringway place") && line.contains(what));
     let verbs = ["run", "try", "why-not", "explain", "decisions", "confirm", "release", "balance", "hosts"];
-    for verb in verbs.iter().chain(&["policies", "put", "plugins", "fact", "simulate", "start"]) {
+    for verb in verbs.iter().chain(&[
+        "policies", "put", "plugins", "fact", "simulate", "start", "drain", "cordon", "uncordon", "show",
+    ]) {
         // Starting a guest needs a kernel; tests/place_guest.rs tests it.
         assert!(*verb == "start" || uses(&format!(" {verb}")), "no page shows `ringway place {verb}`");
     }
@@ -177,8 +179,10 @@ fn the_example_plugins_decide() {
     has("try new --policy calm --without late", "node-1");
     has(
         "balance --cluster night --dry-run --rounds 3",
-        "night-0 becomes Down (SleepByHour: nothing runs on it at night)",
+        "night-0 becomes down (SleepByHour: nothing runs on it at night)",
     );
+    has("balance --cluster shop --dry-run", "till is to stop (closed_at_night)");
+    has("balance --cluster shop --dry-run", "shop would go into maintenance (closed_at_night)");
     has(
         "balance --cluster busy --dry-run",
         "mail would move from busy-0 to busy-1 (RelieveOverloaded: busy-0 is at 75 %)",
