@@ -155,7 +155,10 @@ impl Service {
         let (Some(hook), Some(old)) = (hook, before.get(host)) else { return Ok(()) };
         let Some(on) = power::switches(old.status, *status) else { return Ok(()) };
         if let Err(error) = hook.switch(host, on) {
-            self.engine.put(vec![Object::Host(Box::new(old.clone()))])?;
+            // A changed status counts as an operator's; the same status again is the policy's, if it was.
+            for _ in 0..2 {
+                self.engine.put(vec![Object::Host(Box::new(old.clone()))])?;
+            }
             step.errors.push(error);
             (step.power, step.power_reason) = (None, String::new());
         }

@@ -333,7 +333,7 @@ fn replies_of_an_http_service_are_checked() {
         |host: &str, on| ExternalAction::Maintenance { host: host.into(), on, reason: reason() };
     let stop = ExternalAction::Stop { vm: "v".into(), reason: reason() };
     assert_eq!(balance(several), Ok(vec![stop, maintenance("a", true), maintenance("c", false)]));
-    assert!(balance(r#"{"ok": {"action": null, "actions": [{"action": "stop", "vm": "x"}]}}"#).is_err());
+    assert!(balance(r#"{"ok": {"action": null, "actions": [{"action": "stop", "vm": "nobody"}]}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "wake", "host": 9}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "nobody", "hosts": [0]}}"#).is_err());
     assert!(balance(r#"{"ok": {"action": "migrate", "vm": "v", "hosts": [77]}}"#).is_err());
