@@ -86,7 +86,8 @@ class ExamplesTest(unittest.TestCase):
     def test_closed_at_night(self):
         hosts = [host(0, "a"), host(1, "b"), host(2, "c", state="maintenance")]
         vms = [{"id": "v", "host": 0}, {"id": "w", "host": 1}]
-        night = self.verdict("balance", "closed_at_night", hosts, vms, {"close": "0", "open": "24"}, ids=["a"])
+        closed = {"close": "0", "open": "24"}
+        night = self.verdict("balance", "closed_at_night", hosts, vms, closed, ids=["a"])
         expected = [{"action": "stop", "vm": "v"}, {"action": "deactivate", "host": "a"}]
         self.assertEqual(night, {"action": None, "actions": expected})
         day = self.verdict("balance", "closed_at_night", hosts, vms, {"close": "0", "open": "0"})

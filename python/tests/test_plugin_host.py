@@ -12,7 +12,8 @@ from ringway.plugin_client import PROGRAM, PluginError, PluginHost
 from .support import HOSTS, VM, VMS, HostCase, put, until
 
 TYPED = """
-    from ringway.placement import Activate, Balancer, Deactivate, Filter, Migrate, Score, Sleep, Stop, Unit, Wake
+    from ringway.placement import Activate, Balancer, Deactivate, Filter, Migrate, Score, Sleep, Stop, Unit
+    from ringway.placement import Wake
 
     class Few(Filter):
         '''Few VMs.'''

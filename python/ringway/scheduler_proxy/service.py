@@ -96,7 +96,9 @@ class SchedulerProxy:
                 reply.add([answer["vm"], answer["ids"]])
             else:
                 if answer and (answer["action"] or answer.get("actions")):
-                    reply.plugin_error(name, "it stops VMs or switches hosts, which the engine's call can't express")
+                    reply.plugin_error(
+                        name, "it stops VMs or switches hosts, which the engine's call can't express"
+                    )
                 reply.add(["", []])
         return reply.to_dict()
 

@@ -1,4 +1,4 @@
-"""The SDK's calls that change hosts and VMs. A balancer's calls are recorded, and the client carries them out."""
+"""The SDK's calls that change hosts and VMs: a balancer's are recorded, and the client carries them out."""
 
 from __future__ import annotations
 
