@@ -2,9 +2,10 @@
 
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
+use crate::values::{endpoint, interval, name, pair, sample, size, whole};
 use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 /// Connects virtual machines, programs and the host at memory speed, from user space.
 #[derive(Parser)]
@@ -31,13 +32,6 @@ pub struct Arguments {
     pub command: Command,
 }
 
-fn fabric_name(text: &str) -> Result<String, String> {
-    if ringway_control::file::good_name(text) {
-        return Ok(text.into());
-    }
-    Err(format!("use {}", ringway_control::file::NAME))
-}
-
 /// The running fabric that a command is for; the only one that is up, if neither is given.
 #[derive(Args, Clone)]
 pub struct Target {
@@ -45,7 +39,7 @@ pub struct Target {
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The fabric's name; for `up`, instead of the file's.
-    #[arg(long, global = true, value_name = "NAME", value_parser = fabric_name)]
+    #[arg(long, global = true, value_name = "NAME", value_parser = name)]
     pub fabric: Option<String>,
 }
 
@@ -300,8 +294,8 @@ pub struct Up {
     /// Serve kube-scheduler's extender over HTTP on this address, by default 127.0.0.1:10263. Clients are not
     /// authenticated: any that can reach the address can reserve hosts.
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
-        default_missing_value = "127.0.0.1:10263")]
-    pub extender: Option<std::net::SocketAddr>,
+        default_missing_value = "127.0.0.1:10263", value_parser = endpoint)]
+    pub extender: Option<SocketAddr>,
     /// How to log.
     #[arg(long, value_enum, default_value_t)]
     pub log: Log,
@@ -359,19 +353,6 @@ pub struct Top {
     /// End after this many samples.
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
     pub count: Option<u64>,
-}
-
-/// Reads a whole number.
-pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-        true => "the number is too large".into(),
-        false => "not a whole number".into(),
-    })
-}
-
-fn interval(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0.01 to 3600".into()) }
 }
 
 /// What to do with ports.
@@ -710,14 +691,15 @@ Examples:
 
 /// A function to create.
 #[derive(Args)]
+#[command(group(clap::ArgGroup::new("configuration").required(true).args(["config", "click"])))]
 pub struct CreateFunction {
     /// Its name.
     pub name: String,
     /// The file of its configuration; `-` is standard input.
-    #[arg(long, value_name = "FILE", required_unless_present = "click")]
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Its configuration.
-    #[arg(long, value_name = "TEXT", conflicts_with = "config")]
+    #[arg(long, value_name = "TEXT")]
     pub click: Option<String>,
     /// What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`.
     #[arg(long, value_name = "NAME")]
@@ -740,20 +722,6 @@ pub struct CreateFunction {
     /// Largest number of frames that it handles at once, 64 by default.
     #[arg(long, value_name = "N")]
     pub burst: Option<u32>,
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("there is no `=`")?;
-    Ok((name.into(), value.into()))
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    ringway_spec::file::units::size(text).map_err(|_| "write a size such as 64MB".into())
-}
-
-fn sample(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
-    if (0.0..=60.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0 to 60".into()) }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Each command has a file named after it; `arguments` declares all of them. Read `arguments.rs` first.
 
+mod advice;
 mod arguments;
 mod check;
 mod click;
@@ -29,6 +30,7 @@ mod text;
 mod tiny;
 mod top;
 mod up;
+mod values;
 
 use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand, SwitchCommand};
 use clap::{CommandFactory, Parser};
@@ -36,6 +38,7 @@ use fail::Fail;
 use ringway_control::api::PortView;
 use ringway_control::kinds::PortControl;
 use ringway_scheduler::plugins::{Folder, Options, become_host};
+use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -67,12 +70,19 @@ pub fn main(kinds: Kinds) -> ExitCode {
         return code;
     }
     // Hundreds of them may start at once, and each keeps what reading a command line takes.
-    if std::env::args_os().skip(1).eq(["run-function"]) {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if words.last().is_some_and(|word| word == "run-function") && matches!(words.len(), 1 | 3) {
         return exit(run_function::run(), false);
     }
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::explain(&error, &words));
     let json = arguments.json;
     exit(run(arguments), json)
+}
+
+/// Names this process for `ps`; one that /proc/self/exe started would be called `exe`. The kernel keeps 15 bytes.
+fn name_process(name: &str) {
+    // A process without a name of its own works as well.
+    let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));
 }
 
 fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {

@@ -28,7 +28,7 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
             links
         }
         LinkCommand::Set { name, from, settings } => {
-            if !ringway_control::file::good_name(&name) {
+            if ringway_spec::names::name(&name).is_err() {
                 return Err(unknown(&name));
             }
             let settings = settings.iter().map(|text| setting(text)).collect::<Result<_, _>>()?;

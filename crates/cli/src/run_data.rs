@@ -13,6 +13,7 @@ const OOM_SCORE: &str = "-900";
 
 /// Runs the data path. Standard input is the link to `control`.
 pub fn run(log: Log) -> Result<(), Fail> {
+    crate::name_process("ringway data");
     crate::log::start(log);
     let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Socket {

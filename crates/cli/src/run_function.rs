@@ -46,6 +46,7 @@ fn go_first() {
 
 /// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
 pub fn run() -> Result<(), Fail> {
+    crate::name_process("ringway spare");
     let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Socket {
         return Err(Fail::Failed("`ringway run-function` is started by `ringway up`, not by hand".into()));
@@ -57,6 +58,7 @@ pub fn run() -> Result<(), Fail> {
     go_first();
     let link = Arc::new(Link::new(stdin));
     let (start, descriptors, prepared) = ordered(&link)?;
+    crate::name_process(&format!("ringway {}", start.name));
     let mut descriptors = descriptors.into_iter();
     let (Some(listener), Some(doors), memory) = (descriptors.next(), descriptors.next(), descriptors.next())
     else {

@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -78,13 +79,17 @@ fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         return detach(target, json, &up, &fabric, &place);
     }
     if up.detached {
+        crate::name_process("ringway up");
         // Detaches from the terminal: the fabric keeps running when the terminal is closed.
         rustix::process::setsid().map_err(Fail::because)?;
     }
     crate::log::start(up.log);
+    // `ps` shows the arguments: whose process it is.
+    let name = fabric.name.clone();
+    let of = |words: &[&str]| ["--fabric", &name].iter().chain(words).map(OsString::from).collect();
     let program = Program {
-        data: ["data", "--log", up.log.word()].map(OsString::from).into(),
-        function: vec!["run-function".into()],
+        data: of(&["data", "--log", up.log.word()]),
+        function: of(&["run-function"]),
         check: crate::function::check,
     };
     let options = Options {
@@ -124,6 +129,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     run_dir::check_free(&place.run).map_err(Fail::because)?;
     let log = open_own(&place.log, OwnFile::Append, 0o644).map_err(refused)?;
     let mut command = Command::new("/proc/self/exe");
+    command.arg0("ringway");
     if let Some(name) = &target.fabric {
         command.arg("--fabric").arg(name);
     }

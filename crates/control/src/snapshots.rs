@@ -23,7 +23,7 @@ pub enum SnapshotError {
     #[error("there are {MOST} snapshots; remove one with `ringway function forget NAME`")]
     Many,
     /// Only virtual machines have snapshots.
-    #[error("function {0} is not in a VM; only functions with isolation \"vm\" have snapshots")]
+    #[error("function {0} is not in a VM; only functions with isolation \"vm\" have snapshots, and move")]
     NoVm(String),
     /// A program's machine has no part in snapshots.
     #[error("function {0} is a program; only functions with a configuration have snapshots, and move")]
@@ -35,7 +35,7 @@ pub enum SnapshotError {
     )]
     Unwanted(String),
     /// It can't be taken.
-    #[error("there is no snapshot of {0}: {1}")]
+    #[error("the state of function {0} can't be taken, and it goes on as it was: {1}")]
     Failed(String, String),
     /// A clone needs as many ports as its original.
     #[error(

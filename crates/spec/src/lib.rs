@@ -2,14 +2,17 @@
 //! messages between `control` and `data` contain them.
 //!
 //! Plain data with serde, no I/O. Durations are in nanoseconds and sizes in bytes, unless a field says
-//! otherwise; [`file::units`] parses and formats them. Read `port.rs` first.
+//! otherwise; [`file::units`] parses and formats them. [`names`] and [`addresses`] check what people write. Read
+//! `port.rs` first.
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 mod chain;
 pub mod file;
 mod function;
 mod guest;
 mod instances;
+pub mod names;
 mod notify;
 mod port;
 mod printable;

@@ -1,6 +1,6 @@
 //! The command line of `ringway place`.
 
-use crate::arguments::whole;
+use crate::values::whole;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -479,7 +479,8 @@ pub struct Kubernetes {
     pub policy: Option<String>,
     /// Serve the extender, `/metrics` and `/healthz` over HTTP on this address. Clients are not
     /// authenticated, and it writes bindings: leave it on a loopback address.
-    #[arg(long, default_value = "127.0.0.1:10263", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = "127.0.0.1:10263", value_name = "ADDRESS:PORT",
+        value_parser = crate::values::endpoint)]
     pub listen: std::net::SocketAddr,
     /// How to log.
     #[arg(long, value_enum, default_value_t, value_name = "FORM")]

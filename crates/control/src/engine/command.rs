@@ -6,7 +6,7 @@ use crate::api::{
     NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView,
     TableView, Trouble,
 };
-use crate::file::{self, Fabric, NAME, Outside, good_name};
+use crate::file::{self, Fabric, Outside};
 use crate::function::request;
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
@@ -14,7 +14,7 @@ use crate::kinds;
 use crate::snapshots::{SnapshotError, Taken};
 use ringway_fabric::proto::{Reply, Request};
 use ringway_guests::Guest;
-use ringway_spec::{Function, Port};
+use ringway_spec::{Function, Port, names};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -149,12 +149,11 @@ impl Engine {
             }
             Ask::CreateFunction(new, answer) => self.create_function(new, answer),
             Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
-            Ask::Snapshot(name, new, answer) => match good_name(&new) {
-                true => self.functions.snapshot(&name, &new, answer),
-                false => drop(answer.send(Err(Failure::Wrong(trouble(format!(
-                    "\"{}\" can't be a name; use {NAME}",
-                    new.escape_debug()
-                )))))),
+            Ask::Snapshot(name, new, answer) => match names::name(&new) {
+                Ok(_) => self.functions.snapshot(&name, &new, answer),
+                Err((what, fix)) => {
+                    drop(answer.send(Err(Failure::Wrong(trouble(format!("{what}; {fix}"))))));
+                }
             },
             Ask::Forget(name, answer) => {
                 drop(answer.send(self.functions.forget(&name).map_err(Failure::from)))

@@ -54,7 +54,8 @@ impl Engine {
         if ends.is_empty() {
             let mut names: Vec<&str> = all().map(|(_, of)| of.0).collect();
             names.dedup();
-            let what = format!("there is no link \"{name}\"; there is {}", either(names));
+            let known = if names.is_empty() { "none".into() } else { either(names) };
+            let what = format!("there is no link \"{name}\"; there is {known}");
             return Err(Failure::Unknown(trouble(what)));
         }
         if let Some(from) = change.from.as_deref().filter(|from| !ends.contains(from)) {

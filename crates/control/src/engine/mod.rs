@@ -117,7 +117,7 @@ pub enum EngineError {
     #[error(transparent)]
     Function(#[from] FunctionError),
     /// This program has no such kind of port.
-    #[error("port {0}: there is no kind \"{1}\"")]
+    #[error("port {0}: this program has no kind of port \"{1}\"; use the one that the file is for")]
     Kind(String, String),
     /// A guest can't be added.
     #[error(transparent)]

@@ -3,11 +3,11 @@
 use super::cross::unknown;
 use super::desired::Fabric;
 use super::instances;
-use super::{NAME, Patch, good_name, joined, named};
+use super::{Patch, joined, named};
 use crate::kinds::ring;
 use crate::run_dir::FUNCTIONS;
 use ringway_spec::file::Diagnostics;
-use ringway_spec::{Chain, Function, Isolation, Socket, To};
+use ringway_spec::{Chain, Function, Isolation, Socket, To, names};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use toml::de::DeTable;
@@ -105,11 +105,8 @@ fn ends(function: &Function) -> Result<(), (String, String)> {
         let what = format!("both ends of function {name} are called {}", first.escape_debug());
         return Err((what, format!("give them two names in [function.{name}]")));
     }
-    match [first, second].into_iter().find(|end| !good_name(end)) {
-        Some(end) => Err((
-            format!("\"{}\" can't be an end of function {name}", end.escape_debug()),
-            format!("use {NAME}"),
-        )),
+    match [first, second].into_iter().find_map(|end| names::name(end).err()) {
+        Some((what, fix)) => Err((format!("{what}, and so no end of function {name}"), fix)),
         None => Ok(()),
     }
 }

@@ -1,11 +1,12 @@
 //! Checks between tables of the file, and against the host.
 
 use super::desired::Fabric;
-use super::{Host, Patch, SOCKET_PATH, chain, instances, link};
+use super::{Host, Patch, chain, instances, link, unique};
 use crate::kinds::{self, GuestSide, KINDS};
 use crate::lookups;
 use ringway_guests::Attachment;
 use ringway_spec::file::{Diagnostics, either, nearest, units};
+use ringway_spec::names::SOCKET_PATH;
 use ringway_spec::{Function, GuestKind, Port, To};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -37,7 +38,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     workers(fabric, &partial.assigned, host, diagnostics);
     named_by_lookups(fabric, diagnostics);
     sockets(fabric, host, diagnostics);
-    unique(fabric, host, diagnostics);
+    unique::check(fabric, host, diagnostics);
     guest_ports(fabric, host, diagnostics);
     owners(fabric, host, diagnostics);
     first_frames(fabric, diagnostics);
@@ -273,26 +274,6 @@ fn guest_ports(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     }
 }
 
-fn unique(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
-    let mut macs = HashMap::new();
-    let mut claims = HashMap::new();
-    for port in &fabric.ports {
-        let Some(kind) = kinds::find(port.kind.name(), host.kinds) else { continue };
-        if let Some(mac) = kind.mac(port)
-            && let Some(other) = macs.insert(mac, &port.name)
-        {
-            let at = diagnostics.of(&format!("port.{}.mac", port.name));
-            diagnostics.error(&at, format!("port {other} has the address {mac} too"), "give each its own");
-        }
-        if let Some((key, name)) = kind.claims(port)
-            && let Some(other) = claims.insert((key, name.clone()), &port.name)
-        {
-            let at = diagnostics.of(&format!("port.{}.{key}", port.name));
-            diagnostics.error(&at, format!("port {other} has the {key} {name} too"), "give each its own");
-        }
-    }
-}
-
 /// A guest or a function, which owns its ports.
 struct Owner<'a> {
     /// `guest` or `function`.
@@ -373,7 +354,8 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
             }
             if let Some(found) = fabric.port(port).map(|port| &port.kind)
                 && !kinds.contains(&found.name())
-                && diagnostics.has(&format!("port.{port}.kind"))
+                // A port whose kind was refused has none, and its error already.
+                && !found.name().is_empty()
             {
                 let wrong = format!("port {port} is of kind {}", found.name());
                 diagnostics.error(

@@ -2,17 +2,19 @@
 
 use super::{Fabric, Outside};
 use ringway_spec::file::{Diagnostics, Section, either};
-use ringway_spec::{Configuration, Function, Isolation};
+use ringway_spec::{Configuration, Function, Isolation, names};
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Default memory of a function, in bytes.
 pub const MEMORY: u64 = 256 << 20;
-/// Memory that a function may have.
-pub const MEMORY_RANGE: RangeInclusive<u64> = 32 << 20..=1 << 40;
-/// Largest memory of a function in a virtual machine.
-pub const VM_MEMORY: u64 = 2000 << 20;
+/// Bytes of memory that a function may have. A virtual machine has all of its memory below the devices.
+pub fn memory_range(isolation: Isolation) -> RangeInclusive<u64> {
+    let most = if isolation == Isolation::Vm { 2000 << 20 } else { 1 << 40 };
+    32 << 20..=most
+}
+
 /// Largest configuration in bytes. Attack: an endless configuration.
 pub const LARGEST: usize = 16 << 20;
 /// Numbers of frames that a function may handle at once; the default is the largest.
@@ -70,11 +72,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         section.error("fallback", what, "remove `fallback`");
     }
     let snapshots = snapshots(&mut section, isolation);
-    let memory = section.size("memory", MEMORY_RANGE).unwrap_or(MEMORY);
-    if isolation == Isolation::Vm && memory > VM_MEMORY {
-        let most = ringway_spec::file::units::show_size(VM_MEMORY);
-        section.error("memory", "a function in a VM has less than 2 GB", format!("use up to {most}"));
-    }
+    let memory = section.size("memory", memory_range(isolation)).unwrap_or(MEMORY);
     let (start, first_frame) = start(&mut section);
     let instance = super::instances::instances(&mut section, &name);
     let idle = idle(&mut section, first_frame, instance.is_some());
@@ -120,10 +118,7 @@ fn snapshots(section: &mut Section<'_>, isolation: Isolation) -> bool {
 fn parameters(section: &mut Section<'_>) -> Vec<(String, String)> {
     let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
     for (index, (parameter, _)) in parameters.iter().enumerate() {
-        if !good_parameter(parameter) {
-            let what = format!("\"{}\" can't be a parameter", parameter.escape_debug());
-            section.error(&format!("parameters.{index}"), what, "use letters, digits and `_`");
-        }
+        section.checked(&format!("parameters.{index}"), names::parameter(parameter));
     }
     parameters
 }
@@ -152,11 +147,6 @@ fn idle(section: &mut Section<'_>, first_frame: bool, multiplies: bool) -> u64 {
         section.error("idle", "a function that multiplies keeps an instance", "leave `idle` out");
     }
     idle.unwrap_or(0)
-}
-
-/// Whether a parameter has a valid name.
-pub fn good_parameter(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Reads the devices that stand for ports of the function.

@@ -1,8 +1,7 @@
 //! `[guest.NAME]`.
 
-use super::port::cidr;
 use ringway_spec::file::Section;
-use ringway_spec::{Guest, GuestKind};
+use ringway_spec::{Guest, GuestKind, addresses, names};
 use std::path::PathBuf;
 
 /// Network cards, named after their drivers in Linux.
@@ -31,7 +30,9 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
     let addresses = texts
         .iter()
         .enumerate()
-        .filter_map(|(index, text)| cidr(&section, &format!("{key}.{index}"), text))
+        .filter_map(|(index, text)| {
+            section.checked(&format!("{key}.{index}"), addresses::interface_address(text))
+        })
         .collect();
     let nic = section.word("nic", &NICS).map(String::from);
     let mut file = |key, example| section.string(key, example).map(PathBuf::from);
@@ -52,7 +53,7 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
         init,
         append: section.strings("append", "[\"quiet\"]").unwrap_or_default(),
         addresses,
-        user: section.string("user", "vm1"),
+        user: section.parsed("user", "vm1", |text| names::account(text).map(String::from)),
         start: section.boolean("start").unwrap_or(true),
     };
     if guest.kind == GuestKind::Uml && guest.cpus > 1 {

@@ -13,27 +13,25 @@ mod outside;
 mod placement;
 mod port;
 mod program;
+mod unique;
 
 pub use desired::Fabric;
-pub use function::{BURSTS, Complaint, MEMORY, MEMORY_RANGE, VM_MEMORY, good_parameter};
+pub use function::{BURSTS, Complaint, MEMORY, memory_range};
 pub(crate) use outside::number;
-pub use port::{SLOT_SIZE, SLOTS, cidr, mac, shape, socket, station};
+pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 
 use crate::kinds::PortControl;
 use crate::lookups::LOOKUPS;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
-use ringway_spec::{Function, HugePages, Poll, Switch, Worker};
+use ringway_spec::{Function, HugePages, Poll, Switch, Worker, names};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-/// Longest path of a UNIX socket: `sun_path` of unix(7) less the zero.
-pub const SOCKET_PATH: usize = 107;
 
 /// Largest file in bytes. Attack: an endless file sent at run time.
 pub const LARGEST: usize = 4 << 20;
@@ -203,17 +201,6 @@ pub const START_LIMIT: Duration = Duration::from_secs(10);
 /// The range of that time, in nanoseconds.
 const START_LIMITS: RangeInclusive<u64> = 100_000_000..=600_000_000_000;
 
-/// The syntax of names, for messages.
-pub const NAME: &str = "letters, digits, `-` and `_`, a letter or digit first, 64 at most";
-
-/// Whether `name` is valid: safe in messages, file names and thread names.
-pub fn good_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 64
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
-        && name.as_bytes()[0].is_ascii_alphanumeric()
-}
-
 /// The tables `[what.NAME]`, in the order of the file.
 fn named<'t>(top: &'t DeTable<'t>, what: &str, diagnostics: &'t Diagnostics) -> Vec<Section<'t>> {
     let Some((key, value)) = top.get_key_value(what) else { return Vec::new() };
@@ -247,8 +234,8 @@ fn one<'t>(
         );
         return None;
     };
-    if !good_name(name) {
-        diagnostics.error(&at, format!("\"{}\" can't be a name", name.escape_debug()), format!("use {NAME}"));
+    if let Err((what, fix)) = names::name(name) {
+        diagnostics.error(&at, what, fix);
         return None;
     }
     Some(Section::new(format!("{what}.{name}"), at, table, diagnostics))
@@ -275,18 +262,10 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         return fabric;
     };
     let mut section = Section::new("fabric".into(), key.span(), table, diagnostics);
-    if let Some(name) = section.string("name", "demo") {
-        if good_name(&name) {
-            fabric.name = name;
-        } else {
-            let what = format!("\"{}\" can't be a name", name.escape_debug());
-            section.error("name", what, format!("use {NAME}"));
-        }
+    if let Some(name) = section.parsed("name", "demo", |text| names::name(text).map(String::from)) {
+        fabric.name = name;
     }
-    fabric.run = section.string("run", "/run/ringway/demo").map(PathBuf::from);
-    if fabric.run.as_ref().is_some_and(|run| !run.is_absolute()) {
-        section.error("run", "`run` is not an absolute path", "start it with /");
-    }
+    fabric.run = section.parsed("run", "/run/ringway/demo", names::run_directory);
     let pages = [
         ("auto", HugePages::Auto),
         ("2MB", HugePages::Mb2),

@@ -1,13 +1,13 @@
 //! Placement in the file: clusters, policies, and sources of plugin units.
 
-use super::{Host, NAME, good_name, named};
+use super::{Host, named};
 use ringway_place::inventory::read_clusters;
 use ringway_place::object::Cluster;
 use ringway_place::policy::{Policy, built_in, read_table};
 use ringway_scheduler::plugins::{Folder, Found, Options, Service, is_url};
 use ringway_scheduler::{Placement, PowerHook};
-use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::file::{Problem, nearest};
+use ringway_spec::file::{Diagnostics, Problem, Section, nearest};
+use ringway_spec::names;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -73,8 +73,8 @@ fn settings(
     };
     let mut section = Section::new("placement".into(), key.span(), table, diagnostics);
     let this_host = section.string("this-host", "default");
-    if this_host.as_ref().is_some_and(|cluster| !good_name(cluster)) {
-        section.error("this-host", "`this-host` is not a cluster's name", format!("use {NAME}"));
+    if this_host.as_ref().is_some_and(|cluster| names::name(cluster).is_err()) {
+        section.error("this-host", "`this-host` is not a cluster's name", format!("use {}", names::NAME));
     }
     let power = section.string("power", "/usr/local/bin/host-power");
     let limit = section.duration("power-limit", 1_000_000..=LONGEST_SWITCH, "30s");

@@ -1,13 +1,13 @@
 //! `[port.NAME]`.
 
+use super::LONGEST_HOLD;
 use super::notify::notify;
-use super::{LONGEST_HOLD, SOCKET_PATH};
 use crate::kinds::{Described, KINDS, PortControl};
-use crate::lookups::MAC_FIX;
 use ringway_port::ring::Settings;
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
 use ringway_spec::file::{Diagnostics, Section, either};
-use ringway_spec::{IpNet, Kind, MacAddress, Notify, Port, Socket, To};
+use ringway_spec::{Kind, MacAddress, Notify, Port, Socket, To, addresses, names};
+use std::path::Path;
 
 /// Reads a port, whose kind is one of the project's or of `more`.
 pub fn port(
@@ -47,25 +47,21 @@ pub fn port(
 pub fn socket(section: &mut Section<'_>) -> Socket {
     let key = "socket";
     let name = section.path.rsplit('.').next().unwrap_or("port").to_string();
-    let path = section.string(key, &format!("{name}.sock"));
+    let example = format!("{name}.sock");
+    let path = section.parsed(key, &example, |text| {
+        names::socket_path(text, &format!("{key} = \"{example}\"")).map(Path::to_path_buf)
+    });
     if path.is_none() && !section.has(key) {
-        section.missing(key, &format!("add {key} = \"{name}.sock\""));
-    }
-    let path = path.unwrap_or_default();
-    if path.len() > SOCKET_PATH {
-        let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most");
-        section.error(key, format!("the socket's path has {} bytes", path.len()), fix);
-    }
-    if path.contains('\0') {
-        section.error(key, "the socket's path has a zero byte", "take it out");
+        section.missing(key, &format!("add {key} = \"{example}\""));
     }
     let (owner, group, mode) = rights(section);
-    Socket { path: path.into(), owner, group, mode }
+    Socket { path: path.unwrap_or_default(), owner, group, mode }
 }
 
 fn rights(section: &mut Section<'_>) -> (Option<String>, Option<String>, Option<u32>) {
-    let owner = section.string("owner", "libvirt-qemu");
-    let group = section.string("group", "kvm");
+    let account = |text: &str| names::account(text).map(String::from);
+    let owner = section.parsed("owner", "libvirt-qemu", account);
+    let group = section.parsed("group", "kvm", account);
     let mode = section.string("mode", "0660").and_then(|text| {
         let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
         if text == "server" || text == "client" {
@@ -101,33 +97,7 @@ pub fn shape(section: &mut Section<'_>) -> Settings {
     Settings { slots, slot_size }
 }
 
-/// Reads an Ethernet address.
-pub fn mac(section: &mut Section<'_>, key: &'static str) -> Option<MacAddress> {
-    let text = section.string(key, "02:00:00:00:00:01")?;
-    let mac = text.parse().ok();
-    if mac.is_none() {
-        section.error(key, format!("\"{text}\" is not an Ethernet address"), MAC_FIX);
-    }
-    mac
-}
-
-/// Reads a unicast Ethernet address.
+/// Reads the Ethernet address of a station.
 pub fn station(section: &mut Section<'_>, key: &'static str) -> Option<MacAddress> {
-    let mac = mac(section, key)?;
-    if !mac.is_unicast() {
-        let fix = "use one such as \"02:00:00:00:00:01\": the first byte even, not all zero";
-        section.error(key, format!("{mac} is not an address that a device can have"), fix);
-        return None;
-    }
-    Some(mac)
-}
-
-/// Reads an interface's address.
-pub fn cidr(section: &Section<'_>, key: &str, text: &str) -> Option<IpNet> {
-    let cidr = text.parse().ok();
-    if cidr.is_none() {
-        let fix = "write an address and a prefix length, such as \"10.0.0.1/24\" or \"fd00::1/64\"";
-        section.error(key, format!("\"{text}\" is not an interface's address"), fix);
-    }
-    cidr
+    section.parsed(key, "02:00:00:00:00:01", addresses::station)
 }

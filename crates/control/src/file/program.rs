@@ -3,9 +3,8 @@
 use super::Outside;
 use super::port::station;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Function, Image, IpNet, Isolation, Program};
+use ringway_spec::{Function, Image, Isolation, Program, addresses};
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,18 +23,8 @@ const DHCP: &str = "dhcp";
 pub fn program(section: &mut Section<'_>) -> Option<Program> {
     let file = section.string("image", "web.tiny").map(PathBuf::from);
     let mut settings = Vec::new();
-    let addresses = checked(
-        section,
-        ["address", "addresses", "10.0.0.2/24"],
-        |address| address == DHCP || address.parse::<IpNet>().is_ok(),
-        ["no address with a prefix length", "write \"10.0.0.2/24\", \"fd00::2/64\" or \"dhcp\""],
-    );
-    let gateways = checked(
-        section,
-        ["gateway", "gateways", "10.0.0.1"],
-        |gateway| gateway.parse::<IpAddr>().is_ok(),
-        ["no address", "write the next hop's address, such as \"10.0.0.1\""],
-    );
+    let addresses = addresses(section);
+    let gateways = gateways(section, &addresses);
     let mac = station(section, "mac").map(|mac| mac.to_string());
     let arguments = section.strings("arguments", "[\"one\", \"two\"]").unwrap_or_default();
     let mut set = |name: &str, values: Vec<String>| {
@@ -59,19 +48,29 @@ pub fn program(section: &mut Section<'_>) -> Option<Program> {
     Some(Program { file: file?, image: Image::default(), settings })
 }
 
-/// The values of a key, whose other name is for several; `example` is one. Those that are not good are `what`.
-fn checked(
-    section: &mut Section<'_>,
-    [one, many, example]: [&'static str; 3],
-    is_good: impl Fn(&str) -> bool,
-    [what, fix]: [&str; 2],
-) -> Vec<String> {
-    let values = section.one_or_many(one, many, example);
-    for (at, value) in values.iter().enumerate().filter(|(_, value)| !is_good(value)) {
-        let key = if section.has(many) { format!("{many}.{at}") } else { one.into() };
-        section.error(&key, format!("\"{}\" is {what}", value.escape_debug()), fix);
+/// The addresses of a program: those of an interface, or `dhcp`.
+fn addresses(section: &mut Section<'_>) -> Vec<String> {
+    let texts = section.one_or_many("address", "addresses", "10.0.0.2/24");
+    let key = if section.has("addresses") { "addresses." } else { "address." };
+    for (at, text) in texts.iter().enumerate().filter(|(_, text)| *text != DHCP) {
+        let place = format!("{key}{at}");
+        let read =
+            addresses::interface_address(text).map_err(|(what, fix)| (what, format!("{fix}; or \"{DHCP}\"")));
+        section.checked(&place, read);
     }
-    values
+    texts
+}
+
+/// The next hops of a program with these addresses.
+fn gateways(section: &mut Section<'_>, own: &[String]) -> Vec<String> {
+    let texts = section.one_or_many("gateway", "gateways", "10.0.0.1");
+    let key = if section.has("gateways") { "gateways." } else { "gateway." };
+    // With an address from a DHCP server, or a wrong one, its network is not known.
+    let nets: Option<Vec<_>> = own.iter().map(|text| addresses::interface_address(text).ok()).collect();
+    for (at, text) in texts.iter().enumerate() {
+        section.checked(&format!("{key}{at}"), addresses::gateway(text, nets.as_deref()));
+    }
+    texts
 }
 
 /// What separates a program from the rest of the fabric.

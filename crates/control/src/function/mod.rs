@@ -32,6 +32,8 @@ pub enum First {
 /// socket by which the process requests connections to its ports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
+    /// The function's name.
+    pub name: String,
     /// The configuration's text.
     pub text: String,
     /// The configuration's name in messages.
@@ -94,6 +96,7 @@ impl Start {
     /// The first message to the process of `function`.
     pub fn of(function: &ringway_spec::Function, fabric: &str, handlers: String) -> Start {
         Start {
+            name: function.name.clone(),
             text: function.configuration.text.clone(),
             title: function.title().into(),
             parameters: function.parameters.clone(),

@@ -5,9 +5,9 @@
 //! when they are configured.
 
 use crate::api::NewFunction;
-use crate::file::{BURSTS, Fabric, Host, MEMORY, MEMORY_RANGE, NAME, VM_MEMORY, good_name, good_parameter};
+use crate::file::{BURSTS, Fabric, Host, MEMORY, memory_range};
 use ringway_spec::file::{either, units};
-use ringway_spec::{Configuration, Function, Isolation};
+use ringway_spec::{Configuration, Function, Isolation, names};
 
 /// Functions that a fabric may have when one more is requested. Attack: requests without end.
 pub const MOST: usize = 4096;
@@ -31,8 +31,8 @@ fn check_count(fabric: &Fabric, wrong: &mut Vec<String>) {
 }
 
 fn check_name(name: &str, fabric: &Fabric, wrong: &mut Vec<String>) {
-    if !good_name(name) {
-        wrong.push(format!("\"{}\" can't be a name; use {NAME}", name.escape_debug()));
+    if let Err((what, fix)) = names::name(name) {
+        wrong.push(format!("{what}; {fix}"));
     } else if fabric.function(name).is_some() || fabric.guest(name).is_some() {
         wrong.push(format!("there is a function or guest {name} already"));
     }
@@ -70,6 +70,9 @@ pub fn check(new: NewFunction, fabric: &Fabric, host: &Host) -> Result<Function,
         let list = either(Isolation::ALL.iter().map(|(name, _)| *name));
         wrong.push(format!("there is no isolation \"{}\"; use {list}", isolation.escape_debug()));
     }
+    if function.configuration.text.trim().is_empty() {
+        wrong.push("the configuration is empty; write one in Click's language".into());
+    }
     if wrong.is_empty() { Ok(function) } else { Err(wrong) }
 }
 
@@ -82,18 +85,14 @@ pub fn check_function(function: &Function, fabric: &Fabric, host: &Host) -> Vec<
         let list = either(ports.iter().map(|port| &**port));
         wrong.push(format!("device {} is none of the function's ports; use {list}", device.escape_debug()));
     }
-    for (parameter, _) in function.parameters.iter().filter(|(parameter, _)| !good_parameter(parameter)) {
-        let shown = parameter.escape_debug();
-        wrong.push(format!("\"{shown}\" can't be a parameter; use letters, digits and `_`"));
+    for (what, fix) in function.parameters.iter().filter_map(|(name, _)| names::parameter(name).err()) {
+        wrong.push(format!("{what}; {fix}"));
     }
     let (memory, burst) = (function.memory, u64::from(function.burst));
-    if !MEMORY_RANGE.contains(&memory) {
-        let [least, most] = [*MEMORY_RANGE.start(), *MEMORY_RANGE.end()].map(units::show_size);
-        wrong.push(format!("{memory} bytes of memory; use a value from {least} to {most}"));
-    }
-    if function.isolation == Isolation::Vm && memory > VM_MEMORY {
-        let most = units::show_size(VM_MEMORY);
-        wrong.push(format!("{memory} bytes of memory; a function in a VM has up to {most}"));
+    let range = memory_range(function.isolation);
+    if !range.contains(&memory) {
+        let [memory, least, most] = [memory, *range.start(), *range.end()].map(units::show_size);
+        wrong.push(format!("the memory is {memory}; use a value from {least} to {most}"));
     }
     if !BURSTS.contains(&burst) {
         wrong.push(format!("a burst of {burst}; use a value from {} to {}", BURSTS.start(), BURSTS.end()));
@@ -141,7 +140,8 @@ mod tests {
     fn messages(change: impl FnOnce(&mut NewFunction)) -> String {
         let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
         let fabric = read("f", FABRIC, &host).unwrap();
-        let mut new = NewFunction { name: "new".into(), ports: vec!["a".into()], ..NewFunction::default() };
+        let (name, configuration, ports) = ("new".into(), "Idle;".into(), vec!["a".into()]);
+        let mut new = NewFunction { name, configuration, ports, ..NewFunction::default() };
         change(&mut new);
         check(new, &fabric, &host).map_or_else(|wrong| wrong.join("\n"), |function| function.name)
     }
@@ -191,5 +191,12 @@ mod tests {
             let wrong = messages(|new| (new.memory, new.burst) = (Some(memory), Some(burst)));
             assert!(wrong.contains("; use a value from "), "{memory} {burst}: {wrong}");
         }
+        let memory = |isolation: &str, memory| {
+            messages(|new| (new.isolation, new.memory) = (Some(isolation.into()), Some(memory)))
+        };
+        assert_eq!(memory("vm", 16 << 20), "the memory is 16MB; use a value from 32MB to 2000MB");
+        assert_eq!(memory("vm", 4 << 30), "the memory is 4GB; use a value from 32MB to 2000MB");
+        assert_eq!(memory("process", 1 << 20), "the memory is 1MB; use a value from 32MB to 1024GB");
+        assert!(messages(|new| new.configuration = " \n".into()).starts_with("the configuration is empty"));
     }
 }

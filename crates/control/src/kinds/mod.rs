@@ -16,7 +16,7 @@ use crate::open::{EngineHandle, OpenError};
 use ringway_guests::Interface;
 use ringway_host::PageChoice;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, MacAddress, Port, Socket};
+use ringway_spec::{IpNet, Kind, MacAddress, Port, Socket};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -96,6 +96,11 @@ pub trait PortControl: Sync {
 
     /// The Ethernet address of its peer, which must be unique.
     fn mac(&self, _port: &Port) -> Option<MacAddress> {
+        None
+    }
+
+    /// The IP address of its peer, which must be unique on its network.
+    fn address(&self, _port: &Port) -> Option<IpNet> {
         None
     }
 

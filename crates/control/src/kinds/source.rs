@@ -1,11 +1,11 @@
 //! `kind = "source"`: sends the same frame without end.
 
 use super::{Described, PortControl};
-use crate::file::mac;
+use crate::file::station;
 use ringway_frame::LARGEST;
 use ringway_port::source::{KIND, SHORTEST, Settings};
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, MacAddress};
+use ringway_spec::{Kind, MacAddress, addresses};
 
 pub struct Source;
 
@@ -21,8 +21,10 @@ impl PortControl for Source {
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let settings = Settings {
             size: section.size("size", u64::from(SHORTEST)..=u64::from(LARGEST)).unwrap_or(60) as u32,
-            to: mac(section, "to").unwrap_or(MacAddress([2, 0, 0, 0, 0, 2])),
-            from: mac(section, "from").unwrap_or(MacAddress([2, 0, 0, 0, 0, 1])),
+            to: section
+                .parsed("to", "02:00:00:00:00:02", addresses::destination)
+                .unwrap_or(MacAddress([2, 0, 0, 0, 0, 2])),
+            from: station(section, "from").unwrap_or(MacAddress([2, 0, 0, 0, 0, 1])),
             rate: section.rate("rate", 1..=100_000_000),
         };
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }

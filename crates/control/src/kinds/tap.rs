@@ -1,12 +1,12 @@
 //! `kind = "tap"`: the host's network stack, by a TAP interface.
 
 use super::{Described, PortControl};
-use crate::file::{cidr, station};
+use crate::file::station;
 use crate::open::{EngineHandle, OpenError, PAUSE};
 use ringway_host::PageChoice;
 use ringway_port::tap::{KIND, Settings, open};
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, MacAddress, Port};
+use ringway_spec::{IpNet, Kind, MacAddress, Port, addresses, names};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -24,26 +24,18 @@ impl PortControl for Tap {
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
-        let interface = section.string("interface", "rw0");
+        let interface = section.parsed("interface", "rw0", |text| names::interface(text).map(String::from));
         if interface.is_none() && !section.has("interface") {
             section.missing("interface", "add interface = \"rw0\", the name it is to have");
         }
-        let interface = interface.unwrap_or_default();
-        // Linux' IFNAMSIZ is 16 with the zero; dev_valid_name() forbids these characters.
-        if interface.len() > 15 || interface.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
-            let fix = "use 15 bytes at most, without spaces, / and :";
-            section.error("interface", format!("an interface can't be called \"{interface}\""), fix);
-        }
         let queues = section.number("queues", 1..=128).unwrap_or(1) as u16;
         let settings = Settings {
-            interface,
+            interface: interface.unwrap_or_default(),
             mac: station(section, "mac"),
             mtu: section.number("mtu", 68..=65_521).unwrap_or(1500) as u16,
             offloads: section.boolean("offloads").unwrap_or(true),
-            namespace: section.string("namespace", "red"),
-            address: section
-                .string("address", "10.0.0.1/24")
-                .and_then(|text| cidr(section, "address", &text)),
+            namespace: section.parsed("namespace", "red", |text| names::namespace(text).map(String::from)),
+            address: section.parsed("address", "10.0.0.1/24", addresses::interface_address),
         };
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues }
     }
@@ -62,6 +54,10 @@ impl PortControl for Tap {
 
     fn mac(&self, port: &Port) -> Option<MacAddress> {
         port.kind.settings::<Settings>().ok()?.mac
+    }
+
+    fn address(&self, port: &Port) -> Option<IpNet> {
+        port.kind.settings::<Settings>().ok()?.address
     }
 
     fn claims(&self, port: &Port) -> Option<(&'static str, String)> {

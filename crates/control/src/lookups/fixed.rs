@@ -1,8 +1,8 @@
 //! `lookup = "static"`.
 
-use super::{LookupKeys, MAC_FIX};
+use super::LookupKeys;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, MacAddress};
+use ringway_spec::{Kind, MacAddress, addresses};
 use ringway_switch::fixed::{LOOKUP, Settings};
 
 pub struct Static;
@@ -32,16 +32,16 @@ fn entries(section: &mut Section<'_>, diagnostics: &Diagnostics) -> Vec<(MacAddr
         section.pairs("static", "{ \"02:00:00:00:00:01\" = \"a\" }").into_iter().enumerate()
     {
         let at = diagnostics.of(&format!("{}.static.{index}", section.path));
-        match mac.parse::<MacAddress>().ok() {
-            None => diagnostics.error(&at, format!("\"{mac}\" is not an Ethernet address"), MAC_FIX),
-            Some(mac) if mac.is_group() => {
+        match addresses::destination(&mac) {
+            Err((what, fix)) => diagnostics.error(&at, what, fix),
+            Ok(mac) if mac.is_group() => {
                 let fix = "name stations; frames to groups go to every port";
                 diagnostics.error(&at, format!("{mac} is a group's address"), fix);
             }
-            Some(mac) if entries.iter().any(|(other, _)| *other == mac) => {
+            Ok(mac) if entries.iter().any(|(other, _)| *other == mac) => {
                 diagnostics.error(&at, format!("{mac} is defined twice"), "keep one");
             }
-            Some(mac) => entries.push((mac, port)),
+            Ok(mac) => entries.push((mac, port)),
         }
     }
     entries

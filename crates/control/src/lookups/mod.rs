@@ -10,9 +10,6 @@ use ringway_spec::file::{Diagnostics, Section};
 /// Every lookup, the default first.
 pub const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
 
-/// Advice for an invalid Ethernet address.
-pub const MAC_FIX: &str = "write six bytes, such as \"02:00:00:00:00:01\"";
-
 /// A lookup's keys in the file.
 pub trait LookupKeys: Sync {
     /// Its name.

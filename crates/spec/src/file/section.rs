@@ -171,6 +171,22 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// The string at `key` as `parse` reads it.
+    pub fn parsed<T>(
+        &mut self,
+        key: &'static str,
+        example: &str,
+        parse: impl FnOnce(&str) -> Result<T, units::Wrong>,
+    ) -> Option<T> {
+        let text = self.string(key, example)?;
+        self.checked(key, parse(&text))
+    }
+
+    /// The value of a key; reports an error if it is wrong.
+    pub fn checked<T>(&self, key: &str, read: Result<T, units::Wrong>) -> Option<T> {
+        read.map_err(|(what, fix)| self.error(key, what, fix)).ok()
+    }
+
     /// The strings of the list at `key`; `None` if there is none, or it is no list.
     pub fn strings(&mut self, key: &'static str, example: &str) -> Option<Vec<String>> {
         let value = self.get(key)?;

@@ -1,0 +1,276 @@
+//! Advice for commands that other tools have: an unknown command is answered with the one that does it here.
+
+use crate::arguments::Arguments;
+use anstream::eprintln;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
+use std::ffi::OsString;
+use std::process::exit;
+
+/// The command below which the words are unknown, the words, and the advice.
+type Row = (&'static str, &'static str, &'static str);
+
+const ROWS: &[Row] = &[
+    (
+        "",
+        "status st list ls show info get describe inspect",
+        "`ringway ps` shows ports, guests, functions and chains, `ringway stats` their counters",
+    ),
+    ("", "counters metrics rates traffic", "`ringway stats --watch` shows rates, `ringway stats` counters"),
+    ("", "watch monitor htop", "`ringway top` shows what uses processors, `ringway stats --watch` rates"),
+    (
+        "",
+        "exec ssh attach console shell sh enter",
+        "`ringway guest exec NAME COMMAND` runs a command in a guest",
+    ),
+    (
+        "",
+        "start run boot launch create-fabric serve daemon",
+        "`ringway up FILE --detach` brings a fabric up; `ringway guest start NAME` and \
+         `ringway function start NAME` start a part of it",
+    ),
+    (
+        "",
+        "stop kill halt quit shutdown poweroff destroy",
+        "`ringway down` takes a fabric down; `ringway guest stop NAME` and `ringway function stop NAME` stop \
+         a part of it",
+    ),
+    (
+        "",
+        "restart reload refresh update upgrade edit set change",
+        "change the fabric file, then `ringway apply FILE`",
+    ),
+    (
+        "",
+        "add create new rm remove del delete",
+        "change the fabric file, then `ringway apply FILE`; `ringway function create NAME` and \
+         `ringway function destroy NAME` need no file",
+    ),
+    ("", "validate verify lint test plan diff", "`ringway check FILE` reports all errors of a fabric file"),
+    (
+        "",
+        "drain cordon uncordon taint",
+        "`ringway place maintenance HOST` moves VMs away from a host, `ringway place activate HOST` ends \
+         that; `ringway port down NAME` disconnects a port",
+    ),
+    (
+        "",
+        "capture tcpdump dump pcap sniff mirror",
+        "`tcpdump -i INTERFACE` captures at a port of kind tap; `ringway click` with FromDevice and ToDump \
+         writes frames to a file",
+    ),
+    ("", "log logs journal", "`ringway up FILE` prints its log; `--detach` tells the file of the log"),
+    ("", "version", "`ringway --version` prints it"),
+    (
+        "",
+        "setup install init configure",
+        "`ringway doctor` checks this host; `ringway up FILE` needs no more",
+    ),
+    ("", "vm vms guests domain machine", "`ringway guest list` shows guests"),
+    ("", "functions fn nf element", "`ringway function list` shows functions"),
+    ("", "ports interfaces iface nic", "`ringway ps` shows ports; `ringway port up NAME` connects one"),
+    (
+        "",
+        "switches bridge br fdb vswitch net network",
+        "`ringway switch table NAME` shows a switch's addresses",
+    ),
+    ("", "links netem tc", "`ringway link show` shows links, `ringway link set NAME KEY=VALUE` changes them"),
+    (
+        "",
+        "schedule hosts host nodes node",
+        "`ringway place hosts` shows hosts, `ringway place run VM` decides",
+    ),
+    ("", "migrate move snapshot clone", "`ringway function --help` lists what functions in VMs can do"),
+    ("", "build image", "`ringway tiny build FOLDER` builds a program's image"),
+    ("", "api", "`ringway openapi` prints the description of the control API"),
+    ("guest", "ls show ps status info", "`ringway guest list` shows the guests"),
+    ("guest", "run boot up resume", "`ringway guest start NAME` starts a guest"),
+    (
+        "guest",
+        "kill shutdown halt poweroff down reboot restart destroy pause",
+        "`ringway guest stop NAME` stops a guest, `ringway guest start NAME` starts it again",
+    ),
+    (
+        "guest",
+        "shell ssh console attach enter",
+        "`ringway guest exec NAME COMMAND` runs a command in a guest",
+    ),
+    (
+        "guest",
+        "create add new rm remove delete",
+        "describe guests in the fabric file as [guest.NAME], then `ringway apply FILE`",
+    ),
+    ("function", "ls show ps status info", "`ringway function list` shows the functions"),
+    ("function", "rm remove delete kill", "`ringway function destroy NAME` stops a function and forgets it"),
+    ("function", "add new run", "`ringway function create NAME` creates a function and starts it"),
+    ("function", "pause freeze drain", "`ringway function suspend NAME` suspends a function"),
+    ("function", "unpause continue thaw", "`ringway function resume NAME` lets it go on"),
+    ("function", "restart", "`ringway function stop NAME && ringway function start NAME` does that"),
+    (
+        "function",
+        "reload replace edit apply",
+        "`ringway function update NAME FILE` replaces its configuration",
+    ),
+    ("function", "move", "`ringway function migrate NAME --to SOCKET` moves it to another fabric"),
+    (
+        "function",
+        "copy fork restore load",
+        "`ringway function clone SNAPSHOT NAME` makes one from a snapshot",
+    ),
+    ("function", "save checkpoint", "`ringway function snapshot NAME SNAPSHOT` takes a snapshot"),
+    (
+        "function",
+        "get exec handlers call",
+        "`ringway function read NAME list` shows elements, `ringway function read NAME HANDLER` a value",
+    ),
+    ("function", "set", "`ringway function write NAME ELEMENT.HANDLER VALUE` writes a handler"),
+    (
+        "function",
+        "logs log top stats",
+        "`ringway function list` shows why a function ended, `ringway top` its use",
+    ),
+    ("port", "ls list show ps status info", "`ringway ps` shows ports, `ringway stats` their counters"),
+    ("port", "enable connect on start", "`ringway port up NAME` connects a port's cable"),
+    ("port", "disable disconnect off stop drain", "`ringway port down NAME` disconnects a port's cable"),
+    (
+        "port",
+        "add create new rm remove delete set",
+        "describe ports in the fabric file as [port.NAME], then `ringway apply FILE`",
+    ),
+    ("switch", "ls list show ps status info", "`ringway ps` shows which ports are on a switch"),
+    (
+        "switch",
+        "fdb macs mac addresses",
+        "`ringway switch table NAME` shows the addresses that a switch knows",
+    ),
+    (
+        "switch",
+        "add create new rm remove delete set",
+        "describe switches in the fabric file as [switch.NAME], then `ringway apply FILE`",
+    ),
+    ("link", "ls list ps status info", "`ringway link show` shows links"),
+    ("link", "change edit update", "`ringway link set NAME KEY=VALUE` changes a link"),
+    (
+        "link",
+        "add create new rm remove delete",
+        "describe links in the fabric file as [link.NAME], then `ringway apply FILE`",
+    ),
+    ("place", "ls list status nodes show", "`ringway place hosts` shows hosts, `ringway place vms` VMs"),
+    ("place", "drain cordon evacuate", "`ringway place maintenance HOST` moves VMs away from a host"),
+    ("place", "uncordon undrain", "`ringway place activate HOST` lets a host get VMs again"),
+    ("place", "schedule create add", "`ringway place run VM` decides where VMs run"),
+    (
+        "place",
+        "reason why",
+        "`ringway place explain ID` explains a decision, `ringway place why-not VM HOST` a host",
+    ),
+    ("place", "rebalance", "`ringway place balance` proposes moves"),
+    ("tiny", "init create add", "`ringway tiny new FOLDER` makes a folder with a program"),
+    ("tiny", "compile make", "`ringway tiny build FOLDER` builds a program's image"),
+    (
+        "tiny",
+        "run start",
+        "a fabric file runs it: [function.NAME] image = \"FILE\", then `ringway up FILE` or `ringway apply FILE`",
+    ),
+];
+
+/// Options that have a value, and may stand before the command.
+const WITH_VALUE: [&str; 2] = ["--socket", "--fabric"];
+
+/// Prints why the command line is refused, and ends this process.
+pub fn explain(error: &clap::Error, words: &[OsString]) -> ! {
+    let Some((below, word, advice)) = advice(error, words) else { error.exit() };
+    let space = if below.is_empty() { "" } else { " " };
+    eprintln!(
+        "{}error:{:#} `ringway {below}{space}{word}` is no command; {advice}",
+        crate::text::BAD,
+        crate::text::BAD
+    );
+    exit(error.exit_code())
+}
+
+/// Where an unknown word stands, the word, and the advice, if there is some.
+fn advice(error: &clap::Error, words: &[OsString]) -> Option<(&'static str, String, &'static str)> {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let below = command_above(&Arguments::command(), words, word);
+    let row = ROWS.iter().find(|(own, known, _)| *own == below && known.split(' ').any(|one| one == word));
+    row.map(|(own, _, advice)| (*own, word.clone(), *advice))
+}
+
+/// The last command before `word`; nothing if there is none.
+fn command_above(root: &Command, words: &[OsString], word: &str) -> String {
+    let (mut command, mut above) = (root, String::new());
+    let mut words = words.iter().filter_map(|word| word.to_str());
+    while let Some(next) = words.next() {
+        if WITH_VALUE.contains(&next) {
+            words.next();
+        } else if let Some(known) = command.find_subcommand(next) {
+            (command, above) = (known, next.into());
+        } else if next == word {
+            break;
+        }
+    }
+    above
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn answer(line: &str) -> Option<&'static str> {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let error = Arguments::try_parse_from([OsString::from("ringway")].iter().chain(&words)).err()?;
+        advice(&error, &words).map(|(_, _, advice)| advice)
+    }
+
+    #[test]
+    fn words_of_other_tools_are_answered_with_commands() {
+        let is = |line: &str, start: &str| {
+            let found = answer(line).unwrap_or_default();
+            assert!(found.starts_with(start), "{line}: {found}");
+        };
+        is("status", "`ringway ps` shows");
+        is("ls", "`ringway ps` shows");
+        is("exec left ip addr", "`ringway guest exec NAME COMMAND`");
+        is("drain", "`ringway place maintenance HOST`");
+        is("capture left", "`tcpdump -i INTERFACE`");
+        is("--fabric guest --json status", "`ringway ps` shows");
+        is("function ls", "`ringway function list`");
+        is("guest status", "`ringway guest list`");
+        is("port list", "`ringway ps`");
+        assert_eq!(answer("frobnicate"), None, "clap's own message");
+        assert_eq!(answer("ps --wrong"), None);
+    }
+
+    #[test]
+    fn every_row_is_of_unknown_words_and_names_commands_that_exist() {
+        let mut root = Arguments::command();
+        root.build();
+        let mut seen = std::collections::HashSet::new();
+        for (below, words, advice) in ROWS {
+            let above = if below.is_empty() { Some(&root) } else { root.find_subcommand(below) };
+            let above = above.unwrap_or_else(|| panic!("{below}"));
+            for word in words.split(' ') {
+                assert!(above.find_subcommand(word).is_none(), "`{below} {word}` is a command");
+                assert!(seen.insert((below, word)), "`{below} {word}` is in two rows");
+            }
+            assert!(advice.contains('`') && !advice.ends_with('.'), "{advice}");
+            for quoted in advice.split('`').skip(1).step_by(2) {
+                for line in quoted.split(" && ") {
+                    let Some(rest) = line.strip_prefix("ringway ") else { continue };
+                    let is_command =
+                        |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+                    let mut command = &root;
+                    for word in rest.split(' ').take_while(is_command).filter(|word| !word.starts_with('-')) {
+                        // A value, such as `list` of `read NAME list`, follows words in capitals.
+                        command = command.find_subcommand(word).unwrap_or_else(|| panic!("{quoted}: {word}"));
+                    }
+                }
+            }
+        }
+    }
+}

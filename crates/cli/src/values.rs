@@ -1,0 +1,47 @@
+//! Values of the command line's arguments. Errors say what to write; clap shows the text before them.
+
+use ringway_spec::file::units;
+use ringway_spec::{addresses, names};
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+/// Reads the name of a part of a fabric.
+pub fn name(text: &str) -> Result<String, String> {
+    names::name(text).map(String::from).map_err(|(_, fix)| fix)
+}
+
+/// Reads an address with a port.
+pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    addresses::endpoint(text).map_err(|(_, fix)| fix)
+}
+
+/// Reads a whole number.
+pub fn whole<N: FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| match text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
+        true => "the number is too large".into(),
+        false => "not a whole number".into(),
+    })
+}
+
+/// Reads the seconds between two samples.
+pub fn interval(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.01..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0.01 to 3600".into()) }
+}
+
+/// Reads the seconds to count something.
+pub fn sample(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
+    if (0.0..=60.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0 to 60".into()) }
+}
+
+/// Reads `NAME=VALUE`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("there is no `=`")?;
+    Ok((name.into(), value.into()))
+}
+
+/// Reads a size.
+pub fn size(text: &str) -> Result<u64, String> {
+    units::size(text).map_err(|(what, fix)| format!("{what}; {fix}"))
+}
